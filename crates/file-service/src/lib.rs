@@ -1,0 +1,34 @@
+//! The trait that every front end speaks and every backend implements: files, directories and
+//! attributes, without a word about blocks or protocols.
+//!
+//! Front ends (`nfs`, `fuse`) decode a protocol into these calls; the engine (`operations`) and
+//! the memory backend of this crate ([`memory`]) answer them. Because both answer the same trait, a
+//! protocol can be tested without the engine and the engine without a protocol.
+//!
+//! Invariants:
+//! - A call never blocks its caller: the answer arrives through its [`Done`] callback, on any
+//!   thread, possibly before the call returns.
+//! - Every callback is called exactly once.
+//! - Permission checks are made by the backend, from [`Caller`]; mapping an address or a
+//!   credential to a caller (squashing root, say) is the front end's.
+//! - An error is one of [`FsError`]; the mapping to a protocol's numbers is made in [`error`] only.
+//!
+//! Fails: by [`FsError`]; nothing here panics on what a client sent.
+
+pub mod attributes;
+pub mod caller;
+pub mod error;
+pub mod handle;
+pub mod permission;
+pub mod requests;
+pub mod service;
+
+pub use attributes::{Attributes, FileKind, FileSystemStatistics, SetAttributes, SetTime};
+pub use caller::{Caller, Durability};
+pub use error::FsError;
+pub use handle::{FileHandle, FileSystemId};
+pub use requests::{
+    Allocation, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode, NodeChange,
+    ReadData, RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,
+};
+pub use service::{Done, FileService, Limits};

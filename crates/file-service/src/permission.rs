@@ -1,0 +1,102 @@
+//! POSIX permission rules as pure functions, shared by all backends.
+//!
+//! Invariants: no I/O, no state; root passes every check but executing a file without any execute
+//! bit.
+
+use crate::{Attributes, Caller, FileKind, FsError};
+
+/// Read data or list a directory (RFC 1813 ACCESS3_READ).
+pub const READ: u32 = 0x01;
+/// Look up a name in a directory.
+pub const LOOKUP: u32 = 0x02;
+/// Rewrite existing data or entries.
+pub const MODIFY: u32 = 0x04;
+/// Write new data or add entries.
+pub const EXTEND: u32 = 0x08;
+/// Remove an entry.
+pub const DELETE: u32 = 0x10;
+/// Execute a file.
+pub const EXECUTE: u32 = 0x20;
+
+/// Mode bit: read.
+pub const MODE_READ: u32 = 4;
+/// Mode bit: write.
+pub const MODE_WRITE: u32 = 2;
+/// Mode bit: execute or search.
+pub const MODE_EXECUTE: u32 = 1;
+
+/// Set-user-ID bit.
+pub const SETUID: u32 = 0o4000;
+/// Set-group-ID bit.
+pub const SETGID: u32 = 0o2000;
+/// Sticky bit.
+pub const STICKY: u32 = 0o1000;
+
+/// The `rwx` bits that `caller` has on a file.
+#[must_use]
+pub fn granted(caller: &Caller, attributes: &Attributes) -> u32 {
+    let mode = attributes.mode;
+    if caller.is_root() {
+        let execute = attributes.kind == FileKind::Directory || mode & 0o111 != 0;
+        return MODE_READ | MODE_WRITE | if execute { MODE_EXECUTE } else { 0 };
+    }
+    if caller.uid == attributes.uid {
+        mode >> 6 & 7
+    } else if caller.is_member_of(attributes.gid) {
+        mode >> 3 & 7
+    } else {
+        mode & 7
+    }
+}
+
+/// # Errors
+/// [`FsError::AccessDenied`] unless `caller` has all `wanted` mode bits.
+pub fn check(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<(), FsError> {
+    if granted(caller, attributes) & wanted == wanted { Ok(()) } else { Err(FsError::AccessDenied) }
+}
+
+/// As [`check`] for data, where the owner may always read and write: NFS has no open, so a file
+/// that its owner opened and then made read-only must stay writable (RFC 1813 section 4.4).
+///
+/// # Errors
+/// [`FsError::AccessDenied`].
+pub fn check_data(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<(), FsError> {
+    if caller.uid == attributes.uid { Ok(()) } else { check(caller, attributes, wanted) }
+}
+
+/// The rights out of `wanted` (as in NFS ACCESS) that `caller` has.
+#[must_use]
+pub fn access_rights(caller: &Caller, attributes: &Attributes, wanted: u32) -> u32 {
+    let granted = granted(caller, attributes);
+    let mut rights = 0;
+    if granted & MODE_READ != 0 {
+        rights |= READ;
+    }
+    if granted & MODE_WRITE != 0 {
+        rights |= MODIFY | EXTEND;
+        if attributes.kind == FileKind::Directory {
+            rights |= DELETE;
+        }
+    }
+    if granted & MODE_EXECUTE != 0 {
+        rights |= if attributes.kind == FileKind::Directory { LOOKUP } else { EXECUTE };
+    }
+    rights & wanted
+}
+
+/// Whether `caller` may remove or rename the entry of `file` in `directory`, whose write
+/// permission was checked already: the sticky bit's rule.
+///
+/// # Errors
+/// [`FsError::NotPermitted`].
+pub fn check_sticky(
+    caller: &Caller,
+    directory: &Attributes,
+    file: &Attributes,
+) -> Result<(), FsError> {
+    let free = directory.mode & STICKY == 0
+        || caller.is_root()
+        || caller.uid == file.uid
+        || caller.uid == directory.uid;
+    if free { Ok(()) } else { Err(FsError::NotPermitted) }
+}

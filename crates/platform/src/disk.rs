@@ -1,0 +1,62 @@
+//! Disks: arrays of 4 KiB blocks with asynchronous reads, writes and flushes.
+//!
+//! Invariants: see the crate. Calls of one disk may complete in any order; a `flush` covers the
+//! writes that had completed when it was submitted, and no others.
+
+use thiserror::Error;
+use units::BlockRef;
+
+/// Why a disk did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// The device reported an error; the data is not what was asked for.
+    #[error("I/O error on disk {disk} at block {block}: {kind}")]
+    Io {
+        /// The disk's name.
+        disk: String,
+        /// The first block of the request.
+        block: u64,
+        /// What the operating system said.
+        kind: String,
+    },
+    /// The request reaches past the end of the device (a truncated file, say).
+    #[error("disk {disk} ends at block {size_blocks}, request at block {block}")]
+    OutOfRange {
+        /// The disk's name.
+        disk: String,
+        /// The first block of the request.
+        block: u64,
+        /// The disk's size.
+        size_blocks: u64,
+    },
+    /// The device is gone.
+    #[error("disk {disk} is gone")]
+    Gone {
+        /// The disk's name.
+        disk: String,
+    },
+}
+
+/// Receives the blocks that were read, as many as were asked for.
+pub type ReadDone = Box<dyn FnOnce(Result<Vec<BlockRef>, DiskError>) + Send>;
+/// Receives the end of a write or flush.
+pub type WriteDone = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
+
+/// A disk.
+pub trait Disk: Send + Sync {
+    /// What an operator calls it: a path.
+    fn name(&self) -> &str;
+
+    /// Its size in whole blocks.
+    fn size_blocks(&self) -> u64;
+
+    /// Reads `count` consecutive blocks from `block`.
+    fn read(&self, block: u64, count: usize, done: ReadDone);
+
+    /// Writes consecutive blocks from `block`.
+    fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone);
+
+    /// Makes all completed writes durable.
+    fn flush(&self, done: WriteDone);
+}

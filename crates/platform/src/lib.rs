@@ -1,0 +1,23 @@
+//! The only doors to the outside world (decision D3): clock, disk, randomness, threads and locks.
+//!
+//! Engine crates see the traits of this crate and nothing of the operating system. Two worlds
+//! implement them: [`linux`], the real one, and [`simulated`], one thread and one seed, where every
+//! completion, torn write and power cut is chosen by the seed and replays bit for bit.
+//!
+//! Invariants:
+//! - A [`Disk`] call never blocks and never runs its completion before it returns.
+//! - What a completed `flush` covers survives a power cut; anything else may be lost or torn at
+//!   512-byte grain, in any order.
+//! - Only `server`, `simulator`, `bench` and tests name [`linux`] or [`simulated`].
+
+pub mod clock;
+pub mod disk;
+pub mod entropy;
+pub mod linux;
+pub mod simulated;
+pub mod sync;
+pub mod thread;
+
+pub use clock::Clock;
+pub use disk::{Disk, DiskError, ReadDone, WriteDone};
+pub use entropy::Entropy;

@@ -1,0 +1,2 @@
+//! sync
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};

@@ -1,0 +1,24 @@
+//! The vocabulary of addresses and numbers that every other crate speaks.
+//!
+//! One newtype per address space, so that a block number of a volume can never be used where a
+//! block number of an aggregate is meant (FlexVol section 3.1, figure 2):
+//!
+//! | type | counts | within |
+//! | --- | --- | --- |
+//! | [`Fbn`] | 4 KiB blocks | a file |
+//! | [`Vvbn`] | 4 KiB blocks | a volume's container file |
+//! | [`Pvbn`] | 4 KiB blocks | an aggregate |
+//! | [`Dbn`] | 4 KiB blocks | a disk |
+//!
+//! Invariants: no arithmetic crosses two address spaces; conversions are spelled out by name; no
+//! type here knows how anything is stored.
+
+mod block;
+mod numbers;
+mod size;
+
+pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
+pub use numbers::{
+    CpNumber, Dbn, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, Vvbn, VolumeId,
+};
+pub use size::{ByteSize, ParseByteSizeError};

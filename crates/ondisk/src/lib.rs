@@ -1,1 +1,13 @@
-//! ondisk
+//! Every persistent structure of Stroop, its `validate()` and `Display`, and nothing else
+//! (decision D9).
+//!
+//! Invariants: `repr(C)`, little-endian, no implicit padding, sizes asserted at compile time,
+//! reserved fields named and zero. Nothing here allocates, performs I/O or knows who calls.
+//!
+//! Fails: [`damage::Damage`] says which structure is wrong and how; no bytes whatever panic.
+
+pub mod damage;
+pub mod directory;
+pub mod identity;
+pub mod label;
+pub mod log;

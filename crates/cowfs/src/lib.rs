@@ -1,0 +1,3 @@
+//! The file system core, written once and used twice.
+
+pub mod directory;

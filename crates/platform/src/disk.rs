@@ -3,6 +3,7 @@
 //! Invariants: see the crate. Calls of one disk may complete in any order; a `flush` covers the
 //! writes that had completed when it was submitted, and no others.
 
+use std::sync::Arc;
 use thiserror::Error;
 use units::BlockRef;
 
@@ -36,6 +37,34 @@ pub enum DiskError {
         /// The disk's name.
         disk: String,
     },
+    /// Another process has the device open for itself.
+    #[error("disk {disk} is in use by another process")]
+    InUse {
+        /// The disk's name.
+        disk: String,
+    },
+    /// There is no disk of that name, or it cannot be opened or created.
+    #[error("cannot open disk {disk}: {kind}")]
+    Open {
+        /// The disk's name.
+        disk: String,
+        /// What the operating system said.
+        kind: String,
+    },
+}
+
+impl DiskError {
+    /// The name of the disk that failed.
+    #[must_use]
+    pub fn disk(&self) -> &str {
+        match self {
+            Self::Io { disk, .. }
+            | Self::OutOfRange { disk, .. }
+            | Self::Gone { disk }
+            | Self::InUse { disk }
+            | Self::Open { disk, .. } => disk,
+        }
+    }
 }
 
 /// Receives the blocks that were read, as many as were asked for.
@@ -59,4 +88,27 @@ pub trait Disk: Send + Sync {
 
     /// Makes all completed writes durable.
     fn flush(&self, done: WriteDone);
+
+    /// Whether it has a head that must move: then the distance between requests costs time.
+    fn is_rotational(&self) -> bool {
+        false
+    }
+}
+
+/// Opens disks by name: paths in the real world, names of simulated disks in the other.
+pub trait DiskOpener: Send + Sync {
+    /// Opens the disk for this process alone.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] if another process has it, [`DiskError::Open`] if it cannot be opened.
+    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError>;
+}
+
+/// Whether `count` blocks from `block` lie on a disk of `size_blocks` blocks.
+#[must_use]
+pub fn is_in_range(block: u64, count: usize, size_blocks: u64) -> bool {
+    u64::try_from(count)
+        .ok()
+        .and_then(|count| block.checked_add(count))
+        .is_some_and(|end| end <= size_blocks)
 }

@@ -1,1 +1,26 @@
-//! thread
+//! Threads, always named, so that a profile or a core dump says who is who.
+//!
+//! Engine code owns no thread: `server`, the front ends and [`crate::linux`] do. In the simulated
+//! world there are none at all.
+
+use std::io;
+
+pub use std::thread::JoinHandle;
+
+/// Starts a thread called `name` (Linux shows its first 15 bytes).
+///
+/// # Errors
+/// When the operating system has no room for another thread.
+pub fn spawn<T, F>(name: &str, body: F) -> io::Result<JoinHandle<T>>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// How many threads can run at the same time here; at least one.
+#[must_use]
+pub fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,491 @@
+//! The world itself: clock, randomness, pending requests, power.
+//!
+//! Invariants: the lock is never held while a completion runs or is dropped, for both may submit.
+
+use crate::disk::is_in_range;
+use crate::simulated::disk::{FaultRates, SimulatedDisk};
+use crate::simulated::image::{DiskImage, GhostWrite, WorldImage};
+use crate::sync::Mutex;
+use crate::{Clock, Disk, DiskError, DiskOpener, Entropy, ReadDone, WriteDone};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{BLOCK_SIZE, BlockRef, Timestamp};
+
+/// The time of day at which a world begins: 2020-09-13T12:26:40Z, a round number of seconds.
+const WALL_START_SECONDS: i64 = 1_600_000_000;
+/// A step takes between one and this many nanoseconds: about what an SSD takes.
+const STEP_NANOSECONDS_MAX: u64 = 100_000;
+/// The generator that the engine draws from and the one that chooses faults and completions are
+/// two streams of one seed, so that a new draw in the engine does not change the faults.
+const ENGINE_STREAM: u64 = 1;
+
+pub(super) enum RequestBody {
+    Read { block: u64, count: usize, done: ReadDone },
+    Write { block: u64, blocks: Vec<BlockRef>, done: Option<WriteDone> },
+    Flush { sequence_end: u64, done: WriteDone },
+}
+
+pub(super) struct Request {
+    pub disk: Arc<str>,
+    pub epoch: u64,
+    pub body: RequestBody,
+}
+
+/// What a pending request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoKind {
+    /// Reads blocks.
+    Read,
+    /// Writes blocks.
+    Write,
+    /// Makes completed writes durable.
+    Flush,
+}
+
+/// A pending request, for a driver that chooses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PendingIo {
+    /// The disk's name.
+    pub disk: Arc<str>,
+    /// What it does.
+    pub kind: IoKind,
+    /// The first block; zero for a flush.
+    pub block: u64,
+    /// How many blocks; zero for a flush.
+    pub count: usize,
+}
+
+struct State {
+    monotonic_nanoseconds: u64,
+    wall: Timestamp,
+    choices: ChaCha8Rng,
+    engine: ChaCha8Rng,
+    epoch: u64,
+    disks: BTreeMap<Arc<str>, DiskImage>,
+    pending: Vec<Request>,
+}
+
+/// The world. Clones are the same world.
+#[derive(Clone)]
+pub struct SimulatedWorld {
+    seed: u64,
+    state: Arc<Mutex<State>>,
+}
+
+impl SimulatedWorld {
+    /// A world without disks, in which every choice follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let choices = ChaCha8Rng::seed_from_u64(seed);
+        let mut engine = ChaCha8Rng::seed_from_u64(seed);
+        engine.set_stream(ENGINE_STREAM);
+        let state = State {
+            monotonic_nanoseconds: 0,
+            wall: Timestamp::from_parts(WALL_START_SECONDS, 0),
+            choices,
+            engine,
+            epoch: 0,
+            disks: BTreeMap::new(),
+            pending: Vec::new(),
+        };
+        Self { seed, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The seed.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, nanoseconds: u64) {
+        self.state.lock().advance(nanoseconds);
+    }
+
+    /// A number below `end`, from the seed: for the driver's own choices.
+    ///
+    /// # Panics
+    /// If `end` is zero.
+    #[must_use]
+    pub fn choose(&self, end: u64) -> u64 {
+        assert!(end > 0, "a choice among nothing");
+        self.state.lock().choices.next_u64() % end
+    }
+
+    /// Makes a disk of zeros; opens it.
+    ///
+    /// # Panics
+    /// If there is one of that name.
+    pub fn add_disk(&self, name: &str, size_blocks: u64) -> Arc<SimulatedDisk> {
+        let mut state = self.state.lock();
+        let name: Arc<str> = Arc::from(name);
+        let old = state.disks.insert(Arc::clone(&name), DiskImage::new(size_blocks));
+        assert!(old.is_none(), "there is a disk {name} already");
+        Arc::new(SimulatedDisk::new(self.clone(), name, size_blocks, state.epoch))
+    }
+
+    /// Opens a disk, also after a power cut.
+    #[must_use]
+    pub fn disk(&self, name: &str) -> Option<Arc<SimulatedDisk>> {
+        let state = self.state.lock();
+        let (name, image) = state.disks.get_key_value(name)?;
+        let disk =
+            SimulatedDisk::new(self.clone(), Arc::clone(name), image.size_blocks, state.epoch);
+        Some(Arc::new(disk))
+    }
+
+    /// The names of all disks, in order.
+    #[must_use]
+    pub fn disk_names(&self) -> Vec<Arc<str>> {
+        self.state.lock().disks.keys().map(Arc::clone).collect()
+    }
+
+    /// The pending requests, oldest first; an index into them is the choice of
+    /// [`Self::complete_one`].
+    #[must_use]
+    pub fn pending(&self) -> Vec<PendingIo> {
+        self.state.lock().pending.iter().map(Request::describe).collect()
+    }
+
+    /// How many requests are pending.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.state.lock().pending.len()
+    }
+
+    /// Completes the pending request at index `choice`; false if there is none.
+    pub fn complete_one(&self, choice: usize) -> bool {
+        let completion = {
+            let mut state = self.state.lock();
+            if choice >= state.pending.len() {
+                return false;
+            }
+            let request = state.pending.remove(choice);
+            state.perform(request)
+        };
+        completion();
+        true
+    }
+
+    /// Completes a pending request of the seed's choice; false if there is none.
+    pub fn step(&self) -> bool {
+        let choice = {
+            let mut state = self.state.lock();
+            if state.pending.is_empty() {
+                return false;
+            }
+            let nanoseconds = 1 + state.choices.next_u64() % STEP_NANOSECONDS_MAX;
+            state.advance(nanoseconds);
+            (state.choices.next_u64() % state.pending.len() as u64) as usize
+        };
+        self.complete_one(choice)
+    }
+
+    /// Steps until nothing is pending; the number of steps.
+    pub fn run_until_idle(&self) -> u64 {
+        let mut steps = 0;
+        while self.step() {
+            steps += 1;
+        }
+        steps
+    }
+
+    /// The power goes and comes back. Handles opened before are dead; open the disks again.
+    pub fn power_cut(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            let dropped = std::mem::take(&mut state.pending);
+            let State { disks, choices, .. } = &mut *state;
+            // First what had completed, in its order, then what was under way.
+            for image in disks.values_mut() {
+                image.cut(choices);
+            }
+            for request in &dropped {
+                let RequestBody::Write { block, blocks, .. } = &request.body else { continue };
+                let Some(image) = disks.get_mut(&request.disk) else { continue };
+                if image.faults.gone || !is_in_range(*block, blocks.len(), image.size_blocks) {
+                    continue;
+                }
+                for (block, content) in (*block..).zip(blocks) {
+                    image.settle(block, content, choices);
+                }
+            }
+            dropped
+        };
+        drop(dropped);
+    }
+
+    /// All disks as they are now, with the writes that are pending.
+    #[must_use]
+    pub fn snapshot(&self) -> WorldImage {
+        let state = self.state.lock();
+        let ghosts = state.pending.iter().filter_map(Request::ghost).collect();
+        WorldImage { disks: state.disks.clone(), ghosts }
+    }
+
+    /// Puts back the disks of `image`, of this world or another. Pending requests are dropped;
+    /// those of the image are pending again, without completions. Handles opened before are dead.
+    pub fn restore(&self, image: &WorldImage) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            state.disks = image.disks.clone();
+            let epoch = state.epoch;
+            let ghosts = image.ghosts.iter().cloned().map(|ghost| Request {
+                disk: ghost.disk,
+                epoch,
+                body: RequestBody::Write { block: ghost.block, blocks: ghost.blocks, done: None },
+            });
+            std::mem::replace(&mut state.pending, ghosts.collect())
+        };
+        drop(dropped);
+    }
+
+    /// What a read of one block would see, without any request: for offline checkers. `None` if
+    /// there is no such disk or block.
+    #[must_use]
+    pub fn read_block(&self, disk: &str, block: u64) -> Option<BlockRef> {
+        let state = self.state.lock();
+        let image = state.disks.get(disk)?;
+        (block < image.size_blocks).then(|| image.current(block))
+    }
+
+    /// Overwrites one block durably, without any request: for tests that damage.
+    pub fn write_block(&self, disk: &str, block: u64, content: &units::Block) {
+        self.with_disk(disk, |image| image.corrupt(block, |bytes| bytes.clone_from(content)));
+    }
+
+    /// Flips one bit of a block.
+    pub fn flip_bit(&self, disk: &str, block: u64, bit: usize) {
+        self.with_disk(disk, |image| image.corrupt(block, |bytes| flip(bytes, bit)));
+    }
+
+    /// A latent error: reads of the block fail until it is written.
+    pub fn fail_block(&self, disk: &str, block: u64) {
+        self.with_disk(disk, |image| {
+            image.faults.unreadable.insert(block);
+        });
+    }
+
+    /// Writes of the block fail, or no longer.
+    pub fn fail_writes(&self, disk: &str, block: u64, fails: bool) {
+        self.with_disk(disk, |image| {
+            if fails {
+                image.faults.unwritable.insert(block);
+            } else {
+                image.faults.unwritable.remove(&block);
+            }
+        });
+    }
+
+    /// The next write of the block is acknowledged and not applied.
+    pub fn lose_next_write(&self, disk: &str, block: u64) {
+        self.with_disk(disk, |image| {
+            image.faults.lose_next.insert(block);
+        });
+    }
+
+    /// The next write of `block` is acknowledged and applied to `target`.
+    pub fn misdirect_next_write(&self, disk: &str, block: u64, target: u64) {
+        self.with_disk(disk, |image| {
+            assert!(target < image.size_blocks, "the target lies on the disk");
+            image.faults.misdirect_next.insert(block, target);
+        });
+    }
+
+    /// The whole disk is gone, or back with what it held.
+    pub fn set_gone(&self, disk: &str, gone: bool) {
+        self.with_disk(disk, |image| image.faults.gone = gone);
+    }
+
+    /// Faults that happen by themselves from now on.
+    pub fn set_fault_rates(&self, disk: &str, rates: FaultRates) {
+        self.with_disk(disk, |image| image.faults.rates = rates);
+    }
+
+    fn with_disk(&self, disk: &str, change: impl FnOnce(&mut DiskImage)) {
+        let mut state = self.state.lock();
+        let Some(image) = state.disks.get_mut(disk) else { panic!("there is no disk {disk}") };
+        change(image);
+    }
+
+    pub(super) fn submit(&self, mut request: Request) {
+        let mut state = self.state.lock();
+        if request.epoch != state.epoch {
+            // A dead machine: dropped, outside the lock.
+            drop(state);
+            drop(request);
+            return;
+        }
+        if let RequestBody::Flush { sequence_end, .. } = &mut request.body
+            && let Some(image) = state.disks.get(&request.disk)
+        {
+            *sequence_end = image.writes_completed;
+        }
+        state.pending.push(request);
+    }
+}
+
+impl Request {
+    fn describe(&self) -> PendingIo {
+        let (kind, block, count) = match &self.body {
+            RequestBody::Read { block, count, .. } => (IoKind::Read, *block, *count),
+            RequestBody::Write { block, blocks, .. } => (IoKind::Write, *block, blocks.len()),
+            RequestBody::Flush { .. } => (IoKind::Flush, 0, 0),
+        };
+        PendingIo { disk: Arc::clone(&self.disk), kind, block, count }
+    }
+
+    fn ghost(&self) -> Option<GhostWrite> {
+        let RequestBody::Write { block, blocks, .. } = &self.body else { return None };
+        Some(GhostWrite { disk: Arc::clone(&self.disk), block: *block, blocks: blocks.clone() })
+    }
+}
+
+impl State {
+    fn advance(&mut self, nanoseconds: u64) {
+        self.monotonic_nanoseconds += nanoseconds;
+        let signed = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        self.wall = Timestamp(self.wall.get().saturating_add(signed));
+    }
+
+    /// Does what the request asks; what is returned tells its owner.
+    fn perform(&mut self, request: Request) -> Box<dyn FnOnce()> {
+        let Request { disk, body, .. } = request;
+        let Some(image) = self.disks.get_mut(&disk) else {
+            unreachable!("disks are never removed, and requests of another epoch are dropped")
+        };
+        let choices = &mut self.choices;
+        match body {
+            RequestBody::Read { block, count, done } => {
+                let result = read(image, &disk, block, count, choices);
+                Box::new(move || done(result))
+            }
+            RequestBody::Write { block, blocks, done } => {
+                let result = write(image, &disk, block, blocks, choices);
+                Box::new(move || {
+                    if let Some(done) = done {
+                        done(result);
+                    }
+                })
+            }
+            RequestBody::Flush { sequence_end, done } => {
+                let result = check(image, &disk, 0, 0);
+                if result.is_ok() {
+                    image.make_durable(sequence_end);
+                }
+                Box::new(move || done(result))
+            }
+        }
+    }
+}
+
+fn check(image: &DiskImage, disk: &str, block: u64, count: usize) -> Result<(), DiskError> {
+    if image.faults.gone {
+        return Err(DiskError::Gone { disk: disk.to_owned() });
+    }
+    if !is_in_range(block, count, image.size_blocks) {
+        let size_blocks = image.size_blocks;
+        return Err(DiskError::OutOfRange { disk: disk.to_owned(), block, size_blocks });
+    }
+    Ok(())
+}
+
+fn read(
+    image: &mut DiskImage,
+    disk: &str,
+    block: u64,
+    count: usize,
+    choices: &mut ChaCha8Rng,
+) -> Result<Vec<BlockRef>, DiskError> {
+    check(image, disk, block, count)?;
+    let rates = image.faults.rates;
+    let mut blocks = Vec::with_capacity(count);
+    for block in block..block + count as u64 {
+        if happens(rates.latent_error_per_million, choices) {
+            image.faults.unreadable.insert(block);
+        }
+        if happens(rates.bit_flip_per_million, choices) {
+            let bit = choices.next_u32() as usize;
+            image.corrupt(block, |bytes| flip(bytes, bit));
+        }
+        if image.faults.unreadable.contains(&block) {
+            let kind = "simulated latent error".to_owned();
+            return Err(DiskError::Io { disk: disk.to_owned(), block, kind });
+        }
+        blocks.push(image.current(block));
+    }
+    Ok(blocks)
+}
+
+fn write(
+    image: &mut DiskImage,
+    disk: &str,
+    block: u64,
+    blocks: Vec<BlockRef>,
+    choices: &mut ChaCha8Rng,
+) -> Result<(), DiskError> {
+    check(image, disk, block, blocks.len())?;
+    let rates = image.faults.rates;
+    for (block, content) in (block..).zip(blocks) {
+        if image.faults.unwritable.contains(&block) {
+            let kind = "simulated write error".to_owned();
+            return Err(DiskError::Io { disk: disk.to_owned(), block, kind });
+        }
+        let lost = image.faults.lose_next.remove(&block);
+        if lost || happens(rates.lost_write_per_million, choices) {
+            continue;
+        }
+        let target = match image.faults.misdirect_next.remove(&block) {
+            Some(target) => target,
+            None if happens(rates.misdirected_write_per_million, choices) => {
+                choices.next_u64() % image.size_blocks
+            }
+            None => block,
+        };
+        image.faults.unreadable.remove(&target);
+        image.apply(target, content);
+    }
+    Ok(())
+}
+
+/// Draws only where the rate is not zero, so that turning a fault on does not change runs without.
+fn happens(rate_per_million: u32, choices: &mut ChaCha8Rng) -> bool {
+    rate_per_million > 0 && choices.next_u32() % 1_000_000 < rate_per_million
+}
+
+fn flip(bytes: &mut units::Block, bit: usize) {
+    let bit = bit % (BLOCK_SIZE * 8);
+    bytes[bit / 8] ^= 1 << (bit % 8);
+}
+
+impl Clock for SimulatedWorld {
+    fn wall(&self) -> Timestamp {
+        self.state.lock().wall
+    }
+
+    fn monotonic_nanoseconds(&self) -> u64 {
+        self.state.lock().monotonic_nanoseconds
+    }
+}
+
+impl Entropy for SimulatedWorld {
+    fn next_u64(&self) -> u64 {
+        self.state.lock().engine.next_u64()
+    }
+}
+
+impl DiskOpener for SimulatedWorld {
+    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError> {
+        match self.disk(path) {
+            Some(disk) => Ok(disk),
+            None => {
+                let kind = "there is no such simulated disk".to_owned();
+                Err(DiskError::Open { disk: path.to_owned(), kind })
+            }
+        }
+    }
+}

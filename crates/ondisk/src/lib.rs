@@ -9,5 +9,9 @@
 pub mod damage;
 pub mod directory;
 pub mod identity;
+pub mod inode;
 pub mod label;
 pub mod log;
+pub mod pointer;
+pub mod records;
+pub mod root;

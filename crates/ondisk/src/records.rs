@@ -1,0 +1,262 @@
+//! Table records: a volume's entry in its aggregate's volume table (what FlexVol section 3.1 calls
+//! the RAID file), and a snapshot's entry in its volume's snapshot table.
+//!
+//! Invariants: a record whose `state` is zero is empty. Names are UTF-8 without NUL, zero padded.
+//!
+//! Fails: `validate` names the field.
+
+use crate::damage::Damage;
+use crate::inode::InodeRecord;
+use std::fmt;
+use units::{BLOCK_SIZE, Block};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Longest name of a volume or snapshot, in bytes.
+pub const NAME_SIZE_MAX: usize = 64;
+/// Export rules of a volume at most: they lie in its record.
+pub const EXPORT_RULES_MAX: usize = 64;
+
+/// `state` of an empty record.
+pub const STATE_EMPTY: u8 = 0;
+/// `state` of a volume or snapshot in use.
+pub const STATE_ONLINE: u8 = 1;
+/// `state` of a volume or snapshot that is being deleted in the background.
+pub const STATE_DELETING: u8 = 2;
+
+/// `kind` of a volume in a container file.
+pub const VOLUME_FLEXIBLE: u8 = 1;
+/// `kind` of the volume that is the aggregate's own file system.
+pub const VOLUME_TRADITIONAL: u8 = 2;
+
+/// An NFS export rule.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct ExportRuleRecord {
+    /// The network, IPv6 or IPv4-mapped.
+    pub address: [u8; 16],
+    /// Leading bits of `address` that must match.
+    pub prefix_bits: u8,
+    /// 1: changes are refused.
+    pub read_only: u8,
+    /// 0: nobody is squashed, 1: root, 2: everybody.
+    pub squash: u8,
+    /// 1 when the rule is in use.
+    pub used: u8,
+    /// Reserved; zero.
+    pub reserved: [u8; 12],
+}
+
+/// A volume's record: one block of the volume table.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct VolumeRecord {
+    /// [`STATE_ONLINE`], [`STATE_DELETING`] or [`STATE_EMPTY`].
+    pub state: u8,
+    /// [`VOLUME_FLEXIBLE`] or [`VOLUME_TRADITIONAL`].
+    pub kind: u8,
+    /// Bytes of `name` in use.
+    pub name_size: U16,
+    /// The volume's number.
+    pub volume: U32,
+    /// The inode of its container file in the aggregate, or 0.
+    pub container_inode: U64,
+    /// The size that users see, in blocks.
+    pub size_blocks: U64,
+    /// Creation, nanoseconds since the epoch.
+    pub created: I64,
+    /// Its name.
+    pub name: [u8; NAME_SIZE_MAX],
+    /// Reserved; zero.
+    pub reserved: [u8; 32],
+    /// Its export rules, in order.
+    pub exports: [ExportRuleRecord; EXPORT_RULES_MAX],
+    /// Zero.
+    pub padding: [u8; BLOCK_SIZE - 128 - EXPORT_RULES_MAX * 32],
+}
+
+const _: () = {
+    assert!(size_of::<ExportRuleRecord>() == 32);
+    assert!(size_of::<VolumeRecord>() == BLOCK_SIZE);
+    assert!(std::mem::offset_of!(VolumeRecord, exports) == 128);
+};
+
+impl VolumeRecord {
+    /// An empty record.
+    #[must_use]
+    pub fn empty() -> Self {
+        <Self as zerocopy::FromZeros>::new_zeroed()
+    }
+
+    /// The record in `block`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_block(block: &Block) -> Result<Self, Damage> {
+        let record = Self::read_from_bytes(block.bytes().as_slice())
+            .map_err(|_| Damage::Field { structure: "volume record", field: "size" })?;
+        record.validate()?;
+        Ok(record)
+    }
+
+    /// The block for media.
+    #[must_use]
+    pub fn to_block(&self) -> Block {
+        Block::from_prefix(self.as_bytes())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        name_of(&self.name, self.name_size).unwrap_or("")
+    }
+
+    /// # Errors
+    /// The first field that cannot be right.
+    pub fn validate(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: "volume record", field });
+        if self.state == STATE_EMPTY {
+            return Ok(());
+        }
+        if self.state > STATE_DELETING {
+            return wrong("state");
+        }
+        if !matches!(self.kind, VOLUME_FLEXIBLE | VOLUME_TRADITIONAL) {
+            return wrong("kind");
+        }
+        if name_of(&self.name, self.name_size).is_none() {
+            return wrong("name");
+        }
+        if self.size_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
+            return wrong("size_blocks");
+        }
+        if self.kind == VOLUME_FLEXIBLE && self.container_inode.get() == 0 {
+            return wrong("container_inode");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for VolumeRecord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "volume {} '{}' state {} kind {} container {} size {} blocks",
+            self.volume,
+            self.name(),
+            self.state,
+            self.kind,
+            self.container_inode,
+            self.size_blocks
+        )
+    }
+}
+
+/// A snapshot's record; four to a block of the snapshot table.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct SnapshotRecord {
+    /// [`STATE_ONLINE`], [`STATE_DELETING`] or [`STATE_EMPTY`].
+    pub state: u8,
+    /// Reserved; zero.
+    pub reserved_a: u8,
+    /// Bytes of `name` in use.
+    pub name_size: U16,
+    /// The snapshot's number.
+    pub snapshot: U32,
+    /// The consistency point whose image it is.
+    pub cp: U64,
+    /// Creation, nanoseconds since the epoch.
+    pub created: I64,
+    /// Blocks of the summary map below this index include this snapshot's map; the others do
+    /// not yet.
+    pub merged_blocks: U64,
+    /// While deleting: blocks of the free map below this index have been released.
+    pub released_blocks: U64,
+    /// Blocks in use by the image.
+    pub used_blocks: U64,
+    /// Its name.
+    pub name: [u8; NAME_SIZE_MAX],
+    /// Reserved; zero.
+    pub reserved_b: [u8; 144],
+    /// The inode of the image's inode file.
+    pub inode_file: InodeRecord,
+    /// Reserved; zero.
+    pub reserved_c: [u8; 512],
+}
+
+/// Snapshot records in a block.
+pub const SNAPSHOTS_PER_BLOCK: usize = BLOCK_SIZE / size_of::<SnapshotRecord>();
+
+const _: () = {
+    assert!(size_of::<SnapshotRecord>() == 1024);
+    assert!(std::mem::offset_of!(SnapshotRecord, inode_file) == 256);
+};
+
+impl SnapshotRecord {
+    /// An empty record.
+    #[must_use]
+    pub fn empty() -> Self {
+        <Self as zerocopy::FromZeros>::new_zeroed()
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        name_of(&self.name, self.name_size).unwrap_or("")
+    }
+
+    /// # Errors
+    /// The first field that cannot be right.
+    pub fn validate(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: "snapshot record", field });
+        if self.state == STATE_EMPTY {
+            return Ok(());
+        }
+        if self.state > STATE_DELETING {
+            return wrong("state");
+        }
+        if name_of(&self.name, self.name_size).is_none() {
+            return wrong("name");
+        }
+        if matches!(self.snapshot.get(), 0 | u32::MAX) {
+            return wrong("snapshot");
+        }
+        self.inode_file.validate()
+    }
+}
+
+impl fmt::Display for SnapshotRecord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "snapshot {} '{}' state {} cp {} merged {} released {}",
+            self.snapshot,
+            self.name(),
+            self.state,
+            self.cp,
+            self.merged_blocks,
+            self.released_blocks
+        )
+    }
+}
+
+fn name_of(name: &[u8; NAME_SIZE_MAX], size: U16) -> Option<&str> {
+    let bytes = name.get(..usize::from(size.get()))?;
+    std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}
+
+/// `name` as a record stores it: the padded bytes and the size.
+///
+/// # Errors
+/// [`Damage::Field`] if it is too long.
+pub fn name_field(name: &str) -> Result<([u8; NAME_SIZE_MAX], U16), Damage> {
+    let mut field = [0; NAME_SIZE_MAX];
+    let target = field
+        .get_mut(..name.len())
+        .ok_or(Damage::Field { structure: "record", field: "name" })?;
+    target.copy_from_slice(name.as_bytes());
+    let size = u16::try_from(name.len())
+        .map_err(|_| Damage::Field { structure: "record", field: "name" })?;
+    Ok((field, U16::new(size)))
+}

@@ -1,0 +1,305 @@
+//! The roots: the superblock of an aggregate and the vol_info block of a volume (FlexVol section
+//! 2). Both describe one file system image with a [`FileSystemRoot`]; everything else is found from
+//! there.
+//!
+//! The superblock is written last in a consistency point, to the slot that its CP number names on
+//! every disk; the valid one with the highest CP number is the aggregate's state. The vol_info block
+//! lies at [`VOL_INFO_VVBN`] of its container file and is written anew, elsewhere in the aggregate,
+//! by every consistency point that changes the volume.
+//!
+//! Invariants: `magic` and `version` never move. The superblock's checksum covers the whole block
+//! with the checksum field as zero.
+//!
+//! Fails: `validate` names the field.
+
+use crate::damage::Damage;
+use crate::identity::crc32c;
+use crate::inode::{InodeRecord, KIND_METAFILE};
+use std::fmt;
+use units::{BLOCK_SIZE, Block, CpNumber};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// First bytes of a superblock.
+pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"STRPsupr");
+/// First bytes of a vol_info block.
+pub const VOL_INFO_MAGIC: u64 = u64::from_le_bytes(*b"STRPvoli");
+/// Where the vol_info block lies in its container.
+pub const VOL_INFO_VVBN: u64 = 1;
+/// Slots for superblocks on each disk; a consistency point writes slot `cp % SUPERBLOCK_SLOTS`.
+pub const SUPERBLOCK_SLOTS: u64 = 2;
+
+/// Format versions, append only: number, date, sentence.
+pub const VERSIONS: &[(u16, &str, &str)] = &[(1, "2026-11", "first layout")];
+/// The version that this build writes.
+pub const VERSION: u16 = 1;
+
+/// Inode numbers of the metafiles, the same in every file system image.
+pub mod metafile {
+    /// The free map of the active image: one bit per VBN, set when in use.
+    pub const ACTIVE_MAP: u64 = 1;
+    /// The OR of the snapshots' free maps.
+    pub const SUMMARY_MAP: u64 = 2;
+    /// One bit per inode, set when in use.
+    pub const INODE_MAP: u64 = 3;
+    /// The orphan list: inode numbers of files without a name, four bytes each.
+    pub const ORPHANS: u64 = 4;
+    /// In an aggregate: the volume table, one block per volume.
+    pub const VOLUME_TABLE: u64 = 5;
+    /// The user-visible root directory.
+    pub const ROOT_DIRECTORY: u64 = 64;
+    /// The first inode number for files.
+    pub const FIRST_FILE: u64 = 65;
+}
+
+/// What a file system image is.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct FileSystemRoot {
+    /// Block numbers of the image: 0 to this, exclusive.
+    pub size_blocks: U64,
+    /// Block numbers in use by the active image or a snapshot.
+    pub used_blocks: U64,
+    /// Inodes in use.
+    pub used_inodes: U64,
+    /// The generation that the next created file gets.
+    pub next_generation: U32,
+    /// The number that the next snapshot gets.
+    pub next_snapshot: U32,
+    /// Snapshots in the snapshot table.
+    pub snapshot_count: U32,
+    /// Entries of the orphan list.
+    pub orphan_count: U32,
+    /// Reserved; zero.
+    pub reserved: [u8; 24],
+    /// The inode of the inode file.
+    pub inode_file: InodeRecord,
+    /// The inode of the snapshot table, which lies outside the inode file because it names it.
+    pub snapshot_table: InodeRecord,
+}
+
+const _: () = assert!(size_of::<FileSystemRoot>() == 64 + 2 * 256);
+
+impl FileSystemRoot {
+    /// # Errors
+    /// The first field that cannot be right.
+    pub fn validate(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: "file system root", field });
+        if self.size_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
+            return wrong("size_blocks");
+        }
+        if self.used_blocks.get() > self.size_blocks.get() {
+            return wrong("used_blocks");
+        }
+        for (inode, field) in
+            [(&self.inode_file, "inode_file"), (&self.snapshot_table, "snapshot_table")]
+        {
+            inode.validate()?;
+            if inode.kind != KIND_METAFILE {
+                return wrong(field);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The superblock of an aggregate.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`SUPERBLOCK_MAGIC`].
+    pub magic: U64,
+    /// Format version.
+    pub version: U16,
+    /// 1 after a clean stop: the log holds nothing that is not in this image.
+    pub clean: U16,
+    /// CRC32C of the block with this field as zero.
+    pub checksum: U32,
+    /// The aggregate's identity.
+    pub aggregate: [u8; 16],
+    /// The identity of its log.
+    pub log: [u8; 16],
+    /// The consistency point that this superblock completes.
+    pub cp: U64,
+    /// When, in nanoseconds since the epoch.
+    pub time: I64,
+    /// The number that the next volume gets.
+    pub next_volume: U32,
+    /// 1 when the root directory is user-visible: a traditional volume.
+    pub traditional: U32,
+    /// Reserved; zero.
+    pub reserved: [u8; 56],
+    /// The aggregate's file system.
+    pub root: FileSystemRoot,
+    /// Zero.
+    pub padding: [u8; BLOCK_SIZE - 128 - size_of::<FileSystemRoot>()],
+}
+
+const _: () = {
+    assert!(size_of::<Superblock>() == BLOCK_SIZE);
+    assert!(std::mem::offset_of!(Superblock, version) == 8);
+    assert!(std::mem::offset_of!(Superblock, root) == 128);
+};
+
+impl Superblock {
+    /// All zero but magic and version.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut block = <Self as zerocopy::FromZeros>::new_zeroed();
+        block.magic = U64::new(SUPERBLOCK_MAGIC);
+        block.version = U16::new(VERSION);
+        block
+    }
+
+    /// The block for media, with its checksum.
+    #[must_use]
+    pub fn to_block(mut self) -> Block {
+        self.checksum = U32::new(0);
+        self.checksum = U32::new(crc32c(&Block::from_prefix(self.as_bytes())));
+        Block::from_prefix(self.as_bytes())
+    }
+
+    /// The superblock in `block`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_block(block: &Block) -> Result<Self, Damage> {
+        let mut found = Self::read_from_bytes(block.bytes().as_slice())
+            .map_err(|_| Damage::Field { structure: "superblock", field: "size" })?;
+        if found.magic.get() != SUPERBLOCK_MAGIC {
+            return Err(Damage::Field { structure: "superblock", field: "magic" });
+        }
+        let checksum = found.checksum;
+        found.checksum = U32::new(0);
+        if crc32c(&Block::from_prefix(found.as_bytes())) != checksum.get() {
+            return Err(Damage::Field { structure: "superblock", field: "checksum" });
+        }
+        found.checksum = checksum;
+        if found.version.get() != VERSION {
+            return Err(Damage::Version {
+                structure: "superblock",
+                found: found.version.get(),
+                known: VERSION,
+            });
+        }
+        found.root.validate()?;
+        Ok(found)
+    }
+
+    /// The consistency point.
+    #[must_use]
+    pub fn cp(&self) -> CpNumber {
+        CpNumber(self.cp.get())
+    }
+}
+
+impl Default for Superblock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for Superblock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "superblock version {} cp {} clean {} used {}/{} blocks, {} inodes",
+            self.version,
+            self.cp,
+            self.clean,
+            self.root.used_blocks,
+            self.root.size_blocks,
+            self.root.used_inodes
+        )
+    }
+}
+
+/// The vol_info block of a volume.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct VolInfo {
+    /// [`VOL_INFO_MAGIC`].
+    pub magic: U64,
+    /// Format version.
+    pub version: U16,
+    /// Reserved; zero.
+    pub reserved_a: U16,
+    /// The volume's number.
+    pub volume: U32,
+    /// The consistency point that wrote this.
+    pub cp: U64,
+    /// When, in nanoseconds since the epoch.
+    pub time: I64,
+    /// Reserved; zero.
+    pub reserved_b: [u8; 96],
+    /// The volume's file system.
+    pub root: FileSystemRoot,
+    /// Zero.
+    pub padding: [u8; BLOCK_SIZE - 128 - size_of::<FileSystemRoot>()],
+}
+
+const _: () = {
+    assert!(size_of::<VolInfo>() == BLOCK_SIZE);
+    assert!(std::mem::offset_of!(VolInfo, version) == 8);
+    assert!(std::mem::offset_of!(VolInfo, root) == 128);
+};
+
+impl VolInfo {
+    /// All zero but magic and version.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut block = <Self as zerocopy::FromZeros>::new_zeroed();
+        block.magic = U64::new(VOL_INFO_MAGIC);
+        block.version = U16::new(VERSION);
+        block
+    }
+
+    /// The block for media. Its proof is the identifier and the container map's check.
+    #[must_use]
+    pub fn to_block(&self) -> Block {
+        Block::from_prefix(self.as_bytes())
+    }
+
+    /// The vol_info in `block`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_block(block: &Block) -> Result<Self, Damage> {
+        let found = Self::read_from_bytes(block.bytes().as_slice())
+            .map_err(|_| Damage::Field { structure: "vol_info", field: "size" })?;
+        if found.magic.get() != VOL_INFO_MAGIC {
+            return Err(Damage::Field { structure: "vol_info", field: "magic" });
+        }
+        if found.version.get() != VERSION {
+            return Err(Damage::Version {
+                structure: "vol_info",
+                found: found.version.get(),
+                known: VERSION,
+            });
+        }
+        found.root.validate()?;
+        Ok(found)
+    }
+}
+
+impl Default for VolInfo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for VolInfo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "vol_info {} version {} cp {} used {}/{} blocks, {} inodes, {} snapshots",
+            self.volume,
+            self.version,
+            self.cp,
+            self.root.used_blocks,
+            self.root.size_blocks,
+            self.root.used_inodes,
+            self.root.snapshot_count
+        )
+    }
+}

@@ -1,0 +1,279 @@
+//! The list of all metrics.
+//!
+//! Invariants: names begin with `stroop_` and end in their base unit (`_seconds`, `_bytes`,
+//! `_ratio`), counters in `_total`; a name is declared once; bounds of buckets increase. All of it
+//! is checked by this file's tests. Names are an interface: dashboards depend on them, so a name
+//! is changed only with an entry in CHANGELOG.md.
+
+use serde::{Deserialize, Serialize};
+
+/// What a metric does over time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Only grows, from zero at the start of the server.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts observations by size.
+    Histogram,
+}
+
+/// What a metric's integer counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds; shown to Prometheus as seconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Millionths of one; shown to Prometheus as a fraction.
+    Millionths,
+    /// Things.
+    Count,
+}
+
+/// A metric's declaration.
+#[derive(Debug)]
+pub struct Definition {
+    /// The name in Prometheus.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// The kind.
+    pub kind: Kind,
+    /// The unit of updates.
+    pub unit: Unit,
+    /// The names of the labels, in the order in which handles are asked for.
+    pub labels: &'static [&'static str],
+    /// Upper bounds of a histogram's buckets, in `unit`; one more bucket holds what is above.
+    pub bounds: &'static [u64],
+}
+
+impl Definition {
+    const fn new(name: &'static str, help: &'static str, kind: Kind, unit: Unit) -> Self {
+        Self { name, help, kind, unit, labels: &[], bounds: &[] }
+    }
+
+    const fn by(mut self, labels: &'static [&'static str]) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    const fn with_bounds(mut self, bounds: &'static [u64]) -> Self {
+        self.bounds = bounds;
+        self
+    }
+}
+
+const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Definition {
+    Definition::new(name, help, Kind::Counter, unit)
+}
+
+const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Definition {
+    Definition::new(name, help, Kind::Gauge, unit)
+}
+
+const fn durations(name: &'static str, help: &'static str) -> Definition {
+    Definition::new(name, help, Kind::Histogram, Unit::Nanoseconds)
+        .with_bounds(DURATION_NANOSECONDS)
+}
+
+const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// From a cached read (10 us) to a stuck disk (10 s) in steps of about 2.2, so that a quantile
+/// read off the buckets is right within that factor; 19 numbers a series.
+const DURATION_NANOSECONDS: &[u64] = &[
+    10 * MICROSECOND,
+    25 * MICROSECOND,
+    50 * MICROSECOND,
+    100 * MICROSECOND,
+    250 * MICROSECOND,
+    500 * MICROSECOND,
+    MILLISECOND,
+    2_500 * MICROSECOND,
+    5 * MILLISECOND,
+    10 * MILLISECOND,
+    25 * MILLISECOND,
+    50 * MILLISECOND,
+    100 * MILLISECOND,
+    250 * MILLISECOND,
+    500 * MILLISECOND,
+    SECOND,
+    2_500 * MILLISECOND,
+    5 * SECOND,
+    10 * SECOND,
+];
+
+/// Tenths: the share of an allocation area that is free.
+const RATIO_MILLIONTHS: &[u64] =
+    &[100_000, 200_000, 300_000, 400_000, 500_000, 600_000, 700_000, 800_000, 900_000, 1_000_000];
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $name:ident = $definition:expr;)*) => {
+        $($(#[$doc])* pub static $name: Definition = $definition;)*
+
+        /// All of them, in the order of this file.
+        pub static ALL: &[&Definition] = &[$(&$name),*];
+    };
+}
+
+metrics! {
+    /// Labels: operation, protocol, volume.
+    VOLUME_OPERATION_DURATION = durations(
+        "stroop_volume_op_duration_seconds",
+        "Time from a request's arrival to its answer.",
+    ).by(&["op", "protocol", "volume"]);
+    /// Labels: volume, direction (`read`, `write`).
+    VOLUME_TRANSFERRED = counter(
+        "stroop_volume_transferred_bytes_total", Unit::Bytes,
+        "Bytes that clients read from and wrote to a volume.",
+    ).by(&["volume", "direction"]);
+    /// Labels: volume, kind (`live`, `snapshots`, `delayed_free`, `available`, `size`).
+    VOLUME_BYTES = gauge(
+        "stroop_volume_bytes", Unit::Bytes,
+        "Space of a volume, attributed.",
+    ).by(&["volume", "kind"]);
+    /// Labels: aggregate, kind (`size`, `used`, `metadata`, `reserve`, `free`).
+    AGGREGATE_BYTES = gauge(
+        "stroop_aggregate_bytes", Unit::Bytes,
+        "Space of an aggregate, attributed.",
+    ).by(&["aggregate", "kind"]);
+    /// Labels: phase.
+    CP_DURATION = durations(
+        "stroop_cp_duration_seconds",
+        "Length of a consistency point's phases; phase=all is the whole.",
+    ).by(&["phase"]);
+    /// Labels: reason (`timer`, `log`, `memory`, `request`).
+    CP_STARTED = counter(
+        "stroop_cp_total", Unit::Count,
+        "Consistency points by what started them.",
+    ).by(&["reason"]);
+    /// No labels.
+    CP_BACK_TO_BACK = counter(
+        "stroop_cp_back_to_back_total", Unit::Count,
+        "Consistency points that began as soon as the one before ended: the disks cannot keep up.",
+    );
+    /// Labels: kind (`data`, `metadata`).
+    CP_BLOCKS = counter(
+        "stroop_cp_blocks_total", Unit::Count,
+        "4 KiB blocks that consistency points wrote.",
+    ).by(&["kind"]);
+    /// No labels.
+    ALLOCATION_AREA_FREE = Definition::new(
+        "stroop_aa_free_ratio",
+        "Free share of the allocation areas that were chosen for writing.",
+        Kind::Histogram, Unit::Millionths,
+    ).with_bounds(RATIO_MILLIONTHS);
+    /// Labels: volume.
+    DELAYED_FREE_BLOCKS = gauge(
+        "stroop_delayed_free_blocks", Unit::Count,
+        "Blocks freed by clients that are not yet free in the aggregate.",
+    ).by(&["volume"]);
+    /// Labels: aggregate.
+    LOG_USED = gauge(
+        "stroop_log_used_bytes", Unit::Bytes,
+        "Bytes of the operation log that the next consistency point will retire.",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate.
+    LOG_RECORDS = counter(
+        "stroop_log_records_total", Unit::Count,
+        "Records appended to the operation log.",
+    ).by(&["aggregate"]);
+    /// No labels.
+    LOG_COMMIT_DURATION = durations(
+        "stroop_log_commit_duration_seconds",
+        "Time of one group commit of the operation log: write and flush.",
+    );
+    /// Set once, at the start.
+    REPLAYED_OPERATIONS = gauge(
+        "stroop_replayed_operations", Unit::Count,
+        "Operations replayed from the log when the server started.",
+    );
+    /// Labels: operation (`read`, `write`, `flush`).
+    DISK_DURATION = durations(
+        "stroop_disk_op_duration_seconds",
+        "Time of one device I/O.",
+    ).by(&["op"]);
+    /// Labels: disk, kind (`read`, `write`, `checksum`).
+    DISK_ERRORS = counter(
+        "stroop_disk_errors_total", Unit::Count,
+        "I/O errors and blocks that failed their proof, by disk.",
+    ).by(&["disk", "kind"]);
+    /// Labels: aggregate.
+    REPAIRED_BLOCKS = counter(
+        "stroop_repaired_blocks_total", Unit::Count,
+        "Damaged blocks that were rebuilt from parity and written back.",
+    ).by(&["aggregate"]);
+    /// Labels: kind of affinity.
+    AFFINITY_BUSY = counter(
+        "stroop_affinity_busy_seconds_total", Unit::Nanoseconds,
+        "Time that messages ran, by kind of affinity.",
+    ).by(&["kind"]);
+    /// Labels: kind of affinity, outcome (`done`, `suspend`, `reroute`, `yield`).
+    AFFINITY_MESSAGES = counter(
+        "stroop_affinity_messages_total", Unit::Count,
+        "Runs of messages, by kind of affinity and outcome.",
+    ).by(&["kind", "outcome"]);
+    /// Labels: state (`clean`, `dirty`, `frozen`).
+    CACHE_BYTES = gauge(
+        "stroop_cache_bytes", Unit::Bytes,
+        "Memory held by the buffer cache.",
+    ).by(&["state"]);
+    /// Labels: result (`hit`, `miss`).
+    CACHE_LOOKUPS = counter(
+        "stroop_cache_lookups_total", Unit::Count,
+        "Lookups in the buffer cache.",
+    ).by(&["result"]);
+    /// Labels: protocol.
+    CLIENT_CONNECTIONS = gauge(
+        "stroop_client_connections", Unit::Count,
+        "Open client connections.",
+    ).by(&["protocol"]);
+    /// Labels: code, severity. 1 while the check stands.
+    HEALTH_CHECK = gauge(
+        "stroop_health_check", Unit::Count,
+        "1 for each health check that stands.",
+    ).by(&["code", "severity"]);
+    /// No labels.
+    UPTIME = gauge(
+        "stroop_uptime_seconds", Unit::Nanoseconds,
+        "Time since the server started.",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        let mut seen = BTreeSet::new();
+        for definition in ALL {
+            let name = definition.name;
+            assert!(seen.insert(name), "{name} is declared twice");
+            assert!(name.starts_with("stroop_"), "{name}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert_eq!(name.ends_with("_total"), definition.kind == Kind::Counter, "{name}");
+            let stem = name.strip_suffix("_total").unwrap_or(name);
+            assert_eq!(stem.ends_with("_seconds"), definition.unit == Unit::Nanoseconds, "{name}");
+            assert_eq!(stem.ends_with("_bytes"), definition.unit == Unit::Bytes, "{name}");
+            assert_eq!(stem.ends_with("_ratio"), definition.unit == Unit::Millionths, "{name}");
+            assert!(definition.help.ends_with('.'), "{name}");
+            assert_eq!(definition.bounds.is_empty(), definition.kind != Kind::Histogram, "{name}");
+            assert!(definition.bounds.is_sorted_by(|a, b| a < b), "{name}");
+        }
+    }
+
+    #[test]
+    fn labels_are_bounded() {
+        for definition in ALL {
+            for label in definition.labels {
+                assert!(!["client", "path", "snapshot", "le"].contains(label), "{label}");
+            }
+        }
+    }
+}

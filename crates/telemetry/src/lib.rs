@@ -1,0 +1,30 @@
+//! Metrics: one list of definitions, one registry per node, lock-free updates.
+//!
+//! Every metric of the product is declared in [`definitions`], with its name, unit and labels, and
+//! nowhere else: that file is the reference for dashboards. A node owns one [`Registry`]; a crate
+//! asks it once for a [`Counter`], [`Gauge`] or [`Histogram`] and keeps the handle, which is a few
+//! atomics and no lock. `stroop status -o json` and `stroop metrics` show a [`Snapshot`].
+//!
+//! Architecture invariant: this crate knows nothing of storage; whoever measures depends on it.
+//!
+//! Invariants:
+//! - Base units inside: durations are nanoseconds, sizes bytes, ratios millionths. Only the text
+//!   for Prometheus turns them into seconds and fractions.
+//! - A label's values are bounded: volumes, aggregates, kinds; never a client, path or snapshot.
+//!   Past [`SERIES_PER_METRIC_MAX`] further values share one overflow series.
+//! - Nothing here is global, so two nodes in one process (the simulator) do not mix.
+//!
+//! Fails: a wrong kind or number of labels is a programming error and panics when the handle is
+//! asked for, never when it is updated.
+
+pub mod definitions;
+mod handles;
+mod prometheus;
+mod registry;
+mod snapshot;
+
+pub use definitions::{Definition, Kind, Unit};
+pub use handles::{Counter, Gauge, Histogram};
+pub use prometheus::render_prometheus;
+pub use registry::{Registry, SERIES_PER_METRIC_MAX};
+pub use snapshot::{MetricSnapshot, SeriesSnapshot, Snapshot, Value};

@@ -1,1 +1,26 @@
-//! linux
+//! The real world: Linux's clock, randomness, files and block devices.
+//!
+//! [`DiskOpener`] opens [`FileDisk`]s by path. They share an [`IoEngine`]: io_uring where the
+//! kernel allows it, a few threads with `preadv` and `pwritev` elsewhere. I/O goes past the page
+//! cache (`O_DIRECT`) where the file system allows it.
+//!
+//! Invariants:
+//! - Completions run on the engine's threads, never on the caller's.
+//! - One process has a disk at a time: an advisory lock, and `O_EXCL` on block devices.
+//! - A completion that panics ends the process: its caller would wait for ever.
+//!
+//! Fails: what the operating system reports becomes a [`crate::DiskError`]; a file that is shorter
+//! than it was gives `OutOfRange`.
+
+mod clock;
+mod engine;
+mod file;
+mod transfer;
+mod uring;
+
+#[cfg(test)]
+mod tests;
+
+pub use clock::{SystemClock, SystemEntropy};
+pub use engine::{IoEngine, IoEngineKind};
+pub use file::{DiskOpener, FileDisk, create_file_disk};

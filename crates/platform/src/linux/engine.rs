@@ -1,0 +1,188 @@
+//! The engine that all disks of a process share: it owns the threads on which I/O happens.
+//!
+//! Invariants: every transfer that was submitted is finished, also when the engine is dropped
+//! meanwhile; the threads end after the last.
+
+use crate::linux::transfer::{Call, Progress, Transfer};
+use crate::linux::uring::UringQueue;
+use crate::sync::{Condvar, Mutex};
+use crate::thread;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads of the engine without io_uring. A request occupies one for its whole life, so this is
+/// the queue depth; more would help an array of disks, but io_uring is the answer there.
+const THREADS_COUNT: usize = 8;
+/// Rings: completions (checksums, parity) run on the ring's thread, so more than one.
+const RINGS_COUNT_MAX: usize = 2;
+
+/// How an engine reaches the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoEngineKind {
+    /// io_uring if the kernel allows it, else threads.
+    Automatic,
+    /// io_uring.
+    Uring,
+    /// A few threads with blocking calls.
+    Threads,
+}
+
+enum Backend {
+    Rings { rings: Vec<Arc<UringQueue>>, next: AtomicUsize },
+    Threads(Arc<ThreadQueue>),
+}
+
+/// Performs the I/O of [`crate::linux::FileDisk`]s.
+pub struct IoEngine {
+    backend: Backend,
+}
+
+impl IoEngine {
+    /// Starts an engine.
+    ///
+    /// # Errors
+    /// When threads cannot be started, or [`IoEngineKind::Uring`] is asked for and refused.
+    pub fn start(kind: IoEngineKind) -> io::Result<Arc<Self>> {
+        let backend = match kind {
+            IoEngineKind::Uring => start_rings()?,
+            IoEngineKind::Threads => start_threads()?,
+            IoEngineKind::Automatic => start_rings().or_else(|_| start_threads())?,
+        };
+        Ok(Arc::new(Self { backend }))
+    }
+
+    /// What it turned out to be.
+    #[must_use]
+    pub fn kind(&self) -> IoEngineKind {
+        match self.backend {
+            Backend::Rings { .. } => IoEngineKind::Uring,
+            Backend::Threads(_) => IoEngineKind::Threads,
+        }
+    }
+
+    pub(super) fn submit(&self, transfer: Transfer) {
+        match &self.backend {
+            Backend::Rings { rings, next } => {
+                let index = next.fetch_add(1, Ordering::Relaxed) % rings.len();
+                rings[index].submit(transfer);
+            }
+            Backend::Threads(queue) => queue.submit(transfer),
+        }
+    }
+}
+
+impl Drop for IoEngine {
+    fn drop(&mut self) {
+        // No join: the last owner may be a completion, on the very thread.
+        match &self.backend {
+            Backend::Rings { rings, .. } => rings.iter().for_each(|ring| ring.stop()),
+            Backend::Threads(queue) => queue.stop(),
+        }
+    }
+}
+
+fn start_rings() -> io::Result<Backend> {
+    let count = thread::parallelism().min(RINGS_COUNT_MAX);
+    let rings = (0..count).map(UringQueue::start).collect::<io::Result<_>>()?;
+    Ok(Backend::Rings { rings, next: AtomicUsize::new(0) })
+}
+
+fn start_threads() -> io::Result<Backend> {
+    let queue = Arc::new(ThreadQueue::default());
+    for index in 0..THREADS_COUNT {
+        let worker = Arc::clone(&queue);
+        let started = thread::spawn(&format!("io-{index}"), move || worker.run());
+        if let Err(error) = started {
+            queue.stop();
+            return Err(error);
+        }
+    }
+    Ok(Backend::Threads(queue))
+}
+
+#[derive(Default)]
+struct Waiting {
+    transfers: VecDeque<Transfer>,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct ThreadQueue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl ThreadQueue {
+    fn submit(&self, transfer: Transfer) {
+        self.waiting.lock().transfers.push_back(transfer);
+        self.changed.notify_one();
+    }
+
+    fn stop(&self) {
+        self.waiting.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn take(&self) -> Option<Transfer> {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(transfer) = waiting.transfers.pop_front() {
+                return Some(transfer);
+            }
+            if waiting.stopping {
+                return None;
+            }
+            self.changed.wait(&mut waiting);
+        }
+    }
+
+    fn run(&self) {
+        let _guard = AbortOnPanic;
+        while let Some(mut transfer) = self.take() {
+            let result = loop {
+                if transfer.is_empty() {
+                    break Ok(());
+                }
+                let answer = perform(&transfer.next_call());
+                if let Progress::Over(result) = transfer.advance(answer) {
+                    break result;
+                }
+            };
+            transfer.finish(result);
+        }
+    }
+}
+
+/// The system call itself: bytes moved, or a negative error number.
+fn perform(call: &Call) -> i64 {
+    // SAFETY: the descriptor and the buffers belong to the transfer that made the call, which is
+    // alive and untouched until this returns.
+    let answer = unsafe {
+        match *call {
+            Call::Read { descriptor, vectors, count, offset } => {
+                libc::preadv(descriptor, vectors, count as i32, offset as libc::off_t)
+            }
+            Call::Write { descriptor, vectors, count, offset } => {
+                libc::pwritev(descriptor, vectors, count as i32, offset as libc::off_t)
+            }
+            Call::Flush { descriptor } => libc::fdatasync(descriptor) as isize,
+        }
+    };
+    if answer >= 0 {
+        return answer as i64;
+    }
+    -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Ends the process when its thread panics: whoever waits for a completion would wait for ever.
+pub(super) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

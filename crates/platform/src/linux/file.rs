@@ -1,0 +1,208 @@
+//! Disks that are regular files or block devices.
+
+use crate::disk::is_in_range;
+use crate::linux::engine::{IoEngine, IoEngineKind};
+use crate::linux::transfer::Transfer;
+use crate::{Disk, DiskError, ReadDone, WriteDone};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::{BLOCK_SIZE_U64, BlockRef};
+
+/// An open file, shared by the disk and the transfers that are under way.
+pub(super) struct DiskFile {
+    pub(super) name: String,
+    pub(super) file: File,
+    size_blocks: u64,
+    direct: AtomicBool,
+}
+
+impl DiskFile {
+    pub(super) fn io_error(&self, block: u64, kind: &str) -> DiskError {
+        DiskError::Io { disk: self.name.clone(), block, kind: kind.to_owned() }
+    }
+
+    pub(super) fn out_of_range(&self, block: u64) -> DiskError {
+        // The file may have become shorter since it was opened: say what it is now.
+        let size_blocks = self.file.metadata().map_or(self.size_blocks, |metadata| {
+            if metadata.is_file() { metadata.len() / BLOCK_SIZE_U64 } else { self.size_blocks }
+        });
+        DiskError::OutOfRange { disk: self.name.clone(), block, size_blocks }
+    }
+
+    /// Whether a request that is made now goes past the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Acquire)
+    }
+
+    /// Goes through the page cache from now on; false if that cannot be.
+    pub(super) fn leave_direct(&self) -> bool {
+        let Ok(flags) = fcntl_getfl(&self.file) else { return false };
+        let left = fcntl_setfl(&self.file, flags - OFlags::DIRECT).is_ok();
+        if left {
+            self.direct.store(false, Ordering::Release);
+        }
+        left
+    }
+}
+
+/// A regular file or block device as a disk.
+pub struct FileDisk {
+    file: Arc<DiskFile>,
+    engine: Arc<IoEngine>,
+    is_rotational: bool,
+}
+
+impl FileDisk {
+    /// Opens `path` for this process alone.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] and [`DiskError::Open`].
+    pub fn open(path: &str, engine: Arc<IoEngine>) -> Result<Self, DiskError> {
+        let failed = |error: io::Error| match error.raw_os_error() {
+            Some(libc::EBUSY | libc::EWOULDBLOCK) => DiskError::InUse { disk: path.to_owned() },
+            _ => DiskError::Open { disk: path.to_owned(), kind: error.to_string() },
+        };
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        let kind = metadata.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let kind = "it is neither a regular file nor a block device".to_owned();
+            return Err(DiskError::Open { disk: path.to_owned(), kind });
+        }
+        // On a block device O_EXCL refuses one that is mounted or part of something else.
+        let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+        let (mut file, direct) = open_direct(path, exclusive).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| failed(error.into()))?;
+        let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let file = DiskFile {
+            name: path.to_owned(),
+            file,
+            size_blocks: size_bytes / BLOCK_SIZE_U64,
+            direct: AtomicBool::new(direct),
+        };
+        Ok(Self { file: Arc::new(file), engine, is_rotational: is_rotational(&metadata) })
+    }
+
+    /// Whether I/O goes past the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}
+
+fn open_direct(path: &str, flags: i32) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.custom_flags(flags | libc::O_DIRECT).open(path) {
+        Ok(file) => Ok((file, true)),
+        // The file system knows no direct I/O.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            Ok((options.custom_flags(flags).open(path)?, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the kernel says of the device, or of the device below a file; a file system over many
+/// devices says nothing and counts as an SSD.
+fn is_rotational(metadata: &Metadata) -> bool {
+    let is_device = metadata.file_type().is_block_device();
+    let device = if is_device { metadata.rdev() } else { metadata.dev() };
+    let base = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+    // A partition's queue is its disk's.
+    [format!("{base}/queue/rotational"), format!("{base}/../queue/rotational")]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+        .is_some_and(|text| text.trim() == "1")
+}
+
+impl Disk for FileDisk {
+    fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    fn size_blocks(&self) -> u64 {
+        self.file.size_blocks
+    }
+
+    fn read(&self, block: u64, count: usize, done: ReadDone) {
+        let file = Arc::clone(&self.file);
+        if is_in_range(block, count, file.size_blocks) {
+            self.engine.submit(Transfer::read(file, block, count, done));
+        } else {
+            // Through the engine all the same: a completion never runs on the caller's stack.
+            let error = file.out_of_range(block);
+            let refuse: WriteDone = Box::new(move |_| done(Err(error)));
+            self.engine.submit(Transfer::write(file, 0, Vec::new(), refuse));
+        }
+    }
+
+    fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
+        let file = Arc::clone(&self.file);
+        if is_in_range(block, blocks.len(), file.size_blocks) {
+            self.engine.submit(Transfer::write(file, block, blocks, done));
+        } else {
+            let error = file.out_of_range(block);
+            let refuse: WriteDone = Box::new(move |_| done(Err(error)));
+            self.engine.submit(Transfer::write(file, 0, Vec::new(), refuse));
+        }
+    }
+
+    fn flush(&self, done: WriteDone) {
+        self.engine.submit(Transfer::flush(Arc::clone(&self.file), done));
+    }
+
+    fn is_rotational(&self) -> bool {
+        self.is_rotational
+    }
+}
+
+/// Opens disks by path; they share one engine.
+#[derive(Clone)]
+pub struct DiskOpener {
+    engine: Arc<IoEngine>,
+}
+
+impl DiskOpener {
+    /// An opener whose engine is of `kind`.
+    ///
+    /// # Errors
+    /// When the engine cannot be started.
+    pub fn new(kind: IoEngineKind) -> io::Result<Self> {
+        Ok(Self { engine: IoEngine::start(kind)? })
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<IoEngine> {
+        &self.engine
+    }
+}
+
+impl crate::DiskOpener for DiskOpener {
+    fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError> {
+        Ok(Arc::new(FileDisk::open(path, Arc::clone(&self.engine))?))
+    }
+}
+
+/// Makes a file of `size_bytes` that takes no space until it is written.
+///
+/// # Errors
+/// [`DiskError::Open`], also when there is a file of that name.
+pub fn create_file_disk(path: impl AsRef<Path>, size_bytes: u64) -> Result<(), DiskError> {
+    let path = path.as_ref();
+    let create = || {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        file.set_len(size_bytes)?;
+        file.sync_all()
+    };
+    create().map_err(|error: io::Error| DiskError::Open {
+        disk: path.display().to_string(),
+        kind: error.to_string(),
+    })
+}

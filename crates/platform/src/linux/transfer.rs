@@ -1,0 +1,188 @@
+//! One request on its way through the kernel, in as many system calls as it takes.
+//!
+//! Invariants: the buffers belong to the transfer from its making to its end, so the kernel never
+//! writes to memory that someone else has; `moved_bytes` only grows; the completion runs once,
+//! after the transfer has let go of the file.
+
+use crate::linux::file::DiskFile;
+use crate::{DiskError, ReadDone, WriteDone};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef};
+
+/// Buffers in one system call: the kernel's own limit (`UIO_MAXIOV`).
+const VECTORS_MAX: usize = 1024;
+/// The finest alignment of direct I/O anywhere.
+const SECTOR_BYTES: usize = 512;
+
+pub(super) enum Body {
+    Read { blocks: Vec<BlockRef>, done: ReadDone },
+    Write { blocks: Vec<BlockRef>, done: WriteDone },
+    Flush { done: WriteDone },
+}
+
+/// A request under way.
+pub(super) struct Transfer {
+    file: Arc<DiskFile>,
+    first_block: u64,
+    body: Body,
+    moved_bytes: usize,
+    /// Whether the call under way is direct I/O: then it is owed a retry without.
+    is_direct: bool,
+    vectors: Vec<libc::iovec>,
+}
+
+// SAFETY: the raw pointers in `vectors` lead to blocks that `body` owns and that do not move;
+// they are used by one thread at a time, the one that owns the transfer, and by the kernel.
+unsafe impl Send for Transfer {}
+
+/// What the kernel is to be asked next. The pointers are good until the transfer is touched again.
+pub(super) enum Call {
+    Read { descriptor: i32, vectors: *const libc::iovec, count: u32, offset: u64 },
+    Write { descriptor: i32, vectors: *const libc::iovec, count: u32, offset: u64 },
+    Flush { descriptor: i32 },
+}
+
+/// What follows from an answer.
+pub(super) enum Progress {
+    /// Ask again.
+    Again,
+    /// It is over.
+    Over(Result<(), DiskError>),
+}
+
+impl Transfer {
+    pub(super) fn read(
+        file: Arc<DiskFile>,
+        first_block: u64,
+        count: usize,
+        done: ReadDone,
+    ) -> Self {
+        let blocks = std::iter::repeat_with(|| {
+            // SAFETY: a block is an array of bytes, for which zeros are a value.
+            unsafe { Arc::<Block>::new_zeroed().assume_init() }
+        })
+        .take(count)
+        .collect();
+        Self::new(file, first_block, Body::Read { blocks, done })
+    }
+
+    pub(super) fn write(
+        file: Arc<DiskFile>,
+        first_block: u64,
+        blocks: Vec<BlockRef>,
+        done: WriteDone,
+    ) -> Self {
+        Self::new(file, first_block, Body::Write { blocks, done })
+    }
+
+    pub(super) fn flush(file: Arc<DiskFile>, done: WriteDone) -> Self {
+        Self::new(file, 0, Body::Flush { done })
+    }
+
+    fn new(file: Arc<DiskFile>, first_block: u64, body: Body) -> Self {
+        Self { file, first_block, body, moved_bytes: 0, is_direct: false, vectors: Vec::new() }
+    }
+
+    /// Whether it needs no system call at all: a read or write of nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.body {
+            Body::Read { blocks, .. } | Body::Write { blocks, .. } => blocks.is_empty(),
+            Body::Flush { .. } => false,
+        }
+    }
+
+    /// The system call that comes next.
+    pub(super) fn next_call(&mut self) -> Call {
+        let descriptor = self.file.file.as_raw_fd();
+        let offset = self.first_block * BLOCK_SIZE_U64 + self.moved_bytes as u64;
+        let (skipped, within) = (self.moved_bytes / BLOCK_SIZE, self.moved_bytes % BLOCK_SIZE);
+        self.is_direct = self.file.is_direct();
+        self.vectors.clear();
+        match &mut self.body {
+            Body::Flush { .. } => return Call::Flush { descriptor },
+            Body::Read { blocks, .. } => {
+                for block in blocks.iter_mut().skip(skipped).take(VECTORS_MAX) {
+                    let Some(block) = Arc::get_mut(block) else {
+                        unreachable!("buffers of a read are not shared before it completes")
+                    };
+                    self.vectors.push(vector(block.bytes_mut().as_mut_ptr()));
+                }
+            }
+            Body::Write { blocks, .. } => {
+                for block in blocks.iter().skip(skipped).take(VECTORS_MAX) {
+                    self.vectors.push(vector(block.bytes().as_ptr().cast_mut()));
+                }
+            }
+        }
+        if let Some(first) = self.vectors.first_mut() {
+            // SAFETY: `within` is less than a block, so the pointer stays inside of its block.
+            first.iov_base = unsafe { first.iov_base.cast::<u8>().add(within) }.cast();
+            first.iov_len -= within;
+        }
+        let (vectors, count) = (self.vectors.as_ptr(), self.vectors.len() as u32);
+        match self.body {
+            Body::Read { .. } => Call::Read { descriptor, vectors, count, offset },
+            _ => Call::Write { descriptor, vectors, count, offset },
+        }
+    }
+
+    /// Takes the kernel's answer: bytes moved, or a negative error number.
+    pub(super) fn advance(&mut self, answer: i64) -> Progress {
+        let Ok(moved) = usize::try_from(answer) else {
+            return self.advance_after_error(i32::try_from(-answer).unwrap_or(libc::EIO));
+        };
+        let (total, reads) = match &self.body {
+            Body::Read { blocks, .. } => (blocks.len() * BLOCK_SIZE, true),
+            Body::Write { blocks, .. } => (blocks.len() * BLOCK_SIZE, false),
+            Body::Flush { .. } => return Progress::Over(Ok(())),
+        };
+        self.moved_bytes += moved;
+        assert!(self.moved_bytes <= total, "the kernel moved more than it was asked");
+        if self.moved_bytes == total {
+            return Progress::Over(Ok(()));
+        }
+        // Only the end of the file stops a read short of a sector.
+        if reads && (moved == 0 || !self.moved_bytes.is_multiple_of(SECTOR_BYTES)) {
+            return Progress::Over(Err(self.file.out_of_range(self.first_block)));
+        }
+        if moved == 0 {
+            return Progress::Over(Err(self.file.io_error(self.first_block, "wrote nothing")));
+        }
+        Progress::Again
+    }
+
+    fn advance_after_error(&self, number: i32) -> Progress {
+        match number {
+            libc::EINTR | libc::EAGAIN => Progress::Again,
+            // Direct I/O of this device wants more than 512-byte alignment: go without.
+            libc::EINVAL if self.is_direct && self.file.leave_direct() => Progress::Again,
+            libc::ENODEV | libc::ENXIO => {
+                Progress::Over(Err(DiskError::Gone { disk: self.file.name.clone() }))
+            }
+            _ => {
+                let kind = io::Error::from_raw_os_error(number).to_string();
+                Progress::Over(Err(self.file.io_error(self.first_block, &kind)))
+            }
+        }
+    }
+
+    /// Tells the owner. The file is let go first: an owner that reopens the disk finds it free.
+    pub(super) fn finish(self, result: Result<(), DiskError>) {
+        let Self { file, body, .. } = self;
+        drop(file);
+        match body {
+            Body::Read { blocks, done } => done(result.map(|()| blocks)),
+            Body::Write { blocks, done } => {
+                drop(blocks);
+                done(result);
+            }
+            Body::Flush { done } => done(result),
+        }
+    }
+}
+
+fn vector(base: *mut u8) -> libc::iovec {
+    libc::iovec { iov_base: base.cast(), iov_len: BLOCK_SIZE }
+}

@@ -1,0 +1,198 @@
+//! A ring of io_uring and the thread that drives it.
+//!
+//! The thread sleeps in the kernel until a request completes or its event counter is written.
+//! Submitters write the counter only while it sleeps.
+//!
+//! Invariants: at most [`RING_ENTRIES`] - 1 transfers are in the kernel, one entry is for the
+//! counter's poll; a transfer is not touched while the kernel has it.
+
+use crate::linux::engine::AbortOnPanic;
+use crate::linux::transfer::{Call, Progress, Transfer};
+use crate::sync::Mutex;
+use crate::thread;
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// Requests in the kernel at a time: keeps an SSD busy, and beyond it waiting costs no more here
+/// than there.
+const RING_ENTRIES: u32 = 256;
+const TRANSFERS_MAX: usize = RING_ENTRIES as usize - 1;
+/// Marks the completion of the counter's poll.
+const WAKE: u64 = u64::MAX;
+
+#[derive(Default)]
+struct Waiting {
+    transfers: VecDeque<Transfer>,
+    asleep: bool,
+    stopping: bool,
+}
+
+/// Where submitters leave transfers for a ring's thread.
+pub(super) struct UringQueue {
+    waiting: Mutex<Waiting>,
+    counter: OwnedFd,
+}
+
+impl UringQueue {
+    /// Sets up a ring and starts its thread.
+    pub(super) fn start(index: usize) -> io::Result<Arc<Self>> {
+        let ring = IoUring::new(RING_ENTRIES)?;
+        let counter = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let queue = Arc::new(Self { waiting: Mutex::new(Waiting::default()), counter });
+        let driver = Driver {
+            ring,
+            queue: Arc::clone(&queue),
+            slots: std::iter::repeat_with(|| None).take(TRANSFERS_MAX).collect(),
+            free: (0..TRANSFERS_MAX).rev().collect(),
+            ready: VecDeque::new(),
+            poll_armed: false,
+        };
+        thread::spawn(&format!("io-ring-{index}"), move || driver.run())?;
+        Ok(queue)
+    }
+
+    pub(super) fn submit(&self, transfer: Transfer) {
+        let wake = {
+            let mut waiting = self.waiting.lock();
+            waiting.transfers.push_back(transfer);
+            std::mem::take(&mut waiting.asleep)
+        };
+        if wake {
+            self.wake();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.waiting.lock().stopping = true;
+        self.wake();
+    }
+
+    #[expect(clippy::host_endian_bytes, reason = "the kernel's counters are in the host's order")]
+    fn wake(&self) {
+        // The counter cannot overflow: it is written once per sleep.
+        let written = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
+        assert!(written.is_ok(), "an event counter takes a one: {written:?}");
+    }
+}
+
+struct Driver {
+    ring: IoUring,
+    queue: Arc<UringQueue>,
+    slots: Vec<Option<Transfer>>,
+    free: Vec<usize>,
+    ready: VecDeque<Transfer>,
+    poll_armed: bool,
+}
+
+impl Driver {
+    fn run(mut self) {
+        let _guard = AbortOnPanic;
+        let mut answers = Vec::with_capacity(RING_ENTRIES as usize);
+        loop {
+            let stopping = self.take_waiting();
+            if stopping && self.ready.is_empty() && self.free.len() == TRANSFERS_MAX {
+                return;
+            }
+            self.arm_poll();
+            let finished = self.enter_ready();
+            let wanted = usize::from(finished.is_empty());
+            match self.ring.submit_and_wait(wanted) {
+                Ok(_) => {}
+                // EBUSY and EAGAIN: the kernel wants completions reaped first.
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                    ) => {}
+                Err(error) => panic!("io_uring does not answer: {error}"),
+            }
+            self.queue.waiting.lock().asleep = false;
+            answers.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+            for transfer in finished {
+                transfer.finish(Ok(()));
+            }
+            for (token, result) in answers.drain(..) {
+                self.handle(token, result);
+            }
+        }
+    }
+
+    /// Takes what was submitted; from here on submitters must wake this thread.
+    fn take_waiting(&mut self) -> bool {
+        let mut waiting = self.queue.waiting.lock();
+        self.ready.append(&mut waiting.transfers);
+        waiting.asleep = true;
+        waiting.stopping
+    }
+
+    fn arm_poll(&mut self) {
+        if self.poll_armed {
+            return;
+        }
+        let descriptor = types::Fd(self.queue.counter.as_raw_fd());
+        let entry = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).build().user_data(WAKE);
+        self.push(&entry);
+        self.poll_armed = true;
+    }
+
+    /// Hands ready transfers to the ring while there is room; those that need no call are returned.
+    fn enter_ready(&mut self) -> Vec<Transfer> {
+        let mut finished = Vec::new();
+        while let Some(slot) = self.free.last().copied() {
+            let Some(mut transfer) = self.ready.pop_front() else { break };
+            if transfer.is_empty() {
+                finished.push(transfer);
+                continue;
+            }
+            self.free.pop();
+            let entry = entry_for(&transfer.next_call()).user_data(slot as u64);
+            self.slots[slot] = Some(transfer);
+            self.push(&entry);
+        }
+        finished
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: the descriptor and the buffers that the entry names belong to a transfer in
+        // `slots` (or to the queue), where they stay until its completion was seen.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        assert!(pushed.is_ok(), "there are no more transfers than entries");
+    }
+
+    fn handle(&mut self, token: u64, result: i32) {
+        if token == WAKE {
+            self.poll_armed = false;
+            let mut value = [0; 8];
+            // Resets the counter. Would-block means that it was reset already.
+            let _reset = rustix::io::read(&self.queue.counter, &mut value);
+            return;
+        }
+        let slot = token as usize;
+        let Some(mut transfer) = self.slots.get_mut(slot).and_then(Option::take) else {
+            unreachable!("the kernel answers what it was asked, once")
+        };
+        self.free.push(slot);
+        match transfer.advance(i64::from(result)) {
+            Progress::Again => self.ready.push_front(transfer),
+            Progress::Over(result) => transfer.finish(result),
+        }
+    }
+}
+
+fn entry_for(call: &Call) -> squeue::Entry {
+    match *call {
+        Call::Read { descriptor, vectors, count, offset } => {
+            opcode::Readv::new(types::Fd(descriptor), vectors, count).offset(offset).build()
+        }
+        Call::Write { descriptor, vectors, count, offset } => {
+            opcode::Writev::new(types::Fd(descriptor), vectors, count).offset(offset).build()
+        }
+        Call::Flush { descriptor } => {
+            opcode::Fsync::new(types::Fd(descriptor)).flags(types::FsyncFlags::DATASYNC).build()
+        }
+    }
+}

@@ -19,8 +19,10 @@ pub mod attributes;
 pub mod caller;
 pub mod error;
 pub mod handle;
+pub mod memory;
 pub mod permission;
 pub mod requests;
+pub mod rules;
 pub mod service;
 
 pub use attributes::{Attributes, FileKind, FileSystemStatistics, SetAttributes, SetTime};
@@ -28,7 +30,7 @@ pub use caller::{Caller, Durability};
 pub use error::FsError;
 pub use handle::{FileHandle, FileSystemId};
 pub use requests::{
-    Allocation, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode, NodeChange,
-    ReadData, RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,
+    Allocation, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode, NodeChange, ReadData,
+    RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,
 };
 pub use service::{Done, FileService, Limits};

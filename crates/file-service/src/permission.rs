@@ -56,12 +56,14 @@ pub fn check(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<()
 }
 
 /// As [`check`] for data, where the owner may always read and write: NFS has no open, so a file
-/// that its owner opened and then made read-only must stay writable (RFC 1813 section 4.4).
+/// that its owner opened and then made read-only must stay writable; and who may execute a file may
+/// read it, for that is how a client runs it (RFC 1813 section 4.4).
 ///
 /// # Errors
 /// [`FsError::AccessDenied`].
 pub fn check_data(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<(), FsError> {
-    if caller.uid == attributes.uid { Ok(()) } else { check(caller, attributes, wanted) }
+    let runs = wanted == MODE_READ && granted(caller, attributes) & MODE_EXECUTE != 0;
+    if runs || caller.uid == attributes.uid { Ok(()) } else { check(caller, attributes, wanted) }
 }
 
 /// The rights out of `wanted` (as in NFS ACCESS) that `caller` has.
@@ -82,6 +84,21 @@ pub fn access_rights(caller: &Caller, attributes: &Attributes, wanted: u32) -> u
         rights |= if attributes.kind == FileKind::Directory { LOOKUP } else { EXECUTE };
     }
     rights & wanted
+}
+
+/// # Errors
+/// [`FsError::NotPermitted`] unless `caller` is root.
+pub fn check_root(caller: &Caller) -> Result<(), FsError> {
+    if caller.is_root() { Ok(()) } else { Err(FsError::NotPermitted) }
+}
+
+/// Whether `caller` is the owner, or root.
+///
+/// # Errors
+/// [`FsError::NotPermitted`].
+pub fn check_owner(caller: &Caller, attributes: &Attributes) -> Result<(), FsError> {
+    let owner = caller.is_root() || caller.uid == attributes.uid;
+    if owner { Ok(()) } else { Err(FsError::NotPermitted) }
 }
 
 /// Whether `caller` may remove or rename the entry of `file` in `directory`, whose write

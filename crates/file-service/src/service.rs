@@ -61,7 +61,14 @@ pub trait FileService: Send + Sync {
 
     /// Up to `count` bytes from `offset`; fewer only at the end of the file or past
     /// [`Limits::transfer_bytes_max`].
-    fn read(&self, caller: &Caller, file: FileHandle, offset: u64, count: u32, done: Done<ReadData>);
+    fn read(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        offset: u64,
+        count: u32,
+        done: Done<ReadData>,
+    );
 
     /// Writes `data` at `offset`.
     fn write(

@@ -1,0 +1,1 @@
+//! Tests of every rule through the memory backend.

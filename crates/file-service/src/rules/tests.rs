@@ -1,0 +1,1 @@
+//! Tests of the rules that no backend is needed for.

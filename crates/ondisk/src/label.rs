@@ -1,1 +1,432 @@
-//! label
+//! The label of a disk: which aggregate, RAID group and place in it the disk has.
+//!
+//! Two copies, in the disk's first and last block. A change writes one, flushes, writes the other:
+//! the valid copy with the highest `sequence` counts.
+//!
+//! Invariants:
+//! - `members[disk_index] == disk`; the first `disks_in_group` members are set and the others zero.
+//! - `pvbn_base` and `data_regions` never change: block numbers follow from them.
+//! - `missing` has a bit for each member that has missed writes: its content is old, whatever it
+//!   says of itself.
+//!
+//! Fails: [`DiskLabel::validate`] tells [`Damage`]; no bytes whatever panic.
+
+use crate::damage::Damage;
+use crate::identity::crc32c_of_bytes;
+use std::fmt;
+use std::mem::{offset_of, size_of};
+use units::{BLOCK_SIZE, Block};
+use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// "STROOPDL".
+pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
+
+/// Versions of the label: name, number, date, what is new. Append only.
+pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 1] =
+    [("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members")];
+
+/// The version that is written.
+pub const LABEL_VERSION: u16 = LABEL_VERSIONS[LABEL_VERSIONS.len() - 1].1;
+
+/// Disks of a group. A bit each in `missing`; larger groups would rebuild for days.
+pub const GROUP_DISKS_MAX: usize = 32;
+/// Groups of an aggregate: 1,024 groups of 32 disks is more than a node can be attached to.
+pub const GROUPS_MAX: u32 = 1024;
+/// Bytes of an aggregate's name.
+pub const AGGREGATE_NAME_BYTES_MAX: usize = 64;
+
+const STRUCTURE: &str = "disk label";
+
+/// How a group protects its data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RaidKind {
+    /// Not at all: each group is one disk.
+    None,
+    /// One dedicated parity disk.
+    Raid4,
+}
+
+impl RaidKind {
+    /// The number on disk.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::None => 1,
+            Self::Raid4 => 2,
+        }
+    }
+
+    /// The kind of a number on disk.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::None),
+            2 => Some(Self::Raid4),
+            _ => None,
+        }
+    }
+
+    /// Parity disks of a group.
+    #[must_use]
+    pub const fn parity_disks(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Raid4 => 1,
+        }
+    }
+}
+
+impl fmt::Display for RaidKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::None => "none",
+            Self::Raid4 => "raid4",
+        })
+    }
+}
+
+/// What a disk does in its group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DiskRole {
+    /// Holds data.
+    Data,
+    /// Holds the XOR of the data disks.
+    Parity,
+}
+
+impl DiskRole {
+    /// The number on disk.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Data => 1,
+            Self::Parity => 2,
+        }
+    }
+
+    /// The role of a number on disk.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Data),
+            2 => Some(Self::Parity),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DiskRole {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Data => "data",
+            Self::Parity => "parity",
+        })
+    }
+}
+
+/// A disk's label.
+#[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct DiskLabel {
+    /// [`LABEL_MAGIC`].
+    pub magic: U64,
+    /// The version of the format; never moves.
+    pub version: U16,
+    /// Zero.
+    pub reserved_a: U16,
+    /// Standard CRC32C of the block with this field zero.
+    pub checksum: U32,
+    /// The disk's identity.
+    pub disk: [u8; 16],
+    /// The aggregate's identity.
+    pub aggregate: [u8; 16],
+    /// The aggregate's name, filled up with zeros.
+    pub aggregate_name: [u8; AGGREGATE_NAME_BYTES_MAX],
+    /// When the disk was labelled, in nanoseconds since 1970.
+    pub created_nanoseconds: I64,
+    /// How often the label was changed; of two copies the higher counts.
+    pub sequence: U64,
+    /// The size of the data area in regions of 64 blocks; equal in all disks of a group.
+    pub data_regions: U64,
+    /// The group's first PVBN.
+    pub pvbn_base: U64,
+    /// Which group of the aggregate.
+    pub group_index: U32,
+    /// How many groups the aggregate had when the label was written.
+    pub groups_count: U32,
+    /// Which disk of the group.
+    pub disk_index: U16,
+    /// How many disks the group has, parity included.
+    pub disks_in_group: U16,
+    /// A bit for each member whose content is old.
+    pub missing: U32,
+    /// [`RaidKind`].
+    pub raid_kind: u8,
+    /// [`DiskRole`].
+    pub role: u8,
+    /// 1 if the disk is rotational.
+    pub rotational: u8,
+    /// Zero.
+    pub reserved_b: [u8; 5],
+    /// The identities of all disks of the group, in order.
+    pub members: [[u8; 16]; GROUP_DISKS_MAX],
+    /// Zero.
+    pub reserved_c: [u8; 3416],
+}
+
+const _: () = {
+    assert!(size_of::<DiskLabel>() == BLOCK_SIZE);
+    assert!(offset_of!(DiskLabel, version) == 8); // Read before the version is known.
+    assert!(offset_of!(DiskLabel, checksum) == 12);
+    assert!(offset_of!(DiskLabel, members) == 168);
+};
+
+impl DiskLabel {
+    /// A label of zeros but for magic and version, to be filled in.
+    #[must_use]
+    pub fn empty() -> Self {
+        let mut label = Self::new_zeroed();
+        label.magic = U64::new(LABEL_MAGIC);
+        label.version = U16::new(LABEL_VERSION);
+        label
+    }
+
+    /// Whether the block says that it is a label, right or wrong.
+    #[must_use]
+    pub fn is_claimed_by(block: &Block) -> bool {
+        block.bytes().starts_with(&LABEL_MAGIC.to_le_bytes())
+    }
+
+    /// The label in a block.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_block(block: &Block) -> Result<Self, Damage> {
+        let Ok(label) = Self::read_from_bytes(block.bytes()) else {
+            unreachable!("a label is as large as a block")
+        };
+        label.validate()?;
+        Ok(label)
+    }
+
+    /// The block to be written.
+    #[must_use]
+    pub fn to_block(&self) -> Block {
+        let mut label = self.clone();
+        label.checksum = U32::new(self.computed_checksum());
+        assert_eq!(label.validate(), Ok(()), "a label is valid when it is written");
+        Block::from_prefix(label.as_bytes())
+    }
+
+    fn computed_checksum(&self) -> u32 {
+        let mut label = self.clone();
+        label.checksum = U32::ZERO;
+        crc32c_of_bytes(label.as_bytes())
+    }
+
+    /// Whether every field holds what it can hold.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn validate(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: STRUCTURE, field });
+        if self.magic.get() != LABEL_MAGIC {
+            return wrong("magic");
+        }
+        let found = self.version.get();
+        if found == 0 || found > LABEL_VERSION {
+            return Err(Damage::Version { structure: STRUCTURE, found, known: LABEL_VERSION });
+        }
+        let (found, computed) = (self.checksum.get(), self.computed_checksum());
+        if found != computed {
+            return Err(Damage::Checksum { structure: STRUCTURE, found, computed });
+        }
+        if self.name().is_none_or(str::is_empty) {
+            return wrong("aggregate_name");
+        }
+        if self.group_index.get() >= self.groups_count.get() || self.groups_count.get() > GROUPS_MAX
+        {
+            return wrong("group_index");
+        }
+        let (index, count) = (self.disk_index.get(), self.disks_in_group.get());
+        if index >= count || usize::from(count) > GROUP_DISKS_MAX {
+            return wrong("disk_index");
+        }
+        let (Some(kind), Some(role)) = (self.kind(), self.disk_role()) else {
+            return wrong("raid_kind");
+        };
+        if usize::from(count) <= kind.parity_disks() {
+            return wrong("disks_in_group");
+        }
+        let is_parity = usize::from(count - index) <= kind.parity_disks();
+        if is_parity != (role == DiskRole::Parity) {
+            return wrong("role");
+        }
+        if u64::from(self.missing.get()) >> count != 0 {
+            return wrong("missing");
+        }
+        let last_set =
+            |(at, member): (usize, &[u8; 16])| (*member == [0; 16]) == (at >= usize::from(count));
+        if !self.members.iter().enumerate().all(last_set)
+            || self.members.get(usize::from(index)) != Some(&self.disk)
+        {
+            return wrong("members");
+        }
+        if self.data_regions.get() == 0 || self.data_regions.get() >> 48 != 0 {
+            return wrong("data_regions");
+        }
+        if self.pvbn_base.get() == 0 || self.pvbn_base.get() >> 48 != 0 {
+            return wrong("pvbn_base");
+        }
+        Ok(())
+    }
+
+    /// The aggregate's name; `None` if it is not text.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let end = self.aggregate_name.iter().position(|byte| *byte == 0);
+        let (name, rest) = self.aggregate_name.split_at(end.unwrap_or(AGGREGATE_NAME_BYTES_MAX));
+        if rest.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        std::str::from_utf8(name).ok()
+    }
+
+    /// Sets the aggregate's name; false if it does not fit.
+    #[must_use]
+    pub fn set_name(&mut self, name: &str) -> bool {
+        let Some(field) = self.aggregate_name.get_mut(..name.len()) else { return false };
+        field.copy_from_slice(name.as_bytes());
+        if let Some(rest) = self.aggregate_name.get_mut(name.len()..) {
+            rest.fill(0);
+        }
+        true
+    }
+
+    /// How the group protects its data.
+    #[must_use]
+    pub fn kind(&self) -> Option<RaidKind> {
+        RaidKind::from_number(self.raid_kind)
+    }
+
+    /// What the disk does in its group.
+    #[must_use]
+    pub fn disk_role(&self) -> Option<DiskRole> {
+        DiskRole::from_number(self.role)
+    }
+
+    /// Whether the member at `index` has missed writes.
+    #[must_use]
+    pub fn is_missing(&self, index: usize) -> bool {
+        index < GROUP_DISKS_MAX && self.missing.get() >> index & 1 == 1
+    }
+}
+
+impl fmt::Display for DiskLabel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind().map_or_else(|| "?".to_owned(), |kind| kind.to_string());
+        let role = self.disk_role().map_or_else(|| "?".to_owned(), |role| role.to_string());
+        write!(
+            formatter,
+            "{} disk {} of {} in {} group {} of aggregate '{}' ({}), {} regions, first {}",
+            role,
+            self.disk_index,
+            self.disks_in_group,
+            kind,
+            self.group_index,
+            self.name().unwrap_or("?"),
+            Hexadecimal(&self.aggregate),
+            self.data_regions,
+            units::Pvbn(self.pvbn_base.get()),
+        )
+    }
+}
+
+impl fmt::Debug for DiskLabel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "DiskLabel({self})")
+    }
+}
+
+/// An identity as people see it.
+pub struct Hexadecimal<'a>(pub &'a [u8; 16]);
+
+impl fmt::Display for Hexadecimal<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> DiskLabel {
+        let mut label = DiskLabel::empty();
+        label.disk = [2; 16];
+        label.aggregate = [9; 16];
+        assert!(label.set_name("pool"));
+        label.data_regions = U64::new(100);
+        label.pvbn_base = U64::new(1);
+        label.groups_count = U32::new(1);
+        label.disk_index = U16::new(1);
+        label.disks_in_group = U16::new(3);
+        label.raid_kind = RaidKind::Raid4.number();
+        label.role = DiskRole::Data.number();
+        for (member, byte) in label.members.iter_mut().zip(1..=3) {
+            *member = [byte; 16];
+        }
+        label
+    }
+
+    #[test]
+    fn labels_survive_a_block() {
+        let block = example().to_block();
+        assert!(DiskLabel::is_claimed_by(&block));
+        let read = DiskLabel::from_block(&block).unwrap();
+        assert_eq!(read.name(), Some("pool"));
+        assert_eq!(
+            read.to_string(),
+            "data disk 1 of 3 in raid4 group 0 of aggregate 'pool' \
+             (09090909090909090909090909090909), 100 regions, first pvbn:1"
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let block = example().to_block();
+        for bit in 0..BLOCK_SIZE * 8 {
+            let mut bad = block.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(DiskLabel::from_block(&bad).is_err(), "bit {bit}");
+        }
+        assert!(DiskLabel::from_block(&Block::zeroed()).is_err());
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        type Change = fn(&mut DiskLabel);
+        let changes: [(&str, Change); 9] = [
+            ("aggregate_name", |label| label.aggregate_name[10] = 1),
+            ("group_index", |label| label.group_index = U32::new(1)),
+            ("disk_index", |label| label.disk_index = U16::new(3)),
+            ("raid_kind", |label| label.raid_kind = 9),
+            ("role", |label| label.role = DiskRole::Parity.number()),
+            ("missing", |label| label.missing = U32::new(8)),
+            ("members", |label| label.members[2] = [0; 16]),
+            ("data_regions", |label| label.data_regions = U64::ZERO),
+            ("pvbn_base", |label| label.pvbn_base = U64::ZERO),
+        ];
+        for (field, change) in changes {
+            let mut label = example();
+            change(&mut label);
+            label.checksum = U32::new(label.computed_checksum());
+            assert_eq!(label.validate(), Err(Damage::Field { structure: STRUCTURE, field }));
+        }
+        let mut newer = example();
+        newer.version = U16::new(LABEL_VERSION + 1);
+        assert!(matches!(newer.validate(), Err(Damage::Version { .. })));
+        assert!(!example().set_name(&"x".repeat(65)));
+    }
+}

@@ -1,0 +1,276 @@
+//! One connection's outgoing side: a queue of replies, and the right to write to the socket, which
+//! passes from thread to thread.
+//!
+//! Whoever queues a reply while nobody writes becomes the writer and writes what is queued, his own
+//! reply and those that others queue meanwhile, in gathering writes that never block. The reader
+//! holds the right while it dispatches what one read brought in, so that the replies to many
+//! pipelined calls leave in one write. When the socket takes no more, the leftover waits for the
+//! poller.
+//!
+//! Invariants:
+//! - At most one thread writes at any time; replies leave in the order of the queue.
+//! - Calls that were dispatched and whose replies are not written yet never exceed
+//!   [`CALLS_IN_FLIGHT_MAX`]; once queued and promised bytes exceed [`REPLY_BYTES_MAX`] no further
+//!   call is dispatched. So a client that does not read stops being read.
+//! - After [`Connection::close`] nothing is queued and nothing is written.
+//!
+//! Fails: a socket error closes the connection; replies to its calls are dropped from then on.
+
+use crate::outgoing::{Batch, Finished, Reply};
+use crate::poller::Poller;
+use platform::sync::{Condvar, Mutex, MutexGuard};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::collections::VecDeque;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+/// Calls of one connection that are dispatched and not answered. The Linux client keeps up to
+/// 65,536 slots, but queues in itself beyond what the server reads; 1,024 calls of 4 KiB are more
+/// than a fast network holds in a round trip.
+pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
+/// Bytes of replies that are queued or promised before reading stops: 16 READs of 1 MiB. Bounds
+/// what a client that does not read its replies can pin in memory.
+pub const REPLY_BYTES_MAX: usize = 16 << 20;
+/// Bytes queued at which the reader writes before it dispatches on.
+const HELD_BYTES_MAX: usize = 256 << 10;
+/// Gathering writes that a completing thread makes before the poller takes over: an engine's thread
+/// must not become the writer of a busy connection for ever.
+const WRITES_IN_A_ROW_MAX: usize = 16;
+
+enum Writer {
+    /// Nobody writes.
+    Idle,
+    /// A thread writes, or the reader holds writes back.
+    Busy,
+    /// The socket was full; the poller will go on with this.
+    Waiting(Batch),
+}
+
+struct State {
+    queue: VecDeque<Reply>,
+    queue_cost_bytes: usize,
+    writer: Writer,
+    calls_in_flight: usize,
+    /// Cost of all replies not written, and what calls in flight promised.
+    reply_bytes: usize,
+    reader_waits: bool,
+    registered: bool,
+    closed: bool,
+}
+
+/// What the reader is to do before it dispatches a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    Dispatch,
+    WriteFirst,
+    Wait,
+    Closed,
+}
+
+pub(crate) struct Connection {
+    id: u64,
+    socket: TcpStream,
+    poller: Arc<Poller>,
+    state: Mutex<State>,
+    room: Condvar,
+}
+
+impl Connection {
+    pub(crate) fn new(id: u64, socket: TcpStream, poller: Arc<Poller>) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            queue_cost_bytes: 0,
+            writer: Writer::Idle,
+            calls_in_flight: 0,
+            reply_bytes: 0,
+            reader_waits: false,
+            registered: false,
+            closed: false,
+        };
+        Self { id, socket, poller, state: Mutex::new(state), room: Condvar::new() }
+    }
+
+    pub(crate) const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Counts a call as in flight, if there is room for it. `held`: the reader has the writer's
+    /// right, and so must write himself what has piled up.
+    pub(crate) fn admit(&self, held: bool) -> Admission {
+        let mut state = self.state.lock();
+        if state.closed {
+            Admission::Closed
+        } else if held && state.queue_cost_bytes > HELD_BYTES_MAX {
+            Admission::WriteFirst
+        } else if state.is_full() {
+            Admission::Wait
+        } else {
+            state.calls_in_flight += 1;
+            Admission::Dispatch
+        }
+    }
+
+    /// Blocks the reader until a call can be admitted or the connection is closed. The caller must
+    /// not hold the writer's right.
+    pub(crate) fn wait_for_room(&self) {
+        let mut state = self.state.lock();
+        while state.is_full() && !state.closed {
+            state.reader_waits = true;
+            self.room.wait(&mut state);
+        }
+        state.reader_waits = false;
+    }
+
+    /// Counts bytes that the reply to a call in flight will have.
+    pub(crate) fn promise(&self, bytes: usize) {
+        self.state.lock().reply_bytes += bytes;
+    }
+
+    /// Takes the writer's right, if nobody has it.
+    pub(crate) fn hold(&self) -> bool {
+        let mut state = self.state.lock();
+        let free = matches!(state.writer, Writer::Idle);
+        if free {
+            state.writer = Writer::Busy;
+        }
+        free
+    }
+
+    /// Writes what was queued since [`Self::hold`], and gives the right back.
+    pub(crate) fn release(&self) {
+        let state = self.state.lock();
+        assert!(matches!(state.writer, Writer::Busy), "released without being held");
+        self.write_queue(state, Finished::default());
+    }
+
+    /// Queues the reply to a call that promised `promised` bytes, and writes it if nobody else
+    /// does.
+    pub(crate) fn answer(&self, reply: Reply, promised: usize) {
+        let mut state = self.state.lock();
+        state.reply_bytes -= promised;
+        if state.closed {
+            state.calls_in_flight -= 1;
+            return;
+        }
+        let cost = reply.cost_bytes();
+        state.reply_bytes += cost;
+        state.queue_cost_bytes += cost;
+        state.queue.push_back(reply);
+        if matches!(state.writer, Writer::Idle) {
+            state.writer = Writer::Busy;
+            self.write_queue(state, Finished::default());
+        } else {
+            self.wake_reader(&mut state); // the promise may have been larger than the reply
+        }
+    }
+
+    /// Goes on with the leftover: the socket takes bytes again, or is broken.
+    pub(crate) fn resume(&self) {
+        let mut state = self.state.lock();
+        if let Writer::Waiting(batch) = std::mem::replace(&mut state.writer, Writer::Busy) {
+            drop(state);
+            self.write(batch);
+        } else {
+            unreachable!("armed only while a batch waits, and closing keeps it waiting");
+        }
+    }
+
+    /// Ends the connection: pending replies are dropped, the reader and the poller wake up.
+    pub(crate) fn close(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            let dropped = std::mem::take(&mut state.queue);
+            state.calls_in_flight -= dropped.len();
+            state.reply_bytes -= state.queue_cost_bytes;
+            state.queue_cost_bytes = 0;
+            self.room.notify_one();
+            dropped
+        };
+        drop(dropped); // payloads are freed outside the lock
+        // It may be broken already; then there is nothing left to shut.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    fn wake_reader(&self, state: &mut State) {
+        if state.reader_waits && !state.is_full() {
+            state.reader_waits = false;
+            self.room.notify_one();
+        }
+    }
+
+    /// Takes the queue for writing, or gives the writer's right back when it is empty.
+    fn next_batch(&self, state: &mut State, finished: Finished) -> Batch {
+        state.calls_in_flight -= finished.calls;
+        state.reply_bytes -= finished.cost_bytes;
+        self.wake_reader(state);
+        state.queue_cost_bytes = 0;
+        if state.queue.is_empty() {
+            state.writer = Writer::Idle;
+        }
+        Batch::new(std::mem::take(&mut state.queue))
+    }
+
+    fn write_queue(&self, mut state: MutexGuard<'_, State>, finished: Finished) {
+        let batch = self.next_batch(&mut state, finished);
+        drop(state);
+        if !batch.is_empty() {
+            self.write(batch);
+        }
+    }
+
+    /// Writes until the queue is empty or the socket full. The caller has the writer's right.
+    fn write(&self, mut batch: Batch) {
+        let mut finished = Finished::default();
+        for _ in 0..WRITES_IN_A_ROW_MAX {
+            match self.send(&batch) {
+                Ok(count) => {
+                    let more = batch.advance(count);
+                    finished.calls += more.calls;
+                    finished.cost_bytes += more.cost_bytes;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => {
+                    self.close();
+                    return;
+                }
+            }
+            if batch.is_empty() {
+                batch = self.next_batch(&mut self.state.lock(), finished);
+                finished = Finished::default();
+                if batch.is_empty() {
+                    return;
+                }
+            }
+        }
+        self.leave_to_poller(batch, finished);
+    }
+
+    fn send(&self, batch: &Batch) -> Result<usize, Errno> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendmsg(&self.socket, &batch.slices(), &mut SendAncillaryBuffer::default(), flags)
+    }
+
+    fn leave_to_poller(&self, batch: Batch, finished: Finished) {
+        let armed = {
+            let mut state = self.state.lock();
+            state.calls_in_flight -= finished.calls;
+            state.reply_bytes -= finished.cost_bytes;
+            self.wake_reader(&mut state);
+            state.writer = Writer::Waiting(batch);
+            let first = !std::mem::replace(&mut state.registered, true);
+            self.poller.arm(&self.socket, self.id, first)
+        };
+        if armed.is_err() {
+            self.close();
+        }
+    }
+}
+
+impl State {
+    fn is_full(&self) -> bool {
+        self.calls_in_flight >= CALLS_IN_FLIGHT_MAX || self.reply_bytes > REPLY_BYTES_MAX
+    }
+}

@@ -1,0 +1,41 @@
+//! ONC remote procedure calls (RFC 5531) over TCP: record marking, call and reply headers, XDR
+//! (RFC 4506), and a server that keeps many calls of one connection in flight.
+//!
+//! The layers, lowest first:
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`xdr`] | reads and writes XDR over byte slices, with limits |
+//! | [`record`] | cuts a byte stream into records (RFC 5531 section 11) |
+//! | [`message`] | call headers, credentials, the reply headers |
+//! | [`server`] | listener, connections, outgoing queues |
+//!
+//! A program (NFS, MOUNT) implements [`Service`]: it gets each [`Call`] on the connection's reader
+//! thread together with a [`Replier`], which it may keep and use later, on any thread.
+//!
+//! Invariants:
+//! - Bytes from the network never panic; every length is checked against a named limit.
+//! - Each call gets exactly one reply while its connection lives. A [`Replier`] that is dropped
+//!   answers `SYSTEM_ERR`; one whose connection is gone does nothing.
+//! - Memory per connection is bounded: calls in flight and reply bytes have limits, beyond which
+//!   nothing more is read from that connection.
+//!
+//! Fails: [`RpcError`] when listening is not possible. A connection that breaks the protocol is
+//! closed; one that names what the server does not have gets the RPC error that says so.
+
+pub mod error;
+pub mod message;
+pub mod record;
+pub mod server;
+pub mod xdr;
+
+mod connection;
+mod outgoing;
+mod poller;
+
+pub use error::RpcError;
+pub use message::{AuthStatus, AuthSys, CallHeader, Credential, ReplyError};
+pub use outgoing::Payload;
+pub use record::{Record, RecordError, RecordReader};
+pub use server::{Call, Configuration, Replier, Server, Service};
+pub use xdr::{Reader, Writer, XdrError};

@@ -1,0 +1,195 @@
+//! The table of calls: the trait, the messages on the wire, the server's dispatcher and the
+//! client's proxy in one place, so that they cannot disagree.
+//!
+//! Invariants: calls block and may take as long as the work takes, so they run on threads of the
+//! admin server, never on one that serves files; [`dispatch`] validates before it calls; a call
+//! that fails has changed nothing.
+
+use crate::error::{AdminError, Code};
+use crate::replies::{
+    AggregateInfo, DiskInfo, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports,
+    VolumeInfo,
+};
+use crate::requests::{
+    AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete,
+    SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+};
+use serde::{Deserialize, Serialize};
+
+/// Carries a request to a node and its answer back.
+pub trait Transport: Send + Sync {
+    /// # Errors
+    /// What the node answered, or `Unreachable`, `TimedOut`, `Failed` of the way there.
+    fn call(&self, request: Request) -> Result<Reply, AdminError>;
+}
+
+/// A node at the other end of a transport.
+pub struct Remote<T>(pub T);
+
+macro_rules! administration {
+    ($($(#[$doc:meta])*
+       $variant:ident $method:ident($($argument:ident: $type:ty)?) -> $reply:ty;)*) => {
+        /// What a node can be asked. Calls block.
+        pub trait Administration: Send + Sync {
+            $($(#[$doc])*
+            ///
+            /// # Errors
+            /// As the request deserves; nothing has changed then.
+            fn $method(&self $(, $argument: &$type)?) -> Result<$reply, AdminError>;)*
+        }
+
+        /// A call on the wire.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Request {
+            $($(#[$doc])* $variant $(($type))?,)*
+        }
+
+        /// The answer to the call of the same name.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Reply {
+            $($(#[$doc])* $variant($reply),)*
+        }
+
+        impl Request {
+            /// The call's name, for logs.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self { $(administration!(@pattern $variant $($type)?) => stringify!($method),)* }
+            }
+        }
+
+        /// Checks a request and has the node carry it out.
+        ///
+        /// # Errors
+        /// `Usage` if the request is out of limits, else what the node says.
+        pub fn dispatch(node: &dyn Administration, request: &Request) -> Result<Reply, AdminError> {
+            match request {
+                $(Request::$variant $(($argument))? => {
+                    $($argument.validate()?;)?
+                    node.$method($($argument)?).map(Reply::$variant)
+                })*
+            }
+        }
+
+        impl<T: Transport> Administration for Remote<T> {
+            $(fn $method(&self $(, $argument: &$type)?) -> Result<$reply, AdminError> {
+                $($argument.validate()?;)?
+                match self.0.call(Request::$variant $(($argument.clone()))?)? {
+                    Reply::$variant(reply) => Ok(reply),
+                    _ => Err(AdminError::new(Code::Failed, "cannot read the answer to", stringify!($method))
+                        .because("the server answered another call")),
+                }
+            })*
+        }
+    };
+    (@pattern $variant:ident) => { Self::$variant };
+    (@pattern $variant:ident $type:ty) => { Self::$variant(_) };
+}
+
+administration! {
+    /// The node at a glance.
+    Status status() -> StatusReply;
+    /// The disks that the configuration names, in order of name.
+    DiskList disk_list() -> Vec<DiskInfo>;
+    /// Makes an aggregate; says how it is, or would be.
+    AggregateCreate aggregate_create(request: AggregateCreate) -> AggregateInfo;
+    /// All aggregates, in order of name.
+    AggregateList aggregate_list() -> Vec<AggregateInfo>;
+    /// One aggregate.
+    AggregateShow aggregate_show(request: Named) -> AggregateInfo;
+    /// Makes a volume; says how it is, or would be.
+    VolumeCreate volume_create(request: VolumeCreate) -> VolumeInfo;
+    /// All volumes, in order of name.
+    VolumeList volume_list() -> Vec<VolumeInfo>;
+    /// One volume.
+    VolumeShow volume_show(request: Named) -> VolumeInfo;
+    /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
+    VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
+    /// Takes a snapshot.
+    SnapshotCreate snapshot_create(request: SnapshotName) -> SnapshotInfo;
+    /// Snapshots of all volumes or one, oldest first within a volume.
+    SnapshotList snapshot_list(request: VolumeFilter) -> Vec<SnapshotInfo>;
+    /// Deletes a snapshot; its space comes back in the background.
+    SnapshotDelete snapshot_delete(request: SnapshotDelete) -> Removal;
+    /// Takes a volume back to a snapshot; `Conflict` if that would lose newer snapshots and the
+    /// request does not say so.
+    SnapshotRestore snapshot_restore(request: SnapshotRestore) -> Removal;
+    /// Adds an export rule; `Conflict` if there is one for the same network.
+    ExportAdd export_add(request: ExportAdd) -> VolumeExports;
+    /// Export rules of all volumes or one, in order of volume name.
+    ExportList export_list(request: VolumeFilter) -> Vec<VolumeExports>;
+    /// Removes an export rule.
+    ExportRemove export_remove(request: ExportRemove) -> VolumeExports;
+    /// Mounts a volume on this machine.
+    FuseMount fuse_mount(request: MountCreate) -> MountInfo;
+    /// Ends a mount.
+    FuseUnmount fuse_unmount(request: MountRemove) -> MountInfo;
+    /// The mounts on this machine, in order of mountpoint.
+    MountList mount_list() -> Vec<MountInfo>;
+    /// Begins a clean stop, with a last consistency point; returns when it has begun.
+    Shutdown shutdown() -> ();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryAdministration;
+
+    /// The wire without a socket: through JSON and back.
+    struct Loopback(MemoryAdministration);
+
+    impl Transport for Loopback {
+        fn call(&self, request: Request) -> Result<Reply, AdminError> {
+            let request = serde_json::to_string(&request).unwrap();
+            let reply = dispatch(&self.0, &serde_json::from_str(&request).unwrap())?;
+            Ok(serde_json::from_str(&serde_json::to_string(&reply).unwrap()).unwrap())
+        }
+    }
+
+    struct Confused;
+
+    impl Transport for Confused {
+        fn call(&self, _: Request) -> Result<Reply, AdminError> {
+            Ok(Reply::Shutdown(()))
+        }
+    }
+
+    #[test]
+    fn calls_survive_the_wire() {
+        let node = Remote(Loopback(MemoryAdministration::with_disks(4)));
+        let disks: Vec<String> =
+            node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
+        let aggregate = AggregateCreate {
+            name: "a1".to_owned(),
+            disks,
+            raid: crate::RaidKind::Raid4,
+            force: false,
+            traditional: false,
+            dry_run: false,
+        };
+        assert_eq!(node.aggregate_create(&aggregate).unwrap().data_disks, 3);
+        assert_eq!(node.aggregate_list().unwrap(), node.0.0.aggregate_list().unwrap());
+        assert_eq!(node.status().unwrap(), node.0.0.status().unwrap());
+        let missing = node.volume_show(&Named { name: "home".to_owned() }).unwrap_err();
+        assert_eq!(missing.code, Code::NotFound);
+        node.shutdown().unwrap();
+        assert!(node.0.0.is_shut_down());
+    }
+
+    #[test]
+    fn requests_are_validated_on_both_sides() {
+        let node = Remote(Loopback(MemoryAdministration::with_disks(1)));
+        let request = Named { name: "../etc".to_owned() };
+        assert_eq!(node.volume_show(&request).unwrap_err().code, Code::Usage);
+        let request = Request::VolumeShow(request);
+        assert_eq!(dispatch(&node.0.0, &request).unwrap_err().code, Code::Usage);
+        assert_eq!(request.name(), "volume_show");
+    }
+
+    #[test]
+    fn another_answer_than_asked_for_is_an_error() {
+        assert_eq!(Remote(Confused).disk_list().unwrap_err().code, Code::Failed);
+    }
+}

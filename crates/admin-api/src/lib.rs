@@ -1,0 +1,42 @@
+//! What an administrator can ask of a node: requests, replies, errors, and the one trait that the
+//! node implements.
+//!
+//! The table in [`administration`] is the whole interface: the trait, the messages on the wire, the
+//! dispatcher of the server and the proxy of the client all come from it. `admin-server` carries
+//! it over a socket, `cli` shows it, `server` implements it over the engine, and [`memory`]
+//! implements it without one, so that each can be tested without the others.
+//!
+//! Architecture invariant: this crate opens no socket and no file, and knows no engine crate.
+//!
+//! Invariants:
+//! - Sizes are bytes, durations nanoseconds, both integers; times are RFC 3339 ([`Time`]).
+//! - A request that reaches an implementation has passed its [`Validate`]: names are well formed
+//!   and sizes within limits.
+//! - An error names the object, the cause and the next step ([`AdminError`]).
+//!
+//! Fails: by [`AdminError`]; its [`Code`] decides the exit status of the command line.
+
+pub mod administration;
+pub mod error;
+pub mod exports;
+pub mod frame;
+pub mod memory;
+pub mod names;
+pub mod replies;
+pub mod requests;
+pub mod time;
+
+pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
+pub use error::{AdminError, Code};
+pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
+pub use replies::{
+    AggregateInfo, AggregateState, DiskInfo, DiskRole, DiskState, Health, HealthCheck, Listener,
+    MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo, StatusReply, VolumeExports,
+    VolumeInfo, VolumeState,
+};
+pub use requests::{
+    AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner, RaidKind,
+    SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
+    VolumeFilter,
+};
+pub use time::Time;

@@ -1,0 +1,423 @@
+//! A node wholly in memory: the rules of [`Administration`] without an engine.
+//!
+//! It is the back end of the tests of `admin-server` and `cli`, as `file_service::memory` is for
+//! protocols: names must be free, objects must be there, what stands in the way is named. Nothing
+//! is stored and no file is served; times and sizes are plain and always the same.
+//!
+//! Invariants: one lock around everything; lists are in order of name.
+
+use crate::error::{AdminError, Code};
+use crate::exports::EXPORT_RULES_MAX;
+use crate::replies::{
+    AggregateInfo, AggregateState, DiskInfo, DiskRole, DiskState, Health, Listener, MemoryUse,
+    MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
+};
+use crate::requests::{
+    AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner,
+    SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate, VolumeDelete, VolumeFilter,
+};
+use crate::{Administration, Time};
+use platform::sync::Mutex;
+use std::collections::BTreeMap;
+use units::Timestamp;
+
+/// Size of each disk.
+const DISK_BYTES: u64 = 1 << 30;
+
+#[derive(Default)]
+struct State {
+    disks: Vec<DiskInfo>,
+    aggregates: BTreeMap<String, AggregateInfo>,
+    volumes: BTreeMap<String, VolumeInfo>,
+    /// By volume, oldest first.
+    snapshots: BTreeMap<String, Vec<SnapshotInfo>>,
+    mounts: BTreeMap<String, String>,
+    shut_down: bool,
+    objects_made: u32,
+}
+
+/// The node.
+#[derive(Default)]
+pub struct MemoryAdministration {
+    state: Mutex<State>,
+}
+
+impl MemoryAdministration {
+    /// A node with `count` unused disks of 1 GiB, `/disks/d1` and so on.
+    #[must_use]
+    pub fn with_disks(count: usize) -> Self {
+        let disk = |index: usize| DiskInfo {
+            name: format!("/disks/d{}", index + 1),
+            size_bytes: DISK_BYTES,
+            state: DiskState::Unused,
+            aggregate: None,
+            role: None,
+            note: None,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+        };
+        let disks = (0..count).map(disk).collect();
+        Self { state: Mutex::new(State { disks, ..State::default() }) }
+    }
+
+    /// Whether a shutdown was asked for.
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        self.state.lock().shut_down
+    }
+}
+
+fn missing(action: &str, noun: &str, name: &str) -> AdminError {
+    AdminError::new(Code::NotFound, format!("cannot {action}"), name)
+        .because(format!("there is no {noun} of this name"))
+        .try_next(match noun {
+            "aggregate" => "stroop aggr list",
+            "snapshot" => "stroop snapshot list",
+            "disk" => "stroop disk list",
+            _ => "stroop volume list",
+        })
+}
+
+fn taken(noun: &str, name: &str) -> AdminError {
+    AdminError::new(Code::Conflict, format!("cannot create {noun}"), name)
+        .because(format!("there is a {noun} of this name"))
+}
+
+impl State {
+    fn volume(&mut self, action: &str, name: &str) -> Result<&mut VolumeInfo, AdminError> {
+        self.volumes.get_mut(name).ok_or_else(|| missing(action, "volume", name))
+    }
+
+    /// The place of a snapshot among its volume's.
+    fn snapshot(&self, action: &str, volume: &str, name: &str) -> Result<usize, AdminError> {
+        let held = self.snapshots.get(volume).ok_or_else(|| missing(action, "volume", volume))?;
+        let full_name = format!("{volume}@{name}");
+        held.iter()
+            .position(|snapshot| snapshot.name == name)
+            .ok_or_else(|| missing(action, "snapshot", &full_name))
+    }
+
+    fn next_number(&mut self) -> (u32, Time) {
+        self.objects_made += 1;
+        (self.objects_made, Time(Timestamp::from_parts(i64::from(self.objects_made), 0)))
+    }
+
+    fn checked_disks(&self, request: &AggregateCreate) -> Result<Vec<DiskInfo>, AdminError> {
+        let mut disks = Vec::new();
+        for name in &request.disks {
+            let found = self.disks.iter().find(|disk| disk.name == *name);
+            let disk = found.ok_or_else(|| missing("use disk", "disk", name))?;
+            if disk.state == DiskState::InUse {
+                return Err(AdminError::new(Code::Conflict, "cannot use disk", name)
+                    .because(format!(
+                        "it belongs to aggregate {}",
+                        disk.aggregate.as_deref().unwrap_or("?")
+                    ))
+                    .try_next("stroop disk list"));
+            }
+            let first_parity = request.disks.len() - request.raid.parity_disks();
+            let role = if disks.len() < first_parity { DiskRole::Data } else { DiskRole::Parity };
+            let (state, role) = (DiskState::InUse, Some(role));
+            disks.push(DiskInfo {
+                state,
+                role,
+                aggregate: Some(request.name.clone()),
+                ..disk.clone()
+            });
+        }
+        Ok(disks)
+    }
+}
+
+impl Administration for MemoryAdministration {
+    fn status(&self) -> Result<StatusReply, AdminError> {
+        let mounts = self.mount_list()?;
+        let state = self.state.lock();
+        Ok(StatusReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: "memory".to_owned(),
+            health: Health::Ok,
+            checks: Vec::new(),
+            started: Time::default(),
+            uptime_ns: 1_000_000_000,
+            recovery: None,
+            memory: MemoryUse { limit_bytes: 1 << 30, used_bytes: 0 },
+            listeners: vec![Listener { protocol: "nfs".into(), address: "127.0.0.1:2049".into() }],
+            aggregates: state.aggregates.values().cloned().collect(),
+            volumes: state.volumes.len() as u64,
+            mounts,
+            metrics: telemetry::Snapshot::default(),
+        })
+    }
+
+    fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
+        Ok(self.state.lock().disks.clone())
+    }
+
+    fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
+        let mut state = self.state.lock();
+        if state.aggregates.contains_key(&request.name) {
+            return Err(taken("aggregate", &request.name));
+        }
+        let disks = state.checked_disks(request)?;
+        let parity_disks = request.raid.parity_disks() as u64;
+        let data_disks = disks.len() as u64 - parity_disks;
+        let size_bytes = data_disks * DISK_BYTES;
+        let aggregate = AggregateInfo {
+            name: request.name.clone(),
+            state: AggregateState::Online,
+            raid: request.raid,
+            traditional: request.traditional,
+            size_bytes,
+            used_bytes: 0,
+            metadata_bytes: 0,
+            reserve_bytes: 0,
+            free_bytes: size_bytes,
+            data_disks,
+            parity_disks,
+            volumes: 0,
+            consistency_point: 1,
+            consistency_point_duration_ns: 0,
+            log_size_bytes: 1 << 20,
+            log_used_bytes: 0,
+            repaired_blocks: 0,
+            disks,
+        };
+        if !request.dry_run {
+            for used in &aggregate.disks {
+                state.disks.iter_mut().filter(|disk| disk.name == used.name).for_each(|disk| {
+                    disk.clone_from(used);
+                });
+            }
+            state.aggregates.insert(request.name.clone(), aggregate.clone());
+        }
+        Ok(aggregate)
+    }
+
+    fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {
+        Ok(self.state.lock().aggregates.values().cloned().collect())
+    }
+
+    fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
+        let state = self.state.lock();
+        let found = state.aggregates.get(&request.name).cloned();
+        found.ok_or_else(|| missing("show aggregate", "aggregate", &request.name))
+    }
+
+    fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
+        let mut state = self.state.lock();
+        if state.volumes.contains_key(&request.name) {
+            return Err(taken("volume", &request.name));
+        }
+        let aggregate = state.aggregates.get(&request.aggregate);
+        let aggregate = aggregate
+            .ok_or_else(|| missing("create volume in", "aggregate", &request.aggregate))?;
+        let available_bytes = aggregate.free_bytes.min(request.size_bytes);
+        let (id, created) = state.next_number();
+        let volume = VolumeInfo {
+            name: request.name.clone(),
+            id,
+            aggregate: request.aggregate.clone(),
+            state: VolumeState::Online,
+            traditional: false,
+            size_bytes: request.size_bytes,
+            live_bytes: 0,
+            snapshot_bytes: 0,
+            delayed_free_bytes: 0,
+            available_bytes,
+            files: 1,
+            snapshots: 0,
+            owner: request.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
+            created,
+            exports: request.exports.clone(),
+            mountpoints: Vec::new(),
+        };
+        if !request.dry_run {
+            state.volumes.insert(request.name.clone(), volume.clone());
+            state.snapshots.insert(request.name.clone(), Vec::new());
+            if let Some(aggregate) = state.aggregates.get_mut(&request.aggregate) {
+                aggregate.volumes += 1;
+            }
+        }
+        Ok(volume)
+    }
+
+    fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {
+        Ok(self.state.lock().volumes.values().cloned().collect())
+    }
+
+    fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
+        self.state.lock().volume("show volume", &request.name).cloned()
+    }
+
+    fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let volume = state.volume("delete", &request.name)?.clone();
+        if let Some(mountpoint) = volume.mountpoints.first() {
+            return Err(AdminError::new(Code::Conflict, "cannot delete", &request.name)
+                .because(format!("it is mounted at {mountpoint}"))
+                .try_next(format!("stroop unmount {mountpoint}")));
+        }
+        let mut consequences = vec![format!("{} files", volume.files)];
+        if volume.snapshots > 0 {
+            consequences.push(format!("{} snapshots", volume.snapshots));
+        }
+        consequences.extend(volume.exports.iter().map(|rule| format!("exported to {rule}")));
+        if !request.dry_run {
+            state.volumes.remove(&request.name);
+            state.snapshots.remove(&request.name);
+            if let Some(aggregate) = state.aggregates.get_mut(&volume.aggregate) {
+                aggregate.volumes -= 1;
+            }
+        }
+        let freed_bytes = volume.used_bytes();
+        Ok(Removal { object: volume.name, consequences, freed_bytes, dry_run: request.dry_run })
+    }
+
+    fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {
+        let mut state = self.state.lock();
+        state.volume("create snapshot of", &request.volume)?;
+        if state.snapshot("find", &request.volume, &request.name).is_ok() {
+            return Err(taken("snapshot", &format!("{}@{}", request.volume, request.name)));
+        }
+        let (id, created) = state.next_number();
+        let snapshot = SnapshotInfo {
+            volume: request.volume.clone(),
+            name: request.name.clone(),
+            id,
+            created,
+            exclusive_bytes: Some(0),
+        };
+        state.snapshots.entry(request.volume.clone()).or_default().push(snapshot.clone());
+        state.volume("find", &request.volume)?.snapshots += 1;
+        Ok(snapshot)
+    }
+
+    fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {
+        let mut state = self.state.lock();
+        if let Some(volume) = &request.volume {
+            state.volume("list snapshots of", volume)?;
+        }
+        let wanted = |name: &String| request.volume.as_ref().is_none_or(|volume| volume == name);
+        let lists = state.snapshots.iter().filter(|(name, _)| wanted(name));
+        Ok(lists.flat_map(|(_, list)| list.iter().cloned()).collect())
+    }
+
+    fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let place = state.snapshot("delete", &request.volume, &request.name)?;
+        if !request.dry_run {
+            if let Some(list) = state.snapshots.get_mut(&request.volume) {
+                list.remove(place);
+            }
+            state.volume("find", &request.volume)?.snapshots -= 1;
+        }
+        let object = format!("{}@{}", request.volume, request.name);
+        Ok(Removal { object, consequences: vec![], freed_bytes: 0, dry_run: request.dry_run })
+    }
+
+    fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let place = state.snapshot("restore", &request.volume, &request.name)?;
+        let list = state.snapshots.entry(request.volume.clone()).or_default();
+        let newer: Vec<String> =
+            list.iter().skip(place + 1).map(|later| later.name.clone()).collect();
+        let object = format!("{}@{}", request.volume, request.name);
+        if !newer.is_empty() && !request.discard_newer {
+            return Err(AdminError::new(Code::Conflict, "cannot restore", object)
+                .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
+                .try_next("add --discard-newer, or delete them first"));
+        }
+        if !request.dry_run {
+            list.truncate(place + 1);
+            state.volume("find", &request.volume)?.snapshots = place as u64 + 1;
+        }
+        let mut consequences = vec![format!("all changes to {} since", request.volume)];
+        consequences.extend(newer.iter().map(|name| format!("snapshot {}@{name}", request.volume)));
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run: request.dry_run })
+    }
+
+    fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {
+        let mut state = self.state.lock();
+        let rules = &mut state.volume("export", &request.volume)?.exports;
+        let error = |code| AdminError::new(code, "cannot export", &request.volume);
+        if rules.iter().any(|rule| rule.client == request.rule.client) {
+            let client = request.rule.client;
+            return Err(error(Code::Conflict)
+                .because(format!("there is a rule for {client}"))
+                .try_next(format!("stroop export remove {} --client {client}", request.volume)));
+        }
+        if rules.len() >= EXPORT_RULES_MAX {
+            return Err(error(Code::Failed).because("it has all the rules that it can have"));
+        }
+        let index = request.index.unwrap_or(rules.len()).min(rules.len());
+        rules.insert(index, request.rule);
+        Ok(VolumeExports { volume: request.volume.clone(), rules: rules.clone() })
+    }
+
+    fn export_list(&self, request: &VolumeFilter) -> Result<Vec<VolumeExports>, AdminError> {
+        let mut state = self.state.lock();
+        if let Some(volume) = &request.volume {
+            state.volume("list exports of", volume)?;
+        }
+        let wanted = |name: &String| request.volume.as_ref().is_none_or(|volume| volume == name);
+        let volumes = state.volumes.values().filter(|volume| wanted(&volume.name));
+        let exports = |volume: &VolumeInfo| VolumeExports {
+            volume: volume.name.clone(),
+            rules: volume.exports.clone(),
+        };
+        Ok(volumes.map(exports).collect())
+    }
+
+    fn export_remove(&self, request: &ExportRemove) -> Result<VolumeExports, AdminError> {
+        let mut state = self.state.lock();
+        let rules = &mut state.volume("change exports of", &request.volume)?.exports;
+        let Some(place) = rules.iter().position(|rule| rule.client == request.client) else {
+            return Err(AdminError::new(Code::NotFound, "cannot remove export", &request.volume)
+                .because(format!("there is no rule for {}", request.client))
+                .try_next(format!("stroop export list {}", request.volume)));
+        };
+        rules.remove(place);
+        Ok(VolumeExports { volume: request.volume.clone(), rules: rules.clone() })
+    }
+
+    fn fuse_mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
+        let mut state = self.state.lock();
+        if state.mounts.contains_key(&request.mountpoint) {
+            return Err(AdminError::new(Code::Conflict, "cannot mount at", &request.mountpoint)
+                .because("something is mounted there"));
+        }
+        let volume = state.volume("mount", &request.volume)?;
+        volume.mountpoints.push(request.mountpoint.clone());
+        state.mounts.insert(request.mountpoint.clone(), request.volume.clone());
+        Ok(MountInfo { volume: request.volume.clone(), mountpoint: request.mountpoint.clone() })
+    }
+
+    fn fuse_unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
+        let mut state = self.state.lock();
+        let Some(volume) = state.mounts.remove(&request.mountpoint) else {
+            return Err(AdminError::new(Code::NotFound, "cannot unmount", &request.mountpoint)
+                .because("no volume is mounted there")
+                .try_next("stroop mount"));
+        };
+        let mountpoints = &mut state.volume("find", &volume)?.mountpoints;
+        mountpoints.retain(|held| *held != request.mountpoint);
+        Ok(MountInfo { volume, mountpoint: request.mountpoint.clone() })
+    }
+
+    fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
+        let state = self.state.lock();
+        let mounts = state.mounts.iter();
+        let info = |(mountpoint, volume): (&String, &String)| MountInfo {
+            volume: volume.clone(),
+            mountpoint: mountpoint.clone(),
+        };
+        Ok(mounts.map(info).collect())
+    }
+
+    fn shutdown(&self) -> Result<(), AdminError> {
+        self.state.lock().shut_down = true;
+        Ok(())
+    }
+}

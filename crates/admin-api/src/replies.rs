@@ -1,0 +1,337 @@
+//! What is answered: the same structures that `-o json` prints.
+//!
+//! Invariants: every byte of a volume's or an aggregate's space is attributed to one of the named
+//! fields; fields are added, never renamed or given another meaning.
+
+use crate::exports::ExportRule;
+use crate::requests::{Owner, RaidKind};
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.pad(match self { $(Self::$variant => $word,)* })
+            }
+        }
+    };
+}
+
+words! {
+    /// The node in one word.
+    Health {
+        /// All checks pass.
+        Ok = "OK",
+        /// Something needs attention; data is served and safe for now.
+        Warning = "WARNING",
+        /// Something is not served, or data is at risk.
+        Error = "ERROR",
+    }
+}
+words! {
+    /// How bad a failed check is.
+    Severity {
+        /// Worth attention.
+        Warning = "warning",
+        /// Service or data at risk.
+        Error = "error",
+    }
+}
+words! {
+    /// What a disk is to the node.
+    DiskState {
+        /// Free to be used.
+        Unused = "unused",
+        /// Part of an aggregate.
+        InUse = "in use",
+        /// Holds something that is not ours.
+        Foreign = "foreign",
+        /// Part of an aggregate and failed.
+        Failed = "failed",
+        /// Part of an aggregate and not there.
+        Missing = "missing",
+        /// Cannot be read.
+        Unreadable = "unreadable",
+    }
+}
+words! {
+    /// What a disk holds in its RAID group.
+    DiskRole {
+        /// Data.
+        Data = "data",
+        /// Parity.
+        Parity = "parity",
+    }
+}
+words! {
+    /// How an aggregate is.
+    AggregateState {
+        /// All disks are there.
+        Online = "online",
+        /// A disk is gone; data is complete.
+        Degraded = "DEGRADED",
+        /// Data cannot be served.
+        Offline = "OFFLINE",
+    }
+}
+words! {
+    /// How a volume is.
+    VolumeState {
+        /// Served.
+        Online = "online",
+        /// Served, read-only: damage was found, say.
+        ReadOnly = "READ-ONLY",
+        /// Not served.
+        Offline = "OFFLINE",
+        /// Going: its space is being freed.
+        Deleting = "deleting",
+    }
+}
+
+/// A disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiskInfo {
+    /// Its name: the path.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// What it is to the node.
+    pub state: DiskState,
+    /// The aggregate that it belongs to.
+    pub aggregate: Option<String>,
+    /// What it holds there.
+    pub role: Option<DiskRole>,
+    /// What was found on a foreign disk, or why it cannot be read.
+    pub note: Option<String>,
+    /// Reads that failed since the start.
+    pub read_errors: u64,
+    /// Writes that failed since the start.
+    pub write_errors: u64,
+    /// Blocks that failed their proof since the start.
+    pub checksum_errors: u64,
+}
+
+/// An aggregate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AggregateInfo {
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: AggregateState,
+    /// Its protection.
+    pub raid: RaidKind,
+    /// Whether it is one traditional volume.
+    pub traditional: bool,
+    /// Usable size, parity and identities not counted.
+    pub size_bytes: u64,
+    /// In use, metadata included.
+    pub used_bytes: u64,
+    /// Of the used: the aggregate's own metadata.
+    pub metadata_bytes: u64,
+    /// Held back so that deleting works when all else is full.
+    pub reserve_bytes: u64,
+    /// Free for volumes.
+    pub free_bytes: u64,
+    /// Disks with data.
+    pub data_disks: u64,
+    /// Disks with parity.
+    pub parity_disks: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// The number of the last consistency point.
+    pub consistency_point: u64,
+    /// How long it took.
+    pub consistency_point_duration_ns: u64,
+    /// Size of one half of the operation log.
+    pub log_size_bytes: u64,
+    /// How much of it the next consistency point will retire.
+    pub log_used_bytes: u64,
+    /// Damaged blocks rebuilt from parity since the start.
+    pub repaired_blocks: u64,
+    /// Its disks.
+    pub disks: Vec<DiskInfo>,
+}
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number within the aggregate.
+    pub id: u32,
+    /// The aggregate that it lives in.
+    pub aggregate: String,
+    /// How it is.
+    pub state: VolumeState,
+    /// Whether it is a traditional volume, an aggregate of its own.
+    pub traditional: bool,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Used by its present files, metadata included.
+    pub live_bytes: u64,
+    /// Used by snapshots only.
+    pub snapshot_bytes: u64,
+    /// Freed by clients and not yet free in the aggregate.
+    pub delayed_free_bytes: u64,
+    /// Room left: the smaller of the volume's and its aggregate's.
+    pub available_bytes: u64,
+    /// Files and directories.
+    pub files: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Who owned the root directory when it was made.
+    pub owner: Owner,
+    /// When it was made.
+    pub created: Time,
+    /// Who may mount it over NFS, in order.
+    pub exports: Vec<ExportRule>,
+    /// Where it is mounted on this machine.
+    pub mountpoints: Vec<String>,
+}
+
+impl VolumeInfo {
+    /// Bytes used by files and snapshots.
+    #[must_use]
+    pub const fn used_bytes(&self) -> u64 {
+        self.live_bytes.saturating_add(self.snapshot_bytes)
+    }
+}
+
+/// A snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SnapshotInfo {
+    /// The volume.
+    pub volume: String,
+    /// Its name.
+    pub name: String,
+    /// Its number within the volume.
+    pub id: u32,
+    /// When it was taken.
+    pub created: Time,
+    /// What deleting it alone would free; `None` where that is not known yet.
+    pub exclusive_bytes: Option<u64>,
+}
+
+/// What a destructive act takes with it, or would.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Removal {
+    /// The full name of what goes.
+    pub object: String,
+    /// What goes with it, a line each: "12 snapshots", "exported to 10.0.0.0/8".
+    pub consequences: Vec<String>,
+    /// Space that comes back, in the background.
+    pub freed_bytes: u64,
+    /// Whether nothing was done.
+    pub dry_run: bool,
+}
+
+/// A volume's export rules.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeExports {
+    /// The volume.
+    pub volume: String,
+    /// The rules, in order.
+    pub rules: Vec<ExportRule>,
+}
+
+/// A mount on this machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MountInfo {
+    /// The volume.
+    pub volume: String,
+    /// The directory.
+    pub mountpoint: String,
+}
+
+/// A failed check.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HealthCheck {
+    /// A stable word for scripts: `AGGR_DEGRADED`.
+    pub code: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub object: String,
+    /// What is the case.
+    pub message: String,
+    /// What to do about it.
+    pub action: String,
+}
+
+/// Where a protocol is served.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Listener {
+    /// `nfs`, `admin`.
+    pub protocol: String,
+    /// The address or path.
+    pub address: String,
+}
+
+/// What the start had to replay from the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Operations.
+    pub operations: u64,
+    /// In this time.
+    pub duration_ns: u64,
+}
+
+/// Memory of caches and buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// The cap.
+    pub limit_bytes: u64,
+    /// In use.
+    pub used_bytes: u64,
+}
+
+/// The node at a glance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StatusReply {
+    /// Version of the server.
+    pub version: String,
+    /// The node's name.
+    pub node: String,
+    /// The node in one word.
+    pub health: Health,
+    /// The checks that do not pass.
+    pub checks: Vec<HealthCheck>,
+    /// Since when the server has been running.
+    pub started: Time,
+    /// For how long.
+    pub uptime_ns: u64,
+    /// What the start had to replay; `None` after a clean stop.
+    pub recovery: Option<Recovery>,
+    /// Memory.
+    pub memory: MemoryUse,
+    /// Where it listens.
+    pub listeners: Vec<Listener>,
+    /// Its aggregates.
+    pub aggregates: Vec<AggregateInfo>,
+    /// How many volumes there are.
+    pub volumes: u64,
+    /// Mounts on this machine.
+    pub mounts: Vec<MountInfo>,
+    /// All metrics.
+    pub metrics: telemetry::Snapshot,
+}
+
+impl StatusReply {
+    /// The word that fits these checks.
+    #[must_use]
+    pub fn health_of(checks: &[HealthCheck]) -> Health {
+        match checks.iter().map(|check| check.severity).max() {
+            None => Health::Ok,
+            Some(Severity::Warning) => Health::Warning,
+            Some(Severity::Error) => Health::Error,
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! What can be asked.
+//!
+//! Invariants: every request is checked by its [`Validate`] before an implementation sees it;
+//! unknown fields are refused, so that a flag of a newer client is never silently ignored.
+//!
+//! Fails: `Usage`, naming the value and its limit.
+
+use crate::exports::{EXPORT_RULES_MAX, ExportRule, Network};
+use crate::names::validate_name;
+use crate::{AdminError, Code};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use units::ByteSize;
+
+/// Disks of one aggregate: what an operator can still look over; a label names 32 of one group.
+pub const AGGREGATE_DISKS_MAX: usize = 1024;
+/// Smallest volume: room for its metadata and some files.
+pub const VOLUME_BYTES_MIN: u64 = 16 << 20;
+/// Largest volume: 64 PiB, the size to design for.
+pub const VOLUME_BYTES_MAX: u64 = 64 << 50;
+/// Longest path, as in Linux (`PATH_MAX`).
+pub const PATH_BYTES_MAX: usize = 4096;
+
+/// Checks what the types do not.
+pub trait Validate {
+    /// # Errors
+    /// `Usage` if a value is out of its limits.
+    fn validate(&self) -> Result<(), AdminError>;
+}
+
+/// How an aggregate protects its data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RaidKind {
+    /// Not at all: any lost disk loses data.
+    None,
+    /// One parity disk: survives the loss of any one disk.
+    Raid4,
+}
+
+impl RaidKind {
+    /// Disks that hold parity, in each group.
+    #[must_use]
+    pub const fn parity_disks(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Raid4 => 1,
+        }
+    }
+
+    /// Fewest disks of a group.
+    #[must_use]
+    pub const fn disks_min(self) -> usize {
+        match self {
+            Self::None => 1,
+            Self::Raid4 => 3,
+        }
+    }
+}
+
+impl fmt::Display for RaidKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::None => "none",
+            Self::Raid4 => "raid4",
+        })
+    }
+}
+
+/// An object by name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+}
+
+/// All volumes, or one.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeFilter {
+    /// The one, if not all.
+    pub volume: Option<String>,
+}
+
+/// Makes an aggregate out of disks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateCreate {
+    /// Its name.
+    pub name: String,
+    /// The disks, by the names that `disk_list` gives them.
+    pub disks: Vec<String>,
+    /// Its protection.
+    pub raid: RaidKind,
+    /// Take disks that hold something else; what they hold is lost.
+    #[serde(default)]
+    pub force: bool,
+    /// Make a traditional volume of the aggregate's own name, instead of room for many.
+    #[serde(default)]
+    pub traditional: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// User and group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Makes a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    /// Its name.
+    pub name: String,
+    /// The aggregate that it lives in.
+    pub aggregate: String,
+    /// Its size. Volumes are thin: the sum may exceed the aggregate.
+    pub size_bytes: u64,
+    /// Who owns its root directory; root if not given.
+    pub owner: Option<Owner>,
+    /// Who may mount it over NFS.
+    #[serde(default)]
+    pub exports: Vec<ExportRule>,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Deletes a volume with its snapshots.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeDelete {
+    /// Its name.
+    pub name: String,
+    /// Only say what would go.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Takes a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotName {
+    /// The volume.
+    pub volume: String,
+    /// The snapshot's name.
+    pub name: String,
+}
+
+/// Deletes a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotDelete {
+    /// The volume.
+    pub volume: String,
+    /// The snapshot's name.
+    pub name: String,
+    /// Only say what would go.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Takes a whole volume back to a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotRestore {
+    /// The volume.
+    pub volume: String,
+    /// The snapshot's name.
+    pub name: String,
+    /// Let the snapshots taken since go, which a restore cannot keep.
+    #[serde(default)]
+    pub discard_newer: bool,
+    /// Only say what would go.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Adds an export rule.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportAdd {
+    /// The volume.
+    pub volume: String,
+    /// The rule.
+    pub rule: ExportRule,
+    /// Where among the rules, from 0; at the end if not given.
+    pub index: Option<usize>,
+}
+
+/// Removes the export rule of a client network.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRemove {
+    /// The volume.
+    pub volume: String,
+    /// The rule's network, exactly.
+    pub client: Network,
+}
+
+/// Mounts a volume on this machine, with FUSE.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountCreate {
+    /// The volume.
+    pub volume: String,
+    /// An empty directory, by its absolute path.
+    pub mountpoint: String,
+}
+
+/// Ends a mount.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountRemove {
+    /// The directory, by its absolute path.
+    pub mountpoint: String,
+}
+
+impl Validate for Named {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("object", &self.name)
+    }
+}
+
+impl Validate for VolumeFilter {
+    fn validate(&self) -> Result<(), AdminError> {
+        self.volume.as_ref().map_or(Ok(()), |name| validate_name("volume", name))
+    }
+}
+
+impl Validate for AggregateCreate {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.name)?;
+        let error = || AdminError::usage("cannot create aggregate", &self.name);
+        if self.disks.len() < self.raid.disks_min() {
+            return Err(error().because(format!(
+                "raid {} needs {} disks or more, {} given",
+                self.raid,
+                self.raid.disks_min(),
+                self.disks.len()
+            )));
+        }
+        if self.disks.len() > AGGREGATE_DISKS_MAX {
+            return Err(error().because(format!("at most {AGGREGATE_DISKS_MAX} disks")));
+        }
+        for (index, disk) in self.disks.iter().enumerate() {
+            if disk.is_empty() || disk.len() > PATH_BYTES_MAX {
+                return Err(error().because(format!("disk {} has no usable name", index + 1)));
+            }
+            if self.disks.iter().take(index).any(|earlier| earlier == disk) {
+                return Err(error().because(format!("disk {disk} is named twice")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Validate for VolumeCreate {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)?;
+        validate_name("aggregate", &self.aggregate)?;
+        let error = || AdminError::usage("cannot create volume", &self.name);
+        if !(VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&self.size_bytes) {
+            return Err(error().because(format!(
+                "its size is {}; sizes from {} to {} are possible",
+                ByteSize(self.size_bytes),
+                ByteSize(VOLUME_BYTES_MIN),
+                ByteSize(VOLUME_BYTES_MAX)
+            )));
+        }
+        if self.exports.len() > EXPORT_RULES_MAX {
+            return Err(error().because(format!("at most {EXPORT_RULES_MAX} export rules")));
+        }
+        Ok(())
+    }
+}
+
+impl Validate for VolumeDelete {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)
+    }
+}
+
+macro_rules! validate_snapshot {
+    ($($request:ty),*) => {
+        $(impl Validate for $request {
+            fn validate(&self) -> Result<(), AdminError> {
+                validate_name("volume", &self.volume)?;
+                validate_name("snapshot", &self.name)
+            }
+        })*
+    };
+}
+validate_snapshot!(SnapshotName, SnapshotDelete, SnapshotRestore);
+
+impl Validate for ExportAdd {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.volume)
+    }
+}
+
+impl Validate for ExportRemove {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.volume)
+    }
+}
+
+impl Validate for MountCreate {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.volume)?;
+        validate_path(&self.mountpoint)
+    }
+}
+
+impl Validate for MountRemove {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_path(&self.mountpoint)
+    }
+}
+
+fn validate_path(path: &str) -> Result<(), AdminError> {
+    let cause = if !path.starts_with('/') {
+        "the server needs an absolute path"
+    } else if path.len() > PATH_BYTES_MAX {
+        "the path is too long"
+    } else if path.contains('\0') {
+        "the path has a NUL in it"
+    } else {
+        return Ok(());
+    };
+    Err(AdminError::new(Code::Usage, "cannot use this mountpoint", path).because(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aggregate(disks: &[&str], raid: RaidKind) -> AggregateCreate {
+        AggregateCreate {
+            name: "a1".to_owned(),
+            disks: disks.iter().map(|disk| (*disk).to_owned()).collect(),
+            raid,
+            force: false,
+            traditional: false,
+            dry_run: false,
+        }
+    }
+
+    #[test]
+    fn aggregates_have_disks_enough_and_each_once() {
+        assert!(aggregate(&["a"], RaidKind::None).validate().is_ok());
+        assert!(aggregate(&["a", "b", "c"], RaidKind::Raid4).validate().is_ok());
+        for (disks, raid, cause) in [
+            (&["a", "b"][..], RaidKind::Raid4, "needs 3 disks"),
+            (&[], RaidKind::None, "needs 1 disks"),
+            (&["a", "b", "a"], RaidKind::None, "a is named twice"),
+            (&["a", "", "c"], RaidKind::Raid4, "disk 2"),
+        ] {
+            let error = aggregate(disks, raid).validate().unwrap_err();
+            assert!(error.to_string().contains(cause), "{error}");
+        }
+    }
+
+    #[test]
+    fn volumes_have_a_size_within_limits() {
+        let volume = |size_bytes| VolumeCreate {
+            name: "home".to_owned(),
+            aggregate: "a1".to_owned(),
+            size_bytes,
+            owner: None,
+            exports: Vec::new(),
+            dry_run: false,
+        };
+        assert!(volume(VOLUME_BYTES_MIN).validate().is_ok());
+        assert!(volume(VOLUME_BYTES_MAX).validate().is_ok());
+        assert!(volume(VOLUME_BYTES_MIN - 1).validate().is_err());
+        assert!(volume(VOLUME_BYTES_MAX + 1).validate().is_err());
+    }
+
+    #[test]
+    fn mountpoints_are_absolute() {
+        let mount = |path: &str| MountRemove { mountpoint: path.to_owned() }.validate();
+        assert!(mount("/mnt").is_ok());
+        for wrong in ["", "mnt", "/m\0", &format!("/{}", "x".repeat(PATH_BYTES_MAX))] {
+            assert!(mount(wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let text = r#"{"name":"home","dry_run":true,"purge":true}"#;
+        let error = serde_json::from_str::<VolumeDelete>(text).unwrap_err();
+        assert!(error.to_string().contains("purge"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Messages: operations as synchronous, restartable functions (decision D1).
+//!
+//! Invariants: a message that needs something that is not in memory returns
+//! [`Outcome::Suspend`] before it has changed anything, and runs again from the top when woken.
+//! A message that was suspended is owned by its [`Waker`], which puts it back even when dropped.
+
+use crate::AffinityId;
+use crate::access::Access;
+use crate::scheduler::Inner;
+use std::fmt;
+use std::sync::Arc;
+
+/// Starts what a suspended message waits for, and sees to it that the waker is woken.
+pub type Starter = Box<dyn FnOnce(Waker) + Send>;
+
+/// One piece of work.
+pub trait Message: Send {
+    /// Runs it; again from the top after a suspend, a reroute or a yield.
+    fn run(&mut self, access: &mut Access<'_>) -> Outcome;
+}
+
+impl<F: FnMut(&mut Access<'_>) -> Outcome + Send> Message for F {
+    fn run(&mut self, access: &mut Access<'_>) -> Outcome {
+        self(access)
+    }
+}
+
+/// How a run ended.
+#[must_use]
+pub enum Outcome {
+    /// The message is finished and dropped.
+    Done,
+    /// The message waits: its affinity is released, then the starter is called, outside any lock
+    /// of the scheduler. The waker may be woken from any thread, even before the starter returns.
+    Suspend(Starter),
+    /// The message runs again in another affinity, usually a wider one (the papers' slowpath).
+    Reroute(AffinityId),
+    /// The message goes behind those that wait in its affinity: for work in many small steps.
+    Yield,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => formatter.write_str("Done"),
+            Self::Suspend(_) => formatter.write_str("Suspend"),
+            Self::Reroute(affinity) => write!(formatter, "Reroute({affinity})"),
+            Self::Yield => formatter.write_str("Yield"),
+        }
+    }
+}
+
+/// Owns a suspended message. Dropping it without a wake is a bug: it is counted, a debug build
+/// panics, and the message is queued again all the same.
+pub struct Waker {
+    scheduler: Arc<Inner>,
+    affinity: AffinityId,
+    message: Option<Box<dyn Message>>,
+}
+
+impl Waker {
+    pub(crate) fn new(
+        scheduler: Arc<Inner>,
+        affinity: AffinityId,
+        message: Box<dyn Message>,
+    ) -> Self {
+        Self { scheduler, affinity, message: Some(message) }
+    }
+
+    /// Puts the message at the front of its affinity.
+    pub fn wake(mut self) {
+        if let Some(message) = self.message.take() {
+            self.scheduler.wake(self.affinity, message, false);
+        }
+    }
+}
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        let Some(message) = self.message.take() else { return };
+        let halted = self.scheduler.wake(self.affinity, message, true);
+        // After a halt (a simulated power cut) completions are dropped with the disks.
+        debug_assert!(
+            halted || std::thread::panicking(),
+            "a waker of {} was dropped without a wake",
+            self.affinity
+        );
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Waker({})", self.affinity)
+    }
+}

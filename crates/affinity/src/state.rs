@@ -1,0 +1,532 @@
+//! What the scheduler knows: who has work, who runs, who waits for whom (Waffinity section 4.3).
+//! Plain data under the scheduler's lock; no thread, no lock and no clock in here.
+//!
+//! Invariants, all checked by `check` in tests:
+//! - No two running affinities cover one another.
+//! - `busy_below` of a node is the number of its running or reserved strict descendants.
+//! - A node that does not run has work if and only if it is in exactly one place: in `ready`, in
+//!   the `waiters` of one ancestor that runs or is reserved, or, with `busy_below > 0`, in
+//!   `waiting_below`.
+//!
+//! Order is first in, first out among affinities with work. One that is shut out leaves the list
+//! and comes back to its front when what shut it out ends, so nobody walks over it in vain. A
+//! coarse affinity that has waited for [`DISPATCHES_WAITED_MAX`] is *reserved*: nothing above or
+//! beneath it starts before it has run. Reserved affinities never cover one another, and each
+//! waits for running ones only, so there is no deadlock.
+//!
+//! Cost: each call walks at most the depth of the tree (5) and what it releases.
+
+use crate::counters::Counters;
+use crate::message::Message;
+use crate::{AffinityId, AffinityKind};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Messages that an affinity runs in one turn: enough to spread the cost of a dispatch, few
+/// enough that what waits for the affinity waits tens of microseconds.
+pub(crate) const QUANTUM_MESSAGES_MAX: usize = 16;
+
+/// Turns given to others before a coarse affinity that waits for its descendants is reserved.
+/// Low enough that a volume's operation waits a few milliseconds beside the busiest stripes, high
+/// enough that stripes do not pause for each of them.
+pub(crate) const DISPATCHES_WAITED_MAX: u64 = 64;
+
+/// How far the scheduler is from its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    /// Serving.
+    Open,
+    /// Workers return when no message is left.
+    Draining,
+    /// No message runs any more.
+    Halted,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// No work, not running.
+    Idle,
+    /// In `ready`.
+    Ready,
+    /// In an ancestor's `waiters`.
+    WaitingAbove,
+    /// In `waiting_below`.
+    WaitingBelow,
+    Running,
+}
+
+struct Node {
+    id: AffinityId,
+    parent: Option<u32>,
+    children: u32,
+    queue: VecDeque<Box<dyn Message>>,
+    phase: Phase,
+    reserved: bool,
+    busy_below: u32,
+    /// `dispatches` when it last got in line.
+    since: u64,
+    /// Descendants that wait for this one to have run.
+    waiters: Vec<u32>,
+    suspended: u32,
+    live: bool,
+}
+
+impl Node {
+    fn new(id: AffinityId, parent: Option<u32>) -> Self {
+        Self {
+            id,
+            parent,
+            children: 0,
+            queue: VecDeque::new(),
+            phase: Phase::Idle,
+            reserved: false,
+            busy_below: 0,
+            since: 0,
+            waiters: Vec::new(),
+            suspended: 0,
+            live: true,
+        }
+    }
+}
+
+/// What shuts an affinity out.
+enum Blocker {
+    Above(u32),
+    Below,
+}
+
+pub(crate) struct State {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    number_last: u32,
+    ready: VecDeque<u32>,
+    /// By age: (since, slot).
+    waiting_below: BTreeSet<(u64, u32)>,
+    reserved: Vec<u32>,
+    dispatches: u64,
+    running: usize,
+    queued: usize,
+    suspended: usize,
+    /// Workers that wait for work, and wake-ups that are on their way to some of them.
+    sleeping: usize,
+    wakeups: usize,
+    life: Life,
+    pub(crate) counters: Counters,
+}
+
+impl State {
+    pub(crate) fn new(scheduler: u32) -> Self {
+        Self {
+            nodes: vec![Node::new(AffinityId::root(scheduler), None)],
+            free: Vec::new(),
+            number_last: 0,
+            ready: VecDeque::new(),
+            waiting_below: BTreeSet::new(),
+            reserved: Vec::new(),
+            dispatches: 0,
+            running: 0,
+            queued: 0,
+            suspended: 0,
+            sleeping: 0,
+            wakeups: 0,
+            life: Life::Open,
+            counters: Counters::default(),
+        }
+    }
+
+    fn node(&self, slot: u32) -> &Node {
+        &self.nodes[slot as usize]
+    }
+
+    fn node_mut(&mut self, slot: u32) -> &mut Node {
+        &mut self.nodes[slot as usize]
+    }
+
+    /// Whether `id` has not been removed.
+    pub(crate) fn is_live(&self, id: AffinityId) -> bool {
+        self.nodes.get(id.slot() as usize).is_some_and(|node| node.live && node.id == id)
+    }
+
+    fn assert_live(&self, id: AffinityId) {
+        assert!(self.is_live(id), "{id} is gone, or of another scheduler");
+    }
+
+    pub(crate) fn add(&mut self, parent: AffinityId, kind: AffinityKind) -> AffinityId {
+        self.assert_live(parent);
+        let Some(number) = self.number_last.checked_add(1) else {
+            panic!("2^32 affinities were made; none may be named twice");
+        };
+        let slot = self.free.last().copied().unwrap_or(self.nodes.len() as u32);
+        let id = parent.child(kind, number, slot);
+        let mut node = Node::new(id, Some(parent.slot()));
+        if self.free.pop().is_some() {
+            // The queue's room is kept for the next tenant.
+            node.queue = std::mem::take(&mut self.node_mut(slot).queue);
+            *self.node_mut(slot) = node;
+        } else {
+            self.nodes.push(node);
+        }
+        self.number_last = number;
+        self.node_mut(parent.slot()).children += 1;
+        id
+    }
+
+    /// # Panics
+    /// If the affinity has work or children, or is the root.
+    pub(crate) fn remove(&mut self, id: AffinityId) {
+        self.assert_live(id);
+        let node = self.node_mut(id.slot());
+        let Some(parent) = node.parent else { panic!("the root is not removed") };
+        assert!(node.children == 0, "{id} has children");
+        assert!(node.phase == Phase::Idle && node.suspended == 0, "{id} is not idle");
+        assert!(node.queue.is_empty() && node.waiters.is_empty() && !node.reserved);
+        node.live = false;
+        self.node_mut(parent).children -= 1;
+        self.free.push(id.slot());
+    }
+
+    /// Queues a message, or gives it back after a halt.
+    pub(crate) fn push(
+        &mut self,
+        id: AffinityId,
+        message: Box<dyn Message>,
+        at_front: bool,
+    ) -> Option<Box<dyn Message>> {
+        self.assert_live(id);
+        if self.life == Life::Halted {
+            return Some(message);
+        }
+        self.queued += 1;
+        let slot = id.slot();
+        let node = self.node_mut(slot);
+        if at_front {
+            node.queue.push_front(message);
+        } else {
+            node.queue.push_back(message);
+        }
+        if node.phase == Phase::Idle {
+            self.line_up(slot);
+        }
+        None
+    }
+
+    /// Puts a node that has work, is not running and is in no list where it belongs.
+    fn line_up(&mut self, slot: u32) {
+        self.node_mut(slot).since = self.dispatches;
+        match self.blocker(slot) {
+            None => {
+                self.node_mut(slot).phase = Phase::Ready;
+                self.ready.push_back(slot);
+            }
+            Some(blocker) => self.park(slot, blocker),
+        }
+    }
+
+    fn blocker(&self, slot: u32) -> Option<Blocker> {
+        let mut above = self.node(slot).parent;
+        while let Some(ancestor) = above {
+            let node = self.node(ancestor);
+            if node.phase == Phase::Running || node.reserved {
+                return Some(Blocker::Above(ancestor));
+            }
+            above = node.parent;
+        }
+        (self.node(slot).busy_below > 0).then_some(Blocker::Below)
+    }
+
+    fn park(&mut self, slot: u32, blocker: Blocker) {
+        let kind = self.node(slot).id.kind();
+        self.counters.kind_mut(kind).waits += 1;
+        match blocker {
+            Blocker::Above(ancestor) => {
+                self.node_mut(slot).phase = Phase::WaitingAbove;
+                self.node_mut(ancestor).waiters.push(slot);
+            }
+            Blocker::Below => {
+                self.node_mut(slot).phase = Phase::WaitingBelow;
+                let since = self.node(slot).since;
+                self.waiting_below.insert((since, slot));
+            }
+        }
+    }
+
+    fn ready_at_front(&mut self, slot: u32) {
+        self.node_mut(slot).phase = Phase::Ready;
+        self.ready.push_front(slot);
+    }
+
+    /// Adds `change` to `busy_below` of all ancestors, and lines up those that waited for zero.
+    fn busy_above(&mut self, slot: u32, change: i32) {
+        let mut above = self.node(slot).parent;
+        while let Some(ancestor) = above {
+            let node = self.node_mut(ancestor);
+            let Some(busy) = node.busy_below.checked_add_signed(change) else {
+                unreachable!("every end of a run or reservation follows its start");
+            };
+            node.busy_below = busy;
+            above = node.parent;
+            if busy == 0 && node.phase == Phase::WaitingBelow {
+                let since = node.since;
+                self.waiting_below.remove(&(since, ancestor));
+                self.ready_at_front(ancestor);
+            }
+        }
+    }
+
+    /// Holds back what shuts out those that have waited too long.
+    fn reserve_overdue(&mut self) {
+        let Some(overdue) = self.dispatches.checked_sub(DISPATCHES_WAITED_MAX) else { return };
+        if self.waiting_below.first().is_none_or(|(since, _)| *since > overdue) {
+            return;
+        }
+        let waiting: Vec<u32> =
+            self.waiting_below.range(..=(overdue, u32::MAX)).map(|(_, slot)| *slot).collect();
+        for slot in waiting {
+            // One that is reserved stays so; one that waits for a reserved descendant has its turn
+            // after that one.
+            let id = self.node(slot).id;
+            if self.reserved.iter().any(|reserved| self.node(*reserved).id.excludes(id)) {
+                continue;
+            }
+            self.counters.kind_mut(id.kind()).reservations += 1;
+            self.node_mut(slot).reserved = true;
+            self.reserved.push(slot);
+            self.busy_above(slot, 1);
+        }
+    }
+
+    /// Moves affinities that are shut out from the front of `ready` to where they wait; then the
+    /// first, if any, can run.
+    fn settle_front(&mut self) -> Option<u32> {
+        if self.life == Life::Halted {
+            return None;
+        }
+        self.reserve_overdue();
+        while let Some(&slot) = self.ready.front() {
+            let Some(blocker) = self.blocker(slot) else { return Some(slot) };
+            self.ready.pop_front();
+            self.park(slot, blocker);
+        }
+        None
+    }
+
+    /// The next affinity in line, now running, its first messages in `batch`.
+    pub(crate) fn pick(&mut self, batch: &mut VecDeque<Box<dyn Message>>) -> Option<AffinityId> {
+        let slot = self.settle_front()?;
+        self.ready.pop_front();
+        Some(self.begin_batch(slot, QUANTUM_MESSAGES_MAX, batch))
+    }
+
+    /// The affinity that `choose` selects by index among all that can run, now running, its first
+    /// message in `batch`.
+    pub(crate) fn pick_chosen(
+        &mut self,
+        choose: &mut dyn FnMut(usize) -> usize,
+        batch: &mut VecDeque<Box<dyn Message>>,
+    ) -> Option<AffinityId> {
+        self.settle_front()?;
+        let lined_up = std::mem::take(&mut self.ready);
+        for slot in lined_up {
+            match self.blocker(slot) {
+                None => self.ready.push_back(slot),
+                Some(blocker) => self.park(slot, blocker),
+            }
+        }
+        let chosen = choose(self.ready.len());
+        let Some(slot) = self.ready.remove(chosen) else {
+            panic!("the chooser chose {chosen} of {}", self.ready.len());
+        };
+        Some(self.begin_batch(slot, 1, batch))
+    }
+
+    fn begin_batch(
+        &mut self,
+        slot: u32,
+        messages_max: usize,
+        batch: &mut VecDeque<Box<dyn Message>>,
+    ) -> AffinityId {
+        assert!(batch.is_empty(), "a worker has finished its last batch");
+        let node = self.node_mut(slot);
+        assert!(!node.queue.is_empty(), "{} is in line without work", node.id);
+        if node.queue.len() <= messages_max {
+            std::mem::swap(&mut node.queue, batch);
+        } else {
+            batch.extend(node.queue.drain(..messages_max));
+        }
+        self.queued -= batch.len();
+        self.begin(slot)
+    }
+
+    fn begin(&mut self, slot: u32) -> AffinityId {
+        let node = self.node_mut(slot);
+        let id = node.id;
+        assert!(node.phase != Phase::Running && node.busy_below == 0, "{id} is shut out");
+        node.phase = Phase::Running;
+        // A reservation was counted above already; it turns into the run.
+        if std::mem::take(&mut node.reserved) {
+            self.reserved.retain(|reserved| *reserved != slot);
+        } else {
+            self.busy_above(slot, 1);
+        }
+        self.dispatches += 1;
+        self.running += 1;
+        self.counters.kind_mut(id.kind()).turns += 1;
+        id
+    }
+
+    /// Starts `id` at once if nothing is queued there and nothing shuts it out.
+    pub(crate) fn begin_direct(&mut self, id: AffinityId) -> bool {
+        self.assert_live(id);
+        let slot = id.slot();
+        if self.life == Life::Halted || self.node(slot).phase != Phase::Idle {
+            return false;
+        }
+        // Messages that run on their senders' threads are turns like others: they too make way.
+        self.reserve_overdue();
+        if self.blocker(slot).is_some() {
+            return false;
+        }
+        self.begin(slot);
+        self.counters.kind_mut(id.kind()).direct_turns += 1;
+        true
+    }
+
+    /// Starts the root alone.
+    ///
+    /// # Panics
+    /// If anything runs.
+    pub(crate) fn begin_exclusive(&mut self) -> AffinityId {
+        assert!(self.running == 0, "exclusive access while {} affinities run", self.running);
+        // Reservations are taken back: those that held them are in line, and the first overdue.
+        for slot in std::mem::take(&mut self.reserved) {
+            self.node_mut(slot).reserved = false;
+            self.release(slot);
+        }
+        self.ready.retain(|slot| *slot != 0);
+        self.begin(0)
+    }
+
+    /// Ends the turn of `id`: messages that it did not get to go back to the front of its queue,
+    /// what waited for it gets in line, and so does the affinity itself, last, if it has work.
+    /// After a halt the messages stay in `rest`.
+    pub(crate) fn end(&mut self, id: AffinityId, rest: &mut VecDeque<Box<dyn Message>>) {
+        let slot = id.slot();
+        let node = self.node_mut(slot);
+        assert!(node.phase == Phase::Running && node.id == id, "{id} does not run");
+        node.phase = Phase::Idle;
+        self.running -= 1;
+        self.release(slot);
+        if self.life == Life::Halted {
+            return;
+        }
+        self.queued += rest.len();
+        let node = self.node_mut(slot);
+        while let Some(message) = rest.pop_back() {
+            node.queue.push_front(message);
+        }
+        if !node.queue.is_empty() {
+            self.line_up(slot);
+        }
+    }
+
+    /// Lines up what waited for a run or reservation that has ended: in front what waited
+    /// beneath, in the order in which it came, and before all of it an ancestor that can run now.
+    fn release(&mut self, slot: u32) {
+        let mut waiters = std::mem::take(&mut self.node_mut(slot).waiters);
+        while let Some(waiter) = waiters.pop() {
+            self.ready_at_front(waiter);
+        }
+        // The list's room is kept.
+        self.node_mut(slot).waiters = waiters;
+        self.busy_above(slot, -1);
+    }
+
+    pub(crate) fn suspend(&mut self, id: AffinityId) {
+        self.node_mut(id.slot()).suspended += 1;
+        self.suspended += 1;
+    }
+
+    pub(crate) fn resume(&mut self, id: AffinityId) {
+        self.assert_live(id);
+        self.node_mut(id.slot()).suspended -= 1;
+        self.suspended -= 1;
+    }
+
+    /// Counts the caller among those that wait for work.
+    pub(crate) fn sleep(&mut self) {
+        self.sleeping += 1;
+    }
+
+    /// The opposite of [`Self::sleep`], whether it was woken or woke of itself.
+    pub(crate) fn wake_up(&mut self) {
+        match self.wakeups.checked_sub(1) {
+            Some(wakeups) => self.wakeups = wakeups,
+            None => self.sleeping -= 1,
+        }
+    }
+
+    /// How many of those that wait for work are to be woken now: as many as there is work for,
+    /// less those that are being woken already.
+    #[must_use]
+    pub(crate) fn wakeups_due(&mut self) -> usize {
+        let due = if self.is_over() {
+            self.sleeping
+        } else {
+            self.ready.len().saturating_sub(self.wakeups).min(self.sleeping)
+        };
+        self.sleeping -= due;
+        self.wakeups += due;
+        due
+    }
+
+    /// Whether nothing is queued, running or suspended.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.queued == 0 && self.running == 0 && self.suspended == 0
+    }
+
+    /// Whether workers are to return.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.life {
+            Life::Open => false,
+            Life::Draining => self.is_idle(),
+            Life::Halted => true,
+        }
+    }
+
+    pub(crate) const fn is_halted(&self) -> bool {
+        matches!(self.life, Life::Halted)
+    }
+
+    pub(crate) fn drain(&mut self) {
+        if self.life == Life::Open {
+            self.life = Life::Draining;
+        }
+    }
+
+    /// Stops everything; the queued messages are the caller's, to be dropped outside the lock.
+    #[must_use]
+    pub(crate) fn halt(&mut self) -> Vec<Box<dyn Message>> {
+        self.life = Life::Halted;
+        self.ready.clear();
+        self.waiting_below.clear();
+        self.queued = 0;
+        let mut dropped = Vec::new();
+        for node in &mut self.nodes {
+            dropped.extend(node.queue.drain(..));
+            node.waiters.clear();
+            if node.phase != Phase::Running {
+                node.phase = Phase::Idle;
+            }
+        }
+        dropped
+    }
+
+    pub(crate) fn snapshot(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.queued = self.queued as u64;
+        counters.suspended = self.suspended as u64;
+        counters
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

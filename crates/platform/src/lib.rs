@@ -11,6 +11,7 @@
 //! - Only `server`, `simulator`, `bench` and tests name [`linux`] or [`simulated`].
 
 pub mod clock;
+pub mod completion;
 pub mod disk;
 pub mod entropy;
 pub mod linux;

@@ -1,0 +1,328 @@
+//! A disk with its label: checking, labelling, opening, changing the label.
+
+use crate::error::MediaError;
+use crate::layout::{
+    DATA_START, DISK_BLOCKS_MIN, DeviceLayout, LABEL_BLOCK, RESERVED_END_BLOCKS, SUPERBLOCK_BLOCK,
+    SUPERBLOCK_SLOTS,
+};
+use crate::signature::{Found, PROBED_BLOCKS, identify};
+use ondisk::damage::Damage;
+use ondisk::identity::REGION_BLOCKS;
+use ondisk::label::DiskLabel;
+use platform::completion::gather;
+use platform::sync::Mutex;
+use platform::{Disk, DiskError};
+use std::sync::Arc;
+use units::{BLOCK_SIZE_U64, BlockRef, ByteSize, zero_block};
+
+/// Receives the end of a call on a device.
+pub type DeviceDone<T> = Box<dyn FnOnce(Result<T, MediaError>) + Send>;
+
+/// What a device is good at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Profile {
+    /// A head that moves: long sequential requests.
+    Hdd,
+    /// No head: many requests at once.
+    Ssd,
+}
+
+impl Profile {
+    /// The profile of a disk.
+    #[must_use]
+    pub fn of(disk: &dyn Disk) -> Self {
+        if disk.is_rotational() { Self::Hdd } else { Self::Ssd }
+    }
+}
+
+/// A disk that carries our label.
+pub struct Device {
+    disk: Arc<dyn Disk>,
+    layout: DeviceLayout,
+    profile: Profile,
+    label: Mutex<DiskLabel>,
+    /// A copy that holds the label whole: the other is written first.
+    whole_copy: LabelCopy,
+}
+
+/// One of the two places of a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LabelCopy {
+    First,
+    Last,
+}
+
+impl LabelCopy {
+    const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Last,
+            Self::Last => Self::First,
+        }
+    }
+
+    fn block(self, disk: &dyn Disk) -> u64 {
+        match self {
+            Self::First => LABEL_BLOCK,
+            Self::Last => disk.size_blocks() - RESERVED_END_BLOCKS,
+        }
+    }
+}
+
+impl Device {
+    /// The disk.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// The disk's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.disk.name()
+    }
+
+    /// Where its data lies.
+    #[must_use]
+    pub const fn layout(&self) -> DeviceLayout {
+        self.layout
+    }
+
+    /// What it is good at.
+    #[must_use]
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Its label as it was last read or written.
+    #[must_use]
+    pub fn label(&self) -> DiskLabel {
+        self.label.lock().clone()
+    }
+
+    /// Changes the label, durably: one copy, then the other. The caller makes one change at a
+    /// time.
+    pub fn update_label(&self, change: impl FnOnce(&mut DiskLabel), done: DeviceDone<()>) {
+        let label = {
+            let mut label = self.label.lock();
+            change(&mut label);
+            label.sequence = (label.sequence.get() + 1).into();
+            label.clone()
+        };
+        let block = vec![Arc::new(label.to_block())];
+        let first = (self.whole_copy.other().block(&*self.disk), block.clone());
+        let second = (self.whole_copy.block(&*self.disk), block);
+        write_in_order(&self.disk, first, second, done);
+    }
+
+    /// Writes a superblock slot and makes it durable.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn write_superblock(&self, slot: usize, block: BlockRef, done: DeviceDone<()>) {
+        assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
+        let at = SUPERBLOCK_BLOCK + slot as u64;
+        write_and_flush(&self.disk, at, vec![block], done);
+    }
+
+    /// Reads a superblock slot.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn read_superblock(&self, slot: usize, done: DeviceDone<BlockRef>) {
+        assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
+        read_one(&self.disk, SUPERBLOCK_BLOCK + slot as u64, done);
+    }
+}
+
+/// Refuses a disk that is too small, or on which there is anything, unless `force`.
+pub fn check_unused(disk: &Arc<dyn Disk>, force: bool, done: DeviceDone<()>) {
+    let size_blocks = disk.size_blocks();
+    if size_blocks < DISK_BLOCKS_MIN {
+        done(Err(MediaError::TooSmall {
+            disk: disk.name().to_owned(),
+            size: ByteSize(size_blocks * BLOCK_SIZE_U64),
+            minimum: ByteSize(DISK_BLOCKS_MIN * BLOCK_SIZE_U64),
+        }));
+        return;
+    }
+    if force {
+        done(Ok(()));
+        return;
+    }
+    probe(
+        disk,
+        Box::new(move |found| {
+            done(found.and_then(|(disk, found)| match found {
+                Some(found) => Err(MediaError::Occupied { disk, found }),
+                None => Ok(()),
+            }));
+        }),
+    );
+}
+
+/// The disk's name and what is on it.
+fn probe(disk: &Arc<dyn Disk>, done: DeviceDone<(String, Option<Found>)>) {
+    let name = disk.name().to_owned();
+    let last_start = disk.size_blocks() - PROBED_BLOCKS as u64;
+    let ends = gather(2, move |ends: Vec<Result<Vec<BlockRef>, DiskError>>| {
+        let ends: Result<Vec<_>, DiskError> = ends.into_iter().collect();
+        let found = ends.map(|ends| match ends.as_slice() {
+            [first, last] => identify(first, last, last_start),
+            _ => unreachable!("two reads give two results"),
+        });
+        done(found.map(|found| (name, found)).map_err(MediaError::from));
+    });
+    for (end, start) in ends.into_iter().zip([0, last_start]) {
+        disk.read(start, PROBED_BLOCKS, end);
+    }
+}
+
+/// Labels a disk that was checked: clears the reserved area, writes both labels, opens it.
+///
+/// # Panics
+/// If the label is not valid, or says that there are more regions than the disk has room for.
+pub fn initialize(disk: Arc<dyn Disk>, label: DiskLabel, done: DeviceDone<Device>) {
+    assert_eq!(is_large_enough(&*disk, &label), Ok(()), "the label fits the disk");
+    let block = Arc::new(label.to_block());
+    let mut reserved = vec![zero_block(); DATA_START as usize];
+    reserved[LABEL_BLOCK as usize] = Arc::clone(&block);
+    let first = (LabelCopy::First.block(&*disk), reserved);
+    let second = (LabelCopy::Last.block(&*disk), vec![block]);
+    let device = new_device(Arc::clone(&disk), label, LabelCopy::First);
+    write_in_order(&disk, first, second, Box::new(move |result| done(result.map(|()| device))));
+}
+
+/// Opens a disk that has a label.
+pub fn open(disk: Arc<dyn Disk>, done: DeviceDone<Device>) {
+    let opened = Arc::clone(&disk);
+    read_label_copies(
+        &disk,
+        Box::new(move |label| {
+            done(label.and_then(|(label, whole_copy)| {
+                is_large_enough(&*opened, &label)?;
+                Ok(new_device(opened, label, whole_copy))
+            }));
+        }),
+    );
+}
+
+fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> Device {
+    let layout = DeviceLayout { regions: label.data_regions.get() };
+    let profile = Profile::of(&*disk);
+    Device { disk, layout, profile, label: Mutex::new(label), whole_copy }
+}
+
+fn is_large_enough(disk: &dyn Disk, label: &DiskLabel) -> Result<(), MediaError> {
+    let regions = label.data_regions.get();
+    let labelled = DATA_START + regions * REGION_BLOCKS as u64 + RESERVED_END_BLOCKS;
+    if labelled <= disk.size_blocks() {
+        return Ok(());
+    }
+    Err(MediaError::Shrunk {
+        disk: disk.name().to_owned(),
+        size: ByteSize(disk.size_blocks() * BLOCK_SIZE_U64),
+        labelled: ByteSize(labelled * BLOCK_SIZE_U64),
+    })
+}
+
+/// Reads the better of the two labels.
+pub fn read_label(disk: &Arc<dyn Disk>, done: DeviceDone<DiskLabel>) {
+    read_label_copies(disk, Box::new(move |result| done(result.map(|(label, _)| label))));
+}
+
+fn read_label_copies(disk: &Arc<dyn Disk>, done: DeviceDone<(DiskLabel, LabelCopy)>) {
+    let name = disk.name().to_owned();
+    let size_blocks = disk.size_blocks();
+    if size_blocks < DISK_BLOCKS_MIN {
+        done(Err(MediaError::NoLabel { disk: name }));
+        return;
+    }
+    let copies = gather(2, move |copies: Vec<Result<BlockRef, MediaError>>| {
+        done(choose_label(name, copies));
+    });
+    for (done, copy) in copies.into_iter().zip([LabelCopy::First, LabelCopy::Last]) {
+        read_one(disk, copy.block(&**disk), done);
+    }
+}
+
+fn choose_label(
+    disk: String,
+    copies: Vec<Result<BlockRef, MediaError>>,
+) -> Result<(DiskLabel, LabelCopy), MediaError> {
+    let mut best: Option<(DiskLabel, LabelCopy)> = None;
+    let mut damaged: Option<Damage> = None;
+    let mut failed: Option<MediaError> = None;
+    for (result, copy) in copies.into_iter().zip([LabelCopy::First, LabelCopy::Last]) {
+        let label = match result {
+            Ok(block) if DiskLabel::is_claimed_by(&block) => DiskLabel::from_block(&block),
+            Ok(_) => continue,
+            Err(error) => {
+                failed.get_or_insert(error);
+                continue;
+            }
+        };
+        match label {
+            Ok(label) => {
+                let best_sequence = best.as_ref().map(|(label, _)| label.sequence.get());
+                if best_sequence.is_none_or(|best| best < label.sequence.get()) {
+                    best = Some((label, copy));
+                }
+            }
+            Err(damage) => {
+                damaged.get_or_insert(damage);
+            }
+        }
+    }
+    match (best, damaged, failed) {
+        (Some(best), _, _) => Ok(best),
+        (None, Some(damage), _) => Err(MediaError::DamagedLabel { disk, damage }),
+        (None, None, Some(error)) => Err(error),
+        (None, None, None) => Err(MediaError::NoLabel { disk }),
+    }
+}
+
+fn read_one(disk: &Arc<dyn Disk>, at: u64, done: DeviceDone<BlockRef>) {
+    let name = disk.name().to_owned();
+    disk.read(
+        at,
+        1,
+        Box::new(move |blocks| {
+            let block = blocks.and_then(|blocks| {
+                let short = || DiskError::Io { disk: name, block: at, kind: "short".to_owned() };
+                blocks.into_iter().next().ok_or_else(short)
+            });
+            done(block.map_err(MediaError::from));
+        }),
+    );
+}
+
+/// Writes one, makes it durable, writes the other.
+fn write_in_order(
+    disk: &Arc<dyn Disk>,
+    first: (u64, Vec<BlockRef>),
+    second: (u64, Vec<BlockRef>),
+    done: DeviceDone<()>,
+) {
+    let again = Arc::clone(disk);
+    write_and_flush(
+        disk,
+        first.0,
+        first.1,
+        Box::new(move |result| match result {
+            Ok(()) => write_and_flush(&again, second.0, second.1, done),
+            Err(error) => done(Err(error)),
+        }),
+    );
+}
+
+fn write_and_flush(disk: &Arc<dyn Disk>, at: u64, blocks: Vec<BlockRef>, done: DeviceDone<()>) {
+    let flushed = Arc::clone(disk);
+    disk.write(
+        at,
+        blocks,
+        Box::new(move |result| match result {
+            Ok(()) => flushed.flush(Box::new(move |result| done(result.map_err(Into::into)))),
+            Err(error) => done(Err(error.into())),
+        }),
+    );
+}

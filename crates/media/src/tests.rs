@@ -1,0 +1,150 @@
+//! Labelling and refusing, on simulated disks.
+
+use crate::*;
+use ondisk::label::{DiskLabel, DiskRole, RaidKind};
+use platform::Disk;
+use platform::simulated::SimulatedWorld;
+use platform::sync::Mutex;
+use std::sync::Arc;
+use units::{Block, zero_block};
+
+const SIZE: u64 = DISK_BLOCKS_MIN;
+
+fn world() -> (SimulatedWorld, Arc<dyn Disk>) {
+    let world = SimulatedWorld::new(1);
+    let disk = world.add_disk("a", SIZE);
+    (world, disk)
+}
+
+fn wait<T: Send + 'static>(
+    world: &SimulatedWorld,
+    call: impl FnOnce(DeviceDone<T>),
+) -> Result<T, MediaError> {
+    let result = Arc::new(Mutex::new(None));
+    let shared = Arc::clone(&result);
+    call(Box::new(move |value| *shared.lock() = Some(value)));
+    world.run_until_idle();
+    let result = result.lock().take();
+    result.expect("completed")
+}
+
+fn label() -> DiskLabel {
+    let mut label = DiskLabel::empty();
+    label.disk = [1; 16];
+    label.members[0] = [1; 16];
+    label.aggregate = [2; 16];
+    assert!(label.set_name("pool"));
+    label.data_regions = regions_of(SIZE).into();
+    label.pvbn_base = 1.into();
+    label.groups_count = 1.into();
+    label.disks_in_group = 1.into();
+    label.raid_kind = RaidKind::None.number();
+    label.role = DiskRole::Data.number();
+    label
+}
+
+#[test]
+fn foreign_disks_are_refused_by_name() {
+    let cases: [(&str, u64, usize, &[u8]); 14] = [
+        ("an XFS file system", 0, 0, b"XFSB"),
+        ("an ext2, ext3 or ext4 file system", 0, 1080, b"\x53\xef"),
+        ("a Btrfs file system", 16, 64, b"_BHRfS_M"),
+        ("an LVM physical volume", 0, 536, b"LVM2 001"),
+        ("a GPT partition table", 0, 512, b"EFI PART"),
+        ("a GPT partition table", SIZE - 1, 4096 - 512, b"EFI PART"),
+        ("an MBR partition table or boot sector", 0, 510, b"\x55\xaa"),
+        ("a member of a ZFS pool", 40, 1024, b"\x0c\xb1\xba\x00\x00\x00\x00\x00"),
+        ("swap space", 0, 4086, b"SWAPSPACE2"),
+        ("a LUKS encrypted volume", 0, 0, b"LUKS\xba\xbe"),
+        ("a member of a Linux md RAID", 1, 0, b"\xfc\x4e\x2b\xa9"),
+        ("unknown data (block 0 is not zero)", 0, 100, b"x"),
+        ("unknown data (block 63 is not zero)", 63, 100, b"x"),
+        ("unknown data (block 4032 is not zero)", SIZE - 64, 0, b"x"),
+    ];
+    for (name, block, offset, magic) in cases {
+        let (world, disk) = world();
+        let mut content = Block::zeroed();
+        content[offset..offset + magic.len()].copy_from_slice(magic);
+        world.write_block("a", block, &content);
+        let refused = wait(&world, |done| check_unused(&disk, false, done)).unwrap_err();
+        let expected = format!("disk a holds {name}; if it is to be erased, use --force");
+        assert_eq!(refused.to_string(), expected);
+        assert_eq!(wait(&world, |done| check_unused(&disk, true, done)), Ok(()));
+    }
+    let (world, disk) = world();
+    assert_eq!(wait(&world, |done| check_unused(&disk, false, done)), Ok(()));
+    let small: Arc<dyn Disk> = world.add_disk("small", 100);
+    let refused = wait(&world, |done| check_unused(&small, true, done)).unwrap_err();
+    assert_eq!(refused.to_string(), "disk small has 400KiB, the least is 16MiB; use a larger disk");
+}
+
+#[test]
+fn a_labelled_disk_opens_and_is_not_given_away() {
+    let (world, disk) = world();
+    let unlabelled = wait(&world, |done| open(Arc::clone(&disk), done)).err();
+    assert_eq!(unlabelled, Some(MediaError::NoLabel { disk: "a".to_owned() }));
+    // A superblock of an earlier life.
+    world.write_block("a", SUPERBLOCK_BLOCK + 1, &Block::from_prefix(b"old"));
+    let device = wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    assert_eq!(device.layout().regions, 63);
+    assert_eq!(device.layout().data_blocks(), 63 * 63);
+    assert_eq!(device.layout().data_block(63), DATA_START + 64);
+    assert_eq!(device.layout().checksum_block(0), DATA_START + 63);
+    let refused = wait(&world, |done| check_unused(&disk, false, done)).unwrap_err();
+    assert!(refused.to_string().contains("aggregate 'pool' (0202"), "{refused}");
+    let device = wait(&world, |done| open(Arc::clone(&disk), done)).unwrap();
+    let slot = wait(&world, |done| device.read_superblock(1, done)).unwrap();
+    assert_eq!(slot, zero_block());
+    let block = Arc::new(Block::from_prefix(b"new"));
+    wait(&world, |done| device.write_superblock(1, Arc::clone(&block), done)).unwrap();
+    assert_eq!(wait(&world, |done| device.read_superblock(1, done)), Ok(block));
+}
+
+#[test]
+fn one_damaged_copy_is_no_loss_and_two_are_told() {
+    for copy in [0, SIZE - 1] {
+        let (world, disk) = world();
+        wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+        world.flip_bit("a", copy, 777);
+        assert!(wait(&world, |done| open(Arc::clone(&disk), done)).is_ok());
+        world.fail_block("a", copy);
+        assert!(wait(&world, |done| open(Arc::clone(&disk), done)).is_ok());
+        world.flip_bit("a", SIZE - 1 - copy, 777);
+        let refused = wait(&world, |done| open(Arc::clone(&disk), done)).err().unwrap();
+        assert!(matches!(refused, MediaError::DamagedLabel { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn power_cuts_leave_one_label_or_the_next() {
+    for seed in 0..200 {
+        let world = SimulatedWorld::new(seed);
+        let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
+        let mut device = wait(&world, |done| initialize(disk, label(), done)).unwrap();
+        // A cut in each of many updates: none falls back behind what was acknowledged.
+        for _ in 0..6 {
+            let before = device.label().sequence.get();
+            device.update_label(|_| (), Box::new(|_| ()));
+            for _ in 0..world.choose(5) {
+                world.step();
+            }
+            let finished = world.pending_count() == 0;
+            world.power_cut();
+            let disk: Arc<dyn Disk> = world.disk("a").unwrap();
+            device = wait(&world, |done| open(disk, done)).unwrap();
+            let after = device.label().sequence.get();
+            assert!(after == before + 1 || after == before && !finished, "{before} {after}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_shrank_is_told() {
+    let (world, disk) = world();
+    let mut large = label();
+    large.data_regions = (regions_of(SIZE) + 1).into();
+    let block = large.to_block();
+    world.write_block("a", 0, &block);
+    let refused = wait(&world, |done| open(disk, done)).err().unwrap();
+    assert!(matches!(refused, MediaError::Shrunk { .. }), "{refused}");
+}

@@ -7,7 +7,7 @@ use crate::requests::Segment;
 use crate::{Allocation, SeekTarget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef, zero_block};
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct FileData {
@@ -132,6 +132,5 @@ impl FileData {
             let end = (size % BLOCK_SIZE_U64) as usize;
             assert!(block.bytes()[end..BLOCK_SIZE].iter().all(|byte| *byte == 0), "tail not zero");
         }
-        assert_eq!(size_of::<Block>(), BLOCK_SIZE);
     }
 }

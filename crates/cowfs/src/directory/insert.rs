@@ -24,29 +24,37 @@ impl<B: DirectoryBlocks> Tree<'_, B> {
         if !is_entry_name(name) {
             return Err(DirectoryError::BadName);
         }
-        let (mut block, root) = self.open()?;
-        let cookie = match self.find(&block, &root, name)? {
+        let (block, root) = self.open()?;
+        let (cookie, path, leaf) = match self.find(&block, &root, name)? {
             Search::Found { .. } => return Err(DirectoryError::Exists),
-            Search::Absent { free } => free.ok_or(DirectoryError::Full)?,
+            Search::Absent { free, path, leaf } => (free.ok_or(DirectoryError::Full)?, path, leaf),
         };
         if root.entry_count.get() >= DIRECTORY_ENTRIES_MAX {
             return Err(DirectoryError::Full);
         }
+        let step = path.leaf();
+        let mut way = if (step.lower..step.upper).contains(&cookie) {
+            (path, leaf)
+        } else {
+            self.descend(&block, cookie)?
+        };
+        drop(block); // so that the writes need not copy what nobody else holds
         for _ in 0..SPLITS_MAX {
-            let (path, leaf) = self.descend(&block, cookie)?;
+            let (path, leaf) = way;
             let fbn = path.leaf().fbn;
             let node = DirectoryNode::view(&leaf, fbn)?;
-            if has_room(&node, RECORD_SIZE + name.len()) {
-                let index =
-                    leaf_records(&node).partition_point(|record| record.cookie.get() < cookie);
-                drop((block, leaf)); // so that the write need not copy what nobody else holds
-                NodeEdit::new(self.blocks.write(fbn)?, fbn)
-                    .insert_record(index, cookie, name, entry);
+            let has_room = has_room(&node, RECORD_SIZE + name.len());
+            let index = leaf_records(&node).partition_point(|record| record.cookie.get() < cookie);
+            drop(leaf);
+            if has_room {
+                let mut edit = NodeEdit::new(self.blocks.write(fbn)?, fbn);
+                edit.insert_record(index, cookie, name, entry);
                 self.edit_root(|root| root.entry_count += 1)?;
                 return Ok(cookie);
             }
             self.split(&path, path.steps().len() - 1)?;
-            block = self.open()?.0;
+            let block = self.open()?.0;
+            way = self.descend(&block, cookie)?;
         }
         unreachable!("each split makes room for good, and there are only so many levels")
     }

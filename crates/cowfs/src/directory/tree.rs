@@ -69,12 +69,12 @@ pub struct CookieRange {
 }
 
 /// Where a name is, or could be.
-#[expect(clippy::large_enum_variant, reason = "returned once for each operation, never stored")]
 pub enum Search {
     /// Record `index` of the leaf that `path` leads to.
     Found { path: Path, index: usize, entry: Entry },
-    /// Nowhere. `free` is the lowest cookie in its range that is not taken.
-    Absent { free: Option<u64> },
+    /// Nowhere. `free` is the lowest cookie in its range that is not taken; `path` leads to the
+    /// last leaf of the range, which comes with it.
+    Absent { free: Option<u64>, path: Path, leaf: BlockRef },
 }
 
 impl<'a, B: DirectoryBlocks> Tree<'a, B> {
@@ -193,7 +193,7 @@ impl<'a, B: DirectoryBlocks> Tree<'a, B> {
             }
             if path.leaf().upper > range.last {
                 let free = (free <= range.last).then_some(free);
-                return Ok(Search::Absent { free });
+                return Ok(Search::Absent { free, path, leaf });
             }
             from = path.leaf().upper;
         }

@@ -1,0 +1,127 @@
+//! Promises of space (decision D6): what an operation may come to need is set aside when it is
+//! accepted, in the volume and in the aggregate, so that no consistency point fails for space.
+//!
+//! A budget counts in blocks. `available` is what the last commit left free, less a reserve that
+//! only frees may spend; against it stand the promises of the active image and those of the image
+//! that a consistency point is writing. What operations free counts only after the commit.
+//!
+//! Invariants: `active + frozen <= available` for promises out of the common part, and
+//! `<= available + reserve` for those of frees.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Who spends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spender {
+    /// An operation that stores more.
+    Common,
+    /// An operation that frees: it may spend the reserve, so that deleting always works.
+    Free,
+    /// Work that was promised before (replay): always granted.
+    Owed,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Budget {
+    available: AtomicU64,
+    reserve: AtomicU64,
+    active: AtomicU64,
+    frozen: AtomicU64,
+}
+
+impl Budget {
+    /// What is free after a commit, and how much of it is reserved.
+    pub fn settle(&self, free_blocks: u64, reserve_blocks: u64) {
+        let reserve = reserve_blocks.min(free_blocks);
+        self.available.store(free_blocks - reserve, Ordering::Relaxed);
+        self.reserve.store(reserve, Ordering::Relaxed);
+        self.frozen.store(0, Ordering::Relaxed);
+    }
+
+    /// Sets `blocks` aside; whether there was room.
+    #[must_use]
+    pub fn promise(&self, blocks: u64, spender: Spender) -> bool {
+        let limit = match spender {
+            Spender::Common => self.available.load(Ordering::Relaxed),
+            Spender::Free => {
+                self.available.load(Ordering::Relaxed) + self.reserve.load(Ordering::Relaxed)
+            }
+            Spender::Owed => u64::MAX,
+        };
+        let before = self.active.fetch_add(blocks, Ordering::Relaxed);
+        let fits = before + blocks + self.frozen.load(Ordering::Relaxed) <= limit;
+        if !fits {
+            self.active.fetch_sub(blocks, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Takes a promise back.
+    pub fn forgo(&self, blocks: u64) {
+        self.active.fetch_sub(blocks, Ordering::Relaxed);
+    }
+
+    /// A freeze: what was promised is now the consistency point's to spend.
+    pub fn freeze(&self) {
+        let active = self.active.swap(0, Ordering::Relaxed);
+        self.frozen.fetch_add(active, Ordering::Relaxed);
+    }
+
+    /// Blocks that a common operation could still be promised.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        let promised = self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed);
+        self.available.load(Ordering::Relaxed).saturating_sub(promised)
+    }
+
+    /// Whether a commit could make room: something is promised or being written.
+    #[must_use]
+    pub fn has_promises(&self) -> bool {
+        self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Dirty blocks in memory, over all volumes of a node, under a cap.
+#[derive(Debug)]
+pub struct DirtyMemory {
+    blocks: AtomicU64,
+    blocks_max: u64,
+}
+
+impl DirtyMemory {
+    /// None yet, at most `blocks_max`.
+    #[must_use]
+    pub const fn new(blocks_max: u64) -> Self {
+        Self { blocks: AtomicU64::new(0), blocks_max }
+    }
+
+    /// Adds; operations call it after [`Self::is_full`] said no.
+    pub fn add(&self, blocks: u64) {
+        self.blocks.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// Takes off.
+    pub fn remove(&self, blocks: u64) {
+        self.blocks.fetch_sub(blocks, Ordering::Relaxed);
+    }
+
+    /// Whether operations must wait for a commit.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.blocks.load(Ordering::Relaxed) >= self.blocks_max
+    }
+
+    /// Whether a consistency point should begin: half of the cap is dirty, so that the other half
+    /// is there for operations while it runs.
+    #[must_use]
+    pub fn is_half_full(&self) -> bool {
+        self.blocks.load(Ordering::Relaxed) >= self.blocks_max / 2
+    }
+
+    /// Dirty blocks now.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,243 @@
+//! The buftree: from a file's block numbers to its blocks (FlexVol section 2, figure 2).
+//!
+//! The root lies in the inode: inline content at depth 0, else pointers that are all at one level.
+//! A node at level L covers `FANOUT^L` file blocks; data is level 0.
+//!
+//! Invariants: a tree that this module reads never changes in memory; the consistency point builds
+//! the next one beside it ([`crate::cleaner`]).
+//!
+//! Fails: as [`Reader::block`] does.
+
+use crate::content::Content;
+use crate::pointer::{BlockPlace, Pointer};
+use crate::reader::{LoadRequest, Progress, Reader, Stop, Wait};
+use ondisk::inode::{InodeRecord, PAYLOAD_SIZE};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use units::{Block, BlockRef, Fbn, InodeNumber, VolumeId};
+
+/// Names a file for the identifiers of its blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileKey {
+    /// The volume; zero in the aggregate's own file system.
+    pub volume: VolumeId,
+    /// The inode.
+    pub inode: InodeNumber,
+    /// What its data blocks hold.
+    pub content: Content,
+}
+
+impl FileKey {
+    /// The place of a block of this file.
+    #[must_use]
+    pub const fn place(&self, level: u8, index: u64) -> BlockPlace {
+        let content = if level == 0 { self.content } else { Content::Pointers };
+        BlockPlace { volume: self.volume, inode: self.inode, level, index, content }
+    }
+}
+
+/// The root of a buftree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Root<P> {
+    /// 0: the payload is the content. Otherwise its pointers are to nodes at level `depth - 1`.
+    pub depth: u8,
+    /// Content or pointers.
+    pub payload: [u8; PAYLOAD_SIZE],
+    format: PhantomData<P>,
+}
+
+impl<P: Pointer> Default for Root<P> {
+    fn default() -> Self {
+        Self { depth: 1, payload: [0; PAYLOAD_SIZE], format: PhantomData }
+    }
+}
+
+impl<P: Pointer> Root<P> {
+    /// The root in an inode.
+    #[must_use]
+    pub fn of(record: &InodeRecord) -> Self {
+        Self { depth: record.depth, payload: record.payload, format: PhantomData }
+    }
+
+    /// A root whose payload is the content of a tiny file.
+    #[must_use]
+    pub fn inline(content: &[u8; PAYLOAD_SIZE]) -> Self {
+        Self { depth: 0, payload: *content, format: PhantomData }
+    }
+
+    /// Stores the root in an inode.
+    pub fn store(&self, record: &mut InodeRecord) {
+        record.depth = self.depth;
+        record.payload = self.payload;
+    }
+
+    /// The root's pointer at `index`.
+    #[must_use]
+    pub fn pointer(&self, index: u64) -> P {
+        P::decode_at(&self.payload, index as usize)
+    }
+
+    /// Replaces the root's pointer at `index`.
+    pub fn set_pointer(&mut self, index: u64, pointer: &P) {
+        pointer.encode_at(&mut self.payload, index as usize);
+    }
+
+    /// Whether the file has no block and no content.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.payload.iter().all(|byte| *byte == 0)
+    }
+
+    /// File blocks that a tree of `depth` reaches.
+    #[must_use]
+    pub fn capacity(depth: u8) -> u64 {
+        match depth {
+            0 => 1,
+            depth => P::ROOT_POINTERS.saturating_mul(span::<P>(depth - 1)),
+        }
+    }
+
+    /// The inline content as a block, if the file is tiny.
+    #[must_use]
+    pub fn inline_block(&self) -> Option<BlockRef> {
+        (self.depth == 0).then(|| Arc::new(Block::from_prefix(&self.payload)))
+    }
+}
+
+/// File blocks that a node at `level` covers.
+#[must_use]
+pub fn span<P: Pointer>(level: u8) -> u64 {
+    (0..level).fold(1_u64, |span, _| span.saturating_mul(P::FANOUT))
+}
+
+/// The pointer to file block `fbn`; a hole where there is none.
+///
+/// # Errors
+/// [`Stop::Wait`] when an indirect block must be loaded first.
+pub fn find<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    fbn: Fbn,
+    reader: &Reader<'_>,
+) -> Progress<P> {
+    if root.depth == 0 || fbn.get() >= Root::<P>::capacity(root.depth) {
+        return Ok(P::default());
+    }
+    let mut level = root.depth - 1;
+    let mut pointer = root.pointer(fbn.get() / span::<P>(level));
+    while level > 0 && !pointer.is_hole() {
+        let node = reader.block(&pointer, key.place(level, fbn.get() / span::<P>(level)))?;
+        level -= 1;
+        let entry = fbn.get() / span::<P>(level) % P::FANOUT;
+        pointer = P::decode_at(node.bytes(), entry as usize);
+    }
+    Ok(pointer)
+}
+
+/// The content of file block `fbn`; `None` for a hole.
+///
+/// # Errors
+/// [`Stop::Wait`] when a block must be loaded first.
+pub fn read<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    fbn: Fbn,
+    reader: &Reader<'_>,
+) -> Progress<Option<BlockRef>> {
+    if root.depth == 0 {
+        return Ok(if fbn.get() == 0 { root.inline_block() } else { None });
+    }
+    let pointer = find(root, key, fbn, reader)?;
+    if pointer.is_hole() {
+        return Ok(None);
+    }
+    reader.block(&pointer, key.place(0, fbn.get())).map(Some)
+}
+
+/// The first file block at or after `from` that the tree has, searching no further than `end`.
+///
+/// # Errors
+/// [`Stop::Wait`] when an indirect block must be loaded first.
+pub fn next_present<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    from: Fbn,
+    end: Fbn,
+    reader: &Reader<'_>,
+) -> Progress<Option<Fbn>> {
+    if root.depth == 0 {
+        return Ok((from.get() == 0 && end.get() > 0 && !root.is_empty()).then_some(Fbn(0)));
+    }
+    let end = end.get().min(Root::<P>::capacity(root.depth));
+    let mut at = from.get();
+    while at < end {
+        // Walk down to `at`; where the walk meets a hole at some level, skip what that hole covers.
+        let mut level = root.depth - 1;
+        let mut pointer = root.pointer(at / span::<P>(level));
+        while level > 0 && !pointer.is_hole() {
+            let node = reader.block(&pointer, key.place(level, at / span::<P>(level)))?;
+            level -= 1;
+            let first = at / span::<P>(level) % P::FANOUT;
+            let entry = (first..P::FANOUT)
+                .find(|entry| !P::decode_at(node.bytes(), *entry as usize).is_hole());
+            let Some(entry) = entry else {
+                // Nothing more in this node.
+                at = (at / span::<P>(level + 1) + 1).saturating_mul(span::<P>(level + 1));
+                pointer = P::default();
+                level = u8::MAX;
+                break;
+            };
+            if entry != first {
+                at = (at / span::<P>(level) - first + entry) * span::<P>(level);
+            }
+            pointer = P::decode_at(node.bytes(), entry as usize);
+        }
+        if !pointer.is_hole() {
+            return Ok((at < end).then_some(Fbn(at)));
+        }
+        if level != u8::MAX {
+            at = (at / span::<P>(level) + 1).saturating_mul(span::<P>(level));
+        }
+    }
+    Ok(None)
+}
+
+/// The loads that reading `first..first + count` would need, all at once, so that one wait serves a
+/// large read. Indirect blocks that are missing end the search: they are asked for first.
+///
+/// # Errors
+/// [`Stop::Damaged`] if a block was found damaged before.
+pub fn missing<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    first: Fbn,
+    count: u64,
+    reader: &Reader<'_>,
+    mut wanted: impl FnMut(Fbn) -> bool,
+) -> Progress<Vec<LoadRequest>> {
+    let mut requests = Vec::new();
+    if root.depth == 0 {
+        return Ok(requests);
+    }
+    for number in first.get()..first.get() + count {
+        let fbn = Fbn(number);
+        if !wanted(fbn) {
+            continue;
+        }
+        match find(root, key, fbn, reader) {
+            Ok(pointer) if pointer.is_hole() => {}
+            Ok(pointer) => {
+                let request = pointer.request(key.place(0, number));
+                if reader.find(&request)?.is_none() {
+                    requests.push(request);
+                }
+            }
+            Err(Stop::Wait(Wait::Load(load))) => {
+                requests.extend(load);
+                break;
+            }
+            Err(stop) => return Err(stop),
+        }
+    }
+    Ok(requests)
+}

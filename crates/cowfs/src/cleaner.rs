@@ -1,0 +1,442 @@
+//! Cleaning: writing a file's changes into its buftree, copy on write, at a consistency point
+//! (FlexVol section 2, decision D5).
+//!
+//! The cleaner takes a file's root, its dirty blocks and its new holes, visits in order every
+//! lowest-level node that they touch, gives each dirty block a new address, frees the old one, and
+//! then the nodes above, each once, bottom up. The old tree stays whole until the consistency point
+//! commits.
+//!
+//! Where blocks go is the [`Sink`]'s business: the real one allocates and writes; a [`Plan`] only
+//! counts, for files whose blocks must have addresses before their content is known (the free map
+//! itself).
+//!
+//! Invariants: work moves only forward; [`Stop::Wait`] leaves the cleaner in a state from which
+//! [`FileCleaner::run`] goes on. Each block of the new tree is placed exactly once.
+
+use crate::buftree::{FileKey, Root, span};
+use crate::pointer::{BlockPlace, Pointer};
+use crate::ranges::RangeSet;
+use crate::reader::{Progress, Reader};
+use ondisk::inode::{DEPTH_MAX, PAYLOAD_SIZE};
+use std::sync::Arc;
+use units::{Block, BlockRef};
+
+/// Takes the blocks of new trees.
+pub trait Sink<P: Pointer> {
+    /// Makes sure that `count` blocks can be placed without waiting.
+    ///
+    /// # Errors
+    /// What to wait for.
+    fn prepare(&mut self, count: usize) -> Progress<()>;
+
+    /// Gives a block its address and queues its write.
+    fn place(&mut self, block: BlockRef, place: BlockPlace) -> P;
+
+    /// Gives back what an older tree used.
+    fn free(&mut self, pointer: P);
+}
+
+/// Counts what cleaning would place and collects what it would free.
+#[derive(Debug)]
+pub struct Plan<P> {
+    /// Blocks that would be placed.
+    pub placed: usize,
+    /// What would be freed.
+    pub freed: Vec<P>,
+}
+
+impl<P> Default for Plan<P> {
+    fn default() -> Self {
+        Self { placed: 0, freed: Vec::new() }
+    }
+}
+
+impl<P: Pointer> Sink<P> for Plan<P> {
+    fn prepare(&mut self, _: usize) -> Progress<()> {
+        Ok(())
+    }
+
+    fn place(&mut self, _: BlockRef, _: BlockPlace) -> P {
+        self.placed += 1;
+        // Any pointer that is not a hole: a plan's tree is thrown away.
+        let mut bytes = [0; 16];
+        bytes[0] = 1;
+        P::decode_at(&bytes, 0)
+    }
+
+    fn free(&mut self, pointer: P) {
+        self.freed.push(pointer);
+    }
+}
+
+/// A file block's new state.
+#[derive(Clone, Debug)]
+pub enum Leaf<P> {
+    /// New content, to be placed.
+    Block(BlockRef),
+    /// Placed already: a block of a volume, in its container file.
+    Placed(P),
+}
+
+struct Node<P> {
+    index: u64,
+    block: BlockRef,
+    old: P,
+    modified: bool,
+}
+
+/// See the module.
+pub struct FileCleaner<P> {
+    key: FileKey,
+    root: Root<P>,
+    leaves: Vec<(u64, Leaf<P>)>,
+    next_leaf: usize,
+    holes: RangeSet,
+    /// Holes below this file block are done.
+    holes_done: u64,
+    /// How many lowest-level nodes may still be emptied; the rest is left for later.
+    hole_nodes_left: u64,
+    /// The open node of each level, from 1; lower levels lie within higher ones.
+    path: Vec<Option<Node<P>>>,
+    blocks_change: i64,
+    inline: Option<[u8; PAYLOAD_SIZE]>,
+}
+
+impl<P: Pointer> FileCleaner<P> {
+    /// A cleaner for one file. `leaves` are in order of file block number. If `inline_size` is
+    /// given, the file is of that size and a kind that may lie in its inode.
+    #[must_use]
+    pub fn new(
+        key: FileKey,
+        root: Root<P>,
+        mut leaves: Vec<(u64, Leaf<P>)>,
+        mut holes: RangeSet,
+        inline_size: Option<u64>,
+    ) -> Self {
+        debug_assert!(leaves.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        let mut root = root;
+        let mut inline = None;
+        if inline_size.is_some_and(|size| size <= PAYLOAD_SIZE as u64) {
+            inline = inline_content(&root, &leaves, &holes);
+        }
+        if inline.is_some() {
+            leaves.clear();
+            holes = RangeSet::all();
+        }
+        if root.depth == 0 {
+            // The tiny content becomes block 0 of a tree, unless it is replaced or gone.
+            let replaced = leaves.first().is_some_and(|leaf| leaf.0 == 0) || holes.contains(0);
+            if let (false, Some(block)) = (replaced || root.is_empty(), root.inline_block()) {
+                leaves.insert(0, (0, Leaf::Block(block)));
+            }
+            root = Root::default();
+        }
+        Self {
+            key,
+            root,
+            leaves,
+            next_leaf: 0,
+            holes,
+            holes_done: 0,
+            hole_nodes_left: u64::MAX,
+            path: (0..=DEPTH_MAX).map(|_| None).collect(),
+            blocks_change: 0,
+            inline,
+        }
+    }
+
+    /// Empties at most `nodes` lowest-level nodes in this run: for files too large to be freed in
+    /// one consistency point.
+    #[must_use]
+    pub fn with_hole_limit(mut self, nodes: u64) -> Self {
+        self.hole_nodes_left = nodes;
+        self
+    }
+
+    /// Does the work; the new root, and by how much the count of data blocks changed.
+    ///
+    /// # Errors
+    /// What to wait for; then run again.
+    pub fn run(
+        &mut self,
+        reader: &Reader<'_>,
+        sink: &mut dyn Sink<P>,
+    ) -> Progress<(Root<P>, i64)> {
+        self.grow();
+        while let Some(first) = self.next_group(reader)? {
+            self.open(first, reader, sink)?;
+            self.apply(first, sink);
+        }
+        sink.prepare(self.path.len())?;
+        for level in 1..self.path.len() as u8 {
+            self.close(level, sink);
+        }
+        if let Some(content) = self.inline {
+            assert!(self.root.is_empty(), "a tiny file keeps no blocks");
+            self.root = Root::inline(&content);
+        } else if self.root.is_empty() {
+            self.root = Root::default();
+        }
+        Ok((self.root, self.blocks_change))
+    }
+
+    /// Deepens the root until it reaches the last leaf.
+    fn grow(&mut self) {
+        let last = self.leaves.last().map_or(0, |leaf| leaf.0);
+        while last >= Root::<P>::capacity(self.root.depth) {
+            let level = self.root.depth;
+            assert!(level < DEPTH_MAX, "file block {last} is beyond the format's reach");
+            if !self.root.is_empty() || self.path[usize::from(level) - 1].is_some() {
+                let block = Arc::new(Block::from_prefix(&self.root.payload));
+                let node = Node { index: 0, block, old: P::default(), modified: true };
+                self.path[usize::from(level)] = Some(node);
+            }
+            self.root = Root::default();
+            self.root.depth = level + 1;
+        }
+    }
+
+    /// The first file block of the next lowest-level node with work to do.
+    fn next_group(&mut self, reader: &Reader<'_>) -> Progress<Option<u64>> {
+        let leaf = self.leaves.get(self.next_leaf).map(|leaf| leaf.0);
+        let hole = self.next_hole(reader)?;
+        let first = match (leaf, hole) {
+            (None, None) => return Ok(None),
+            (Some(at), None) | (None, Some(at)) => at,
+            (Some(leaf), Some(hole)) => leaf.min(hole),
+        };
+        Ok(Some(first / self.group() * self.group()))
+    }
+
+    /// File blocks in a group: what a lowest-level node covers, or the whole root at depth 1.
+    fn group(&self) -> u64 {
+        if self.root.depth == 1 { P::ROOT_POINTERS } else { P::FANOUT }
+    }
+
+    /// The next block of the tree that lies in a new hole.
+    fn next_hole(&mut self, reader: &Reader<'_>) -> Progress<Option<u64>> {
+        if self.hole_nodes_left == 0 {
+            return Ok(None);
+        }
+        for index in 0..self.holes.ranges().len() {
+            let (start, end) = self.holes.ranges()[index];
+            let start = start.max(self.holes_done);
+            if start >= end {
+                continue;
+            }
+            if let Some(at) = self.present(start, end, reader)? {
+                return Ok(Some(at));
+            }
+            self.holes_done = end;
+        }
+        Ok(None)
+    }
+
+    /// [`crate::buftree::next_present`] in the tree as it is now: nodes that are open count as they stand. Work
+    /// goes from left to right, so at and beyond `start` only whole old subtrees, and the open
+    /// nodes on the path to them, can lie.
+    fn present(&self, start: u64, end: u64, reader: &Reader<'_>) -> Progress<Option<u64>> {
+        let mut at = start;
+        for level in 1..self.root.depth {
+            let Some(node) = &self.path[usize::from(level)] else { continue };
+            let (first, last) = (node.index * span::<P>(level), (node.index + 1) * span::<P>(level));
+            if at < first || at >= last {
+                continue;
+            }
+            let below = span::<P>(level - 1);
+            for entry in at / below % P::FANOUT..P::FANOUT {
+                let pointer = P::decode_at(node.block.bytes(), entry as usize);
+                let found = self.present_below(&pointer, level - 1, first / below + entry, at, reader)?;
+                if let Some(found) = found {
+                    return Ok((found < end).then_some(found));
+                }
+                if first + (entry + 1) * below >= end {
+                    return Ok(None);
+                }
+            }
+            at = last;
+        }
+        let below = span::<P>(self.root.depth - 1);
+        for entry in at / below..P::ROOT_POINTERS {
+            if entry * below >= end {
+                break;
+            }
+            let pointer = self.root.pointer(entry);
+            if let Some(found) = self.present_below(&pointer, self.root.depth - 1, entry, at, reader)? {
+                return Ok((found < end).then_some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first file block at or after `at` below a node of the old tree.
+    fn present_below(
+        &self,
+        pointer: &P,
+        level: u8,
+        index: u64,
+        at: u64,
+        reader: &Reader<'_>,
+    ) -> Progress<Option<u64>> {
+        let first = index * span::<P>(level);
+        if pointer.is_hole() || first + span::<P>(level) <= at {
+            return Ok(None);
+        }
+        if level == 0 {
+            return Ok(Some(first));
+        }
+        let node = reader.block(pointer, self.key.place(level, index))?;
+        let below = span::<P>(level - 1);
+        let skip = at.saturating_sub(first) / below;
+        for entry in skip..P::FANOUT {
+            let child = P::decode_at(node.bytes(), entry as usize);
+            let found = self.present_below(
+                &child,
+                level - 1,
+                index * P::FANOUT + entry,
+                at,
+                reader,
+            )?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the nodes that lead to `first`, closing those that do not. Nothing is changed before
+    /// all that it needs is there.
+    fn open(&mut self, first: u64, reader: &Reader<'_>, sink: &mut dyn Sink<P>) -> Progress<()> {
+        let end = first + self.group();
+        let leaves = self.leaves[self.next_leaf..].partition_point(|leaf| leaf.0 < end);
+        sink.prepare(leaves + self.path.len())?;
+        for level in 1..self.root.depth {
+            let index = first / span::<P>(level);
+            if self.path[usize::from(level)].as_ref().is_some_and(|node| node.index != index) {
+                self.close(level, sink);
+            }
+        }
+        for level in (1..self.root.depth).rev() {
+            if self.path[usize::from(level)].is_some() {
+                continue;
+            }
+            let index = first / span::<P>(level);
+            let old = self.entry(level + 1, index);
+            let block = if old.is_hole() {
+                Arc::new(Block::zeroed())
+            } else {
+                reader.block(&old, self.key.place(level, index))?
+            };
+            self.path[usize::from(level)] = Some(Node { index, block, old, modified: false });
+        }
+        Ok(())
+    }
+
+    /// The pointer to the child `index` (at `level - 1`) in the open node at `level`, or the root.
+    fn entry(&self, level: u8, index: u64) -> P {
+        if level == self.root.depth {
+            return self.root.pointer(index);
+        }
+        let Some(node) = &self.path[usize::from(level)] else {
+            unreachable!("nodes are opened from the top")
+        };
+        P::decode_at(node.block.bytes(), (index % P::FANOUT) as usize)
+    }
+
+    fn set_entry(&mut self, level: u8, index: u64, pointer: &P) {
+        if level == self.root.depth {
+            return self.root.set_pointer(index, pointer);
+        }
+        let Some(node) = &mut self.path[usize::from(level)] else {
+            unreachable!("a child is closed before its parent")
+        };
+        let bytes = Arc::make_mut(&mut node.block).bytes_mut();
+        pointer.encode_at(bytes, (index % P::FANOUT) as usize);
+        node.modified = true;
+    }
+
+    /// Applies holes and leaves to the group that begins at `first`.
+    fn apply(&mut self, first: u64, sink: &mut dyn Sink<P>) {
+        let end = first + self.group();
+        let mut emptied = false;
+        for index in 0..self.holes.ranges().len() {
+            if self.hole_nodes_left == 0 {
+                break;
+            }
+            let (start, stop) = self.holes.ranges()[index];
+            for fbn in start.max(first)..stop.min(end) {
+                let old = self.entry(1, fbn);
+                if !old.is_hole() {
+                    sink.free(old);
+                    self.blocks_change -= 1;
+                    self.set_entry(1, fbn, &P::default());
+                    emptied = true;
+                }
+            }
+        }
+        if emptied {
+            self.hole_nodes_left = self.hole_nodes_left.saturating_sub(1);
+        }
+        while let Some((fbn, leaf)) = self.leaves.get(self.next_leaf) {
+            if *fbn >= end {
+                break;
+            }
+            let (fbn, leaf) = (*fbn, leaf.clone());
+            self.next_leaf += 1;
+            let old = self.entry(1, fbn);
+            if old.is_hole() {
+                self.blocks_change += 1;
+            } else {
+                sink.free(old);
+            }
+            let pointer = match leaf {
+                Leaf::Block(block) => sink.place(block, self.key.place(0, fbn)),
+                Leaf::Placed(pointer) => pointer,
+            };
+            self.set_entry(1, fbn, &pointer);
+        }
+        self.holes_done = self.holes_done.max(end);
+    }
+
+    /// Places the open node of `level` and stores its pointer in its parent.
+    fn close(&mut self, level: u8, sink: &mut dyn Sink<P>) {
+        let Some(node) = self.path[usize::from(level)].take() else { return };
+        if !node.modified {
+            return;
+        }
+        if !node.old.is_hole() {
+            sink.free(node.old);
+        }
+        let pointer = if node.block.is_zero() {
+            P::default()
+        } else {
+            sink.place(node.block, self.key.place(level, node.index))
+        };
+        if !(pointer.is_hole() && node.old.is_hole()) {
+            self.set_entry(level + 1, node.index, &pointer);
+        }
+    }
+}
+
+/// The content of a file that lies in its inode after this consistency point, if its first block
+/// changes or lies there already.
+fn inline_content<P: Pointer>(
+    root: &Root<P>,
+    leaves: &[(u64, Leaf<P>)],
+    holes: &RangeSet,
+) -> Option<[u8; PAYLOAD_SIZE]> {
+    let mut content = [0; PAYLOAD_SIZE];
+    match leaves.first() {
+        Some((0, Leaf::Block(block))) => {
+            content.copy_from_slice(&block.bytes()[..PAYLOAD_SIZE]);
+            Some(content)
+        }
+        _ if holes.contains(0) => Some(content),
+        _ if root.depth == 0 => Some(root.payload),
+        _ if root.is_empty() => Some(content),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

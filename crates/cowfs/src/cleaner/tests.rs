@@ -1,0 +1,210 @@
+//! The cleaner against a map from file block number to content, over many consistency points, with
+//! every load forced to wait once.
+
+use super::*;
+use crate::buftree;
+use crate::cache::BufferCache;
+use crate::content::Content;
+use crate::reader::{HeldBlocks, Stop, Wait};
+use ondisk::pointer::{DualPointer, PhysicalPointer};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use units::{Fbn, InodeNumber, Pvbn, VolumeId, Vvbn};
+
+/// A pointer format that a test can make addresses of.
+trait Addressed: Pointer {
+    fn at(number: u64, check: u32) -> Self;
+}
+
+impl Addressed for DualPointer {
+    fn at(number: u64, checksum: u32) -> Self {
+        Self { vvbn: Vvbn(number), pvbn: Pvbn(number), flags: 0, checksum }
+    }
+}
+
+impl Addressed for PhysicalPointer {
+    fn at(number: u64, check: u32) -> Self {
+        Self { pvbn: Pvbn(number), check: check as u16 }
+    }
+}
+
+#[derive(Default)]
+struct Media {
+    next: u64,
+    blocks: BTreeMap<u64, BlockRef>,
+    /// What the consistency point being cleaned freed.
+    freed: BTreeSet<u64>,
+}
+
+impl<P: Addressed> Sink<P> for Media {
+    fn prepare(&mut self, _: usize) -> Progress<()> {
+        Ok(())
+    }
+
+    fn place(&mut self, block: BlockRef, place: BlockPlace) -> P {
+        self.next += 1;
+        let check = P::check_of(&block, place.content);
+        self.blocks.insert(self.next, block);
+        P::at(self.next, check)
+    }
+
+    fn free(&mut self, pointer: P) {
+        assert!(self.blocks.contains_key(&pointer.vbn()), "freed what was not in use");
+        assert!(self.freed.insert(pointer.vbn()), "freed twice");
+    }
+}
+
+fn run<P: Addressed>(cleaner: &mut FileCleaner<P>, media: &mut Media) -> (Root<P>, i64) {
+    let cache = BufferCache::new(0);
+    let held = HeldBlocks::default();
+    loop {
+        let reader = Reader { cache: &cache, held: &held };
+        match cleaner.run(&reader, media) {
+            Ok(done) => return done,
+            Err(Stop::Wait(Wait::Load(requests))) => serve(&requests, media, &held),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+fn serve(requests: &[crate::reader::LoadRequest], media: &Media, held: &HeldBlocks) {
+    for request in requests {
+        held.put(request, media.blocks.get(&request.pvbn.get()).cloned());
+    }
+}
+
+fn key() -> FileKey {
+    FileKey { volume: VolumeId(1), inode: InodeNumber(70), content: Content::Data }
+}
+
+fn content<P: Addressed>(root: &Root<P>, fbn: u64, media: &Media) -> Option<u64> {
+    let cache = BufferCache::new(0);
+    let held = HeldBlocks::default();
+    loop {
+        let reader = Reader { cache: &cache, held: &held };
+        match buftree::read(root, &key(), Fbn(fbn), &reader) {
+            Ok(block) => {
+                return block.map(|block| {
+                    let mut bytes = [0; 8];
+                    bytes.copy_from_slice(&block[..8]);
+                    u64::from_le_bytes(bytes)
+                });
+            }
+            Err(Stop::Wait(Wait::Load(requests))) => serve(&requests, media, &held),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+/// One consistency point's worth of changes: blocks written, ranges punched before that.
+type Round = (Vec<u64>, Vec<(u64, u64)>);
+
+fn check<P: Addressed>(rounds: Vec<Round>) {
+    let mut media = Media::default();
+    let mut root = Root::<P>::default();
+    let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut stamp = 1;
+    let mut blocks = 0_i64;
+    for (writes, punches) in rounds {
+        let mut holes = RangeSet::default();
+        for (start, length) in punches {
+            holes.add(start, start + length);
+            model.retain(|fbn, _| *fbn < start || *fbn >= start + length);
+        }
+        let mut leaves = BTreeMap::new();
+        for fbn in writes {
+            stamp += 1;
+            model.insert(fbn, stamp);
+            leaves.insert(fbn, Leaf::Block(Arc::new(Block::from_prefix(&stamp.to_le_bytes()))));
+        }
+        let before = media.next;
+        let mut cleaner =
+            FileCleaner::new(key(), root, leaves.into_iter().collect(), holes, None);
+        let (new, change) = run(&mut cleaner, &mut media);
+        assert!(media.freed.iter().all(|number| *number <= before), "freed what it just placed");
+        for number in std::mem::take(&mut media.freed) {
+            media.blocks.remove(&number);
+        }
+        root = new;
+        blocks += change;
+        assert_eq!(blocks, model.len() as i64);
+        verify(&root, &model, &media);
+    }
+    let mut cleaner = FileCleaner::new(key(), root, Vec::new(), RangeSet::all(), None);
+    let (empty, _) = run(&mut cleaner, &mut media);
+    assert!(empty.is_empty());
+    assert_eq!(media.freed.len(), media.blocks.len(), "an emptied file keeps nothing");
+}
+
+fn verify<P: Addressed>(root: &Root<P>, model: &BTreeMap<u64, u64>, media: &Media) {
+    for (fbn, stamp) in model {
+        assert_eq!(content(root, *fbn, media), Some(*stamp), "block {fbn}");
+        for near in [fbn.saturating_sub(1), fbn + 1] {
+            assert_eq!(content(root, near, media), model.get(&near).copied());
+        }
+    }
+    // Everything on media is reachable: blocks of the model and the nodes above them.
+    let cache = BufferCache::new(0);
+    let held = HeldBlocks::default();
+    let mut found = BTreeSet::new();
+    let mut at = 0;
+    loop {
+        let reader = Reader { cache: &cache, held: &held };
+        match buftree::next_present(root, &key(), Fbn(at), Fbn(u64::MAX), &reader) {
+            Ok(Some(fbn)) => {
+                found.insert(fbn.get());
+                at = fbn.get() + 1;
+            }
+            Ok(None) => break,
+            Err(Stop::Wait(Wait::Load(requests))) => serve(&requests, media, &held),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+    assert!(found.iter().eq(model.keys()), "{found:?} is not {model:?}");
+}
+
+fn block_number() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..10, 0_u64..600, 1_700_u64..2_500, 400_000_u64..470_000, 0_u64..1 << 32]
+}
+
+fn rounds() -> impl Strategy<Value = Vec<Round>> {
+    let writes = prop::collection::vec(block_number(), 0..12);
+    let punch = (block_number(), prop_oneof![1_u64..5, 1_u64..1_000, 1_u64..1 << 33]);
+    prop::collection::vec((writes, prop::collection::vec(punch, 0..3)), 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn dual_trees_equal_the_model(rounds in rounds()) {
+        check::<DualPointer>(rounds);
+    }
+
+    #[test]
+    fn physical_trees_equal_the_model(rounds in rounds()) {
+        check::<PhysicalPointer>(rounds);
+    }
+}
+
+#[test]
+fn tiny_files_lie_in_the_inode_and_leave_it() {
+    let mut media = Media::default();
+    let leaf = |text: &[u8]| vec![(0, Leaf::Block(Arc::new(Block::from_prefix(text))))];
+    let clean = |root, leaves, size, media: &mut Media| {
+        let mut cleaner =
+            FileCleaner::<DualPointer>::new(key(), root, leaves, RangeSet::default(), Some(size));
+        run(&mut cleaner, media)
+    };
+    let (root, change) = clean(Root::default(), leaf(b"hello"), 5, &mut media);
+    assert_eq!((root.depth, change, media.blocks.len()), (0, 0, 0));
+    // It grows by a block far away: the content becomes block 0.
+    let far = vec![(900, Leaf::Block(Arc::new(Block::from_prefix(b"far"))))];
+    let (root, change) = clean(root, far, 900 * 4096 + 3, &mut media);
+    assert_eq!((root.depth, change), (2, 2));
+    assert_eq!(content(&root, 0, &media).map(u64::to_le_bytes).unwrap()[..5], *b"hello");
+    // It shrinks to tiny again.
+    let (root, change) = clean(root, leaf(b"bye"), 3, &mut media);
+    assert_eq!((root.depth, change), (0, -2));
+    assert_eq!(media.freed.len(), media.blocks.len());
+}

@@ -1,0 +1,101 @@
+//! What a block holds, and its checksum in the tree.
+//!
+//! The checksum of a block that holds pointers is taken with their PVBNs as zero (decision D8): it
+//! stays true when a mirror or the cleaner changes PVBNs.
+//!
+//! Invariants: for data the checksum is the CRC32C of the bytes.
+
+use ondisk::identity::crc32c;
+use ondisk::inode::{INODE_SIZE, INODES_PER_BLOCK, PAYLOAD_SIZE};
+use ondisk::pointer::DualPointer;
+use ondisk::records::{SNAPSHOTS_PER_BLOCK, SnapshotRecord};
+use units::{BLOCK_SIZE, Block, Pvbn};
+
+/// What a block of a volume holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Bytes without pointers.
+    Data,
+    /// An indirect block: pointers from end to end.
+    Pointers,
+    /// Inodes.
+    Inodes,
+    /// Snapshot records, each with an inode in it.
+    Snapshots,
+}
+
+/// CRC32C of `block` with the PVBNs of the dual pointers in it as zero.
+#[must_use]
+pub fn content_checksum(block: &Block, content: Content) -> u32 {
+    match content {
+        Content::Data => crc32c(block),
+        Content::Pointers => {
+            let mut masked = block.clone();
+            mask(masked.bytes_mut());
+            crc32c(&masked)
+        }
+        Content::Inodes => {
+            let mut masked = block.clone();
+            for index in 0..INODES_PER_BLOCK {
+                mask_inode(&mut masked.bytes_mut()[index * INODE_SIZE..(index + 1) * INODE_SIZE]);
+            }
+            crc32c(&masked)
+        }
+        Content::Snapshots => {
+            let mut masked = block.clone();
+            let size = size_of::<SnapshotRecord>();
+            let inode = std::mem::offset_of!(SnapshotRecord, inode_file);
+            for index in 0..SNAPSHOTS_PER_BLOCK {
+                let start = index * size + inode;
+                mask_inode(&mut masked.bytes_mut()[start..start + INODE_SIZE]);
+            }
+            crc32c(&masked)
+        }
+    }
+}
+
+/// Zeroes the PVBNs of an inode's pointers; inline content (depth 0) has none.
+fn mask_inode(inode: &mut [u8]) {
+    let depth = inode[std::mem::offset_of!(ondisk::inode::InodeRecord, depth)];
+    if depth > 0 {
+        mask(&mut inode[INODE_SIZE - PAYLOAD_SIZE..]);
+    }
+}
+
+fn mask(pointers: &mut [u8]) {
+    debug_assert!(pointers.len() <= BLOCK_SIZE);
+    for bytes in pointers.chunks_exact_mut(DualPointer::SIZE) {
+        let mut encoded = [0; DualPointer::SIZE];
+        encoded.copy_from_slice(bytes);
+        let pointer = DualPointer { pvbn: Pvbn(0), ..DualPointer::decode(encoded) };
+        bytes.copy_from_slice(&pointer.encode());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Vvbn;
+
+    #[test]
+    fn moving_a_child_keeps_the_checksum() {
+        let pointer = |pvbn, vvbn| DualPointer {
+            vvbn: Vvbn(vvbn),
+            pvbn: Pvbn(pvbn),
+            flags: 0,
+            checksum: 5,
+        };
+        let block = |pvbn, vvbn| {
+            let mut block = Block::zeroed();
+            block[160..176].copy_from_slice(&pointer(pvbn, vvbn).encode());
+            block
+        };
+        let sum = |block: &Block| content_checksum(block, Content::Pointers);
+        assert_eq!(sum(&block(7, 9)), sum(&block(8, 9)));
+        assert_ne!(sum(&block(7, 9)), sum(&block(7, 10)));
+        assert_ne!(
+            content_checksum(&block(7, 9), Content::Data),
+            content_checksum(&block(8, 9), Content::Data)
+        );
+    }
+}

@@ -1,0 +1,574 @@
+//! Cleaning an image: from what a freeze set aside to a complete new tree on media (decision D5).
+//!
+//! The steps, in order; each block of the image is placed exactly once:
+//!
+//! 1. *Files*: dirty blocks and holes go into the buftrees of user files, directories, container
+//!    files.
+//! 2. *Snapshots*: background work on snapshots; a new snapshot gets its record.
+//! 3. *Inodes*: changed inodes go into blocks of the inode file, in memory.
+//! 4. *Metafiles*: the free maps and the inode file must have addresses before the free map's content
+//!    is known, and taking addresses changes the free map. So the step only *plans*: it counts the
+//!    blocks that the dirty metafiles will take and what they will free, takes and frees that, and
+//!    counts again, until nothing changes. It ends because a map block that is dirty stays dirty.
+//! 5. *Seal*: the metafiles are written with the addresses taken: the maps, the inode file that names
+//!    them, the snapshot table that names the inode file.
+//!
+//! The result is a [`FileSystemRoot`] for the vol_info block or superblock.
+//!
+//! Invariants: nothing that the last commit can reach is overwritten; [`Stop::Wait`] leaves a state
+//! from which [`ImageCleaner::run`] goes on.
+//!
+//! [`Stop::Wait`]: crate::reader::Stop::Wait
+
+use crate::buftree::{self, FileKey, Root};
+use crate::cleaner::{FileCleaner, Leaf, Plan, Sink};
+use crate::content::Content;
+use crate::inode::position;
+use crate::logical::{CleanedInode, FrozenInode, inode_file_key};
+use crate::pointer::{BlockPlace, Pointer};
+use crate::ranges::RangeSet;
+use crate::reader::{Progress, Reader};
+use crate::snapshot::Snapshot;
+use crate::space::Space;
+use ondisk::inode::{
+    INODE_SIZE, InodeRecord, KIND_ATTRIBUTES, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
+};
+use ondisk::records::{SNAPSHOTS_PER_BLOCK, SnapshotRecord};
+use ondisk::root::{FileSystemRoot, metafile};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, Timestamp, VolumeId};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U32, U64};
+
+/// Lowest-level nodes of a reaped file that one consistency point empties: 64 Mi blocks' worth in an
+/// aggregate, 32 Mi in a volume would be too long a stretch; 4,096 nodes are 4 GiB of a volume's file.
+const REAP_NODES_PER_CP: u64 = 4096;
+
+/// The space below an image: gives addresses and takes blocks.
+pub trait Backend<P: Pointer> {
+    /// Makes sure that `count` addresses can be taken.
+    ///
+    /// # Errors
+    /// What to wait for.
+    fn prepare(&mut self, space: &mut Space<P>, count: usize, reader: &Reader<'_>)
+    -> Progress<()>;
+
+    /// Takes an address.
+    fn take(&mut self, space: &mut Space<P>) -> P;
+
+    /// Completes a taken address for its block, and queues the write.
+    fn write(&mut self, address: P, block: BlockRef, place: BlockPlace) -> P;
+}
+
+/// A file to clean.
+#[derive(Debug)]
+pub struct FileWork<P> {
+    /// Its inode.
+    pub inode: FrozenInode<P>,
+    /// Its new blocks, in order.
+    pub leaves: Vec<(u64, Leaf<P>)>,
+}
+
+/// A snapshot to be made of the image.
+#[derive(Clone, Debug)]
+pub struct NewSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The time.
+    pub created: Timestamp,
+    /// It exists only to be deleted: what a restore leaves behind.
+    pub deleting: bool,
+}
+
+/// What the image is, apart from its files.
+#[derive(Clone, Debug)]
+pub struct ImageFacts {
+    /// The consistency point.
+    pub cp: CpNumber,
+    /// See [`crate::logical::Logical`].
+    pub next_generation: u32,
+    /// See [`crate::logical::Logical`].
+    pub used_inodes: u64,
+    /// See [`crate::logical::Logical`].
+    pub orphan_count: u32,
+    /// A snapshot to make.
+    pub snapshots: Vec<NewSnapshot>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Files,
+    Snapshots,
+    Inodes,
+    Metafiles,
+    Seal,
+    Done,
+}
+
+/// See the module.
+pub struct ImageCleaner<P: Pointer> {
+    facts: ImageFacts,
+    step: Step,
+    work: VecDeque<FileWork<P>>,
+    current: Option<(FileWork<P>, FileCleaner<P>)>,
+    cleaned: Vec<CleanedInode<P>>,
+    records: VecDeque<(InodeNumber, InodeRecord)>,
+    inode_leaves: BTreeMap<u64, BlockRef>,
+    snapshot_leaves: Vec<u64>,
+    snapshot_blocks_done: u64,
+    new_snapshots_from: Option<usize>,
+    reserved: VecDeque<P>,
+    reserved_total: usize,
+    planned_frees: FxHashSet<u64>,
+    inode_file: Root<P>,
+    snapshot_table: Root<P>,
+    /// Files of the seal that are done.
+    sealed: usize,
+    sealing: Option<FileCleaner<P>>,
+    written: u64,
+}
+
+/// Sends the blocks of a file to the backend as they come.
+struct Direct<'a, P: Pointer> {
+    space: &'a mut Space<P>,
+    backend: &'a mut dyn Backend<P>,
+    reader: &'a Reader<'a>,
+    written: &'a mut u64,
+}
+
+impl<P: Pointer> Sink<P> for Direct<'_, P> {
+    fn prepare(&mut self, count: usize) -> Progress<()> {
+        self.backend.prepare(self.space, count, self.reader)
+    }
+
+    fn place(&mut self, block: BlockRef, place: BlockPlace) -> P {
+        let address = self.backend.take(self.space);
+        *self.written += 1;
+        self.backend.write(address, block, place)
+    }
+
+    fn free(&mut self, pointer: P) {
+        self.space.free(pointer.vbn());
+    }
+}
+
+/// Sends the blocks of a metafile to addresses taken before; what they free is freed already.
+struct Reserved<'a, P: Pointer> {
+    addresses: &'a mut VecDeque<P>,
+    backend: &'a mut dyn Backend<P>,
+    written: &'a mut u64,
+}
+
+impl<P: Pointer> Sink<P> for Reserved<'_, P> {
+    fn prepare(&mut self, _: usize) -> Progress<()> {
+        Ok(())
+    }
+
+    fn place(&mut self, block: BlockRef, place: BlockPlace) -> P {
+        let Some(address) = self.addresses.pop_front() else {
+            panic!("a metafile takes more blocks than were planned for it")
+        };
+        *self.written += 1;
+        self.backend.write(address, block, place)
+    }
+
+    fn free(&mut self, _: P) {}
+}
+
+impl<P: Pointer> ImageCleaner<P> {
+    /// A cleaner for an image with these changed files.
+    #[must_use]
+    pub fn new(facts: ImageFacts, work: Vec<FileWork<P>>, space: &Space<P>) -> Self {
+        Self {
+            facts,
+            step: Step::Files,
+            work: work.into(),
+            current: None,
+            cleaned: Vec::new(),
+            records: VecDeque::new(),
+            inode_leaves: BTreeMap::new(),
+            snapshot_leaves: Vec::new(),
+            snapshot_blocks_done: 0,
+            new_snapshots_from: None,
+            reserved: VecDeque::new(),
+            reserved_total: 0,
+            planned_frees: FxHashSet::default(),
+            inode_file: space.inode_file.0,
+            snapshot_table: space.snapshot_table.0,
+            sealed: 0,
+            sealing: None,
+            written: 0,
+        }
+    }
+
+    /// Does the work.
+    ///
+    /// # Errors
+    /// What to wait for; then run again.
+    pub fn run(
+        &mut self,
+        space: &mut Space<P>,
+        backend: &mut dyn Backend<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        loop {
+            self.step = match self.step {
+                Step::Files => {
+                    self.clean_files(space, backend, reader)?;
+                    Step::Snapshots
+                }
+                Step::Snapshots => {
+                    space.settle(reader)?;
+                    self.work_on_snapshots(space, reader)?;
+                    Step::Inodes
+                }
+                Step::Inodes => {
+                    self.put_inodes(space, reader)?;
+                    Step::Metafiles
+                }
+                Step::Metafiles => {
+                    self.reserve_metafiles(space, backend, reader)?;
+                    Step::Seal
+                }
+                Step::Seal => {
+                    self.seal(space, backend, reader)?;
+                    Step::Done
+                }
+                Step::Done => return Ok(()),
+            };
+        }
+    }
+
+    fn clean_files(
+        &mut self,
+        space: &mut Space<P>,
+        backend: &mut dyn Backend<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        loop {
+            if self.current.is_none() {
+                let Some(mut work) = self.work.pop_front() else { return Ok(()) };
+                let cleaner = file_cleaner(space.volume, &mut work);
+                self.current = Some((work, cleaner));
+            }
+            let Some((work, cleaner)) = &mut self.current else {
+                unreachable!("set above")
+            };
+            let mut sink = Direct { space, backend, reader, written: &mut self.written };
+            let (root, change) = cleaner.run(reader, &mut sink)?;
+            let inode = &work.inode;
+            let blocks = inode.blocks.saturating_add_signed(change);
+            let record = if inode.freed {
+                assert!(root.is_empty(), "a free inode keeps no blocks");
+                InodeRecord::free(inode.attributes.generation.get())
+            } else {
+                inode.attributes.record(&root, blocks)
+            };
+            self.records.push_back((inode.number, record));
+            let number = inode.number;
+            self.cleaned.push(CleanedInode { number, root, blocks, freed: inode.freed });
+            self.current = None;
+        }
+    }
+
+    fn work_on_snapshots(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
+        space.work_on_snapshots(&mut self.snapshot_blocks_done, reader)?;
+        if self.new_snapshots_from.is_none() {
+            self.new_snapshots_from = Some(space.snapshots.len());
+            for new in std::mem::take(&mut self.facts.snapshots) {
+                space.snapshots.push(Snapshot {
+                    id: SnapshotId(space.next_snapshot),
+                    name: new.name,
+                    cp: self.facts.cp,
+                    created: new.created,
+                    deleting: new.deleting,
+                    // Its own map is not there yet: until the commit the active map stands for it.
+                    merged_blocks: u64::MAX,
+                    released_blocks: 0,
+                    used_blocks: 0,
+                    inode_file: InodeRecord::zeroed(),
+                    map: None,
+                });
+                space.next_snapshot += 1;
+                space.snapshots_changed = true;
+            }
+        }
+        if space.snapshots_changed {
+            let blocks = space.snapshots.len().div_ceil(SNAPSHOTS_PER_BLOCK) as u64;
+            self.snapshot_leaves = (0..blocks).collect();
+        }
+        Ok(())
+    }
+
+    /// Puts the changed inodes into blocks of the inode file.
+    fn put_inodes(&mut self, space: &Space<P>, reader: &Reader<'_>) -> Progress<()> {
+        while let Some(&(number, record)) = self.records.front() {
+            let (fbn, slot) = position(number);
+            let block = self.inode_leaf(space.volume, fbn, reader)?;
+            put_record(Arc::make_mut(block), slot, &record);
+            self.records.pop_front();
+        }
+        // The maps' inodes lie in the first block; the maps change in the steps to come.
+        self.inode_leaf(space.volume, 0, reader).map(|_| ())
+    }
+
+    fn inode_leaf(
+        &mut self,
+        volume: VolumeId,
+        fbn: u64,
+        reader: &Reader<'_>,
+    ) -> Progress<&mut BlockRef> {
+        if !self.inode_leaves.contains_key(&fbn) {
+            let key = inode_file_key(volume);
+            let block = buftree::read(&self.inode_file, &key, Fbn(fbn), reader)?;
+            let block = block.unwrap_or_else(|| Arc::new(Block::zeroed()));
+            self.inode_leaves.insert(fbn, block);
+        }
+        match self.inode_leaves.get_mut(&fbn) {
+            Some(block) => Ok(block),
+            None => unreachable!("inserted above"),
+        }
+    }
+
+    /// Takes an address for every block that the metafiles will take.
+    fn reserve_metafiles(
+        &mut self,
+        space: &mut Space<P>,
+        backend: &mut dyn Backend<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        loop {
+            space.settle(reader)?;
+            let plan = self.plan(space, reader)?;
+            let frees: Vec<u64> = plan
+                .freed
+                .iter()
+                .map(Pointer::vbn)
+                .filter(|vbn| !self.planned_frees.contains(vbn))
+                .collect();
+            assert!(plan.placed >= self.reserved_total, "plans only grow");
+            let missing = plan.placed - self.reserved_total;
+            if missing == 0 && frees.is_empty() {
+                return Ok(());
+            }
+            backend.prepare(space, missing, reader)?;
+            for _ in 0..missing {
+                self.reserved.push_back(backend.take(space));
+            }
+            self.reserved_total += missing;
+            for vbn in frees {
+                self.planned_frees.insert(vbn);
+                space.free(vbn);
+            }
+        }
+    }
+
+    fn plan(&self, space: &Space<P>, reader: &Reader<'_>) -> Progress<Plan<P>> {
+        let mut plan = Plan::default();
+        for file in 0..SEALED_FILES {
+            self.metafile_cleaner(space, file).run(reader, &mut plan)?;
+        }
+        Ok(plan)
+    }
+
+    /// The cleaner of the metafile that is sealed as number `file`.
+    fn metafile_cleaner(&self, space: &Space<P>, file: usize) -> FileCleaner<P> {
+        let map_leaves = |dirty: &BTreeMap<u64, BlockRef>| {
+            dirty.iter().map(|(fbn, block)| (*fbn, Leaf::Block(Arc::clone(block)))).collect()
+        };
+        let (key, root, leaves) = match file {
+            0 => {
+                let map = &space.summary_map;
+                (map.key, map.root, map_leaves(&map.dirty))
+            }
+            1 => {
+                let map = &space.active_map;
+                (map.key, map.root, map_leaves(&map.dirty))
+            }
+            2 => (inode_file_key(space.volume), self.inode_file, map_leaves(&self.inode_leaves)),
+            _ => {
+                let leaves = self.snapshot_leaves.iter().map(|fbn| {
+                    (*fbn, Leaf::Block(Arc::new(snapshot_block(&space.snapshots, *fbn))))
+                });
+                (snapshot_table_key(space.volume), self.snapshot_table, leaves.collect())
+            }
+        };
+        FileCleaner::new(key, root, leaves, RangeSet::default(), None)
+    }
+
+    /// Writes the metafiles to the addresses taken.
+    fn seal(
+        &mut self,
+        space: &mut Space<P>,
+        backend: &mut dyn Backend<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        while self.sealed < SEALED_FILES {
+            if self.sealing.is_none() {
+                self.sealing = Some(self.metafile_cleaner(space, self.sealed));
+            }
+            let Some(cleaner) = &mut self.sealing else { unreachable!("set above") };
+            let mut sink = Reserved {
+                addresses: &mut self.reserved,
+                backend,
+                written: &mut self.written,
+            };
+            let (root, change) = cleaner.run(reader, &mut sink)?;
+            self.sealing = None;
+            self.take_sealed(space, root, change);
+            self.sealed += 1;
+        }
+        assert!(self.reserved.is_empty(), "every address taken has its block");
+        Ok(())
+    }
+
+    fn take_sealed(&mut self, space: &mut Space<P>, root: Root<P>, change: i64) {
+        let map = match self.sealed {
+            0 => Some(&mut space.summary_map),
+            1 => Some(&mut space.active_map),
+            _ => None,
+        };
+        if let Some(map) = map {
+            map.root = root;
+            map.blocks = map.blocks.saturating_add_signed(change);
+            map.dirty.clear();
+            let record = map.record(space.size_blocks);
+            let (fbn, slot) = position(map.key.inode);
+            let Some(block) = self.inode_leaves.get_mut(&fbn) else {
+                unreachable!("the maps' inodes were made dirty")
+            };
+            put_record(Arc::make_mut(block), slot, &record);
+        } else if self.sealed == 2 {
+            self.inode_file = root;
+            space.inode_file = (root, space.inode_file.1.saturating_add_signed(change));
+            let record = metafile_record(&root, space.inode_file.1);
+            let from = self.new_snapshots_from.unwrap_or(space.snapshots.len());
+            let used_blocks = space.used_blocks;
+            for snapshot in &mut space.snapshots[from..] {
+                snapshot.inode_file = record;
+                snapshot.used_blocks = used_blocks;
+                snapshot.merged_blocks = 0;
+            }
+        } else {
+            self.snapshot_table = root;
+            let blocks = space.snapshot_table.1.saturating_add_signed(change);
+            space.snapshot_table = (root, blocks);
+            space.snapshots_changed = false;
+        }
+    }
+
+    /// The cleaned files, for publishing.
+    #[must_use]
+    pub fn take_cleaned(&mut self) -> Vec<CleanedInode<P>> {
+        std::mem::take(&mut self.cleaned)
+    }
+
+    /// Blocks written.
+    #[must_use]
+    pub const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The root of the finished image.
+    #[must_use]
+    pub fn root(&self, space: &Space<P>) -> FileSystemRoot {
+        assert!(self.step == Step::Done, "the image is finished");
+        FileSystemRoot {
+            size_blocks: U64::new(space.size_blocks),
+            used_blocks: U64::new(space.used_blocks),
+            used_inodes: U64::new(self.facts.used_inodes),
+            next_generation: U32::new(self.facts.next_generation),
+            next_snapshot: U32::new(space.next_snapshot),
+            snapshot_count: U32::new(space.snapshots.len() as u32),
+            orphan_count: U32::new(self.facts.orphan_count),
+            reserved: [0; 24],
+            inode_file: metafile_record(&space.inode_file.0, space.inode_file.1),
+            snapshot_table: metafile_record(&space.snapshot_table.0, space.snapshot_table.1),
+        }
+    }
+}
+
+/// Metafiles that are sealed: summary map, active map, inode file, snapshot table.
+const SEALED_FILES: usize = 4;
+
+fn file_cleaner<P: Pointer>(volume: VolumeId, work: &mut FileWork<P>) -> FileCleaner<P> {
+    let inode = &work.inode;
+    let key = FileKey { volume, inode: inode.number, content: Content::Data };
+    let tiny = matches!(inode.attributes.kind, KIND_REGULAR | KIND_SYMLINK | KIND_ATTRIBUTES);
+    let inline_size = (tiny && !inode.freed && !inode.reaping).then_some(inode.attributes.size);
+    let leaves = std::mem::take(&mut work.leaves);
+    let cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline_size);
+    if inode.reaping && !inode.freed {
+        cleaner.with_hole_limit(REAP_NODES_PER_CP)
+    } else {
+        cleaner
+    }
+}
+
+fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {
+    block.bytes_mut()[slot * INODE_SIZE..(slot + 1) * INODE_SIZE]
+        .copy_from_slice(record.as_bytes());
+}
+
+fn metafile_record<P: Pointer>(root: &Root<P>, blocks: u64) -> InodeRecord {
+    let mut record = InodeRecord::zeroed();
+    record.kind = KIND_METAFILE;
+    record.blocks = U64::new(blocks);
+    root.store(&mut record);
+    record
+}
+
+/// The key of a volume's snapshot table.
+#[must_use]
+pub const fn snapshot_table_key(volume: VolumeId) -> FileKey {
+    FileKey { volume, inode: SNAPSHOT_TABLE, content: Content::Snapshots }
+}
+
+/// Inode number under which the blocks of the snapshot table are identified on media.
+pub const SNAPSHOT_TABLE: InodeNumber = InodeNumber(metafile::ROOT_DIRECTORY - 1);
+
+/// Block `fbn` of the snapshot table.
+fn snapshot_block<P: Pointer>(snapshots: &[Snapshot<P>], fbn: u64) -> Block {
+    let mut block = Block::zeroed();
+    let first = fbn as usize * SNAPSHOTS_PER_BLOCK;
+    for (slot, snapshot) in snapshots.iter().skip(first).take(SNAPSHOTS_PER_BLOCK).enumerate() {
+        let size = size_of::<SnapshotRecord>();
+        block.bytes_mut()[slot * size..(slot + 1) * size]
+            .copy_from_slice(snapshot.record().as_bytes());
+    }
+    block
+}
+
+/// Reads a snapshot table of `count` records.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub fn read_snapshots<P: Pointer>(
+    volume: VolumeId,
+    root: &Root<P>,
+    count: u32,
+    reader: &Reader<'_>,
+) -> Progress<Vec<Snapshot<P>>> {
+    use crate::reader::Stop;
+    use zerocopy::FromBytes;
+    let damaged = || Stop::Damaged(units::Pvbn(0));
+    let mut snapshots = Vec::new();
+    for index in 0..count as usize {
+        let fbn = Fbn((index / SNAPSHOTS_PER_BLOCK) as u64);
+        let block = buftree::read(root, &snapshot_table_key(volume), fbn, reader)?;
+        let block = block.ok_or_else(damaged)?;
+        let start = index % SNAPSHOTS_PER_BLOCK * size_of::<SnapshotRecord>();
+        let bytes = &block.bytes()[start..start + size_of::<SnapshotRecord>()];
+        let record = SnapshotRecord::read_from_bytes(bytes).map_err(|_| damaged())?;
+        snapshots.extend(Snapshot::of(&record).map_err(|_| damaged())?);
+    }
+    Ok(snapshots)
+}
+
+/// A metafile's root in a [`FileSystemRoot`], with its count of blocks.
+#[must_use]
+pub fn root_of<P: Pointer>(record: &InodeRecord) -> (Root<P>, u64) {
+    (Root::of(record), record.blocks.get())
+}

@@ -1,0 +1,230 @@
+//! Inodes in memory: attributes as the clients see them, and the root of the buftree as the last
+//! consistency point left it.
+//!
+//! Messages of the volume's logical affinity own an inode whole. Messages of a stripe affinity see
+//! it shared and may change, under its lock, the attributes that reads and writes change (Waffinity
+//! section 4.2: shared mode).
+//!
+//! Invariants: `root` changes only when a consistency point commits; an inode with `dirty` set, with
+//! holds, or in the image of a running consistency point stays in memory.
+
+use crate::buftree::Root;
+use crate::pointer::Pointer;
+use crate::ranges::RangeSet;
+use ondisk::inode::{InodeRecord, KIND_FREE};
+use platform::sync::Mutex;
+use units::{Generation, InodeNumber, Timestamp};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+
+/// What an inode says of its file, without the tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InodeAttributes {
+    /// One of `ondisk::inode::KIND_*`.
+    pub kind: u8,
+    /// Permission bits.
+    pub mode: u16,
+    /// Hard links.
+    pub links: u32,
+    /// Which of the inode's files.
+    pub generation: Generation,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub birth: Timestamp,
+    /// Device numbers.
+    pub device: (u32, u32),
+    /// The inode that holds the extended attributes, or 0.
+    pub attributes_inode: u32,
+    /// Grows with every change.
+    pub change: u64,
+    /// Verifier of an exclusive create, or 0.
+    pub create_verifier: u64,
+}
+
+impl InodeAttributes {
+    /// A new file's attributes.
+    #[must_use]
+    pub fn new(kind: u8, mode: u16, generation: Generation, now: Timestamp) -> Self {
+        Self {
+            kind,
+            mode,
+            links: 1,
+            generation,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            birth: now,
+            device: (0, 0),
+            attributes_inode: 0,
+            change: 1,
+            create_verifier: 0,
+        }
+    }
+
+    /// The attributes in a record.
+    #[must_use]
+    pub fn of(record: &InodeRecord) -> Self {
+        Self {
+            kind: record.kind,
+            mode: record.mode.get(),
+            links: record.links.get(),
+            generation: Generation(record.generation.get()),
+            uid: record.uid.get(),
+            gid: record.gid.get(),
+            size: record.size.get(),
+            atime: Timestamp(record.atime.get()),
+            mtime: Timestamp(record.mtime.get()),
+            ctime: Timestamp(record.ctime.get()),
+            birth: Timestamp(record.birth.get()),
+            device: (record.device_major.get(), record.device_minor.get()),
+            attributes_inode: record.attributes_inode.get(),
+            change: record.change.get(),
+            create_verifier: record.create_verifier.get(),
+        }
+    }
+
+    /// The record for media.
+    #[must_use]
+    pub fn record<P: Pointer>(&self, root: &Root<P>, blocks: u64) -> InodeRecord {
+        let mut record = InodeRecord::zeroed();
+        record.kind = self.kind;
+        record.mode = U16::new(self.mode);
+        record.links = U32::new(self.links);
+        record.generation = U32::new(self.generation.get());
+        record.uid = U32::new(self.uid);
+        record.gid = U32::new(self.gid);
+        record.size = U64::new(self.size);
+        record.blocks = U64::new(blocks);
+        record.atime = I64::new(self.atime.get());
+        record.mtime = I64::new(self.mtime.get());
+        record.ctime = I64::new(self.ctime.get());
+        record.birth = I64::new(self.birth.get());
+        record.device_major = U32::new(self.device.0);
+        record.device_minor = U32::new(self.device.1);
+        record.attributes_inode = U32::new(self.attributes_inode);
+        record.change = U64::new(self.change);
+        record.create_verifier = U64::new(self.create_verifier);
+        root.store(&mut record);
+        record
+    }
+
+    /// Notes a change of content at `now`.
+    pub fn touch_content(&mut self, now: Timestamp) {
+        self.mtime = now;
+        self.touch(now);
+    }
+
+    /// Notes a change of attributes at `now`.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.ctime = now;
+        self.change += 1;
+    }
+
+    /// Blocks that the size covers.
+    #[must_use]
+    pub const fn size_blocks(&self) -> u64 {
+        self.size.div_ceil(units::BLOCK_SIZE_U64)
+    }
+}
+
+/// The part of an inode that reads and writes of a stripe may change.
+#[derive(Clone, Debug)]
+pub struct SharedState {
+    /// The attributes.
+    pub attributes: InodeAttributes,
+    /// Changed since the last freeze.
+    pub dirty: bool,
+    /// Blocks written beyond what the tree has, for the count of blocks in use: since the last
+    /// freeze, and in the image that is being cleaned.
+    pub new_blocks: (u64, u64),
+}
+
+/// An inode in memory.
+#[derive(Debug)]
+pub struct Inode<P> {
+    /// Attributes, under a lock of their own.
+    pub shared: Mutex<SharedState>,
+    /// The tree as of the last commit.
+    pub root: Root<P>,
+    /// Data blocks of that tree.
+    pub blocks: u64,
+    /// Holes made since the last freeze; dirty blocks on top of them count.
+    pub holes: RangeSet,
+    /// Holes of the image that is being cleaned.
+    pub frozen_holes: RangeSet,
+    /// In the image of the running consistency point.
+    pub frozen: bool,
+    /// Front ends that keep the file alive though it have no name.
+    pub holds: u32,
+    /// Freed: gone for every operation; the next image frees its blocks.
+    pub freed: bool,
+    /// An orphan whose blocks are being freed, some in each consistency point.
+    pub reaping: bool,
+}
+
+impl<P: Pointer> Inode<P> {
+    /// An inode as its record says.
+    #[must_use]
+    pub fn of(record: &InodeRecord) -> Self {
+        let attributes = InodeAttributes::of(record);
+        Self::with(attributes, Root::of(record), record.blocks.get(), false)
+    }
+
+    /// A new inode.
+    #[must_use]
+    pub fn new(attributes: InodeAttributes) -> Self {
+        Self::with(attributes, Root::default(), 0, true)
+    }
+
+    fn with(attributes: InodeAttributes, root: Root<P>, blocks: u64, dirty: bool) -> Self {
+        Self {
+            shared: Mutex::new(SharedState { attributes, dirty, new_blocks: (0, 0) }),
+            root,
+            blocks,
+            holes: RangeSet::default(),
+            frozen_holes: RangeSet::default(),
+            frozen: false,
+            holds: 0,
+            freed: false,
+            reaping: false,
+        }
+    }
+
+    /// A copy of the attributes.
+    #[must_use]
+    pub fn attributes(&self) -> InodeAttributes {
+        self.shared.lock().attributes.clone()
+    }
+
+    /// Whether it must stay in memory.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.frozen || self.holds > 0 || self.freed || self.reaping || self.shared.lock().dirty
+    }
+}
+
+/// Whether a record that was read holds the file that a handle names.
+#[must_use]
+pub fn is_live(record: &InodeRecord, generation: Generation) -> bool {
+    record.kind != KIND_FREE && record.generation.get() == generation.get()
+}
+
+/// The block and slot of the inode file that hold an inode.
+#[must_use]
+pub fn position(inode: InodeNumber) -> (u64, usize) {
+    let per_block = ondisk::inode::INODES_PER_BLOCK as u64;
+    (inode.get() / per_block, (inode.get() % per_block) as usize)
+}

@@ -1,0 +1,438 @@
+//! The client-facing side of a file system: inodes and dirty blocks in memory, on top of the image
+//! of the last commit (Waffinity section 4.2: what the Volume Logical affinity owns).
+//!
+//! Operations change this side only. A consistency point *freezes* it, which sets all changes aside
+//! as an [`Image`] in a short exclusive moment, cleans the image while operations go on, and then
+//! *publishes* the new roots here (decisions D4, D5).
+//!
+//! Invariants:
+//! - Between freeze and publish, an inode's `root`, the frozen overlay and `frozen_holes` together
+//!   are the image; on top of them the active overlay is the current state.
+//! - An inode number freed since a freeze is not used again before that freeze's image is committed
+//!   (`quarantine`): replay then never meets it in use.
+
+use crate::budget::{Budget, DirtyMemory};
+use crate::buftree::{self, FileKey, Root};
+use crate::content::Content;
+use crate::inode::{Inode, InodeAttributes, position};
+use crate::overlay::{DirtyFiles, Stripe, stripe_of};
+use crate::pointer::Pointer;
+use crate::ranges::RangeSet;
+use crate::reader::{Progress, Reader, Stop};
+use affinity::Partition;
+use ondisk::inode::{INODE_SIZE, InodeRecord};
+use ondisk::root::metafile;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::{BlockRef, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
+use zerocopy::FromBytes;
+
+/// Inode number under which the blocks of the inode file are identified on media.
+pub const INODE_FILE: InodeNumber = InodeNumber(0);
+
+/// What the volumes of an aggregate share.
+#[derive(Debug)]
+pub struct AggregateShared {
+    /// The aggregate's space.
+    pub budget: Budget,
+    /// Dirty memory of the node.
+    pub dirty: Arc<DirtyMemory>,
+}
+
+/// What both sides of a file system, and its statistics, share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The volume's space.
+    pub budget: Budget,
+    /// Its aggregate's.
+    pub aggregate: Arc<AggregateShared>,
+    /// Space is coming back in the background: a shortage is worth waiting for a commit.
+    pub reclaiming: AtomicBool,
+}
+
+impl Shared {
+    /// Whether the next commits may make room.
+    #[must_use]
+    pub fn may_gain_room(&self) -> bool {
+        self.reclaiming.load(Ordering::Relaxed)
+            || self.budget.has_promises()
+            || self.aggregate.budget.has_promises()
+    }
+}
+
+/// A snapshot as readers see it.
+#[derive(Clone, Debug)]
+pub struct SnapshotView<P> {
+    /// Its number.
+    pub id: SnapshotId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The root of its inode file.
+    pub inode_file: Root<P>,
+}
+
+/// See the module.
+pub struct Logical<P> {
+    /// The volume's number; zero for a traditional volume, whose blocks are the aggregate's.
+    pub volume: VolumeId,
+    /// The root of the inode file as of the last commit.
+    pub inode_file: Root<P>,
+    /// Inodes in memory.
+    pub inodes: FxHashMap<InodeNumber, Inode<P>>,
+    /// Dirty blocks.
+    pub stripes: Vec<Partition<Stripe>>,
+    /// Inodes made dirty by messages that own the whole of this.
+    pub dirtied: Vec<InodeNumber>,
+    /// The generation of the next file.
+    pub next_generation: u32,
+    /// Inodes in use.
+    pub used_inodes: u64,
+    /// Files without a name, in the order of the orphan list.
+    pub orphans: Vec<InodeNumber>,
+    /// Freed since the last freeze.
+    pub quarantine: FxHashSet<InodeNumber>,
+    /// Freed in the image that is being cleaned.
+    pub frozen_quarantine: FxHashSet<InodeNumber>,
+    /// Where the search for a free inode begins.
+    pub inode_hint: u64,
+    /// Snapshots, oldest first, without those being deleted.
+    pub snapshots: Vec<SnapshotView<P>>,
+    /// Set while the volume is being restored: every operation waits.
+    pub suspended: bool,
+    /// Replay keeps every unlinked file, as if it were held open; it is reaped afterwards.
+    pub replaying: bool,
+    /// Space and memory.
+    pub shared: Arc<Shared>,
+}
+
+/// An inode of an image.
+#[derive(Debug)]
+pub struct FrozenInode<P> {
+    /// Its number.
+    pub number: InodeNumber,
+    /// Its attributes at the freeze.
+    pub attributes: InodeAttributes,
+    /// Its tree as of the commit before.
+    pub root: Root<P>,
+    /// Data blocks of that tree.
+    pub blocks: u64,
+    /// Holes made since.
+    pub holes: RangeSet,
+    /// The inode is free now.
+    pub freed: bool,
+    /// Its blocks are freed bit by bit.
+    pub reaping: bool,
+}
+
+/// What a freeze set aside.
+#[derive(Debug)]
+pub struct Image<P> {
+    /// Changed inodes, by number.
+    pub inodes: Vec<FrozenInode<P>>,
+    /// Changed blocks, by stripe.
+    pub stripes: Vec<Arc<DirtyFiles>>,
+    /// See [`Logical`].
+    pub next_generation: u32,
+    /// See [`Logical`].
+    pub used_inodes: u64,
+    /// Entries of the orphan list.
+    pub orphan_count: u32,
+    /// Dirty blocks in it.
+    pub dirty_blocks: u64,
+}
+
+/// An inode after cleaning.
+#[derive(Clone, Debug)]
+pub struct CleanedInode<P> {
+    /// Its number.
+    pub number: InodeNumber,
+    /// Its new tree.
+    pub root: Root<P>,
+    /// Data blocks of it.
+    pub blocks: u64,
+    /// It is free now.
+    pub freed: bool,
+}
+
+impl<P: Pointer> Logical<P> {
+    /// The key of one of the volume's files.
+    #[must_use]
+    pub const fn key(&self, inode: InodeNumber) -> FileKey {
+        FileKey { volume: self.volume, inode, content: Content::Data }
+    }
+
+    /// The key of the inode file.
+    #[must_use]
+    pub const fn inode_file_key(&self) -> FileKey {
+        inode_file_key(self.volume)
+    }
+
+    /// Brings an inode into memory; whether there is a file.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn load(&mut self, inode: InodeNumber, reader: &Reader<'_>) -> Progress<bool> {
+        if let Some(found) = self.inodes.get(&inode) {
+            return Ok(!found.freed);
+        }
+        let record = read_record(&self.inode_file, self.volume, inode, reader)?;
+        match record {
+            Some(record) if !record.is_free() => {
+                self.inodes.insert(inode, Inode::of(&record));
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The file that `inode` holds if it is of `generation`.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn find(
+        &mut self,
+        inode: InodeNumber,
+        generation: Generation,
+        reader: &Reader<'_>,
+    ) -> Progress<bool> {
+        Ok(self.load(inode, reader)? && self.in_memory(inode, generation).is_some())
+    }
+
+    /// The inode if it is in memory, of that generation and in use.
+    #[must_use]
+    pub fn in_memory(&self, inode: InodeNumber, generation: Generation) -> Option<&Inode<P>> {
+        let found = self.inodes.get(&inode)?;
+        let live = !found.freed && found.shared.lock().attributes.generation == generation;
+        live.then_some(found)
+    }
+
+    /// The content of a file block; `None` for a hole. The inode must be in memory.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn read_block(
+        &mut self,
+        inode: InodeNumber,
+        fbn: Fbn,
+        reader: &Reader<'_>,
+    ) -> Progress<Option<BlockRef>> {
+        let key = self.key(inode);
+        let Some(found) = self.inodes.get(&inode) else { return Ok(None) };
+        let stripe = self.stripes[stripe_of(inode, fbn)].get_mut();
+        read_overlaid(found, &key, fbn, stripe, reader)
+    }
+
+    /// Notes that an inode is dirty.
+    pub fn mark_dirty(&mut self, inode: InodeNumber) {
+        if let Some(found) = self.inodes.get(&inode) {
+            let first = !std::mem::replace(&mut found.shared.lock().dirty, true);
+            if first {
+                self.dirtied.push(inode);
+            }
+        }
+    }
+
+    /// Whether anything changed since the last freeze.
+    #[must_use]
+    pub fn is_dirty(&mut self) -> bool {
+        !self.dirtied.is_empty()
+            || self.stripes.iter_mut().any(|stripe| {
+                let stripe = stripe.get_mut();
+                !stripe.dirtied.is_empty() || !stripe.active.is_empty()
+            })
+    }
+
+    /// Sets all changes aside for a consistency point.
+    ///
+    /// # Panics
+    /// If the image before was not published.
+    pub fn freeze(&mut self) -> Image<P> {
+        let mut numbers = std::mem::take(&mut self.dirtied);
+        let mut stripes = Vec::with_capacity(self.stripes.len());
+        let mut dirty_blocks = 0;
+        for stripe in &mut self.stripes {
+            let stripe = stripe.get_mut();
+            assert!(stripe.frozen.is_empty(), "one image at a time");
+            numbers.append(&mut stripe.dirtied);
+            stripe.frozen = Arc::new(std::mem::take(&mut stripe.active));
+            dirty_blocks +=
+                stripe.frozen.values().map(|file| file.blocks.len() as u64).sum::<u64>();
+            stripes.push(Arc::clone(&stripe.frozen));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let inodes = numbers.into_iter().filter_map(|number| self.freeze_inode(number)).collect();
+        self.frozen_quarantine.extend(self.quarantine.drain());
+        self.shared.budget.freeze();
+        Image {
+            inodes,
+            stripes,
+            next_generation: self.next_generation,
+            used_inodes: self.used_inodes,
+            orphan_count: self.orphans.len() as u32,
+            dirty_blocks,
+        }
+    }
+
+    fn freeze_inode(&mut self, number: InodeNumber) -> Option<FrozenInode<P>> {
+        let inode = self.inodes.get_mut(&number)?;
+        let shared = inode.shared.get_mut();
+        shared.dirty = false;
+        shared.new_blocks = (0, shared.new_blocks.0);
+        inode.frozen = true;
+        inode.frozen_holes = std::mem::take(&mut inode.holes);
+        Some(FrozenInode {
+            number,
+            attributes: shared.attributes.clone(),
+            root: inode.root,
+            blocks: inode.blocks,
+            holes: inode.frozen_holes.clone(),
+            freed: inode.freed,
+            reaping: inode.reaping,
+        })
+    }
+
+    /// Takes over the image's new trees, once the consistency point has committed.
+    pub fn publish(&mut self, cleaned: &[CleanedInode<P>], inode_file: Root<P>, dirty_blocks: u64) {
+        self.inode_file = inode_file;
+        for stripe in &mut self.stripes {
+            stripe.get_mut().frozen = Arc::default();
+        }
+        for file in cleaned {
+            if file.freed {
+                self.inodes.remove(&file.number);
+                continue;
+            }
+            let Some(inode) = self.inodes.get_mut(&file.number) else { continue };
+            inode.root = file.root;
+            inode.blocks = file.blocks;
+            inode.frozen = false;
+            inode.frozen_holes = RangeSet::default();
+            inode.shared.get_mut().new_blocks.1 = 0;
+        }
+        self.frozen_quarantine.clear();
+        self.shared.aggregate.dirty.remove(dirty_blocks);
+    }
+
+    /// Drops clean inodes from memory until at most `inodes_max` are left.
+    pub fn evict(&mut self, inodes_max: usize) {
+        if self.inodes.len() <= inodes_max {
+            return;
+        }
+        let mut excess = self.inodes.len() - inodes_max;
+        // Sorted, so that a seed evicts the same inodes in every run.
+        let mut clean: Vec<InodeNumber> = self
+            .inodes
+            .iter()
+            .filter(|(number, inode)| {
+                number.get() > metafile::ROOT_DIRECTORY && !inode.is_pinned()
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        clean.sort_unstable();
+        for number in clean {
+            if excess == 0 {
+                break;
+            }
+            self.inodes.remove(&number);
+            excess -= 1;
+        }
+    }
+
+    /// The snapshot with this number.
+    #[must_use]
+    pub fn snapshot(&self, id: SnapshotId) -> Option<&SnapshotView<P>> {
+        self.snapshots.iter().find(|snapshot| snapshot.id == id)
+    }
+}
+
+/// The key of a volume's inode file.
+#[must_use]
+pub const fn inode_file_key(volume: VolumeId) -> FileKey {
+    FileKey { volume, inode: INODE_FILE, content: Content::Inodes }
+}
+
+/// An inode's record in the image that `inode_file` is the root of; `None` beyond its end.
+///
+/// # Errors
+/// What to wait for.
+pub fn read_record<P: Pointer>(
+    inode_file: &Root<P>,
+    volume: VolumeId,
+    inode: InodeNumber,
+    reader: &Reader<'_>,
+) -> Progress<Option<InodeRecord>> {
+    let (fbn, slot) = position(inode);
+    let key = inode_file_key(volume);
+    let Some(block) = buftree::read(inode_file, &key, Fbn(fbn), reader)? else { return Ok(None) };
+    let record = record_at(&block, slot);
+    record.validate().map_err(|_| Stop::Damaged(Pvbn(0)))?;
+    Ok(Some(record))
+}
+
+/// The record at `slot` of a block of the inode file.
+#[must_use]
+pub fn record_at(block: &BlockRef, slot: usize) -> InodeRecord {
+    let bytes = &block.bytes()[slot * INODE_SIZE..(slot + 1) * INODE_SIZE];
+    let Ok(record) = InodeRecord::read_from_bytes(bytes) else {
+        unreachable!("a slot is as large as a record")
+    };
+    record
+}
+
+/// A file block through the overlays; `None` for a hole.
+///
+/// # Errors
+/// What to wait for.
+pub fn read_overlaid<P: Pointer>(
+    inode: &Inode<P>,
+    key: &FileKey,
+    fbn: Fbn,
+    stripe: &Stripe,
+    reader: &Reader<'_>,
+) -> Progress<Option<BlockRef>> {
+    match overlaid(inode, key.inode, fbn, stripe) {
+        Overlaid::Block(block) => Ok(Some(block)),
+        Overlaid::Hole => Ok(None),
+        Overlaid::Below => buftree::read(&inode.root, key, fbn, reader),
+    }
+}
+
+/// What the overlays say of a file block.
+#[derive(Debug)]
+pub enum Overlaid {
+    /// Its content.
+    Block(BlockRef),
+    /// It is a hole.
+    Hole,
+    /// Nothing: look at the tree.
+    Below,
+}
+
+/// Looks a file block up in the overlays.
+#[must_use]
+pub fn overlaid<P: Pointer>(
+    inode: &Inode<P>,
+    number: InodeNumber,
+    fbn: Fbn,
+    stripe: &Stripe,
+) -> Overlaid {
+    if let Some(block) = stripe.active(number, fbn) {
+        return Overlaid::Block(BlockRef::clone(block));
+    }
+    if inode.holes.contains(fbn.get()) {
+        return Overlaid::Hole;
+    }
+    if inode.frozen {
+        if let Some(block) = stripe.frozen(number, fbn) {
+            return Overlaid::Block(BlockRef::clone(block));
+        }
+        if inode.frozen_holes.contains(fbn.get()) {
+            return Overlaid::Hole;
+        }
+    }
+    Overlaid::Below
+}

@@ -1,0 +1,132 @@
+//! Reading blocks without waiting for them (decision D1).
+//!
+//! A message reads through a [`Reader`]: what is in memory is there at once, anything else ends the
+//! message with [`Stop::Wait`], and it runs again when the load is done. What was loaded for a
+//! message is held for it until it ends, so that it gets ahead however small the cache is.
+//!
+//! Invariants: a reader never performs I/O and never changes anything.
+//!
+//! Fails: [`Stop::Damaged`] when the media could not yield the block and redundancy neither.
+
+use crate::cache::BufferCache;
+use crate::content::Content;
+use crate::pointer::{BlockPlace, Pointer};
+use platform::sync::Mutex;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use units::{BlockRef, Pvbn};
+
+/// How a loaded block is proved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoadProof {
+    /// By the checksum in the parent.
+    Content {
+        /// See [`crate::content::content_checksum`].
+        checksum: u32,
+        /// What the block holds.
+        content: Content,
+    },
+    /// By its identifier on media and a 16-bit check in the parent.
+    Identity {
+        /// What the identifier must say.
+        place: BlockPlace,
+        /// Low bits of the block's CRC32C.
+        check: u16,
+    },
+}
+
+/// A block that must be loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadRequest {
+    /// Where it lies.
+    pub pvbn: Pvbn,
+    /// The parent's proof; tells blocks apart that lay at one PVBN one after another.
+    pub check: u32,
+    /// How it is proved.
+    pub proof: LoadProof,
+}
+
+/// What a message waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// These blocks.
+    Load(Vec<LoadRequest>),
+    /// More free blocks from the aggregate.
+    Blocks,
+    /// The end of the next consistency point: for room in the log, in memory or on disk.
+    ConsistencyPoint,
+}
+
+/// Why work stopped before its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Run again when this is there.
+    Wait(Wait),
+    /// A block is lost, or is not what it should be.
+    Damaged(Pvbn),
+    /// There is no room.
+    NoSpace,
+}
+
+/// The outcome of work that can stop.
+pub type Progress<T> = Result<T, Stop>;
+
+type Loaded = FxHashMap<(Pvbn, u32), Option<BlockRef>>;
+
+/// Blocks loaded for one message; `None` for one that could not be.
+#[derive(Clone, Default, Debug)]
+pub struct HeldBlocks(Arc<Mutex<Loaded>>);
+
+impl HeldBlocks {
+    /// Keeps the outcome of a load.
+    pub fn put(&self, request: &LoadRequest, block: Option<BlockRef>) {
+        self.0.lock().insert((request.pvbn, request.check), block);
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    fn get(&self, request: &LoadRequest) -> Option<Option<BlockRef>> {
+        self.0.lock().get(&(request.pvbn, request.check)).cloned()
+    }
+}
+
+/// Reads through the cache and a message's held blocks.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// Blocks in memory.
+    pub cache: &'a BufferCache,
+    /// Blocks loaded for this message.
+    pub held: &'a HeldBlocks,
+}
+
+impl Reader<'_> {
+    /// The block that `pointer` names.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] when it must be loaded first.
+    pub fn block<P: Pointer>(&self, pointer: &P, place: BlockPlace) -> Progress<BlockRef> {
+        let request = pointer.request(place);
+        match self.find(&request)? {
+            Some(block) => Ok(block),
+            None => Err(Stop::Wait(Wait::Load(vec![request]))),
+        }
+    }
+
+    /// The block if it is in memory.
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`] if its load failed.
+    pub fn find(&self, request: &LoadRequest) -> Progress<Option<BlockRef>> {
+        if let Some(block) = self.cache.get(request.pvbn, request.check) {
+            return Ok(Some(block));
+        }
+        match self.held.get(request) {
+            None => Ok(None),
+            Some(Some(block)) => Ok(Some(block)),
+            Some(None) => Err(Stop::Damaged(request.pvbn)),
+        }
+    }
+}

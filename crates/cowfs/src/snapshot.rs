@@ -1,0 +1,126 @@
+//! Snapshots: old images that are kept (FlexVol section 2), and the background work they cause.
+//!
+//! A snapshot is the root of an image's inode file; making one writes a record. The blocks that it
+//! keeps are those of its own free map. They count as held through the *summary map*, the OR of all
+//! snapshots' maps, into which each snapshot is merged in the background; until then its own map is
+//! asked too.
+//!
+//! Snapshots of a volume form a line in time. A block lives in consecutive images of the line, since
+//! a number in use by any of them is not given out again; so what a deleted snapshot alone held is
+//! what neither its neighbours nor the active image hold. A restore makes the line fork: the images
+//! that were left (all being deleted) lie between the restored snapshot and those made later. Hence
+//! both kinds of neighbour are asked: the nearest of all, and the nearest that is not being deleted.
+//!
+//! Invariants: map blocks below `merged_blocks` are in the summary map; of a snapshot being deleted,
+//! those below `released_blocks` no longer hold anything.
+
+use crate::buftree::Root;
+use crate::logical::read_record;
+use crate::pointer::Pointer;
+use crate::reader::{Progress, Reader, Stop};
+use crate::free_map::MapFile;
+use ondisk::damage::Damage;
+use ondisk::inode::InodeRecord;
+use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, SnapshotRecord, name_field};
+use ondisk::root::metafile;
+use units::{CpNumber, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
+use zerocopy::little_endian::{I64, U32, U64};
+
+/// Snapshots of a volume at most.
+pub const SNAPSHOTS_MAX: usize = 1023;
+
+/// A snapshot as the consistency point sees it.
+#[derive(Debug)]
+pub struct Snapshot<P> {
+    /// Its number.
+    pub id: SnapshotId,
+    /// Its name.
+    pub name: String,
+    /// Its consistency point.
+    pub cp: CpNumber,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Being deleted.
+    pub deleting: bool,
+    /// See the module.
+    pub merged_blocks: u64,
+    /// See the module.
+    pub released_blocks: u64,
+    /// Blocks in use by its image.
+    pub used_blocks: u64,
+    /// The inode of its inode file.
+    pub inode_file: InodeRecord,
+    /// Its free map, once it was looked up.
+    pub map: Option<MapFile<P>>,
+}
+
+impl<P: Pointer> Snapshot<P> {
+    /// The snapshot in `record`; `None` if it is empty.
+    ///
+    /// # Errors
+    /// What is wrong with the record.
+    pub fn of(record: &SnapshotRecord) -> Result<Option<Self>, Damage> {
+        record.validate()?;
+        if record.state == STATE_EMPTY {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            id: SnapshotId(record.snapshot.get()),
+            name: record.name().to_owned(),
+            cp: CpNumber(record.cp.get()),
+            created: Timestamp(record.created.get()),
+            deleting: record.state == STATE_DELETING,
+            merged_blocks: record.merged_blocks.get(),
+            released_blocks: record.released_blocks.get(),
+            used_blocks: record.used_blocks.get(),
+            inode_file: record.inode_file,
+            map: None,
+        }))
+    }
+
+    /// The record for media.
+    ///
+    /// # Panics
+    /// If the name is too long: it was checked when the snapshot was asked for.
+    #[must_use]
+    pub fn record(&self) -> SnapshotRecord {
+        let Ok((name, name_size)) = name_field(&self.name) else {
+            panic!("snapshot name '{}' was accepted and does not fit", self.name)
+        };
+        let mut record = SnapshotRecord::empty();
+        record.state = if self.deleting { STATE_DELETING } else { STATE_ONLINE };
+        record.name = name;
+        record.name_size = name_size;
+        record.snapshot = U32::new(self.id.get());
+        record.cp = U64::new(self.cp.get());
+        record.created = I64::new(self.created.get());
+        record.merged_blocks = U64::new(self.merged_blocks);
+        record.released_blocks = U64::new(self.released_blocks);
+        record.used_blocks = U64::new(self.used_blocks);
+        record.inode_file = self.inode_file;
+        record
+    }
+
+    /// The root of its inode file.
+    #[must_use]
+    pub fn root(&self) -> Root<P> {
+        Root::of(&self.inode_file)
+    }
+
+    /// Its free map.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn map(&mut self, volume: VolumeId, reader: &Reader<'_>) -> Progress<&MapFile<P>> {
+        if self.map.is_none() {
+            let inode = InodeNumber(metafile::ACTIVE_MAP);
+            let record = read_record(&self.root(), volume, inode, reader)?;
+            let record = record.ok_or(Stop::Damaged(Pvbn(0)))?;
+            self.map = Some(MapFile::of(volume, metafile::ACTIVE_MAP, &record));
+        }
+        match &self.map {
+            Some(map) => Ok(map),
+            None => unreachable!("looked up above"),
+        }
+    }
+}

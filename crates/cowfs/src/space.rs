@@ -1,0 +1,355 @@
+//! The block side of a file system: free maps, allocation and snapshots (Waffinity section 4.2: what
+//! the Volume VBN and Aggregate VBN affinities own). Only consistency points work here.
+//!
+//! Numbers that a consistency point takes or frees are queued and *settled* into the active map, one
+//! map block after another, since each may have to be loaded.
+//!
+//! Invariants (TigerBeetle's reserve, acquire, forfeit in our words):
+//! - A number is *given* when it was found free and handed to a pool, *taken* when a block was
+//!   placed at it, *settled* when its bit is set. A given number is not given again.
+//! - A number freed by a consistency point is not given before that one has committed (`freed`).
+//! - Setting a set bit or clearing a clear one is a bug that would lose data: it stops the node.
+
+use crate::buftree::Root;
+use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
+use crate::pointer::Pointer;
+use crate::reader::{Progress, Reader};
+use crate::snapshot::Snapshot;
+use allocator::{AreaCache, AreaNumber, ScoreTable};
+use ondisk::root::metafile;
+use rustc_hash::FxHashSet;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use units::{Block, BlockRef, VolumeId};
+
+/// Map blocks that the background work on snapshots handles in one consistency point, at most.
+const SCAN_BLOCKS_PER_CP: u64 = 256;
+
+/// See the module.
+pub struct Space<P> {
+    /// The volume; zero in the aggregate's own file system.
+    pub volume: VolumeId,
+    /// Numbers there are: 0 to this, exclusive.
+    pub size_blocks: u64,
+    /// Numbers in use by the active image or a snapshot.
+    pub used_blocks: u64,
+    /// The root of the inode file as of the last commit, and its blocks.
+    pub inode_file: (Root<P>, u64),
+    /// The root of the snapshot table as of the last commit, and its blocks.
+    pub snapshot_table: (Root<P>, u64),
+    /// Blocks of the active image.
+    pub active_map: MapFile<P>,
+    /// Blocks of snapshots.
+    pub summary_map: MapFile<P>,
+    /// Snapshots, oldest first.
+    pub snapshots: Vec<Snapshot<P>>,
+    /// The snapshots' records changed since the last commit.
+    pub snapshots_changed: bool,
+    /// The number of the next snapshot.
+    pub next_snapshot: u32,
+    /// Found free and handed out, not yet settled.
+    given: FxHashSet<u64>,
+    /// Freed by the running consistency point.
+    freed: FxHashSet<u64>,
+    /// Queued to be settled.
+    taken: VecDeque<u64>,
+    /// Queued to be freed.
+    freeing: VecDeque<u64>,
+    /// Released to the space below: no image holds them.
+    released: Vec<u64>,
+    /// Free numbers of the area being filled.
+    pool: VecDeque<u64>,
+    areas: Box<dyn AreaCache>,
+}
+
+impl<P: Pointer> Space<P> {
+    /// A space in which nothing is in use.
+    #[must_use]
+    pub fn new(volume: VolumeId, size_blocks: u64) -> Self {
+        let areas = size_blocks.div_ceil(VBNS_PER_BLOCK);
+        Self {
+            volume,
+            size_blocks,
+            used_blocks: 0,
+            inode_file: (Root::default(), 0),
+            snapshot_table: (Root::default(), 0),
+            active_map: MapFile::new(volume, metafile::ACTIVE_MAP),
+            summary_map: MapFile::new(volume, metafile::SUMMARY_MAP),
+            snapshots: Vec::new(),
+            snapshots_changed: false,
+            next_snapshot: 1,
+            given: FxHashSet::default(),
+            freed: FxHashSet::default(),
+            taken: VecDeque::new(),
+            freeing: VecDeque::new(),
+            released: Vec::new(),
+            pool: VecDeque::new(),
+            areas: Box::new(ScoreTable::new(areas, VBNS_PER_BLOCK)),
+        }
+    }
+
+    /// The consistency point before has committed: what it freed may be used.
+    ///
+    /// # Panics
+    /// If it left work behind.
+    pub fn begin(&mut self) {
+        assert!(self.taken.is_empty() && self.freeing.is_empty(), "everything was settled");
+        assert!(self.active_map.dirty.is_empty(), "the map was written");
+        for vbn in self.freed.drain() {
+            self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
+        }
+    }
+
+    /// Queues a number that a block was placed at.
+    pub fn take(&mut self, vbn: u64) {
+        self.taken.push_back(vbn);
+    }
+
+    /// Queues a number that the active image uses no more.
+    pub fn free(&mut self, vbn: u64) {
+        self.freeing.push_back(vbn);
+    }
+
+    /// The numbers released since the last call.
+    pub fn drain_released(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Map block `index` with a bit for every number in use or held by a snapshot.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn in_use(&mut self, index: u64, reader: &Reader<'_>) -> Progress<BlockRef> {
+        let mut block = self.active_map.read(index, reader)?;
+        let held = self.held(index, reader)?;
+        if !held.is_zero() {
+            or_into(Arc::make_mut(&mut block), &held);
+        }
+        Ok(block)
+    }
+
+    /// Map block `index` with a bit for every number held by a snapshot.
+    fn held(&mut self, index: u64, reader: &Reader<'_>) -> Progress<BlockRef> {
+        let mut block = self.summary_map.read(index, reader)?;
+        for snapshot in &mut self.snapshots {
+            if snapshot.merged_blocks <= index {
+                let own = snapshot.map(self.volume, reader)?.read(index, reader)?;
+                if !own.is_zero() {
+                    or_into(Arc::make_mut(&mut block), &own);
+                }
+            }
+        }
+        Ok(block)
+    }
+
+    /// Whether a number may be given: not in the running consistency point's hands.
+    #[must_use]
+    pub fn is_givable(&self, vbn: u64) -> bool {
+        vbn < self.size_blocks && !self.given.contains(&vbn) && !self.freed.contains(&vbn)
+    }
+
+    /// Notes that a number was found free and handed to a pool.
+    ///
+    /// # Panics
+    /// If it was given before.
+    pub fn give(&mut self, vbn: u64) {
+        assert!(self.given.insert(vbn), "block number {vbn} would be given twice");
+    }
+
+    /// Makes sure that the pool has `count` free numbers.
+    ///
+    /// # Errors
+    /// What to wait for.
+    ///
+    /// # Panics
+    /// When the space is full: promises (decision D6) make that impossible.
+    pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
+        while self.pool.len() < count {
+            let Some(area) = self.areas.pick() else {
+                panic!(
+                    "volume {} has no free block number for its consistency point: {} of {} in use",
+                    self.volume, self.used_blocks, self.size_blocks
+                )
+            };
+            let block = match self.in_use(area.0, reader) {
+                Ok(block) => block,
+                Err(stop) => {
+                    self.areas.set_score(area, VBNS_PER_BLOCK);
+                    return Err(stop);
+                }
+            };
+            for vbn in clear_bits(&block, area.0) {
+                if self.is_givable(vbn) {
+                    self.give(vbn);
+                    self.pool.push_back(vbn);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A free number from the pool, taken.
+    ///
+    /// # Panics
+    /// If [`Self::fill_pool`] was not called for it.
+    pub fn take_from_pool(&mut self) -> u64 {
+        let Some(vbn) = self.pool.pop_front() else { panic!("the pool was not filled") };
+        self.take(vbn);
+        vbn
+    }
+
+    /// Drops the pool: its numbers may be given again.
+    pub fn drop_pool(&mut self) {
+        for vbn in self.pool.drain(..) {
+            self.given.remove(&vbn);
+            self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
+        }
+    }
+
+    /// Works the queues into the active map.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    ///
+    /// # Panics
+    /// On a number that is taken twice or freed twice.
+    pub fn settle(&mut self, reader: &Reader<'_>) -> Progress<()> {
+        while let Some(&vbn) = self.taken.front() {
+            let (index, byte, mask) = position(vbn);
+            let block = self.active_map.modify(index, reader)?;
+            assert!(block[byte] & mask == 0, "block number {vbn} was in use and is taken");
+            block[byte] |= mask;
+            self.given.remove(&vbn);
+            self.used_blocks += 1;
+            self.taken.pop_front();
+        }
+        while let Some(&vbn) = self.freeing.front() {
+            let (index, byte, mask) = position(vbn);
+            let held = self.held(index, reader)?[byte] & mask != 0;
+            let block = self.active_map.modify(index, reader)?;
+            assert!(block[byte] & mask != 0, "block number {vbn} was free and is freed");
+            block[byte] &= !mask;
+            if !held {
+                self.release(vbn);
+            }
+            self.freeing.pop_front();
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, vbn: u64) {
+        self.used_blocks -= 1;
+        self.freed.insert(vbn);
+        self.released.push(vbn);
+    }
+
+    /// Whether background work on snapshots is left.
+    #[must_use]
+    pub fn has_snapshot_work(&self) -> bool {
+        let end = self.map_blocks();
+        self.snapshots.iter().any(|snapshot| snapshot.deleting || snapshot.merged_blocks < end)
+    }
+
+    fn map_blocks(&self) -> u64 {
+        self.size_blocks.div_ceil(VBNS_PER_BLOCK)
+    }
+
+    /// Does some of the background work on snapshots: merging new ones into the summary map, then
+    /// releasing what deleted ones held. `budget` counts map blocks over calls of one consistency
+    /// point.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub fn work_on_snapshots(&mut self, done: &mut u64, reader: &Reader<'_>) -> Progress<()> {
+        let end = self.map_blocks();
+        while *done < SCAN_BLOCKS_PER_CP {
+            let merging = self.snapshots.iter().position(|snapshot| snapshot.merged_blocks < end);
+            let releasing = self.snapshots.iter().position(|snapshot| snapshot.deleting);
+            match (merging, releasing) {
+                (Some(at), _) => self.merge_block(at, reader)?,
+                (None, Some(at)) if self.snapshots[at].released_blocks < end => {
+                    self.release_block(at, reader)?;
+                }
+                (None, Some(at)) => {
+                    self.snapshots.remove(at);
+                }
+                (None, None) => return Ok(()),
+            }
+            self.snapshots_changed = true;
+            *done += 1;
+        }
+        Ok(())
+    }
+
+    fn merge_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
+        let index = self.snapshots[at].merged_blocks;
+        let own = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
+        if !own.is_zero() {
+            or_into(self.summary_map.modify(index, reader)?, &own);
+        }
+        self.snapshots[at].merged_blocks += 1;
+        Ok(())
+    }
+
+    fn release_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
+        let index = self.snapshots[at].released_blocks;
+        let mut alone = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
+        if !alone.is_zero() {
+            for neighbour in self.neighbours(at) {
+                let other = self.snapshots[neighbour].map(self.volume, reader)?;
+                let other = other.read(index, reader)?;
+                and_not_into(Arc::make_mut(&mut alone), &other);
+            }
+            let active = self.active_map.read(index, reader)?;
+            let summary = self.summary_map.modify(index, reader)?;
+            and_not_into(summary, &alone);
+            and_not_into(Arc::make_mut(&mut alone), &active);
+            for vbn in set_bits(&alone, index) {
+                self.release(vbn);
+            }
+        }
+        self.snapshots[at].released_blocks += 1;
+        Ok(())
+    }
+
+    /// The snapshots that can hold a block together with the one at `at`; see `crate::snapshot`.
+    fn neighbours(&self, at: usize) -> Vec<usize> {
+        let live = |index: &usize| !self.snapshots[*index].deleting;
+        let mut found = Vec::with_capacity(4);
+        found.extend(at.checked_sub(1));
+        found.extend((at + 1 < self.snapshots.len()).then_some(at + 1));
+        found.extend((0..at).rev().find(live));
+        found.extend((at + 1..self.snapshots.len()).find(live));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+fn or_into(block: &mut Block, other: &Block) {
+    block.bytes_mut().iter_mut().zip(other.bytes()).for_each(|(byte, other)| *byte |= other);
+}
+
+fn and_not_into(block: &mut Block, other: &Block) {
+    block.bytes_mut().iter_mut().zip(other.bytes()).for_each(|(byte, other)| *byte &= !other);
+}
+
+/// The numbers whose bits are set in map block `index`.
+pub fn set_bits(block: &Block, index: u64) -> impl Iterator<Item = u64> {
+    bits(block, index, 0)
+}
+
+/// The numbers whose bits are clear in map block `index`.
+pub fn clear_bits(block: &Block, index: u64) -> impl Iterator<Item = u64> {
+    bits(block, index, u8::MAX)
+}
+
+fn bits(block: &Block, index: u64, flip: u8) -> impl Iterator<Item = u64> {
+    block.bytes().iter().enumerate().filter(move |(_, byte)| **byte != flip).flat_map(
+        move |(at, byte)| {
+            let byte = byte ^ flip;
+            let first = index * VBNS_PER_BLOCK + at as u64 * 8;
+            (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first + bit)
+        },
+    )
+}

@@ -1,0 +1,467 @@
+//! Transactions: an operation's reads and writes, all or nothing (decision D1).
+//!
+//! An operation works on a transaction, which sees the file system as it is with the operation's own
+//! changes on top. Reading may end it with [`Stop::Wait`]; then the transaction is dropped, nothing
+//! has changed, and the operation runs again from the top. Only [`Transaction::promise`] followed by
+//! [`Promised::apply`] changes anything, and `apply` cannot fail.
+//!
+//! Invariants: a transaction holds the whole of the logical side; what it applies is one step for
+//! every other message.
+
+use crate::budget::Spender;
+use crate::inode::{Inode, InodeAttributes};
+use crate::logical::Logical;
+use crate::overlay::stripe_of;
+use crate::pointer::Pointer;
+use crate::reader::{Progress, Reader, Stop, Wait};
+use ondisk::inode::KIND_FREE;
+use ondisk::root::metafile;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::{BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, Timestamp};
+
+/// Inode numbers end here: they are stored in 32 bits.
+pub const INODES_MAX: u64 = u32::MAX as u64;
+/// Nodes of a buftree between a block and its inode that a change may come to rewrite, at most,
+/// as promises count them: levels 1 to 4 reach 112 TiB.
+const NODES_ABOVE_BLOCK: u64 = 4;
+/// Blocks of the inode file, its indirect blocks included, that a changed inode may come to
+/// rewrite.
+const BLOCKS_PER_INODE: u64 = 4;
+/// Bits in a block of the inode map.
+const BITS_PER_BLOCK: u64 = BLOCK_SIZE_U64 * 8;
+
+#[derive(Debug)]
+struct Edit {
+    attributes: InodeAttributes,
+    created: bool,
+    freed: bool,
+}
+
+/// See the module.
+pub struct Transaction<'a, P: Pointer> {
+    logical: &'a mut Logical<P>,
+    reader: Reader<'a>,
+    /// The time of the operation.
+    pub now: Timestamp,
+    inodes: BTreeMap<InodeNumber, Edit>,
+    blocks: BTreeMap<(InodeNumber, u64), BlockRef>,
+    unlogged: bool,
+    holes: Vec<(InodeNumber, u64, u64)>,
+    orphans: Option<Vec<InodeNumber>>,
+    next_generation: u32,
+    inode_hint: u64,
+    used_inodes: i64,
+}
+
+impl<'a, P: Pointer> Transaction<'a, P> {
+    /// A transaction without changes.
+    pub fn new(logical: &'a mut Logical<P>, reader: Reader<'a>, now: Timestamp) -> Self {
+        let (next_generation, inode_hint) = (logical.next_generation, logical.inode_hint);
+        Self {
+            logical,
+            reader,
+            now,
+            inodes: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            unlogged: false,
+            holes: Vec::new(),
+            orphans: None,
+            next_generation,
+            inode_hint,
+            used_inodes: 0,
+        }
+    }
+
+    /// The file system below.
+    #[must_use]
+    pub fn logical(&self) -> &Logical<P> {
+        self.logical
+    }
+
+    /// The blocks it writes are not in the log: COMMIT or a consistency point makes them durable.
+    pub fn set_unlogged(&mut self) {
+        self.unlogged = true;
+    }
+
+    /// The reader, for images other than the active one.
+    #[must_use]
+    pub const fn reader(&self) -> &Reader<'a> {
+        &self.reader
+    }
+
+    /// A file's attributes; `None` if the inode is free.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn attributes(&mut self, inode: InodeNumber) -> Progress<Option<InodeAttributes>> {
+        if let Some(edit) = self.inodes.get(&inode) {
+            return Ok((!edit.freed).then(|| edit.attributes.clone()));
+        }
+        if !self.logical.load(inode, &self.reader)? {
+            return Ok(None);
+        }
+        Ok(self.logical.inodes.get(&inode).map(Inode::attributes))
+    }
+
+    /// A file's attributes if it is of `generation`.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn file(
+        &mut self,
+        inode: InodeNumber,
+        generation: Generation,
+    ) -> Progress<Option<InodeAttributes>> {
+        let attributes = self.attributes(inode)?;
+        Ok(attributes.filter(|attributes| attributes.generation == generation))
+    }
+
+    /// A file's attributes, to be changed.
+    ///
+    /// # Errors
+    /// What to wait for.
+    ///
+    /// # Panics
+    /// If the inode is free: the caller looked before.
+    pub fn edit(&mut self, inode: InodeNumber) -> Progress<&mut InodeAttributes> {
+        if !self.inodes.contains_key(&inode) {
+            let attributes = self.attributes(inode)?;
+            let Some(attributes) = attributes else { panic!("{inode} is free and is changed") };
+            self.inodes.insert(inode, Edit { attributes, created: false, freed: false });
+        }
+        match self.inodes.get_mut(&inode) {
+            Some(edit) => Ok(&mut edit.attributes),
+            None => unreachable!("inserted above"),
+        }
+    }
+
+    /// A file block's content; `None` for a hole.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn read(&mut self, inode: InodeNumber, fbn: Fbn) -> Progress<Option<BlockRef>> {
+        if let Some(block) = self.blocks.get(&(inode, fbn.get())) {
+            return Ok(Some(BlockRef::clone(block)));
+        }
+        let punched = |hole: &(InodeNumber, u64, u64)| {
+            hole.0 == inode && hole.1 <= fbn.get() && fbn.get() < hole.2
+        };
+        if self.holes.iter().any(punched) {
+            return Ok(None);
+        }
+        if !self.logical.load(inode, &self.reader)? {
+            return Ok(None);
+        }
+        self.logical.read_block(inode, fbn, &self.reader)
+    }
+
+    /// A file block, to be changed: its content, or zeros where there is a hole.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn modify(&mut self, inode: InodeNumber, fbn: Fbn) -> Progress<&mut Block> {
+        if !self.blocks.contains_key(&(inode, fbn.get())) {
+            let block = self.read(inode, fbn)?.unwrap_or_else(|| Arc::new(Block::zeroed()));
+            self.put(inode, fbn, block)?;
+        }
+        match self.blocks.get_mut(&(inode, fbn.get())) {
+            Some(block) => Ok(Arc::make_mut(block)),
+            None => unreachable!("put above"),
+        }
+    }
+
+    /// Replaces a file block's content. The size is the caller's business.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn put(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef) -> Progress<()> {
+        self.edit(inode)?;
+        self.blocks.insert((inode, fbn.get()), block);
+        Ok(())
+    }
+
+    /// Makes file blocks `start..end` a hole.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn punch(&mut self, inode: InodeNumber, start: u64, end: u64) -> Progress<()> {
+        self.edit(inode)?;
+        if start < end {
+            self.blocks.retain(|(file, fbn), _| *file != inode || *fbn < start || *fbn >= end);
+            self.holes.push((inode, start, end));
+        }
+        Ok(())
+    }
+
+    /// Makes a file. In replay `chosen` says which inode and generation it got the first time.
+    ///
+    /// # Errors
+    /// What to wait for; [`Stop::NoSpace`] when all inodes are in use.
+    pub fn create(
+        &mut self,
+        kind: u8,
+        mode: u16,
+        chosen: Option<(InodeNumber, Generation)>,
+    ) -> Progress<(InodeNumber, Generation)> {
+        let (inode, generation) = match chosen {
+            Some(chosen) => chosen,
+            None => (self.free_inode()?, Generation(self.next_generation)),
+        };
+        let map = InodeNumber(metafile::INODE_MAP);
+        let (fbn, byte, bit) = map_position(inode);
+        let block = self.modify(map, fbn)?;
+        assert!(block[byte] & bit == 0, "{inode} is in use and would be used again");
+        block[byte] |= bit;
+        let size = (fbn.get() + 1) * BLOCK_SIZE_U64;
+        let attributes = self.edit(map)?;
+        attributes.size = attributes.size.max(size);
+        let attributes = InodeAttributes::new(kind, mode, generation, self.now);
+        self.inodes.insert(inode, Edit { attributes, created: true, freed: false });
+        self.next_generation = self.next_generation.max(generation.get().wrapping_add(1).max(1));
+        self.inode_hint = inode.get() + 1;
+        self.used_inodes += 1;
+        Ok((inode, generation))
+    }
+
+    /// The next free inode number after the hint.
+    fn free_inode(&mut self) -> Progress<InodeNumber> {
+        let map = InodeNumber(metafile::INODE_MAP);
+        let hint = self.inode_hint.max(metafile::FIRST_FILE);
+        let blocks = INODES_MAX.div_ceil(BITS_PER_BLOCK);
+        for step in 0..=blocks {
+            let fbn = (hint / BITS_PER_BLOCK + step) % blocks;
+            let from = if step == 0 { hint % BITS_PER_BLOCK } else { 0 };
+            let block = self.read(map, Fbn(fbn))?;
+            for bit in from..BITS_PER_BLOCK {
+                let in_use = block
+                    .as_ref()
+                    .is_some_and(|block| block[bit as usize / 8] & (1 << (bit % 8)) != 0);
+                let inode = InodeNumber(fbn * BITS_PER_BLOCK + bit);
+                if !in_use && self.is_usable(inode) {
+                    return Ok(inode);
+                }
+            }
+        }
+        Err(Stop::NoSpace)
+    }
+
+    fn is_usable(&self, inode: InodeNumber) -> bool {
+        (metafile::FIRST_FILE..INODES_MAX).contains(&inode.get())
+            && !self.inodes.contains_key(&inode)
+            && !self.logical.quarantine.contains(&inode)
+            && !self.logical.frozen_quarantine.contains(&inode)
+    }
+
+    /// Frees an inode and all its blocks.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn free(&mut self, inode: InodeNumber) -> Progress<()> {
+        let map = InodeNumber(metafile::INODE_MAP);
+        let (fbn, byte, bit) = map_position(inode);
+        let block = self.modify(map, fbn)?;
+        assert!(block[byte] & bit != 0, "{inode} is free and would be freed again");
+        block[byte] &= !bit;
+        self.punch(inode, 0, u64::MAX)?;
+        let attributes = self.edit(inode)?;
+        *attributes =
+            InodeAttributes::new(KIND_FREE, 0, attributes.generation, attributes.ctime);
+        attributes.links = 0;
+        if let Some(edit) = self.inodes.get_mut(&inode) {
+            edit.freed = true;
+        }
+        self.used_inodes -= 1;
+        Ok(())
+    }
+
+    /// Puts a file without a name on the orphan list.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn add_orphan(&mut self, inode: InodeNumber) -> Progress<()> {
+        let mut orphans = self.orphans();
+        orphans.push(inode);
+        self.store_orphan(&orphans, orphans.len() - 1)?;
+        self.orphans = Some(orphans);
+        Ok(())
+    }
+
+    /// Takes a file off the orphan list.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn remove_orphan(&mut self, inode: InodeNumber) -> Progress<()> {
+        let mut orphans = self.orphans();
+        let Some(at) = orphans.iter().position(|orphan| *orphan == inode) else { return Ok(()) };
+        orphans.swap_remove(at);
+        if at < orphans.len() {
+            self.store_orphan(&orphans, at)?;
+        }
+        self.edit(InodeNumber(metafile::ORPHANS))?.size = orphans.len() as u64 * 4;
+        self.orphans = Some(orphans);
+        Ok(())
+    }
+
+    fn orphans(&self) -> Vec<InodeNumber> {
+        self.orphans.clone().unwrap_or_else(|| self.logical.orphans.clone())
+    }
+
+    fn store_orphan(&mut self, orphans: &[InodeNumber], at: usize) -> Progress<()> {
+        let file = InodeNumber(metafile::ORPHANS);
+        let per_block = BLOCK_SIZE_U64 as usize / 4;
+        let number = orphans[at].get() as u32;
+        let block = self.modify(file, Fbn((at / per_block) as u64))?;
+        let start = at % per_block * 4;
+        block[start..start + 4].copy_from_slice(&number.to_le_bytes());
+        self.edit(file)?.size = orphans.len() as u64 * 4;
+        Ok(())
+    }
+
+    /// Blocks that applying this may come to cost a consistency point, at most.
+    fn cost_blocks(&mut self) -> u64 {
+        let mut cost = 0;
+        let mut group = None;
+        for &(inode, fbn) in self.blocks.keys() {
+            let stripe = self.logical.stripes[stripe_of(inode, Fbn(fbn))].get_mut();
+            cost += u64::from(stripe.active(inode, Fbn(fbn)).is_none());
+            let this = (inode, fbn / P::FANOUT);
+            if group != Some(this) {
+                let start = this.1 * P::FANOUT;
+                if !stripe.is_any_active(inode, start, start + P::FANOUT) {
+                    cost += NODES_ABOVE_BLOCK;
+                }
+                group = Some(this);
+            }
+        }
+        // A hole rewrites the two lowest-level nodes at its ends, and those above them.
+        cost += self.holes.len() as u64 * 2 * NODES_ABOVE_BLOCK;
+        for inode in self.inodes.keys() {
+            let dirty =
+                self.logical.inodes.get(inode).is_some_and(|found| found.shared.lock().dirty);
+            cost += if dirty { 0 } else { BLOCKS_PER_INODE };
+        }
+        cost
+    }
+
+    /// Promises the space that applying needs.
+    ///
+    /// # Errors
+    /// [`Stop::NoSpace`], or to wait for a commit that may make room.
+    pub fn promise(mut self, spender: Spender) -> Progress<Promised<'a, P>> {
+        let blocks = self.cost_blocks();
+        let shared = Arc::clone(&self.logical.shared);
+        if spender != Spender::Owed && !self.blocks.is_empty() && shared.aggregate.dirty.is_full() {
+            return Err(Stop::Wait(Wait::ConsistencyPoint));
+        }
+        promise(&shared, blocks, spender)?;
+        Ok(Promised { transaction: Some(self), blocks })
+    }
+
+    fn apply(self) {
+        let logical = self.logical;
+        for (number, edit) in self.inodes {
+            apply_edit(logical, number, edit);
+        }
+        for (number, start, end) in self.holes {
+            let mut dropped = 0;
+            for stripe in &mut logical.stripes {
+                dropped += stripe.get_mut().drop_range(number, start, end);
+            }
+            logical.shared.aggregate.dirty.remove(dropped);
+            if let Some(inode) = logical.inodes.get_mut(&number) {
+                inode.holes.add(start, end);
+            }
+        }
+        let mut added = 0;
+        for ((number, fbn), block) in self.blocks {
+            let stripe = logical.stripes[stripe_of(number, Fbn(fbn))].get_mut();
+            let new = stripe.put(number, Fbn(fbn), block, !self.unlogged);
+            added += u64::from(new);
+            if let (true, Some(inode)) = (new, logical.inodes.get(&number)) {
+                inode.shared.lock().new_blocks.0 += 1;
+            }
+        }
+        logical.shared.aggregate.dirty.add(added);
+        logical.next_generation = self.next_generation;
+        logical.inode_hint = self.inode_hint;
+        logical.used_inodes = logical.used_inodes.saturating_add_signed(self.used_inodes);
+        if let Some(orphans) = self.orphans {
+            logical.orphans = orphans;
+        }
+    }
+}
+
+fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: Edit) {
+    if edit.created {
+        logical.inodes.insert(number, Inode::new(edit.attributes));
+        logical.dirtied.push(number);
+        if edit.freed {
+            logical.quarantine.insert(number);
+        }
+    } else {
+        logical.mark_dirty(number);
+        let Some(inode) = logical.inodes.get_mut(&number) else {
+            unreachable!("an edited inode is in memory")
+        };
+        inode.shared.get_mut().attributes = edit.attributes;
+    }
+    if edit.freed {
+        logical.quarantine.insert(number);
+        if let Some(inode) = logical.inodes.get_mut(&number) {
+            inode.freed = true;
+        }
+    }
+}
+
+/// Promises `blocks` in the volume and its aggregate.
+///
+/// # Errors
+/// [`Stop::NoSpace`], or to wait for a commit that may make room.
+pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -> Progress<()> {
+    if shared.budget.promise(blocks, spender) {
+        if shared.aggregate.budget.promise(blocks, spender) {
+            return Ok(());
+        }
+        shared.budget.forgo(blocks);
+    }
+    Err(if shared.may_gain_room() { Stop::Wait(Wait::ConsistencyPoint) } else { Stop::NoSpace })
+}
+
+/// A transaction whose space is promised. Dropping it takes the promise back.
+pub struct Promised<'a, P: Pointer> {
+    transaction: Option<Transaction<'a, P>>,
+    blocks: u64,
+}
+
+impl<P: Pointer> Promised<'_, P> {
+    /// Makes the changes.
+    pub fn apply(mut self) {
+        if let Some(transaction) = self.transaction.take() {
+            transaction.apply();
+        }
+    }
+}
+
+impl<P: Pointer> Drop for Promised<'_, P> {
+    fn drop(&mut self) {
+        if let Some(transaction) = &self.transaction {
+            let shared = &transaction.logical.shared;
+            shared.budget.forgo(self.blocks);
+            shared.aggregate.budget.forgo(self.blocks);
+        }
+    }
+}
+
+/// Whether space is coming back in the background.
+pub fn set_reclaiming<P: Pointer>(logical: &Logical<P>, reclaiming: bool) {
+    logical.shared.reclaiming.store(reclaiming, Ordering::Relaxed);
+}
+
+/// The block of the inode map, the byte in it and the bit that stand for an inode.
+#[must_use]
+pub fn map_position(inode: InodeNumber) -> (Fbn, usize, u8) {
+    let bit = inode.get() % BITS_PER_BLOCK;
+    (Fbn(inode.get() / BITS_PER_BLOCK), bit as usize / 8, 1 << (bit % 8))
+}

@@ -8,6 +8,7 @@
 //! | [`xdr`] | reads and writes XDR over byte slices, with limits |
 //! | [`record`] | cuts a byte stream into records (RFC 5531 section 11) |
 //! | [`message`] | call headers, credentials, the reply headers |
+//! | [`outgoing`] | replies with payloads that are not copied |
 //! | [`server`] | listener, connections, outgoing queues |
 //!
 //! A program (NFS, MOUNT) implements [`Service`]: it gets each [`Call`] on the connection's reader
@@ -25,12 +26,12 @@
 
 pub mod error;
 pub mod message;
+pub mod outgoing;
 pub mod record;
 pub mod server;
 pub mod xdr;
 
 mod connection;
-mod outgoing;
 mod poller;
 
 pub use error::RpcError;

@@ -1,0 +1,155 @@
+//! Who may use which volume, and as whom: the interface to whoever keeps the export rules, and the
+//! mapping from a credential to the caller that the engine checks permissions for.
+//!
+//! Invariants: without a rule there is no access; unless a rule says otherwise root is nobody.
+//! AUTH_SYS proves nothing: an identity is believed because the rule believes the address.
+
+use file_service::{Caller, Durability, FileHandle};
+use onc_rpc::Credential;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// User and group of those who are nobody: `nobody` and `nogroup` on Debian and Fedora.
+pub const ANONYMOUS_ID: u32 = 65534;
+
+/// Whose identity is replaced by the anonymous one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Squash {
+    /// Nobody's: root is root (`no_root_squash`).
+    None,
+    /// Root's user and group (`root_squash`).
+    #[default]
+    Root,
+    /// Everybody's (`all_squash`).
+    All,
+}
+
+/// What a client may do with a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExportAccess {
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Whose identity is replaced.
+    pub squash: Squash,
+    /// The user it is replaced by.
+    pub anonymous_uid: u32,
+    /// The group it is replaced by.
+    pub anonymous_gid: u32,
+}
+
+impl Default for ExportAccess {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            squash: Squash::default(),
+            anonymous_uid: ANONYMOUS_ID,
+            anonymous_gid: ANONYMOUS_ID,
+        }
+    }
+}
+
+/// A line of what `showmount -e` shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Export {
+    /// The path to mount, beginning with `/`.
+    pub path: String,
+    /// The clients that may, in words; empty for all.
+    pub clients: Vec<String>,
+}
+
+/// Keeps the export rules. Asked for every call, on a network thread: it must answer from memory.
+pub trait ExportPolicy: Send + Sync {
+    /// What `client` may do with the volume that `file` lies in; `None` for nothing.
+    fn rule(&self, file: &FileHandle, client: IpAddr) -> Option<ExportAccess>;
+
+    /// The same for the volume called `volume`, when a client mounts it.
+    fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess>;
+
+    /// All exports.
+    fn exports(&self) -> Vec<Export>;
+}
+
+/// A policy that gives every client the same access to every volume. For tests and for trying
+/// things out.
+#[derive(Clone, Default, Debug)]
+pub struct EveryClient {
+    /// The access.
+    pub access: ExportAccess,
+    /// Names of the volumes, for the list of exports only.
+    pub volumes: Vec<String>,
+}
+
+impl ExportPolicy for EveryClient {
+    fn rule(&self, _: &FileHandle, _: IpAddr) -> Option<ExportAccess> {
+        Some(self.access)
+    }
+
+    fn rule_for_export(&self, _: &str, _: IpAddr) -> Option<ExportAccess> {
+        Some(self.access)
+    }
+
+    fn exports(&self) -> Vec<Export> {
+        let export = |volume: &String| Export { path: format!("/{volume}"), clients: Vec::new() };
+        self.volumes.iter().map(export).collect()
+    }
+}
+
+/// The caller that a credential stands for under a rule.
+pub(crate) fn caller(credential: &Credential, access: &ExportAccess) -> Caller {
+    let durability = Durability::Logged;
+    let anonymous = || Caller {
+        uid: access.anonymous_uid,
+        gid: access.anonymous_gid,
+        groups: Arc::new([]),
+        durability,
+    };
+    let Credential::Sys(identity) = credential else { return anonymous() };
+    let user = |uid| if uid == 0 { access.anonymous_uid } else { uid };
+    let group = |gid| if gid == 0 { access.anonymous_gid } else { gid };
+    match access.squash {
+        Squash::All => anonymous(),
+        Squash::None => Caller {
+            uid: identity.uid,
+            gid: identity.gid,
+            groups: identity.groups().into(),
+            durability,
+        },
+        Squash::Root => Caller {
+            uid: user(identity.uid),
+            gid: group(identity.gid),
+            groups: identity.groups().iter().map(|gid| group(*gid)).collect(),
+            durability,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onc_rpc::AuthSys;
+
+    #[test]
+    fn identities_are_squashed_as_the_rule_says() {
+        let check = |credential, squash, expected: (u32, u32, &[u32])| {
+            let access = ExportAccess {
+                squash,
+                anonymous_uid: 98,
+                anonymous_gid: 99,
+                ..ExportAccess::default()
+            };
+            let caller = caller(&credential, &access);
+            assert_eq!((caller.uid, caller.gid, &*caller.groups), expected);
+            assert_eq!(caller.durability, Durability::Logged);
+        };
+        let root = Credential::Sys(AuthSys::new(0, 0, &[0, 5]));
+        let user = Credential::Sys(AuthSys::new(7, 0, &[0, 5]));
+        for squash in [Squash::None, Squash::Root, Squash::All] {
+            check(Credential::None, squash, (98, 99, &[]));
+        }
+        check(root, Squash::None, (0, 0, &[0, 5]));
+        check(root, Squash::Root, (98, 99, &[99, 5]));
+        check(user, Squash::Root, (7, 99, &[99, 5]));
+        check(user, Squash::None, (7, 0, &[0, 5]));
+        check(user, Squash::All, (98, 99, &[]));
+    }
+}

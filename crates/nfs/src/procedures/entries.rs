@@ -1,0 +1,163 @@
+//! LOOKUP, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK: the names in directories.
+//!
+//! Fails: see the module above.
+
+use crate::request::{Answer, Refusal, Request, Target, Wanted};
+use crate::wire;
+use file_service::{
+    Attributes, CreateMode, Done, Entry, FileKind, FsError, NewNode, NodeChange, RenameFlags,
+    SetAttributes,
+};
+use onc_rpc::{Writer, XdrError};
+
+/// `diropargs3`: a directory and a name in it.
+macro_rules! directory_and_name {
+    ($request:ident, $wanted:expr) => {{
+        let directory = $request.target($wanted)?;
+        let name = wire::read_name(&mut $request.arguments)?;
+        (directory, name)
+    }};
+}
+
+/// LOOKUP. The directory's attributes are left out: they would cost a second operation.
+pub(super) fn lookup(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Look);
+    let done = request.take_answer().done(|writer, entry: Entry| {
+        wire::handle(writer, &entry.handle);
+        wire::post_attributes(writer, Some(&entry.attributes));
+        wire::post_attributes(writer, None);
+    });
+    request.service().lookup(&directory.caller, directory.file, name, done);
+    Ok(())
+}
+
+/// Answers what CREATE, MKDIR, SYMLINK and MKNOD answer.
+fn made(answer: Answer) -> Done<(Entry, NodeChange)> {
+    answer.done(|writer: &mut Writer, (entry, change): (Entry, NodeChange)| {
+        wire::post_handle(writer, Some(&entry.handle));
+        wire::post_attributes(writer, Some(&entry.attributes));
+        wire::change(writer, &change);
+    })
+}
+
+/// CREATE.
+pub(super) fn create(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    let arguments = &mut request.arguments;
+    let (mode, set) = match arguments.u32()? {
+        0 => (CreateMode::Unchecked, wire::read_set_attributes(arguments)?),
+        1 => (CreateMode::Guarded, wire::read_set_attributes(arguments)?),
+        2 => (CreateMode::Exclusive(arguments.u64()?), SetAttributes::default()),
+        value => return Err(XdrError::BadValue { value }.into()),
+    };
+    let done = made(request.take_answer());
+    request.service().create(&directory.caller, directory.file, name, mode, set, done);
+    Ok(())
+}
+
+fn make(
+    request: &mut Request<'_>,
+    directory: &Target,
+    name: &[u8],
+    node: NewNode,
+    set: SetAttributes,
+) {
+    let done = made(request.take_answer());
+    request.service().make_node(&directory.caller, directory.file, name, node, set, done);
+}
+
+/// MKDIR.
+pub(super) fn make_directory(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    let set = wire::read_set_attributes(&mut request.arguments)?;
+    make(request, &directory, name, NewNode::Directory, set);
+    Ok(())
+}
+
+/// SYMLINK.
+pub(super) fn make_symlink(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    let set = wire::read_set_attributes(&mut request.arguments)?;
+    let text = wire::read_path(&mut request.arguments)?.to_vec();
+    make(request, &directory, name, NewNode::Symlink(text), set);
+    Ok(())
+}
+
+/// MKNOD.
+pub(super) fn make_node(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    let arguments = &mut request.arguments;
+    let kind = wire::kind(arguments)?;
+    if matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink) {
+        return Err(Refusal::Status(wire::BAD_TYPE));
+    }
+    let set = wire::read_set_attributes(arguments)?;
+    let node = match kind {
+        FileKind::BlockDevice => NewNode::BlockDevice(arguments.u32()?, arguments.u32()?),
+        FileKind::CharacterDevice => NewNode::CharacterDevice(arguments.u32()?, arguments.u32()?),
+        FileKind::Fifo => NewNode::Fifo,
+        FileKind::Socket => NewNode::Socket,
+        FileKind::Regular | FileKind::Directory | FileKind::Symlink => {
+            unreachable!("refused above")
+        }
+    };
+    make(request, &directory, name, node, set);
+    Ok(())
+}
+
+fn changed(answer: Answer) -> Done<NodeChange> {
+    answer.done(|writer, change| wire::change(writer, &change))
+}
+
+/// REMOVE.
+pub(super) fn remove(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    let done = changed(request.take_answer());
+    request.service().remove(&directory.caller, directory.file, name, done);
+    Ok(())
+}
+
+/// RMDIR.
+pub(super) fn remove_directory(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    let done = changed(request.take_answer());
+    request.service().remove_directory(&directory.caller, directory.file, name, done);
+    Ok(())
+}
+
+/// RENAME.
+pub(super) fn rename(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let (from, from_name) = directory_and_name!(request, Wanted::Change);
+    let (to, to_name) = directory_and_name!(request, Wanted::Change);
+    same_identity(&from, &to)?;
+    let encode = |writer: &mut Writer, (left, entered): (NodeChange, NodeChange)| {
+        wire::change(writer, &left);
+        wire::change(writer, &entered);
+    };
+    let done = request.take_answer().done(encode);
+    let (left, entered) = ((from.file, from_name), (to.file, to_name));
+    request.service().rename(&from.caller, left, entered, RenameFlags::default(), done);
+    Ok(())
+}
+
+/// LINK.
+pub(super) fn link(request: &mut Request<'_>) -> Result<(), Refusal> {
+    let target = request.target(Wanted::Change)?;
+    let (directory, name) = directory_and_name!(request, Wanted::Change);
+    same_identity(&target, &directory)?;
+    let encode = |writer: &mut Writer, (attributes, change): (Attributes, NodeChange)| {
+        wire::post_attributes(writer, Some(&attributes));
+        wire::change(writer, &change);
+    };
+    let done = request.take_answer().done(encode);
+    request.service().link(&directory.caller, target.file, directory.file, name, done);
+    Ok(())
+}
+
+/// Two volumes under different rules may know one client as two callers. An operation over both is
+/// refused by the backend anyway; here it is refused before one identity is used for the other.
+fn same_identity(one: &Target, other: &Target) -> Result<(), Refusal> {
+    let (one, other) = (one.file, other.file);
+    let same = (one.file_system, one.volume) == (other.file_system, other.volume);
+    if same { Ok(()) } else { Err(FsError::CrossDevice.into()) }
+}

@@ -1,0 +1,105 @@
+//! The 22 procedures of NFSv3 (RFC 1813 section 3.3), dispatched by number.
+//!
+//! Invariants: a procedure reads all its arguments and asks the policy about all its handles before
+//! it calls the backend; it then takes its answer and cannot refuse any more.
+//!
+//! Fails: by [`Refusal`] before the backend is called, by the backend's error after.
+
+mod attributes;
+mod data;
+mod directory;
+mod entries;
+
+use crate::reply_cache::{Begin, Key};
+use crate::request::{self, Answer, Context, Recorded, Refusal, Request, Session};
+use onc_rpc::{Call, Replier};
+use std::sync::Arc;
+
+/// The program's number.
+pub(crate) const PROGRAM: u32 = 100_003;
+/// Its only version here.
+pub(crate) const VERSION: u32 = 3;
+
+const SETATTR: u32 = 2;
+const CREATE: u32 = 8;
+const LINK: u32 = 15;
+
+/// Whether doing the procedure a second time answers something else: SETATTR (because of its guard),
+/// CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK.
+const fn cannot_repeat(procedure: u32) -> bool {
+    procedure == SETATTR || (procedure >= CREATE && procedure <= LINK)
+}
+
+/// Words of the results after a status other than OK: for each `post_op_attr` one, for each
+/// `wcc_data` two, all saying that nothing follows.
+const fn failure_words(procedure: u32) -> usize {
+    match procedure {
+        3..=6 | 16..=20 => 1,
+        2 | 7..=13 | 21 => 2,
+        LINK => 3,
+        14 => 4,
+        _ => 0,
+    }
+}
+
+/// Does one call.
+pub(crate) fn dispatch(
+    context: &Arc<Context>,
+    session: &mut Session,
+    call: Call<'_>,
+    replier: Replier,
+) {
+    let procedure = call.header.procedure;
+    let mut replier = replier;
+    let mut recorded = None;
+    if cannot_repeat(procedure) {
+        let key = Key::new(session.peer, call.header.xid, procedure, call.arguments.rest());
+        replier = match context.replies.begin(key, replier) {
+            Begin::Fresh(replier) => replier,
+            Begin::Replay(replier, results) => return request::replay(replier, &results),
+            Begin::Joined => return,
+        };
+        recorded = Some(Recorded { context: Arc::clone(context), key, finished: false });
+    }
+    let mut request = Request {
+        context,
+        session,
+        credential: call.header.credential,
+        arguments: call.arguments,
+        record: call.record,
+        answer: Some(Answer::new(replier, failure_words(procedure), recorded)),
+    };
+    let outcome = run(procedure, &mut request);
+    request.conclude(outcome);
+}
+
+fn run(procedure: u32, request: &mut Request<'_>) -> Result<(), Refusal> {
+    match procedure {
+        0 => {
+            request.take_answer().plain(|_| {});
+            Ok(())
+        }
+        1 => attributes::get(request),
+        SETATTR => attributes::set(request),
+        3 => entries::lookup(request),
+        4 => attributes::access(request),
+        5 => data::read_link(request),
+        6 => data::read(request),
+        7 => data::write(request),
+        CREATE => entries::create(request),
+        9 => entries::make_directory(request),
+        10 => entries::make_symlink(request),
+        11 => entries::make_node(request),
+        12 => entries::remove(request),
+        13 => entries::remove_directory(request),
+        14 => entries::rename(request),
+        LINK => entries::link(request),
+        16 => directory::read(request),
+        17 => directory::read_with_attributes(request),
+        18 => attributes::file_system_statistics(request),
+        19 => attributes::file_system_limits(request),
+        20 => attributes::path_limits(request),
+        21 => data::commit(request),
+        _ => Err(Refusal::NoProcedure),
+    }
+}

@@ -1,0 +1,249 @@
+//! One call: where its arguments are read, who its caller is, and how its answer is sent.
+//!
+//! Invariants: a [`Request`] gives away its [`Answer`] once; an [`Answer`] is sent once, from
+//! whichever thread the backend's callback runs on. One that is dropped without being sent makes
+//! the RPC layer answer `SYSTEM_ERR`.
+//!
+//! Fails: [`Refusal`], which the dispatcher turns into the answer.
+
+use crate::export::{self, ExportAccess, ExportPolicy};
+use crate::reply_cache::{Key, ReplyCache};
+use crate::wire;
+use file_service::{Caller, Done, FileHandle, FileService, FsError, Limits};
+use onc_rpc::{Credential, Payload, Reader, Record, Replier, ReplyError, Writer, XdrError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Bytes of an RPC reply before the results: record mark and header.
+const REPLY_HEADER_SIZE: usize = 28;
+/// Capacity for most answers: a status, a handle, two sets of attributes before and after.
+const ANSWER_CAPACITY: usize = 320;
+
+/// What all calls share.
+pub(crate) struct Context {
+    pub(crate) service: Arc<dyn FileService>,
+    pub(crate) policy: Arc<dyn ExportPolicy>,
+    pub(crate) limits: Limits,
+    pub(crate) replies: ReplyCache,
+}
+
+/// What is remembered of a connection.
+pub(crate) struct Session {
+    /// The client's address and port.
+    pub(crate) peer: SocketAddr,
+    /// Its address as rules name it: an IPv4 address that came through an IPv6 socket is IPv4.
+    pub(crate) client: IpAddr,
+    /// The caller of the last call, which is the next call's more often than not: saves an
+    /// allocation for its groups.
+    last: Option<(Credential, ExportAccess, Caller)>,
+}
+
+impl Session {
+    pub(crate) fn new(peer: SocketAddr) -> Self {
+        Self { peer, client: peer.ip().to_canonical(), last: None }
+    }
+
+    fn caller(&mut self, credential: &Credential, access: &ExportAccess) -> Caller {
+        if let Some((last_credential, last_access, caller)) = &self.last
+            && last_credential == credential
+            && last_access == access
+        {
+            return caller.clone();
+        }
+        let caller = export::caller(credential, access);
+        self.last = Some((*credential, *access, caller.clone()));
+        caller
+    }
+}
+
+/// Why a call is not passed on to the backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// The arguments cannot be read.
+    Garbage,
+    /// The program has no such procedure.
+    NoProcedure,
+    /// The procedure answers this status.
+    Status(u32),
+}
+
+impl From<XdrError> for Refusal {
+    fn from(_: XdrError) -> Self {
+        Self::Garbage
+    }
+}
+
+impl From<FsError> for Refusal {
+    fn from(error: FsError) -> Self {
+        Self::Status(error.nfs3_status())
+    }
+}
+
+/// What a procedure wants of a handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// To look.
+    Look,
+    /// To change; read-only exports refuse.
+    Change,
+}
+
+/// A handle that the client may use, and as whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) file: FileHandle,
+    pub(crate) caller: Caller,
+    pub(crate) read_only: bool,
+}
+
+/// A call.
+pub(crate) struct Request<'a> {
+    pub(crate) context: &'a Arc<Context>,
+    pub(crate) session: &'a mut Session,
+    pub(crate) credential: Credential,
+    pub(crate) arguments: Reader<'a>,
+    pub(crate) record: Record<'a>,
+    pub(crate) answer: Option<Answer>,
+}
+
+impl Request<'_> {
+    /// The backend.
+    pub(crate) fn service(&self) -> &dyn FileService {
+        &*self.context.service
+    }
+
+    /// Reads a handle and asks the policy about it.
+    pub(crate) fn target(&mut self, wanted: Wanted) -> Result<Target, Refusal> {
+        let file = wire::read_handle(&mut self.arguments)?;
+        let rule = self.context.policy.rule(&file, self.session.client);
+        let access = rule.ok_or(FsError::AccessDenied)?;
+        if access.read_only && wanted == Wanted::Change {
+            return Err(FsError::ReadOnly.into());
+        }
+        let caller = self.session.caller(&self.credential, &access);
+        Ok(Target { file, caller, read_only: access.read_only })
+    }
+
+    /// The duty to answer passes to the caller of this, who must not refuse any more.
+    pub(crate) fn take_answer(&mut self) -> Answer {
+        let Some(answer) = self.answer.take() else {
+            unreachable!("a procedure takes its answer once");
+        };
+        answer
+    }
+
+    /// Ends the call: what a procedure refused is answered here.
+    pub(crate) fn conclude(mut self, outcome: Result<(), Refusal>) {
+        match (outcome, self.answer.take()) {
+            (Ok(()), None) => {}
+            (Err(refusal), Some(answer)) => answer.refuse(refusal),
+            (Ok(()), Some(_)) | (Err(_), None) => unreachable!("answer or refuse, not both"),
+        }
+    }
+}
+
+/// The way back for one call's results.
+pub(crate) struct Answer {
+    replier: Replier,
+    /// Words that follow a status other than OK: optional attributes that are left out.
+    failure_words: usize,
+    /// Where the answer is kept too, if the procedure cannot be repeated.
+    recorded: Option<Recorded>,
+}
+
+/// A call that the reply cache knows.
+pub(crate) struct Recorded {
+    pub(crate) context: Arc<Context>,
+    pub(crate) key: Key,
+    pub(crate) finished: bool,
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.context.replies.forget(&self.key);
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(replier: Replier, failure_words: usize, recorded: Option<Recorded>) -> Self {
+        Self { replier, failure_words, recorded }
+    }
+
+    /// Says about how much data the answer will carry.
+    pub(crate) fn expect_bytes(&mut self, bytes: usize) {
+        self.replier.expect_bytes(bytes);
+    }
+
+    /// A writer with the status OK in it.
+    pub(crate) fn begin(&self, capacity: usize) -> Writer {
+        let mut writer = self.replier.begin(capacity);
+        writer.u32(0);
+        writer
+    }
+
+    /// Answers results without a status in front of them.
+    pub(crate) fn plain(self, encode: impl FnOnce(&mut Writer)) {
+        let mut writer = self.replier.begin(ANSWER_CAPACITY);
+        encode(&mut writer);
+        self.send(writer, None);
+    }
+
+    /// Sends the results.
+    pub(crate) fn send(mut self, writer: Writer, payload: Option<Box<dyn Payload>>) {
+        if let Some(recorded) = &mut self.recorded {
+            assert!(payload.is_none(), "what changes a file reads none");
+            let results = writer.bytes().get(REPLY_HEADER_SIZE..).unwrap_or_default();
+            recorded.finished = true;
+            if let Some(waiting) = recorded.context.replies.finish(&recorded.key, results) {
+                replay(waiting, results);
+            }
+        }
+        self.replier.send(writer, payload);
+    }
+
+    /// Answers an error of the backend.
+    pub(crate) fn fail(self, error: FsError) {
+        self.status(error.nfs3_status());
+    }
+
+    /// Answers a status other than OK.
+    pub(crate) fn status(self, status: u32) {
+        assert!(status != 0, "not a failure");
+        let mut writer = self.replier.begin(20);
+        writer.u32(status);
+        (0..self.failure_words).for_each(|_| writer.u32(0));
+        self.send(writer, None);
+    }
+
+    fn refuse(self, refusal: Refusal) {
+        match refusal {
+            Refusal::Status(status) => self.status(status),
+            Refusal::Garbage => self.replier.fail(ReplyError::GarbageArguments),
+            Refusal::NoProcedure => self.replier.fail(ReplyError::ProcedureUnavailable),
+        }
+    }
+
+    /// A callback that answers what the backend says; `encode` writes what follows the status.
+    pub(crate) fn done<T: 'static>(
+        self,
+        encode: impl FnOnce(&mut Writer, T) + Send + 'static,
+    ) -> Done<T> {
+        Box::new(move |result| match result {
+            Ok(value) => {
+                let mut writer = self.begin(ANSWER_CAPACITY);
+                encode(&mut writer, value);
+                self.send(writer, None);
+            }
+            Err(error) => self.fail(error),
+        })
+    }
+}
+
+/// Answers results that were made before.
+pub(crate) fn replay(replier: Replier, results: &[u8]) {
+    let mut writer = replier.begin(results.len());
+    writer.fixed(results);
+    replier.send(writer, None);
+}

@@ -134,12 +134,16 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, AdminError> {
 /// # Errors
 /// [`FrameError`] of the way; what the node said is inside.
 pub fn exchange(stream: &mut (impl Read + Write), request: &Request) -> Result<Answer, FrameError> {
-    let written = write_frame(stream, request, REQUEST_BYTES_MAX);
+    let written = match write_frame(stream, request, REQUEST_BYTES_MAX) {
+        Err(FrameError::Io(error)) => Err(error),
+        other => Ok(other?),
+    };
     let body = match (read_frame(stream, REPLY_BYTES_MAX), written) {
         (Ok(body), _) => body,
         // A server that refuses a connection answers and closes before it is asked: the write
         // fails then and the answer is there all the same. Without one the write's error counts.
-        (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(error),
+        (Err(_), Err(error)) => return Err(error.into()),
+        (Err(error), Ok(())) => return Err(error),
     };
     Ok(decode::<Answer>(&body).and_then(|answer| answer))
 }

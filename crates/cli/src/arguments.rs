@@ -1,0 +1,405 @@
+//! The grammar.
+//!
+//! Invariants: what is in the help text works; `--dry-run` and `--force` exist only where they
+//! mean something, so that they are never silently ignored.
+
+use admin_api::{Access, ExportRule, Network, RaidKind, Squash};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use units::ByteSize;
+
+/// Where the configuration is looked for unless something else is said.
+pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
+
+/// A storage server in user space: pools disks into aggregates, carves volumes with snapshots out
+/// of them, and serves them over NFS and FUSE.
+#[derive(Parser, Debug)]
+#[command(name = "stroop", version, propagate_version = true, max_term_width = 100)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or in use, \
+    5 denied, 6 server unreachable, 7 timed out with the work still going on, 8 health not OK \
+    (status --check).\n\nStart with: stroop init --help")]
+pub struct Cli {
+    /// What goes with every command.
+    #[command(flatten)]
+    pub options: Options,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What goes with every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Options {
+    /// How to print: a table for people, JSON or bare names for scripts
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+    /// Print tables without their header
+    #[arg(long, global = true)]
+    pub no_header: bool,
+    /// Do not ask: the answer to every question is yes
+    #[arg(long, global = true)]
+    pub yes: bool,
+    /// How long to wait for the server's answer: 90s, 15m, 4h
+    #[arg(long, global = true, value_name = "DURATION", default_value = "15m",
+          value_parser = crate::duration::parse)]
+    pub wait: Duration,
+    /// The node's configuration [default: /etc/stroop/stroop.toml]
+    #[arg(long, global = true, value_name = "FILE", env = "STROOP_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The server's admin socket, instead of the one that the configuration names
+    #[arg(long, global = true, value_name = "PATH", env = "STROOP_SOCKET")]
+    pub socket: Option<PathBuf>,
+}
+
+/// How to print.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A table for people.
+    Table,
+    /// JSON: sizes in bytes, durations in nanoseconds, times in RFC 3339.
+    Json,
+    /// Names, one a line.
+    Name,
+}
+
+/// All commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Write a configuration, and make file-backed disks to try things out
+    Init(InitArguments),
+    /// Run the server in the foreground
+    Serve(ServeArguments),
+    /// What a running server is asked.
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+/// `stroop init`.
+#[derive(Args, Debug)]
+pub struct InitArguments {
+    /// Make COUNT sparse files of SIZE as disks: 4x1G
+    #[arg(long, value_name = "COUNTxSIZE", value_parser = parse_development_disks)]
+    pub dev_disks: Option<DevelopmentDisks>,
+    /// Where the server keeps its socket, lock and journal [default: /var/lib/stroop]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// The address to serve NFS on [default: 127.0.0.1:2049]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub nfs: Option<SocketAddr>,
+    /// The node's name [default: the machine's]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Memory for caches and buffers [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<ByteSize>,
+    /// Size of an aggregate's journal [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub journal_size: Option<ByteSize>,
+    /// Replace a configuration that is there; disks are never replaced
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Disks to try things out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DevelopmentDisks {
+    /// How many.
+    pub count: usize,
+    /// The size of each.
+    pub size: ByteSize,
+}
+
+/// `stroop serve`.
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// How to write the log, which goes to standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// What to log: error, warn, info, debug, trace, or by crate: info,nfs=debug
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "STROOP_LOG")]
+    pub log: String,
+}
+
+/// How to write the log.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// Commands to a running server.
+#[derive(Subcommand, Debug)]
+pub enum ClientCommand {
+    /// The node at a glance: health and what to do about it, aggregates, listeners
+    Status {
+        /// Exit with status 8 unless all health checks pass
+        #[arg(long)]
+        check: bool,
+    },
+    /// All metrics, as text for Prometheus
+    Metrics,
+    /// Disks
+    #[command(subcommand)]
+    Disk(DiskCommand),
+    /// Aggregates: disks pooled behind one RAID
+    #[command(subcommand, visible_alias = "aggregate")]
+    Aggr(AggregateCommand),
+    /// Volumes: thin file systems within an aggregate
+    #[command(subcommand)]
+    Volume(VolumeCommand),
+    /// Snapshots: a volume's past, readable under .snapshot
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+    /// Exports: who may mount a volume over NFS
+    #[command(subcommand)]
+    Export(ExportCommand),
+    /// Mount a volume on this machine with FUSE; without arguments, list such mounts
+    Mount {
+        /// The volume
+        #[arg(requires = "mountpoint")]
+        volume: Option<String>,
+        /// An empty directory
+        mountpoint: Option<PathBuf>,
+    },
+    /// End a mount on this machine
+    Unmount {
+        /// The directory
+        mountpoint: PathBuf,
+    },
+    /// Stop the server cleanly, with a last consistency point
+    Shutdown,
+}
+
+/// `stroop disk`.
+#[derive(Subcommand, Debug)]
+pub enum DiskCommand {
+    /// The disks that the configuration names, and what they hold
+    List,
+}
+
+/// `stroop aggr`.
+#[derive(Subcommand, Debug)]
+pub enum AggregateCommand {
+    /// Make an aggregate
+    Create {
+        /// Its name
+        name: String,
+        /// How many of the unused disks to take, or which: d1,d2,d3 or paths
+        #[arg(long, value_name = "N or LIST")]
+        disks: String,
+        /// Protection: none, or raid4, which survives the loss of any one disk
+        #[arg(long, value_parser = parse_raid)]
+        raid: RaidKind,
+        /// Take disks that hold something else; what they hold is lost
+        #[arg(long)]
+        force: bool,
+        /// Make one traditional volume of it, named as the aggregate
+        #[arg(long)]
+        traditional: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// All aggregates
+    List,
+    /// One aggregate and its disks
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `stroop volume`.
+#[derive(Subcommand, Debug)]
+pub enum VolumeCommand {
+    /// Make a volume
+    Create {
+        /// Its name
+        name: String,
+        /// The aggregate to make it in [default: the only one]
+        #[arg(long, value_name = "NAME")]
+        aggr: Option<String>,
+        /// Its size: 20G; volumes are thin and take only what they hold
+        #[arg(long)]
+        size: ByteSize,
+        /// Who owns its root directory: USER, UID or UID:GID [default: root]
+        #[arg(long)]
+        owner: Option<String>,
+        /// Who may mount it over NFS: 10.0.0.0/8:rw; may be given more than once
+        #[arg(long, value_name = "CLIENT[:rw|ro][:root|all|none]")]
+        export: Vec<ExportRule>,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// All volumes
+    List,
+    /// One volume
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Delete a volume with its snapshots
+    Delete {
+        /// Its name
+        name: String,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// `stroop snapshot`.
+#[derive(Subcommand, Debug)]
+pub enum SnapshotCommand {
+    /// Take a snapshot
+    Create {
+        /// VOLUME@SNAPSHOT
+        name: String,
+    },
+    /// Snapshots of all volumes or one, oldest first
+    List {
+        /// The volume
+        volume: Option<String>,
+    },
+    /// Delete a snapshot; its space comes back in the background
+    Delete {
+        /// VOLUME@SNAPSHOT
+        name: String,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Take the whole volume back to a snapshot
+    Restore {
+        /// VOLUME@SNAPSHOT
+        name: String,
+        /// Let the snapshots taken since go, which a restore cannot keep
+        #[arg(long)]
+        discard_newer: bool,
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// `stroop export`.
+#[derive(Subcommand, Debug)]
+pub enum ExportCommand {
+    /// Let clients mount a volume; the first rule that fits a client decides
+    Add {
+        /// The volume
+        volume: String,
+        /// An address or network: 10.0.0.5, 10.0.0.0/8, fd00::/8
+        #[arg(long, value_name = "NETWORK")]
+        client: Network,
+        /// Read only, or read and write
+        #[arg(long, default_value = "ro", value_parser = parse_access)]
+        access: Access,
+        /// Whose requests are made anonymous: root, all, none
+        #[arg(long, default_value = "root", value_parser = parse_squash)]
+        squash: Squash,
+        /// The place among the rules, from 0 [default: the end]
+        #[arg(long)]
+        index: Option<usize>,
+    },
+    /// The rules of all volumes or one, in order
+    List {
+        /// The volume
+        volume: Option<String>,
+    },
+    /// Take a rule away
+    Remove {
+        /// The volume
+        volume: String,
+        /// The rule's network, exactly
+        #[arg(long, value_name = "NETWORK")]
+        client: Network,
+    },
+    /// Which rule decides for a client
+    Check {
+        /// The volume
+        volume: String,
+        /// The client's address
+        #[arg(long, value_name = "ADDRESS")]
+        client: IpAddr,
+    },
+}
+
+fn parse_development_disks(text: &str) -> Result<DevelopmentDisks, String> {
+    let expected = || format!("'{text}' is not COUNTxSIZE, such as 4x1G");
+    let (count, size) = text.split_once(['x', 'X']).ok_or_else(expected)?;
+    let count = count.parse().ok().filter(|count| (1..=64).contains(count)).ok_or_else(expected)?;
+    let size = size.parse().map_err(|_| expected())?;
+    Ok(DevelopmentDisks { count, size })
+}
+
+fn parse_raid(text: &str) -> Result<RaidKind, String> {
+    match text {
+        "none" | "0" => Ok(RaidKind::None),
+        "raid4" | "4" => Ok(RaidKind::Raid4),
+        _ => Err("raid is one of: none, raid4".to_owned()),
+    }
+}
+
+fn parse_access(text: &str) -> Result<Access, String> {
+    match text {
+        "rw" => Ok(Access::ReadWrite),
+        "ro" => Ok(Access::ReadOnly),
+        _ => Err("access is one of: rw, ro".to_owned()),
+    }
+}
+
+fn parse_squash(text: &str) -> Result<Squash, String> {
+    match text {
+        "root" => Ok(Squash::Root),
+        "all" => Ok(Squash::All),
+        "none" => Ok(Squash::None),
+        _ => Err("squash is one of: root, all, none".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_flags_stand_anywhere() {
+        for line in [
+            "stroop -o json volume list --no-header",
+            "stroop volume -o json list --no-header",
+            "stroop volume list --no-header -o json",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!((cli.options.output, cli.options.no_header), (Format::Json, true), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_exist_only_where_they_mean_something() {
+        for line in ["stroop volume list --dry-run", "stroop mount home", "stroop disk"] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn development_disks_are_count_and_size() {
+        let disks = parse_development_disks("4x1G");
+        assert_eq!(disks, Ok(DevelopmentDisks { count: 4, size: ByteSize(1 << 30) }));
+        for wrong in ["", "4", "x1G", "0x1G", "65x1G", "4x", "4xx1G", "4x1Q"] {
+            assert!(parse_development_disks(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Commands: one file per noun, each a function from arguments to an [`Output`].
+//!
+//! Invariants: a command prints nothing itself; it asks the node, and returns what to show.
+
+mod aggregate;
+mod disk;
+mod export;
+mod mount;
+mod snapshot;
+mod status;
+mod volume;
+
+use crate::arguments::{ClientCommand, Options};
+use crate::output::{Output, print_error};
+use crate::terminal::Terminal;
+use admin_api::{AdminError, Administration, Code};
+use std::io;
+use telemetry::render_prometheus;
+
+/// Runs a command against a node and returns the exit status.
+pub fn run(
+    command: &ClientCommand,
+    options: &Options,
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+) -> u8 {
+    let output = match execute(command, options, node, terminal) {
+        Ok(output) => output,
+        Err(error) => return print_error(&error, options, terminal),
+    };
+    match output.print(options, terminal) {
+        Ok(()) => output.status,
+        // Whoever read the output has seen enough: `stroop volume list | head -1`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => output.status,
+        Err(error) => {
+            let failed = AdminError::new(Code::Failed, "cannot print the answer", "");
+            print_error(&failed.because(error.to_string()), options, terminal)
+        }
+    }
+}
+
+fn execute(
+    command: &ClientCommand,
+    options: &Options,
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+) -> Result<Output, AdminError> {
+    match command {
+        ClientCommand::Status { check } => status::status(node, *check, terminal.colour),
+        ClientCommand::Metrics => metrics(node),
+        ClientCommand::Disk(command) => disk::run(command, node),
+        ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
+        ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
+        ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
+        ClientCommand::Export(command) => export::run(command, node),
+        ClientCommand::Mount { volume, mountpoint } => match (volume, mountpoint) {
+            (Some(volume), Some(mountpoint)) => mount::mount(node, volume, mountpoint),
+            _ => mount::list(node),
+        },
+        ClientCommand::Unmount { mountpoint } => mount::unmount(node, mountpoint),
+        ClientCommand::Shutdown => {
+            node.shutdown()?;
+            let output = Output::of("stopping", &serde_json::json!({ "state": "stopping" }))?;
+            Ok(output.line("the server is stopping, with a last consistency point"))
+        }
+    }
+}
+
+fn metrics(node: &dyn Administration) -> Result<Output, AdminError> {
+    let metrics = node.status()?.metrics;
+    let mut output = Output::of("metrics", &metrics)?;
+    output.names = metrics.metrics.iter().map(|metric| metric.name.clone()).collect();
+    output.lines = render_prometheus(&metrics).lines().map(str::to_owned).collect();
+    Ok(output)
+}
+
+/// `used` of `size` in whole percent, rounded up, so that 100 means full.
+fn percent(used: u64, size: u64) -> String {
+    if size == 0 {
+        return "-".to_owned();
+    }
+    let ratio = (u128::from(used) * 100).div_ceil(u128::from(size));
+    format!("{ratio}%")
+}
+
+/// "1 disk", "2 disks".
+fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests;

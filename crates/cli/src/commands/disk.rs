@@ -1,0 +1,123 @@
+//! `stroop disk`, and how other commands name disks.
+//!
+//! Invariants: a disk may be called by its path, by the last part of its path, or by that without
+//! `.img`, as long as that means one disk only.
+
+use crate::arguments::DiskCommand;
+use crate::output::Output;
+use crate::table::{Column, Table};
+use admin_api::{AdminError, Administration, Code, DiskInfo, DiskState};
+use units::ByteSize;
+
+pub(super) fn run(command: &DiskCommand, node: &dyn Administration) -> Result<Output, AdminError> {
+    let DiskCommand::List = command;
+    let disks = node.disk_list()?;
+    let mut output = Output::list(&disks, |disk| disk.name.clone(), table(&disks))?;
+    if disks.is_empty() {
+        return Ok(output
+            .line("no disks: the configuration names none, or none that is there")
+            .line("disks are named under [node] disks; the server reads them when it starts"));
+    }
+    let unused = disks.iter().filter(|disk| disk.state == DiskState::Unused).count();
+    if unused > 0 {
+        let raid = if unused < 3 { "none" } else { "raid4" };
+        output = output.next(format!("stroop aggr create a1 --disks {unused} --raid {raid}"));
+    }
+    Ok(output)
+}
+
+/// Disks as a table.
+pub(super) fn table(disks: &[DiskInfo]) -> Table {
+    let mut table = Table::new(&[
+        ("DISK", Column::Path),
+        ("SIZE", Column::Number),
+        ("STATE", Column::Text),
+        ("AGGR", Column::Text),
+        ("ROLE", Column::Text),
+        ("READ", Column::Number),
+        ("WRITE", Column::Number),
+        ("CKSUM", Column::Number),
+        ("NOTE", Column::Long),
+    ]);
+    for disk in disks {
+        table.row([
+            disk.name.clone(),
+            ByteSize(disk.size_bytes).to_string(),
+            disk.state.to_string(),
+            disk.aggregate.clone().unwrap_or_else(|| "-".to_owned()),
+            disk.role.map_or_else(|| "-".to_owned(), |role| role.to_string()),
+            disk.read_errors.to_string(),
+            disk.write_errors.to_string(),
+            disk.checksum_errors.to_string(),
+            disk.note.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// The disks that `wanted` means: a number of unused ones, or a list of names.
+pub(super) fn choose(disks: &[DiskInfo], wanted: &str) -> Result<Vec<String>, AdminError> {
+    let Ok(number) = wanted.parse::<usize>() else {
+        return wanted.split(',').map(|name| resolve(disks, name.trim())).collect();
+    };
+    let unused: Vec<String> = disks
+        .iter()
+        .filter(|disk| disk.state == DiskState::Unused)
+        .map(|disk| disk.name.clone())
+        .collect();
+    if unused.len() < number {
+        return Err(AdminError::new(Code::NotFound, "cannot find disks:", wanted)
+            .because(format!("{} of {} disks are unused", unused.len(), disks.len()))
+            .try_next("stroop disk list"));
+    }
+    Ok(unused.into_iter().take(number).collect())
+}
+
+fn resolve(disks: &[DiskInfo], name: &str) -> Result<String, AdminError> {
+    if disks.iter().any(|disk| disk.name == name) {
+        return Ok(name.to_owned());
+    }
+    let short = |disk: &DiskInfo| {
+        let last = disk.name.rsplit('/').next().unwrap_or_default();
+        last == name || last.strip_suffix(".img") == Some(name)
+    };
+    let found: Vec<&DiskInfo> = disks.iter().filter(|disk| short(disk)).collect();
+    match found.as_slice() {
+        [disk] => Ok(disk.name.clone()),
+        [] => Err(AdminError::new(Code::NotFound, "cannot find disk", name)
+            .because("the configuration names no such disk")
+            .try_next("stroop disk list")),
+        several => {
+            let names: Vec<&str> = several.iter().map(|disk| disk.name.as_str()).collect();
+            Err(AdminError::usage("cannot tell which disk is", name)
+                .because(names.join("\n"))
+                .try_next("the whole path"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin_api::memory::MemoryAdministration;
+
+    #[test]
+    fn disks_are_chosen_by_number_path_or_short_name() {
+        let mut disks = MemoryAdministration::with_disks(4).disk_list().unwrap();
+        "/other/d1".clone_into(&mut disks[3].name);
+        disks[1].name.push_str(".img");
+        disks[2].state = DiskState::Foreign;
+        let names = |wanted: &str| choose(&disks, wanted).map(|names| names.join(" "));
+        assert_eq!(names("2").unwrap(), "/disks/d1 /disks/d2.img");
+        assert_eq!(names("d2, d3").unwrap(), "/disks/d2.img /disks/d3");
+        assert_eq!(names("/disks/d1,d2.img").unwrap(), "/disks/d1 /disks/d2.img");
+        for (wrong, code) in [
+            ("4", Code::NotFound),
+            ("d1", Code::Usage),
+            ("d9", Code::NotFound),
+            ("", Code::NotFound),
+        ] {
+            assert_eq!(names(wrong).unwrap_err().code, code, "{wrong}");
+        }
+    }
+}

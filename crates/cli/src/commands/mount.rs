@@ -1,0 +1,50 @@
+//! `stroop mount` and `unmount`: FUSE mounts that the server keeps on this machine.
+//!
+//! Invariant: the server gets absolute paths, because its working directory is another.
+
+use crate::output::Output;
+use crate::table::{Column, Table};
+use admin_api::{AdminError, Administration, MountCreate, MountInfo, MountRemove};
+use std::path::Path;
+
+pub(super) fn mount(
+    node: &dyn Administration,
+    volume: &str,
+    mountpoint: &Path,
+) -> Result<Output, AdminError> {
+    let (volume, mountpoint) = (volume.to_owned(), absolute(mountpoint)?);
+    let mount = node.fuse_mount(&MountCreate { volume, mountpoint })?;
+    let MountInfo { volume, mountpoint } = &mount;
+    Ok(Output::of(mountpoint, &mount)?
+        .line(format!("{volume}: mounted at {mountpoint}"))
+        .line(format!("to end it: stroop unmount {mountpoint}")))
+}
+
+pub(super) fn unmount(node: &dyn Administration, mountpoint: &Path) -> Result<Output, AdminError> {
+    let mount = node.fuse_unmount(&MountRemove { mountpoint: absolute(mountpoint)? })?;
+    let line = format!("{}: no longer mounted at {}", mount.volume, mount.mountpoint);
+    Ok(Output::of(&mount.mountpoint, &mount)?.line(line))
+}
+
+pub(super) fn list(node: &dyn Administration) -> Result<Output, AdminError> {
+    let mounts = node.mount_list()?;
+    let mut table = Table::new(&[("VOLUME", Column::Long), ("MOUNTPOINT", Column::Path)]);
+    for mount in &mounts {
+        table.row([mount.volume.clone(), mount.mountpoint.clone()]);
+    }
+    let output = Output::list(&mounts, |mount| mount.mountpoint.clone(), table)?;
+    if mounts.is_empty() {
+        return Ok(output.line("nothing is mounted").next("stroop mount VOLUME DIRECTORY"));
+    }
+    Ok(output)
+}
+
+fn absolute(path: &Path) -> Result<String, AdminError> {
+    let shown = path.display().to_string();
+    let error = || AdminError::usage("cannot use this mountpoint", &shown);
+    // A path that is there is taken as the kernel will show it; a stale mount cannot be looked
+    // at, and its path is taken as written.
+    let absolute = path.canonicalize().or_else(|_| std::path::absolute(path));
+    let absolute = absolute.map_err(|failure| error().because(failure.to_string()))?;
+    absolute.into_os_string().into_string().map_err(|_| error().because("it is not UTF-8"))
+}

@@ -1,0 +1,230 @@
+//! Commands against the node in memory, as a user types them.
+
+use super::*;
+use crate::arguments::{Cli, Command};
+use admin_api::memory::MemoryAdministration;
+use admin_api::{Remote, Reply, Request, Transport, dispatch};
+use clap::Parser as _;
+use std::io::{BufRead, Cursor};
+
+/// The server without a socket.
+struct Direct(MemoryAdministration);
+
+impl Transport for Direct {
+    fn call(&self, request: Request) -> Result<Reply, AdminError> {
+        dispatch(&self.0, &request)
+    }
+}
+
+struct Session {
+    node: Remote<Direct>,
+}
+
+struct Shown {
+    status: u8,
+    out: String,
+    err: String,
+}
+
+impl Session {
+    fn with_disks(count: usize) -> Self {
+        Self { node: Remote(Direct(MemoryAdministration::with_disks(count))) }
+    }
+
+    fn typed(&self, line: &str, answers: Option<&str>) -> Shown {
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Client(command) = &cli.command else { panic!("{line} is no client command") };
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut input = Cursor::new(answers.unwrap_or_default().to_owned());
+        let mut terminal = Terminal {
+            out: &mut out,
+            err: &mut err,
+            input: answers.map(|_| &mut input as &mut dyn BufRead),
+            colour: false,
+            program: "./stroop --config x".to_owned(),
+        };
+        let status = run(command, &cli.options, &self.node, &mut terminal);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Shown { status, out: text(out), err: text(err) }
+    }
+
+    fn ok(&self, line: &str) -> String {
+        let shown = self.typed(line, None);
+        assert_eq!((shown.status, shown.err.as_str()), (0, ""), "{line}: {}", shown.out);
+        shown.out
+    }
+
+    fn fails(&self, line: &str, status: u8) -> String {
+        let shown = self.typed(line, None);
+        assert_eq!((shown.status, shown.out.as_str()), (status, ""), "{line}: {}", shown.err);
+        shown.err
+    }
+
+    fn json(&self, line: &str) -> serde_json::Value {
+        serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
+    }
+}
+
+fn with_volume() -> Session {
+    let session = Session::with_disks(4);
+    session.ok("stroop aggr create a1 --disks 4 --raid 4");
+    session.ok("stroop volume create home --size 1G --owner 7:8 --export 127.0.0.1:rw");
+    session
+}
+
+#[test]
+fn the_first_commands_lead_from_one_to_the_next() {
+    let session = Session::with_disks(4);
+    let next = |text: &str| {
+        let line = text.lines().last().unwrap().to_owned();
+        line.strip_prefix("next: ").unwrap().to_owned()
+    };
+    assert_eq!(next(&session.ok("stroop status")), "./stroop --config x disk list");
+    let create = next(&session.ok("stroop disk list"));
+    assert_eq!(create, "./stroop --config x aggr create a1 --disks 4 --raid raid4");
+    let text = session.ok(&create);
+    assert!(text.starts_with("a1: 3 data + 1 parity, 3GiB usable, survives 1 disk failure\n"));
+    let text = session.ok(&next(&text));
+    assert!(text.starts_with("home: 1.5GiB thin in a1, owner 0:0, exported to 127.0.0.1 (rw"));
+    let mount =
+        "sudo mount -t nfs -o vers=3,nolock,tcp,port=2049,mountport=2049 127.0.0.1:/home /mnt";
+    assert_eq!(next(&text), mount);
+}
+
+#[test]
+fn every_list_prints_as_table_json_and_names() {
+    let session = with_volume();
+    session.ok("stroop snapshot create home@before");
+    session.ok("stroop mount home /mnt");
+    for (list, name) in [
+        ("disk list", "/disks/d1"),
+        ("aggr list", "a1"),
+        ("volume list", "home"),
+        ("snapshot list", "home@before"),
+        ("export list", "home"),
+        ("mount", "/mnt"),
+    ] {
+        let table = session.ok(&format!("stroop {list}"));
+        assert!(table.lines().all(|line| line.len() <= 100), "{table}");
+        let plain = session.ok(&format!("stroop {list} --no-header"));
+        assert_eq!(table.lines().next().map(|line| line.to_uppercase() == line), Some(true));
+        assert!(plain.lines().count() + 1 == table.lines().count(), "{table}{plain}");
+        let json = session.json(&format!("stroop {list}"));
+        let records = json["records"].as_array().unwrap();
+        assert_eq!(json["num_records"], records.len());
+        let names = session.ok(&format!("stroop {list} -o name"));
+        assert_eq!(names.lines().count(), records.len(), "{names}");
+        assert_eq!(names.lines().next(), Some(name));
+    }
+}
+
+#[test]
+fn objects_print_as_prose_and_json() {
+    let session = with_volume();
+    assert!(session.ok("stroop volume show home").contains("owner       7:8"));
+    let json = session.json("stroop volume show home");
+    assert_eq!(json["size_bytes"], 1 << 30);
+    assert_eq!(json["created"], "1970-01-01T00:00:01Z");
+    assert_eq!(json["exports"][0]["squash"], "root");
+    assert!(session.ok("stroop aggr show a1").contains("raid4 3+1"));
+    assert_eq!(session.json("stroop aggr show a1")["disks"][3]["role"], "parity");
+    assert_eq!(session.json("stroop status")["health"], "OK");
+    session.ok("stroop status --check");
+    session.ok("stroop metrics");
+}
+
+#[test]
+fn errors_name_the_object_and_end_with_the_manuals_status() {
+    let session = with_volume();
+    let error = session.fails("stroop volume show work", 3);
+    assert_eq!(
+        error,
+        "cannot show volume 'work' (not found, exit 3)\n  there is no volume of this name\n\
+         try: ./stroop --config x volume list\n"
+    );
+    session.fails("stroop volume create home --size 1G", 4);
+    session.fails("stroop volume create Home --size 1G", 2);
+    session.fails("stroop volume create tiny --size 1M", 2);
+    session.fails("stroop aggr create a2 --disks 1 --raid none", 3);
+    session.fails("stroop aggr create a2 --disks d1,d2,d3 --raid raid4", 4);
+    session.fails("stroop snapshot create home", 2);
+    session.fails("stroop export check home --client 10.0.0.1", 5);
+    let json = session.fails("stroop -o json volume show work", 3);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["error"]["code"], "not_found");
+    assert_eq!(json["error"]["object"], "work");
+}
+
+#[test]
+fn destructive_acts_ask_for_the_name() {
+    let session = with_volume();
+    session.ok("stroop snapshot create home@one");
+    let refused = session.fails("stroop volume delete home", 2);
+    assert!(refused.contains("--yes") && refused.contains("1 snapshots"), "{refused}");
+    let wrong = session.typed("stroop volume delete home", Some("hom\n"));
+    assert_eq!(wrong.status, 1);
+    assert!(wrong.err.contains("exported to 127.0.0.1"), "{}", wrong.err);
+    assert!(session.ok("stroop volume delete home --dry-run").contains("nothing was changed"));
+    session.ok("stroop volume show home");
+    let typed = session.typed("stroop volume delete home", Some("home\n"));
+    assert_eq!((typed.status, typed.out.as_str()), (0, "home: deleted\n"));
+    session.fails("stroop volume show home", 3);
+}
+
+#[test]
+fn a_mounted_volume_is_not_deleted() {
+    let session = with_volume();
+    session.ok("stroop mount home /");
+    let refused = session.fails("stroop volume delete home --yes", 4);
+    assert!(refused.ends_with("try: ./stroop --config x unmount /\n"), "{refused}");
+    session.ok("stroop unmount /");
+    session.ok("stroop volume delete home --yes");
+}
+
+#[test]
+fn a_restore_says_what_it_takes_along() {
+    let session = with_volume();
+    for name in ["one", "two"] {
+        session.ok(&format!("stroop snapshot create home@{name}"));
+    }
+    let refused = session.fails("stroop snapshot restore home@one --yes", 4);
+    assert!(refused.contains("two") && refused.contains("--discard-newer"), "{refused}");
+    let plan = session.ok("stroop snapshot restore home@one --discard-newer --dry-run");
+    assert!(plan.contains("snapshot home@two"), "{plan}");
+    session.ok("stroop snapshot restore home@one --discard-newer --yes");
+    assert_eq!(session.ok("stroop snapshot list home -o name"), "home@one\n");
+    session.ok("stroop snapshot delete home@one --yes");
+    assert_eq!(session.json("stroop snapshot list home")["num_records"], 0);
+}
+
+#[test]
+fn exports_are_ordered_and_explained() {
+    let session = with_volume();
+    session.ok("stroop export add home --client 10.0.0.0/8");
+    session.ok("stroop export add home --client 10.1.0.0/16 --access rw --squash none --index 0");
+    session.fails("stroop export add home --client 10.0.0.0/8", 4);
+    assert_eq!(session.json("stroop export check home --client 10.1.2.3")["index"], 0);
+    assert_eq!(session.json("stroop export check home --client 10.2.2.3")["index"], 2);
+    session.ok("stroop export remove home --client 10.1.0.0/16");
+    assert_eq!(session.json("stroop export check home --client 10.1.2.3")["rule"]["access"], "ro");
+}
+
+#[test]
+fn the_aggregate_need_not_be_named_if_there_is_one() {
+    let session = Session::with_disks(2);
+    session.fails("stroop volume create home --size 1G", 3);
+    session.ok("stroop aggr create a1 --disks d1 --raid none");
+    session.ok("stroop volume create home --size 1G --dry-run");
+    session.fails("stroop volume show home", 3);
+    session.ok("stroop aggr create a2 --disks d2 --raid none");
+    session.fails("stroop volume create home --size 1G", 2);
+    session.ok("stroop volume create home --size 1G --aggr a2");
+}
+
+#[test]
+fn percentages_round_up() {
+    assert_eq!(percent(0, 100), "0%");
+    assert_eq!(percent(1, 1000), "1%");
+    assert_eq!(percent(u64::MAX, u64::MAX), "100%");
+    assert_eq!(percent(1, 0), "-");
+}

@@ -1,0 +1,216 @@
+//! `stroop volume`.
+
+use super::{count, percent};
+use crate::arguments::{Options, VolumeCommand};
+use crate::confirm::{confirm, summary};
+use crate::output::Output;
+use crate::owner::Accounts;
+use crate::table::{Column, Table};
+use crate::terminal::Terminal;
+use admin_api::{
+    AdminError, Administration, Code, ExportRule, Named, Removal, StatusReply, VolumeCreate,
+    VolumeDelete, VolumeInfo,
+};
+use units::ByteSize;
+
+pub(super) fn run(
+    command: &VolumeCommand,
+    options: &Options,
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+) -> Result<Output, AdminError> {
+    match command {
+        VolumeCommand::Create { name, aggr, size, owner, export, dry_run } => {
+            let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
+            let request = VolumeCreate {
+                name: name.clone(),
+                aggregate: aggr.clone().map_or_else(|| only_aggregate(node, name), Ok)?,
+                size_bytes: size.0,
+                owner: owner.transpose()?,
+                exports: export.clone(),
+                dry_run: *dry_run,
+            };
+            create(node, &request)
+        }
+        VolumeCommand::List => {
+            let volumes = node.volume_list()?;
+            let output = Output::list(&volumes, |volume| volume.name.clone(), table(&volumes))?;
+            if volumes.is_empty() {
+                return Ok(output.line("no volumes").next("stroop volume create home --size 1G"));
+            }
+            Ok(output)
+        }
+        VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
+        VolumeCommand::Delete { name, dry_run } => {
+            let request = |dry_run| VolumeDelete { name: name.clone(), dry_run };
+            let plan = node.volume_delete(&request(true))?;
+            if *dry_run {
+                return removal("delete", &plan);
+            }
+            confirm(terminal, options, "delete", &plan)?;
+            removal("delete", &node.volume_delete(&request(false))?)
+        }
+    }
+}
+
+/// The answer to a destructive act, done or not.
+pub(super) fn removal(action: &str, removal: &Removal) -> Result<Output, AdminError> {
+    let output = Output::of(&removal.object, removal)?;
+    if removal.dry_run {
+        let plan = summary(&format!("would {action}"), removal);
+        return Ok(output.line(plan.trim_end()).line("nothing was changed (--dry-run)"));
+    }
+    let mut line = format!("{}: {action}d", removal.object);
+    if removal.freed_bytes > 0 {
+        line.push_str(&format!(", {} come back", ByteSize(removal.freed_bytes)));
+    }
+    Ok(output.line(line))
+}
+
+fn only_aggregate(node: &dyn Administration, volume: &str) -> Result<String, AdminError> {
+    let aggregates = node.aggregate_list()?;
+    let error = |code| AdminError::new(code, "cannot create volume", volume);
+    match aggregates.as_slice() {
+        [aggregate] => Ok(aggregate.name.clone()),
+        [] => {
+            Err(error(Code::NotFound).because("there is no aggregate").try_next("stroop disk list"))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|held| held.name.as_str()).collect();
+            Err(error(Code::Usage)
+                .because(format!("there are several aggregates: {}", names.join(", ")))
+                .try_next("name one with --aggr"))
+        }
+    }
+}
+
+fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, AdminError> {
+    let volume = node.volume_create(request)?;
+    let line = format!(
+        "{}: {}{} thin in {}, owner {}:{}, {}",
+        volume.name,
+        if request.dry_run { "would be " } else { "" },
+        ByteSize(volume.size_bytes),
+        volume.aggregate,
+        volume.owner.uid,
+        volume.owner.gid,
+        exported(&volume.exports)
+    );
+    let output = Output::of(&volume.name, &volume)?.line(line);
+    if request.dry_run {
+        return Ok(output.line("nothing was changed (--dry-run)"));
+    }
+    let hint = match node.status() {
+        Ok(status) => mount_hint(&volume, &status),
+        // The volume is made; a hint is not worth an error.
+        Err(_) => fuse_hint(&volume),
+    };
+    Ok(output.next(hint))
+}
+
+fn fuse_hint(volume: &VolumeInfo) -> String {
+    format!("stroop mount {} DIRECTORY", volume.name)
+}
+
+/// How to mount the volume from here.
+fn mount_hint(volume: &VolumeInfo, status: &StatusReply) -> String {
+    let nfs = status.listeners.iter().find(|listener| listener.protocol == "nfs");
+    let address = nfs.and_then(|nfs| nfs.address.parse::<std::net::SocketAddr>().ok());
+    let (Some(address), false) = (address, volume.exports.is_empty()) else {
+        return fuse_hint(volume);
+    };
+    let port = address.port();
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+        ip => ip.to_string(),
+    };
+    format!(
+        "sudo mount -t nfs -o vers=3,nolock,tcp,port={port},mountport={port} {host}:/{} /mnt",
+        volume.name
+    )
+}
+
+/// "exported to 127.0.0.1 (rw, root squashed)".
+pub(super) fn exported(rules: &[ExportRule]) -> String {
+    if rules.is_empty() {
+        return "not exported".to_owned();
+    }
+    let rule = |rule: &ExportRule| {
+        let squash = match rule.squash {
+            admin_api::Squash::Root => "root squashed",
+            admin_api::Squash::All => "all squashed",
+            admin_api::Squash::None => "no squash",
+        };
+        format!("{} ({}, {squash})", rule.client, rule.access)
+    };
+    let rules: Vec<String> = rules.iter().map(rule).collect();
+    format!("exported to {}", rules.join(", "))
+}
+
+fn table(volumes: &[VolumeInfo]) -> Table {
+    let mut table = Table::new(&[
+        ("NAME", Column::Long),
+        ("AGGR", Column::Long),
+        ("STATE", Column::Text),
+        ("SIZE", Column::Number),
+        ("LIVE", Column::Number),
+        ("SNAPS", Column::Number),
+        ("AVAIL", Column::Number),
+        ("USE%", Column::Number),
+        ("FILES", Column::Number),
+        ("EXPORT", Column::Long),
+    ]);
+    for volume in volumes {
+        let export = match volume.exports.as_slice() {
+            [] => "-".to_owned(),
+            [rule] => rule.client.to_string(),
+            rules => format!("{} rules", rules.len()),
+        };
+        table.row([
+            volume.name.clone(),
+            volume.aggregate.clone(),
+            volume.state.to_string(),
+            ByteSize(volume.size_bytes).to_string(),
+            ByteSize(volume.live_bytes).to_string(),
+            ByteSize(volume.snapshot_bytes).to_string(),
+            ByteSize(volume.available_bytes).to_string(),
+            percent(volume.used_bytes(), volume.size_bytes),
+            volume.files.to_string(),
+            export,
+        ]);
+    }
+    table
+}
+
+fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
+    let mut output = Output::of(&volume.name, volume)?;
+    let bytes = ByteSize;
+    let mounted = match volume.mountpoints.as_slice() {
+        [] => "nowhere on this machine".to_owned(),
+        places => places.join(", "),
+    };
+    output.head = vec![
+        format!("volume      {}", volume.name),
+        format!("aggregate   {}", volume.aggregate),
+        format!("state       {}", volume.state),
+        format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
+        format!("created     {}", volume.created),
+        format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
+        format!("files       {}", volume.files),
+        String::new(),
+        format!("size        {:>9}", bytes(volume.size_bytes)),
+        format!("live        {:>9}", bytes(volume.live_bytes)),
+        format!(
+            "snapshots   {:>9}  {}",
+            bytes(volume.snapshot_bytes),
+            count(volume.snapshots, "snapshot")
+        ),
+        format!("freeing     {:>9}", bytes(volume.delayed_free_bytes)),
+        format!("available   {:>9}", bytes(volume.available_bytes)),
+        String::new(),
+        format!("mounted     {mounted}"),
+        exported(&volume.exports),
+    ];
+    Ok(output)
+}

@@ -1,0 +1,35 @@
+//! The command line: `stroop <noun> <verb> [NAME] [--flag value]`.
+//!
+//! [`arguments`] is the grammar, [`commands`] turns a command into calls of
+//! `admin_api::Administration` and their answers into an [`output::Output`], which is shown as a
+//! table, as JSON or as names. The node may be at the other end of a socket
+//! ([`transport::SocketTransport`]) or in memory (tests): commands cannot tell.
+//!
+//! `init` and `serve` are part of the grammar and carried out by the binary (crate `server`).
+//!
+//! Invariants:
+//! - With `-o json` standard output holds one JSON document and nothing else; with `-o name`,
+//!   names, a line each. Questions, errors and hints that are not the answer go to standard error.
+//! - A destructive act is done only after its summary was shown and the name typed back, or with
+//!   `--yes`. Without a terminal and without `--yes` it fails and says which flag to add.
+//! - What was done is printed, and the command to type next, as it must be typed here.
+//! - Tables stay within 100 columns.
+//!
+//! Fails: with an `AdminError`; its code is the exit status.
+
+pub mod arguments;
+pub mod commands;
+pub mod confirm;
+pub mod duration;
+pub mod output;
+pub mod owner;
+pub mod table;
+pub mod terminal;
+pub mod transport;
+
+pub use arguments::{
+    Cli, ClientCommand, Command, InitArguments, LogFormat, Options, ServeArguments,
+};
+pub use commands::run;
+pub use terminal::Terminal;
+pub use transport::SocketTransport;

@@ -1,0 +1,41 @@
+//! The transport against real sockets.
+
+use super::*;
+use admin_api::memory::MemoryAdministration;
+use admin_api::{Administration as _, Remote};
+use admin_server::AdminServer;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+const WAIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn calls_reach_the_server_over_one_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("admin.sock");
+    let server = AdminServer::start(&socket, Arc::new(MemoryAdministration::with_disks(3)));
+    let server = server.unwrap();
+    let node = Remote(SocketTransport::new(&socket, WAIT));
+    assert_eq!(node.disk_list().unwrap().len(), 3);
+    assert_eq!(node.status().unwrap().node, "memory");
+    server.stop();
+    assert_eq!(node.status().unwrap_err().code, Code::Unreachable);
+}
+
+#[test]
+fn nobody_there_is_unreachable() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("admin.sock");
+    let error = Remote(SocketTransport::new(&socket, WAIT)).status().unwrap_err();
+    assert_eq!(error.code, Code::Unreachable);
+    assert_eq!(error.next.as_deref(), Some("stroop serve"));
+}
+
+#[test]
+fn an_answer_that_does_not_come_is_timed_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("admin.sock");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let error = Remote(SocketTransport::new(&socket, Duration::ZERO)).status().unwrap_err();
+    assert_eq!(error.code, Code::TimedOut, "{error}");
+}

@@ -271,13 +271,15 @@ fn names_are_removed_renamed_and_linked() {
     setup.service.verify();
 }
 
+type NamesAndCookies = Vec<(Vec<u8>, u64)>;
+
 /// READDIR or READDIRPLUS; names and cookies, whether the directory ends.
 fn list(
     client: &mut Client,
     directory: &[u8],
     cookie: u64,
     sizes: (Option<u32>, u32),
-) -> Result<(Vec<(Vec<u8>, u64)>, bool), u32> {
+) -> Result<(NamesAndCookies, bool), u32> {
     let procedure = if sizes.0.is_some() { 17 } else { 16 };
     let results = client.nfs(procedure, |w| {
         w.opaque(directory);

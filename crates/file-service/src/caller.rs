@@ -38,6 +38,14 @@ impl Caller {
         self.gid == group || self.groups.contains(&group)
     }
 
+    /// Whether the caller's front end has opens, as FUSE has and NFSv3 has not. There the
+    /// permission to read and write data was checked at the open, and an open file stays open
+    /// whatever becomes of its mode (POSIX): data is not checked again.
+    #[must_use]
+    pub const fn opens_files(&self) -> bool {
+        matches!(self.durability, Durability::Ordered)
+    }
+
     /// Whether the caller overrides permission bits.
     #[must_use]
     pub const fn is_root(&self) -> bool {

@@ -1,0 +1,75 @@
+//! `/dev/fuse`: one file descriptor of a mounted file system.
+//!
+//! Each event loop has a descriptor of its own (`FUSE_DEV_IOC_CLONE`), because the kernel keeps
+//! the requests that were read from one in a list of its own: loops do not contend for it. A reply
+//! goes to the descriptor that its request was read from.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// `_IOR(229, 0, uint32_t)`: makes a newly opened descriptor another one of a mount.
+const CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
+
+#[derive(Debug)]
+pub(crate) struct Device(OwnedFd);
+
+/// What came of waiting for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// Nothing; wait again.
+    Nothing,
+    /// The file system was unmounted.
+    Unmounted,
+}
+
+impl Device {
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self(rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// A descriptor that was mounted by someone else (`fusermount3`).
+    pub(crate) fn from_descriptor(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Another descriptor of the same mount.
+    pub(crate) fn sibling(&self) -> io::Result<Self> {
+        let new = Self::open()?;
+        let source = u32::try_from(self.0.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: this ioctl reads one u32 from the pointer and keeps nothing of it.
+        unsafe { ioctl::ioctl(&new.0, ioctl::Setter::<CLONE, u32>::new(source))? };
+        Ok(new)
+    }
+
+    /// Waits for a request.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        match rustix::io::read(&self.0, buffer) {
+            Ok(0) | Err(Errno::NODEV) => Ok(Received::Unmounted),
+            Ok(length) => Ok(Received::Request(length)),
+            // NOENT: the request was interrupted before it was read.
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(Received::Nothing),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a reply, whole. False if nobody waits for it any more.
+    pub(crate) fn send(&self, parts: &[IoSlice<'_>]) -> bool {
+        loop {
+            match rustix::io::writev(&self.0, parts) {
+                Ok(_) => return true,
+                Err(Errno::INTR) => {}
+                // NOENT: the request was interrupted. Others: the mount is gone.
+                Err(_) => return false,
+            }
+        }
+    }
+}

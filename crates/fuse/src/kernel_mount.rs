@@ -1,0 +1,237 @@
+//! Mounting and unmounting: by the kernel for root, by `fusermount3` for others.
+//!
+//! Fails: [`MountError`]; a mountpoint is looked at before anything is mounted, so that the error
+//! says what is wrong with it.
+
+use crate::device::Device;
+use crate::session::TRANSFER_BYTES_MAX;
+use crate::{MountError, MountOptions};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
+use std::ffi::CString;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The type that `mount` and `/proc/mounts` show.
+const KIND: &str = "fuse.stroop";
+const HELPER: &str = "fusermount3";
+/// By this variable the helper learns where to send the descriptor.
+const HELPER_SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
+const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+
+/// The mountpoint as an absolute path, if a volume can be mounted on it.
+pub(crate) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+    let absolute = path.canonicalize().and_then(|path| path.metadata().map(|found| (path, found)));
+    let (absolute, found) = absolute.map_err(|source| match source.raw_os_error() {
+        Some(error) if error == rustix::io::Errno::NOTCONN.raw_os_error() => {
+            MountError::Dead { path: path.to_owned() }
+        }
+        _ => MountError::Mountpoint { path: path.to_owned(), source },
+    })?;
+    if !found.is_dir() {
+        return Err(MountError::NotDirectory { path: absolute });
+    }
+    match mounted_at(&absolute) {
+        Some(mounted) => Err(MountError::Busy { path: absolute, kind: mounted.kind }),
+        None => Ok(absolute),
+    }
+}
+
+/// One line of the mount table.
+#[derive(PartialEq, Eq, Debug)]
+struct Mounted {
+    device_minor: u32,
+    kind: String,
+}
+
+fn mounted_at(path: &Path) -> Option<Mounted> {
+    let table = std::fs::read(MOUNT_TABLE).ok()?;
+    find_mount(&String::from_utf8_lossy(&table), &path.to_string_lossy())
+}
+
+/// The uppermost mount at `path` in a mount table (`proc(5)`, mountinfo).
+fn find_mount(table: &str, path: &str) -> Option<Mounted> {
+    let line = |line: &str| {
+        let mut fields = line.split(' ');
+        let device = fields.nth(2)?;
+        let at = fields.nth(1)?;
+        let kind = line.split(" - ").nth(1)?.split(' ').next()?;
+        let device_minor = device.split(':').nth(1)?.parse().ok()?;
+        (unescape(at) == path).then(|| Mounted { device_minor, kind: kind.to_owned() })
+    };
+    table.lines().filter_map(line).next_back()
+}
+
+/// The table writes space, tab, newline and backslash as three octal digits.
+fn unescape(text: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    let replace = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+    escapes.iter().fold(text.to_owned(), replace)
+}
+
+/// The kernel's number of the FUSE connection that is mounted at `path`.
+pub(crate) fn connection(path: &Path) -> Option<u32> {
+    mounted_at(path).filter(|mounted| mounted.kind.starts_with("fuse")).map(|at| at.device_minor)
+}
+
+pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Device, MountError> {
+    let is_root = rustix::process::geteuid().is_root();
+    let allow_other = options.allow_other.unwrap_or(is_root);
+    if is_root {
+        mount_as_root(path, options, allow_other)
+    } else {
+        mount_by_helper(path, options, allow_other)
+    }
+}
+
+/// Options that both ways understand.
+fn common_options(allow_other: bool) -> String {
+    let other = if allow_other { ",allow_other" } else { "" };
+    format!("default_permissions,max_read={TRANSFER_BYTES_MAX}{other}")
+}
+
+fn mount_as_root(
+    path: &Path,
+    options: &MountOptions,
+    allow_other: bool,
+) -> Result<Device, MountError> {
+    let device = Device::open().map_err(|source| MountError::Device { source })?;
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},{}",
+        device.descriptor(),
+        user.as_raw(),
+        group.as_raw(),
+        common_options(allow_other)
+    );
+    let failed = |source| MountError::Mount { path: path.to_owned(), source };
+    let data = CString::new(data).map_err(|error| failed(error.into()))?;
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::NOSUID | MountFlags::NODEV, !options.allow_privileged_files);
+    flags.set(MountFlags::RDONLY, options.read_only);
+    rustix::mount::mount(options.volume.as_str(), path, KIND, flags, data.as_c_str())
+        .map_err(|error| failed(error.into()))?;
+    Ok(device)
+}
+
+fn mount_by_helper(
+    path: &Path,
+    options: &MountOptions,
+    allow_other: bool,
+) -> Result<Device, MountError> {
+    let failed = |error: io::Error| MountError::Helper { message: error.to_string() };
+    // Not closed on exec: the helper inherits its end.
+    let flags = SocketFlags::empty();
+    let (ours, helpers) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|error| failed(error.into()))?;
+    let access = if options.read_only { "ro" } else { "rw" };
+    // The helper splits at commas and takes a backslash before one for "not here".
+    let name = options.volume.replace('\\', "\\\\").replace(',', "\\,");
+    let text = format!("{access},fsname={name},subtype=stroop,{}", common_options(allow_other));
+    let helper = Command::new(HELPER)
+        .args(["-o", &text, "--"])
+        .arg(path)
+        .env(HELPER_SOCKET_VARIABLE, helpers.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    drop(helpers);
+    let received = receive_descriptor(&ours);
+    let output = helper.wait_with_output().map_err(failed)?;
+    match received {
+        Ok(Some(descriptor)) if output.status.success() => Ok(Device::from_descriptor(descriptor)),
+        Err(error) => Err(failed(error)),
+        Ok(_) => {
+            let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(MountError::Helper { message })
+        }
+    }
+}
+
+/// The descriptor that the helper sends; none if it sends nothing.
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok(descriptor)
+}
+
+/// Unmounts; true if the connection is at its end, false if programs keep it alive.
+pub(crate) fn unmount(path: &Path, connection: Option<u32>) -> io::Result<bool> {
+    match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
+        Ok(()) => return Ok(true),
+        Err(rustix::io::Errno::BUSY) => {}
+        Err(rustix::io::Errno::PERM) => return unmount_by_helper(path),
+        Err(error) => return Err(error.into()),
+    }
+    // In use. What shared mappings hold must reach the service before the connection is cut.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(root) = rustix::fs::open(path, flags, Mode::empty()) {
+        let _best_effort = rustix::fs::syncfs(&root);
+    }
+    detach(path)?;
+    let abort = connection.map(|number| format!("/sys/fs/fuse/connections/{number}/abort"));
+    Ok(abort.is_some_and(|abort| std::fs::write(abort, "1").is_ok()))
+}
+
+/// Frees the mountpoint at once.
+pub(crate) fn detach(path: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+}
+
+fn unmount_by_helper(path: &Path) -> io::Result<bool> {
+    let plain = Command::new(HELPER).args(["-u", "-q", "--"]).arg(path).status()?;
+    if plain.success() {
+        return Ok(true);
+    }
+    let lazy = Command::new(HELPER).args(["-u", "-q", "-z", "--"]).arg(path).status()?;
+    if lazy.success() { Ok(false) } else { Err(io::ErrorKind::ResourceBusy.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/root rw
+31 22 0:40 / /mnt/a\\040b rw,nosuid shared:9 master:2 - fuse.stroop home rw,user_id=0
+32 22 0:41 / /mnt/c rw - tmpfs tmpfs rw
+33 32 0:42 / /mnt/c rw - fuse.stroop home rw
+torn line";
+
+    #[test]
+    fn the_mount_table_is_read() {
+        let at = |path| find_mount(TABLE, path).map(|mounted| mounted.device_minor);
+        assert_eq!(at("/mnt/a b"), Some(40));
+        assert_eq!(at("/mnt/c"), Some(42), "the uppermost");
+        assert_eq!(at("/mnt"), None);
+        assert_eq!(find_mount(TABLE, "/").map(|mounted| mounted.kind).as_deref(), Some("ext4"));
+    }
+
+    #[test]
+    fn bad_mountpoints_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("none");
+        assert!(matches!(check_mountpoint(&missing), Err(MountError::Mountpoint { .. })));
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(check_mountpoint(&file), Err(MountError::NotDirectory { .. })));
+        let busy = check_mountpoint(Path::new("/proc"));
+        assert!(matches!(busy, Err(MountError::Busy { kind, .. }) if kind == "proc"));
+        assert!(check_mountpoint(folder.path()).is_ok());
+    }
+}

@@ -1,0 +1,308 @@
+//! Mounts a volume of a [`FileService`] on this machine, through the kernel's FUSE.
+//!
+//! The protocol is spoken here, on `/dev/fuse`, rather than through the `fuser` crate, for what
+//! that crate's interface (0.18) cannot say: a node id that differs from `st_ino` (ids must never
+//! be used again, inode numbers must be the file's own), a read answered from the blocks where
+//! they lie, a write whose payload is handed on without a copy, and which truncations clear setuid.
+//!
+//! What a user gets:
+//! - POSIX as on a local file system, checked with pjdfstest and fsx; permissions are checked by
+//!   the kernel (see [`server`]).
+//! - Changes made through the mount are seen at once on the mount. Changes made elsewhere (NFS) are
+//!   seen when a file is opened, and of names and attributes after [`MountOptions::cache_time`].
+//! - `fsync` answers when the file's changes are durable; so is what was changed before.
+//! - `st_ino` is the inode number, the same at every mount; file handles for re-export
+//!   (`name_to_handle_at`) stay good.
+//!
+//! Invariants: at most one `FuseMount` per mountpoint; dropping it unmounts. Event loops never
+//! wait for the service. A panic in an event loop ends the process: a process in the kernel would
+//! wait for its answer for ever.
+//!
+//! Not here: POSIX access control lists, locks seen by other machines (the kernel's own locks work
+//! on this one), `O_TMPFILE`, copying within the server.
+//!
+//! Fails: [`MountError`], with what to do about it.
+
+mod abi;
+mod convert;
+mod device;
+mod errno;
+mod kernel_mount;
+mod node;
+mod reply;
+mod request;
+mod server;
+mod session;
+
+use device::Device;
+use file_service::{Entry, FileService, FsError};
+use platform::thread::{self, JoinHandle};
+use server::Server;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Most event loops: more than this many processors do not pay for their buffers here, since a
+/// loop only starts requests.
+const THREADS_MAX: usize = 8;
+/// Fewest event loops by default: one reads while another still answers.
+const THREADS_MIN: usize = 2;
+/// How long names and attributes are believed by default. Half of what NFS clients take at least
+/// (three seconds) would do; a second saves nearly all repeated requests of a busy program.
+const CACHE_TIME_DEFAULT: Duration = Duration::from_secs(1);
+
+/// What to mount, where and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountOptions {
+    /// The volume's name.
+    pub volume: String,
+    /// An existing directory.
+    pub mountpoint: PathBuf,
+    /// Event loops; 0: by the number of processors.
+    pub threads: usize,
+    /// How long the kernel believes names, that a name is free, and attributes. Only changes from
+    /// elsewhere (NFS, another mount) are seen late, by this much at most. Zero asks every time,
+    /// which costs a request for each part of a path.
+    pub cache_time: Duration,
+    /// Whether users other than the mounting one may enter; by default if that is root.
+    pub allow_other: Option<bool>,
+    /// Whether setuid programs and device nodes on the volume work. Off by default: whoever is
+    /// root on an NFS client could otherwise become root here.
+    pub allow_privileged_files: bool,
+    /// Whether the mount refuses changes.
+    pub read_only: bool,
+}
+
+impl MountOptions {
+    /// The defaults.
+    pub fn new(volume: impl Into<String>, mountpoint: impl Into<PathBuf>) -> Self {
+        Self {
+            volume: volume.into(),
+            mountpoint: mountpoint.into(),
+            threads: 0,
+            cache_time: CACHE_TIME_DEFAULT,
+            allow_other: None,
+            allow_privileged_files: false,
+            read_only: false,
+        }
+    }
+}
+
+/// Why a volume was not mounted or unmounted.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The volume's root cannot be had.
+    #[error("volume '{volume}' cannot be mounted: {source}")]
+    Volume {
+        /// Its name.
+        volume: String,
+        /// What the service says.
+        source: FsError,
+    },
+    /// The mountpoint is missing or cannot be looked at.
+    #[error("mountpoint {}: {source}", path.display())]
+    Mountpoint {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The mountpoint is not a directory.
+    #[error("mountpoint {} is not a directory", path.display())]
+    NotDirectory {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Something is mounted there.
+    #[error("mountpoint {} is busy: a file system of type {kind} is mounted there", path.display())]
+    Busy {
+        /// Where.
+        path: PathBuf,
+        /// Its type.
+        kind: String,
+    },
+    /// A mount whose daemon died is there.
+    #[error("a dead mount is at {path}; remove it with: umount -l {path}", path = path.display())]
+    Dead {
+        /// Where.
+        path: PathBuf,
+    },
+    /// FUSE is not to be had on this machine.
+    #[error(
+        "/dev/fuse cannot be used: {source}; load the module (modprobe fuse), or pass the device \
+         into the container"
+    )]
+    Device {
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel refused the mount.
+    #[error("mount on {} failed: {source}", path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `fusermount3`, which mounts for users other than root, refused.
+    #[error("fusermount3 failed: {message}; it is in the package fuse3")]
+    Helper {
+        /// What it says.
+        message: String,
+    },
+    /// The kernel does not speak the protocol, or an event loop failed.
+    #[error("conversation with the kernel failed: {source}")]
+    Protocol {
+        /// Why.
+        source: io::Error,
+    },
+    /// The file system could not be unmounted.
+    #[error("unmount of {} failed: {source}", path.display())]
+    Unmount {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A mounted volume. Dropping it unmounts.
+#[derive(Debug)]
+pub struct FuseMount {
+    mountpoint: PathBuf,
+    /// The kernel's number for this connection; none if it could not be read.
+    connection: Option<u32>,
+    loops: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl FuseMount {
+    /// Mounts a volume. When this returns, it can be used.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub fn start(options: MountOptions, service: Arc<dyn FileService>) -> Result<Self, MountError> {
+        let root = root_of(&options.volume, service.as_ref())?;
+        let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
+        let device = Arc::new(kernel_mount::mount(&mountpoint, &options)?);
+        let mut mount = Self { mountpoint, connection: None, loops: Vec::new() };
+        let server = Server::new(service, root.handle, options.cache_time.into());
+        match mount.converse(&options, &server, &device) {
+            Ok(()) => Ok(mount),
+            Err(source) => {
+                let _unmounted_as_far_as_possible = kernel_mount::detach(&mount.mountpoint);
+                Err(MountError::Protocol { source })
+            }
+        }
+    }
+
+    /// Agrees with the kernel and starts the event loops.
+    fn converse(
+        &mut self,
+        options: &MountOptions,
+        server: &Arc<Server>,
+        device: &Arc<Device>,
+    ) -> io::Result<()> {
+        session::handshake(device)?;
+        self.connection = kernel_mount::connection(&self.mountpoint);
+        let threads = match options.threads {
+            0 => thread::parallelism().clamp(THREADS_MIN, THREADS_MAX),
+            threads => threads,
+        };
+        let mut devices = vec![Arc::clone(device)];
+        for _ in 1..threads {
+            // Where the device cannot be opened again (fusermount3 did it), loops share it.
+            devices.push(device.sibling().map_or_else(|_| Arc::clone(device), Arc::new));
+        }
+        for (number, device) in devices.into_iter().enumerate() {
+            let server = Arc::clone(server);
+            let body = move || {
+                let _guard = EndProcessOnPanic;
+                session::serve(&server, &device)
+            };
+            self.loops.push(thread::spawn(&format!("fuse-{number}"), body)?);
+        }
+        Ok(())
+    }
+
+    /// Where the volume is mounted, as an absolute path.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Whether it is still mounted: `umount` works from outside too.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        self.loops.iter().any(|running| !running.is_finished())
+    }
+
+    /// Waits until somebody unmounts it.
+    ///
+    /// # Errors
+    /// [`MountError::Protocol`] if an event loop failed.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        self.join()
+    }
+
+    /// Unmounts. Where files are still in use, what they have written is made to reach the service
+    /// first, the mountpoint is free at once, and the programs get errors from then on.
+    ///
+    /// # Errors
+    /// [`MountError::Unmount`], [`MountError::Protocol`].
+    pub fn stop(mut self) -> Result<(), MountError> {
+        self.unmount()
+    }
+
+    fn unmount(&mut self) -> Result<(), MountError> {
+        if self.is_mounted() && kernel_mount::connection(&self.mountpoint) == self.connection {
+            let ended = kernel_mount::unmount(&self.mountpoint, self.connection);
+            let ended = ended.map_err(|source| {
+                let path = self.mountpoint.clone();
+                MountError::Unmount { path, source }
+            })?;
+            if !ended {
+                // Programs keep the connection alive; the loops serve them and end after them.
+                self.loops.clear();
+            }
+        }
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), MountError> {
+        let mut result = Ok(());
+        for running in self.loops.drain(..) {
+            let Ok(ended) = running.join() else { unreachable!("a panic ends the process") };
+            result = result.and(ended);
+        }
+        result.map_err(|source| MountError::Protocol { source })
+    }
+}
+
+impl Drop for FuseMount {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`.
+        let _result = self.unmount();
+    }
+}
+
+struct EndProcessOnPanic;
+
+impl Drop for EndProcessOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+fn root_of(volume: &str, service: &dyn FileService) -> Result<Entry, MountError> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    // The receiver waits right here, so the send cannot fail.
+    let answered = move |answer| drop(sender.send(answer));
+    service.root(volume, Box::new(answered));
+    let answer = receiver.recv().unwrap_or(Err(FsError::Io));
+    answer.map_err(|source| MountError::Volume { volume: volume.to_owned(), source })
+}

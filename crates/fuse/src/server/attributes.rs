@@ -1,0 +1,86 @@
+//! GETATTR, SETATTR, STATX, READLINK, STATFS.
+
+use super::{Handled, Server};
+use crate::abi::{SetAttrIn, StatxOut, set_attr};
+use crate::convert;
+use crate::node::visible_inode;
+use crate::request::Request;
+use file_service::{Attributes, Done, NodeChange};
+use std::sync::Arc;
+
+impl Server {
+    pub(super) fn get_attributes(self: &Arc<Self>, request: &Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let done: Done<_> = Box::new(move |answer| match answer {
+            Ok(attributes) => {
+                reply.structure(&server.attr_out(file, &attributes));
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.attributes(file, done);
+        Ok(())
+    }
+
+    /// As GETATTR, with the time of creation.
+    pub(super) fn statx(self: &Arc<Self>, request: &Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let (valid, reply) = (self.valid, request.reply());
+        let done: Done<_> = Box::new(move |answer| match answer {
+            Ok(attributes) => {
+                reply.structure(&StatxOut {
+                    attr_valid: valid.seconds,
+                    attr_valid_nanoseconds: valid.nanoseconds,
+                    flags: 0,
+                    spare: [0; 2],
+                    stat: convert::statx(visible_inode(file), &attributes),
+                });
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.attributes(file, done);
+        Ok(())
+    }
+
+    pub(super) fn set_attributes(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: SetAttrIn = request.take()?;
+        let set = convert::set_attributes(&arguments);
+        let kills = arguments.valid & set_attr::KILL_PRIVILEGE != 0 && set.size.is_some();
+        let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let done: Done<NodeChange> = Box::new(move |answer| match answer {
+            Ok(change) => {
+                reply.structure(&server.attr_out(file, &change.after));
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.set_attributes(&caller, file, set, done);
+        Ok(())
+    }
+
+    pub(super) fn read_link(&self, request: &Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let reply = request.reply();
+        let done: Done<(Vec<u8>, Attributes)> = Box::new(move |answer| match answer {
+            Ok((text, _)) => reply.bytes(&text),
+            Err(error) => reply.error(error),
+        });
+        self.service.read_link(&self.caller, file, done);
+        Ok(())
+    }
+
+    pub(super) fn statistics(&self, request: &Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let name_length = self.service.limits().name_bytes_max;
+        let reply = request.reply();
+        let done: Done<_> = Box::new(move |answer| match answer {
+            Ok(statistics) => {
+                reply.structure(&convert::statistics(&statistics, name_length));
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.statistics(file, done);
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Open files: OPEN, CREATE, READ, WRITE, RELEASE, FSYNC, FALLOCATE, LSEEK.
+//!
+//! Cache policy: writes go through to the service at once (no write-back cache), because with one
+//! the kernel takes its own idea of size and times for the truth, and the volume can also change
+//! through NFS; a write that is answered is in the service, where fsync finds it. Reads come from
+//! the page cache, which the kernel drops when a file is opened and when it sees another mtime
+//! (close-to-open, as NFS clients do it). Shared mappings work: their dirty pages are written like
+//! any others. Files opened with `O_DIRECT` go past the page cache, and direct writes to one file
+//! that do not extend it run in parallel.
+
+use super::{Handled, Server, empty_done};
+use crate::abi::{
+    AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_DIRECT, O_DSYNC, O_EXCL,
+    O_TRUNC, OPEN_KILL_PRIVILEGE, OpenIn, OpenOut, ReadIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE,
+    WriteIn, WriteOut,
+};
+use crate::convert;
+use crate::errno::Errno;
+use crate::reply::Reply;
+use crate::request::Request;
+use file_service::{
+    CreateMode, Done, Entry, FileHandle, FsError, NodeChange, ReadData, SeekTarget, SetAttributes,
+    Stability, WriteResult,
+};
+use std::sync::Arc;
+
+/// What an open file is told to the kernel as. Nothing is kept for it here: the handle is 0.
+fn open_out(flags: u32) -> OpenOut {
+    let direct = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
+    let open_flags = if flags & O_DIRECT != 0 { direct } else { 0 };
+    OpenOut { handle: 0, open_flags, backing: 0 }
+}
+
+impl Server {
+    pub(super) fn open(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: OpenIn = request.take()?;
+        let kills = arguments.open_flags & OPEN_KILL_PRIVILEGE != 0;
+        let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let held: Done<()> = Box::new(move |held| match held {
+            Err(error) => reply.error(error),
+            Ok(()) if arguments.flags & O_TRUNC == 0 => {
+                server.answer_open(reply, file, arguments.flags);
+            }
+            Ok(()) => {
+                let again = Arc::clone(&server);
+                let done: Done<NodeChange> = Box::new(move |cut| match cut {
+                    Ok(_) => again.answer_open(reply, file, arguments.flags),
+                    Err(error) => {
+                        again.service.release(file);
+                        reply.error(error);
+                    }
+                });
+                let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+                server.service.set_attributes(&caller, file, empty, done);
+            }
+        });
+        self.service.hold(file, held);
+        Ok(())
+    }
+
+    /// If nobody hears the answer, no RELEASE will come.
+    fn answer_open(&self, reply: Reply, file: FileHandle, flags: u32) {
+        if !reply.structure(&open_out(flags)) {
+            self.service.release(file);
+        }
+    }
+
+    /// The kernel sends CREATE for a name that it believes free. If it is not, and the program did
+    /// not ask for `O_EXCL`, ESTALE makes the kernel look again and open what is there, with all
+    /// its checks.
+    pub(super) fn create(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let directory = self.file(request)?;
+        let arguments: CreateIn = request.take()?;
+        let name = request.name()?;
+        let (caller, set) = self.ownership(request, arguments.mode);
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let done: Done<(Entry, NodeChange)> = Box::new(move |made| match made {
+            Ok((entry, _)) => server.hold_created(reply, entry, arguments.flags),
+            Err(FsError::Exists) if arguments.flags & O_EXCL == 0 => reply.error(Errno::STALE),
+            Err(error) => reply.error(error),
+        });
+        self.service.create(&caller, directory, name, CreateMode::Guarded, set, done);
+        Ok(())
+    }
+
+    fn hold_created(self: &Arc<Self>, reply: Reply, entry: Entry, flags: u32) {
+        let server = Arc::clone(self);
+        let file = entry.handle;
+        let held: Done<()> = Box::new(move |held| match held {
+            Ok(()) => {
+                let out = server.entry_out(&entry);
+                if !reply.structures(&out, &open_out(flags)) {
+                    server.nodes.forget(out.node, 1);
+                    server.service.release(file);
+                }
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.hold(file, held);
+    }
+
+    pub(super) fn release(&self, request: &Request<'_>) -> Handled {
+        self.service.release(self.file(request)?);
+        request.reply().done();
+        Ok(())
+    }
+
+    pub(super) fn read(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: ReadIn = request.take()?;
+        let reply = request.reply();
+        let done: Done<ReadData> = Box::new(move |answer| match answer {
+            Ok(data) => reply.data(&data),
+            Err(error) => reply.error(error),
+        });
+        self.service.read(&self.caller, file, arguments.offset, arguments.size, done);
+        Ok(())
+    }
+
+    pub(super) fn write(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: WriteIn = request.take()?;
+        let data = request.payload(arguments.size)?;
+        let kills = arguments.write_flags & WRITE_KILL_PRIVILEGE != 0;
+        let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
+        // Of a file opened with O_DIRECT and O_SYNC no FSYNC follows the write.
+        let synchronous = arguments.flags & O_DSYNC != 0;
+        let stability = if synchronous { Stability::FileSync } else { Stability::Unstable };
+        let reply = request.reply();
+        let done: Done<WriteResult> = Box::new(move |answer| match answer {
+            Ok(written) => {
+                reply.structure(&WriteOut { size: written.count, padding: 0 });
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.write(&caller, file, arguments.offset, data, stability, done);
+        Ok(())
+    }
+
+    /// FSYNC of a file, FSYNCDIR of a directory.
+    pub(super) fn commit(&self, request: &Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        self.service.commit(&self.caller, file, empty_done(request.reply()));
+        Ok(())
+    }
+
+    pub(super) fn allocate(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: AllocateIn = request.take()?;
+        let allocation = convert::allocation(arguments.mode).ok_or(Errno::NOT_SUPPORTED)?;
+        // The kernel does not say who keeps setuid here; it is kept by root only.
+        let caller = match request.header.uid {
+            0 => self.caller.clone(),
+            _ => self.unprivileged(request),
+        };
+        let done = empty_done(request.reply());
+        let (offset, length) = (arguments.offset, arguments.length);
+        self.service.allocate(&caller, file, allocation, offset, length, done);
+        Ok(())
+    }
+
+    pub(super) fn seek(&self, request: &mut Request<'_>) -> Handled {
+        const SEEK_DATA: u32 = 3;
+        const SEEK_HOLE: u32 = 4;
+        let file = self.file(request)?;
+        let arguments: SeekIn = request.take()?;
+        let target = match arguments.whence {
+            SEEK_DATA => SeekTarget::Data,
+            SEEK_HOLE => SeekTarget::Hole,
+            _ => return Err(Errno::INVALID),
+        };
+        let reply = request.reply();
+        let done: Done<u64> = Box::new(move |answer| match answer {
+            Ok(offset) => {
+                reply.structure(&SeekOut { offset });
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.seek(file, arguments.offset, target, done);
+        Ok(())
+    }
+}

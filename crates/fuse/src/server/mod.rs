@@ -1,0 +1,165 @@
+//! Requests of the kernel as calls of the file service, and their answers back.
+//!
+//! Who decides what: the kernel checks permissions (`default_permissions`), because it must do so
+//! for names that it has cached anyway, knows all groups and capabilities of the process, and
+//! refreshes attributes that are out of date before it decides. So requests go to the service as
+//! root's, without a second check and without a look at the process's groups. Three things are
+//! still the caller's own: whose a new file is, which writes clear setuid and setgid
+//! (`HANDLE_KILLPRIV_V2`: the kernel says which, the service does it with the write), and which
+//! extended attributes a listing shows.
+//!
+//! Invariants:
+//! - An event loop never waits for an answer; it comes through a callback, on any thread.
+//! - `OPEN` and `CREATE` hold the file, `RELEASE` lets go, so unlinked open files live on.
+//!   Directories are not held: they are read by cookie, and an empty one has nothing to read.
+//! - What has no case here answers ENOSYS, upon which the kernel does without: `FLUSH` (writes go
+//!   through, there is nothing to flush), `ACCESS`, `INTERRUPT`, `COPY_FILE_RANGE`, locks.
+//!
+//! Fails: by error numbers; a file that is gone is ESTALE, and the kernel looks its name up again.
+
+mod attributes;
+mod directory;
+mod files;
+mod names;
+mod xattrs;
+
+use crate::abi::{AttrOut, EntryOut, opcode};
+use crate::convert::{self, Validity};
+use crate::errno::Errno;
+use crate::node::{NodeTable, visible_inode};
+use crate::reply::Reply;
+use crate::request::Request;
+use file_service::{Attributes, Caller, Done, Durability, Entry, FileHandle, FileService};
+use std::sync::Arc;
+
+type Handled = Result<(), Errno>;
+
+pub(crate) struct Server {
+    service: Arc<dyn FileService>,
+    nodes: NodeTable,
+    /// How long the kernel may believe names and attributes.
+    valid: Validity,
+    /// Root, with the order of changes that POSIX asks for.
+    caller: Caller,
+}
+
+/// The user that stands for a process with user id 0 that may not keep setuid: "nobody".
+const UNPRIVILEGED: u32 = 65_534;
+
+impl Server {
+    pub(crate) fn new(
+        service: Arc<dyn FileService>,
+        root: FileHandle,
+        valid: Validity,
+    ) -> Arc<Self> {
+        let caller = Caller { durability: Durability::Ordered, ..Caller::root() };
+        Arc::new(Self { service, nodes: NodeTable::new(root), valid, caller })
+    }
+
+    /// Starts one request. Its answer may come later and from elsewhere.
+    pub(crate) fn dispatch(self: &Arc<Self>, mut request: Request<'_>) {
+        let handled = self.handle(&mut request);
+        if let Err(error) = handled {
+            request.reply().error(error);
+        }
+    }
+
+    fn handle(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        match request.header.opcode {
+            opcode::FORGET | opcode::BATCH_FORGET => {
+                self.forget(request);
+                Ok(())
+            }
+            opcode::LOOKUP => self.lookup(request),
+            opcode::GETATTR => self.get_attributes(request),
+            opcode::STATX => self.statx(request),
+            opcode::SETATTR => self.set_attributes(request),
+            opcode::READLINK => self.read_link(request),
+            opcode::SYMLINK => self.symlink(request),
+            opcode::MKNOD => self.make_node(request),
+            opcode::MKDIR => self.make_directory(request),
+            opcode::UNLINK => self.remove(request),
+            opcode::RMDIR => self.remove_directory(request),
+            opcode::RENAME => self.rename(request, false),
+            opcode::RENAME2 => self.rename(request, true),
+            opcode::LINK => self.link(request),
+            opcode::OPEN => self.open(request),
+            opcode::CREATE => self.create(request),
+            opcode::READ => self.read(request),
+            opcode::WRITE => self.write(request),
+            opcode::RELEASE => self.release(request),
+            opcode::FSYNC | opcode::FSYNCDIR => self.commit(request),
+            opcode::FALLOCATE => self.allocate(request),
+            opcode::LSEEK => self.seek(request),
+            opcode::OPENDIR => self.open_directory(request),
+            opcode::READDIR => self.read_directory(request, false),
+            opcode::READDIRPLUS => self.read_directory(request, true),
+            opcode::RELEASEDIR | opcode::DESTROY => {
+                request.reply().done();
+                Ok(())
+            }
+            opcode::STATFS => self.statistics(request),
+            opcode::SETXATTR => self.set_xattr(request),
+            opcode::GETXATTR => self.get_xattr(request),
+            opcode::LISTXATTR => self.list_xattrs(request),
+            opcode::REMOVEXATTR => self.remove_xattr(request),
+            _ => Err(Errno::NOT_IMPLEMENTED),
+        }
+    }
+
+    /// The file that a request is about.
+    fn file(&self, request: &Request<'_>) -> Result<FileHandle, Errno> {
+        self.node(request.header.node)
+    }
+
+    fn node(&self, node: u64) -> Result<FileHandle, Errno> {
+        self.nodes.handle(node).ok_or(Errno::STALE)
+    }
+
+    /// The requester as a caller without privilege: what it writes loses setuid and setgid.
+    fn unprivileged(&self, request: &Request<'_>) -> Caller {
+        let uid = if request.header.uid == 0 { UNPRIVILEGED } else { request.header.uid };
+        Caller { uid, gid: request.header.gid, ..self.caller.clone() }
+    }
+
+    fn entry_out(&self, entry: &Entry) -> EntryOut {
+        let node = self.nodes.remember(entry.handle);
+        let ino = visible_inode(entry.handle);
+        let generation = entry.handle.generation.get();
+        convert::entry(node, ino, generation, &entry.attributes, self.valid)
+    }
+
+    /// Answers with a file; if nobody hears it, the kernel has not counted a lookup.
+    fn answer_entry(&self, reply: Reply, entry: &Entry) {
+        let out = self.entry_out(entry);
+        if !reply.structure(&out) {
+            self.nodes.forget(out.node, 1);
+        }
+    }
+
+    /// A callback that answers with a file.
+    fn entry_done(self: &Arc<Self>, reply: Reply) -> Done<Entry> {
+        let server = Arc::clone(self);
+        Box::new(move |answer| match answer {
+            Ok(entry) => server.answer_entry(reply, &entry),
+            Err(error) => reply.error(error),
+        })
+    }
+
+    fn attr_out(&self, file: FileHandle, attributes: &Attributes) -> AttrOut {
+        AttrOut {
+            attr_valid: self.valid.seconds,
+            attr_valid_nanoseconds: self.valid.nanoseconds,
+            padding: 0,
+            attr: convert::attr(visible_inode(file), attributes),
+        }
+    }
+}
+
+/// A callback that answers success without content.
+fn empty_done<T: 'static>(reply: Reply) -> Done<T> {
+    Box::new(move |answer| match answer {
+        Ok(_) => reply.done(),
+        Err(error) => reply.error(error),
+    })
+}

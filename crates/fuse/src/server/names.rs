@@ -1,0 +1,154 @@
+//! LOOKUP, FORGET and what makes, moves and removes names.
+//!
+//! A new file belongs to the requester: its user is set by name, its group is the caller's unless
+//! the directory has setgid (the service's rule).
+
+use super::{Handled, Server, empty_done};
+use crate::abi::{
+    BatchForgetIn, ForgetIn, ForgetOne, LinkIn, MakeDirectoryIn, MakeNodeIn, Rename2In, RenameIn,
+    opcode,
+};
+use crate::convert;
+use crate::errno::Errno;
+use crate::request::Request;
+use file_service::{
+    Caller, CreateMode, Done, Entry, FsError, NewNode, NodeChange, RenameFlags, SetAttributes,
+};
+use std::sync::Arc;
+
+const PERMISSION_BITS: u32 = 0o7777;
+
+impl Server {
+    pub(super) fn lookup(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        let reply = request.reply();
+        if name == b"." {
+            // An exported mount (NFS, name_to_handle_at) finds any file by its own id so.
+            let done = self.entry_done(reply);
+            let answer: Done<_> = Box::new(move |answer| {
+                done(answer.map(|attributes| Entry { handle: directory, attributes }));
+            });
+            self.service.attributes(directory, answer);
+            return Ok(());
+        }
+        let server = Arc::clone(self);
+        let done: Done<Entry> = Box::new(move |answer| match answer {
+            Ok(entry) => server.answer_entry(reply, &entry),
+            Err(FsError::NotFound) if server.valid != convert::Validity::default() => {
+                reply.structure(&convert::negative_entry(server.valid));
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.lookup(&self.caller, directory, name, done);
+        Ok(())
+    }
+
+    /// FORGET has no answer; what does not parse is passed over.
+    pub(super) fn forget(&self, request: &mut Request<'_>) {
+        if request.header.opcode == opcode::FORGET {
+            if let Ok(forget) = request.take::<ForgetIn>() {
+                self.nodes.forget(request.header.node, forget.lookups);
+            }
+        } else if let Ok(batch) = request.take::<BatchForgetIn>() {
+            for _ in 0..batch.count {
+                let Ok(one) = request.take::<ForgetOne>() else { return };
+                self.nodes.forget(one.node, one.lookups);
+            }
+        }
+    }
+
+    /// The caller and attributes that make a file the requester's own.
+    pub(super) fn ownership(&self, request: &Request<'_>, mode: u32) -> (Caller, SetAttributes) {
+        let caller = Caller { gid: request.header.gid, ..self.caller.clone() };
+        let set = SetAttributes {
+            mode: Some(mode & PERMISSION_BITS),
+            uid: Some(request.header.uid),
+            ..SetAttributes::default()
+        };
+        (caller, set)
+    }
+
+    fn made_done(self: &Arc<Self>, request: &Request<'_>) -> Done<(Entry, NodeChange)> {
+        let done = self.entry_done(request.reply());
+        Box::new(move |answer| done(answer.map(|(entry, _)| entry)))
+    }
+
+    fn make(self: &Arc<Self>, request: &mut Request<'_>, mode: u32, node: NewNode) -> Handled {
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        let (caller, set) = self.ownership(request, mode);
+        self.service.make_node(&caller, directory, name, node, set, self.made_done(request));
+        Ok(())
+    }
+
+    pub(super) fn make_directory(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let arguments: MakeDirectoryIn = request.take()?;
+        self.make(request, arguments.mode, NewNode::Directory)
+    }
+
+    pub(super) fn make_node(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let arguments: MakeNodeIn = request.take()?;
+        let node = convert::new_node(arguments.mode, arguments.device);
+        if let Some(node) = node.map_err(|()| Errno::INVALID)? {
+            return self.make(request, arguments.mode, node);
+        }
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        let (caller, set) = self.ownership(request, arguments.mode);
+        let done = self.made_done(request);
+        self.service.create(&caller, directory, name, CreateMode::Guarded, set, done);
+        Ok(())
+    }
+
+    pub(super) fn symlink(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        let text = request.name()?.to_vec();
+        let (caller, set) = self.ownership(request, PERMISSION_BITS);
+        let node = NewNode::Symlink(text);
+        self.service.make_node(&caller, directory, name, node, set, self.made_done(request));
+        Ok(())
+    }
+
+    pub(super) fn link(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
+        let arguments: LinkIn = request.take()?;
+        let file = self.node(arguments.old_node)?;
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        let done = self.entry_done(request.reply());
+        let done: Done<_> = Box::new(move |answer| {
+            done(answer.map(|(attributes, _)| Entry { handle: file, attributes }));
+        });
+        self.service.link(&self.caller, file, directory, name, done);
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, request: &mut Request<'_>) -> Handled {
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        self.service.remove(&self.caller, directory, name, empty_done(request.reply()));
+        Ok(())
+    }
+
+    pub(super) fn remove_directory(&self, request: &mut Request<'_>) -> Handled {
+        let directory = self.file(request)?;
+        let name = request.name()?;
+        self.service.remove_directory(&self.caller, directory, name, empty_done(request.reply()));
+        Ok(())
+    }
+
+    pub(super) fn rename(&self, request: &mut Request<'_>, with_flags: bool) -> Handled {
+        let (to, flags) = if with_flags {
+            let arguments: Rename2In = request.take()?;
+            let flags = convert::rename_flags(arguments.flags).ok_or(Errno::INVALID)?;
+            (arguments.new_directory, flags)
+        } else {
+            (request.take::<RenameIn>()?.new_directory, RenameFlags::default())
+        };
+        let (from, to) = (self.file(request)?, self.node(to)?);
+        let (from, to) = ((from, request.name()?), (to, request.name()?));
+        self.service.rename(&self.caller, from, to, flags, empty_done(request.reply()));
+        Ok(())
+    }
+}

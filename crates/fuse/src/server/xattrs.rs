@@ -1,0 +1,66 @@
+//! Extended attributes. The kernel has checked who may (`xattr(7)`); what a listing shows is up to
+//! the requester.
+
+use super::{Handled, Server, empty_done};
+use crate::abi::{GetXattrIn, GetXattrOut, SetXattrIn};
+use crate::convert;
+use crate::errno::Errno;
+use crate::reply::Reply;
+use crate::request::Request;
+use file_service::{Caller, Done};
+
+/// Answers with a value, or with its length if that is all that was asked (room for 0 bytes).
+fn answer_sized(reply: Reply, value: &[u8], room: u32) {
+    match u32::try_from(value.len()) {
+        Ok(size) if room == 0 => {
+            reply.structure(&GetXattrOut { size, padding: 0 });
+        }
+        Ok(size) if size <= room => reply.bytes(value),
+        _ => reply.error(Errno::RANGE),
+    }
+}
+
+impl Server {
+    pub(super) fn set_xattr(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: SetXattrIn = request.take()?;
+        let mode = convert::xattr_mode(arguments.flags).ok_or(Errno::INVALID)?;
+        let name = request.name()?;
+        let value = request.bytes(arguments.size)?;
+        self.service.set_xattr(&self.caller, file, name, value, mode, empty_done(request.reply()));
+        Ok(())
+    }
+
+    pub(super) fn get_xattr(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: GetXattrIn = request.take()?;
+        let name = request.name()?;
+        let reply = request.reply();
+        let done: Done<Vec<u8>> = Box::new(move |answer| match answer {
+            Ok(value) => answer_sized(reply, &value, arguments.size),
+            Err(error) => reply.error(error),
+        });
+        self.service.get_xattr(&self.caller, file, name, done);
+        Ok(())
+    }
+
+    pub(super) fn list_xattrs(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let arguments: GetXattrIn = request.take()?;
+        let caller = Caller { uid: request.header.uid, ..self.caller.clone() };
+        let reply = request.reply();
+        let done: Done<Vec<Vec<u8>>> = Box::new(move |answer| match answer {
+            Ok(names) => answer_sized(reply, &convert::joined_names(&names), arguments.size),
+            Err(error) => reply.error(error),
+        });
+        self.service.list_xattrs(&caller, file, done);
+        Ok(())
+    }
+
+    pub(super) fn remove_xattr(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let name = request.name()?;
+        self.service.remove_xattr(&self.caller, file, name, empty_done(request.reply()));
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The conversation with the kernel: `INIT`, then event loops until the file system is unmounted.
+//!
+//! Invariants: `INIT` is answered before any loop runs; each loop has one descriptor, one buffer
+//! and one request at a time; loops end when the kernel says that the mount is gone.
+
+use crate::abi::{self, InitIn, InitOut, init, opcode};
+use crate::device::{Device, Received};
+use crate::errno::Errno;
+use crate::request::{Buffer, Request};
+use crate::server::Server;
+use std::io;
+use std::sync::Arc;
+
+/// Largest write, and with the page size the largest read: what the kernel allows without the
+/// administrator's help (256 pages).
+pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// Room beside the payload in a request's buffer: headers, names and extended attributes' values
+/// are smaller than a page; the kernel asks for a page.
+const REQUEST_HEAD_BYTES: usize = 4096;
+const PAGE_BYTES: u32 = 4096;
+/// Requests without a waiting process (read ahead, asynchronous I/O) under way at once. The
+/// kernel's own 12 starve a disk array.
+const BACKGROUND_REQUESTS_MAX: u16 = 64;
+/// From here the kernel slows read ahead down: three quarters, as it does by itself.
+const CONGESTION_REQUESTS: u16 = 48;
+
+/// What is asked for where the kernel offers it; see `server` and its `files` for the reasons.
+const FEATURES: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
+    | init::EXPORT_SUPPORT
+    | init::BIG_WRITES
+    | init::AUTO_INVAL_DATA
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::HANDLE_KILLPRIV_V2
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+fn new_buffer() -> Buffer {
+    Arc::new(vec![0; TRANSFER_BYTES_MAX as usize + REQUEST_HEAD_BYTES].into_boxed_slice())
+}
+
+/// The answer to INIT.
+pub(crate) fn negotiate(offer: &InitIn, flags_high: u32) -> Result<InitOut, Errno> {
+    if offer.major != abi::MAJOR || offer.minor < abi::MINOR_MIN {
+        return Err(Errno::PROTOCOL);
+    }
+    let offered = u64::from(offer.flags) | u64::from(flags_high) << 32;
+    let agreed = FEATURES & offered;
+    Ok(InitOut {
+        major: abi::MAJOR,
+        minor: abi::MINOR.min(offer.minor),
+        max_readahead: offer.max_readahead.min(TRANSFER_BYTES_MAX),
+        flags: agreed as u32,
+        flags_high: (agreed >> 32) as u32,
+        max_background: BACKGROUND_REQUESTS_MAX,
+        congestion_threshold: CONGESTION_REQUESTS,
+        max_write: TRANSFER_BYTES_MAX,
+        time_granularity: 1,
+        max_pages: (TRANSFER_BYTES_MAX / PAGE_BYTES) as u16,
+        ..InitOut::default()
+    })
+}
+
+/// Answers the kernel's INIT.
+pub(crate) fn handshake(device: &Arc<Device>) -> io::Result<()> {
+    let mut buffer = new_buffer();
+    loop {
+        let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
+        let length = match device.receive(bytes)? {
+            Received::Request(length) => length,
+            Received::Nothing => continue,
+            Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        let request = Request::parse(&buffer, length, device).ok_or(io::ErrorKind::InvalidData)?;
+        return answer_init(request);
+    }
+}
+
+fn answer_init(mut request: Request<'_>) -> io::Result<()> {
+    let reply = request.reply();
+    let offer = request.take::<InitIn>();
+    // Kernels before 5.17 send no upper half.
+    let flags_high = request.take::<u32>().unwrap_or(0);
+    let answer = match offer {
+        Ok(offer) if request.header.opcode == opcode::INIT => negotiate(&offer, flags_high),
+        _ => Err(Errno::PROTOCOL),
+    };
+    match answer {
+        Ok(out) if reply.structure(&out) => Ok(()),
+        Ok(_) => Err(io::ErrorKind::NotConnected.into()),
+        Err(error) => {
+            // Dropping the reply would answer too, but with another error.
+            Err(io::Error::from_raw_os_error(error.0))
+        }
+    }
+}
+
+/// One event loop: until the file system is unmounted.
+pub(crate) fn serve(server: &Arc<Server>, device: &Arc<Device>) -> io::Result<()> {
+    let mut buffer = new_buffer();
+    loop {
+        if Arc::get_mut(&mut buffer).is_none() {
+            // A write's payload is still in use: leave it the buffer.
+            buffer = new_buffer();
+        }
+        let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("shared with nobody") };
+        match device.receive(bytes)? {
+            Received::Nothing => {}
+            Received::Unmounted => return Ok(()),
+            Received::Request(length) => {
+                let request = Request::parse(&buffer, length, device);
+                server.dispatch(request.ok_or(io::ErrorKind::InvalidData)?);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_offered_is_agreed() {
+        let offer = |minor, flags| InitIn { major: 7, minor, max_readahead: 131_072, flags };
+        let nothing = negotiate(&offer(31, 0), 0).unwrap();
+        assert_eq!((nothing.flags, nothing.flags_high, nothing.minor), (0, 0, 31));
+        let all = negotiate(&offer(45, u32::MAX), u32::MAX).unwrap();
+        let agreed = u64::from(all.flags) | u64::from(all.flags_high) << 32;
+        assert_eq!((agreed, all.minor, all.max_write), (FEATURES, abi::MINOR, 1 << 20));
+        assert!(negotiate(&offer(30, u32::MAX), 0).is_err());
+        assert!(negotiate(&InitIn { major: 8, ..offer(31, 0) }, 0).is_err());
+    }
+}

@@ -1,1 +1,345 @@
-//! log
+//! The log of operations (NVLog): header, batches and records (decision D7; FlexVol section 2).
+//!
+//! The disk: two copies of the [`LogHeader`], then the two halves. A half is a chain of batches
+//! from its first block. A batch is what one write made: a [`LogBatch`], then its records, each a
+//! [`LogRecord`] and a body, packed; the last block is filled up with zeros.
+//!
+//! Invariants, by which a reader tells the half's present life from what it held before:
+//! - Records are numbered without gaps over the life of the log, whatever half they are in; the
+//!   numbers of what a half held before are lower than those of its present life.
+//! - Each opening of a log has a higher `incarnation`, in the header before it is in any batch. So
+//!   a batch that was torn by a crash is told from one that has its numbers later.
+//! - A batch names its own block, and the life of the other half that was not retired when its
+//!   own life began.
+//!
+//! Fails: [`Damage`] for headers; a batch that is none ends its half. No bytes whatever panic.
+
+use crate::damage::Damage;
+use crate::identity::crc32c_of_bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+use std::fmt;
+use std::mem::{offset_of, size_of};
+use units::{BLOCK_SIZE, Block};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// "STROOPLG".
+pub const LOG_MAGIC: u64 = u64::from_le_bytes(*b"STROOPLG");
+/// "SLOB": a batch.
+pub const LOG_BATCH_MAGIC: u32 = u32::from_le_bytes(*b"SLOB");
+
+/// Versions of the log: name, number, date, what is new. Append only.
+pub const LOG_VERSIONS: [(&str, u16, &str, &str); 1] =
+    [("first", 1, "2025-11", "two halves, chained batches, incarnations")];
+
+/// The version that is written.
+pub const LOG_VERSION: u16 = LOG_VERSIONS[LOG_VERSIONS.len() - 1].1;
+
+/// Blocks before the first half: the two copies of the header.
+pub const LOG_HEADER_BLOCKS: u64 = 2;
+/// The smallest half: a handful of batches of small records.
+pub const LOG_HALF_BLOCKS_MIN: u64 = 16;
+/// The largest half, 2 GiB: so that a batch's length fits 32 bits, and so that replay after a
+/// crash takes seconds, not minutes.
+pub const LOG_HALF_BLOCKS_MAX: u64 = 1 << 19;
+
+/// Kinds from here on are the storage engine's own; below, client operations'.
+pub const LOG_KIND_INTERNAL: u16 = 0x8000;
+/// Stripes that are about to be written in part: a [`StripeNoteRecord`] for each tetris.
+pub const LOG_KIND_STRIPE_NOTE: u16 = LOG_KIND_INTERNAL + 1;
+
+const HEADER: &str = "log header";
+
+/// The header of a log.
+#[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct LogHeader {
+    /// [`LOG_MAGIC`].
+    pub magic: U64,
+    /// The version of the format; never moves.
+    pub version: U16,
+    /// Zero.
+    pub reserved_a: U16,
+    /// Standard CRC32C of the block with this field zero.
+    pub checksum: U32,
+    /// The aggregate whose operations are logged.
+    pub aggregate: [u8; 16],
+    /// The identity of the log.
+    pub log: [u8; 16],
+    /// How often the log was opened; of two copies the higher counts.
+    pub incarnation: U64,
+    /// The size of each half.
+    pub half_blocks: U64,
+    /// Zero.
+    pub reserved_b: [u8; 4032],
+}
+
+/// What one write to the log begins with.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct LogBatch {
+    /// [`LOG_BATCH_MAGIC`].
+    pub magic: U32,
+    /// Standard CRC32C of `byte_count` bytes from the batch's first, with this field zero.
+    pub checksum: U32,
+    /// The identity of the log.
+    pub log: [u8; 16],
+    /// The opening of the log that wrote the batch.
+    pub incarnation: U64,
+    /// The number of the first record.
+    pub sequence: U64,
+    /// The block of the disk where the batch begins.
+    pub block: U64,
+    /// The latest consistency point that records of this half's life belong to.
+    pub cp: U64,
+    /// The same of the other half's life, if that was not retired when this one began.
+    pub other_cp: U64,
+    /// The number of the first record of the other half's life; 0 if that was retired or empty.
+    pub other_sequence: U64,
+    /// Bytes of the batch, this included.
+    pub byte_count: U32,
+    /// How many records follow.
+    pub record_count: U32,
+}
+
+/// What a record begins with; the body follows.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct LogRecord {
+    /// The consistency point that makes the record superfluous.
+    pub cp: U64,
+    /// Bytes of the body.
+    pub byte_count: U32,
+    /// What the body is.
+    pub kind: U16,
+    /// Zero.
+    pub reserved: U16,
+}
+
+/// The body of a [`LOG_KIND_STRIPE_NOTE`]: stripes of one tetris whose parity is to be computed
+/// again after a crash. `kept_count` times a [`KeptBlockRecord`] and a block follow.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct StripeNoteRecord {
+    /// The RAID group.
+    pub group: U32,
+    /// Blocks of missing disks that follow.
+    pub kept_count: U32,
+    /// The tetris within the group.
+    pub tetris: U64,
+    /// A bit for each row.
+    pub rows: U64,
+}
+
+/// A block of a disk that was missing when its stripe was about to be written.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct KeptBlockRecord {
+    /// The disk's index in its group.
+    pub disk: U16,
+    /// The row in the tetris.
+    pub row: U16,
+    /// Zero.
+    pub reserved: U32,
+}
+
+const _: () = {
+    assert!(size_of::<LogHeader>() == BLOCK_SIZE);
+    assert!(offset_of!(LogHeader, version) == 8); // Read before the version is known.
+    assert!(offset_of!(LogHeader, checksum) == 12);
+    assert!(size_of::<LogBatch>() == 80);
+    assert!(offset_of!(LogBatch, checksum) == 4);
+    assert!(size_of::<LogRecord>() == 16);
+    assert!(size_of::<StripeNoteRecord>() == 24);
+    assert!(size_of::<KeptBlockRecord>() == 8);
+    assert!(LOG_HALF_BLOCKS_MAX * BLOCK_SIZE as u64 <= u32::MAX as u64);
+};
+
+impl LogHeader {
+    /// A header, to be turned into a block.
+    #[must_use]
+    pub fn new(aggregate: [u8; 16], log: [u8; 16], half_blocks: u64) -> Self {
+        let mut header = Self::new_zeroed();
+        header.magic = U64::new(LOG_MAGIC);
+        header.version = U16::new(LOG_VERSION);
+        header.aggregate = aggregate;
+        header.log = log;
+        header.half_blocks = U64::new(half_blocks);
+        header
+    }
+
+    /// Whether the block says that it is a log's header, right or wrong.
+    #[must_use]
+    pub fn is_claimed_by(block: &Block) -> bool {
+        block.bytes().starts_with(&LOG_MAGIC.to_le_bytes())
+    }
+
+    /// The header in a block.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_block(block: &Block) -> Result<Self, Damage> {
+        let Ok(header) = Self::read_from_bytes(block.bytes()) else {
+            unreachable!("a header is as large as a block")
+        };
+        header.validate()?;
+        Ok(header)
+    }
+
+    /// The block to be written, checksum and all.
+    #[must_use]
+    pub fn to_block(&self) -> Block {
+        let mut header = self.clone();
+        header.checksum = U32::new(self.computed_checksum());
+        Block::from_prefix(header.as_bytes())
+    }
+
+    fn computed_checksum(&self) -> u32 {
+        let mut header = self.clone();
+        header.checksum = U32::ZERO;
+        crc32c_of_bytes(header.as_bytes())
+    }
+
+    /// Whether the header is one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn validate(&self) -> Result<(), Damage> {
+        let field = |field| Err(Damage::Field { structure: HEADER, field });
+        if self.magic.get() != LOG_MAGIC {
+            return field("magic");
+        }
+        let (found, computed) = (self.checksum.get(), self.computed_checksum());
+        if found != computed {
+            return Err(Damage::Checksum { structure: HEADER, found, computed });
+        }
+        let version = self.version.get();
+        if version == 0 || version > LOG_VERSION {
+            return Err(Damage::Version { structure: HEADER, found: version, known: LOG_VERSION });
+        }
+        if !(LOG_HALF_BLOCKS_MIN..=LOG_HALF_BLOCKS_MAX).contains(&self.half_blocks.get()) {
+            return field("half_blocks");
+        }
+        if self.incarnation.get() == u64::MAX {
+            return field("incarnation");
+        }
+        if self.reserved_a.get() != 0 || self.reserved_b.iter().any(|byte| *byte != 0) {
+            return field("reserved");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LogHeader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let aggregate = u128::from_be_bytes(self.aggregate);
+        let log = u128::from_be_bytes(self.log);
+        let (incarnation, half_blocks) = (self.incarnation.get(), self.half_blocks.get());
+        write!(
+            formatter,
+            "log {log:032x} of aggregate {aggregate:032x}, incarnation {incarnation}, 2 halves of \
+             {half_blocks} blocks"
+        )
+    }
+}
+
+impl fmt::Debug for LogHeader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LogHeader({self})")
+    }
+}
+
+impl LogBatch {
+    /// The checksum of a batch: of this header and of the bytes that follow it, which come in
+    /// pieces.
+    #[must_use]
+    pub fn computed_checksum<'a>(&self, following: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+        let header = Self { checksum: U32::ZERO, ..*self };
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        digest.update(header.as_bytes());
+        following.into_iter().for_each(|piece| digest.update(piece));
+        // A 32-bit CRC comes in the low half.
+        digest.finalize() as u32
+    }
+}
+
+impl fmt::Display for LogBatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "batch at block {} of cp {}: {} records from number {}, {} bytes, incarnation {}",
+            self.block.get(),
+            self.cp.get(),
+            self.record_count.get(),
+            self.sequence.get(),
+            self.byte_count.get(),
+            self.incarnation.get()
+        )
+    }
+}
+
+impl fmt::Debug for LogBatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LogBatch({self})")
+    }
+}
+
+impl fmt::Display for LogRecord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cp, kind, bytes) = (self.cp.get(), self.kind.get(), self.byte_count.get());
+        write!(formatter, "record of kind {kind:#06x} of cp {cp}, {bytes} bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_survive_and_every_flipped_bit_is_seen() {
+        let mut header = LogHeader::new([1; 16], [2; 16], 64);
+        header.incarnation = U64::new(3);
+        let block = header.to_block();
+        assert!(LogHeader::is_claimed_by(&block));
+        let read = LogHeader::from_block(&block).unwrap();
+        assert_eq!(read.to_block(), block);
+        assert_eq!(
+            read.to_string(),
+            "log 02020202020202020202020202020202 of aggregate 01010101010101010101010101010101, \
+             incarnation 3, 2 halves of 64 blocks"
+        );
+        for bit in (0..BLOCK_SIZE * 8).step_by(7) {
+            let mut bad = block.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(LogHeader::from_block(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn headers_out_of_range_are_refused() {
+        for half_blocks in [0, LOG_HALF_BLOCKS_MIN - 1, LOG_HALF_BLOCKS_MAX + 1, u64::MAX] {
+            let block = LogHeader::new([1; 16], [2; 16], half_blocks).to_block();
+            let damage = Damage::Field { structure: HEADER, field: "half_blocks" };
+            assert_eq!(LogHeader::from_block(&block), Err(damage));
+        }
+        let mut header = LogHeader::new([1; 16], [2; 16], 64);
+        header.version = U16::new(LOG_VERSION + 1);
+        assert!(matches!(
+            LogHeader::from_block(&header.to_block()),
+            Err(Damage::Version { found: 2, known: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn a_checksum_does_not_depend_on_the_pieces() {
+        let batch = LogBatch::new_zeroed();
+        let bytes: Vec<u8> = (0..=255).collect();
+        let whole = batch.computed_checksum([bytes.as_slice()]);
+        assert_eq!(batch.computed_checksum(bytes.chunks(7)), whole);
+        let mut plain = batch.as_bytes().to_vec();
+        plain.extend_from_slice(&bytes);
+        assert_eq!(whole, crc32c_of_bytes(&plain));
+        let marked = LogBatch { checksum: U32::new(whole), ..batch };
+        assert_eq!(marked.computed_checksum([bytes.as_slice()]), whole);
+    }
+}

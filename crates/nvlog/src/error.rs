@@ -1,0 +1,99 @@
+//! What goes wrong with a log.
+
+use ondisk::damage::Damage;
+use platform::DiskError;
+use thiserror::Error;
+
+/// Why a log cannot be formatted or opened.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The disk is smaller than the smallest log, or than the log that was formatted on it.
+    #[error("log disk {disk} has {size_blocks} blocks, its log needs {needed_blocks}")]
+    TooSmall {
+        /// The disk's name.
+        disk: String,
+        /// Its size.
+        size_blocks: u64,
+        /// The size that it should have.
+        needed_blocks: u64,
+    },
+    /// Neither copy of the header even claims to be one.
+    #[error("disk {disk} holds no log")]
+    NotALog {
+        /// The disk's name.
+        disk: String,
+    },
+    /// Both copies of the header are damaged.
+    #[error("the log on disk {disk} is damaged: {damage}")]
+    Header {
+        /// The disk's name.
+        disk: String,
+        /// What is wrong with the copy that is nearest to a header.
+        damage: Damage,
+    },
+    /// The log belongs to another aggregate.
+    #[error("the log on disk {disk} belongs to aggregate {:032x}", u128::from_be_bytes(*.found))]
+    OtherAggregate {
+        /// The disk's name.
+        disk: String,
+        /// Whose it is.
+        found: [u8; 16],
+    },
+    /// A log of this aggregate, but not the one that it uses now.
+    #[error("disk {disk} holds log {:032x}, another of the aggregate's", u128::from_be_bytes(*.found))]
+    OtherLog {
+        /// The disk's name.
+        disk: String,
+        /// Which it is.
+        found: [u8; 16],
+    },
+    /// Records that were durable are gone: without them later ones must not be replayed.
+    #[error("the log on disk {disk} lost durable records: number {first} to {last}")]
+    Missing {
+        /// The disk's name.
+        disk: String,
+        /// The first record that is missing.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// The disk failed.
+    #[error("the log cannot be read or written: {cause}")]
+    Disk {
+        /// What it reported.
+        #[from]
+        cause: DiskError,
+    },
+}
+
+/// Why a record is not appended, or a half not switched.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum LogFull {
+    /// The active half has no room until the next consistency point.
+    #[error("the log is full: {free_bytes} bytes are free, the record needs {needed_bytes}")]
+    Half {
+        /// What the record takes.
+        needed_bytes: u64,
+        /// What there is.
+        free_bytes: u64,
+    },
+    /// The record would not fit an empty half.
+    #[error("a record of {bytes} bytes is too large for the log, which takes up to {bytes_max}")]
+    RecordTooLarge {
+        /// The record's size.
+        bytes: u64,
+        /// The largest that fits.
+        bytes_max: u64,
+    },
+    /// The other half holds records that no durable consistency point holds.
+    #[error("the log's other half is not retired yet")]
+    NotRetired,
+    /// The log's disk failed before; the log takes nothing any more.
+    #[error("the log has failed: {cause}")]
+    Failed {
+        /// What the disk reported.
+        cause: DiskError,
+    },
+}

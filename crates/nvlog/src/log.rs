@@ -1,0 +1,407 @@
+//! The open log: append, group commit, switch, retire.
+//!
+//! Invariants:
+//! - `queue` holds what gathers, in the order of the records' numbers: at most one batch for each
+//!   half, and the active half's is last.
+//! - One batch at most is in flight; it comes before all of `queue`.
+//! - Records below `durable_end` are durable, or a durable consistency point holds them.
+//!
+//! Fails: the disk's first error is kept in `failure`; from then on nothing is taken or promised.
+
+use crate::half::{Half, OtherLife};
+use crate::staging::{BATCH_HEADER_BYTES, Batch, RECORD_HEADER_BYTES};
+use crate::{LogFull, LogIdentity, LogPosition};
+use ondisk::log::{LOG_KIND_INTERNAL, LogRecord};
+use platform::sync::{Mutex, MutexGuard};
+use platform::{Disk, DiskError, WriteDone};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, CpNumber};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+
+/// An open log. A handle: clones are the same log.
+#[derive(Clone)]
+pub struct Log(Arc<Inner>);
+
+struct Inner {
+    disk: Arc<dyn Disk>,
+    identity: LogIdentity,
+    incarnation: u64,
+    state: Mutex<State>,
+}
+
+/// What is on its way to the disk.
+struct InFlight {
+    sequence_end: u64,
+    waiters: Vec<WriteDone>,
+}
+
+pub(crate) struct State {
+    pub(crate) halves: [Half; 2],
+    pub(crate) active: usize,
+    /// The number of the next record.
+    pub(crate) sequence_next: u64,
+    durable_end: u64,
+    /// Records below are to be written without a waiter.
+    push_end: u64,
+    queue: VecDeque<Batch>,
+    in_flight: Option<InFlight>,
+    failure: Option<DiskError>,
+}
+
+impl State {
+    pub(crate) const fn new(halves: [Half; 2], active: usize, sequence_next: u64) -> Self {
+        Self {
+            halves,
+            active,
+            sequence_next,
+            durable_end: sequence_next,
+            push_end: 0,
+            queue: VecDeque::new(),
+            in_flight: None,
+            failure: None,
+        }
+    }
+
+    fn active(&self) -> &Half {
+        &self.halves[self.active]
+    }
+
+    /// The batch that gathers records of the active half.
+    fn gathering(&self) -> Option<&Batch> {
+        self.queue.back().filter(|batch| batch.half == self.active)
+    }
+
+    /// The largest body that [`Self::append`] would take now; `None` if not even an empty one.
+    fn room_bytes(&self, internal: bool) -> Option<u64> {
+        let half = self.active();
+        let used_bytes = self.gathering().map_or_else(
+            || half.end_block * BLOCK_SIZE_U64 + BATCH_HEADER_BYTES as u64,
+            |batch| batch.first_block * BLOCK_SIZE_U64 + batch.byte_count() as u64,
+        );
+        half.limit_bytes(internal).checked_sub(used_bytes + RECORD_HEADER_BYTES as u64)
+    }
+
+    fn append(&mut self, cp: CpNumber, kind: u16, parts: &[&[u8]]) -> Result<LogPosition, LogFull> {
+        if let Some(cause) = &self.failure {
+            return Err(LogFull::Failed { cause: cause.clone() });
+        }
+        let internal = kind >= LOG_KIND_INTERNAL;
+        let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let (bytes, room_bytes) = (body_bytes as u64, self.room_bytes(internal));
+        if room_bytes.is_none_or(|room_bytes| bytes > room_bytes) {
+            let headers_bytes = (BATCH_HEADER_BYTES + RECORD_HEADER_BYTES) as u64;
+            let bytes_max = self.active().limit_bytes(internal) - headers_bytes;
+            return Err(if bytes > bytes_max {
+                LogFull::RecordTooLarge { bytes, bytes_max }
+            } else {
+                LogFull::Half { needed_bytes: bytes, free_bytes: room_bytes.unwrap_or(0) }
+            });
+        }
+        let Ok(byte_count) = u32::try_from(body_bytes) else {
+            unreachable!("a half is shorter than 4 GiB")
+        };
+        let active = self.active;
+        let half = &mut self.halves[active];
+        assert!(cp <= half.cp, "a record of {cp} in the half of {}", half.cp);
+        if self.queue.back().is_none_or(|batch| batch.half != active) {
+            let life = (half.cp.get(), half.other);
+            self.queue.push_back(Batch::new(active, half.end_block, life, self.sequence_next));
+        }
+        let Some(batch) = self.queue.back_mut() else {
+            unreachable!("one was pushed if there was none")
+        };
+        let record = LogRecord {
+            cp: U64::new(cp.get()),
+            byte_count: U32::new(byte_count),
+            kind: U16::new(kind),
+            reserved: U16::ZERO,
+        };
+        batch.append(&record, parts);
+        half.end_block = batch.end_block();
+        let position = LogPosition(self.sequence_next);
+        self.sequence_next += 1;
+        assert!(batch.sequence_end() == self.sequence_next && half.end_block <= half.half_blocks);
+        Ok(position)
+    }
+
+    /// Registers a waiter, or gives it back with the answer.
+    fn wait(
+        &mut self,
+        position: LogPosition,
+        done: WriteDone,
+    ) -> Option<(WriteDone, Result<(), DiskError>)> {
+        assert!(position.0 < self.sequence_next, "{position:?} was not appended");
+        if position.0 < self.durable_end {
+            return Some((done, Ok(())));
+        }
+        if let Some(cause) = &self.failure {
+            return Some((done, Err(cause.clone())));
+        }
+        if let Some(in_flight) = &mut self.in_flight
+            && position.0 < in_flight.sequence_end
+        {
+            in_flight.waiters.push(done);
+            return None;
+        }
+        let batch = self.queue.iter_mut().find(|batch| position.0 < batch.sequence_end());
+        let Some(batch) = batch else {
+            unreachable!("what is neither durable nor in flight gathers")
+        };
+        batch.waiters.push(done);
+        None
+    }
+
+    /// The batch to be written now, if any: somebody waits for it or for one behind it.
+    fn pump(&mut self) -> Option<Batch> {
+        let first_sequence = self.queue.front()?.first_sequence;
+        let wanted = first_sequence < self.push_end
+            || self.queue.iter().any(|batch| !batch.waiters.is_empty());
+        if self.in_flight.is_some() || !wanted {
+            return None;
+        }
+        let mut batch = self.queue.pop_front()?;
+        self.in_flight = Some(InFlight {
+            sequence_end: batch.sequence_end(),
+            waiters: std::mem::take(&mut batch.waiters),
+        });
+        Some(batch)
+    }
+
+    /// Retires one half. Batches of it that still gather are dropped: the consistency point holds
+    /// what they say. Returns their waiters.
+    fn retire(&mut self, half: usize) -> Vec<WriteDone> {
+        self.halves[half].retired = true;
+        let mut waiters = Vec::new();
+        let durable_end = &mut self.durable_end;
+        self.queue.retain_mut(|batch| {
+            if batch.half == half {
+                // What is before it, in flight or in the queue, belongs to the same consistency
+                // point or to an earlier one.
+                *durable_end = batch.sequence_end().max(*durable_end);
+                waiters.append(&mut batch.waiters);
+            }
+            batch.half != half
+        });
+        waiters
+    }
+
+    /// Directs appends to the other half.
+    fn switch(&mut self, next: CpNumber) {
+        assert!(next > self.active().cp, "{next} follows {}", self.active().cp);
+        let other = self.active().as_other();
+        self.active = 1 - self.active;
+        self.halves[self.active].begin(next, self.sequence_next, other);
+    }
+}
+
+impl Log {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        identity: LogIdentity,
+        incarnation: u64,
+        state: State,
+    ) -> Self {
+        Self(Arc::new(Inner { disk, identity, incarnation, state: Mutex::new(state) }))
+    }
+
+    /// Which log it is.
+    #[must_use]
+    pub fn identity(&self) -> LogIdentity {
+        self.0.identity
+    }
+
+    /// Appends a record to the active half: the body is `parts`, one after another. The order of
+    /// appends is the order of replay. The record is durable only when [`Self::when_durable`]
+    /// says so, and may wait in memory until then.
+    ///
+    /// `cp` is the consistency point after which the record is superfluous: the active half's, or
+    /// an earlier one for records of the point that is under way.
+    ///
+    /// # Errors
+    /// The half is full, the record larger than a half, or the log has failed. Nothing is
+    /// appended then.
+    ///
+    /// # Panics
+    /// If `cp` is later than the active half's.
+    pub fn append(&self, cp: CpNumber, kind: u16, parts: &[&[u8]]) -> Result<LogPosition, LogFull> {
+        self.0.state.lock().append(cp, kind, parts)
+    }
+
+    /// Calls `done` when the record, and so all before it, is durable: at once and on the calling
+    /// thread if it is, otherwise on the thread of the disk's completion.
+    ///
+    /// # Panics
+    /// If the position is none of this log's.
+    pub fn when_durable(&self, position: LogPosition, done: WriteDone) {
+        let mut state = self.0.state.lock();
+        let answered = state.wait(position, done);
+        Inner::pump(&self.0, state);
+        if let Some((done, result)) = answered {
+            done(result);
+        }
+    }
+
+    /// Starts to write everything that was appended so far, though nobody waits for it.
+    pub fn push(&self) {
+        let mut state = self.0.state.lock();
+        state.push_end = state.sequence_next;
+        Inner::pump(&self.0, state);
+    }
+
+    /// Directs later appends to the other half: at the freeze of a consistency point, whose
+    /// records the active half holds. `next` is the point after it.
+    ///
+    /// # Errors
+    /// The other half is not retired yet; nothing is changed.
+    ///
+    /// # Panics
+    /// If `next` is not later than the active half's consistency point.
+    pub fn switch_half(&self, next: CpNumber) -> Result<(), LogFull> {
+        let mut state = self.0.state.lock();
+        if !state.halves[1 - state.active].retired {
+            return Err(LogFull::NotRetired);
+        }
+        state.switch(next);
+        Ok(())
+    }
+
+    /// Frees the halves whose records are all in `committed` or an earlier consistency point,
+    /// when that point is durable. Whoever waits for a record in them that is not yet written is
+    /// told that it is durable, for it is. If even the active half is freed (after a replay), the
+    /// log goes on in the other one with the next point.
+    pub fn retire(&self, committed: CpNumber) {
+        let mut waiters = Vec::new();
+        {
+            let mut state = self.0.state.lock();
+            for half in 0..2 {
+                if !state.halves[half].retired && state.halves[half].cp <= committed {
+                    waiters.append(&mut state.retire(half));
+                }
+            }
+            if state.active().retired {
+                assert!(state.halves[1 - state.active].retired, "the active half is the later one");
+                state.switch(committed.next());
+            }
+        }
+        for done in waiters {
+            done(Ok(()));
+        }
+    }
+
+    /// The consistency point that appends belong to.
+    #[must_use]
+    pub fn active_cp(&self) -> CpNumber {
+        self.0.state.lock().active().cp
+    }
+
+    /// How full the active half is for records of operations: 0 to 1.
+    #[must_use]
+    pub fn used_ratio(&self) -> f64 {
+        let state = self.0.state.lock();
+        let half = state.active();
+        (half.end_block as f64 / half.limit_blocks(false) as f64).min(1.0)
+    }
+
+    /// The largest body that an append of an operation's record would take now.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.0.state.lock().room_bytes(false).unwrap_or(0)
+    }
+
+    /// The bytes that a half has for records of operations, headers included.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.0.state.lock().active().limit_bytes(false)
+    }
+
+    /// The largest body of an operation's record.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> u64 {
+        self.capacity_bytes() - (BATCH_HEADER_BYTES + RECORD_HEADER_BYTES) as u64
+    }
+
+    /// Whether the switch to the other half is possible: the point before is durable.
+    #[must_use]
+    pub fn can_switch(&self) -> bool {
+        let state = self.0.state.lock();
+        state.halves[1 - state.active].retired
+    }
+
+    /// What the disk reported, if the log has failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<DiskError> {
+        self.0.state.lock().failure.clone()
+    }
+}
+
+impl Inner {
+    /// Gives the lock back and writes what is due.
+    fn pump(this: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Some(batch) = state.pump() else { return };
+        let disk_block = state.halves[batch.half].base_block + batch.first_block;
+        drop(state);
+        let blocks = batch.seal(this.identity.log, this.incarnation, disk_block);
+        let log = Arc::clone(this);
+        let written: WriteDone = Box::new(move |result| match result {
+            Ok(()) => {
+                let flushed = Arc::clone(&log);
+                log.disk.flush(Box::new(move |result| Self::complete(&flushed, result)));
+            }
+            Err(cause) => Self::complete(&log, Err(cause)),
+        });
+        this.disk.write(disk_block, blocks, written);
+    }
+
+    /// The end of the batch in flight.
+    fn complete(this: &Arc<Self>, result: Result<(), DiskError>) {
+        let mut state = this.state.lock();
+        let Some(in_flight) = state.in_flight.take() else {
+            unreachable!("one write, one completion")
+        };
+        let mut waiters = in_flight.waiters;
+        match &result {
+            Ok(()) => state.durable_end = state.durable_end.max(in_flight.sequence_end),
+            Err(cause) => {
+                state.failure = Some(cause.clone());
+                for batch in &mut state.queue {
+                    waiters.append(&mut batch.waiters);
+                }
+                state.queue.clear();
+            }
+        }
+        // The next batch is under way before anyone is told of this one.
+        Self::pump(this, state);
+        for done in waiters {
+            done(result.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state.lock();
+        let half = state.active();
+        write!(
+            formatter,
+            "Log(half {} of {}, {} of {} blocks used)",
+            state.active, half.cp, half.end_block, half.half_blocks
+        )
+    }
+}
+
+/// The halves of a log of this geometry, both free.
+pub(crate) fn free_halves(first_block: u64, half_blocks: u64) -> [Half; 2] {
+    [0, 1].map(|index| Half {
+        base_block: first_block + index * half_blocks,
+        half_blocks,
+        cp: CpNumber(0),
+        retired: true,
+        first_sequence: 0,
+        end_block: 0,
+        other: OtherLife::default(),
+    })
+}
+
+const _: () = assert!(BATCH_HEADER_BYTES + RECORD_HEADER_BYTES < BLOCK_SIZE);

@@ -1,0 +1,178 @@
+//! Reads a half: the chain of batches of its present life.
+//!
+//! Invariant: a batch is trusted only if its checksum holds and everything it says of itself fits
+//! its place: log, block, number of the first record, incarnation, and the life that the batches
+//! before it belong to. The first one that is not ends the half: it was torn, or it is from a
+//! life before, or nothing was ever written there.
+//!
+//! Fails: never; bytes are bytes.
+
+use crate::half::OtherLife;
+use crate::staging::BATCH_HEADER_BYTES;
+use crate::{LogPosition, Record};
+use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogRecord};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef, CpNumber};
+use zerocopy::FromBytes;
+
+/// Numbers of records beyond are nonsense: a log would take millions of years to get there. Keeps
+/// sums of numbers and counts from overflowing.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
+/// What is known of the log before its halves are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) log: [u8; 16],
+    /// The highest that a batch can have.
+    pub(crate) incarnation: u64,
+    pub(crate) half_blocks: u64,
+    pub(crate) committed: CpNumber,
+}
+
+/// What the batches of one life have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Life {
+    pub(crate) cp: CpNumber,
+    pub(crate) first_sequence: u64,
+    pub(crate) other: OtherLife,
+}
+
+pub(crate) struct HalfScan {
+    frame: Frame,
+    base_block: u64,
+    /// Blocks that were read and not used, from `end_block`.
+    blocks: Vec<BlockRef>,
+    incarnation: u64,
+    /// Behind the last batch.
+    pub(crate) end_block: u64,
+    pub(crate) sequence_end: u64,
+    pub(crate) life: Option<Life>,
+    /// Those of the life that are not in a durable consistency point.
+    pub(crate) records: Vec<Record>,
+}
+
+/// What a scan wants next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Want {
+    /// At least `count` blocks of the disk from `block`; there are `count_max` before the end.
+    Blocks {
+        block: u64,
+        count: usize,
+        count_max: usize,
+    },
+    Nothing,
+}
+
+impl HalfScan {
+    pub(crate) const fn new(frame: Frame, base_block: u64) -> Self {
+        Self {
+            frame,
+            base_block,
+            blocks: Vec::new(),
+            incarnation: 0,
+            end_block: 0,
+            sequence_end: 0,
+            life: None,
+            records: Vec::new(),
+        }
+    }
+
+    pub(crate) fn feed(&mut self, blocks: Vec<BlockRef>) {
+        self.blocks.extend(blocks);
+    }
+
+    /// Takes what it can from the blocks that it was fed.
+    pub(crate) fn advance(&mut self) -> Want {
+        loop {
+            let left = self.frame.half_blocks - self.end_block;
+            if left == 0 {
+                return Want::Nothing;
+            }
+            let Some(first) = self.blocks.first() else { return self.want(1, left) };
+            let Some(header) = self.header(first, left) else { return Want::Nothing };
+            let count = (header.byte_count.get() as usize).div_ceil(BLOCK_SIZE);
+            let Some(blocks) = self.blocks.get(..count) else { return self.want(count, left) };
+            let Some(records) = self.batch(&header, blocks) else { return Want::Nothing };
+            self.accept(&header, count, records);
+        }
+    }
+
+    fn want(&self, count: usize, left: u64) -> Want {
+        let held = self.blocks.len();
+        Want::Blocks {
+            block: self.base_block + self.end_block + held as u64,
+            count: count - held,
+            count_max: left as usize - held,
+        }
+    }
+
+    /// The batch header in the block at `end_block`, if it fits there.
+    fn header(&self, block: &BlockRef, left: u64) -> Option<LogBatch> {
+        let (header, _) = LogBatch::read_from_prefix(block.bytes()).ok()?;
+        let fits = header.magic.get() == LOG_BATCH_MAGIC
+            && header.log == self.frame.log
+            && header.block.get() == self.base_block + self.end_block
+            && header.byte_count.get() as usize >= BATCH_HEADER_BYTES
+            && u64::from(header.byte_count.get()) <= left * BLOCK_SIZE_U64
+            && header.record_count.get() > 0
+            && (self.incarnation..=self.frame.incarnation).contains(&header.incarnation.get());
+        let chained = match self.life {
+            None => (1..SEQUENCE_MAX).contains(&header.sequence.get()),
+            Some(life) => {
+                header.sequence.get() == self.sequence_end
+                    && Self::life(&header) == Life { first_sequence: header.sequence.get(), ..life }
+            }
+        };
+        (fits && chained).then_some(header)
+    }
+
+    /// The life that a batch would begin.
+    fn life(header: &LogBatch) -> Life {
+        Life {
+            cp: CpNumber(header.cp.get()),
+            first_sequence: header.sequence.get(),
+            other: OtherLife { cp: header.other_cp.get(), sequence: header.other_sequence.get() },
+        }
+    }
+
+    /// The records of a batch, if it is whole.
+    fn batch(&self, header: &LogBatch, blocks: &[BlockRef]) -> Option<Vec<Record>> {
+        let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_SIZE);
+        blocks.iter().for_each(|block| bytes.extend_from_slice(block.bytes()));
+        let mut left = bytes.get(BATCH_HEADER_BYTES..header.byte_count.get() as usize)?;
+        if header.computed_checksum([left]) != header.checksum.get() {
+            return None;
+        }
+        // From here on it is what somebody sealed; it is read with care all the same.
+        let mut records = Vec::new();
+        let sequence_end = header.sequence.get() + u64::from(header.record_count.get());
+        for sequence in header.sequence.get()..sequence_end {
+            let (record, rest) = LogRecord::read_from_prefix(left).ok()?;
+            let body = rest.get(..record.byte_count.get() as usize)?;
+            left = rest.get(body.len()..)?;
+            let cp = record.cp.get();
+            if cp > header.cp.get() || record.reserved.get() != 0 {
+                return None;
+            }
+            if cp > self.frame.committed.get() {
+                records.push(Record {
+                    cp: CpNumber(cp),
+                    kind: record.kind.get(),
+                    position: LogPosition(sequence),
+                    body: body.to_vec(),
+                });
+            }
+        }
+        left.is_empty().then_some(records)
+    }
+
+    fn accept(&mut self, header: &LogBatch, count: usize, records: Vec<Record>) {
+        if self.life.is_none() {
+            self.life = Some(Self::life(header));
+        }
+        self.blocks.drain(..count);
+        self.end_block += count as u64;
+        self.incarnation = header.incarnation.get();
+        self.sequence_end = header.sequence.get() + u64::from(header.record_count.get());
+        self.records.extend(records);
+    }
+}

@@ -1,0 +1,199 @@
+//! Disks that hold something else than a whole log.
+
+use super::*;
+use ondisk::log::LogHeader;
+use proptest::prelude::*;
+use units::{BLOCK_SIZE, Block};
+
+fn open_as(world: &SimulatedWorld, identity: LogIdentity) -> Result<(), LogError> {
+    await_answer(world, |done| {
+        Log::open(&disk(world), identity, CpNumber(0), Box::new(|result| done(result.map(drop))));
+    })
+}
+
+#[test]
+fn logs_of_others_are_refused() {
+    let (world, _log) = fresh(16);
+    let other = LogIdentity { aggregate: [9; 16], ..IDENTITY };
+    let refused = open_as(&world, other);
+    assert_eq!(refused, Err(LogError::OtherAggregate { disk: DISK.into(), found: [1; 16] }));
+    let other = LogIdentity { log: [9; 16], ..IDENTITY };
+    let refused = open_as(&world, other);
+    assert_eq!(refused, Err(LogError::OtherLog { disk: DISK.into(), found: [2; 16] }));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "disk log holds log 02020202020202020202020202020202, another of the aggregate's"
+    );
+}
+
+#[test]
+fn one_whole_header_is_enough() {
+    for copy in [0, 1] {
+        let (world, log) = fresh(16);
+        log_durably(&world, &log, b"kept");
+        world.flip_bit(DISK, copy, 77);
+        assert_eq!(bodies(&open(&world, 0).1), [b"kept"]);
+        world.fail_block(DISK, copy);
+        assert_eq!(bodies(&open(&world, 0).1), [b"kept"]);
+        // Opening has written both again.
+        world.flip_bit(DISK, 1 - copy, 77);
+        assert_eq!(bodies(&open(&world, 0).1), [b"kept"]);
+    }
+}
+
+#[test]
+fn no_whole_header_is_told_as_it_is() {
+    let (world, _log) = fresh(16);
+    for copy in [0, 1] {
+        world.flip_bit(DISK, copy, 32_000);
+    }
+    assert!(matches!(try_open(&world, 0), Err(LogError::Header { .. })));
+    for copy in [0, 1] {
+        world.write_block(DISK, copy, &Block::zeroed());
+    }
+    assert_eq!(try_open(&world, 0).unwrap_err(), LogError::NotALog { disk: DISK.into() });
+    world.fail_block(DISK, 0);
+    world.fail_block(DISK, 1);
+    assert!(matches!(try_open(&world, 0), Err(LogError::Disk { .. })));
+}
+
+#[test]
+fn small_disks_are_refused() {
+    let world = SimulatedWorld::new(1);
+    world.add_disk(DISK, 33);
+    let result = await_answer(&world, |done| Log::format(&disk(&world), IDENTITY, done));
+    let small = LogError::TooSmall { disk: DISK.into(), size_blocks: 33, needed_blocks: 34 };
+    assert_eq!(result, Err(small));
+    // A header that promises more than the disk has.
+    let header = LogHeader::new(IDENTITY.aggregate, IDENTITY.log, 17);
+    world.write_block(DISK, 0, &header.to_block());
+    assert!(matches!(try_open(&world, 0), Err(LogError::TooSmall { needed_blocks: 36, .. })));
+}
+
+#[test]
+fn a_new_format_hides_the_old_log() {
+    let (world, log) = fresh(16);
+    log_durably(&world, &log, b"old");
+    let new = LogIdentity { log: [3; 16], ..IDENTITY };
+    let formatted = await_answer(&world, |done| Log::format(&disk(&world), new, done));
+    assert_eq!(formatted, Ok(()));
+    let found = await_answer(&world, |done| Log::open(&disk(&world), new, CpNumber(0), done));
+    assert_eq!(found.unwrap().1, []);
+}
+
+#[test]
+fn a_lost_half_is_not_skipped() {
+    let (world, log) = fresh(16);
+    log_durably(&world, &log, b"one");
+    log_durably(&world, &log, b"two");
+    log.switch_half(CpNumber(2)).unwrap();
+    log_durably(&world, &log, b"three");
+    // The second batch of the first half, then the first, too.
+    for (block, first) in [(3, 2), (2, 1)] {
+        world.flip_bit(DISK, block, 700);
+        let missing = LogError::Missing { disk: DISK.into(), first, last: 2 };
+        assert_eq!(try_open(&world, 0).unwrap_err(), missing);
+        // When the consistency point has it all, it is not missed.
+        assert_eq!(bodies(&open(&world, 1).1), [b"three"]);
+    }
+}
+
+#[test]
+fn bad_blocks_count_only_where_they_matter() {
+    let (world, log) = fresh(64);
+    log_durably(&world, &log, &[5; 9000]);
+    log_durably(&world, &log, b"two");
+    // Behind the end: 2 headers, 3 and 1 blocks, one that is looked at.
+    world.fail_block(DISK, 2 + 3 + 1 + 1);
+    assert_eq!(open(&world, 0).1.len(), 2);
+    world.fail_block(DISK, 3);
+    assert!(matches!(try_open(&world, 0), Err(LogError::Disk { .. })));
+}
+
+/// What to do to a block.
+#[derive(Clone, Debug)]
+enum Harm {
+    Flip(usize),
+    Zero,
+    CopyFrom(u64),
+    /// Overwrites bytes of a batch or header and makes its checksum right again.
+    Forge(usize, Vec<u8>),
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        (0..BLOCK_SIZE * 8).prop_map(Harm::Flip),
+        Just(Harm::Zero),
+        (0..34_u64).prop_map(Harm::CopyFrom),
+        (8..120_usize, proptest::collection::vec(any::<u8>(), 1..9))
+            .prop_map(|(at, bytes)| Harm::Forge(at, bytes)),
+    ]
+}
+
+fn forge(block: &Block, at: usize, bytes: &[u8]) -> Block {
+    use ondisk::log::{LOG_BATCH_MAGIC, LogBatch};
+    use zerocopy::{FromBytes, IntoBytes};
+    let mut forged = block.clone();
+    forged[at..at + bytes.len()].copy_from_slice(bytes);
+    if let Ok(header) = LogHeader::read_from_bytes(forged.bytes())
+        && LogHeader::is_claimed_by(&forged)
+    {
+        return header.to_block();
+    }
+    let (mut batch, _) = LogBatch::read_from_prefix(forged.bytes()).unwrap();
+    let end = batch.byte_count.get() as usize;
+    if batch.magic.get() == LOG_BATCH_MAGIC && (80..=BLOCK_SIZE).contains(&end) {
+        batch.checksum = batch.computed_checksum([&forged[80..end]]).into();
+        forged[..80].copy_from_slice(batch.as_bytes());
+    }
+    forged
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// No bytes whatever panic, neither at the opening nor later.
+    #[test]
+    fn any_bytes_open_or_are_refused(
+        harms in proptest::collection::vec((0..34_u64, harm()), 1..6),
+        committed in 0..4_u64,
+    ) {
+        let (world, log) = fresh(16);
+        for cp in 1..4_u8 {
+            for number in 0..4 {
+                log_durably(&world, &log, &vec![number; usize::from(number) * 700]);
+            }
+            log.switch_half(CpNumber(u64::from(cp) + 1)).unwrap();
+            log.retire(CpNumber(u64::from(cp) - 1));
+            if cp < 3 {
+                log.retire(CpNumber(u64::from(cp)));
+            }
+        }
+        log_durably(&world, &log, b"last");
+        for (block, harm) in harms {
+            let old = world.read_block(DISK, block).unwrap();
+            match harm {
+                Harm::Flip(bit) => world.flip_bit(DISK, block, bit),
+                Harm::Zero => world.write_block(DISK, block, &Block::zeroed()),
+                Harm::CopyFrom(from) => {
+                    let content = world.read_block(DISK, from).unwrap();
+                    world.write_block(DISK, block, &content);
+                }
+                Harm::Forge(at, bytes) => {
+                    world.write_block(DISK, block, &forge(&old, at, &bytes));
+                }
+            }
+        }
+        if let Ok((log, records)) = try_open(&world, committed) {
+            for record in &records {
+                prop_assert!(record.cp > CpNumber(committed) && record.cp <= log.active_cp());
+            }
+            if log.free_bytes() > 10 {
+                log_durably(&world, &log, b"more");
+                let (_, again) = open(&world, committed);
+                prop_assert_eq!(again.len(), records.len() + 1);
+                prop_assert_eq!(&again[..records.len()], &records[..]);
+            }
+        }
+    }
+}

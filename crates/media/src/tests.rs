@@ -35,7 +35,6 @@ fn label() -> DiskLabel {
     label.aggregate = [2; 16];
     assert!(label.set_name("pool"));
     label.data_regions = regions_of(SIZE).into();
-    label.pvbn_base = 1.into();
     label.groups_count = 1.into();
     label.disks_in_group = 1.into();
     label.raid_kind = RaidKind::None.number();

@@ -149,7 +149,7 @@ pub struct DiskLabel {
     pub sequence: U64,
     /// The size of the data area in regions of 64 blocks; equal in all disks of a group.
     pub data_regions: U64,
-    /// The group's first PVBN.
+    /// The group's first PVBN; zero in the first group and in no other.
     pub pvbn_base: U64,
     /// Which group of the aggregate.
     pub group_index: U32,
@@ -276,7 +276,8 @@ impl DiskLabel {
         if self.data_regions.get() == 0 || self.data_regions.get() >> 48 != 0 {
             return wrong("data_regions");
         }
-        if self.pvbn_base.get() == 0 || self.pvbn_base.get() >> 48 != 0 {
+        let (base, group) = (self.pvbn_base.get(), self.group_index.get());
+        if (base == 0) != (group == 0) || base >> 48 != 0 {
             return wrong("pvbn_base");
         }
         Ok(())
@@ -368,7 +369,6 @@ mod tests {
         label.aggregate = [9; 16];
         assert!(label.set_name("pool"));
         label.data_regions = U64::new(100);
-        label.pvbn_base = U64::new(1);
         label.groups_count = U32::new(1);
         label.disk_index = U16::new(1);
         label.disks_in_group = U16::new(3);
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(
             read.to_string(),
             "data disk 1 of 3 in raid4 group 0 of aggregate 'pool' \
-             (09090909090909090909090909090909), 100 regions, first pvbn:1"
+             (09090909090909090909090909090909), 100 regions, first pvbn:0"
         );
     }
 
@@ -416,7 +416,7 @@ mod tests {
             ("missing", |label| label.missing = U32::new(8)),
             ("members", |label| label.members[2] = [0; 16]),
             ("data_regions", |label| label.data_regions = U64::ZERO),
-            ("pvbn_base", |label| label.pvbn_base = U64::ZERO),
+            ("pvbn_base", |label| label.pvbn_base = U64::new(1)),
         ];
         for (field, change) in changes {
             let mut label = example();

@@ -1,0 +1,266 @@
+//! Creates an aggregate on disks, and puts one together from them.
+//!
+//! Invariants: nothing is written before every disk was checked; of a group's labels the one that
+//! was changed last says who is a member and who has missed writes.
+
+use crate::block_store::StripeJournal;
+use crate::error::RaidError;
+use crate::geometry::{Geometry, GroupGeometry};
+use crate::member::{Group, GroupState, Member};
+use crate::store::Store;
+use media::{Device, DeviceDone, MediaError, Profile, regions_of};
+use ondisk::label::{
+    AGGREGATE_NAME_BYTES_MAX, DiskLabel, DiskRole, GROUP_DISKS_MAX, GROUPS_MAX, Hexadecimal,
+    RaidKind,
+};
+use platform::completion::gather;
+use platform::{Disk, Entropy};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Pvbn, Timestamp};
+
+/// Receives a store.
+type StoreDone = Box<dyn FnOnce(Result<Store, RaidError>) + Send>;
+
+/// Disks that become a group.
+pub struct GroupRequest {
+    /// How it protects its data.
+    pub kind: RaidKind,
+    /// Its disks; the last of a raid4 group becomes the parity disk.
+    pub disks: Vec<Arc<dyn Disk>>,
+}
+
+/// An aggregate to be made.
+pub struct CreateRequest {
+    /// Its name.
+    pub name: String,
+    /// Its groups.
+    pub groups: Vec<GroupRequest>,
+    /// The time, for the labels.
+    pub created: Timestamp,
+    /// Whether what is on the disks may be lost.
+    pub force: bool,
+}
+
+/// Labels the disks and opens the store; its blocks hold nothing of meaning yet.
+pub fn create(
+    request: CreateRequest,
+    entropy: &dyn Entropy,
+    journal: Arc<dyn StripeJournal>,
+    done: StoreDone,
+) {
+    let labels = match labels(&request, entropy) {
+        Ok(labels) => labels,
+        Err(error) => return done(Err(error)),
+    };
+    let disks: Vec<_> = request.groups.into_iter().flat_map(|group| group.disks).collect();
+    let work: Vec<_> = disks.iter().cloned().zip(labels).collect();
+    let checks = gather(disks.len(), move |results: Vec<Result<(), MediaError>>| {
+        match results.into_iter().collect::<Result<Vec<()>, _>>() {
+            Ok(_) => label_all(work, journal, done),
+            Err(error) => done(Err(error.into())),
+        }
+    });
+    for (disk, check) in disks.iter().zip(checks) {
+        media::check_unused(disk, request.force, check);
+    }
+}
+
+fn label_all(
+    work: Vec<(Arc<dyn Disk>, DiskLabel)>,
+    journal: Arc<dyn StripeJournal>,
+    done: StoreDone,
+) {
+    let parts = gather(work.len(), move |results: Vec<Result<Device, MediaError>>| {
+        let devices = results.into_iter().collect::<Result<Vec<_>, _>>();
+        done(devices.map_err(RaidError::from).and_then(|devices| join(devices, journal)));
+    });
+    for ((disk, label), part) in work.into_iter().zip(parts) {
+        media::initialize(disk, label, part);
+    }
+}
+
+/// The labels of all disks, in order.
+fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabel>, RaidError> {
+    let groups_count = request.groups.len();
+    if groups_count == 0 || groups_count > GROUPS_MAX as usize {
+        return Err(RaidError::GroupCount { count: groups_count, maximum: GROUPS_MAX as usize });
+    }
+    let mut common = DiskLabel::empty();
+    if request.name.is_empty() || request.name.contains('\0') || !common.set_name(&request.name) {
+        let name = request.name.clone();
+        return Err(RaidError::Name { name, maximum: AGGREGATE_NAME_BYTES_MAX });
+    }
+    common.aggregate = entropy.next_identity();
+    common.created_nanoseconds = request.created.get().into();
+    common.groups_count = (groups_count as u32).into();
+    let mut names: BTreeMap<&str, ()> = BTreeMap::new();
+    let mut labels = Vec::new();
+    let mut base = 0;
+    for (index, group) in (0_u32..).zip(&request.groups) {
+        let count = group.disks.len();
+        let minimum = group.kind.parity_disks() + 1;
+        if count < minimum || count > GROUP_DISKS_MAX {
+            let (kind, maximum) = (group.kind, GROUP_DISKS_MAX);
+            return Err(RaidError::DiskCount { kind, count, minimum, maximum });
+        }
+        for disk in &group.disks {
+            if names.insert(disk.name(), ()).is_some() {
+                let disk = disk.name().to_owned();
+                return Err(RaidError::Duplicate { other: disk.clone(), disk });
+            }
+        }
+        let regions = group.disks.iter().map(|disk| regions_of(disk.size_blocks())).min();
+        common.data_regions = regions.unwrap_or(0).max(1).into();
+        common.pvbn_base = base.into();
+        common.group_index = index.into();
+        common.disks_in_group = (count as u16).into();
+        common.raid_kind = group.kind.number();
+        common.members = [[0; 16]; GROUP_DISKS_MAX];
+        common.members.iter_mut().take(count).for_each(|m| *m = entropy.next_identity());
+        for (disk_index, disk) in group.disks.iter().enumerate() {
+            let mut label = common.clone();
+            label.disk = common.members[disk_index];
+            label.disk_index = (disk_index as u16).into();
+            let is_parity = count - disk_index <= group.kind.parity_disks();
+            label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
+            label.rotational = u8::from(Profile::of(&**disk) == Profile::Hdd);
+            labels.push(label);
+        }
+        base += geometry_of(group.kind, count, common.data_regions.get(), base).blocks();
+    }
+    Ok(labels)
+}
+
+fn geometry_of(kind: RaidKind, disks: usize, regions: u64, base: u64) -> GroupGeometry {
+    GroupGeometry { base: Pvbn(base), kind, data_disks: disks - kind.parity_disks(), regions }
+}
+
+/// Puts an aggregate together from its disks, in any order. A disk that cannot be read, or is not
+/// among them, is missing; where parity makes it good the store opens degraded.
+pub fn assemble(disks: Vec<Arc<dyn Disk>>, journal: Arc<dyn StripeJournal>, done: StoreDone) {
+    let parts = gather(disks.len(), move |results: Vec<Result<Device, MediaError>>| {
+        let mut devices = Vec::new();
+        for result in results {
+            match result {
+                Ok(device) => devices.push(device),
+                // As good as not there.
+                Err(MediaError::Disk(_) | MediaError::DamagedLabel { .. }) => {}
+                Err(error) => return done(Err(error.into())),
+            }
+        }
+        done(join(devices, journal));
+    });
+    for (disk, part) in disks.into_iter().zip(parts) {
+        media::open(disk, part as DeviceDone<Device>);
+    }
+}
+
+/// Matches labels.
+fn join(devices: Vec<Device>, journal: Arc<dyn StripeJournal>) -> Result<Store, RaidError> {
+    let mut groups: BTreeMap<u32, Vec<Arc<Device>>> = BTreeMap::new();
+    let mut first: Option<(String, DiskLabel)> = None;
+    let mut seen: BTreeMap<[u8; 16], String> = BTreeMap::new();
+    for device in devices {
+        let (label, disk) = (device.label(), device.name().to_owned());
+        if let Some(other) = seen.insert(label.disk, disk.clone()) {
+            return Err(RaidError::Duplicate { disk, other });
+        }
+        groups.entry(label.group_index.get()).or_default().push(Arc::new(device));
+        match &first {
+            Some((other, expected)) if expected.aggregate != label.aggregate => {
+                return Err(RaidError::OtherAggregate {
+                    disk,
+                    found: label.name().unwrap_or_default().to_owned(),
+                    other: other.clone(),
+                    expected: expected.name().unwrap_or_default().to_owned(),
+                });
+            }
+            Some(_) => {}
+            None => first = Some((disk, label)),
+        }
+    }
+    let Some((_, first)) = first else { return Err(RaidError::NoDisks) };
+    let mut geometry = Vec::new();
+    let mut joined = Vec::new();
+    let mut base = 0;
+    for index in 0..first.groups_count.get() {
+        let Some(devices) = groups.remove(&index) else {
+            return Err(lost_group(index));
+        };
+        let (group, state, regions) = join_group(index, devices, base)?;
+        let place = geometry_of(group.kind, group.members.len(), regions, base);
+        base += place.blocks();
+        geometry.push(place);
+        joined.push((group, state));
+    }
+    Ok(Store::new(Geometry::new(geometry), joined, journal))
+}
+
+/// A group of which nothing is there.
+fn lost_group(group: u32) -> RaidError {
+    let absent = vec!["its disks: none was found".to_owned()];
+    RaidError::TooFewDisks { group, missing: 1, count: 1, tolerated: 0, absent }
+}
+
+fn join_group(
+    index: u32,
+    devices: Vec<Arc<Device>>,
+    base: u64,
+) -> Result<(Group, GroupState, u64), RaidError> {
+    let latest = devices.iter().map(|device| device.label());
+    let Some(latest) = latest.max_by_key(|label| label.sequence.get()) else {
+        return Err(lost_group(index));
+    };
+    let (Some(kind), count) = (latest.kind(), usize::from(latest.disks_in_group.get())) else {
+        unreachable!("labels were validated when they were read")
+    };
+    let data_disks = count - kind.parity_disks();
+    let members = latest.members.iter().take(count).enumerate().map(|(at, identity)| Member {
+        identity: *identity,
+        role: if at < data_disks { DiskRole::Data } else { DiskRole::Parity },
+        device: None,
+    });
+    let mut members: Vec<Member> = members.collect();
+    for device in devices {
+        let label = device.label();
+        let agrees = label.data_regions == latest.data_regions
+            && label.pvbn_base == latest.pvbn_base
+            && label.pvbn_base.get() == base
+            && label.members == latest.members
+            && label.raid_kind == latest.raid_kind;
+        match members.get_mut(usize::from(label.disk_index.get())) {
+            Some(member) if agrees => member.device = Some(device),
+            _ => {
+                let disk = device.name().to_owned();
+                return Err(RaidError::Stranger { disk, group: index });
+            }
+        }
+    }
+    let labelled = latest.missing.get();
+    let mut missing = labelled;
+    for (at, member) in members.iter().enumerate() {
+        missing |= u32::from(member.device.is_none()) << at;
+    }
+    let group = Group { kind, data_disks, members };
+    if missing.count_ones() as usize > kind.parity_disks() {
+        return Err(too_few(index, &group, missing));
+    }
+    let state = GroupState { missing, labelled, reasons: BTreeMap::new() };
+    Ok((group, state, latest.data_regions.get()))
+}
+
+fn too_few(index: u32, group: &Group, missing: u32) -> RaidError {
+    let absent = group.members.iter().enumerate().filter(|(at, _)| missing >> at & 1 == 1);
+    let absent = absent.map(|(at, member)| match &member.device {
+        Some(device) => format!("{} (which missed writes)", device.name()),
+        None => format!("disk {at} ({})", Hexadecimal(&member.identity)),
+    });
+    RaidError::TooFewDisks {
+        group: index,
+        missing: missing.count_ones() as usize,
+        count: group.members.len(),
+        tolerated: group.kind.parity_disks(),
+        absent: absent.collect(),
+    }
+}

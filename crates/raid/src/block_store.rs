@@ -1,0 +1,156 @@
+//! What the layers above see: blocks by PVBN.
+//!
+//! All calls return at once; completions run on the thread of the last disk completion that they
+//! waited for, and before the call returns when they need not wait (a block that is still
+//! queued). Callers hold no lock that a completion takes.
+
+use crate::error::{Expectation, ReadFailure, StoreError};
+use crate::geometry::{Geometry, TetrisId};
+use crate::status::Status;
+use ondisk::identity::BlockOwner;
+use platform::WriteDone;
+use units::{Block, BlockRef, Pvbn};
+
+/// Receives the end of a `sync`, of a superblock write or of a recovery.
+pub type SyncDone = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// Receives a block.
+pub type ReadDone = Box<dyn FnOnce(Result<BlockRef, ReadFailure>) + Send>;
+/// Receives consecutive blocks.
+pub type RunDone = Box<dyn FnOnce(Result<Vec<BlockRef>, ReadFailure>) + Send>;
+/// Receives superblocks.
+pub type SuperblocksDone = Box<dyn FnOnce(Vec<SuperblockCopy>) + Send>;
+
+/// A block to be written.
+#[derive(Clone, Debug)]
+pub struct BlockWrite {
+    /// Where to.
+    pub pvbn: Pvbn,
+    /// What.
+    pub block: BlockRef,
+    /// Whose it is.
+    pub owner: BlockOwner,
+}
+
+/// A block to be read.
+pub struct BlockRead {
+    /// Where from.
+    pub pvbn: Pvbn,
+    /// How to know that it is the right one.
+    pub proof: Proof,
+}
+
+/// How to know that a block is what was written.
+pub enum Proof {
+    /// The caller knows by the content, from the CRC in the tree: costs no second read.
+    Content(Box<dyn Fn(&Block) -> bool + Send + Sync>),
+    /// By the identity beside the block.
+    Identity {
+        /// The owner that the identity must name; its `cp` does not count.
+        owner: BlockOwner,
+        /// The low 16 bits of the standard CRC32C.
+        check: u16,
+    },
+}
+
+impl Proof {
+    /// What is expected, for messages.
+    #[must_use]
+    pub fn expectation(&self) -> Expectation {
+        match self {
+            Self::Content(_) => Expectation::Content,
+            Self::Identity { owner, check } => {
+                Expectation::Identity { owner: *owner, check: *check }
+            }
+        }
+    }
+}
+
+/// A superblock as found.
+#[derive(Clone, Debug)]
+pub struct SuperblockCopy {
+    /// The disk's name.
+    pub disk: String,
+    /// The slot.
+    pub slot: usize,
+    /// The content; whether it is a superblock is for the caller to say.
+    pub block: BlockRef,
+}
+
+/// Stripes of a tetris whose parity may be wrong after a crash.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StripeNote {
+    /// The tetris.
+    pub tetris: TetrisId,
+    /// A bit for each row; bit 63 is the row of checksum blocks.
+    pub rows: u64,
+    /// In a degraded group, the blocks of the missing disk: they exist only as parity.
+    pub kept: Vec<KeptBlock>,
+}
+
+/// A block of a missing disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptBlock {
+    /// The disk's index in its group.
+    pub disk: usize,
+    /// The row in the tetris.
+    pub row: usize,
+    /// The content.
+    pub block: BlockRef,
+}
+
+/// Where stripes are noted before they are written in part: closes the write hole.
+pub trait StripeJournal: Send + Sync {
+    /// Makes the notes durable. They may be forgotten after the next successful `sync` whose
+    /// consistency point is complete.
+    fn note(&self, notes: Vec<StripeNote>, done: WriteDone);
+}
+
+/// No journal: for aggregates without parity, and for readers.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NoJournal;
+
+impl StripeJournal for NoJournal {
+    fn note(&self, _notes: Vec<StripeNote>, done: WriteDone) {
+        done(Ok(()));
+    }
+}
+
+/// Blocks by PVBN.
+pub trait BlockStore: Send + Sync {
+    /// Which PVBN lies where.
+    fn geometry(&self) -> &Geometry;
+
+    /// Announces that `expected_blocks` more blocks of the tetris will be written: it goes to disk
+    /// with the last of them. Without, or short of them, it goes at `sync`.
+    fn open_tetris(&self, tetris: TetrisId, expected_blocks: u32);
+
+    /// Queues a block. What fails is told by `sync`. The block's former content must not be in use.
+    ///
+    /// # Panics
+    /// If the PVBN is 0 or beyond the end.
+    fn write(&self, write: BlockWrite);
+
+    /// Makes all writes durable that were queued before.
+    fn sync(&self, done: SyncDone);
+
+    /// Reads a block and proves it; repairs it where it can.
+    fn read(&self, read: BlockRead, done: ReadDone);
+
+    /// Reads consecutive blocks of one disk with one request, as many as there are proofs.
+    fn read_run(&self, first: Pvbn, proofs: Vec<Proof>, done: RunDone);
+
+    /// Writes a superblock slot on every disk, and makes it durable.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    fn write_superblock(&self, slot: usize, block: BlockRef, done: SyncDone);
+
+    /// Reads all slots of all disks; unreadable ones are left out.
+    fn read_superblocks(&self, done: SuperblocksDone);
+
+    /// After a crash and before any write: makes the parity of noted stripes right again.
+    fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
+
+    /// What is well and what is not.
+    fn status(&self) -> Status;
+}

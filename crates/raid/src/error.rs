@@ -1,0 +1,158 @@
+//! What can go wrong above the disks.
+
+use media::MediaError;
+use ondisk::identity::BlockOwner;
+use platform::DiskError;
+use std::fmt;
+use thiserror::Error;
+use units::Pvbn;
+
+/// Why an aggregate's disks cannot be created or put together.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RaidError {
+    /// A disk cannot be used.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// Too few or too many disks for the kind.
+    #[error("a {kind} group takes {minimum} to {maximum} disks, not {count}")]
+    DiskCount {
+        /// The kind.
+        kind: ondisk::label::RaidKind,
+        /// What was given.
+        count: usize,
+        /// The least.
+        minimum: usize,
+        /// The most.
+        maximum: usize,
+    },
+    /// No groups, or too many.
+    #[error("an aggregate has 1 to {maximum} groups, not {count}")]
+    GroupCount {
+        /// What was given.
+        count: usize,
+        /// The most.
+        maximum: usize,
+    },
+    /// The name is empty or too long.
+    #[error("'{name}' is not an aggregate name: 1 to {maximum} bytes are")]
+    Name {
+        /// What was given.
+        name: String,
+        /// The most bytes.
+        maximum: usize,
+    },
+    /// No disks were given.
+    #[error("no disk of the aggregate was found")]
+    NoDisks,
+    /// A disk is of another aggregate than the others.
+    #[error("disk {disk} is of aggregate '{found}', disk {other} of aggregate '{expected}'")]
+    OtherAggregate {
+        /// The disk.
+        disk: String,
+        /// Its aggregate.
+        found: String,
+        /// A disk before it.
+        other: String,
+        /// The aggregate of that.
+        expected: String,
+    },
+    /// One disk was given twice.
+    #[error("{disk} and {other} are the same disk, or a copy of it")]
+    Duplicate {
+        /// The one.
+        disk: String,
+        /// The other.
+        other: String,
+    },
+    /// A disk was replaced, or its label contradicts those of its group.
+    #[error("disk {disk} is no longer a member of group {group}: it was replaced")]
+    Stranger {
+        /// The disk.
+        disk: String,
+        /// The group of its label.
+        group: u32,
+    },
+    /// More disks of a group are missing than parity makes good.
+    #[error(
+        "group {group} is short of {missing} of its {count} disks and can do without {tolerated}; \
+         attach {}", .absent.join(", ")
+    )]
+    TooFewDisks {
+        /// The group.
+        group: u32,
+        /// How many are missing.
+        missing: usize,
+        /// How many it has.
+        count: usize,
+        /// How many may be missing.
+        tolerated: usize,
+        /// Identities, or names where they are known, of those that are missing.
+        absent: Vec<String>,
+    },
+}
+
+/// Why writes are not durable. Once it happened every `sync` fails: the store must be closed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// More disks failed than parity makes good.
+    #[error("group {group} has lost more disks than it can do without: {cause}")]
+    GroupFailed {
+        /// The group.
+        group: u32,
+        /// The last failure.
+        cause: MediaError,
+    },
+    /// Stripes could not be noted.
+    #[error("the stripe journal failed: {cause}")]
+    Journal {
+        /// What it said.
+        cause: DiskError,
+    },
+}
+
+/// What a block should have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expectation {
+    /// The content that the pointer's CRC names.
+    Content,
+    /// An identity.
+    Identity {
+        /// The owner.
+        owner: BlockOwner,
+        /// The low 16 bits of the CRC32C.
+        check: u16,
+    },
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content => formatter.write_str("the content that its pointer names"),
+            Self::Identity { owner, check } => write!(formatter, "{owner} check {check:#06x}"),
+        }
+    }
+}
+
+/// Why there is no block.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ReadFailure {
+    /// There is no such place.
+    #[error("{pvbn} is beyond the end of the aggregate or of its disk")]
+    OutOfRange {
+        /// The first block asked for.
+        pvbn: Pvbn,
+    },
+    /// What is there is not what it should be, and parity does not help.
+    #[error("{pvbn} on disk {disk} is damaged beyond repair: expected {expected}")]
+    Damaged {
+        /// The block.
+        pvbn: Pvbn,
+        /// Its disk.
+        disk: String,
+        /// What it should have been.
+        expected: Expectation,
+    },
+}

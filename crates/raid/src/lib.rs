@@ -1,0 +1,56 @@
+//! RAID: blocks by PVBN above disks, with identities beside them and parity across them
+//! (FreeSpace sections 3.2.4 and 4.2; decision D8).
+//!
+//! A group is some data disks and, for raid4, one parity disk. Every disk is divided into regions
+//! of 64 blocks: 63 of data and the checksum block with their identities. A *tetris* is one region
+//! across all disks of a group: 63 stripes of data and the stripe of checksum blocks, which has
+//! parity like every other. The tetris is the unit of writing and of mutual exclusion.
+//!
+//! Invariants:
+//! - After a successful [`BlockStore::sync`] every block written before it is readable, with any
+//!   one disk of each raid4 group lost.
+//! - Parity is computed from blocks that were proved, or that no one can prove: damage is never
+//!   folded into parity while parity could still undo it.
+//! - Blocks in use are never overwritten, except by their own content (repair). So a crash can
+//!   damage parity and identities of blocks in use only in stripes that were written in part, and
+//!   those were noted in the [`StripeJournal`] first.
+//! - A disk that missed a write is marked missing in the labels of the others before `sync`
+//!   succeeds; what it holds is never used again.
+//! - Work on one tetris happens one piece at a time; everything else is concurrent.
+//!
+//! Fails: [`RaidError`] when an aggregate cannot be created or put together, [`StoreError`] when
+//! writes cannot be made durable (from then on every `sync` fails), [`ReadFailure`] when a block
+//! can neither be read nor reconstructed.
+
+mod assemble;
+mod block_store;
+mod cache;
+mod error;
+mod geometry;
+mod load;
+mod locking;
+mod member;
+mod parity;
+mod read;
+mod reconstruct;
+mod recover;
+mod resolve;
+mod rows;
+mod status;
+mod store;
+mod superblock;
+mod sync;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use assemble::{CreateRequest, GroupRequest, assemble, create};
+pub use block_store::{
+    BlockRead, BlockStore, BlockWrite, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
+    StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
+};
+pub use error::{Expectation, RaidError, ReadFailure, StoreError};
+pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
+pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
+pub use store::Store;

@@ -1,0 +1,231 @@
+//! Reads blocks and proves them; what fails goes to reconstruction.
+
+use crate::block_store::{BlockRead, Proof, ReadDone, RunDone};
+use crate::error::ReadFailure;
+use crate::geometry::Location;
+use crate::member::Missing;
+use crate::rows::CHECKSUM_ROW;
+use crate::store::Inner;
+use ondisk::identity::{BlockIdentity, BlockOwner, ChecksumBlock};
+use platform::DiskError;
+use platform::completion::gather;
+use std::sync::Arc;
+use units::{Block, BlockRef, Pvbn};
+
+/// Whether an identity is that of the block which is expected.
+pub(crate) fn identity_matches(
+    identity: &BlockIdentity,
+    block: &Block,
+    pvbn: Pvbn,
+    owner: &BlockOwner,
+    check: u16,
+) -> bool {
+    identity.validate().is_ok()
+        && identity.pvbn() == pvbn
+        && identity.owner().is_same_place(owner)
+        && identity.standard_checksum() & 0xffff == u32::from(check)
+        && identity.has_checksum_of(block)
+}
+
+impl Proof {
+    /// Whether the block is proved; `checksums` is its region's checksum block, if it is known.
+    pub(crate) fn holds(
+        &self,
+        pvbn: Pvbn,
+        row: usize,
+        block: &Block,
+        checksums: Option<&BlockRef>,
+    ) -> bool {
+        match self {
+            Self::Content(is_right) => is_right(block),
+            Self::Identity { owner, check } => checksums.is_some_and(|checksums| {
+                let identity = &ChecksumBlock::view(checksums).identities[row];
+                identity_matches(identity, block, pvbn, owner, *check)
+            }),
+        }
+    }
+
+    const fn needs_identity(&self) -> bool {
+        matches!(self, Self::Identity { .. })
+    }
+}
+
+/// What is known when a read begins.
+struct Start {
+    missing: Missing,
+    queued: Vec<Option<BlockRef>>,
+    checksums: Option<BlockRef>,
+    generation: u64,
+}
+
+impl Inner {
+    fn start_read(&self, first: Pvbn, count: usize, last: Location) -> Start {
+        let state = self.state.lock();
+        let queued = (first.get()..).take(count).map(|number| {
+            let pvbn = Pvbn(number);
+            state.queued(self.geometry.tetris_of(pvbn)?, pvbn)
+        });
+        Start {
+            missing: Missing(state.groups[last.group as usize].missing),
+            queued: queued.collect(),
+            checksums: state.cache.get(last.tetris(), last.disk),
+            generation: state.cache.generation(last.tetris()),
+        }
+    }
+
+    /// Remembers a checksum block that was read, unless it may have been overwritten since.
+    fn cache_checksums(&self, location: Location, generation: u64, block: &BlockRef) {
+        let mut state = self.state.lock();
+        if state.cache.generation(location.tetris()) == generation {
+            state.cache.insert_from_reader(location.tetris(), location.disk, Arc::clone(block));
+        }
+    }
+
+    pub(crate) fn read(self: &Arc<Self>, read: BlockRead, done: ReadDone) {
+        let Some(location) = self.geometry.locate(read.pvbn) else {
+            done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
+            return;
+        };
+        let start = self.start_read(read.pvbn, 1, location);
+        if let Some(block) = start.queued.into_iter().flatten().next() {
+            done(Ok(block));
+            return;
+        }
+        let group = self.group(location.group);
+        let Some(device) = group.device(location.disk, start.missing) else {
+            self.reconstruct(read, location, done);
+            return;
+        };
+        let disk = Arc::clone(device.disk());
+        let rows = if read.proof.needs_identity() && start.checksums.is_none() {
+            vec![location.row(), CHECKSUM_ROW]
+        } else {
+            vec![location.row()]
+        };
+        let inner = Arc::clone(self);
+        let parts = gather(rows.len(), move |results: Vec<Result<Vec<BlockRef>, DiskError>>| {
+            inner.note_gone(location, results.iter());
+            let mut blocks =
+                results.into_iter().map(|result| result.ok().and_then(|b| b.into_iter().next()));
+            let block = blocks.next().flatten();
+            let checksums = match blocks.next().flatten() {
+                Some(loaded) => {
+                    inner.cache_checksums(location, start.generation, &loaded);
+                    Some(loaded)
+                }
+                None => start.checksums,
+            };
+            let row = location.row();
+            match block {
+                Some(block) if read.proof.holds(read.pvbn, row, &block, checksums.as_ref()) => {
+                    done(Ok(block));
+                }
+                _ => inner.reconstruct(read, location, done),
+            }
+        });
+        for (row, part) in rows.into_iter().zip(parts) {
+            disk.read(self.geometry.device_block(location.tetris(), row), 1, part);
+        }
+    }
+
+    /// Gives up a disk that says it is gone.
+    fn note_gone<'a>(
+        self: &Arc<Self>,
+        location: Location,
+        mut results: impl Iterator<Item = &'a Result<Vec<BlockRef>, DiskError>>,
+    ) {
+        if let Some(Err(error)) = results.find(|r| matches!(r, Err(DiskError::Gone { .. }))) {
+            self.fail_reading(location.group, location.disk, error.clone().into());
+        }
+    }
+
+    pub(crate) fn read_run(self: &Arc<Self>, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
+        if proofs.is_empty() {
+            done(Ok(Vec::new()));
+            return;
+        }
+        let out_of_range = ReadFailure::OutOfRange { pvbn: first };
+        let last = first.get().checked_add(proofs.len() as u64 - 1).map(Pvbn);
+        let ends = self.geometry.locate(first).zip(last.and_then(|l| self.geometry.locate(l)));
+        let Some((from, to)) =
+            ends.filter(|(from, to)| from.group == to.group && from.disk == to.disk)
+        else {
+            done(Err(out_of_range));
+            return;
+        };
+        let start = self.start_read(first, proofs.len(), to);
+        let group = self.group(from.group);
+        let device = group.device(from.disk, start.missing);
+        let Some(device) = device.filter(|_| start.queued.iter().any(Option::is_none)) else {
+            self.read_singly(first, proofs, done);
+            return;
+        };
+        let begin = self.geometry.device_block(from.tetris(), from.row());
+        // The checksum blocks between come along; the last only if it is needed.
+        let needs_last = start.checksums.is_none()
+            && proofs.iter().rev().take(to.row() + 1).any(Proof::needs_identity);
+        let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
+        let end = self.geometry.device_block(to.tetris(), end_row);
+        let run = Run { inner: Arc::clone(self), first, from, proofs, start, begin };
+        let count = (end - begin + 1) as usize;
+        device.disk().read(begin, count, Box::new(move |result| run.finish(result, done)));
+    }
+
+    /// Block by block: in a degraded group, or when the run as a whole cannot be read.
+    fn read_singly(self: &Arc<Self>, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
+        let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
+            done(results.into_iter().collect());
+        });
+        for ((number, proof), part) in (first.get()..).zip(proofs).zip(dones) {
+            self.read(BlockRead { pvbn: Pvbn(number), proof }, part);
+        }
+    }
+}
+
+/// A run of blocks under way.
+struct Run {
+    inner: Arc<Inner>,
+    first: Pvbn,
+    from: Location,
+    proofs: Vec<Proof>,
+    start: Start,
+    /// The device block that the request began with.
+    begin: u64,
+}
+
+impl Run {
+    fn finish(self, result: Result<Vec<BlockRef>, DiskError>, done: RunDone) {
+        let Self { inner, first, from, proofs, start, begin } = self;
+        let loaded = match result {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                inner.note_gone(from, std::iter::once(&Err(error)));
+                inner.read_singly(first, proofs, done);
+                return;
+            }
+        };
+        let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
+            done(results.into_iter().collect());
+        });
+        let mut queued = start.queued.into_iter();
+        for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
+            let location = Location { stripe: from.stripe + index as u64, ..from };
+            let at = |row| {
+                let block = inner.geometry.device_block(location.tetris(), row);
+                loaded.get((block - begin) as usize)
+            };
+            let pvbn = first.offset(index as u64);
+            if let Some(block) = queued.next().flatten() {
+                part(Ok(block));
+                continue;
+            }
+            let checksums = at(CHECKSUM_ROW).or(start.checksums.as_ref());
+            match at(location.row()) {
+                Some(block) if proof.holds(pvbn, location.row(), block, checksums) => {
+                    part(Ok(Arc::clone(block)));
+                }
+                _ => inner.reconstruct(BlockRead { pvbn, proof }, location, part),
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A block that failed its proof, or cannot be read: made good from parity, and proved again.
+//!
+//! The block, its identity or both may be wrong (a lost write loses either). So of the block as
+//! read and the one from parity, and of the checksum block as read and the one from parity, the
+//! first pair that proves is taken; what of it is not on the disk is written there.
+
+use crate::block_store::{BlockRead, Proof, ReadDone};
+use crate::error::ReadFailure;
+use crate::geometry::Location;
+use crate::member::Missing;
+use crate::parity::xor_known;
+use crate::rows::{CHECKSUM_ROW, Column, RowSet};
+use crate::store::Inner;
+use ondisk::identity::ChecksumBlock;
+use std::sync::Arc;
+use units::{BlockRef, Pvbn};
+
+/// The good block, and what must be written so that the disk has it too.
+struct Verdict {
+    block: BlockRef,
+    is_block_wrong: bool,
+    good_checksums: Option<BlockRef>,
+}
+
+impl Inner {
+    pub(crate) fn reconstruct(
+        self: &Arc<Self>,
+        read: BlockRead,
+        location: Location,
+        done: ReadDone,
+    ) {
+        let job = move |inner: &Arc<Self>| inner.reconstruct_locked(read, location, done);
+        self.lock_tetris(location.tetris(), Box::new(job));
+    }
+
+    fn reconstruct_locked(self: &Arc<Self>, read: BlockRead, location: Location, done: ReadDone) {
+        let tetris = location.tetris();
+        let (queued, missing) = {
+            let state = self.state.lock();
+            let missing = Missing(state.groups[tetris.group as usize].missing);
+            (state.queued(tetris, read.pvbn), missing)
+        };
+        if let Some(block) = queued {
+            self.unlock_tetris(tetris);
+            done(Ok(block));
+            return;
+        }
+        let mut rows = RowSet::one(location.row());
+        rows.insert(CHECKSUM_ROW);
+        let wants = vec![rows; self.group(tetris.group).members.len()];
+        let inner = Arc::clone(self);
+        self.load(
+            tetris,
+            missing,
+            &wants,
+            Box::new(move |columns| {
+                let verdict = inner.judge(&read, location, &columns);
+                inner.conclude(read, location, missing, verdict, done);
+            }),
+        );
+    }
+
+    fn judge(&self, read: &BlockRead, location: Location, columns: &[Column]) -> Option<Verdict> {
+        let has_parity = self.group(location.group).parity().is_some();
+        let row = location.row();
+        let from_parity = |row: usize| {
+            let others = columns.iter().enumerate().filter(|(disk, _)| *disk != location.disk);
+            xor_known(others.map(|(_, column)| column.get(row))).filter(|_| has_parity)
+        };
+        let own = &columns[location.disk];
+        let blocks = [own.get(row).cloned(), from_parity(row)];
+        let checksums = [own.get(CHECKSUM_ROW).cloned(), from_parity(CHECKSUM_ROW)];
+        for (which, block) in blocks.into_iter().enumerate() {
+            let Some(block) = block else { continue };
+            let agrees = |checksums: &BlockRef| match &read.proof {
+                Proof::Content(_) => names(checksums, row, read.pvbn, &block),
+                proof @ Proof::Identity { .. } => {
+                    proof.holds(read.pvbn, row, &block, Some(checksums))
+                }
+            };
+            let agreeing =
+                checksums.iter().position(|checksums| checksums.as_ref().is_some_and(agrees));
+            let is_good = match &read.proof {
+                Proof::Content(is_right) => is_right(&block),
+                Proof::Identity { .. } => agreeing.is_some(),
+            };
+            if is_good {
+                let is_block_wrong = which == 1;
+                let good_checksums = if agreeing == Some(1) { checksums[1].clone() } else { None };
+                return Some(Verdict { block, is_block_wrong, good_checksums });
+            }
+        }
+        None
+    }
+
+    fn conclude(
+        self: &Arc<Self>,
+        read: BlockRead,
+        location: Location,
+        missing: Missing,
+        verdict: Option<Verdict>,
+        done: ReadDone,
+    ) {
+        let (tetris, group) = (location.tetris(), self.group(location.group));
+        let Some(verdict) = verdict else {
+            self.state.lock().counters.damaged_blocks += 1;
+            self.unlock_tetris(tetris);
+            let disk = group.name(location.disk);
+            let expected = read.proof.expectation();
+            done(Err(ReadFailure::Damaged { pvbn: read.pvbn, disk, expected }));
+            return;
+        };
+        let is_missing = missing.contains(location.disk);
+        let mut repair = Column::new();
+        {
+            let mut state = self.state.lock();
+            if is_missing {
+                state.counters.degraded_reads += 1;
+            } else {
+                if verdict.is_block_wrong {
+                    repair.set(location.row(), Arc::clone(&verdict.block));
+                }
+                if let Some(checksums) = verdict.good_checksums {
+                    repair.set(CHECKSUM_ROW, checksums);
+                    state.cache.forget(tetris);
+                }
+                state.counters.repaired_blocks += u64::from(!repair.rows().is_empty());
+            }
+        }
+        let mut columns = vec![Column::new(); group.members.len()];
+        columns[location.disk] = repair;
+        let (inner, block) = (Arc::clone(self), verdict.block);
+        let finish = Box::new(move |()| {
+            inner.unlock_tetris(tetris);
+            done(Ok(block));
+        });
+        self.write_columns(tetris, missing, &columns, finish);
+    }
+}
+
+/// Whether a checksum block names this content at this place.
+fn names(checksums: &BlockRef, row: usize, pvbn: Pvbn, block: &BlockRef) -> bool {
+    let identity = &ChecksumBlock::view(checksums).identities[row];
+    identity.validate().is_ok() && identity.pvbn() == pvbn && identity.has_checksum_of(block)
+}

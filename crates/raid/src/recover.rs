@@ -1,0 +1,114 @@
+//! Closes the write hole after a crash: computes the parity of noted stripes anew.
+//!
+//! What the disks hold counts. Blocks that were being written belong to no complete consistency
+//! point and may be anything; blocks in use were not touched. A block of a missing disk is taken
+//! from its note, for parity is not to be trusted.
+
+use crate::block_store::{StripeNote, SyncDone};
+use crate::member::Missing;
+use crate::parity::xor_all;
+use crate::resolve::{Answer, Question};
+use crate::rows::{Column, RowSet};
+use crate::store::Inner;
+use platform::completion::gather;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::zero_block;
+
+impl Inner {
+    pub(crate) fn recover_stripes(self: &Arc<Self>, notes: Vec<StripeNote>, done: SyncDone) {
+        let notes = self.combine(notes);
+        let inner = Arc::clone(self);
+        let dones = gather(notes.len(), move |_: Vec<()>| inner.flush(done));
+        for (note, done) in notes.into_iter().zip(dones) {
+            let tetris = note.tetris;
+            self.lock_tetris(
+                tetris,
+                Box::new(move |inner| {
+                    let again = Arc::clone(inner);
+                    inner.recover_tetris(
+                        note,
+                        Box::new(move |()| {
+                            again.unlock_tetris(tetris);
+                            done(());
+                        }),
+                    );
+                }),
+            );
+        }
+    }
+
+    /// One note for each tetris that exists: all its rows, and of blocks kept twice the latest.
+    fn combine(&self, notes: Vec<StripeNote>) -> Vec<StripeNote> {
+        let mut combined: BTreeMap<_, StripeNote> = BTreeMap::new();
+        for note in notes {
+            let group = self.geometry.groups().get(note.tetris.group as usize);
+            if group.is_none_or(|group| note.tetris.region >= group.regions) {
+                continue;
+            }
+            let entry = combined.entry(note.tetris);
+            let all = entry.or_insert(StripeNote { rows: 0, kept: Vec::new(), ..note });
+            all.rows |= note.rows;
+            all.kept.extend(note.kept);
+        }
+        combined.into_values().collect()
+    }
+
+    fn recover_tetris(self: &Arc<Self>, note: StripeNote, done: Box<dyn FnOnce(()) + Send>) {
+        let group = self.group(note.tetris.group);
+        let missing = self.missing(note.tetris.group);
+        let Some(parity) = group.parity().filter(|parity| !missing.contains(*parity)) else {
+            done(());
+            return;
+        };
+        let rows = RowSet(note.rows);
+        let mut given = vec![Column::new(); group.data_disks];
+        for (disk, column) in given.iter_mut().enumerate() {
+            if missing.contains(disk) {
+                rows.iter().for_each(|row| column.set(row, zero_block()));
+            }
+        }
+        for kept in note.kept {
+            // Of what a note says of disks that are there, the disks know better.
+            let column = given.get_mut(kept.disk).filter(|_| missing.contains(kept.disk));
+            if let Some(column) = column.filter(|_| kept.row < u64::BITS as usize) {
+                column.set(kept.row, kept.block);
+            }
+        }
+        let tetris = note.tetris;
+        let wanted = vec![rows; group.data_disks];
+        let question = Question { tetris, missing, rows: wanted, given };
+        let inner = Arc::clone(self);
+        self.resolve(
+            question,
+            Box::new(move |answer| {
+                inner.write_recovered(&answer, rows, (tetris, parity), missing, done);
+            }),
+        );
+    }
+
+    fn write_recovered(
+        self: &Arc<Self>,
+        answer: &Answer,
+        rows: RowSet,
+        (tetris, parity): (crate::geometry::TetrisId, usize),
+        missing: Missing,
+        done: Box<dyn FnOnce(()) + Send>,
+    ) {
+        {
+            let mut state = self.state.lock();
+            state.counters.repaired_blocks += answer.repaired_blocks;
+            state.counters.damaged_blocks += answer.damaged_blocks;
+            state.cache.forget(tetris);
+            state.cache.advance_generation(tetris);
+        }
+        let mut columns = answer.repairs.clone();
+        columns.resize(parity + 1, Column::new());
+        for row in rows.iter() {
+            columns[parity].set(row, xor_all(answer.columns.iter().filter_map(|c| c.get(row))));
+        }
+        // A repair of a row that was not noted (a checksum block read for proof) keeps parity
+        // right: it was computed from parity.
+        self.write_columns(tetris, missing, &columns, done);
+    }
+}

@@ -1,0 +1,289 @@
+//! Finds out what blocks of a tetris hold before its parity is computed anew.
+//!
+//! Parity is the only second copy. So a block that is folded into new parity is proved first, by
+//! its identity; where that fails, old parity gives a candidate, and if the candidate is proved it
+//! replaces the block. A block that neither way proves was never written, or is lost: then what
+//! was read counts, so that parity agrees with the disk.
+//!
+//! Identities may be wrong too: a checksum block whose last write was lost is whole, and old. So
+//! the row of checksum blocks is compared with its parity, and where they differ the blocks tell
+//! which identity is right.
+//!
+//! Invariant: the caller has the tetris to itself.
+
+use crate::geometry::TetrisId;
+use crate::member::Missing;
+use crate::parity::xor_known;
+use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
+use crate::store::Inner;
+use ondisk::identity::{BlockIdentity, ChecksumBlock};
+use platform::completion::Sender;
+use std::sync::Arc;
+use units::{Block, BlockRef, zero_block};
+
+/// What is to be found out.
+pub(crate) struct Question {
+    pub tetris: TetrisId,
+    pub missing: Missing,
+    /// The rows of each data disk that matter.
+    pub rows: Vec<RowSet>,
+    /// Blocks of data disks that are known already and need no proof.
+    pub given: Vec<Column>,
+}
+
+/// What was found out.
+pub(crate) struct Answer {
+    /// The blocks of each data disk: all rows that were asked for.
+    pub columns: Vec<Column>,
+    /// Blocks that differ from what the disk has, or could give: to be written there.
+    pub repairs: Vec<Column>,
+    /// Blocks made good from parity.
+    pub repaired_blocks: u64,
+    /// Blocks that could not be read, nor made good.
+    pub damaged_blocks: u64,
+}
+
+impl Inner {
+    pub(crate) fn resolve(self: &Arc<Self>, mut question: Question, done: Sender<Answer>) {
+        for rows in &mut question.rows {
+            // Proving a block takes its identity.
+            if !rows.is_empty() {
+                rows.insert(CHECKSUM_ROW);
+            }
+        }
+        let wants = self.first_wants(&question);
+        let inner = Arc::clone(self);
+        let (tetris, missing) = (question.tetris, question.missing);
+        self.load(
+            tetris,
+            missing,
+            &wants,
+            Box::new(move |loaded| {
+                let columns = merge(loaded, &question.given);
+                let whole = inner.doubtful_rows(&question, &columns);
+                let known: Vec<RowSet> = columns.iter().map(Column::rows).collect();
+                let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
+                let answer = Box::new(move |more: Vec<Column>| {
+                    let columns = merge(more, &columns);
+                    done(Resolution::new(&question, columns).run());
+                });
+                inner.load(tetris, missing, &wants, answer);
+            }),
+        );
+    }
+
+    /// What is read in any case: the rows asked for, and for rows of a missing disk all others.
+    fn first_wants(&self, question: &Question) -> Vec<RowSet> {
+        let group = self.group(question.tetris.group);
+        let mut wants = question.rows.clone();
+        wants.resize(group.members.len(), RowSet::EMPTY);
+        for (member, rows) in question.rows.iter().enumerate() {
+            let unknown = rows.without(question.given[member].rows());
+            if group.device(member, question.missing).is_none() {
+                wants.iter_mut().for_each(|want| *want = want.union(unknown));
+            }
+        }
+        let is_checked = |(rows, given): (&RowSet, &Column)| {
+            rows.contains(CHECKSUM_ROW) && given.get(CHECKSUM_ROW).is_none()
+        };
+        if let Some(parity) = group.parity()
+            && question.rows.iter().zip(&question.given).any(is_checked)
+        {
+            wants[parity].insert(CHECKSUM_ROW);
+        }
+        for (want, given) in wants.iter_mut().zip(&question.given) {
+            *want = want.without(given.rows());
+        }
+        wants
+    }
+
+    /// The rows of which some block was not proved, if there is parity to ask.
+    fn doubtful_rows(&self, question: &Question, columns: &[Column]) -> RowSet {
+        let group = self.group(question.tetris.group);
+        let has_parity =
+            group.parity().is_some_and(|parity| group.device(parity, question.missing).is_some());
+        if !has_parity {
+            return RowSet::EMPTY;
+        }
+        let mut doubtful = differing_identities(columns);
+        for (member, rows) in question.rows.iter().enumerate() {
+            let checksums = columns[member].get(CHECKSUM_ROW);
+            for row in rows.without(question.given[member].rows()).iter() {
+                let is_known = match row {
+                    CHECKSUM_ROW => checksums.is_some(),
+                    _ => is_proved(checksums, row, columns[member].get(row)),
+                };
+                if !is_known {
+                    doubtful.insert(row);
+                }
+            }
+        }
+        if !doubtful.is_empty() {
+            doubtful.insert(CHECKSUM_ROW);
+        }
+        doubtful
+    }
+}
+
+/// The rows whose identities do not add up to the identity of their parity; none if a checksum
+/// block is not known.
+fn differing_identities(columns: &[Column]) -> RowSet {
+    let mut differing = RowSet::EMPTY;
+    let Some(sum) = xor_known(columns.iter().map(|column| column.get(CHECKSUM_ROW))) else {
+        return differing;
+    };
+    let identities = &ChecksumBlock::view(&sum).identities;
+    for (row, identity) in identities.iter().enumerate().take(CHECKSUM_ROW) {
+        if *identity != BlockIdentity::zeroed() {
+            differing.insert(row);
+        }
+    }
+    differing
+}
+
+/// Prefers what is in `known`.
+fn merge(mut loaded: Vec<Column>, known: &[Column]) -> Vec<Column> {
+    for (into, from) in loaded.iter_mut().zip(known) {
+        for row in from.rows().iter() {
+            if let Some(block) = from.get(row) {
+                into.set(row, Arc::clone(block));
+            }
+        }
+    }
+    loaded
+}
+
+/// Whether a block has the content that its identity names.
+fn is_proved(checksums: Option<&BlockRef>, row: usize, block: Option<&BlockRef>) -> bool {
+    let (Some(checksums), Some(block)) = (checksums, block) else { return false };
+    let identity = &ChecksumBlock::view(checksums).identities[row];
+    identity_proves(identity, block)
+}
+
+fn identity_proves(identity: &BlockIdentity, block: &Block) -> bool {
+    identity.validate().is_ok() && identity.has_checksum_of(block)
+}
+
+struct Resolution<'a> {
+    question: &'a Question,
+    /// As read: all disks of the group.
+    columns: Vec<Column>,
+    answer: Answer,
+}
+
+impl<'a> Resolution<'a> {
+    fn new(question: &'a Question, columns: Vec<Column>) -> Self {
+        let data_disks = question.rows.len();
+        let answer = Answer {
+            columns: question.given.clone(),
+            repairs: vec![Column::new(); data_disks],
+            repaired_blocks: 0,
+            damaged_blocks: 0,
+        };
+        Self { question, columns, answer }
+    }
+
+    fn run(mut self) -> Answer {
+        for member in 0..self.question.rows.len() {
+            let given = self.question.given[member].rows();
+            let rows = self.question.rows[member].without(given);
+            // Identities first: the other rows are proved by them.
+            if rows.contains(CHECKSUM_ROW) {
+                self.decide_checksums(member);
+            }
+            let data_rows = RowSet(rows.0 & DATA_ROWS.0);
+            for row in data_rows.iter() {
+                self.decide(member, row);
+            }
+        }
+        self.answer
+    }
+
+    /// The XOR of the row's other blocks, if there is parity and all are known.
+    fn candidate(&self, member: usize, row: usize) -> Option<BlockRef> {
+        // Without parity the columns are the data disks alone.
+        let has_parity = self.columns.len() > self.question.rows.len();
+        let others = self.columns.iter().enumerate().filter(|(other, _)| *other != member);
+        xor_known(others.map(|(_, column)| column.get(row))).filter(|_| has_parity)
+    }
+
+    fn decide_checksums(&mut self, member: usize) {
+        let found = self.columns[member].get(CHECKSUM_ROW).cloned();
+        match (found, self.candidate(member, CHECKSUM_ROW)) {
+            (Some(found), Some(candidate)) if found != candidate => {
+                let merged = self.merge_identities(member, &found, &candidate);
+                let differs = *merged != *found;
+                self.answer.repaired_blocks += u64::from(differs);
+                self.settle(member, CHECKSUM_ROW, merged, differs);
+            }
+            (Some(found), _) => self.settle(member, CHECKSUM_ROW, found, false),
+            (None, Some(candidate)) => {
+                let is_missing = self.question.missing.contains(member);
+                self.answer.repaired_blocks += u64::from(!is_missing);
+                self.settle(member, CHECKSUM_ROW, candidate, true);
+            }
+            (None, None) => {
+                self.answer.damaged_blocks += 1;
+                self.settle(member, CHECKSUM_ROW, zero_block(), true);
+            }
+        }
+    }
+
+    /// Of the identities that were found and those that follow from parity, the ones that the
+    /// blocks bear out.
+    fn merge_identities(&self, member: usize, found: &BlockRef, candidate: &BlockRef) -> BlockRef {
+        let mut merged = Block::clone(found);
+        let merging = ChecksumBlock::view_mut(&mut merged);
+        let candidates = &ChecksumBlock::view(candidate).identities;
+        for row in 0..CHECKSUM_ROW {
+            let (found, candidate) = (merging.identities[row], candidates[row]);
+            if found == candidate {
+                continue;
+            }
+            let blocks = [self.columns[member].get(row).cloned(), self.candidate(member, row)];
+            let is_borne_out = |identity: &BlockIdentity| {
+                blocks.iter().flatten().any(|block| identity_proves(identity, block))
+            };
+            let is_better = !is_borne_out(&found)
+                && (is_borne_out(&candidate)
+                    || found.validate().is_err() && candidate.validate().is_ok());
+            if is_better {
+                merging.identities[row] = candidate;
+            }
+        }
+        Arc::new(merged)
+    }
+
+    fn decide(&mut self, member: usize, row: usize) {
+        let checksums = self.answer.columns[member].get(CHECKSUM_ROW).cloned();
+        let proves = |block: &BlockRef| is_proved(checksums.as_ref(), row, Some(block));
+        let found = self.columns[member].get(row).cloned();
+        if let Some(found) = found.as_ref().filter(|found| proves(found)) {
+            self.settle(member, row, Arc::clone(found), false);
+            return;
+        }
+        let candidate = self.candidate(member, row);
+        let is_good = candidate.as_ref().is_some_and(proves);
+        match (found, candidate) {
+            (_, Some(candidate)) if is_good => {
+                let is_missing = self.question.missing.contains(member);
+                self.answer.repaired_blocks += u64::from(!is_missing);
+                self.settle(member, row, candidate, true);
+            }
+            (Some(found), _) => self.settle(member, row, found, false),
+            (None, Some(candidate)) => self.settle(member, row, candidate, true),
+            (None, None) => {
+                self.answer.damaged_blocks += 1;
+                self.settle(member, row, zero_block(), true);
+            }
+        }
+    }
+
+    /// What counts from now on, and whether the disk has it yet.
+    fn settle(&mut self, member: usize, row: usize, block: BlockRef, differs: bool) {
+        if differs && !self.question.missing.contains(member) {
+            self.answer.repairs[member].set(row, Arc::clone(&block));
+        }
+        self.answer.columns[member].set(row, block);
+    }
+}

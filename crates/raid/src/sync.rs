@@ -1,0 +1,87 @@
+//! Making writes durable: all batches, then all disks, then the labels that a failure changed.
+
+use crate::block_store::SyncDone;
+use crate::geometry::TetrisId;
+use crate::store::Inner;
+use platform::DiskError;
+use platform::completion::gather;
+use std::sync::Arc;
+
+impl Inner {
+    pub(crate) fn sync(self: &Arc<Self>, done: SyncDone) {
+        let filling: Vec<TetrisId> = {
+            let mut state = self.state.lock();
+            state
+                .tetrises
+                .iter_mut()
+                .filter_map(|(id, tetris)| {
+                    tetris.expected_blocks = 0;
+                    (!tetris.filling.is_empty()).then_some(*id)
+                })
+                .collect()
+        };
+        for tetris in filling {
+            self.start_batch(tetris);
+        }
+        {
+            let mut state = self.state.lock();
+            let bound = state.next_batch;
+            state.sync_waiters.push((bound, done));
+        }
+        self.poll_syncs();
+    }
+
+    /// A batch is over.
+    pub(crate) fn end_batch(self: &Arc<Self>, number: u64) {
+        let was_open = self.state.lock().open_batches.remove(&number);
+        assert!(was_open, "a batch ends once");
+        self.poll_syncs();
+    }
+
+    /// Goes on with those that waited for batches that are over.
+    fn poll_syncs(self: &Arc<Self>) {
+        let ready = {
+            let mut state = self.state.lock();
+            let oldest = state.open_batches.first().copied().unwrap_or(u64::MAX);
+            let waiters = std::mem::take(&mut state.sync_waiters);
+            let (ready, waiting) =
+                waiters.into_iter().partition::<Vec<_>, _>(|(bound, _)| *bound <= oldest);
+            state.sync_waiters = waiting;
+            ready
+        };
+        for (_, done) in ready {
+            self.flush(done);
+        }
+    }
+
+    /// Flushes all disks in use.
+    pub(crate) fn flush(self: &Arc<Self>, done: SyncDone) {
+        let devices = self.devices();
+        let inner = Arc::clone(self);
+        let places: Vec<_> = devices.iter().map(|(group, member, _)| (*group, *member)).collect();
+        let parts = gather(devices.len(), move |results: Vec<Result<(), DiskError>>| {
+            for ((group, member), result) in places.into_iter().zip(results) {
+                if let Err(error) = result {
+                    inner.fail_writing(group, member, error.into());
+                }
+            }
+            inner.finish_sync(done);
+        });
+        for ((_, _, device), part) in devices.iter().zip(parts) {
+            device.disk().flush(part);
+        }
+    }
+
+    /// Waits for labels, and tells the result.
+    pub(crate) fn finish_sync(self: &Arc<Self>, done: SyncDone) {
+        let result = {
+            let mut state = self.state.lock();
+            if state.label_updates > 0 {
+                state.label_waiters.push(done);
+                return;
+            }
+            state.failure.clone().map_or(Ok(()), Err)
+        };
+        done(result);
+    }
+}

@@ -1,0 +1,8 @@
+//! The store against simulated disks: a naive map says what every read must give.
+
+mod assembly;
+mod crash;
+mod damage;
+mod geometry;
+mod model;
+mod random;

@@ -1,0 +1,110 @@
+//! Putting aggregates together, and refusing to.
+
+use super::model::*;
+use crate::*;
+use ondisk::label::RaidKind::{None as Unprotected, Raid4};
+use platform::Disk;
+use platform::simulated::SimulatedWorld;
+use std::sync::Arc;
+use units::{Block, Pvbn, Timestamp};
+
+fn refusal(world: &SimulatedWorld, disks: Vec<Arc<dyn Disk>>) -> String {
+    let journal = Arc::new(NoJournal);
+    let result = wait(world, |done| assemble(disks, journal, done));
+    result.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+fn named(world: &SimulatedWorld, names: &[&str]) -> Vec<Arc<dyn Disk>> {
+    names.iter().map(|name| world.disk(name).unwrap() as Arc<dyn Disk>).collect()
+}
+
+fn create_on(
+    world: &SimulatedWorld,
+    kind: ondisk::label::RaidKind,
+    names: &[&str],
+) -> Result<Store, RaidError> {
+    let request = CreateRequest {
+        name: names.concat(),
+        groups: vec![GroupRequest { kind, disks: named(world, names) }],
+        created: Timestamp(0),
+        force: false,
+    };
+    wait(world, |done| create(request, world, Arc::new(NoJournal), done))
+}
+
+#[test]
+fn wrong_disks_are_refused_by_name() {
+    let world = SimulatedWorld::new(1);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        world.add_disk(name, DISK_BLOCKS);
+    }
+    create_on(&world, Raid4, &["a", "b", "c"]).unwrap();
+    create_on(&world, Unprotected, &["d"]).unwrap();
+    let refused = |names: &[&str]| refusal(&world, named(&world, names));
+    assert_eq!(refused(&[]), "no disk of the aggregate was found");
+    assert_eq!(refused(&["a", "b", "e"]), "disk e is not a Stroop disk: it has no label");
+    assert_eq!(refused(&["a", "b", "d"]), "disk d is of aggregate 'd', disk a of aggregate 'abc'");
+    assert!(refused(&["a"]).starts_with("group 0 is short of 2 of its 3 disks and can do without"));
+    assert_eq!(refused(&["a", "b", "a"]), "a and a are the same disk, or a copy of it");
+    assert_eq!(refused(&["c", "a", "b"]), "");
+    assert_eq!(refused(&["c", "b"]), "");
+    let taken = create_on(&world, Raid4, &["e", "a"]).err().unwrap().to_string();
+    assert!(taken.contains("disk a holds a part of the Stroop aggregate 'abc'"), "{taken}");
+    assert_eq!(refused(&["e"]), "disk e is not a Stroop disk: it has no label", "not touched");
+    let few = create_on(&world, Raid4, &["e"]).err().unwrap().to_string();
+    assert_eq!(few, "a raid4 group takes 2 to 32 disks, not 1");
+    let twice = create_on(&world, Raid4, &["e", "e"]).err().unwrap().to_string();
+    assert_eq!(twice, "e and e are the same disk, or a copy of it");
+}
+
+#[test]
+fn a_missing_disk_may_return_if_nothing_was_written() {
+    let mut model = Model::new(1, &[(Raid4, 3)]);
+    model.write(Pvbn(5));
+    assert_eq!(model.sync(), Ok(()));
+    model.world.set_gone("g0d0", true);
+    model.reassemble().unwrap();
+    assert!(model.store.status().is_degraded());
+    model.check();
+    model.world.set_gone("g0d0", false);
+    model.reassemble().unwrap();
+    assert!(!model.store.status().is_degraded());
+    model.world.set_gone("g0d0", true);
+    model.reassemble().unwrap();
+    model.write(Pvbn(6));
+    assert_eq!(model.sync(), Ok(()));
+    model.world.set_gone("g0d0", false);
+    model.reassemble().unwrap();
+    let status = model.store.status();
+    assert_eq!(status.groups[0].members[0].state, MemberState::Missing);
+    assert_eq!(status.groups[0].members[0].name.as_deref(), Some("g0d0"));
+    model.check();
+}
+
+#[test]
+fn superblocks_are_on_every_disk() {
+    let mut model = Model::new(1, &[(Raid4, 3), (Unprotected, 1)]);
+    let one = Arc::new(Block::from_prefix(b"one"));
+    let two = Arc::new(Block::from_prefix(b"two"));
+    let write = |model: &Model, slot, block: &Arc<Block>| {
+        wait(&model.world, |done| model.store.write_superblock(slot, Arc::clone(block), done))
+    };
+    let read = |model: &Model| wait(&model.world, |done| model.store.read_superblocks(done));
+    assert_eq!(write(&model, 0, &one), Ok(()));
+    assert_eq!(write(&model, 1, &two), Ok(()));
+    model.reassemble().unwrap();
+    let copies = read(&model);
+    assert_eq!(copies.len(), 8);
+    for copy in copies {
+        assert_eq!(copy.block, if copy.slot == 0 { one.clone() } else { two.clone() });
+    }
+    // A disk that is gone while one is written does not speak later.
+    model.world.set_gone("g0d1", true);
+    assert_eq!(write(&model, 0, &two), Ok(()));
+    model.world.power_cut();
+    model.world.set_gone("g0d1", false);
+    model.reassemble().unwrap();
+    let copies = read(&model);
+    assert_eq!(copies.len(), 6);
+    assert!(copies.iter().all(|copy| copy.block == two));
+}

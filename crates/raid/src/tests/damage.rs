@@ -1,0 +1,223 @@
+//! Every kind of damage to one disk is seen, made good, and written back; and disks that fail.
+
+use super::model::*;
+use crate::*;
+use ondisk::identity::crc32c;
+use ondisk::label::RaidKind::{None as Unprotected, Raid4};
+use units::{Block, Pvbn};
+
+type Harm = fn(&mut Model, Pvbn);
+
+fn filled(seed: u64) -> Model {
+    let mut model = Model::new(seed, &[(Raid4, 4)]);
+    let per_disk = model.store.geometry().group(0).blocks_per_disk();
+    for number in 1..40 {
+        model.write(Pvbn(number));
+        model.write(Pvbn(per_disk + number * 3));
+    }
+    assert_eq!(model.sync(), Ok(()));
+    // Nothing cached: what the disks hold is what is read.
+    model.reassemble().unwrap();
+    model
+}
+
+fn flip(model: &Model, (disk, block): (String, u64)) {
+    model.world.flip_bit(&disk, block, model.choose(32768) as usize);
+}
+
+/// Damages the identity of a block.
+fn flip_identity(model: &Model, pvbn: Pvbn) {
+    let row = model.store.geometry().locate(pvbn).unwrap().row();
+    let (disk, block) = model.checksum_place(pvbn);
+    model.world.flip_bit(&disk, block, row * 512 + model.choose(512) as usize);
+}
+
+const HARMS: [(&str, Harm); 9] = [
+    ("identity flipped", |model, pvbn| flip_identity(model, pvbn)),
+    ("bit flip", |model, pvbn| flip(model, model.place(pvbn))),
+    ("latent error", |model, pvbn| {
+        let (disk, block) = model.place(pvbn);
+        model.world.fail_block(&disk, block);
+    }),
+    ("latent error in the checksum block", |model, pvbn| {
+        let (disk, block) = model.checksum_place(pvbn);
+        model.world.fail_block(&disk, block);
+    }),
+    ("checksum block of zeros", |model, pvbn| {
+        let (disk, block) = model.checksum_place(pvbn);
+        model.world.write_block(&disk, block, &Block::zeroed());
+    }),
+    ("block and checksum block flipped", |model, pvbn| {
+        flip(model, model.place(pvbn));
+        flip_identity(model, pvbn);
+    }),
+    ("lost write", |model, pvbn| {
+        let (disk, block) = model.place(pvbn);
+        model.world.lose_next_write(&disk, block);
+        model.write(pvbn);
+        assert_eq!(model.sync(), Ok(()));
+    }),
+    ("lost write of the checksum block", |model, pvbn| {
+        let (disk, block) = model.checksum_place(pvbn);
+        model.world.lose_next_write(&disk, block);
+        model.write(pvbn);
+        assert_eq!(model.sync(), Ok(()));
+        model.reassemble().unwrap();
+    }),
+    ("misdirected write", |model, pvbn| {
+        let (disk, block) = model.place(pvbn);
+        let (_, victim) = model.place(Pvbn(pvbn.get() + 1));
+        model.world.misdirect_next_write(&disk, block, victim);
+        model.write(pvbn);
+        assert_eq!(model.sync(), Ok(()));
+    }),
+];
+
+#[test]
+fn damage_is_repaired_where_it_is_read() {
+    for (name, harm) in HARMS {
+        for by_content in [true, false] {
+            for seed in 0..8 {
+                let mut model = filled(seed);
+                let pvbn = Pvbn(1 + model.choose(38));
+                harm(&mut model, pvbn);
+                for number in 1..40 {
+                    let found = model.read(Pvbn(number), by_content);
+                    let expected = Ok(model.blocks[&Pvbn(number)].clone());
+                    assert!(found == expected, "{name} {number} {found:?}");
+                }
+                let counters = model.store.status().counters;
+                assert_eq!(counters.damaged_blocks, 0, "{name}");
+                // A content proof may hold where only the identity is wrong.
+                assert!(by_content || counters.repaired_blocks > 0, "{name}");
+                // What was repaired is on the disk: nothing more to repair.
+                model.check();
+                model.reassemble().unwrap();
+                model.check();
+                assert!(!by_content || model.sync() == Ok(()));
+                model.reassemble().unwrap();
+                model.check();
+                assert_eq!(model.store.status().counters.repaired_blocks, 0, "{name}");
+                model.check_parity();
+            }
+        }
+    }
+}
+
+#[test]
+fn partial_writes_do_not_fold_damage_into_parity() {
+    for (name, harm) in HARMS {
+        for seed in 0..8 {
+            let mut model = filled(seed);
+            let pvbn = Pvbn(3 * (1 + model.choose(12)));
+            harm(&mut model, pvbn);
+            // Some stripe is written, the same or one beside it, before the damage was read.
+            let per_disk = model.store.geometry().group(0).blocks_per_disk();
+            model.write(Pvbn(2 * per_disk + pvbn.get() + model.choose(3)));
+            assert_eq!(model.sync(), Ok(()));
+            model.check();
+            assert_eq!(model.store.status().counters.damaged_blocks, 0, "{name}");
+            model.check_parity();
+        }
+    }
+}
+
+#[test]
+fn damage_beyond_parity_is_named() {
+    let model = filled(1);
+    let per_disk = model.store.geometry().group(0).blocks_per_disk();
+    let pvbn = Pvbn(9);
+    flip(&model, model.place(pvbn));
+    flip(&model, model.place(Pvbn(per_disk + 9)));
+    for by_content in [true, false] {
+        let failure = model.read(pvbn, by_content).unwrap_err();
+        let text = failure.to_string();
+        assert!(text.starts_with("pvbn:9 on disk g0d0 is damaged beyond repair"), "{text}");
+    }
+    assert_eq!(model.store.status().counters.damaged_blocks, 2);
+    let beyond = model.store.geometry().end();
+    let read = BlockRead { pvbn: beyond, proof: Proof::Content(Box::new(|_| true)) };
+    let found = wait(&model.world, |done| model.store.read(read, done));
+    assert_eq!(found, Err(ReadFailure::OutOfRange { pvbn: beyond }));
+}
+
+#[test]
+fn unprotected_damage_is_seen() {
+    let mut model = Model::new(1, &[(Unprotected, 2)]);
+    (1..20).for_each(|number| model.write(Pvbn(number)));
+    assert_eq!(model.sync(), Ok(()));
+    model.check();
+    flip(&model, model.place(Pvbn(7)));
+    assert!(matches!(model.read(Pvbn(7), true), Err(ReadFailure::Damaged { .. })));
+    assert!(matches!(model.read(Pvbn(7), false), Err(ReadFailure::Damaged { .. })));
+    // The wrong block, though whole.
+    let check = (crc32c(&model.blocks[&Pvbn(8)]) & 0xffff) as u16;
+    let proof = Proof::Identity { owner: owner_of(Pvbn(9)), check };
+    let found = wait(&model.world, |done| {
+        model.store.read(BlockRead { pvbn: Pvbn(8), proof }, done);
+    });
+    assert!(matches!(found, Err(ReadFailure::Damaged { .. })));
+    model.world.set_gone("g0d1", true);
+    model.write(model.store.geometry().group(0).base.offset(63 * 63 + 1));
+    let failure = model.sync().unwrap_err();
+    assert!(matches!(failure, StoreError::GroupFailed { group: 0, .. }));
+    assert_eq!(model.sync(), Err(failure), "for good");
+}
+
+#[test]
+fn one_lost_disk_is_no_loss() {
+    for seed in 0..8 {
+        for lost in 0..4 {
+            let mut model = filled(seed);
+            model.world.set_gone(&disk_name(0, lost), true);
+            model.check();
+            // Degraded writes, over old and new places, whole and in part.
+            let per_disk = model.store.geometry().group(0).blocks_per_disk();
+            for _ in 0..60 {
+                let stripe = 1 + model.choose(120);
+                let disk = model.choose(3);
+                model.write(Pvbn(disk * per_disk + stripe));
+            }
+            let region = 3 * 63;
+            (0..3 * 63).for_each(|n| model.write(Pvbn(n / 63 * per_disk + region + n % 63)));
+            assert_eq!(model.sync(), Ok(()));
+            model.check();
+            let status = model.store.status();
+            assert!(status.is_degraded());
+            assert_eq!(status.counters.damaged_blocks, 0);
+            // The disk comes back with old content, and is not believed.
+            model.world.set_gone(&disk_name(0, lost), false);
+            model.reassemble().unwrap();
+            assert_eq!(model.store.status().groups[0].members[lost].state, MemberState::Missing);
+            model.check();
+            // A second one is too many.
+            model.world.set_gone(&disk_name(0, (lost + 1) % 4), true);
+            let refused = model.reassemble().unwrap_err().to_string();
+            assert!(refused.starts_with("group 0 is short of 2 of its 4 disks"), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_in_the_middle_of_a_write_is_given_up() {
+    for seed in 0..40 {
+        let mut model = filled(seed);
+        let per_disk = model.store.geometry().group(0).blocks_per_disk();
+        for number in 1..60 {
+            model.write(Pvbn(model.choose(3) * per_disk + number));
+        }
+        model.store.sync(Box::new(|result| assert_eq!(result, Ok(()))));
+        for _ in 0..model.choose(12) {
+            model.world.step();
+        }
+        let lost = model.choose(4) as usize;
+        model.world.set_gone(&disk_name(0, lost), true);
+        model.world.run_until_idle();
+        assert_eq!(model.sync(), Ok(()));
+        model.check();
+        model.world.power_cut();
+        model.world.set_gone(&disk_name(0, lost), model.choose(2) == 0);
+        model.reassemble().unwrap();
+        model.check();
+    }
+}

@@ -1,0 +1,225 @@
+//! What all tests of the store need: a world, disks, a store, and the map that it must equal.
+
+use crate::*;
+use ondisk::identity::{BlockOwner, crc32c};
+use ondisk::label::RaidKind;
+use platform::simulated::SimulatedWorld;
+use platform::sync::Mutex;
+use platform::{Disk, WriteDone};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, Timestamp, VolumeId, Vvbn};
+
+/// The smallest disks: 63 regions.
+pub const DISK_BLOCKS: u64 = media::DISK_BLOCKS_MIN;
+
+/// Runs a call to its end.
+pub fn wait<T: Send + 'static>(
+    world: &SimulatedWorld,
+    call: impl FnOnce(Box<dyn FnOnce(T) + Send>),
+) -> T {
+    let result = Arc::new(Mutex::new(None));
+    let shared = Arc::clone(&result);
+    call(Box::new(move |value| *shared.lock() = Some(value)));
+    world.run_until_idle();
+    let result = result.lock().take();
+    result.expect("completed")
+}
+
+/// A journal on a disk of its own: a note is durable when its write has completed.
+pub struct TestJournal {
+    disk: Arc<dyn Disk>,
+    pub durable: Arc<Mutex<Vec<StripeNote>>>,
+}
+
+impl StripeJournal for TestJournal {
+    fn note(&self, notes: Vec<StripeNote>, done: WriteDone) {
+        let durable = Arc::clone(&self.durable);
+        self.disk.write(
+            0,
+            vec![units::zero_block()],
+            Box::new(move |result| {
+                durable.lock().extend(notes);
+                done(result);
+            }),
+        );
+    }
+}
+
+/// A store in a world, and what it should hold.
+pub struct Model {
+    pub world: SimulatedWorld,
+    pub store: Store,
+    pub notes: Arc<Mutex<Vec<StripeNote>>>,
+    pub blocks: BTreeMap<Pvbn, BlockRef>,
+    serial: u64,
+}
+
+/// The disks' names: `g0d0`, `g0d1`, ..
+pub fn disk_name(group: usize, disk: usize) -> String {
+    format!("g{group}d{disk}")
+}
+
+pub fn owner_of(pvbn: Pvbn) -> BlockOwner {
+    BlockOwner::new(
+        (1, 0),
+        (VolumeId(3), Vvbn(pvbn.get() + 5)),
+        (InodeNumber(pvbn.get() % 7 + 64), Fbn(pvbn.get() / 7)),
+        CpNumber(1),
+    )
+}
+
+/// A proof for what the map says is there.
+pub fn proof_of(pvbn: Pvbn, block: &BlockRef, by_content: bool) -> Proof {
+    if by_content {
+        let checksum = crc32c(block);
+        return Proof::Content(Box::new(move |found| crc32c(found) == checksum));
+    }
+    let owner = BlockOwner { cp: CpNumber(0), ..owner_of(pvbn) };
+    Proof::Identity { owner, check: (crc32c(block) & 0xffff) as u16 }
+}
+
+impl Model {
+    /// An aggregate of groups with so many disks each.
+    pub fn new(seed: u64, groups: &[(RaidKind, usize)]) -> Self {
+        Self::with_garbage(seed, groups, false)
+    }
+
+    /// The same, on disks that are full of garbage.
+    pub fn with_garbage(seed: u64, groups: &[(RaidKind, usize)], garbage: bool) -> Self {
+        let world = SimulatedWorld::new(seed);
+        let mut requests = Vec::new();
+        for (group, (kind, count)) in groups.iter().enumerate() {
+            let mut disks: Vec<Arc<dyn Disk>> = Vec::new();
+            for disk in 0..*count {
+                let name = disk_name(group, disk);
+                disks.push(world.add_disk(&name, DISK_BLOCKS));
+                for block in 0..if garbage { 300 } else { 0 } {
+                    let content = random_block(&world);
+                    world.write_block(&name, block, &content);
+                }
+            }
+            requests.push(GroupRequest { kind: *kind, disks });
+        }
+        world.add_disk("journal", 1);
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let request = CreateRequest {
+            name: "pool".to_owned(),
+            groups: requests,
+            created: Timestamp(1),
+            force: garbage,
+        };
+        let journal = journal(&world, &notes);
+        let store = wait(&world, |done| create(request, &world, journal, done)).unwrap();
+        Self { world, store, notes, blocks: BTreeMap::new(), serial: 0 }
+    }
+
+    pub fn choose(&self, end: u64) -> u64 {
+        self.world.choose(end)
+    }
+
+    pub fn disks(world: &SimulatedWorld) -> Vec<Arc<dyn Disk>> {
+        let names = world.disk_names();
+        let names = names.iter().filter(|name| name.starts_with('g'));
+        names.map(|name| world.disk(name).unwrap() as Arc<dyn Disk>).collect()
+    }
+
+    /// Closes the store and puts it together again.
+    pub fn reassemble(&mut self) -> Result<(), RaidError> {
+        let journal = journal(&self.world, &self.notes);
+        let disks = Self::disks(&self.world);
+        self.store = wait(&self.world, |done| assemble(disks, journal, done))?;
+        Ok(())
+    }
+
+    /// A content that was never there before.
+    pub fn content(&mut self) -> BlockRef {
+        self.serial += 1;
+        let mut block = random_block(&self.world);
+        block[..8].copy_from_slice(&self.serial.to_le_bytes());
+        Arc::new(block)
+    }
+
+    pub fn write(&mut self, pvbn: Pvbn) {
+        let block = self.content();
+        self.blocks.insert(pvbn, Arc::clone(&block));
+        self.store.write(BlockWrite { pvbn, block, owner: owner_of(pvbn) });
+    }
+
+    pub fn sync(&self) -> Result<(), StoreError> {
+        wait(&self.world, |done| self.store.sync(done))
+    }
+
+    pub fn read(&self, pvbn: Pvbn, by_content: bool) -> Result<BlockRef, ReadFailure> {
+        let proof = proof_of(pvbn, &self.blocks[&pvbn], by_content);
+        wait(&self.world, |done| self.store.read(BlockRead { pvbn, proof }, done))
+    }
+
+    /// Reads everything, one way or the other.
+    pub fn check(&self) {
+        for (pvbn, block) in &self.blocks {
+            for by_content in [true, false] {
+                let found = self.read(*pvbn, by_content);
+                assert!(found.as_ref() == Ok(block), "{pvbn} {by_content} {found:?}");
+            }
+        }
+    }
+
+    /// Checks on the disks that parity is the XOR of the data, in all rows that hold blocks.
+    pub fn check_parity(&self) {
+        let geometry = self.store.geometry();
+        let mut rows = std::collections::BTreeSet::new();
+        for pvbn in self.blocks.keys() {
+            let location = geometry.locate(*pvbn).unwrap();
+            rows.insert((location.tetris(), location.row()));
+            rows.insert((location.tetris(), 63));
+        }
+        for (tetris, row) in rows {
+            let group = geometry.group(tetris.group);
+            if group.kind != RaidKind::Raid4 {
+                continue;
+            }
+            let block = geometry.device_block(tetris, row);
+            let mut sum = Block::zeroed();
+            for disk in 0..group.disks() {
+                let name = disk_name(tetris.group as usize, disk);
+                let content = self.world.read_block(&name, block).unwrap();
+                sum.iter_mut().zip(content.iter()).for_each(|(sum, byte)| *sum ^= byte);
+            }
+            assert!(sum.is_zero(), "{tetris} row {row}");
+        }
+    }
+
+    /// Where a block lies: disk name and block on it.
+    pub fn place(&self, pvbn: Pvbn) -> (String, u64) {
+        let geometry = self.store.geometry();
+        let location = geometry.locate(pvbn).unwrap();
+        let block = geometry.device_block(location.tetris(), location.row());
+        (disk_name(location.group as usize, location.disk), block)
+    }
+
+    /// Where its checksum block lies.
+    pub fn checksum_place(&self, pvbn: Pvbn) -> (String, u64) {
+        let geometry = self.store.geometry();
+        let location = geometry.locate(pvbn).unwrap();
+        let block = geometry.device_block(location.tetris(), 63);
+        (disk_name(location.group as usize, location.disk), block)
+    }
+}
+
+pub fn journal(
+    world: &SimulatedWorld,
+    notes: &Arc<Mutex<Vec<StripeNote>>>,
+) -> Arc<dyn StripeJournal> {
+    Arc::new(TestJournal { disk: world.disk("journal").unwrap(), durable: Arc::clone(notes) })
+}
+
+pub fn random_block(world: &SimulatedWorld) -> Block {
+    let mut block = Block::zeroed();
+    let mut state = world.choose(u64::MAX);
+    for bytes in block.chunks_exact_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        bytes.copy_from_slice(&(state ^ state >> 29).to_le_bytes());
+    }
+    block
+}

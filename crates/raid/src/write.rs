@@ -1,0 +1,339 @@
+//! Writes a batch of blocks to a tetris, with identities and parity.
+//!
+//! Full stripes need no reading. In a stripe that is written in part the other blocks are read and
+//! parity is computed from all of them (reconstruct-write): old parity need not be right, so disks
+//! need no zeroing. Rows next to one another go to a disk in one request, the checksum block
+//! included.
+
+use crate::block_store::{KeptBlock, StripeNote};
+use crate::error::StoreError;
+use crate::geometry::{Location, TetrisId};
+use crate::member::Missing;
+use crate::parity::xor_all;
+use crate::resolve::{Answer, Question};
+use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
+use crate::store::{Batch, Inner};
+use ondisk::identity::{BlockIdentity, ChecksumBlock};
+use platform::DiskError;
+use platform::completion::{Sender, gather};
+use std::sync::Arc;
+use units::{Block, BlockRef, zero_block};
+
+/// A batch on its way.
+struct BatchWrite {
+    tetris: TetrisId,
+    number: u64,
+    batch: Arc<Batch>,
+    missing: Missing,
+    /// Whether there is a parity disk that can be written.
+    has_parity: bool,
+    /// The new blocks of each data disk.
+    fresh: Vec<Column>,
+}
+
+/// What goes to the disks.
+struct Plan {
+    /// For each disk of the group.
+    columns: Vec<Column>,
+    /// The checksum blocks of the data disks, as far as they are known.
+    checksums: Vec<Option<BlockRef>>,
+    /// If stripes are written in part.
+    note: Option<StripeNote>,
+}
+
+impl Inner {
+    /// Has what is queued for a tetris written as soon as the tetris is free.
+    pub(crate) fn start_batch(self: &Arc<Self>, tetris: TetrisId) {
+        let number = {
+            let mut state = self.state.lock();
+            let number = state.next_batch;
+            let entry = state.tetrises.entry(tetris).or_default();
+            if std::mem::replace(&mut entry.is_batch_queued, true) {
+                // A batch waits already and takes all there is when it begins.
+                return;
+            }
+            state.next_batch += 1;
+            state.open_batches.insert(number);
+            number
+        };
+        self.lock_tetris(tetris, Box::new(move |inner| inner.begin_batch(tetris, number)));
+    }
+
+    fn begin_batch(self: &Arc<Self>, tetris: TetrisId, number: u64) {
+        let write = {
+            let mut state = self.state.lock();
+            let missing = Missing(state.groups[tetris.group as usize].missing);
+            let Some(entry) = state.tetrises.get_mut(&tetris) else {
+                unreachable!("a busy tetris is not forgotten")
+            };
+            entry.is_batch_queued = false;
+            let batch = Arc::new(std::mem::take(&mut entry.filling));
+            entry.in_flight = Some(Arc::clone(&batch));
+            state.cache.advance_generation(tetris);
+            BatchWrite::new(self, tetris, number, batch, missing)
+        };
+        // Before the group diverges from a disk that is not there its labels say so.
+        self.label_missing(tetris.group);
+        let question = write.question(self);
+        let inner = Arc::clone(self);
+        self.resolve(question, Box::new(move |answer| inner.write_batch(write, &answer)));
+    }
+
+    fn write_batch(self: &Arc<Self>, write: BatchWrite, answer: &Answer) {
+        let mut plan = write.plan(self, answer);
+        {
+            let counters = &mut self.state.lock().counters;
+            counters.tetris_writes += 1;
+            counters.partial_tetris_writes += u64::from(plan.note.is_some());
+            counters.repaired_blocks += answer.repaired_blocks;
+            counters.damaged_blocks += answer.damaged_blocks;
+        }
+        let Some(note) = plan.note.take() else {
+            self.write_plan(write, plan);
+            return;
+        };
+        let inner = Arc::clone(self);
+        self.journal.note(
+            vec![note],
+            Box::new(move |result| match result {
+                Ok(()) => inner.write_plan(write, plan),
+                Err(cause) => {
+                    inner.state.lock().failure.get_or_insert(StoreError::Journal { cause });
+                    inner.finish_batch(&write, &[]);
+                }
+            }),
+        );
+    }
+
+    fn write_plan(self: &Arc<Self>, write: BatchWrite, plan: Plan) {
+        let inner = Arc::clone(self);
+        let checksums = plan.checksums;
+        self.write_columns(
+            write.tetris,
+            write.missing,
+            &plan.columns,
+            Box::new(move |()| inner.finish_batch(&write, &checksums)),
+        );
+    }
+
+    /// Writes columns to the disks of a group that are in use. Disks that fail are given up.
+    pub(crate) fn write_columns(
+        self: &Arc<Self>,
+        tetris: TetrisId,
+        missing: Missing,
+        columns: &[Column],
+        done: Sender<()>,
+    ) {
+        let group = self.group(tetris.group);
+        let mut parts = Vec::new();
+        for (member, column) in columns.iter().enumerate() {
+            let Some(device) = group.device(member, missing) else { continue };
+            for (row, count) in column.rows().runs() {
+                let blocks = (row..row + count).filter_map(|row| column.get(row).cloned());
+                parts.push((member, Arc::clone(device.disk()), row, blocks.collect::<Vec<_>>()));
+            }
+        }
+        let members: Vec<usize> = parts.iter().map(|(member, ..)| *member).collect();
+        self.state.lock().counters.device_writes += parts.len() as u64;
+        let inner = Arc::clone(self);
+        let dones = gather(parts.len(), move |results: Vec<Result<(), DiskError>>| {
+            for (member, result) in members.into_iter().zip(results) {
+                if let Err(error) = result {
+                    inner.fail_writing(tetris.group, member, error.into());
+                }
+            }
+            done(());
+        });
+        for ((_, disk, row, blocks), done) in parts.into_iter().zip(dones) {
+            disk.write(self.geometry.device_block(tetris, row), blocks, done);
+        }
+    }
+
+    fn finish_batch(self: &Arc<Self>, write: &BatchWrite, checksums: &[Option<BlockRef>]) {
+        {
+            let mut state = self.state.lock();
+            let Some(entry) = state.tetrises.get_mut(&write.tetris) else {
+                unreachable!("a busy tetris is not forgotten")
+            };
+            entry.in_flight = None;
+            state.cache.advance_generation(write.tetris);
+            if state.failure.is_some() {
+                state.cache.forget(write.tetris);
+            } else {
+                for (member, block) in checksums.iter().enumerate() {
+                    if let Some(block) = block {
+                        state.cache.insert_from_writer(write.tetris, member, Arc::clone(block));
+                    }
+                }
+            }
+        }
+        self.unlock_tetris(write.tetris);
+        self.end_batch(write.number);
+    }
+
+    /// Columns with the checksum blocks that are cached, for all data disks of a group.
+    pub(crate) fn cached_columns(&self, tetris: TetrisId) -> Vec<Column> {
+        let state = self.state.lock();
+        let cached = |member| {
+            let mut column = Column::new();
+            if let Some(block) = state.cache.get_from_writer(tetris, member) {
+                column.set(CHECKSUM_ROW, block);
+            }
+            column
+        };
+        (0..self.group(tetris.group).data_disks).map(cached).collect()
+    }
+}
+
+impl BatchWrite {
+    fn new(
+        inner: &Inner,
+        tetris: TetrisId,
+        number: u64,
+        batch: Arc<Batch>,
+        missing: Missing,
+    ) -> Self {
+        let group = inner.group(tetris.group);
+        let has_parity = group.parity().is_some_and(|parity| !missing.contains(parity));
+        let mut fresh = vec![Column::new(); group.data_disks];
+        for (pvbn, write) in &*batch {
+            let Some(location) = inner.geometry.locate(*pvbn) else {
+                unreachable!("what is queued was located")
+            };
+            fresh[location.disk].set(location.row(), Arc::clone(&write.block));
+        }
+        Self { tetris, number, batch, missing, has_parity, fresh }
+    }
+
+    /// All rows in which something is written.
+    fn touched(&self) -> RowSet {
+        self.fresh.iter().fold(RowSet::EMPTY, |rows, column| rows.union(column.rows()))
+    }
+
+    fn question(&self, inner: &Inner) -> Question {
+        let touched = self.touched();
+        let rows = self.fresh.iter().map(|column| {
+            let fresh = column.rows();
+            let mut rows = RowSet::EMPTY;
+            if self.has_parity && !touched.is_empty() {
+                rows = touched.without(fresh);
+            }
+            let is_partial = !fresh.is_empty() && fresh != DATA_ROWS;
+            if is_partial || self.has_parity && fresh.is_empty() && !touched.is_empty() {
+                rows.insert(CHECKSUM_ROW);
+            }
+            rows
+        });
+        Question {
+            tetris: self.tetris,
+            missing: self.missing,
+            rows: rows.collect(),
+            given: inner.cached_columns(self.tetris),
+        }
+    }
+
+    fn plan(&self, inner: &Inner, answer: &Answer) -> Plan {
+        let mut columns = answer.repairs.clone();
+        columns.resize(inner.group(self.tetris.group).members.len(), Column::new());
+        let mut checksums: Vec<_> =
+            answer.columns.iter().map(|column| column.get(CHECKSUM_ROW).cloned()).collect();
+        for (member, fresh) in self.fresh.iter().enumerate() {
+            if fresh.rows().is_empty() {
+                continue;
+            }
+            for row in fresh.rows().iter() {
+                if let Some(block) = fresh.get(row) {
+                    columns[member].set(row, Arc::clone(block));
+                }
+            }
+            let old = checksums[member].take().filter(|_| fresh.rows() != DATA_ROWS);
+            checksums[member] = Some(Arc::new(self.identify(inner, member, old)));
+        }
+        for (member, block) in checksums.iter().enumerate() {
+            if let Some(block) = block.as_ref().filter(|_| !self.fresh[member].rows().is_empty()) {
+                columns[member].set(CHECKSUM_ROW, Arc::clone(block));
+            }
+        }
+        if self.has_parity && !self.touched().is_empty() {
+            let parity = inner.group(self.tetris.group).data_disks;
+            columns[parity] = self.parity(answer, &checksums);
+        }
+        let note = self.note(answer, &checksums);
+        Plan { columns, checksums, note }
+    }
+
+    /// The checksum block of a disk, with the identities of its new blocks.
+    fn identify(&self, inner: &Inner, member: usize, old: Option<BlockRef>) -> Block {
+        let mut block = Block::clone(&old.unwrap_or_else(zero_block));
+        let checksums = ChecksumBlock::view_mut(&mut block);
+        for identity in &mut checksums.identities {
+            // No block's: what was on the disk before it was ours.
+            if identity.validate().is_err() {
+                *identity = BlockIdentity::zeroed();
+            }
+        }
+        for (pvbn, write) in &*self.batch {
+            let Some(location @ Location { disk, .. }) = inner.geometry.locate(*pvbn) else {
+                unreachable!("what is queued was located")
+            };
+            if disk == member {
+                checksums.identities[location.row()] =
+                    BlockIdentity::new(&write.owner, *pvbn, &write.block);
+            }
+        }
+        block
+    }
+
+    fn parity(&self, answer: &Answer, checksums: &[Option<BlockRef>]) -> Column {
+        let mut parity = Column::new();
+        for row in self.touched().iter() {
+            let blocks = self.fresh.iter().zip(&answer.columns).map(|(fresh, old)| {
+                let Some(block) = fresh.get(row).or_else(|| old.get(row)) else {
+                    unreachable!("every block of a touched row is new or was resolved")
+                };
+                block
+            });
+            parity.set(row, xor_all(blocks));
+        }
+        let checksums = checksums.iter().map(|block| {
+            let Some(block) = block else {
+                unreachable!("every checksum block is new or was resolved")
+            };
+            block
+        });
+        parity.set(CHECKSUM_ROW, xor_all(checksums));
+        parity
+    }
+
+    /// The note of the stripes that are written in part.
+    fn note(&self, answer: &Answer, checksums: &[Option<BlockRef>]) -> Option<StripeNote> {
+        if !self.has_parity {
+            return None;
+        }
+        let touched = self.touched();
+        let mut rows = RowSet::EMPTY;
+        for column in &self.fresh {
+            rows = rows.union(touched.without(column.rows()));
+            if !touched.is_empty() && column.rows() != DATA_ROWS {
+                rows.insert(CHECKSUM_ROW);
+            }
+        }
+        if rows.is_empty() {
+            return None;
+        }
+        let mut kept = Vec::new();
+        for (disk, column) in answer.columns.iter().enumerate() {
+            if !self.missing.contains(disk) {
+                continue;
+            }
+            for row in rows.iter() {
+                let block = match row {
+                    CHECKSUM_ROW => checksums[disk].as_ref(),
+                    _ => column.get(row),
+                };
+                kept.extend(block.map(|block| KeptBlock { disk, row, block: Arc::clone(block) }));
+            }
+        }
+        Some(StripeNote { tetris: self.tetris, rows: rows.0, kept })
+    }
+}

@@ -1,0 +1,254 @@
+//! The node's configuration, a TOML file.
+//!
+//! ```toml
+//! [node]
+//! name = "nas1"                        # default: the machine's name
+//! state_dir = "/var/lib/stroop"        # socket, lock; the default
+//! disks = ["/dev/disk/by-id/ata-*", "file:/var/lib/stroop/disks/*.img"]   # default: none
+//! memory = "4GiB"                      # hard cap for caches and buffers; default 1GiB
+//! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal
+//! journal_size = "256MiB"              # of each aggregate's journal file; the default
+//! workers = 4                          # threads of the engine; default: one per processor
+//! [listen]
+//! nfs = "[::]:2049"                    # default: NFS is not served
+//! admin_socket = "/var/lib/stroop/admin.sock"   # default: STATE_DIR/admin.sock
+//! ```
+//!
+//! Invariants: what is not said has the default above; a key that is not known is an error, so a
+//! slip of the pen never silently means the default; relative paths are relative to the file.
+//! Nothing here is written by the server: volumes and the like live in the aggregates.
+//!
+//! Fails: [`ConfigError`], which names the file, the line and the key.
+
+mod error;
+mod reader;
+
+pub use error::ConfigError;
+
+use crate::hostname::hostname;
+use reader::{Reader, Section};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use units::ByteSize;
+
+/// Where state is kept unless the configuration says otherwise.
+pub const STATE_DIRECTORY: &str = "/var/lib/stroop";
+/// Default cap for caches and buffers: fits a small machine, and caches a useful working set.
+pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+/// Below this a consistency point's dirty blocks and its metadata do not fit beside a cache.
+pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// Default size of a journal: each half holds seconds of changes at the speed of a disk.
+pub const JOURNAL_BYTES_DEFAULT: u64 = 256 << 20;
+/// Smallest journal: each half must hold several of the largest records (1 MiB writes).
+pub const JOURNAL_BYTES_MIN: u64 = 16 << 20;
+/// Largest journal: its replay must stay a matter of seconds.
+pub const JOURNAL_BYTES_MAX: u64 = 16 << 30;
+/// Most threads of the engine; far above what a machine has processors.
+pub const WORKERS_MAX: usize = 1024;
+/// Largest file that is read as a configuration.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Where the journals of aggregates are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Journal {
+    /// A directory with a file of `size` for each aggregate.
+    Directory {
+        /// The directory; made when it is needed.
+        path: PathBuf,
+        /// Of each file.
+        size: ByteSize,
+    },
+    /// A device, which holds the journal of one aggregate.
+    Device {
+        /// The device.
+        path: PathBuf,
+    },
+}
+
+/// A pattern for disks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiskPattern {
+    /// Block devices whose path matches.
+    Devices(String),
+    /// Regular files whose path matches, written with `file:` before the pattern.
+    Files(String),
+}
+
+/// A node's configuration, complete and checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The file that it was read from.
+    pub path: PathBuf,
+    /// The node's name.
+    pub name: String,
+    /// Where the lock and, by default, socket and journals are.
+    pub state_directory: PathBuf,
+    /// Which disks may be used.
+    pub disks: Vec<DiskPattern>,
+    /// Hard cap for caches and buffers.
+    pub memory: ByteSize,
+    /// Where journals are.
+    pub journal: Journal,
+    /// Threads of the engine.
+    pub workers: usize,
+    /// Where to serve NFS.
+    pub nfs: Option<SocketAddr>,
+    /// Where to listen for administrators.
+    pub admin_socket: PathBuf,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or does not make sense.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let read = |error| ConfigError::Read { path: path.to_owned(), error };
+        let path = std::path::absolute(path).map_err(read)?;
+        let size_bytes = fs::metadata(&path).map_err(read)?.len();
+        if size_bytes > CONFIG_BYTES_MAX {
+            return Err(ConfigError::TooLarge { path, size_bytes });
+        }
+        let text = fs::read_to_string(&path).map_err(read)?;
+        Self::parse(&path, &text)
+    }
+
+    /// Reads a file's text. `path` is used in errors and to resolve relative paths.
+    ///
+    /// # Errors
+    /// If it does not make sense.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let reader = Reader::new(path, text)?;
+        reader.known(&["node", "listen"])?;
+        let node = reader.section("node")?;
+        node.known(&[
+            "name",
+            "state_dir",
+            "disks",
+            "memory",
+            "journal",
+            "journal_size",
+            "workers",
+        ])?;
+        let listen = reader.section("listen")?;
+        listen.known(&["nfs", "admin_socket"])?;
+
+        let base = path.parent().unwrap_or(Path::new("/"));
+        let state_directory = node
+            .text("state_dir")?
+            .map_or_else(|| PathBuf::from(STATE_DIRECTORY), |directory| base.join(directory));
+        let admin_socket = listen
+            .text("admin_socket")?
+            .map_or_else(|| state_directory.join("admin.sock"), |socket| base.join(socket));
+        Ok(Self {
+            path: path.to_owned(),
+            name: node_name(&node)?,
+            disks: disk_patterns(&node, base)?,
+            memory: memory(&node)?,
+            journal: journal(&node, base, &state_directory)?,
+            workers: workers(&node)?,
+            nfs: nfs(&listen)?,
+            state_directory,
+            admin_socket,
+        })
+    }
+}
+
+fn node_name(node: &Section<'_>) -> Result<String, ConfigError> {
+    let Some(name) = node.text("name")? else {
+        return Ok(hostname());
+    };
+    // Upper case is fine here: this is a machine's name, not an object's.
+    match admin_api::names::validate_name("node", &name.to_ascii_lowercase()) {
+        Ok(()) => Ok(name.to_owned()),
+        Err(error) => Err(node.wrong("name", &error.cause.join("; "))),
+    }
+}
+
+fn disk_patterns(node: &Section<'_>, base: &Path) -> Result<Vec<DiskPattern>, ConfigError> {
+    let mut patterns = Vec::new();
+    for text in node.texts("disks")? {
+        let (files, text) = match text.strip_prefix("file:") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let pattern = base.join(text).to_string_lossy().into_owned();
+        if text.is_empty() {
+            return Err(node.wrong("disks", "an empty pattern"));
+        }
+        glob::Pattern::new(&pattern)
+            .map_err(|error| node.wrong("disks", &format!("'{text}' is no pattern: {error}")))?;
+        patterns.push(match files {
+            true => DiskPattern::Files(pattern),
+            false => DiskPattern::Devices(pattern),
+        });
+    }
+    Ok(patterns)
+}
+
+fn size(
+    section: &Section<'_>,
+    key: &'static str,
+    default: u64,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<ByteSize, ConfigError> {
+    let Some(text) = section.text(key)? else {
+        return Ok(ByteSize(default));
+    };
+    let size: ByteSize = text
+        .parse()
+        .map_err(|error: units::ParseByteSizeError| section.wrong(key, &error.to_string()))?;
+    if range.contains(&size.0) {
+        return Ok(size);
+    }
+    let (least, most) = (ByteSize(*range.start()), ByteSize(*range.end()));
+    Err(section.wrong(key, &format!("{size} is not between {least} and {most}")))
+}
+
+fn memory(node: &Section<'_>) -> Result<ByteSize, ConfigError> {
+    size(node, "memory", MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN..=u64::MAX)
+}
+
+fn journal(
+    node: &Section<'_>,
+    base: &Path,
+    state_directory: &Path,
+) -> Result<Journal, ConfigError> {
+    let limits = JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX;
+    let size = size(node, "journal_size", JOURNAL_BYTES_DEFAULT, limits)?;
+    let Some(text) = node.text("journal")? else {
+        return Ok(Journal::Directory { path: state_directory.join("journal"), size });
+    };
+    match text.strip_prefix("file:") {
+        Some("") => Err(node.wrong("journal", "no path after file:")),
+        Some(path) => Ok(Journal::Directory { path: base.join(path), size }),
+        None if text.is_empty() => Err(node.wrong("journal", "an empty path")),
+        None => Ok(Journal::Device { path: base.join(text) }),
+    }
+}
+
+fn workers(node: &Section<'_>) -> Result<usize, ConfigError> {
+    let Some(number) = node.integer("workers")? else {
+        return Ok(platform::thread::parallelism().min(WORKERS_MAX));
+    };
+    usize::try_from(number).ok().filter(|number| (1..=WORKERS_MAX).contains(number)).ok_or_else(
+        || node.wrong("workers", &format!("{number} is not between 1 and {WORKERS_MAX}")),
+    )
+}
+
+fn nfs(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
+    let Some(text) = listen.text("nfs")? else {
+        return Ok(None);
+    };
+    match text.parse() {
+        Ok(address) => Ok(Some(address)),
+        Err(_) => Err(listen.wrong(
+            "nfs",
+            &format!("'{text}' is no address and port; write 127.0.0.1:2049 or [::]:2049"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Tests of the configuration.
+
+use super::*;
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Path::new("/etc/stroop/stroop.toml"), text)
+}
+
+#[track_caller]
+fn fails(text: &str, expected: &str) {
+    let error = parse(text).unwrap_err().to_string();
+    assert_eq!(error, format!("/etc/stroop/stroop.toml, {expected}"));
+}
+
+#[test]
+fn the_example_of_the_manual_is_read() {
+    let config = parse(
+        r#"
+[node]
+name = "nas1"
+state_dir = "/srv/stroop"
+disks = ["/dev/disk/by-id/ata-*", "file:disks/*.img"]
+memory = "4GiB"
+journal = "file:/fast/journal"
+journal_size = "1G"
+workers = 3
+[listen]
+nfs = "[::]:2049"
+"#,
+    )
+    .unwrap();
+    assert_eq!(config.name, "nas1");
+    assert_eq!(config.disks.len(), 2);
+    assert_eq!(config.disks[0], DiskPattern::Devices("/dev/disk/by-id/ata-*".to_owned()));
+    assert_eq!(config.disks[1], DiskPattern::Files("/etc/stroop/disks/*.img".to_owned()));
+    assert_eq!(config.memory, ByteSize(4 << 30));
+    let journal = Journal::Directory { path: "/fast/journal".into(), size: ByteSize(1 << 30) };
+    assert_eq!(config.journal, journal);
+    assert_eq!(config.workers, 3);
+    assert_eq!(config.nfs, Some("[::]:2049".parse().unwrap()));
+    assert_eq!(config.admin_socket, Path::new("/srv/stroop/admin.sock"));
+}
+
+#[test]
+fn an_empty_file_is_all_defaults() {
+    let config = parse("").unwrap();
+    assert_eq!(config.state_directory, Path::new(STATE_DIRECTORY));
+    assert_eq!(config.admin_socket, Path::new("/var/lib/stroop/admin.sock"));
+    assert_eq!(config.memory, ByteSize(MEMORY_BYTES_DEFAULT));
+    assert_eq!(config.nfs, None);
+    assert!(config.disks.is_empty() && config.workers >= 1 && !config.name.is_empty());
+    assert!(matches!(config.journal, Journal::Directory { path, .. }
+        if path == Path::new("/var/lib/stroop/journal")));
+}
+
+#[test]
+fn unknown_keys_are_named_with_their_line() {
+    fails("[node]\n\nmemroy = \"1G\"", "line 3: unknown key 'node.memroy'; did you mean 'memory'?");
+    fails("[listen]\nsmb = \"[::]:445\"", "line 2: unknown key 'listen.smb'");
+    fails("[nodes]\n", "line 1: unknown key 'nodes'; did you mean 'node'?");
+    fails("name = \"x\"", "line 1: unknown key 'name'");
+}
+
+#[test]
+fn values_that_make_no_sense_are_named_with_their_line() {
+    fails("[node]\nmemory = 5", "line 2: node.memory: a text in quotes is expected");
+    fails("[node]\nmemory = \"1M\"", "line 2: node.memory: 1MiB is not between 64MiB and 16EiB");
+    let size = parse("[node]\nmemory = \"lots\"").unwrap_err().to_string();
+    assert!(size.contains("line 2") && size.contains("'lots' is not a size"), "{size}");
+    fails("[node]\nworkers = 0", "line 2: node.workers: 0 is not between 1 and 1024");
+    fails("[node]\nworkers = 1.5", "line 2: node.workers: a whole number is expected");
+    fails(
+        "[node]\ndisks = \"/dev/sda\"",
+        "line 2: node.disks: a list of texts in quotes is expected: [\"a\", \"b\"]",
+    );
+    fails("[node]\ndisks = [\n\"file:\"]", "line 2: node.disks: an empty pattern");
+    fails("[node]\njournal = \"file:\"", "line 2: node.journal: no path after file:");
+    fails("node = 1", "line 1: node: this is a section; write [node]");
+    let nfs = parse("[listen]\n# here\nnfs = \"2049\"").unwrap_err().to_string();
+    assert!(nfs.contains("line 3: listen.nfs: '2049' is no address and port"), "{nfs}");
+    let name = parse("[node]\nname = \"a/b\"").unwrap_err().to_string();
+    assert!(name.contains("line 2: node.name: '/' is not allowed"), "{name}");
+}
+
+#[test]
+fn what_is_no_toml_is_named_with_its_line() {
+    let error = parse("[node]\nname = \"x\"\nmemory =\n").unwrap_err();
+    assert!(matches!(error, ConfigError::Syntax { line: 3, .. }), "{error}");
+    let twice = parse("[node]\nname = \"x\"\nname = \"y\"\n").unwrap_err();
+    assert!(matches!(twice, ConfigError::Syntax { line: 3, .. }), "{twice}");
+}
+
+#[test]
+fn a_missing_file_leads_to_init() {
+    let error = Config::load(Path::new("/nowhere/stroop.toml")).unwrap_err();
+    let error = admin_api::AdminError::from(error);
+    assert_eq!(error.code, admin_api::Code::NotFound);
+    assert_eq!(error.next.as_deref(), Some("stroop init"));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_judged_without_a_panic(text in "(\\[node\\]|\\[listen\\]|name|memory|disks|workers|nfs|=|\"|\\[|\\]|1|G|\n| |.){0,40}") {
+        let _ = parse(&text);
+    }
+}

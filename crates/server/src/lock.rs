@@ -1,0 +1,76 @@
+//! One server for one state directory.
+//!
+//! Invariants: whoever holds the lock on `stroop.lock` is the only server of the directory; the
+//! lock goes with the process, however it ends. The file holds the process' number, for people
+//! and scripts, and stays when the server ends: removing it would let two servers lock two files
+//! of one name.
+
+use admin_api::{AdminError, Code};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::Path;
+
+/// The file's name within the state directory.
+const LOCK_FILE: &str = "stroop.lock";
+
+/// The lock, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes the lock of `state_directory`.
+    ///
+    /// # Errors
+    /// `Conflict`, naming the process, if another server has it.
+    pub(crate) fn take(state_directory: &Path) -> Result<Self, AdminError> {
+        let path = state_directory.join(LOCK_FILE);
+        let shown = path.display().to_string();
+        let failed = |error: std::io::Error| {
+            AdminError::new(Code::Failed, "cannot lock", &shown).because(error.to_string())
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = (&file).take(32).read_to_string(&mut holder);
+                let shown = state_directory.display().to_string();
+                return Err(AdminError::new(Code::Conflict, "cannot start a server on", shown)
+                    .because(format!("process {} runs a server on it", holder.trim()))
+                    .try_next("stroop status"));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let write = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        write(&mut file).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_server_is_refused_by_name_until_the_first_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateLock::take(directory.path()).unwrap();
+        let error = StateLock::take(directory.path()).unwrap_err();
+        assert_eq!(error.code, Code::Conflict);
+        assert!(error.to_string().contains(&format!("process {} ", std::process::id())));
+        drop(first);
+        StateLock::take(directory.path()).unwrap();
+    }
+}

@@ -1,0 +1,96 @@
+//! `stroop serve`: a node from start to stop.
+//!
+//! Order of the start: configuration, log, state directory, lock, signals, node (which mounts the
+//! aggregates and replays their logs), admin socket, READY. The stop goes the other way, and ends
+//! with the node's last consistency points.
+//!
+//! Invariants: nothing is touched before the lock is held; what was started is stopped, in reverse
+//! order, whatever fails.
+
+use crate::config::{Config, Journal};
+use crate::lock::StateLock;
+use crate::node::Node;
+use crate::notify::notify;
+use crate::shutdown::Shutdown;
+use crate::{logging, node};
+use admin_api::{AdminError, Code};
+use admin_server::{AdminServer, AdminServerError};
+use cli::ServeArguments;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+/// Runs a node until it is asked to stop.
+///
+/// # Errors
+/// If it cannot be started, or its last consistency point fails.
+pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<(), AdminError> {
+    let config = Config::load(config_path)?;
+    logging::start(arguments.log_format, &arguments.log)?;
+    make_directory(&config.state_directory)?;
+    let _lock = StateLock::take(&config.state_directory)?;
+    let shutdown = Shutdown::default();
+    shutdown.on_signals().map_err(|error| {
+        AdminError::new(Code::Failed, "cannot handle signals", "").because(error.to_string())
+    })?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        node = config.name,
+        config = %config.path.display(),
+        memory = %config.memory,
+        workers = config.workers,
+        "starting"
+    );
+    let node = node::start(&config, &shutdown)?;
+    let served = serve_until_asked_to_stop(&config, &node, &shutdown);
+    let stopped = node.stop();
+    served.and(stopped)?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn serve_until_asked_to_stop(
+    config: &Config,
+    node: &Node,
+    shutdown: &Shutdown,
+) -> Result<(), AdminError> {
+    let admin = AdminServer::start(&config.admin_socket, node.administration())
+        .map_err(|error| socket_error(config, &error))?;
+    match &config.journal {
+        Journal::Directory { path, size } => {
+            tracing::info!(path = %path.display(), %size, "journals are files in a directory");
+        }
+        Journal::Device { path } => tracing::info!(path = %path.display(), "journal is a device"),
+    }
+    let next = format!("stroop --config {} status", config.path.display());
+    tracing::info!(socket = %admin.socket().display(), next, "ready");
+    notify("READY=1");
+    let reason = shutdown.wait();
+    tracing::info!(reason, "stopping");
+    notify("STOPPING=1");
+    admin.stop();
+    Ok(())
+}
+
+fn socket_error(config: &Config, error: &AdminServerError) -> AdminError {
+    let code = match error {
+        AdminServerError::InUse { .. } | AdminServerError::NotASocket { .. } => Code::Conflict,
+        AdminServerError::PathTooLong { .. } => Code::Usage,
+        AdminServerError::Io { .. } => Code::Failed,
+    };
+    let socket = config.admin_socket.display().to_string();
+    let error = AdminError::new(code, "cannot listen on", socket).because(error.to_string());
+    error.try_next(format!("another [listen] admin_socket in {}", config.path.display()))
+}
+
+/// Makes a directory that is nobody else's business.
+pub(crate) fn make_directory(path: &Path) -> Result<(), AdminError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Code::Denied,
+            _ => Code::Failed,
+        };
+        AdminError::new(code, "cannot make directory", path.display().to_string())
+            .because(error.to_string())
+    })
+}

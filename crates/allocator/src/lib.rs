@@ -15,7 +15,7 @@ pub use scores::ScoreTable;
 pub struct AreaNumber(pub u64);
 
 /// Chooses areas.
-pub trait AreaCache: Send {
+pub trait AreaCache: Send + Sync {
     /// The area to fill next, taken out of the running until its score is set again; `None` when
     /// no area is known to have a free block and none is unknown.
     fn pick(&mut self) -> Option<AreaNumber>;

@@ -154,6 +154,22 @@ pub fn read<P: Pointer>(
     reader.block(&pointer, key.place(0, fbn.get())).map(Some)
 }
 
+/// Whether the tree has file block `fbn`.
+///
+/// # Errors
+/// [`Stop::Wait`] when an indirect block must be loaded first.
+pub fn is_present<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    fbn: Fbn,
+    reader: &Reader<'_>,
+) -> Progress<bool> {
+    if root.depth == 0 {
+        return Ok(fbn.get() == 0 && !root.is_empty());
+    }
+    Ok(!find(root, key, fbn, reader)?.is_hole())
+}
+
 /// The first file block at or after `from` that the tree has, searching no further than `end`.
 ///
 /// # Errors

@@ -40,12 +40,7 @@ impl BufferCache {
     #[must_use]
     pub fn new(capacity_blocks: usize) -> Self {
         let slots_max = (capacity_blocks / SHARDS).max(1);
-        let shard = || Shard {
-            slots_max,
-            index: FxHashMap::default(),
-            slots: Vec::new(),
-            hand: 0,
-        };
+        let shard = || Shard { slots_max, index: FxHashMap::default(), slots: Vec::new(), hand: 0 };
         Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect() }
     }
 

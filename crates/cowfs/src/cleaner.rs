@@ -157,11 +157,7 @@ impl<P: Pointer> FileCleaner<P> {
     ///
     /// # Errors
     /// What to wait for; then run again.
-    pub fn run(
-        &mut self,
-        reader: &Reader<'_>,
-        sink: &mut dyn Sink<P>,
-    ) -> Progress<(Root<P>, i64)> {
+    pub fn run(&mut self, reader: &Reader<'_>, sink: &mut dyn Sink<P>) -> Progress<(Root<P>, i64)> {
         self.grow();
         while let Some(first) = self.next_group(reader)? {
             self.open(first, reader, sink)?;
@@ -239,14 +235,16 @@ impl<P: Pointer> FileCleaner<P> {
         let mut at = start;
         for level in 1..self.root.depth {
             let Some(node) = &self.path[usize::from(level)] else { continue };
-            let (first, last) = (node.index * span::<P>(level), (node.index + 1) * span::<P>(level));
+            let (first, last) =
+                (node.index * span::<P>(level), (node.index + 1) * span::<P>(level));
             if at < first || at >= last {
                 continue;
             }
             let below = span::<P>(level - 1);
             for entry in at / below % P::FANOUT..P::FANOUT {
                 let pointer = P::decode_at(node.block.bytes(), entry as usize);
-                let found = self.present_below(&pointer, level - 1, first / below + entry, at, reader)?;
+                let found =
+                    self.present_below(&pointer, level - 1, first / below + entry, at, reader)?;
                 if let Some(found) = found {
                     return Ok((found < end).then_some(found));
                 }
@@ -262,7 +260,9 @@ impl<P: Pointer> FileCleaner<P> {
                 break;
             }
             let pointer = self.root.pointer(entry);
-            if let Some(found) = self.present_below(&pointer, self.root.depth - 1, entry, at, reader)? {
+            if let Some(found) =
+                self.present_below(&pointer, self.root.depth - 1, entry, at, reader)?
+            {
                 return Ok((found < end).then_some(found));
             }
         }
@@ -290,13 +290,8 @@ impl<P: Pointer> FileCleaner<P> {
         let skip = at.saturating_sub(first) / below;
         for entry in skip..P::FANOUT {
             let child = P::decode_at(node.bytes(), entry as usize);
-            let found = self.present_below(
-                &child,
-                level - 1,
-                index * P::FANOUT + entry,
-                at,
-                reader,
-            )?;
+            let found =
+                self.present_below(&child, level - 1, index * P::FANOUT + entry, at, reader)?;
             if found.is_some() {
                 return Ok(found);
             }

@@ -79,12 +79,8 @@ mod tests {
 
     #[test]
     fn moving_a_child_keeps_the_checksum() {
-        let pointer = |pvbn, vvbn| DualPointer {
-            vvbn: Vvbn(vvbn),
-            pvbn: Pvbn(pvbn),
-            flags: 0,
-            checksum: 5,
-        };
+        let pointer =
+            |pvbn, vvbn| DualPointer { vvbn: Vvbn(vvbn), pvbn: Pvbn(pvbn), flags: 0, checksum: 5 };
         let block = |pvbn, vvbn| {
             let mut block = Block::zeroed();
             block[160..176].copy_from_slice(&pointer(pvbn, vvbn).encode());

@@ -44,11 +44,7 @@ impl<P: Pointer> MapFile<P> {
     /// The map that `record` describes.
     #[must_use]
     pub fn of(volume: VolumeId, inode: u64, record: &InodeRecord) -> Self {
-        Self {
-            root: Root::of(record),
-            blocks: record.blocks.get(),
-            ..Self::new(volume, inode)
-        }
+        Self { root: Root::of(record), blocks: record.blocks.get(), ..Self::new(volume, inode) }
     }
 
     /// Its inode's record.

@@ -52,8 +52,7 @@ pub trait Backend<P: Pointer> {
     ///
     /// # Errors
     /// What to wait for.
-    fn prepare(&mut self, space: &mut Space<P>, count: usize, reader: &Reader<'_>)
-    -> Progress<()>;
+    fn prepare(&mut self, space: &mut Space<P>, count: usize, reader: &Reader<'_>) -> Progress<()>;
 
     /// Takes an address.
     fn take(&mut self, space: &mut Space<P>) -> P;
@@ -253,9 +252,7 @@ impl<P: Pointer> ImageCleaner<P> {
                 let cleaner = file_cleaner(space.volume, &mut work);
                 self.current = Some((work, cleaner));
             }
-            let Some((work, cleaner)) = &mut self.current else {
-                unreachable!("set above")
-            };
+            let Some((work, cleaner)) = &mut self.current else { unreachable!("set above") };
             let mut sink = Direct { space, backend, reader, written: &mut self.written };
             let (root, change) = cleaner.run(reader, &mut sink)?;
             let inode = &work.inode;
@@ -288,6 +285,7 @@ impl<P: Pointer> ImageCleaner<P> {
                     merged_blocks: u64::MAX,
                     released_blocks: 0,
                     used_blocks: 0,
+                    used_inodes: self.facts.used_inodes,
                     inode_file: InodeRecord::zeroed(),
                     map: None,
                 });
@@ -410,11 +408,8 @@ impl<P: Pointer> ImageCleaner<P> {
                 self.sealing = Some(self.metafile_cleaner(space, self.sealed));
             }
             let Some(cleaner) = &mut self.sealing else { unreachable!("set above") };
-            let mut sink = Reserved {
-                addresses: &mut self.reserved,
-                backend,
-                written: &mut self.written,
-            };
+            let mut sink =
+                Reserved { addresses: &mut self.reserved, backend, written: &mut self.written };
             let (root, change) = cleaner.run(reader, &mut sink)?;
             self.sealing = None;
             self.take_sealed(space, root, change);
@@ -500,11 +495,7 @@ fn file_cleaner<P: Pointer>(volume: VolumeId, work: &mut FileWork<P>) -> FileCle
     let inline_size = (tiny && !inode.freed && !inode.reaping).then_some(inode.attributes.size);
     let leaves = std::mem::take(&mut work.leaves);
     let cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline_size);
-    if inode.reaping && !inode.freed {
-        cleaner.with_hole_limit(REAP_NODES_PER_CP)
-    } else {
-        cleaner
-    }
+    if inode.reaping && !inode.freed { cleaner.with_hole_limit(REAP_NODES_PER_CP) } else { cleaner }
 }
 
 fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {

@@ -327,9 +327,7 @@ impl<P: Pointer> Logical<P> {
         let mut clean: Vec<InodeNumber> = self
             .inodes
             .iter()
-            .filter(|(number, inode)| {
-                number.get() > metafile::ROOT_DIRECTORY && !inode.is_pinned()
-            })
+            .filter(|(number, inode)| number.get() > metafile::ROOT_DIRECTORY && !inode.is_pinned())
             .map(|(number, _)| *number)
             .collect();
         clean.sort_unstable();

@@ -46,8 +46,8 @@ pub struct Stripe {
 #[must_use]
 pub fn stripe_of(inode: InodeNumber, fbn: Fbn) -> usize {
     let run = fbn.get() / STRIPE_BLOCKS;
-    (inode.get().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7).wrapping_add(run) % STRIPES as u64)
-        as usize
+    (inode.get().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7).wrapping_add(run)
+        % STRIPES as u64) as usize
 }
 
 impl Stripe {
@@ -90,8 +90,6 @@ impl Stripe {
     /// Whether any block in `start..end` is dirty.
     #[must_use]
     pub fn is_any_active(&self, inode: InodeNumber, start: u64, end: u64) -> bool {
-        self.active
-            .get(&inode)
-            .is_some_and(|file| file.blocks.range(start..end).next().is_some())
+        self.active.get(&inode).is_some_and(|file| file.blocks.range(start..end).next().is_some())
     }
 }

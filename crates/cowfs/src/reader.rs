@@ -83,9 +83,13 @@ impl HeldBlocks {
         self.0.lock().insert((request.pvbn, request.check), block);
     }
 
-    /// Forgets all.
-    pub fn clear(&self) {
-        self.0.lock().clear();
+    /// Forgets all once there are more than `blocks_max`: for long work that gets ahead between
+    /// its loads.
+    pub fn trim(&self, blocks_max: usize) {
+        let mut held = self.0.lock();
+        if held.len() > blocks_max {
+            held.clear();
+        }
     }
 
     fn get(&self, request: &LoadRequest) -> Option<Option<BlockRef>> {

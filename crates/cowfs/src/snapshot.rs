@@ -15,10 +15,10 @@
 //! those below `released_blocks` no longer hold anything.
 
 use crate::buftree::Root;
+use crate::free_map::MapFile;
 use crate::logical::read_record;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
-use crate::free_map::MapFile;
 use ondisk::damage::Damage;
 use ondisk::inode::InodeRecord;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, SnapshotRecord, name_field};
@@ -48,6 +48,8 @@ pub struct Snapshot<P> {
     pub released_blocks: u64,
     /// Blocks in use by its image.
     pub used_blocks: u64,
+    /// Inodes in use in its image.
+    pub used_inodes: u64,
     /// The inode of its inode file.
     pub inode_file: InodeRecord,
     /// Its free map, once it was looked up.
@@ -73,6 +75,7 @@ impl<P: Pointer> Snapshot<P> {
             merged_blocks: record.merged_blocks.get(),
             released_blocks: record.released_blocks.get(),
             used_blocks: record.used_blocks.get(),
+            used_inodes: record.used_inodes.get(),
             inode_file: record.inode_file,
             map: None,
         }))
@@ -97,6 +100,7 @@ impl<P: Pointer> Snapshot<P> {
         record.merged_blocks = U64::new(self.merged_blocks);
         record.released_blocks = U64::new(self.released_blocks);
         record.used_blocks = U64::new(self.used_blocks);
+        record.used_inodes = U64::new(self.used_inodes);
         record.inode_file = self.inode_file;
         record
     }

@@ -12,15 +12,17 @@
 
 use crate::buftree::Root;
 use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
+use crate::image::{read_snapshots, root_of};
+use crate::logical::read_record;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader};
 use crate::snapshot::Snapshot;
 use allocator::{AreaCache, AreaNumber, ScoreTable};
-use ondisk::root::metafile;
+use ondisk::root::{FileSystemRoot, metafile};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use units::{Block, BlockRef, VolumeId};
+use units::{Block, BlockRef, InodeNumber, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 const SCAN_BLOCKS_PER_CP: u64 = 256;
@@ -88,16 +90,47 @@ impl<P: Pointer> Space<P> {
         }
     }
 
-    /// The consistency point before has committed: what it freed may be used.
+    /// The space of the file system that `root` describes.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn load(volume: VolumeId, root: &FileSystemRoot, reader: &Reader<'_>) -> Progress<Self> {
+        let inode_file = root_of(&root.inode_file);
+        let snapshot_table = root_of(&root.snapshot_table);
+        let map = |inode: u64| -> Progress<MapFile<P>> {
+            let record = read_record(&inode_file.0, volume, InodeNumber(inode), reader)?;
+            Ok(record.map_or_else(
+                || MapFile::new(volume, inode),
+                |record| MapFile::of(volume, inode, &record),
+            ))
+        };
+        let count = root.snapshot_count.get();
+        Ok(Self {
+            used_blocks: root.used_blocks.get(),
+            inode_file,
+            snapshot_table,
+            active_map: map(metafile::ACTIVE_MAP)?,
+            summary_map: map(metafile::SUMMARY_MAP)?,
+            snapshots: read_snapshots(volume, &snapshot_table.0, count, reader)?,
+            next_snapshot: root.next_snapshot.get(),
+            ..Self::new(volume, root.size_blocks.get())
+        })
+    }
+
+    /// The consistency point has committed: what it freed may be used. The numbers are returned
+    /// for those who keep scores of their own.
     ///
     /// # Panics
     /// If it left work behind.
-    pub fn begin(&mut self) {
+    pub fn commit(&mut self) -> Vec<u64> {
         assert!(self.taken.is_empty() && self.freeing.is_empty(), "everything was settled");
         assert!(self.active_map.dirty.is_empty(), "the map was written");
-        for vbn in self.freed.drain() {
+        let mut freed: Vec<u64> = self.freed.drain().collect();
+        freed.sort_unstable();
+        for vbn in &freed {
             self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
         }
+        freed
     }
 
     /// Queues a number that a block was placed at.

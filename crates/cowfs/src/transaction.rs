@@ -11,7 +11,7 @@
 use crate::budget::Spender;
 use crate::inode::{Inode, InodeAttributes};
 use crate::logical::Logical;
-use crate::overlay::stripe_of;
+use crate::overlay::{Stripe, stripe_of};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::KIND_FREE;
@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, Timestamp};
+
+mod content;
 
 /// Inode numbers end here: they are stored in 32 bits.
 pub const INODES_MAX: u64 = u32::MAX as u64;
@@ -37,6 +39,13 @@ struct Edit {
     attributes: InodeAttributes,
     created: bool,
     freed: bool,
+    reaping: bool,
+}
+
+impl Edit {
+    const fn of(attributes: InodeAttributes, created: bool) -> Self {
+        Self { attributes, created, freed: false, reaping: false }
+    }
 }
 
 /// See the module.
@@ -48,6 +57,7 @@ pub struct Transaction<'a, P: Pointer> {
     inodes: BTreeMap<InodeNumber, Edit>,
     blocks: BTreeMap<(InodeNumber, u64), BlockRef>,
     unlogged: bool,
+    logged: Option<InodeNumber>,
     holes: Vec<(InodeNumber, u64, u64)>,
     orphans: Option<Vec<InodeNumber>>,
     next_generation: u32,
@@ -66,6 +76,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
             inodes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             unlogged: false,
+            logged: None,
             holes: Vec::new(),
             orphans: None,
             next_generation,
@@ -129,7 +140,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if !self.inodes.contains_key(&inode) {
             let attributes = self.attributes(inode)?;
             let Some(attributes) = attributes else { panic!("{inode} is free and is changed") };
-            self.inodes.insert(inode, Edit { attributes, created: false, freed: false });
+            self.inodes.insert(inode, Edit::of(attributes, false));
         }
         match self.inodes.get_mut(&inode) {
             Some(edit) => Ok(&mut edit.attributes),
@@ -218,7 +229,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let attributes = self.edit(map)?;
         attributes.size = attributes.size.max(size);
         let attributes = InodeAttributes::new(kind, mode, generation, self.now);
-        self.inodes.insert(inode, Edit { attributes, created: true, freed: false });
+        self.inodes.insert(inode, Edit::of(attributes, true));
         self.next_generation = self.next_generation.max(generation.get().wrapping_add(1).max(1));
         self.inode_hint = inode.get() + 1;
         self.used_inodes += 1;
@@ -266,8 +277,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         block[byte] &= !bit;
         self.punch(inode, 0, u64::MAX)?;
         let attributes = self.edit(inode)?;
-        *attributes =
-            InodeAttributes::new(KIND_FREE, 0, attributes.generation, attributes.ctime);
+        *attributes = InodeAttributes::new(KIND_FREE, 0, attributes.generation, attributes.ctime);
         attributes.links = 0;
         if let Some(edit) = self.inodes.get_mut(&inode) {
             edit.freed = true;
@@ -321,26 +331,18 @@ impl<'a, P: Pointer> Transaction<'a, P> {
 
     /// Blocks that applying this may come to cost a consistency point, at most.
     fn cost_blocks(&mut self) -> u64 {
-        let mut cost = 0;
-        let mut group = None;
+        let mut blocks = BlockCost::default();
         for &(inode, fbn) in self.blocks.keys() {
             let stripe = self.logical.stripes[stripe_of(inode, Fbn(fbn))].get_mut();
-            cost += u64::from(stripe.active(inode, Fbn(fbn)).is_none());
-            let this = (inode, fbn / P::FANOUT);
-            if group != Some(this) {
-                let start = this.1 * P::FANOUT;
-                if !stripe.is_any_active(inode, start, start + P::FANOUT) {
-                    cost += NODES_ABOVE_BLOCK;
-                }
-                group = Some(this);
-            }
+            blocks.add::<P>(stripe, inode, fbn);
         }
+        let mut cost = blocks.blocks();
         // A hole rewrites the two lowest-level nodes at its ends, and those above them.
         cost += self.holes.len() as u64 * 2 * NODES_ABOVE_BLOCK;
         for inode in self.inodes.keys() {
             let dirty =
                 self.logical.inodes.get(inode).is_some_and(|found| found.shared.lock().dirty);
-            cost += if dirty { 0 } else { BLOCKS_PER_INODE };
+            cost += inode_cost(dirty);
         }
         cost
     }
@@ -390,6 +392,13 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if let Some(orphans) = self.orphans {
             logical.orphans = orphans;
         }
+        if let Some(inode) = self.logged {
+            for stripe in &mut logical.stripes {
+                if let Some(file) = stripe.get_mut().active.get_mut(&inode) {
+                    file.unlogged.clear();
+                }
+            }
+        }
     }
 }
 
@@ -409,10 +418,45 @@ fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: E
     }
     if edit.freed {
         logical.quarantine.insert(number);
-        if let Some(inode) = logical.inodes.get_mut(&number) {
-            inode.freed = true;
+    }
+    if let Some(inode) = logical.inodes.get_mut(&number) {
+        inode.freed |= edit.freed;
+        inode.reaping |= edit.reaping;
+    }
+}
+
+/// What writing blocks may come to cost a consistency point, at most.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BlockCost {
+    group: Option<(InodeNumber, u64)>,
+    blocks: u64,
+}
+
+impl BlockCost {
+    /// Counts a block in; blocks of one file come in order. `stripe` is the block's.
+    pub fn add<P: Pointer>(&mut self, stripe: &Stripe, inode: InodeNumber, fbn: u64) {
+        self.blocks += u64::from(stripe.active(inode, Fbn(fbn)).is_none());
+        let group = (inode, fbn / P::FANOUT);
+        if self.group != Some(group) {
+            let start = group.1 * P::FANOUT;
+            if !stripe.is_any_active(inode, start, start + P::FANOUT) {
+                self.blocks += NODES_ABOVE_BLOCK;
+            }
+            self.group = Some(group);
         }
     }
+
+    /// The cost so far.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+}
+
+/// What changing an inode may come to cost a consistency point, at most.
+#[must_use]
+pub const fn inode_cost(dirty: bool) -> u64 {
+    if dirty { 0 } else { BLOCKS_PER_INODE }
 }
 
 /// Promises `blocks` in the volume and its aggregate.

@@ -12,6 +12,8 @@ pub mod identity;
 pub mod inode;
 pub mod label;
 pub mod log;
+pub mod operation;
 pub mod pointer;
 pub mod records;
 pub mod root;
+pub mod xattr;

@@ -177,8 +177,10 @@ pub struct SnapshotRecord {
     pub used_blocks: U64,
     /// Its name.
     pub name: [u8; NAME_SIZE_MAX],
+    /// Inodes in use in the image.
+    pub used_inodes: U64,
     /// Reserved; zero.
-    pub reserved_b: [u8; 144],
+    pub reserved_b: [u8; 136],
     /// The inode of the image's inode file.
     pub inode_file: InodeRecord,
     /// Reserved; zero.

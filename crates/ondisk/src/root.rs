@@ -2,8 +2,8 @@
 //! 2). Both describe one file system image with a [`FileSystemRoot`]; everything else is found from
 //! there.
 //!
-//! The superblock is written last in a consistency point, to the slot that its CP number names on
-//! every disk; the valid one with the highest CP number is the aggregate's state. The vol_info block
+//! The superblock is written last in a consistency point, to every disk, to the slot that the one
+//! before is not in; the valid one with the highest CP number is the aggregate's state. The vol_info block
 //! lies at [`VOL_INFO_VVBN`] of its container file and is written anew, elsewhere in the aggregate,
 //! by every consistency point that changes the volume.
 //!
@@ -26,7 +26,7 @@ pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"STRPsupr");
 pub const VOL_INFO_MAGIC: u64 = u64::from_le_bytes(*b"STRPvoli");
 /// Where the vol_info block lies in its container.
 pub const VOL_INFO_VVBN: u64 = 1;
-/// Slots for superblocks on each disk; a consistency point writes slot `cp % SUPERBLOCK_SLOTS`.
+/// Slots for superblocks on each disk, written in turn.
 pub const SUPERBLOCK_SLOTS: u64 = 2;
 
 /// Format versions, append only: number, date, sentence.

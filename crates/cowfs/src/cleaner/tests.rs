@@ -118,8 +118,7 @@ fn check<P: Addressed>(rounds: Vec<Round>) {
             leaves.insert(fbn, Leaf::Block(Arc::new(Block::from_prefix(&stamp.to_le_bytes()))));
         }
         let before = media.next;
-        let mut cleaner =
-            FileCleaner::new(key(), root, leaves.into_iter().collect(), holes, None);
+        let mut cleaner = FileCleaner::new(key(), root, leaves.into_iter().collect(), holes, None);
         let (new, change) = run(&mut cleaner, &mut media);
         assert!(media.freed.iter().all(|number| *number <= before), "freed what it just placed");
         for number in std::mem::take(&mut media.freed) {

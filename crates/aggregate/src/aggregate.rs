@@ -1,0 +1,191 @@
+//! The aggregate in service: what its parts share, and what asks for consistency points.
+//!
+//! Invariants: the state of the consistency point changes under one short lock, which is never held
+//! while a message runs, a callback is called or I/O is started.
+
+use crate::block_side::BlockSide;
+use crate::consistency_point::{Action, ConsistencyPoint, CpDone};
+use crate::error::AggregateError;
+use crate::journal::LateJournal;
+use crate::loader::{Loader, suspend_for_load};
+use crate::member::Member;
+use crate::pool::BlockPool;
+use affinity::{AffinityId, Outcome, Partition, Scheduler};
+use cowfs::cache::BufferCache;
+use cowfs::logical::AggregateShared;
+use cowfs::reader::{HeldBlocks, Wait};
+use nvlog::Log;
+use platform::Clock;
+use platform::sync::Mutex;
+use raid::BlockStore;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use units::{CpNumber, VolumeId};
+
+/// Who an aggregate is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AggregateIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its identity, as on the labels of its disks.
+    pub aggregate: [u8; 16],
+    /// The identity of its log.
+    pub log: [u8; 16],
+}
+
+/// What an aggregate is put together from.
+pub struct Parts {
+    /// Who it is.
+    pub identity: AggregateIdentity,
+    /// Runs messages.
+    pub scheduler: Scheduler,
+    /// Its Aggregate affinity.
+    pub affinity: AffinityId,
+    /// Its Aggregate VBN affinity.
+    pub vbn_affinity: AffinityId,
+    /// Its disks.
+    pub store: Arc<dyn BlockStore>,
+    /// Blocks in memory.
+    pub cache: Arc<BufferCache>,
+    /// Its log.
+    pub log: Arc<Log>,
+    /// The log as the store's stripe journal.
+    pub journal: Arc<LateJournal>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Space and memory shared with its volumes.
+    pub shared: Arc<AggregateShared>,
+    /// The last committed consistency point.
+    pub committed: CpNumber,
+    /// The slot that holds its superblock.
+    pub superblock_slot: usize,
+}
+
+/// See the module.
+pub struct Aggregate {
+    /// What it was put together from.
+    pub parts: Parts,
+    /// Free PVBNs in stock.
+    pub pool: BlockPool,
+    /// Its own file system.
+    pub block_side: Partition<BlockSide>,
+    pub(crate) state: Mutex<ConsistencyPoint>,
+    filling: AtomicU64,
+    /// Counters for status and metrics.
+    pub statistics: Statistics,
+}
+
+/// What happened since the start.
+#[derive(Default, Debug)]
+pub struct Statistics {
+    /// Consistency points completed.
+    pub consistency_points: AtomicU64,
+    /// Blocks they wrote.
+    pub blocks_written: AtomicU64,
+    /// Blocks in use, as of the last commit.
+    pub used_blocks: AtomicU64,
+    /// Blocks there are.
+    pub size_blocks: AtomicU64,
+    /// Duration of the last consistency point in nanoseconds.
+    pub last_cp_nanoseconds: AtomicU64,
+}
+
+impl Aggregate {
+    /// Puts an aggregate into service.
+    #[must_use]
+    pub fn new(parts: Parts, block_side: BlockSide) -> Arc<Self> {
+        let statistics = Statistics::default();
+        statistics.used_blocks.store(block_side.space.used_blocks, Ordering::Relaxed);
+        statistics.size_blocks.store(block_side.space.size_blocks, Ordering::Relaxed);
+        settle_budget(&parts.shared, &block_side);
+        let filling = AtomicU64::new(parts.log.active_cp().get());
+        parts.journal.set_log(Arc::clone(&parts.log));
+        let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
+        let block_side = Partition::new(parts.vbn_affinity, block_side);
+        Arc::new(Self { parts, pool: BlockPool::default(), block_side, state, filling, statistics })
+    }
+
+    /// The consistency point that operations running now will be part of; the log stamps records
+    /// with it. Fixed while a message of the aggregate's affinities runs.
+    #[must_use]
+    pub fn filling(&self) -> CpNumber {
+        CpNumber(self.filling.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_filling(&self, cp: CpNumber) {
+        self.filling.store(cp.get(), Ordering::Release);
+    }
+
+    /// The last committed consistency point.
+    #[must_use]
+    pub fn committed(&self) -> CpNumber {
+        self.state.lock().committed()
+    }
+
+    /// Why the aggregate is out of service, if it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<AggregateError> {
+        self.state.lock().failure()
+    }
+
+    /// Adds a volume to those that consistency points visit.
+    pub fn add_member(&self, member: Arc<dyn Member>) {
+        self.state.lock().members.insert(member.id(), member);
+    }
+
+    /// Takes a volume out.
+    pub fn remove_member(&self, volume: VolumeId) {
+        self.state.lock().members.remove(&volume);
+    }
+
+    /// Asks for a consistency point. `done` is called when one that froze after this call has
+    /// committed.
+    pub fn request_consistency_point(self: &Arc<Self>, done: Option<CpDone>) {
+        self.state.lock().request(None, done);
+        self.start_consistency_point();
+    }
+
+    /// Asks for a consistency point that begins with `action`, while nothing else of the aggregate
+    /// runs. `done` is called when it has committed, or at once if the action fails.
+    pub fn request_action(self: &Arc<Self>, action: Action, done: CpDone) {
+        self.state.lock().request(Some((action, done)), None);
+        self.start_consistency_point();
+    }
+
+    /// The loader of the aggregate's blocks.
+    #[must_use]
+    pub fn loader(&self) -> Loader {
+        Loader { store: Arc::clone(&self.parts.store), cache: Arc::clone(&self.parts.cache) }
+    }
+
+    /// Suspends a message until what it waits for is there.
+    pub fn suspend(self: &Arc<Self>, wait: Wait, held: &HeldBlocks) -> Outcome {
+        match wait {
+            Wait::Load(requests) => suspend_for_load(&self.loader(), requests, held),
+            Wait::ConsistencyPoint => {
+                let this = Arc::clone(self);
+                Outcome::Suspend(Box::new(move |waker| {
+                    this.request_consistency_point(Some(Box::new(move |_| waker.wake())));
+                }))
+            }
+            Wait::Blocks => {
+                let this = Arc::clone(self);
+                Outcome::Suspend(Box::new(move |waker| {
+                    if this.pool.wait(waker) {
+                        this.send_refill();
+                    }
+                }))
+            }
+        }
+    }
+}
+
+/// Blocks of an aggregate that only frees may spend: what rewriting its maps may take.
+pub(crate) fn reserve_blocks(size_blocks: u64) -> u64 {
+    size_blocks / 64 + 512
+}
+
+pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide) {
+    let free = side.space.size_blocks - side.space.used_blocks;
+    shared.budget.settle(free, reserve_blocks(side.space.size_blocks));
+}

@@ -1,0 +1,60 @@
+//! The aggregate's space as the place where its own image goes.
+//!
+//! Invariants: a block is in the store's queue and in the cache before anything points at it.
+
+use crate::owner::block_owner;
+use crate::pool::BlockPool;
+use crate::refill::Refill;
+use cowfs::cache::BufferCache;
+use cowfs::image::Backend;
+use cowfs::pointer::{BlockPlace, Pointer};
+use cowfs::reader::{Progress, Reader};
+use cowfs::space::Space;
+use ondisk::pointer::PhysicalPointer;
+use raid::{BlockStore, BlockWrite};
+use units::{BlockRef, CpNumber, Vvbn};
+
+/// A change of a container map: a VVBN's block is now here, or nowhere.
+pub type ContainerUpdate = (u64, Option<PhysicalPointer>);
+
+/// Places the blocks of the aggregate's image.
+pub(crate) struct PhysicalBackend<'a> {
+    pub store: &'a dyn BlockStore,
+    pub cache: &'a BufferCache,
+    pub pool: &'a BlockPool,
+    pub refill: &'a mut Refill,
+    pub cp: CpNumber,
+}
+
+impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
+    fn prepare(
+        &mut self,
+        space: &mut Space<PhysicalPointer>,
+        count: usize,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        while self.pool.len() < count {
+            self.refill.stock_tetris(space, self.store, self.pool, reader)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, space: &mut Space<PhysicalPointer>) -> PhysicalPointer {
+        let Some(pvbn) = self.pool.take() else { panic!("the pool was not stocked") };
+        space.take(pvbn.get());
+        PhysicalPointer { pvbn, check: 0 }
+    }
+
+    fn write(
+        &mut self,
+        address: PhysicalPointer,
+        block: BlockRef,
+        place: BlockPlace,
+    ) -> PhysicalPointer {
+        let check = PhysicalPointer::check_of(&block, place.content);
+        let owner = block_owner(&place, Vvbn(0), self.cp);
+        self.cache.insert(address.pvbn, check, BlockRef::clone(&block));
+        self.store.write(BlockWrite { pvbn: address.pvbn, block, owner });
+        PhysicalPointer { pvbn: address.pvbn, check: check as u16 }
+    }
+}

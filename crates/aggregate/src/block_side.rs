@@ -1,0 +1,238 @@
+//! The aggregate's own file system: its free map, the containers and the volume table (FlexVol section
+//! 3.1). Owned by the Aggregate VBN affinity.
+//!
+//! Invariants: `containers` has the roots of the last commit; changes of the table wait in
+//! `dirty_slots` for the next freeze.
+
+use crate::backend::ContainerUpdate;
+use crate::member::{MemberCleaned, container_inode};
+use crate::refill::Refill;
+use cowfs::buftree::Root;
+use cowfs::cleaner::Leaf;
+use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
+use cowfs::inode::InodeAttributes;
+use cowfs::logical::{CleanedInode, FrozenInode};
+use cowfs::ranges::RangeSet;
+use cowfs::reader::HeldBlocks;
+use cowfs::space::Space;
+use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
+use ondisk::pointer::PhysicalPointer;
+use ondisk::records::{STATE_DELETING, STATE_EMPTY, VolumeRecord};
+use ondisk::root::metafile;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId};
+
+/// Volumes of an aggregate at most.
+pub const VOLUMES_MAX: usize = 1000;
+
+/// A volume's container file.
+#[derive(Clone, Copy, Debug)]
+pub struct Container {
+    /// Its tree; the lowest level of pointers is the container map.
+    pub root: Root<PhysicalPointer>,
+    /// Blocks of the volume in it.
+    pub blocks: u64,
+    /// The volume was deleted; its blocks are being freed.
+    pub deleting: bool,
+}
+
+/// A slot of the volume table.
+#[derive(Clone)]
+pub struct VolumeSlot {
+    /// What it says.
+    pub record: VolumeRecord,
+}
+
+/// See the module.
+pub struct BlockSide {
+    /// Free map and roots.
+    pub space: Space<PhysicalPointer>,
+    /// Where the next blocks go.
+    pub refill: Refill,
+    /// Containers by volume.
+    pub containers: BTreeMap<VolumeId, Container>,
+    /// The volume table.
+    pub table: Vec<VolumeSlot>,
+    /// Its tree and blocks.
+    pub table_file: (Root<PhysicalPointer>, u64),
+    /// Slots changed since the last freeze.
+    pub dirty_slots: BTreeSet<usize>,
+    /// The number of the next volume.
+    pub next_volume: u32,
+    /// The root directory is a user's: a traditional volume.
+    pub traditional: bool,
+    /// The image being cleaned.
+    pub cleaning: Option<AggregateCleaning>,
+}
+
+/// The cleaning of the aggregate's image.
+pub struct AggregateCleaning {
+    /// The cleaner.
+    pub cleaner: ImageCleaner<PhysicalPointer>,
+    /// Blocks loaded for it.
+    pub held: HeldBlocks,
+}
+
+impl BlockSide {
+    /// A free slot of the volume table.
+    #[must_use]
+    pub fn free_slot(&mut self) -> Option<usize> {
+        if let Some(at) = self.table.iter().position(|slot| slot.record.state == STATE_EMPTY) {
+            return Some(at);
+        }
+        if self.table.len() >= VOLUMES_MAX {
+            return None;
+        }
+        self.table.push(VolumeSlot { record: VolumeRecord::empty() });
+        Some(self.table.len() - 1)
+    }
+
+    /// The slot of a volume.
+    #[must_use]
+    pub fn slot_of(&self, volume: VolumeId) -> Option<usize> {
+        self.table.iter().position(|slot| {
+            slot.record.state != STATE_EMPTY && slot.record.volume.get() == volume.get()
+        })
+    }
+
+    /// Whether anything changed that no member knows of.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty_slots.is_empty() || self.containers.values().any(|container| container.deleting)
+    }
+
+    /// The changed files of the aggregate's image.
+    pub fn work(&mut self, cleaned: Vec<MemberCleaned>) -> Vec<FileWork<PhysicalPointer>> {
+        let mut work = Vec::new();
+        for member in cleaned {
+            if let Some(container) = self.containers.get(&member.volume) {
+                work.push(container_work(member.volume, container, member.updates));
+            }
+        }
+        for (volume, container) in &self.containers {
+            if container.deleting {
+                work.push(deletion_work(*volume, container));
+            }
+        }
+        let emptied: Vec<VolumeId> = self
+            .containers
+            .iter()
+            .filter(|(_, container)| container.deleting && container.root.is_empty())
+            .map(|(volume, _)| *volume)
+            .collect();
+        for volume in emptied {
+            if let Some(slot) = self.slot_of(volume) {
+                self.table[slot].record = VolumeRecord::empty();
+                self.dirty_slots.insert(slot);
+            }
+        }
+        if !self.dirty_slots.is_empty() {
+            work.push(self.table_work());
+        }
+        work
+    }
+
+    fn table_work(&mut self) -> FileWork<PhysicalPointer> {
+        let slots = std::mem::take(&mut self.dirty_slots);
+        let leaves = slots
+            .into_iter()
+            .map(|slot| (slot as u64, Leaf::Block(Arc::new(self.table[slot].record.to_block()))))
+            .collect();
+        let number = InodeNumber(metafile::VOLUME_TABLE);
+        let size = self.table.len() as u64 * BLOCK_SIZE_U64;
+        let inode = frozen(number, KIND_METAFILE, size, self.table_file);
+        FileWork { inode, leaves }
+    }
+
+    /// Takes over the trees of a finished image.
+    pub fn publish(&mut self, cleaned: &[CleanedInode<PhysicalPointer>]) {
+        for file in cleaned {
+            if file.number.get() == metafile::VOLUME_TABLE {
+                self.table_file = (file.root, file.blocks);
+                continue;
+            }
+            let volume =
+                VolumeId((file.number.get().wrapping_sub(metafile::ROOT_DIRECTORY)) as u32);
+            if self.traditional {
+                continue;
+            }
+            if file.freed {
+                self.containers.remove(&volume);
+            } else if let Some(container) = self.containers.get_mut(&volume) {
+                container.root = file.root;
+                container.blocks = file.blocks;
+            }
+        }
+    }
+
+    /// Marks a volume deleted: its container is emptied in the background.
+    pub fn delete_volume(&mut self, volume: VolumeId) {
+        if let Some(container) = self.containers.get_mut(&volume) {
+            container.deleting = true;
+        }
+        if let Some(slot) = self.slot_of(volume) {
+            self.table[slot].record.state = STATE_DELETING;
+            self.dirty_slots.insert(slot);
+        }
+    }
+
+    /// Facts of the image for an aggregate of flexible volumes.
+    #[must_use]
+    pub fn facts(&self, cp: units::CpNumber) -> ImageFacts {
+        ImageFacts {
+            cp,
+            next_generation: 1,
+            used_inodes: self.containers.len() as u64,
+            orphan_count: 0,
+            snapshots: Vec::new(),
+        }
+    }
+}
+
+fn frozen(
+    number: InodeNumber,
+    kind: u8,
+    size: u64,
+    (root, blocks): (Root<PhysicalPointer>, u64),
+) -> FrozenInode<PhysicalPointer> {
+    let mut attributes = InodeAttributes::new(kind, 0, Generation(1), Timestamp(0));
+    attributes.size = size;
+    FrozenInode {
+        number,
+        attributes,
+        root,
+        blocks,
+        holes: RangeSet::default(),
+        freed: false,
+        reaping: false,
+    }
+}
+
+fn container_work(
+    volume: VolumeId,
+    container: &Container,
+    updates: Vec<ContainerUpdate>,
+) -> FileWork<PhysicalPointer> {
+    let latest: BTreeMap<u64, Option<PhysicalPointer>> = updates.into_iter().collect();
+    let size = latest.keys().next_back().map_or(0, |last| (last + 1) * BLOCK_SIZE_U64);
+    let root = (container.root, container.blocks);
+    let mut inode = frozen(container_inode(volume), KIND_CONTAINER, size, root);
+    let mut leaves = Vec::with_capacity(latest.len());
+    for (vvbn, update) in latest {
+        match update {
+            Some(pointer) => leaves.push((vvbn, Leaf::Placed(pointer))),
+            None => inode.holes.add(vvbn, vvbn + 1),
+        }
+    }
+    FileWork { inode, leaves }
+}
+
+fn deletion_work(volume: VolumeId, container: &Container) -> FileWork<PhysicalPointer> {
+    let root = (container.root, container.blocks);
+    let mut inode = frozen(container_inode(volume), KIND_CONTAINER, 0, root);
+    inode.holes = RangeSet::all();
+    inode.reaping = true;
+    inode.freed = container.root.is_empty();
+    FileWork { inode, leaves: Vec::new() }
+}

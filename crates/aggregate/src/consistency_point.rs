@@ -1,0 +1,514 @@
+//! Consistency points: the whole aggregate from one image to the next (FlexVol section 2, decision
+//! D5).
+//!
+//! ```text
+//! Idle -> Freezing -> CleaningMembers -> CleaningAggregate -> Syncing -> Committing -> Idle
+//! ```
+//!
+//! - *Freezing* (Aggregate affinity, so nothing else runs): administrators' actions, then every
+//!   volume sets its changes aside; the log switches halves.
+//! - *CleaningMembers* (each in its Volume VBN affinity, in parallel with operations).
+//! - *CleaningAggregate* (Aggregate VBN affinity): container maps, volume table, free map.
+//! - *Syncing*: all blocks durable, then the superblock durable. This is the commit.
+//! - *Committing* (Aggregate affinity): new roots are published, the log's half is retired, freed
+//!   blocks may be used again.
+//!
+//! Invariants: one at a time. A failure on the way leaves the last superblock as it was and takes the
+//! aggregate out of service.
+
+use crate::aggregate::{Aggregate, settle_budget};
+use crate::backend::PhysicalBackend;
+use crate::block_side::{AggregateCleaning, BlockSide};
+use crate::error::AggregateError;
+use crate::member::{Cleaning, Member, MemberCleaned, Published};
+use crate::refill::reopen_stock;
+use affinity::{Access, Outcome};
+use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
+use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
+use ondisk::pointer::PhysicalPointer;
+use ondisk::root::Superblock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::{CpNumber, Timestamp, VolumeId};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+
+/// Called when a consistency point has committed, or cannot.
+pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
+/// Done at a freeze.
+pub type Action = Box<dyn FnOnce(&mut FreezeScope<'_, '_>) -> Result<(), AggregateError> + Send>;
+
+/// Free numbers that a refill puts in stock at least.
+const REFILL_BLOCKS: usize = 512;
+
+/// What an action works on: the whole aggregate, with nothing else running.
+pub struct FreezeScope<'a, 'run> {
+    /// The aggregate.
+    pub aggregate: &'a Arc<Aggregate>,
+    /// Opens all its cells.
+    pub access: &'a mut Access<'run>,
+}
+
+impl FreezeScope<'_, '_> {
+    /// The aggregate's own file system.
+    pub fn block_side(&mut self) -> &mut BlockSide {
+        self.aggregate.block_side.write(self.access)
+    }
+}
+
+/// What members learn at a freeze.
+#[derive(Clone, Copy, Debug)]
+pub struct FreezeContext {
+    /// The consistency point.
+    pub cp: CpNumber,
+    /// The time.
+    pub time: Timestamp,
+}
+
+/// The states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// None is running.
+    Idle,
+    /// See the module.
+    Freezing,
+    /// See the module.
+    CleaningMembers,
+    /// See the module.
+    CleaningAggregate,
+    /// See the module.
+    Syncing,
+    /// See the module.
+    Committing,
+    /// Out of service.
+    Failed,
+}
+
+/// The legal changes of state.
+pub const TRANSITIONS: &[(Phase, Phase)] = &[
+    (Phase::Idle, Phase::Freezing),
+    (Phase::Freezing, Phase::Idle),
+    (Phase::Freezing, Phase::CleaningMembers),
+    (Phase::CleaningMembers, Phase::CleaningAggregate),
+    (Phase::CleaningAggregate, Phase::Syncing),
+    (Phase::Syncing, Phase::Committing),
+    (Phase::Committing, Phase::Idle),
+];
+
+/// The state of an aggregate's consistency points.
+pub(crate) struct ConsistencyPoint {
+    phase: Phase,
+    committed: CpNumber,
+    running_cp: CpNumber,
+    superblock_slot: usize,
+    requested: bool,
+    forced: bool,
+    stopping: bool,
+    actions: Vec<(Action, CpDone)>,
+    waiting: Vec<CpDone>,
+    running: Vec<CpDone>,
+    pub members: BTreeMap<VolumeId, Arc<dyn Member>>,
+    cleaning_members: usize,
+    cleaned: Vec<MemberCleaned>,
+    traditional: Option<(ImageFacts, Vec<FileWork<PhysicalPointer>>)>,
+    failure: Option<AggregateError>,
+    started_nanoseconds: u64,
+}
+
+impl ConsistencyPoint {
+    pub fn new(committed: CpNumber, superblock_slot: usize) -> Self {
+        Self {
+            phase: Phase::Idle,
+            committed,
+            running_cp: committed,
+            superblock_slot,
+            requested: false,
+            forced: false,
+            stopping: false,
+            actions: Vec::new(),
+            waiting: Vec::new(),
+            running: Vec::new(),
+            members: BTreeMap::new(),
+            cleaning_members: 0,
+            cleaned: Vec::new(),
+            traditional: None,
+            failure: None,
+            started_nanoseconds: 0,
+        }
+    }
+
+    pub const fn committed(&self) -> CpNumber {
+        self.committed
+    }
+
+    pub fn failure(&self) -> Option<AggregateError> {
+        self.failure.clone()
+    }
+
+    pub fn request(&mut self, action: Option<(Action, CpDone)>, done: Option<CpDone>) {
+        self.requested = true;
+        self.actions.extend(action);
+        self.waiting.extend(done);
+    }
+
+    fn advance(&mut self, to: Phase) {
+        assert!(
+            TRANSITIONS.contains(&(self.phase, to)),
+            "a consistency point does not go from {:?} to {to:?}",
+            self.phase
+        );
+        self.phase = to;
+    }
+}
+
+impl Aggregate {
+    /// Begins a consistency point if one is asked for and none runs.
+    pub(crate) fn start_consistency_point(self: &Arc<Self>) {
+        let refused = {
+            let mut state = self.state.lock();
+            if let Some(failure) = state.failure() {
+                let mut refused = std::mem::take(&mut state.waiting);
+                refused.extend(state.actions.drain(..).map(|(_, done)| done));
+                Some((refused, failure))
+            } else if state.phase != Phase::Idle || !state.requested {
+                return;
+            } else {
+                state.advance(Phase::Freezing);
+                state.requested = false;
+                state.started_nanoseconds = self.parts.clock.monotonic_nanoseconds();
+                None
+            }
+        };
+        if let Some((refused, failure)) = refused {
+            refused.into_iter().for_each(|done| done(Err(failure.clone())));
+            return;
+        }
+        let this = Arc::clone(self);
+        let message = move |access: &mut Access<'_>| {
+            this.freeze(access);
+            Outcome::Done
+        };
+        self.parts.scheduler.send(self.parts.affinity, Box::new(message));
+    }
+
+    /// Commits once more, marking the superblock clean: everything logged is in the image.
+    pub fn stop(self: &Arc<Self>, done: CpDone) {
+        {
+            let mut state = self.state.lock();
+            state.stopping = true;
+            state.forced = true;
+            state.request(None, Some(done));
+        }
+        self.start_consistency_point();
+    }
+
+    /// Makes the next consistency point write a superblock though nothing changed.
+    pub fn force(&self) {
+        self.state.lock().forced = true;
+    }
+
+    fn freeze(self: &Arc<Self>, access: &mut Access<'_>) {
+        let (actions, waiting, forced) = {
+            let mut state = self.state.lock();
+            let actions = std::mem::take(&mut state.actions);
+            (actions, std::mem::take(&mut state.waiting), std::mem::take(&mut state.forced))
+        };
+        let mut running = waiting;
+        let mut changed = forced;
+        for (action, done) in actions {
+            let mut scope = FreezeScope { aggregate: self, access };
+            match action(&mut scope) {
+                Ok(()) => running.push(done),
+                Err(error) => done(Err(error)),
+            }
+            changed = true;
+        }
+        let cp = self.filling();
+        let context = FreezeContext { cp, time: self.parts.clock.wall() };
+        let members: Vec<_> = self.state.lock().members.values().map(Arc::clone).collect();
+        let mut jobs = Vec::new();
+        let mut traditional = None;
+        for member in members {
+            match member.freeze(access, &context) {
+                Cleaning::Nothing => continue,
+                Cleaning::Flexible(affinity, message) => jobs.push((affinity, message)),
+                Cleaning::Traditional(facts, work) => traditional = Some((facts, work)),
+            }
+            changed = true;
+        }
+        changed |= self.block_side.read(access).is_dirty();
+        if !changed {
+            self.state.lock().advance(Phase::Idle);
+            running.into_iter().for_each(|done| done(Ok(())));
+            return self.start_consistency_point();
+        }
+        self.switch_log(cp);
+        self.parts.shared.budget.freeze();
+        reopen_stock(&*self.parts.store, &self.pool);
+        {
+            let mut state = self.state.lock();
+            state.running = running;
+            state.running_cp = cp;
+            state.traditional = traditional;
+            state.cleaning_members = jobs.len();
+            state.advance(Phase::CleaningMembers);
+        }
+        if jobs.is_empty() {
+            return self.begin_aggregate();
+        }
+        for (affinity, message) in jobs {
+            self.parts.scheduler.send(affinity, message);
+        }
+    }
+
+    /// Operations from now on belong to the next consistency point.
+    ///
+    /// The first one after a start with something to replay retires both halves of the log, which
+    /// may both hold records; it runs before clients are served, so nothing is logged beside it.
+    fn switch_log(&self, cp: CpNumber) {
+        self.parts.journal.set_cp(cp);
+        if !self.parts.log.can_switch() {
+            let recovering = self.statistics.consistency_points.load(Ordering::Relaxed) == 0;
+            assert!(recovering, "the other half of the log is retired");
+            return;
+        }
+        if let Err(full) = self.parts.log.switch_half(cp.next()) {
+            unreachable!("the log can switch: {full}");
+        }
+        self.set_filling(cp.next());
+    }
+
+    /// A member's image is clean.
+    pub fn member_cleaned(self: &Arc<Self>, cleaned: MemberCleaned) {
+        let last = {
+            let mut state = self.state.lock();
+            state.cleaned.push(cleaned);
+            state.cleaning_members -= 1;
+            state.cleaning_members == 0
+        };
+        if last {
+            self.begin_aggregate();
+        }
+    }
+
+    fn running_cp(&self) -> CpNumber {
+        self.state.lock().running_cp
+    }
+
+    fn begin_aggregate(self: &Arc<Self>) {
+        self.state.lock().advance(Phase::CleaningAggregate);
+        let this = Arc::clone(self);
+        let message = move |access: &mut Access<'_>| this.clean_aggregate(access);
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
+    fn clean_aggregate(self: &Arc<Self>, access: &mut Access<'_>) -> Outcome {
+        let cp = self.running_cp();
+        let side = self.block_side.write(access);
+        if side.cleaning.is_none() {
+            side.cleaning = Some(self.begin_cleaning(side, cp));
+        }
+        let Some(mut cleaning) = side.cleaning.take() else { unreachable!("set above") };
+        let reader = Reader { cache: &self.parts.cache, held: &cleaning.held };
+        let mut backend = PhysicalBackend {
+            store: &*self.parts.store,
+            cache: &self.parts.cache,
+            pool: &self.pool,
+            refill: &mut side.refill,
+            cp,
+        };
+        let outcome = cleaning.cleaner.run(&mut side.space, &mut backend, &reader);
+        let held = cleaning.held.clone();
+        match outcome {
+            Ok(()) => {
+                let superblock = self.superblock(side, &cleaning.cleaner, cp);
+                let written = cleaning.cleaner.written();
+                self.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
+                side.cleaning = Some(cleaning);
+                self.sync(cp, superblock);
+                Outcome::Done
+            }
+            Err(Stop::Wait(wait)) => {
+                side.cleaning = Some(cleaning);
+                self.suspend(wait, &held)
+            }
+            Err(Stop::Damaged(pvbn)) => {
+                let what = "a metafile of the aggregate";
+                self.fail(AggregateError::Unreadable { what, pvbn });
+                Outcome::Done
+            }
+            Err(Stop::NoSpace) => unreachable!("cleaning never asks for promises"),
+        }
+    }
+
+    fn begin_cleaning(&self, side: &mut BlockSide, cp: CpNumber) -> AggregateCleaning {
+        let (cleaned, traditional) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.cleaned), state.traditional.take())
+        };
+        for pvbn in self.pool.drain_used() {
+            side.space.take(pvbn.get());
+        }
+        let mut work = side.work(cleaned);
+        let facts = match traditional {
+            Some((facts, files)) => {
+                work.extend(files);
+                facts
+            }
+            None => side.facts(cp),
+        };
+        let cleaner = ImageCleaner::new(facts, work, &side.space);
+        AggregateCleaning { cleaner, held: HeldBlocks::default() }
+    }
+
+    fn superblock(
+        &self,
+        side: &BlockSide,
+        cleaner: &ImageCleaner<PhysicalPointer>,
+        cp: CpNumber,
+    ) -> Superblock {
+        let mut superblock = Superblock::new();
+        superblock.clean = U16::new(u16::from(self.state.lock().stopping));
+        superblock.aggregate = self.parts.identity.aggregate;
+        superblock.log = self.parts.identity.log;
+        superblock.cp = U64::new(cp.get());
+        superblock.time = I64::new(self.parts.clock.wall().get());
+        superblock.next_volume = U32::new(side.next_volume);
+        superblock.traditional = U32::new(u32::from(side.traditional));
+        superblock.root = cleaner.root(&side.space);
+        superblock
+    }
+
+    /// Makes the image durable, then the superblock.
+    fn sync(self: &Arc<Self>, cp: CpNumber, superblock: Superblock) {
+        self.state.lock().advance(Phase::Syncing);
+        let this = Arc::clone(self);
+        self.parts.store.sync(Box::new(move |outcome| {
+            if let Err(error) = outcome {
+                return this.fail(error.into());
+            }
+            // Never the slot of the last one: it must survive a torn write.
+            let slot = 1 - this.state.lock().superblock_slot;
+            let block = Arc::new(superblock.to_block());
+            let that = Arc::clone(&this);
+            this.parts.store.write_superblock(
+                slot,
+                block,
+                Box::new(move |outcome| match outcome {
+                    Ok(()) => that.begin_commit(cp, slot),
+                    Err(error) => that.fail(error.into()),
+                }),
+            );
+        }));
+    }
+
+    fn begin_commit(self: &Arc<Self>, cp: CpNumber, slot: usize) {
+        {
+            let mut state = self.state.lock();
+            state.advance(Phase::Committing);
+            state.superblock_slot = slot;
+        }
+        // Before the commit is told to anyone: what replay would apply is in the image.
+        self.parts.log.retire(cp);
+        self.set_filling(self.parts.log.active_cp());
+        let this = Arc::clone(self);
+        let message = move |access: &mut Access<'_>| {
+            this.commit(access, cp);
+            Outcome::Done
+        };
+        self.parts.scheduler.send(self.parts.affinity, Box::new(message));
+    }
+
+    fn commit(self: &Arc<Self>, access: &mut Access<'_>, cp: CpNumber) {
+        let side = self.block_side.write(access);
+        let Some(mut cleaning) = side.cleaning.take() else {
+            unreachable!("a commit follows a cleaning")
+        };
+        let cleaned = cleaning.cleaner.take_cleaned();
+        side.publish(&cleaned);
+        let freed = side.space.commit();
+        side.refill.add_free(self.parts.store.geometry(), &freed);
+        settle_budget(&self.parts.shared, side);
+        self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
+        let mut again = side.is_dirty() || side.space.has_snapshot_work();
+        let inode_file = side.space.inode_file.0;
+        let members: Vec<_> = self.state.lock().members.values().map(Arc::clone).collect();
+        for member in members {
+            let published = Published { cleaned: &cleaned, inode_file };
+            again |= member.publish(access, &published);
+        }
+        let running = {
+            let mut state = self.state.lock();
+            state.advance(Phase::Idle);
+            state.committed = cp;
+            state.requested |= again;
+            let now = self.parts.clock.monotonic_nanoseconds();
+            let duration = now.saturating_sub(state.started_nanoseconds);
+            self.statistics.last_cp_nanoseconds.store(duration, Ordering::Relaxed);
+            std::mem::take(&mut state.running)
+        };
+        self.statistics.consistency_points.fetch_add(1, Ordering::Relaxed);
+        running.into_iter().for_each(|done| done(Ok(())));
+        self.start_consistency_point();
+    }
+
+    /// Takes the aggregate out of service: nothing more is written, everything waiting fails.
+    pub fn fail(self: &Arc<Self>, error: AggregateError) {
+        tracing::error!(aggregate = %self.parts.identity.name, %error, "out of service");
+        let waiting = {
+            let mut state = self.state.lock();
+            state.phase = Phase::Failed;
+            state.failure = Some(error.clone());
+            let mut waiting = std::mem::take(&mut state.running);
+            waiting.append(&mut state.waiting);
+            waiting.extend(state.actions.drain(..).map(|(_, done)| done));
+            waiting
+        };
+        waiting.into_iter().for_each(|done| done(Err(error.clone())));
+        self.pool.end_refill().into_iter().for_each(affinity::Waker::wake);
+    }
+
+    /// Sends the message that stocks the pool for volumes that wait.
+    pub(crate) fn send_refill(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        let held = HeldBlocks::default();
+        let message = move |access: &mut Access<'_>| this.refill(access, &held);
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
+    fn refill(self: &Arc<Self>, access: &mut Access<'_>, held: &HeldBlocks) -> Outcome {
+        let side = self.block_side.write(access);
+        let reader = Reader { cache: &self.parts.cache, held };
+        while self.pool.len() < REFILL_BLOCKS {
+            let (space, store) = (&mut side.space, &*self.parts.store);
+            match side.refill.stock_tetris(space, store, &self.pool, &reader) {
+                Ok(()) => {}
+                Err(Stop::Wait(Wait::Load(requests))) => {
+                    return self.suspend(Wait::Load(requests), held);
+                }
+                Err(stop) => {
+                    let what = "the aggregate's free map";
+                    let pvbn = match stop {
+                        Stop::Damaged(pvbn) => pvbn,
+                        _ => units::Pvbn(0),
+                    };
+                    self.fail(AggregateError::Unreadable { what, pvbn });
+                    return Outcome::Done;
+                }
+            }
+        }
+        self.pool.end_refill().into_iter().for_each(affinity::Waker::wake);
+        Outcome::Done
+    }
+}
+
+/// The states and their changes in the language of Graphviz.
+#[must_use]
+pub fn dot() -> String {
+    let mut text = String::from("digraph consistency_point {\n");
+    for (from, to) in TRANSITIONS {
+        text.push_str(&format!("    {from:?} -> {to:?};\n"));
+    }
+    text.push_str("}\n");
+    text
+}

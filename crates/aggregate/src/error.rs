@@ -1,0 +1,58 @@
+//! Why an aggregate refuses or fails.
+
+use nvlog::LogError;
+use ondisk::damage::Damage;
+use raid::{RaidError, StoreError};
+use thiserror::Error;
+use units::Pvbn;
+
+/// See the module.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum AggregateError {
+    /// The disks do not make up an aggregate.
+    #[error(transparent)]
+    Raid(#[from] RaidError),
+    /// Writes could not be made durable: the aggregate is out of service.
+    #[error("aggregate is out of service: {0}")]
+    Store(#[from] StoreError),
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// No superblock of any disk is valid.
+    #[error("no valid superblock on any disk of the aggregate; the last one found says: {last}")]
+    NoSuperblock {
+        /// What was wrong with one of them.
+        last: String,
+    },
+    /// A structure on media is not what it should be.
+    #[error("{what}: {damage}")]
+    Damaged {
+        /// What was read.
+        what: &'static str,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// A block that is needed cannot be read.
+    #[error("{what}: {pvbn} is damaged beyond repair")]
+    Unreadable {
+        /// What was read.
+        what: &'static str,
+        /// Where.
+        pvbn: Pvbn,
+    },
+    /// The disks are too small.
+    #[error("the disks hold {found_blocks} blocks; an aggregate takes {minimum_blocks} at least")]
+    TooSmall {
+        /// What there is.
+        found_blocks: u64,
+        /// What there must be.
+        minimum_blocks: u64,
+    },
+    /// The aggregate is being taken out of service.
+    #[error("aggregate is stopping")]
+    Stopping,
+    /// A request cannot be met.
+    #[error("{0}")]
+    Refused(String),
+}

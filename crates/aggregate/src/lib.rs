@@ -1,0 +1,42 @@
+//! Aggregates: a pool of disks as one space of PVBNs, with the containers of volumes in it and the
+//! consistency points that take all of it from one image to the next (FlexVol section 3.1, D5).
+//!
+//! An aggregate is a file system of the core ([`cowfs`]) whose files are the volumes' containers. The
+//! lowest level of a container's buftree is the *container map*, from VVBN to PVBN. A consistency
+//! point ([`consistency_point`]) freezes every volume, lets each clean its image, takes the changes of
+//! their container maps, cleans the aggregate's own image, and writes the superblock.
+//!
+//! Architecture invariants:
+//! - The aggregate does not know what a volume is; it knows [`Member`]s that freeze, clean and
+//!   publish.
+//! - Nothing that the last superblock reaches is overwritten before the next one is durable.
+//! - A consistency point that cannot complete takes the aggregate out of service: crash rather than
+//!   corrupt.
+//! - All changes to the volume table happen at a freeze, when no consistency point runs.
+
+mod aggregate;
+mod backend;
+mod block_side;
+pub mod consistency_point;
+mod error;
+mod journal;
+mod loader;
+mod member;
+mod mount;
+mod owner;
+mod pool;
+mod refill;
+
+pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
+pub use backend::ContainerUpdate;
+pub use block_side::{BlockSide, Container, VolumeSlot};
+pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope};
+pub use error::AggregateError;
+pub use journal::{LateJournal, decode as decode_stripe_note};
+pub use loader::{Loader, suspend_for_load};
+pub use member::{Cleaning, Member, MemberCleaned, Published, container_inode};
+pub use mount::{
+    AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,
+};
+pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
+pub use pool::BlockPool;

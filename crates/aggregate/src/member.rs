@@ -1,0 +1,58 @@
+//! What a consistency point asks of a volume.
+//!
+//! Invariants: between [`Member::freeze`] and [`Member::publish`] a member has one image; the calls
+//! come in that order, both while nothing else of the aggregate runs.
+
+use crate::backend::ContainerUpdate;
+use crate::consistency_point::FreezeContext;
+use affinity::{Access, AffinityId, Message};
+use cowfs::image::{FileWork, ImageFacts};
+use cowfs::logical::CleanedInode;
+use ondisk::pointer::PhysicalPointer;
+use units::{InodeNumber, VolumeId};
+
+/// What a freeze found.
+pub enum Cleaning {
+    /// Nothing changed.
+    Nothing,
+    /// A flexible volume: this message cleans its image, and ends with
+    /// [`crate::Aggregate::member_cleaned`].
+    Flexible(AffinityId, Box<dyn Message>),
+    /// A traditional volume: its files are the aggregate's.
+    Traditional(ImageFacts, Vec<FileWork<PhysicalPointer>>),
+}
+
+/// What a flexible volume's cleaning changed in its container.
+#[derive(Debug)]
+pub struct MemberCleaned {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its container map's changes.
+    pub updates: Vec<ContainerUpdate>,
+}
+
+/// A commit, as a member sees it.
+pub struct Published<'a> {
+    /// The aggregate's cleaned inodes; a traditional volume finds its own among them.
+    pub cleaned: &'a [CleanedInode<PhysicalPointer>],
+    /// The root of the aggregate's inode file.
+    pub inode_file: cowfs::buftree::Root<PhysicalPointer>,
+}
+
+/// A volume, as consistency points know it.
+pub trait Member: Send + Sync {
+    /// Its number.
+    fn id(&self) -> VolumeId;
+
+    /// Sets its changes aside.
+    fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning;
+
+    /// Takes the new trees over; whether work is left that wants another consistency point.
+    fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool;
+}
+
+/// The first inode number of containers in an aggregate of flexible volumes.
+#[must_use]
+pub const fn container_inode(volume: VolumeId) -> InodeNumber {
+    InodeNumber(ondisk::root::metafile::ROOT_DIRECTORY + volume.0 as u64)
+}

@@ -1,0 +1,163 @@
+//! Bringing an aggregate's own file system into memory: fresh, or from a superblock.
+//!
+//! Invariants: mounting reads only; it is run from the top again after each wait. What it reads grows
+//! with the number of volumes and snapshots, not with the amount of data.
+//!
+//! Fails: [`AggregateError::Unreadable`], [`AggregateError::Damaged`].
+
+use crate::block_side::{BlockSide, Container, VolumeSlot};
+use crate::error::AggregateError;
+use crate::member::container_inode;
+use crate::refill::Refill;
+use cowfs::buftree::{self, FileKey, Root};
+use cowfs::content::Content;
+use cowfs::logical::read_record;
+use cowfs::reader::{Progress, Reader, Stop};
+use cowfs::space::Space;
+use ondisk::pointer::PhysicalPointer;
+use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
+use ondisk::root::{Superblock, metafile};
+use raid::{Geometry, SuperblockCopy};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, Pvbn, VolumeId};
+
+/// The aggregate's file system as the superblock describes it.
+pub struct Mounted {
+    /// Its block side.
+    pub block_side: BlockSide,
+    /// The superblock.
+    pub superblock: Superblock,
+    /// Where it was.
+    pub slot: usize,
+}
+
+/// Blocks that an aggregate has at least: its metafiles and reserve, and some room.
+pub const AGGREGATE_BLOCKS_MIN: u64 = 2048;
+
+/// The newest valid superblock.
+///
+/// # Errors
+/// If there is none.
+pub fn choose_superblock(copies: &[SuperblockCopy]) -> Result<(Superblock, usize), AggregateError> {
+    let mut best: Option<(Superblock, usize)> = None;
+    let mut last = String::from("nothing could be read");
+    for copy in copies {
+        match Superblock::from_block(&copy.block) {
+            Ok(found) => {
+                if best.as_ref().is_none_or(|(best, _)| best.cp() < found.cp()) {
+                    best = Some((found, copy.slot));
+                }
+            }
+            Err(damage) => last = format!("disk {} slot {}: {damage}", copy.disk, copy.slot),
+        }
+    }
+    best.ok_or(AggregateError::NoSuperblock { last })
+}
+
+/// The block side of a new aggregate.
+///
+/// # Errors
+/// If the disks are too small.
+pub fn format_block_side(
+    geometry: &Geometry,
+    traditional: bool,
+) -> Result<BlockSide, AggregateError> {
+    let size_blocks = geometry.end().get();
+    if size_blocks < AGGREGATE_BLOCKS_MIN {
+        return Err(AggregateError::TooSmall {
+            found_blocks: size_blocks,
+            minimum_blocks: AGGREGATE_BLOCKS_MIN,
+        });
+    }
+    let mut space = Space::new(VolumeId(0), size_blocks);
+    // Number 0 marks holes and is never a block.
+    space.take(0);
+    Ok(BlockSide {
+        space,
+        refill: Refill::new(geometry),
+        containers: BTreeMap::new(),
+        table: Vec::new(),
+        table_file: (Root::default(), 0),
+        dirty_slots: BTreeSet::new(),
+        next_volume: 1,
+        traditional,
+        cleaning: None,
+    })
+}
+
+/// Reads the block side that `superblock` describes.
+///
+/// # Errors
+/// What to wait for.
+pub fn mount(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    reader: &Reader<'_>,
+) -> Progress<BlockSide> {
+    let space = Space::<PhysicalPointer>::load(VolumeId(0), &superblock.root, reader)?;
+    let table_inode = InodeNumber(metafile::VOLUME_TABLE);
+    let inode_file = space.inode_file.0;
+    let record = read_record(&inode_file, VolumeId(0), table_inode, reader)?;
+    let mut table = Vec::new();
+    let mut table_file = (Root::default(), 0);
+    if let Some(record) = record.filter(|record| !record.is_free()) {
+        table_file = (Root::of(&record), record.blocks.get());
+        for slot in 0..record.size.get() / BLOCK_SIZE_U64 {
+            table.push(read_slot(&table_file.0, slot, reader)?);
+        }
+    }
+    let mut containers = BTreeMap::new();
+    for slot in &table {
+        if slot.record.state == STATE_EMPTY || slot.record.kind != VOLUME_FLEXIBLE {
+            continue;
+        }
+        let volume = VolumeId(slot.record.volume.get());
+        let number = container_inode(volume);
+        let found = read_record(&inode_file, VolumeId(0), number, reader)?;
+        let Some(record) = found.filter(|record| !record.is_free()) else {
+            return Err(Stop::Damaged(Pvbn(0)));
+        };
+        let container = Container {
+            root: Root::of(&record),
+            blocks: record.blocks.get(),
+            deleting: slot.record.state == STATE_DELETING,
+        };
+        containers.insert(volume, container);
+    }
+    Ok(BlockSide {
+        space,
+        refill: Refill::new(geometry),
+        containers,
+        table,
+        table_file,
+        dirty_slots: BTreeSet::new(),
+        next_volume: superblock.next_volume.get(),
+        traditional: superblock.traditional.get() == 1,
+        cleaning: None,
+    })
+}
+
+fn read_slot(root: &Root<PhysicalPointer>, slot: u64, reader: &Reader<'_>) -> Progress<VolumeSlot> {
+    let inode = InodeNumber(metafile::VOLUME_TABLE);
+    let key = FileKey { volume: VolumeId(0), inode, content: Content::Data };
+    let record = match buftree::read(root, &key, Fbn(slot), reader)? {
+        Some(block) => VolumeRecord::from_block(&block).map_err(|_| Stop::Damaged(Pvbn(0)))?,
+        None => VolumeRecord::empty(),
+    };
+    Ok(VolumeSlot { record })
+}
+
+/// The place of a VVBN's block: its container map entry.
+///
+/// # Errors
+/// What to wait for.
+pub fn container_lookup(
+    volume: VolumeId,
+    container: &Container,
+    vvbn: u64,
+    reader: &Reader<'_>,
+) -> Progress<PhysicalPointer> {
+    let inode = container_inode(volume);
+    let key = FileKey { volume: VolumeId(0), inode, content: Content::Data };
+    buftree::find(&container.root, &key, Fbn(vvbn), reader)
+}

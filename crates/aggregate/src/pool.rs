@@ -1,0 +1,92 @@
+//! Free PVBNs in stock, for the volumes and the aggregate to place blocks at: reserve, acquire,
+//! forfeit.
+//!
+//! The pool is filled a tetris at a time ([`crate::refill`]). A volume that cleans takes a run of
+//! numbers, uses them in order, and at the end gives back what it did not use.
+//!
+//! Invariants: a number is in stock, in the hands of one taker, or in `used`; `used` is drained into
+//! the free map by the aggregate's part of the same consistency point.
+
+use affinity::Waker;
+use platform::sync::Mutex;
+use std::collections::VecDeque;
+use units::Pvbn;
+
+/// See the module.
+#[derive(Default)]
+pub struct BlockPool(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    stock: VecDeque<Pvbn>,
+    used: Vec<Pvbn>,
+    waiters: Vec<Waker>,
+    refilling: bool,
+}
+
+impl BlockPool {
+    /// The first `count` numbers in stock, if there are as many.
+    #[must_use]
+    pub fn reserve(&self, count: usize) -> Option<Vec<Pvbn>> {
+        let mut state = self.0.lock();
+        (state.stock.len() >= count).then(|| state.stock.drain(..count).collect())
+    }
+
+    /// Ends a taker's work: what it used, and what it did not, in order.
+    pub fn forfeit(&self, used: Vec<Pvbn>, unused: impl DoubleEndedIterator<Item = Pvbn>) {
+        let mut state = self.0.lock();
+        state.used.extend(used);
+        unused.rev().for_each(|pvbn| state.stock.push_front(pvbn));
+    }
+
+    /// Takes one number; the caller notes its use itself.
+    #[must_use]
+    pub fn take(&self) -> Option<Pvbn> {
+        self.0.lock().stock.pop_front()
+    }
+
+    /// Adds found numbers.
+    pub fn stock(&self, found: impl Iterator<Item = Pvbn>) {
+        self.0.lock().stock.extend(found);
+    }
+
+    /// Numbers in stock.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.lock().stock.len()
+    }
+
+    /// Whether none is in stock.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers used by takers since the last call.
+    #[must_use]
+    pub fn drain_used(&self) -> Vec<Pvbn> {
+        std::mem::take(&mut self.0.lock().used)
+    }
+
+    /// The numbers in stock.
+    #[must_use]
+    pub fn in_stock(&self) -> Vec<Pvbn> {
+        self.0.lock().stock.iter().copied().collect()
+    }
+
+    /// Registers a message that waits for stock; whether the caller must start a refill.
+    #[must_use]
+    pub fn wait(&self, waker: Waker) -> bool {
+        let mut state = self.0.lock();
+        state.waiters.push(waker);
+        !std::mem::replace(&mut state.refilling, true)
+    }
+
+    /// Ends a refill: the messages that wait, to be woken.
+    #[must_use]
+    pub fn end_refill(&self) -> Vec<Waker> {
+        let mut state = self.0.lock();
+        state.refilling = false;
+        std::mem::take(&mut state.waiters)
+    }
+}

@@ -1,0 +1,97 @@
+//! A flexible volume's two spaces as the place where its image goes: a VVBN from its own, a PVBN from
+//! its aggregate (FlexVol section 3.3).
+//!
+//! Invariants: each placed block has an update of the container map.
+
+use aggregate::{Aggregate, ContainerUpdate, block_owner};
+use cowfs::content::Content;
+use cowfs::image::Backend;
+use cowfs::pointer::{BlockPlace, Pointer};
+use cowfs::reader::{Progress, Reader, Stop, Wait};
+use cowfs::space::Space;
+use ondisk::identity::crc32c;
+use ondisk::pointer::{DualPointer, PhysicalPointer};
+use raid::BlockWrite;
+use std::collections::VecDeque;
+use units::{BlockRef, CpNumber, Pvbn, Vvbn};
+
+/// Free PVBNs that a volume takes from the pool at once.
+const RESERVE_BLOCKS: usize = 64;
+
+/// What a volume's cleaning holds of the aggregate, and owes it.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    pub reserved: VecDeque<Pvbn>,
+    pub used: Vec<Pvbn>,
+    pub updates: Vec<ContainerUpdate>,
+}
+
+/// See the module.
+pub(crate) struct DualBackend<'a> {
+    pub aggregate: &'a Aggregate,
+    pub holdings: &'a mut Holdings,
+    pub cp: CpNumber,
+}
+
+impl DualBackend<'_> {
+    /// Makes sure that `count` PVBNs are at hand.
+    pub fn reserve(&mut self, count: usize) -> Progress<()> {
+        while self.holdings.reserved.len() < count {
+            let missing = count - self.holdings.reserved.len();
+            match self.aggregate.pool.reserve(missing.max(RESERVE_BLOCKS)) {
+                Some(found) => self.holdings.reserved.extend(found),
+                None => match self.aggregate.pool.reserve(missing) {
+                    Some(found) => self.holdings.reserved.extend(found),
+                    None => return Err(Stop::Wait(Wait::Blocks)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a block at a VVBN and any PVBN.
+    pub fn write_at(&mut self, vvbn: Vvbn, block: BlockRef, place: BlockPlace) -> DualPointer {
+        let Some(pvbn) = self.holdings.reserved.pop_front() else {
+            panic!("block numbers of the aggregate were not reserved")
+        };
+        self.holdings.used.push(pvbn);
+        self.put(DualPointer { vvbn, pvbn, flags: 0, checksum: 0 }, block, place)
+    }
+
+    fn put(&mut self, address: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
+        let checksum = DualPointer::check_of(&block, place.content);
+        let whole = if place.content == Content::Data { checksum } else { crc32c(&block) };
+        let DualPointer { vvbn, pvbn, .. } = address;
+        let owner = block_owner(&place, vvbn, self.cp);
+        self.aggregate.parts.cache.insert(pvbn, checksum, BlockRef::clone(&block));
+        self.aggregate.parts.store.write(BlockWrite { pvbn, block, owner });
+        let update = PhysicalPointer { pvbn, check: whole as u16 };
+        self.holdings.updates.push((vvbn.get(), Some(update)));
+        DualPointer { vvbn, pvbn, flags: 0, checksum }
+    }
+}
+
+impl Backend<DualPointer> for DualBackend<'_> {
+    fn prepare(
+        &mut self,
+        space: &mut Space<DualPointer>,
+        count: usize,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        space.fill_pool(count, reader)?;
+        self.reserve(count)
+    }
+
+    fn take(&mut self, space: &mut Space<DualPointer>) -> DualPointer {
+        let vvbn = Vvbn(space.take_from_pool());
+        let Some(pvbn) = self.holdings.reserved.pop_front() else {
+            panic!("block numbers of the aggregate were not reserved")
+        };
+        self.holdings.used.push(pvbn);
+        DualPointer { vvbn, pvbn, flags: 0, checksum: 0 }
+    }
+
+    fn write(&mut self, address: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
+        self.put(address, block, place)
+    }
+}

@@ -1,0 +1,328 @@
+//! A flexible volume as a member of consistency points.
+//!
+//! Invariants: see [`aggregate::Member`]. The vol_info block is the last that a cleaning writes; with
+//! the container map's change the whole image becomes reachable at once.
+
+use crate::backend::{DualBackend, Holdings};
+use crate::format::slack_blocks;
+use crate::front::Front;
+use crate::load::snapshot_views;
+use crate::snapshots::{Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
+use affinity::{Access, Outcome, Partition};
+use aggregate::{
+    Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned, Published,
+    vol_info_place,
+};
+use cowfs::cleaner::Leaf;
+use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
+use cowfs::logical::{CleanedInode, Image, Logical};
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader, Stop};
+use cowfs::space::Space;
+use ondisk::pointer::DualPointer;
+use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use units::{Timestamp, VolumeId, Vvbn};
+use zerocopy::little_endian::{I64, U32, U64};
+
+/// Blocks that one cleaning keeps loaded before it lets go of them.
+const HELD_BLOCKS_MAX: usize = 4096;
+
+/// See the module.
+pub struct FlexibleVolume {
+    /// The logical side.
+    pub front: Front<DualPointer>,
+    /// The block side.
+    vbn: Partition<VbnSide>,
+    aggregate: Weak<Aggregate>,
+    this: Weak<Self>,
+    size_blocks: u64,
+    used_blocks: AtomicU64,
+}
+
+struct VbnSide {
+    space: Space<DualPointer>,
+    requests: Requests<DualPointer>,
+    cleaning: Option<VolumeCleaning>,
+    finished: Option<Finished>,
+}
+
+struct VolumeCleaning {
+    cleaner: ImageCleaner<DualPointer>,
+    held: HeldBlocks,
+    holdings: Holdings,
+    context: FreezeContext,
+    dirty_blocks: u64,
+    restore_ready: bool,
+}
+
+struct Finished {
+    cleaned: Vec<CleanedInode<DualPointer>>,
+    dirty_blocks: u64,
+}
+
+impl FlexibleVolume {
+    /// A volume over its two sides. `size_blocks` is the size that users see.
+    #[must_use]
+    pub fn new(
+        aggregate: &Arc<Aggregate>,
+        front: Front<DualPointer>,
+        space: Space<DualPointer>,
+        size_blocks: u64,
+    ) -> Arc<Self> {
+        let used_blocks = AtomicU64::new(space.used_blocks);
+        settle(&front, &space, size_blocks);
+        let side = VbnSide { space, requests: Requests::default(), cleaning: None, finished: None };
+        Arc::new_cyclic(|this| Self {
+            vbn: Partition::new(front.affinities.vbn, side),
+            front,
+            aggregate: Arc::downgrade(aggregate),
+            this: Weak::clone(this),
+            size_blocks,
+            used_blocks,
+        })
+    }
+
+    /// The block side of a new volume of `size_blocks` user-visible blocks.
+    #[must_use]
+    pub fn format_space(volume: VolumeId, size_blocks: u64) -> Space<DualPointer> {
+        let mut space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
+        // Number 0 marks holes; the vol_info block keeps its number for ever.
+        space.take(0);
+        space.take(VOL_INFO_VVBN);
+        space
+    }
+
+    /// The size that users see.
+    #[must_use]
+    pub const fn size_blocks(&self) -> u64 {
+        self.size_blocks
+    }
+
+    /// Block numbers in use by the active image and snapshots, as of the last commit.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.used_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Takes a request for snapshots in; part of a freeze's action.
+    ///
+    /// # Errors
+    /// Why it cannot be met.
+    pub fn accept(
+        &self,
+        access: &mut Access<'_>,
+        request: &SnapshotRequest,
+        now: Timestamp,
+    ) -> Result<(), AggregateError> {
+        let side = self.vbn.write(access);
+        side.requests.accept(&mut side.space, request, now)?;
+        let restoring = side.requests.restore.is_some();
+        let views = snapshot_views(&side.space.snapshots);
+        let logical = self.front.logical.write(access);
+        logical.suspended |= restoring;
+        logical.snapshots = views;
+        Ok(())
+    }
+
+    /// The snapshots that are not being deleted; for messages that may read the block side.
+    #[must_use]
+    pub fn snapshots(&self, access: &Access<'_>) -> Vec<SnapshotInfo> {
+        let side = self.vbn.read(access);
+        let live = side.space.snapshots.iter().filter(|snapshot| !snapshot.deleting);
+        live.map(|snapshot| SnapshotInfo {
+            id: snapshot.id,
+            name: snapshot.name.clone(),
+            created: snapshot.created,
+            cp: snapshot.cp,
+            used_blocks: snapshot.used_blocks,
+        })
+        .collect()
+    }
+
+    fn clean(self: &Arc<Self>, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> Outcome {
+        let side = self.vbn.write(access);
+        let Some(mut cleaning) = side.cleaning.take() else {
+            unreachable!("a volume's cleaning runs until it is finished")
+        };
+        match self.step(aggregate, side, &mut cleaning) {
+            Ok(()) => {
+                let holdings = std::mem::take(&mut cleaning.holdings);
+                aggregate.pool.forfeit(holdings.used, holdings.reserved.into_iter());
+                let written = cleaning.cleaner.written();
+                aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
+                side.finished = Some(Finished {
+                    cleaned: cleaning.cleaner.take_cleaned(),
+                    dirty_blocks: cleaning.dirty_blocks,
+                });
+                let volume = self.front.id;
+                aggregate.member_cleaned(MemberCleaned { volume, updates: holdings.updates });
+                Outcome::Done
+            }
+            Err(Stop::Wait(wait)) => {
+                cleaning.held.trim(HELD_BLOCKS_MAX);
+                let held = cleaning.held.clone();
+                side.cleaning = Some(cleaning);
+                aggregate.suspend(wait, &held)
+            }
+            Err(Stop::Damaged(pvbn)) => {
+                let what = "a metafile of a volume";
+                aggregate.fail(AggregateError::Unreadable { what, pvbn });
+                Outcome::Done
+            }
+            Err(Stop::NoSpace) => unreachable!("cleaning never asks for promises"),
+        }
+    }
+
+    /// Cleans the image and writes its vol_info.
+    fn step(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        side: &mut VbnSide,
+        cleaning: &mut VolumeCleaning,
+    ) -> Result<(), Stop> {
+        let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
+        let cp = cleaning.context.cp;
+        let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };
+        cleaning.cleaner.run(&mut side.space, &mut backend, &reader)?;
+        if !cleaning.restore_ready {
+            side.requests.prepare_restore(&mut side.space, &reader)?;
+            cleaning.restore_ready = true;
+        }
+        backend.reserve(1)?;
+        let root = cleaning.cleaner.root(&side.space);
+        let block = Arc::new(self.vol_info(root, &cleaning.context).to_block());
+        backend.write_at(Vvbn(VOL_INFO_VVBN), block, vol_info_place(self.front.id));
+        let released = side.space.drain_released();
+        cleaning.holdings.updates.extend(released.into_iter().map(|vvbn| (vvbn, None)));
+        Ok(())
+    }
+
+    fn vol_info(&self, root: FileSystemRoot, context: &FreezeContext) -> VolInfo {
+        let mut vol_info = VolInfo::new();
+        vol_info.volume = U32::new(self.front.id.get());
+        vol_info.cp = U64::new(context.cp.get());
+        vol_info.time = I64::new(context.time.get());
+        vol_info.root = root;
+        vol_info
+    }
+}
+
+/// The files of an image with their dirty blocks, in order.
+pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
+    let inodes = std::mem::take(&mut image.inodes);
+    let mut work = Vec::with_capacity(inodes.len());
+    for inode in inodes {
+        let mut leaves = BTreeMap::new();
+        for stripe in &image.stripes {
+            if let Some(file) = stripe.get(&inode.number) {
+                let blocks = file.blocks.iter();
+                leaves.extend(blocks.map(|(fbn, block)| (*fbn, Leaf::Block(Arc::clone(block)))));
+            }
+        }
+        work.push(FileWork { inode, leaves: leaves.into_iter().collect() });
+    }
+    work
+}
+
+/// What an image is, apart from its files.
+pub(crate) fn image_facts<P: Pointer>(
+    image: &Image<P>,
+    requests: &mut Requests<P>,
+    context: &FreezeContext,
+) -> ImageFacts {
+    ImageFacts {
+        cp: context.cp,
+        next_generation: image.next_generation,
+        used_inodes: image.used_inodes,
+        orphan_count: image.orphan_count,
+        snapshots: std::mem::take(&mut requests.create),
+    }
+}
+
+/// Makes a restored image the active one; what was in memory is of the image that was left.
+pub(crate) fn switch_logical<P: Pointer>(
+    logical: &mut Logical<P>,
+    image: crate::snapshots::RestoredImage<P>,
+) {
+    logical.inode_file = image.inode_file.0;
+    logical.inodes.clear();
+    logical.orphans = image.orphans;
+    logical.used_inodes = image.used_inodes;
+    logical.inode_hint = 0;
+    let mut dropped = 0;
+    for stripe in &mut logical.stripes {
+        let stripe = stripe.get_mut();
+        dropped += stripe.active.values().map(|file| file.blocks.len() as u64).sum::<u64>();
+        stripe.active.clear();
+        stripe.dirtied.clear();
+    }
+    logical.dirtied.clear();
+    logical.quarantine.clear();
+    logical.shared.aggregate.dirty.remove(dropped);
+}
+
+fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, size_blocks: u64) {
+    let free = space.size_blocks - space.used_blocks;
+    front.shared.budget.settle(free, slack_blocks(size_blocks));
+    front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
+}
+
+impl Member for FlexibleVolume {
+    fn id(&self) -> VolumeId {
+        self.front.id
+    }
+
+    fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning {
+        let side = self.vbn.write(access);
+        let wanted = side.space.snapshots_changed
+            || side.space.has_snapshot_work()
+            || side.requests.is_pending();
+        let logical = self.front.logical.write(access);
+        if !logical.is_dirty() && !wanted {
+            return Cleaning::Nothing;
+        }
+        let mut image = logical.freeze();
+        let side = self.vbn.write(access);
+        let facts = image_facts(&image, &mut side.requests, context);
+        let dirty_blocks = image.dirty_blocks;
+        let cleaner = ImageCleaner::new(facts, file_work(&mut image), &side.space);
+        side.cleaning = Some(VolumeCleaning {
+            cleaner,
+            held: HeldBlocks::default(),
+            holdings: Holdings::default(),
+            context: *context,
+            dirty_blocks,
+            restore_ready: false,
+        });
+        let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
+            unreachable!("a member is alive while its aggregate freezes")
+        };
+        let message = move |access: &mut Access<'_>| this.clean(&aggregate, access);
+        Cleaning::Flexible(self.front.affinities.vbn, Box::new(message))
+    }
+
+    fn publish(&self, access: &mut Access<'_>, _: &Published<'_>) -> bool {
+        let side = self.vbn.write(access);
+        let Some(finished) = side.finished.take() else { return false };
+        side.space.commit();
+        let inode_file = side.space.inode_file.0;
+        let restore = side.requests.take_restore(&mut side.space);
+        let again = side.space.has_snapshot_work() || side.requests.is_pending();
+        let views = snapshot_views(&side.space.snapshots);
+        self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
+        settle(&self.front, &side.space, self.size_blocks);
+        let reaping = self.front.publish(access, |logical| {
+            logical.publish(&finished.cleaned, inode_file, finished.dirty_blocks);
+            logical.snapshots = views;
+            match restore {
+                RestoreStep::None => {}
+                RestoreStep::Switched(image) => switch_logical(logical, image),
+                RestoreStep::Ended => logical.suspended = false,
+            }
+        });
+        again || reaping
+    }
+}

@@ -1,0 +1,86 @@
+//! An empty volume.
+//!
+//! Invariants: everything is dirty, so that the next consistency point writes it; the root directory
+//! has an inode but no content yet, which `operations` puts in.
+
+use affinity::{AffinityId, Partition};
+use cowfs::buftree::Root;
+use cowfs::inode::{Inode, InodeAttributes};
+use cowfs::logical::{Logical, Shared};
+use cowfs::overlay::{Stripe, stripe_of};
+use cowfs::pointer::Pointer;
+use ondisk::inode::{KIND_DIRECTORY, KIND_METAFILE};
+use ondisk::root::metafile;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+use units::{BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
+
+/// Block numbers of a volume beyond the size that its users see: what its metafiles may take while
+/// users' data fills all the rest, and the reserve that only frees may spend.
+#[must_use]
+pub const fn slack_blocks(size_blocks: u64) -> u64 {
+    size_blocks / 32 + 1024
+}
+
+/// The logical side of an empty file system.
+#[must_use]
+pub fn format_logical<P: Pointer>(
+    volume: VolumeId,
+    stripes: &[AffinityId],
+    shared: Arc<Shared>,
+    now: Timestamp,
+) -> Logical<P> {
+    let mut logical = empty_logical(volume, stripes, shared);
+    logical.next_generation = 2;
+    logical.used_inodes = 1;
+    let metafile = |size| {
+        let mut attributes = InodeAttributes::new(KIND_METAFILE, 0, Generation(1), now);
+        attributes.size = size;
+        attributes
+    };
+    let mut root = InodeAttributes::new(KIND_DIRECTORY, 0o755, Generation(1), now);
+    root.links = 2;
+    for (number, attributes) in [
+        (metafile::INODE_MAP, metafile(BLOCK_SIZE_U64)),
+        (metafile::ORPHANS, metafile(0)),
+        (metafile::ROOT_DIRECTORY, root),
+    ] {
+        logical.inodes.insert(InodeNumber(number), Inode::new(attributes));
+        logical.dirtied.push(InodeNumber(number));
+    }
+    let mut map = Block::zeroed();
+    for number in 0..metafile::FIRST_FILE as usize {
+        map.bytes_mut()[number / 8] |= 1 << (number % 8);
+    }
+    let inode_map = InodeNumber(metafile::INODE_MAP);
+    let stripe = logical.stripes[stripe_of(inode_map, Fbn(0))].get_mut();
+    stripe.put(inode_map, Fbn(0), Arc::new(map), true);
+    logical.shared.aggregate.dirty.add(1);
+    logical
+}
+
+/// A logical side with nothing in it.
+pub(crate) fn empty_logical<P: Pointer>(
+    volume: VolumeId,
+    stripes: &[AffinityId],
+    shared: Arc<Shared>,
+) -> Logical<P> {
+    let stripes = stripes.iter().map(|stripe| Partition::new(*stripe, Stripe::default())).collect();
+    Logical {
+        volume,
+        inode_file: Root::default(),
+        inodes: FxHashMap::default(),
+        stripes,
+        dirtied: Vec::new(),
+        next_generation: 1,
+        used_inodes: 0,
+        orphans: Vec::new(),
+        quarantine: FxHashSet::default(),
+        frozen_quarantine: FxHashSet::default(),
+        inode_hint: metafile::FIRST_FILE,
+        snapshots: Vec::new(),
+        suspended: false,
+        replaying: false,
+        shared,
+    }
+}

@@ -1,0 +1,114 @@
+//! The logical side of a volume with its affinities (Waffinity section 4.2).
+//!
+//! Invariants: the data tree mirrors the affinity tree: the logical side belongs to the Volume Logical
+//! affinity, each stripe in it to a Stripe affinity beneath.
+
+use affinity::{Access, AffinityId, AffinityKind, Partition, Scheduler};
+use cowfs::logical::{Logical, Shared};
+use cowfs::overlay::{STRIPES, stripe_of};
+use cowfs::pointer::Pointer;
+use platform::sync::Mutex;
+use std::sync::Arc;
+use units::{Fbn, InodeNumber, VolumeId};
+
+/// The affinities of one volume.
+#[derive(Clone, Debug)]
+pub struct FrontAffinities {
+    /// Everything of the volume.
+    pub volume: AffinityId,
+    /// Client-visible files.
+    pub logical: AffinityId,
+    /// Ranges of file blocks.
+    pub stripes: Vec<AffinityId>,
+    /// Free maps and snapshots.
+    pub vbn: AffinityId,
+}
+
+impl FrontAffinities {
+    /// New affinities beneath an aggregate's.
+    #[must_use]
+    pub fn new(scheduler: &Scheduler, aggregate: AffinityId) -> Self {
+        let volume = scheduler.add(aggregate, AffinityKind::Volume);
+        let logical = scheduler.add(volume, AffinityKind::VolumeLogical);
+        let vbn = scheduler.add(volume, AffinityKind::VolumeVbn);
+        let stripe = |_| scheduler.add(logical, AffinityKind::Stripe);
+        Self { volume, logical, stripes: (0..STRIPES).map(stripe).collect(), vbn }
+    }
+
+    /// Takes the affinities away; nothing may be queued in them.
+    pub fn remove(&self, scheduler: &Scheduler) {
+        self.stripes.iter().for_each(|stripe| scheduler.remove(*stripe));
+        for affinity in [self.logical, self.vbn, self.volume] {
+            scheduler.remove(affinity);
+        }
+    }
+}
+
+/// Called after each commit that leaves the volume with background work.
+pub type BackgroundHook = Box<dyn Fn() + Send + Sync>;
+
+/// See the module.
+pub struct Front<P: Pointer> {
+    /// The volume's number.
+    pub id: VolumeId,
+    /// Its affinities.
+    pub affinities: FrontAffinities,
+    /// Inodes and dirty blocks.
+    pub logical: Partition<Logical<P>>,
+    /// Space and memory.
+    pub shared: Arc<Shared>,
+    background: Mutex<Option<Arc<BackgroundHook>>>,
+}
+
+/// Inodes that a volume keeps in memory though they are clean.
+const INODES_IN_MEMORY_MAX: usize = 100_000;
+
+impl<P: Pointer> Front<P> {
+    /// A front over a logical side that was loaded or formatted.
+    #[must_use]
+    pub fn new(id: VolumeId, affinities: FrontAffinities, logical: Logical<P>) -> Self {
+        let shared = Arc::clone(&logical.shared);
+        let logical = Partition::new(affinities.logical, logical);
+        Self { id, affinities, logical, shared, background: Mutex::new(None) }
+    }
+
+    /// Sets what to call when a commit leaves orphans to be reaped.
+    pub fn set_background(&self, hook: BackgroundHook) {
+        *self.background.lock() = Some(Arc::new(hook));
+    }
+
+    /// Calls the hook.
+    pub fn call_background(&self) {
+        let hook = self.background.lock().clone();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+
+    /// The affinity for an operation on `count` file blocks from `first`: a stripe's if they all
+    /// lie in one, else the logical one.
+    #[must_use]
+    pub fn affinity_of(&self, inode: InodeNumber, first: Fbn, count: u64) -> (AffinityId, bool) {
+        let stripe = stripe_of(inode, first);
+        let last = Fbn(first.get() + count.max(1) - 1);
+        let blocks = cowfs::overlay::STRIPE_BLOCKS;
+        if first.get() / blocks == last.get() / blocks {
+            (self.affinities.stripes[stripe], true)
+        } else {
+            (self.affinities.logical, false)
+        }
+    }
+
+    /// Takes new trees over; whether reaped files are left.
+    pub fn publish(&self, access: &mut Access<'_>, publish: impl FnOnce(&mut Logical<P>)) -> bool {
+        let logical = self.logical.write(access);
+        publish(logical);
+        logical.evict(INODES_IN_MEMORY_MAX);
+        let reaping = logical.inodes.values().any(|inode| inode.reaping);
+        let orphans = !logical.orphans.is_empty();
+        if orphans {
+            self.call_background();
+        }
+        reaping
+    }
+}

@@ -1,0 +1,128 @@
+//! Bringing a volume online from its vol_info block.
+//!
+//! Invariants: loading reads only, and is run from the top again after each wait. It reads a fixed
+//! number of blocks, plus snapshot records and the orphan list.
+
+use crate::format::empty_logical;
+use affinity::AffinityId;
+use aggregate::{Container, container_lookup, vol_info_place};
+use cowfs::buftree::{self, FileKey};
+use cowfs::content::Content;
+use cowfs::logical::{Logical, Shared, SnapshotView, read_record};
+use cowfs::pointer::Pointer;
+use cowfs::reader::{Progress, Reader, Stop};
+use cowfs::snapshot::Snapshot;
+use cowfs::space::Space;
+use ondisk::pointer::{DualPointer, PhysicalPointer};
+use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo, metafile};
+use std::sync::Arc;
+use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, Pvbn, VolumeId};
+
+/// Both sides of a flexible volume.
+pub struct LoadedVolume {
+    /// Free maps and snapshots.
+    pub space: Space<DualPointer>,
+    /// Its file system's root.
+    pub root: FileSystemRoot,
+}
+
+/// Reads a flexible volume's block side.
+///
+/// # Errors
+/// What to wait for.
+pub fn load_flexible(
+    volume: VolumeId,
+    container: &Container,
+    reader: &Reader<'_>,
+) -> Progress<LoadedVolume> {
+    let pointer = container_lookup(volume, container, VOL_INFO_VVBN, reader)?;
+    if pointer.is_hole() {
+        return Err(Stop::Damaged(Pvbn(0)));
+    }
+    let block = reader.block(&pointer, vol_info_place(volume))?;
+    let vol_info = VolInfo::from_block(&block).map_err(|damage| {
+        tracing::error!(%volume, %damage, "vol_info");
+        Stop::Damaged(pointer.pvbn)
+    })?;
+    if vol_info.volume.get() != volume.get() {
+        return Err(Stop::Damaged(pointer.pvbn));
+    }
+    let space = Space::load(volume, &vol_info.root, reader)?;
+    Ok(LoadedVolume { space, root: vol_info.root })
+}
+
+/// Reads the logical side of the file system that `root` describes.
+///
+/// # Errors
+/// What to wait for.
+pub fn load_logical<P: Pointer>(
+    volume: VolumeId,
+    root: &FileSystemRoot,
+    snapshots: &[Snapshot<P>],
+    stripes: &[AffinityId],
+    shared: Arc<Shared>,
+    reader: &Reader<'_>,
+) -> Progress<Logical<P>> {
+    let mut logical = empty_logical(volume, stripes, shared);
+    logical.inode_file = buftree::Root::of(&root.inode_file);
+    logical.next_generation = root.next_generation.get();
+    logical.used_inodes = root.used_inodes.get();
+    logical.snapshots = snapshot_views(snapshots);
+    logical.orphans = read_orphans(volume, &logical.inode_file, reader)?;
+    Ok(logical)
+}
+
+/// Reads the logical side of a traditional volume.
+///
+/// # Errors
+/// What to wait for.
+pub fn load_traditional(
+    space: &Space<PhysicalPointer>,
+    root: &FileSystemRoot,
+    stripes: &[AffinityId],
+    shared: Arc<Shared>,
+    reader: &Reader<'_>,
+) -> Progress<Logical<PhysicalPointer>> {
+    load_logical(VolumeId(0), root, &space.snapshots, stripes, shared, reader)
+}
+
+/// The snapshots that readers see.
+#[must_use]
+pub(crate) fn snapshot_views<P: Pointer>(snapshots: &[Snapshot<P>]) -> Vec<SnapshotView<P>> {
+    snapshots
+        .iter()
+        .filter(|snapshot| !snapshot.deleting)
+        .map(|snapshot| SnapshotView {
+            id: snapshot.id,
+            name: snapshot.name.clone(),
+            created: snapshot.created,
+            inode_file: snapshot.root(),
+        })
+        .collect()
+}
+
+/// The orphan list of an image.
+///
+/// # Errors
+/// What to wait for.
+pub(crate) fn read_orphans<P: Pointer>(
+    volume: VolumeId,
+    inode_file: &buftree::Root<P>,
+    reader: &Reader<'_>,
+) -> Progress<Vec<InodeNumber>> {
+    let inode = InodeNumber(metafile::ORPHANS);
+    let record = read_record(inode_file, volume, inode, reader)?;
+    let Some(record) = record.filter(|record| !record.is_free()) else { return Ok(Vec::new()) };
+    let root = buftree::Root::<P>::of(&record);
+    let key = FileKey { volume, inode, content: Content::Data };
+    let mut orphans = Vec::new();
+    for index in 0..record.size.get() / 4 {
+        let (fbn, at) = (index * 4 / BLOCK_SIZE_U64, (index * 4 % BLOCK_SIZE_U64) as usize);
+        let block = buftree::read(&root, &key, Fbn(fbn), reader)?;
+        let block = block.ok_or(Stop::Damaged(Pvbn(0)))?;
+        let mut number = [0; 4];
+        number.copy_from_slice(&block.bytes()[at..at + 4]);
+        orphans.push(InodeNumber(u64::from(u32::from_le_bytes(number))));
+    }
+    Ok(orphans)
+}

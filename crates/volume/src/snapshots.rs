@@ -1,0 +1,182 @@
+//! What administrators ask of a volume's snapshots, carried out at a freeze.
+//!
+//! *Create* lets the consistency point keep its image. *Delete* marks the record; the space comes back
+//! in the background. *Restore* takes two consistency points: the first keeps the current image as a
+//! nameless snapshot that is already being deleted, and reads what the restore needs; when it commits,
+//! the snapshot's image becomes the active one; the second makes that durable. In between the volume
+//! is suspended, so that the log holds nothing that does not fit the restored image.
+//!
+//! Invariants: names are unique among the snapshots that are not being deleted. After a restore no
+//! newer snapshot is left.
+
+use aggregate::AggregateError;
+use cowfs::buftree::Root;
+use cowfs::free_map::MapFile;
+use cowfs::image::NewSnapshot;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{Progress, Reader};
+use cowfs::snapshot::SNAPSHOTS_MAX;
+use cowfs::space::Space;
+use units::{CpNumber, InodeNumber, SnapshotId, Timestamp};
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SnapshotRequest {
+    /// Keep the image of the next consistency point under this name.
+    Create(String),
+    /// Delete the snapshot of this name.
+    Delete(String),
+    /// Make the snapshot of this name the active image.
+    Restore(String),
+}
+
+/// What is known of a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotInfo {
+    /// Its number.
+    pub id: SnapshotId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Its consistency point.
+    pub cp: CpNumber,
+    /// Blocks in use by its image.
+    pub used_blocks: u64,
+}
+
+/// A volume's requests on their way through consistency points.
+#[derive(Debug)]
+pub(crate) struct Requests<P> {
+    pub create: Vec<NewSnapshot>,
+    pub restore: Option<Restore<P>>,
+}
+
+impl<P> Default for Requests<P> {
+    fn default() -> Self {
+        Self { create: Vec::new(), restore: None }
+    }
+}
+
+/// A restore under way.
+#[derive(Debug)]
+pub(crate) struct Restore<P> {
+    pub snapshot: SnapshotId,
+    /// Read by the first consistency point.
+    pub image: Option<RestoredImage<P>>,
+    /// The image is active; the second consistency point is to come.
+    pub switched: bool,
+}
+
+/// What the active image becomes.
+#[derive(Debug)]
+pub(crate) struct RestoredImage<P> {
+    pub inode_file: (Root<P>, u64),
+    pub active_map: MapFile<P>,
+    pub orphans: Vec<InodeNumber>,
+    pub used_inodes: u64,
+}
+
+impl<P: Pointer> Requests<P> {
+    /// Takes a request in, at a freeze.
+    pub fn accept(
+        &mut self,
+        space: &mut Space<P>,
+        request: &SnapshotRequest,
+        now: Timestamp,
+    ) -> Result<(), AggregateError> {
+        let refused = |text: String| Err(AggregateError::Refused(text));
+        let live = |name: &str| {
+            space.snapshots.iter().position(|found| !found.deleting && found.name == name)
+        };
+        match request {
+            SnapshotRequest::Create(name) => {
+                if live(name).is_some() || self.create.iter().any(|new| new.name == *name) {
+                    return refused(format!("snapshot '{name}' exists"));
+                }
+                if space.snapshots.len() + self.create.len() >= SNAPSHOTS_MAX {
+                    return refused(format!("the volume has {SNAPSHOTS_MAX} snapshots, the most"));
+                }
+                let (name, created) = (name.clone(), now);
+                self.create.push(NewSnapshot { name, created, deleting: false });
+            }
+            SnapshotRequest::Delete(name) => {
+                let Some(at) = live(name) else {
+                    return refused(format!("there is no snapshot '{name}'"));
+                };
+                space.snapshots[at].deleting = true;
+                space.snapshots_changed = true;
+            }
+            SnapshotRequest::Restore(name) => {
+                let Some(at) = live(name) else {
+                    return refused(format!("there is no snapshot '{name}'"));
+                };
+                if self.restore.is_some() {
+                    return refused("a restore is under way".to_owned());
+                }
+                let snapshot = space.snapshots[at].id;
+                let name = String::from("restored-over");
+                self.create.push(NewSnapshot { name, created: now, deleting: true });
+                self.restore = Some(Restore { snapshot, image: None, switched: false });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the next consistency point has something to do for a request.
+    pub fn is_pending(&self) -> bool {
+        !self.create.is_empty() || self.restore.is_some()
+    }
+
+    /// Reads what a restore needs, after the image that it leaves was cleaned.
+    pub fn prepare_restore(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
+        let Some(restore) = self.restore.as_mut().filter(|restore| !restore.switched) else {
+            return Ok(());
+        };
+        let volume = space.volume;
+        let found = space.snapshots.iter_mut().find(|found| found.id == restore.snapshot);
+        let Some(snapshot) = found else { unreachable!("the snapshot was found at the freeze") };
+        let root = snapshot.root();
+        let map = snapshot.map(volume, reader)?;
+        let mut active_map = MapFile::new(volume, map.key.inode.get());
+        active_map.root = map.root;
+        active_map.blocks = map.blocks;
+        restore.image = Some(RestoredImage {
+            inode_file: (root, snapshot.inode_file.blocks.get()),
+            active_map,
+            orphans: crate::load::read_orphans(volume, &root, reader)?,
+            used_inodes: snapshot.used_inodes,
+        });
+        Ok(())
+    }
+
+    /// At a commit: whether a restore takes effect now, and its image; or has ended.
+    pub fn take_restore(&mut self, space: &mut Space<P>) -> RestoreStep<P> {
+        let Some(restore) = &mut self.restore else { return RestoreStep::None };
+        if restore.switched {
+            self.restore = None;
+            return RestoreStep::Ended;
+        }
+        let Some(image) = restore.image.take() else {
+            unreachable!("the consistency point read the image")
+        };
+        restore.switched = true;
+        let at = space.snapshots.iter().position(|found| found.id == restore.snapshot);
+        for newer in space.snapshots.iter_mut().skip(at.map_or(usize::MAX, |at| at + 1)) {
+            newer.deleting = true;
+        }
+        space.drop_pool();
+        space.inode_file = image.inode_file;
+        space.active_map.root = image.active_map.root;
+        space.active_map.blocks = image.active_map.blocks;
+        space.snapshots_changed = true;
+        RestoreStep::Switched(image)
+    }
+}
+
+/// See [`Requests::take_restore`].
+pub(crate) enum RestoreStep<P> {
+    None,
+    Switched(RestoredImage<P>),
+    Ended,
+}

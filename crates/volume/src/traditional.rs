@@ -1,0 +1,133 @@
+//! A traditional volume: the aggregate's own file system with a user-visible root (FlexVol section
+//! 3, the papers' TradVol).
+//!
+//! Invariants: its block side is the aggregate's; an aggregate has one traditional volume and no
+//! other.
+
+use crate::flexible::{file_work, image_facts};
+use crate::front::Front;
+use crate::load::snapshot_views;
+use crate::snapshots::{Requests, SnapshotInfo, SnapshotRequest};
+use affinity::{Access, Partition};
+use aggregate::{Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published};
+use ondisk::pointer::PhysicalPointer;
+use std::sync::{Arc, Weak};
+use units::{Timestamp, VolumeId};
+
+/// See the module.
+pub struct TraditionalVolume {
+    /// The logical side.
+    pub front: Front<PhysicalPointer>,
+    state: Partition<State>,
+    aggregate: Weak<Aggregate>,
+}
+
+#[derive(Default)]
+struct State {
+    requests: Requests<PhysicalPointer>,
+    /// Dirty blocks of the image being cleaned.
+    frozen_blocks: Option<u64>,
+}
+
+/// Block numbers that no volume of an aggregate can have: a traditional volume's limit is the
+/// aggregate's.
+const UNLIMITED_BLOCKS: u64 = 1 << 50;
+
+impl TraditionalVolume {
+    /// A volume over its logical side.
+    #[must_use]
+    pub fn new(aggregate: &Arc<Aggregate>, front: Front<PhysicalPointer>) -> Arc<Self> {
+        front.shared.budget.settle(UNLIMITED_BLOCKS, 0);
+        let state = Partition::new(front.affinities.vbn, State::default());
+        Arc::new(Self { front, state, aggregate: Arc::downgrade(aggregate) })
+    }
+
+    fn aggregate(&self) -> Arc<Aggregate> {
+        let Some(aggregate) = self.aggregate.upgrade() else {
+            unreachable!("a member is alive while its aggregate is")
+        };
+        aggregate
+    }
+
+    /// Takes a request for snapshots in; part of a freeze's action.
+    ///
+    /// # Errors
+    /// Why it cannot be met.
+    pub fn accept(
+        &self,
+        access: &mut Access<'_>,
+        request: &SnapshotRequest,
+        now: Timestamp,
+    ) -> Result<(), AggregateError> {
+        if matches!(request, SnapshotRequest::Restore(_)) {
+            return Err(AggregateError::Refused(
+                "a traditional volume cannot be restored yet; copy from .snapshot instead"
+                    .to_owned(),
+            ));
+        }
+        let aggregate = self.aggregate();
+        let mut requests = std::mem::take(&mut self.state.write(access).requests);
+        let side = aggregate.block_side.write(access);
+        let outcome = requests.accept(&mut side.space, request, now);
+        let views = snapshot_views(&side.space.snapshots);
+        if side.space.snapshots_changed {
+            aggregate.force();
+        }
+        self.state.write(access).requests = requests;
+        self.front.logical.write(access).snapshots = views;
+        outcome
+    }
+
+    /// The snapshots that are not being deleted; for messages of the aggregate's affinity.
+    #[must_use]
+    pub fn snapshots(&self, access: &Access<'_>) -> Vec<SnapshotInfo> {
+        let aggregate = self.aggregate();
+        let side = aggregate.block_side.read(access);
+        let live = side.space.snapshots.iter().filter(|snapshot| !snapshot.deleting);
+        live.map(|snapshot| SnapshotInfo {
+            id: snapshot.id,
+            name: snapshot.name.clone(),
+            created: snapshot.created,
+            cp: snapshot.cp,
+            used_blocks: snapshot.used_blocks,
+        })
+        .collect()
+    }
+}
+
+impl Member for TraditionalVolume {
+    fn id(&self) -> VolumeId {
+        self.front.id
+    }
+
+    fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning {
+        let aggregate = self.aggregate();
+        let space = &aggregate.block_side.read(access).space;
+        let wanted = space.snapshots_changed || space.has_snapshot_work();
+        let mut requests = std::mem::take(&mut self.state.write(access).requests);
+        let logical = self.front.logical.write(access);
+        if !logical.is_dirty() && !wanted && !requests.is_pending() {
+            self.state.write(access).requests = requests;
+            return Cleaning::Nothing;
+        }
+        let mut image = logical.freeze();
+        let facts = image_facts(&image, &mut requests, context);
+        let state = self.state.write(access);
+        state.requests = requests;
+        state.frozen_blocks = Some(image.dirty_blocks);
+        Cleaning::Traditional(facts, file_work(&mut image))
+    }
+
+    fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
+        let Some(dirty_blocks) = self.state.write(access).frozen_blocks.take() else {
+            return false;
+        };
+        self.front.shared.budget.settle(UNLIMITED_BLOCKS, 0);
+        let aggregate = self.aggregate();
+        let views = snapshot_views(&aggregate.block_side.read(access).space.snapshots);
+        self.front.publish(access, |logical| {
+            logical.publish(published.cleaned, published.inode_file, dirty_blocks);
+            logical.snapshots = views;
+        })
+    }
+}

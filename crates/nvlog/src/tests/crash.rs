@@ -13,6 +13,8 @@ enum Step {
         waits: bool,
     },
     Note,
+    /// Waits for a record that was appended some time ago.
+    Wait(usize),
     Push,
     /// Some of the world's completions.
     Run(u8),
@@ -33,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..60_usize, any::<bool>())
             .prop_map(|(bytes, waits)| Step::Append { bytes, waits }),
         2 => Just(Step::Note),
+        4 => (0..40_usize).prop_map(Step::Wait),
         2 => Just(Step::Push),
         8 => (1..6_u8).prop_map(Step::Run),
         3 => Just(Step::Freeze),
@@ -75,17 +78,10 @@ impl Model {
         let free_bytes = self.log.free_bytes();
         match self.log.append(cp, kind, &[head, tail]) {
             Ok(position) => {
-                let durable = Arc::new(AtomicBool::new(false));
-                self.entries.push(Entry {
-                    record: Record { cp, kind, position, body },
-                    durable: Arc::clone(&durable),
-                });
+                let record = Record { cp, kind, position, body };
+                self.entries.push(Entry { record, durable: Arc::default() });
                 if waits {
-                    let done = move |result| {
-                        assert_eq!(result, Ok(()));
-                        durable.store(true, Ordering::Relaxed);
-                    };
-                    self.log.when_durable(position, Box::new(done));
+                    self.wait(self.entries.len() - 1);
                 }
             }
             Err(error) => {
@@ -93,6 +89,16 @@ impl Model {
                 assert!(free_bytes < body.len() as u64);
             }
         }
+    }
+
+    fn wait(&self, index: usize) {
+        let Some(entry) = self.entries.get(index) else { return };
+        let durable = Arc::clone(&entry.durable);
+        let done = move |result| {
+            assert_eq!(result, Ok(()));
+            durable.store(true, Ordering::Relaxed);
+        };
+        self.log.when_durable(entry.record.position, Box::new(done));
     }
 
     fn freeze(&mut self) {
@@ -141,6 +147,8 @@ impl Model {
                 let cp = self.frozen.unwrap_or(self.log.active_cp());
                 self.append(cp, LOG_KIND_STRIPE_NOTE, 200, true);
             }
+            // Counted from the latest.
+            Step::Wait(age) => self.wait(self.entries.len().wrapping_sub(age + 1)),
             Step::Push => self.log.push(),
             Step::Run(count) => {
                 for _ in 0..count {

@@ -1,7 +1,7 @@
 //! Disks that hold something else than a whole log.
 
 use super::*;
-use ondisk::log::LogHeader;
+use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogHeader};
 use proptest::prelude::*;
 use units::{BLOCK_SIZE, Block};
 
@@ -99,6 +99,35 @@ fn a_lost_half_is_not_skipped() {
 }
 
 #[test]
+fn a_batch_counts_only_in_its_place() {
+    use std::mem::offset_of;
+    let fields = [
+        (offset_of!(LogBatch, log), 16),
+        (offset_of!(LogBatch, incarnation), 8),
+        (offset_of!(LogBatch, sequence), 8),
+        (offset_of!(LogBatch, block), 8),
+        (offset_of!(LogBatch, cp), 8),
+        (offset_of!(LogBatch, other_cp), 8),
+        (offset_of!(LogBatch, other_sequence), 8),
+        (offset_of!(LogBatch, byte_count), 4),
+        (offset_of!(LogBatch, record_count), 4),
+    ];
+    for (at, length) in fields {
+        let (world, log) = fresh(16);
+        log_durably(&world, &log, b"one");
+        log_durably(&world, &log, b"two");
+        let old = world.read_block(DISK, 3).unwrap();
+        // A little more than it was, and still with the right checksum.
+        let mut field = old[at..at + length].to_vec();
+        field[0] += 1;
+        world.write_block(DISK, 3, &forge(&old, at, &field));
+        assert_eq!(bodies(&open(&world, 0).1), [b"one"], "field at {at}");
+        world.write_block(DISK, 3, &forge(&old, at, &old[at..at + length]));
+        assert_eq!(bodies(&open(&world, 0).1), [b"one", b"two"], "field at {at}");
+    }
+}
+
+#[test]
 fn bad_blocks_count_only_where_they_matter() {
     let (world, log) = fresh(64);
     log_durably(&world, &log, &[5; 9000]);
@@ -131,7 +160,6 @@ fn harm() -> impl Strategy<Value = Harm> {
 }
 
 fn forge(block: &Block, at: usize, bytes: &[u8]) -> Block {
-    use ondisk::log::{LOG_BATCH_MAGIC, LogBatch};
     use zerocopy::{FromBytes, IntoBytes};
     let mut forged = block.clone();
     forged[at..at + bytes.len()].copy_from_slice(bytes);

@@ -18,6 +18,7 @@
 
 mod disk;
 mod image;
+mod perform;
 mod world;
 
 #[cfg(test)]

@@ -234,21 +234,21 @@ impl<'a> Resolution<'a> {
     fn merge_identities(&self, member: usize, found: &BlockRef, candidate: &BlockRef) -> BlockRef {
         let mut merged = Block::clone(found);
         let merging = ChecksumBlock::view_mut(&mut merged);
-        let candidates = &ChecksumBlock::view(candidate).identities;
-        for row in 0..CHECKSUM_ROW {
-            let (found, candidate) = (merging.identities[row], candidates[row]);
-            if found == candidate {
+        let candidates = ChecksumBlock::view(candidate).identities;
+        let pairs = merging.identities.iter_mut().zip(candidates).enumerate();
+        for (row, (found, candidate)) in pairs.take(CHECKSUM_ROW) {
+            if *found == candidate {
                 continue;
             }
             let blocks = [self.columns[member].get(row).cloned(), self.candidate(member, row)];
             let is_borne_out = |identity: &BlockIdentity| {
                 blocks.iter().flatten().any(|block| identity_proves(identity, block))
             };
-            let is_better = !is_borne_out(&found)
+            let is_better = !is_borne_out(found)
                 && (is_borne_out(&candidate)
                     || found.validate().is_err() && candidate.validate().is_ok());
             if is_better {
-                merging.identities[row] = candidate;
+                *found = candidate;
             }
         }
         Arc::new(merged)

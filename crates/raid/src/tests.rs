@@ -3,6 +3,7 @@
 mod assembly;
 mod crash;
 mod damage;
+mod files;
 mod geometry;
 mod model;
 mod random;

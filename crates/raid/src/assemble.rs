@@ -227,7 +227,7 @@ fn join_group(
         let agrees = label.data_regions == latest.data_regions
             && label.pvbn_base == latest.pvbn_base
             && label.pvbn_base.get() == base
-            && label.members == latest.members
+            && latest.members.get(usize::from(label.disk_index.get())) == Some(&label.disk)
             && label.raid_kind == latest.raid_kind;
         match members.get_mut(usize::from(label.disk_index.get())) {
             Some(member) if agrees => member.device = Some(device),

@@ -60,7 +60,7 @@ impl Inner {
     }
 
     fn begin_batch(self: &Arc<Self>, tetris: TetrisId, number: u64) {
-        let write = {
+        let (batch, missing) = {
             let mut state = self.state.lock();
             let missing = Missing(state.groups[tetris.group as usize].missing);
             let Some(entry) = state.tetrises.get_mut(&tetris) else {
@@ -70,8 +70,9 @@ impl Inner {
             let batch = Arc::new(std::mem::take(&mut entry.filling));
             entry.in_flight = Some(Arc::clone(&batch));
             state.cache.advance_generation(tetris);
-            BatchWrite::new(self, tetris, number, batch, missing)
+            (batch, missing)
         };
+        let write = BatchWrite::new(self, tetris, number, batch, missing);
         // Before the group diverges from a disk that is not there its labels say so.
         self.label_missing(tetris.group);
         let question = write.question(self);

@@ -26,6 +26,11 @@ pub trait Transport: Send + Sync {
 /// A node at the other end of a transport.
 pub struct Remote<T>(pub T);
 
+fn another_answer(call: &str) -> AdminError {
+    AdminError::new(Code::Failed, "cannot read the answer to", call)
+        .because("the server answered another call")
+}
+
 macro_rules! administration {
     ($($(#[$doc:meta])*
        $variant:ident $method:ident($($argument:ident: $type:ty)?) -> $reply:ty;)*) => {
@@ -56,7 +61,9 @@ macro_rules! administration {
             /// The call's name, for logs.
             #[must_use]
             pub const fn name(&self) -> &'static str {
-                match self { $(administration!(@pattern $variant $($type)?) => stringify!($method),)* }
+                match self {
+                    $(administration!(@pattern $variant $($type)?) => stringify!($method),)*
+                }
             }
         }
 
@@ -78,8 +85,7 @@ macro_rules! administration {
                 $($argument.validate()?;)?
                 match self.0.call(Request::$variant $(($argument.clone()))?)? {
                     Reply::$variant(reply) => Ok(reply),
-                    _ => Err(AdminError::new(Code::Failed, "cannot read the answer to", stringify!($method))
-                        .because("the server answered another call")),
+                    _ => Err(another_answer(stringify!($method))),
                 }
             })*
         }

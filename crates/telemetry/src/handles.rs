@@ -118,7 +118,8 @@ mod tests {
             let mut below = 0;
             for (index, bound) in BOUNDS.iter().enumerate() {
                 below += histogram.0.counts[index].load(Ordering::Relaxed);
-                prop_assert_eq!(below, values.iter().filter(|value| *value <= bound).count() as u64);
+                let expected = values.iter().filter(|value| *value <= bound).count();
+                prop_assert_eq!(below, expected as u64);
             }
             prop_assert_eq!(histogram.count(), values.len() as u64);
             prop_assert_eq!(histogram.0.sum.load(Ordering::Relaxed), values.iter().sum::<u64>());

@@ -1,0 +1,81 @@
+//! The project's own tasks: `cargo xtask ci` and `cargo xtask tidy`.
+//!
+//! `ci` is everything that must pass before a change lands, in the order of its cost, and the only
+//! thing that a hosted CI calls (through `make test`). `tidy` is the part of it that no other tool
+//! checks: the rules of STYLE.md and the import rules of ARCHITECTURE.md.
+//!
+//! Fails: with status 1 and a line for each finding, or the status of the command that failed;
+//! status 2 for a command line that makes no sense.
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// One step of `ci`: what it is called, and the cargo command.
+const STEPS: [(&str, &[&str]); 3] = [
+    ("fmt", &["fmt", "--all", "--check"]),
+    ("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    ("test", &["test", "--workspace", "--no-fail-fast"]),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["ci"] => ci(),
+        ["tidy"] => tidy::run(&root()),
+        _ => {
+            eprintln!(
+                "usage: cargo xtask ci      format, tidy, clippy, licences, tests\n       \
+                 cargo xtask tidy    the rules of STYLE.md and the import rules"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The repository's root: where the workspace of this crate is.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+fn ci() -> ExitCode {
+    let [format, clippy, test] = STEPS;
+    if !cargo(format) {
+        return ExitCode::FAILURE;
+    }
+    println!("== tidy");
+    if tidy::run(&root()) != ExitCode::SUCCESS || !cargo(clippy) || !deny() || !cargo(test) {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn cargo((name, arguments): (&str, &[&str])) -> bool {
+    println!("== {name}: cargo {}", arguments.join(" "));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(arguments).current_dir(root()).status();
+    match status {
+        Ok(status) if status.success() => true,
+        Ok(status) => {
+            eprintln!("xtask: {name} failed ({status})");
+            false
+        }
+        Err(error) => {
+            eprintln!("xtask: {name} cannot be run: {error}");
+            false
+        }
+    }
+}
+
+/// Licences and advisories, where cargo-deny is installed; a machine without it still can test.
+fn deny() -> bool {
+    let installed = Command::new("cargo-deny").arg("--version").output();
+    if !installed.is_ok_and(|output| output.status.success()) {
+        println!("== deny: skipped, cargo-deny is not installed");
+        return true;
+    }
+    cargo(("deny", &["deny", "--offline", "check", "bans", "licenses", "sources"]))
+}

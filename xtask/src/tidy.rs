@@ -1,0 +1,105 @@
+//! `cargo xtask tidy`: walks the sources and the workspace's manifests and prints what breaks a
+//! rule, as `path:line: what`, which editors understand.
+//!
+//! Invariants: the rules themselves are pure functions of text ([`source`], [`imports`]) with tests
+//! that show each of them failing; this file only reads.
+
+mod imports;
+mod source;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Folders with sources, below the root.
+const FOLDERS: [&str; 3] = ["crates", "xtask", "fuzz"];
+
+/// One thing that breaks a rule.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Finding {
+    /// The file, below the root.
+    pub(crate) path: String,
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// What is wrong.
+    pub(crate) what: String,
+    /// Whether it is only worth a look.
+    pub(crate) warning: bool,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.warning { "warning: " } else { "" };
+        write!(formatter, "{}:{}: {kind}{}", self.path, self.line, self.what)
+    }
+}
+
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let mut findings = match check(root) {
+        Ok(findings) => findings,
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let failures = findings.iter().filter(|finding| !finding.warning).count();
+    println!("tidy: {failures} failures, {} warnings", findings.len() - failures);
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn check(root: &Path) -> io::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut files = Vec::new();
+    for folder in FOLDERS {
+        collect(&root.join(folder), &mut files)?;
+    }
+    for file in files {
+        let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
+        let bytes = fs::read(&file)?;
+        findings.extend(source::check(&path, &String::from_utf8_lossy(&bytes)));
+    }
+    let metadata = metadata(root)?;
+    let Some(graph) = imports::Graph::from_metadata(&metadata) else {
+        return Err(io::Error::other("the output of cargo metadata makes no sense"));
+    };
+    findings.extend(graph.check());
+    Ok(findings)
+}
+
+/// All Rust files below `folder`, in order of name.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The workspace's manifests. Without dependencies of others, so that it needs no network.
+fn metadata(root: &Path) -> io::Result<serde_json::Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

@@ -17,7 +17,7 @@ use platform::{Disk, DiskError, WriteDone};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, BLOCK_SIZE_U64, CpNumber};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, CpNumber};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
 /// An open log. A handle: clones are the same log.
@@ -28,6 +28,7 @@ struct Inner {
     disk: Arc<dyn Disk>,
     identity: LogIdentity,
     incarnation: u64,
+    half_blocks: usize,
     state: Mutex<State>,
 }
 
@@ -83,7 +84,13 @@ impl State {
         half.limit_bytes(internal).checked_sub(used_bytes + RECORD_HEADER_BYTES as u64)
     }
 
-    fn append(&mut self, cp: CpNumber, kind: u16, parts: &[&[u8]]) -> Result<LogPosition, LogFull> {
+    fn append(
+        &mut self,
+        cp: CpNumber,
+        kind: u16,
+        parts: &[&[u8]],
+        spare: &mut Vec<BlockRef>,
+    ) -> Result<LogPosition, LogFull> {
         if let Some(cause) = &self.failure {
             return Err(LogFull::Failed { cause: cause.clone() });
         }
@@ -118,7 +125,7 @@ impl State {
             kind: U16::new(kind),
             reserved: U16::ZERO,
         };
-        batch.append(&record, parts);
+        batch.append(&record, parts, spare);
         half.end_block = batch.end_block();
         let position = LogPosition(self.sequence_next);
         self.sequence_next += 1;
@@ -203,7 +210,8 @@ impl Log {
         incarnation: u64,
         state: State,
     ) -> Self {
-        Self(Arc::new(Inner { disk, identity, incarnation, state: Mutex::new(state) }))
+        let half_blocks = state.active().half_blocks as usize;
+        Self(Arc::new(Inner { disk, identity, incarnation, half_blocks, state: Mutex::new(state) }))
     }
 
     /// Which log it is.
@@ -226,7 +234,14 @@ impl Log {
     /// # Panics
     /// If `cp` is later than the active half's.
     pub fn append(&self, cp: CpNumber, kind: u16, parts: &[&[u8]]) -> Result<LogPosition, LogFull> {
-        self.0.state.lock().append(cp, kind, parts)
+        // Large bodies bring their blocks, so that the lock is held for the copy only. What a
+        // record does not use, because it was refused, is dropped outside the lock.
+        let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let spare_max = self.0.half_blocks;
+        let mut spare: Vec<BlockRef> = (0..(body_bytes / BLOCK_SIZE).min(spare_max))
+            .map(|_| Arc::new(Block::zeroed()))
+            .collect();
+        self.0.state.lock().append(cp, kind, parts, &mut spare)
     }
 
     /// Calls `done` when the record, and so all before it, is durable: at once and on the calling

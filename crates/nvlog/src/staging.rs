@@ -49,7 +49,7 @@ impl Batch {
             blocks: Vec::new(),
         };
         // Filled in when sealed.
-        batch.put(&[0; BATCH_HEADER_BYTES]);
+        batch.put(&[0; BATCH_HEADER_BYTES], &mut Vec::new());
         batch
     }
 
@@ -67,19 +67,25 @@ impl Batch {
         self.first_block + self.blocks.len() as u64
     }
 
-    pub(crate) fn append(&mut self, record: &LogRecord, parts: &[&[u8]]) {
-        self.put(record.as_bytes());
+    /// Appends a record; takes zeroed blocks from `spare` as long as there are any.
+    pub(crate) fn append(
+        &mut self,
+        record: &LogRecord,
+        parts: &[&[u8]],
+        spare: &mut Vec<BlockRef>,
+    ) {
+        self.put(record.as_bytes(), spare);
         for part in parts {
-            self.put(part);
+            self.put(part, spare);
         }
         self.record_count += 1;
     }
 
-    fn put(&mut self, mut bytes: &[u8]) {
+    fn put(&mut self, mut bytes: &[u8], spare: &mut Vec<BlockRef>) {
         while !bytes.is_empty() {
             let within = self.byte_count % BLOCK_SIZE;
             if within == 0 {
-                self.blocks.push(Arc::new(Block::zeroed()));
+                self.blocks.push(spare.pop().unwrap_or_else(|| Arc::new(Block::zeroed())));
             }
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_SIZE - within));
             let Some(block) = self.blocks.last_mut().and_then(Arc::get_mut) else {

@@ -236,3 +236,60 @@ fn a_log_is_shared_between_threads() {
     fn shared<T: Send + Sync + Clone>() {}
     shared::<Log>();
 }
+
+/// A disk that forgets at once, for measurements.
+#[derive(Default)]
+struct Forgetful(Mutex<Vec<platform::WriteDone>>);
+
+impl Disk for Forgetful {
+    fn name(&self) -> &'static str {
+        DISK
+    }
+    fn size_blocks(&self) -> u64 {
+        2 + 2 * 64_000
+    }
+    fn read(&self, _block: u64, count: usize, done: platform::ReadDone) {
+        done(Ok(vec![units::zero_block(); count]));
+    }
+    fn write(&self, _block: u64, _blocks: Vec<units::BlockRef>, done: platform::WriteDone) {
+        self.0.lock().push(done);
+    }
+    fn flush(&self, done: platform::WriteDone) {
+        self.0.lock().push(done);
+    }
+}
+
+/// Prints what an append costs; asserts nothing about it. Run with
+/// `cargo test -p nvlog --release -- --ignored --nocapture cost`.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::disallowed_methods, reason = "a measurement")]
+fn cost_of_an_append() {
+    for (bytes, count) in [(100, 64_000), (4096, 32_000), (65_536, 3_200)] {
+        let disk = Arc::new(Forgetful::default());
+        let halves = crate::log::free_halves(2, 64_000).map(|mut half| {
+            half.begin(CpNumber(1), 1, crate::half::OtherLife::default());
+            half
+        });
+        let state = crate::log::State::new(halves, 0, 1);
+        let log = Log::new(Arc::clone(&disk) as Arc<dyn Disk>, IDENTITY, 1, state);
+        let body = vec![7; bytes];
+        let (mut appended, mut sealed) = (0, 0);
+        for _ in 0..count / 64 {
+            let start = std::time::Instant::now();
+            for _ in 0..64 {
+                append(&log, &body);
+            }
+            appended += start.elapsed().as_nanos();
+            let start = std::time::Instant::now();
+            log.push();
+            sealed += start.elapsed().as_nanos();
+            for _ in 0..2 {
+                let done = std::mem::take(&mut *disk.0.lock());
+                done.into_iter().for_each(|done| done(Ok(())));
+            }
+        }
+        let (appended, sealed) = (appended / count, sealed / count);
+        println!("{bytes} bytes: {appended} ns to append, {sealed} ns to seal");
+    }
+}

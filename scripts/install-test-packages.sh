@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what the tests use and this machine lacks: Debian packages as root, Rust components if
+# rustup is here. Tests whose tools are missing skip themselves and say so, so a machine where
+# nothing can be installed still runs the others; formatter and linter are not optional.
+set -euo pipefail
+
+# command:package
+tools="fusermount3:fuse3 nfs-ls:libnfs-utils git:git"
+
+missing=()
+for tool in $tools; do
+    PATH=$PATH:/sbin:/usr/sbin command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing ${missing[*]}"
+        export DEBIAN_FRONTEND=noninteractive
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
+            >/dev/null || echo "could not install ${missing[*]}: tests that need them are skipped"
+    else
+        echo "not installed: ${missing[*]}; tests that need them are skipped"
+    fi
+fi
+
+for component in rustfmt clippy; do
+    case $component in rustfmt) probe=fmt ;; *) probe=clippy ;; esac
+    if ! cargo "$probe" --version >/dev/null 2>&1; then
+        if command -v rustup >/dev/null; then
+            rustup component add "$component"
+        else
+            echo "cargo $probe is missing and there is no rustup to install $component" >&2
+            exit 1
+        fi
+    fi
+done

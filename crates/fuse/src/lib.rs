@@ -29,6 +29,7 @@ mod device;
 mod errno;
 mod kernel_mount;
 mod node;
+mod opens;
 mod reply;
 mod request;
 mod server;
@@ -116,13 +117,11 @@ pub enum MountError {
         /// Where.
         path: PathBuf,
     },
-    /// Something is mounted there.
-    #[error("mountpoint {} is busy: a file system of type {kind} is mounted there", path.display())]
+    /// A volume is mounted there already.
+    #[error("mountpoint {} is busy: a volume is mounted there", path.display())]
     Busy {
         /// Where.
         path: PathBuf,
-        /// Its type.
-        kind: String,
     },
     /// A mount whose daemon died is there.
     #[error("a dead mount is at {path}; remove it with: umount -l {path}", path = path.display())]

@@ -76,7 +76,7 @@ impl Reply {
         let header = self.header(Errno(0), data.len());
         let mut parts = Vec::with_capacity(data.segments.len() + 1);
         parts.push(IoSlice::new(header.as_bytes()));
-        parts.extend(data.slices().map(|slice| IoSlice::new(slice)));
+        parts.extend(data.slices().map(IoSlice::new));
         if let Some(device) = self.device.take() {
             device.send(&parts);
         }

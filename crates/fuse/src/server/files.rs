@@ -41,14 +41,16 @@ impl Server {
         let held: Done<()> = Box::new(move |held| match held {
             Err(error) => reply.error(error),
             Ok(()) if arguments.flags & O_TRUNC == 0 => {
+                server.opens.add(file);
                 server.answer_open(reply, file, arguments.flags);
             }
             Ok(()) => {
+                server.opens.add(file);
                 let again = Arc::clone(&server);
                 let done: Done<NodeChange> = Box::new(move |cut| match cut {
                     Ok(_) => again.answer_open(reply, file, arguments.flags),
                     Err(error) => {
-                        again.service.release(file);
+                        again.let_go(file);
                         reply.error(error);
                     }
                 });
@@ -63,6 +65,12 @@ impl Server {
     /// If nobody hears the answer, no RELEASE will come.
     fn answer_open(&self, reply: Reply, file: FileHandle, flags: u32) {
         if !reply.structure(&open_out(flags)) {
+            self.let_go(file);
+        }
+    }
+
+    fn let_go(&self, file: FileHandle) {
+        if self.opens.remove(file) {
             self.service.release(file);
         }
     }
@@ -90,10 +98,11 @@ impl Server {
         let file = entry.handle;
         let held: Done<()> = Box::new(move |held| match held {
             Ok(()) => {
+                server.opens.add(file);
                 let out = server.entry_out(&entry);
                 if !reply.structures(&out, &open_out(flags)) {
                     server.nodes.forget(out.node, 1);
-                    server.service.release(file);
+                    server.let_go(file);
                 }
             }
             Err(error) => reply.error(error),
@@ -102,7 +111,7 @@ impl Server {
     }
 
     pub(super) fn release(&self, request: &Request<'_>) -> Handled {
-        self.service.release(self.file(request)?);
+        self.let_go(self.file(request)?);
         request.reply().done();
         Ok(())
     }

@@ -10,7 +10,8 @@
 //!
 //! Invariants:
 //! - An event loop never waits for an answer; it comes through a callback, on any thread.
-//! - `OPEN` and `CREATE` hold the file, `RELEASE` lets go, so unlinked open files live on.
+//! - `OPEN` and `CREATE` hold the file; `RELEASE` and the end of the mount let go, so unlinked open
+//!   files live on.
 //!   Directories are not held: they are read by cookie, and an empty one has nothing to read.
 //! - What has no case here answers ENOSYS, upon which the kernel does without: `FLUSH` (writes go
 //!   through, there is nothing to flush), `ACCESS`, `INTERRUPT`, `COPY_FILE_RANGE`, locks.
@@ -23,10 +24,14 @@ mod files;
 mod names;
 mod xattrs;
 
+#[cfg(test)]
+mod tests;
+
 use crate::abi::{AttrOut, EntryOut, opcode};
 use crate::convert::{self, Validity};
 use crate::errno::Errno;
 use crate::node::{NodeTable, visible_inode};
+use crate::opens::Opens;
 use crate::reply::Reply;
 use crate::request::Request;
 use file_service::{Attributes, Caller, Done, Durability, Entry, FileHandle, FileService};
@@ -37,6 +42,7 @@ type Handled = Result<(), Errno>;
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
     nodes: NodeTable,
+    opens: Opens,
     /// How long the kernel may believe names and attributes.
     valid: Validity,
     /// Root, with the order of changes that POSIX asks for.
@@ -53,7 +59,13 @@ impl Server {
         valid: Validity,
     ) -> Arc<Self> {
         let caller = Caller { durability: Durability::Ordered, ..Caller::root() };
-        Arc::new(Self { service, nodes: NodeTable::new(root), valid, caller })
+        Arc::new(Self {
+            service,
+            nodes: NodeTable::new(root),
+            opens: Opens::default(),
+            valid,
+            caller,
+        })
     }
 
     /// Starts one request. Its answer may come later and from elsewhere.
@@ -152,6 +164,15 @@ impl Server {
             attr_valid_nanoseconds: self.valid.nanoseconds,
             padding: 0,
             attr: convert::attr(visible_inode(file), attributes),
+        }
+    }
+}
+
+impl Drop for Server {
+    /// The last event loop has ended: lets go of what the kernel did not close.
+    fn drop(&mut self) {
+        for file in self.opens.drain() {
+            self.service.release(file);
         }
     }
 }

@@ -1,0 +1,231 @@
+//! The protocol without a kernel: requests go in as bytes, replies come out of a socket.
+
+use super::Server;
+use crate::abi::{
+    self, AttrOut, CreateIn, EntryOut, InHeader, OpenOut, OutHeader, ReadIn, SetAttrIn, WriteIn,
+    WriteOut, opcode, set_attr,
+};
+use crate::convert::Validity;
+use crate::device::Device;
+use crate::request::{Buffer, Request};
+use file_service::memory::{MemoryFileSystem, VolumeOptions};
+use file_service::FsError;
+use platform::Clock;
+use proptest::prelude::*;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use units::Timestamp;
+use zerocopy::{FromBytes, IntoBytes};
+
+struct FixedClock;
+
+impl Clock for FixedClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp(7)
+    }
+
+    fn monotonic_nanoseconds(&self) -> u64 {
+        7
+    }
+}
+
+/// A server whose kernel is this test.
+struct Kernel {
+    service: Arc<MemoryFileSystem>,
+    server: Option<Arc<Server>>,
+    device: Arc<Device>,
+    replies: OwnedFd,
+}
+
+const VALID: Validity = Validity { seconds: 1, nanoseconds: 5 };
+const USER: u32 = 1000;
+
+impl Kernel {
+    fn new() -> Self {
+        let service = Arc::new(MemoryFileSystem::new(Arc::new(FixedClock)));
+        let options = VolumeOptions { root_mode: 0o777, ..VolumeOptions::default() };
+        service.add_volume("home", options).unwrap();
+        let root = crate::root_of("home", service.as_ref()).unwrap();
+        let server = Server::new(Arc::clone(&service) as _, root.handle, VALID);
+        // Packets, as the device has them; not waiting, because answers come at once here.
+        let kind = SocketType::SEQPACKET;
+        let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None).unwrap();
+        let device = Arc::new(Device::from_descriptor(pair.0));
+        Self { service, server: Some(server), device, replies: pair.1 }
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        let buffer: Buffer = Arc::new(bytes.to_vec().into_boxed_slice());
+        if let Some(request) = Request::parse(&buffer, bytes.len(), &self.device) {
+            self.server.as_ref().unwrap().dispatch(request);
+        }
+    }
+
+    /// The next reply: its error and body.
+    fn reply(&self) -> Option<(i32, Vec<u8>)> {
+        let mut bytes = vec![0; 2 << 20];
+        let length = rustix::io::read(&self.replies, &mut bytes[..]).ok()?;
+        let (header, body) = OutHeader::read_from_prefix(&bytes[..length]).unwrap();
+        assert_eq!((header.length as usize, header.unique), (length, 99));
+        Some((header.error, body.to_vec()))
+    }
+
+    fn ask(&self, opcode: u32, node: u64, parts: &[&[u8]]) -> Result<Vec<u8>, i32> {
+        self.send(&request(opcode, node, &parts.concat()));
+        let (error, body) = self.reply().unwrap();
+        assert_eq!(self.reply(), None, "answered once");
+        if error == 0 { Ok(body) } else { Err(-error) }
+    }
+
+    fn lookup(&self, node: u64, name: &[u8]) -> Result<EntryOut, i32> {
+        let body = self.ask(opcode::LOOKUP, node, &[name, b"\0"])?;
+        Ok(EntryOut::read_from_bytes(&body).unwrap())
+    }
+
+    fn create(&self, name: &[u8], flags: u32, mode: u32) -> Result<(EntryOut, OpenOut), i32> {
+        let arguments = CreateIn { flags, mode, ..CreateIn::default() };
+        let body = self.ask(opcode::CREATE, 1, &[arguments.as_bytes(), name, b"\0"])?;
+        let (entry, rest) = EntryOut::read_from_prefix(&body).unwrap();
+        Ok((entry, OpenOut::read_from_bytes(rest).unwrap()))
+    }
+}
+
+fn request(opcode: u32, node: u64, arguments: &[u8]) -> Vec<u8> {
+    let header = InHeader {
+        length: (size_of::<InHeader>() + arguments.len()) as u32,
+        opcode,
+        unique: 99,
+        node,
+        uid: USER,
+        gid: USER,
+        ..InHeader::default()
+    };
+    [header.as_bytes(), arguments].concat()
+}
+
+#[test]
+fn names_that_are_free_are_believed_for_a_while() {
+    let kernel = Kernel::new();
+    let free = kernel.lookup(1, b"a").unwrap();
+    assert_eq!((free.node, free.entry_valid, free.entry_valid_nanoseconds), (0, 1, 5));
+    let root = kernel.lookup(1, b".").unwrap();
+    assert_eq!((root.node, root.attr.ino), (1, 2));
+}
+
+#[test]
+fn node_ids_carry_the_generation_and_inode_numbers_do_not() {
+    let kernel = Kernel::new();
+    let (first, _) = kernel.create(b"a", 0, 0o100_600).unwrap();
+    assert_eq!((first.node, first.generation, first.attr.ino), (1 << 32 | 3, 1, 3));
+    assert_eq!((first.attr.uid, first.attr.gid, first.attr.mode), (USER, USER, 0o100_600));
+    kernel.ask(opcode::UNLINK, 1, &[b"a\0"]).unwrap();
+    kernel.ask(opcode::RELEASE, first.node, &[&[0; 24]]).unwrap();
+    let (second, _) = kernel.create(b"a", 0, 0o100_600).unwrap();
+    assert_eq!((second.node, second.attr.ino), (2 << 32 | 3, 3));
+    assert_eq!(kernel.ask(opcode::GETATTR, first.node, &[]), Err(FsError::Stale.errno()));
+    assert_eq!(kernel.ask(opcode::GETATTR, 1 << 63, &[]), Err(FsError::Stale.errno()));
+}
+
+#[test]
+fn a_name_that_was_not_free_makes_the_kernel_look_again() {
+    let kernel = Kernel::new();
+    kernel.create(b"a", 0, 0o600).unwrap();
+    assert_eq!(kernel.create(b"a", 0, 0o600).unwrap_err(), FsError::Stale.errno());
+    assert_eq!(kernel.create(b"a", abi::O_EXCL, 0o600).unwrap_err(), FsError::Exists.errno());
+}
+
+#[test]
+fn data_goes_in_and_comes_out() {
+    let kernel = Kernel::new();
+    let (file, opened) = kernel.create(b"a", abi::O_DIRECT, 0o600).unwrap();
+    let direct = abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES;
+    assert_eq!(opened.open_flags, direct);
+    for size in [5_u32, 100_000] {
+        let arguments = WriteIn { offset: 3, size, ..WriteIn::default() };
+        let data = vec![7; size as usize];
+        let body = kernel.ask(opcode::WRITE, file.node, &[arguments.as_bytes(), &data]).unwrap();
+        assert_eq!(WriteOut::read_from_bytes(&body).unwrap().size, size);
+        let arguments = ReadIn { offset: 1, size: 1 << 20, ..ReadIn::default() };
+        let body = kernel.ask(opcode::READ, file.node, &[arguments.as_bytes()]).unwrap();
+        assert_eq!(body, [&[0, 0][..], &data].concat());
+    }
+    let short = WriteIn { size: 9, ..WriteIn::default() };
+    assert_eq!(kernel.ask(opcode::WRITE, file.node, &[short.as_bytes(), b"12345678"]), Err(22));
+}
+
+#[test]
+fn the_kernel_says_which_writes_clear_setuid() {
+    let kernel = Kernel::new();
+    let mode = |node| {
+        let body = kernel.ask(opcode::GETATTR, node, &[]).unwrap();
+        AttrOut::read_from_bytes(&body).unwrap().attr.mode
+    };
+    let (file, _) = kernel.create(b"a", 0, 0o4755).unwrap();
+    let keeps = WriteIn { size: 1, ..WriteIn::default() };
+    kernel.ask(opcode::WRITE, file.node, &[keeps.as_bytes(), b"x"]).unwrap();
+    assert_eq!(mode(file.node), 0o104_755);
+    let clears = WriteIn { write_flags: abi::WRITE_KILL_PRIVILEGE, ..keeps };
+    kernel.ask(opcode::WRITE, file.node, &[clears.as_bytes(), b"x"]).unwrap();
+    assert_eq!(mode(file.node), 0o100_755);
+    let (file, _) = kernel.create(b"b", 0, 0o4755).unwrap();
+    let keeps = SetAttrIn { valid: set_attr::SIZE, ..SetAttrIn::default() };
+    kernel.ask(opcode::SETATTR, file.node, &[keeps.as_bytes()]).unwrap();
+    assert_eq!(mode(file.node), 0o104_755);
+    let clears = SetAttrIn { valid: set_attr::SIZE | set_attr::KILL_PRIVILEGE, ..keeps };
+    kernel.ask(opcode::SETATTR, file.node, &[clears.as_bytes()]).unwrap();
+    assert_eq!(mode(file.node), 0o100_755);
+}
+
+#[test]
+fn what_is_open_at_the_end_is_released() {
+    let mut kernel = Kernel::new();
+    let root = crate::root_of("home", kernel.service.as_ref()).unwrap().handle;
+    kernel.create(b"a", 0, 0o600).unwrap();
+    kernel.ask(opcode::UNLINK, 1, &[b"a\0"]).unwrap();
+    assert_eq!(kernel.service.file_count(root), 2);
+    kernel.server = None;
+    assert_eq!(kernel.service.file_count(root), 1);
+}
+
+#[test]
+fn what_is_not_known_is_not_implemented() {
+    let kernel = Kernel::new();
+    for unknown in [0, 25, 34, 36, 47, 51, 1000, u32::MAX] {
+        assert_eq!(kernel.ask(unknown, 1, &[&[0; 64]]), Err(38));
+    }
+}
+
+#[test]
+fn an_answer_that_is_lost_is_an_error() {
+    let kernel = Kernel::new();
+    drop(crate::reply::Reply::new(&kernel.device, 99));
+    assert_eq!(kernel.reply(), Some((-5, Vec::new())));
+}
+
+proptest! {
+    /// Nothing that could come through the device brings the server down, and everything but
+    /// FORGET gets one answer.
+    #[test]
+    fn garbage_is_answered(
+        requests in prop::collection::vec(
+            (0..60_u32, 0..4_u64, prop::collection::vec(any::<u8>(), 0..120)), 1..20
+        )
+    ) {
+        let kernel = Kernel::new();
+        let (file, _) = kernel.create(b"a", 0, 0o644).unwrap();
+        for (opcode, node, arguments) in requests {
+            let node = [1, file.node, 1 << 63, u64::MAX][node as usize];
+            kernel.send(&request(opcode, node, &arguments));
+            let forget = [opcode::FORGET, opcode::BATCH_FORGET].contains(&opcode);
+            prop_assert_eq!(kernel.reply().is_some(), !forget);
+            prop_assert_eq!(kernel.reply(), None);
+        }
+        kernel.service.verify();
+    }
+
+    #[test]
+    fn torn_requests_are_passed_over(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        Kernel::new().send(&bytes);
+    }
+}

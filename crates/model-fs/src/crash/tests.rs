@@ -199,7 +199,7 @@ fn a_write_in_flight_may_be_there_in_part() {
 
 /// A server that loses what it may lose: operations after some point, and of the unstable writes
 /// before it whichever the numbers choose.
-fn run_crashing(words: &[u64], is_logged: bool) {
+fn run_crashing(words: &[u64], mix: Mix, is_logged: bool) {
     let mut stream = words.iter().copied().cycle();
     let mut salt = 0_u64;
     let mut next = || {
@@ -209,8 +209,8 @@ fn run_crashing(words: &[u64], is_logged: bool) {
     let mut model = model();
     let mut journal = Journal::new(&model).unwrap();
     let mut operations = Vec::new();
-    for _ in 0..60 {
-        let operation = Mix::DATA.operation(&mut Numbers(&mut next));
+    for _ in 0..120 {
+        let operation = mix.operation(&mut Numbers(&mut next));
         let observation = model.run(&operation, &mut || {});
         journal.answered(operation.clone(), observation, is_logged);
         operations.push(operation);
@@ -236,13 +236,14 @@ fn run_crashing(words: &[u64], is_logged: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn what_a_right_server_leaves_is_accepted(
         words in prop::collection::vec(any::<u64>(), 8..64),
+        mix in prop::sample::select(vec![Mix::DATA, Mix::EVERYTHING]),
         is_logged in any::<bool>(),
     ) {
-        run_crashing(&words, is_logged);
+        run_crashing(&words, mix, is_logged);
     }
 }

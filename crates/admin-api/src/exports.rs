@@ -9,6 +9,7 @@
 //!
 //! Fails: texts that are no rule give [`ParseRuleError`], which says what was expected.
 
+use crate::{AdminError, Code};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -247,6 +248,49 @@ impl fmt::Display for ExportRule {
 #[must_use]
 pub fn matching_rule(rules: &[ExportRule], client: IpAddr) -> Option<(usize, &ExportRule)> {
     rules.iter().enumerate().find(|(_, rule)| rule.client.contains(client))
+}
+
+/// Adds a rule to a volume's, at `index` or at the end.
+///
+/// # Errors
+/// `Conflict` if there is one for the same network, `Failed` if there are too many.
+pub fn add_rule(
+    volume: &str,
+    rules: &mut Vec<ExportRule>,
+    rule: ExportRule,
+    index: Option<usize>,
+) -> Result<(), AdminError> {
+    let error = |code| AdminError::new(code, "cannot export", volume);
+    let client = rule.client;
+    if rules.iter().any(|held| held.client == client) {
+        return Err(error(Code::Conflict)
+            .because(format!("there is a rule for {client}"))
+            .try_next(format!("stroop export remove {volume} --client {client}")));
+    }
+    if rules.len() >= EXPORT_RULES_MAX {
+        let cause = format!("it has {EXPORT_RULES_MAX} rules, and cannot have more");
+        return Err(error(Code::Failed).because(cause));
+    }
+    rules.insert(index.unwrap_or(rules.len()).min(rules.len()), rule);
+    Ok(())
+}
+
+/// Removes the rule for exactly `client` from a volume's.
+///
+/// # Errors
+/// `NotFound` if there is none.
+pub fn remove_rule(
+    volume: &str,
+    rules: &mut Vec<ExportRule>,
+    client: Network,
+) -> Result<(), AdminError> {
+    let Some(place) = rules.iter().position(|rule| rule.client == client) else {
+        return Err(AdminError::new(Code::NotFound, "cannot remove export", volume)
+            .because(format!("there is no rule for {client}"))
+            .try_next(format!("stroop export list {volume}")));
+    };
+    rules.remove(place);
+    Ok(())
 }
 
 #[cfg(test)]

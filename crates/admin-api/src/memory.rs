@@ -7,7 +7,7 @@
 //! Invariants: one lock around everything; lists are in order of name.
 
 use crate::error::{AdminError, Code};
-use crate::exports::EXPORT_RULES_MAX;
+use crate::exports::{add_rule, remove_rule};
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskRole, DiskState, Health, Listener, MemoryUse,
     MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
@@ -341,18 +341,7 @@ impl Administration for MemoryAdministration {
     fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {
         let mut state = self.state.lock();
         let rules = &mut state.volume("export", &request.volume)?.exports;
-        let error = |code| AdminError::new(code, "cannot export", &request.volume);
-        if rules.iter().any(|rule| rule.client == request.rule.client) {
-            let client = request.rule.client;
-            return Err(error(Code::Conflict)
-                .because(format!("there is a rule for {client}"))
-                .try_next(format!("stroop export remove {} --client {client}", request.volume)));
-        }
-        if rules.len() >= EXPORT_RULES_MAX {
-            return Err(error(Code::Failed).because("it has all the rules that it can have"));
-        }
-        let index = request.index.unwrap_or(rules.len()).min(rules.len());
-        rules.insert(index, request.rule);
+        add_rule(&request.volume, rules, request.rule, request.index)?;
         Ok(VolumeExports { volume: request.volume.clone(), rules: rules.clone() })
     }
 
@@ -373,12 +362,7 @@ impl Administration for MemoryAdministration {
     fn export_remove(&self, request: &ExportRemove) -> Result<VolumeExports, AdminError> {
         let mut state = self.state.lock();
         let rules = &mut state.volume("change exports of", &request.volume)?.exports;
-        let Some(place) = rules.iter().position(|rule| rule.client == request.client) else {
-            return Err(AdminError::new(Code::NotFound, "cannot remove export", &request.volume)
-                .because(format!("there is no rule for {}", request.client))
-                .try_next(format!("stroop export list {}", request.volume)));
-        };
-        rules.remove(place);
+        remove_rule(&request.volume, rules, request.client)?;
         Ok(VolumeExports { volume: request.volume.clone(), rules: rules.clone() })
     }
 

@@ -10,6 +10,7 @@
 
 mod config;
 mod disks;
+mod front_ends;
 mod hostname;
 mod init;
 mod lock;

@@ -3,14 +3,15 @@
 //! [`start`] takes the configuration and returns a running [`Node`]; everything around it
 //! (signals, lock, admin socket, log) is in `serve`.
 //!
-//! This build has no storage engine yet: the node reports itself and its disks, and refuses all
-//! that needs one with an error that says so.
+//! This build has no storage engine yet: the node reports itself and its disks, serves no volumes,
+//! and refuses all that needs an engine with an error that says so.
 //!
 //! Invariants: calls of [`Administration`] come from threads of the admin server and may block;
 //! after [`Node::stop`] has returned no thread of the node runs.
 
 use crate::config::Config;
 use crate::disks::discover;
+use crate::front_ends::{self, ExportTable, Mounts};
 use crate::shutdown::Shutdown;
 use admin_api::{
     AdminError, Administration, AggregateCreate, AggregateInfo, Code, DiskInfo, DiskState,
@@ -18,6 +19,8 @@ use admin_api::{
     Removal, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, Time,
     VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
 };
+use file_service::FileService;
+use file_service::memory::MemoryFileSystem;
 use platform::Clock;
 use platform::linux::SystemClock;
 use std::fs::File;
@@ -30,14 +33,21 @@ use units::Timestamp;
 /// A running node.
 pub(crate) struct Node {
     engine: Arc<Engineless>,
+    nfs: Option<nfs::Server>,
 }
 
-/// Starts a node.
+/// Starts a node: the engine, then its front ends.
 ///
 /// # Errors
 /// If a disk, port or log cannot be used.
 pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminError> {
     let clock = SystemClock;
+    let service: Arc<dyn FileService> = Arc::new(MemoryFileSystem::new(Arc::new(clock)));
+    let exports = Arc::new(ExportTable::default());
+    let nfs = config.nfs.map(|address| {
+        front_ends::start_nfs(address, &config.path, Arc::clone(&service), Arc::clone(&exports))
+    });
+    let nfs = nfs.transpose()?;
     let engine = Engineless {
         config: config.clone(),
         shutdown: shutdown.clone(),
@@ -45,8 +55,11 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         started_monotonic_nanoseconds: clock.monotonic_nanoseconds(),
         clock,
         registry: Registry::new(),
+        listener: nfs.as_ref().map(front_ends::listener),
+        mounts: Mounts::default(),
+        service,
     };
-    Ok(Node { engine: Arc::new(engine) })
+    Ok(Node { engine: Arc::new(engine), nfs })
 }
 
 impl Node {
@@ -55,11 +68,15 @@ impl Node {
         Arc::clone(&self.engine) as Arc<dyn Administration>
     }
 
-    /// Stops the node.
+    /// Stops the node: first the front ends, so that nothing more is answered, then the engine.
     ///
     /// # Errors
     /// If its last consistency points fail.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
+        self.engine.mounts.stop_all();
+        if let Some(mut nfs) = self.nfs {
+            nfs.stop();
+        }
         Ok(())
     }
 }
@@ -71,6 +88,9 @@ struct Engineless {
     started_monotonic_nanoseconds: u64,
     clock: SystemClock,
     registry: Registry,
+    listener: Option<Listener>,
+    mounts: Mounts,
+    service: Arc<dyn FileService>,
 }
 
 /// What this build answers to everything that needs an engine.
@@ -110,6 +130,10 @@ impl Administration for Engineless {
         let uptime_ns = now.saturating_sub(self.started_monotonic_nanoseconds);
         self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
         let checks = Vec::new();
+        let admin = Listener {
+            protocol: "admin".to_owned(),
+            address: self.config.admin_socket.display().to_string(),
+        };
         Ok(StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.config.name.clone(),
@@ -119,13 +143,10 @@ impl Administration for Engineless {
             uptime_ns,
             recovery: None,
             memory: MemoryUse { limit_bytes: self.config.memory.0, used_bytes: 0 },
-            listeners: vec![Listener {
-                protocol: "admin".to_owned(),
-                address: self.config.admin_socket.display().to_string(),
-            }],
+            listeners: self.listener.iter().cloned().chain([admin]).collect(),
             aggregates: Vec::new(),
             volumes: 0,
-            mounts: Vec::new(),
+            mounts: self.mounts.list(),
             metrics: self.registry.snapshot(),
         })
     }
@@ -191,15 +212,15 @@ impl Administration for Engineless {
     }
 
     fn fuse_mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
-        absent("volume", &request.volume)
+        self.mounts.mount(request, Arc::clone(&self.service))
     }
 
     fn fuse_unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
-        absent("mount", &request.mountpoint)
+        self.mounts.unmount(request)
     }
 
     fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
-        Ok(Vec::new())
+        Ok(self.mounts.list())
     }
 
     fn shutdown(&self) -> Result<(), AdminError> {

@@ -67,6 +67,27 @@ fn the_first_matching_rule_decides() {
 }
 
 #[test]
+fn rules_are_added_and_removed_by_network() {
+    let mut rules = Vec::new();
+    add_rule("home", &mut rules, rule("10.0.0.0/8:ro"), None).unwrap();
+    add_rule("home", &mut rules, rule("10.1.0.0/16:rw"), Some(0)).unwrap();
+    add_rule("home", &mut rules, rule("::1"), Some(99)).unwrap();
+    let order: Vec<String> = rules.iter().map(|rule| rule.client.to_string()).collect();
+    assert_eq!(order, ["10.1.0.0/16", "10.0.0.0/8", "::1"]);
+    let again = add_rule("home", &mut rules, rule("10.0.0.0/8:rw"), None).unwrap_err();
+    assert_eq!(again.code, Code::Conflict);
+    remove_rule("home", &mut rules, "10.0.0.0/8".parse().unwrap()).unwrap();
+    let gone = remove_rule("home", &mut rules, "10.0.0.0/8".parse().unwrap()).unwrap_err();
+    assert_eq!(gone.code, Code::NotFound);
+    for last in 0..EXPORT_RULES_MAX - 2 {
+        let network = format!("172.16.{}.{}", last / 256, last % 256);
+        add_rule("home", &mut rules, rule(&network), None).unwrap();
+    }
+    let full = add_rule("home", &mut rules, rule("9.9.9.9"), None).unwrap_err();
+    assert!(full.to_string().contains("256 rules"), "{full}");
+}
+
+#[test]
 fn rules_survive_the_wire() {
     let json = serde_json::to_string(&rule("fd00::/8:rw:none")).unwrap();
     assert_eq!(json, r#"{"client":"fd00::/8","access":"rw","squash":"none"}"#);

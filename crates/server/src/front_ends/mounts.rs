@@ -1,0 +1,174 @@
+//! The FUSE mounts that the server keeps.
+//!
+//! Invariants: one mount per mountpoint; mounts that were ended from outside (`umount`) are
+//! forgotten when somebody looks; the lock is not held while a mount is made or ended, because
+//! ending one waits for the kernel to write back what programs have written.
+
+use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
+use file_service::{FileService, FsError};
+use fuse::{FuseMount, MountError, MountOptions};
+use platform::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+struct Mounted {
+    volume: String,
+    mount: FuseMount,
+}
+
+/// The mounts.
+#[derive(Default)]
+pub(crate) struct Mounts {
+    /// By mountpoint.
+    held: Mutex<BTreeMap<String, Mounted>>,
+}
+
+impl Mounts {
+    /// Mounts a volume of `service`.
+    ///
+    /// # Errors
+    /// `NotFound` if volume or mountpoint is not there, `Conflict` if something is mounted there,
+    /// `Failed` if FUSE cannot be used.
+    pub(crate) fn mount(
+        &self,
+        request: &MountCreate,
+        service: Arc<dyn FileService>,
+    ) -> Result<MountInfo, AdminError> {
+        let MountCreate { volume, mountpoint } = request;
+        let options = MountOptions::new(volume.clone(), mountpoint.clone());
+        let mount = FuseMount::start(options, service).map_err(|error| refused(request, &error))?;
+        let info = MountInfo {
+            volume: volume.clone(),
+            mountpoint: mount.mountpoint().display().to_string(),
+        };
+        let mounted = Mounted { volume: volume.clone(), mount };
+        // A mount that was ended from outside may still be held under this name.
+        let before = self.held.lock().insert(info.mountpoint.clone(), mounted);
+        drop(before);
+        Ok(info)
+    }
+
+    /// Ends a mount.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub(crate) fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
+        let mountpoint = &request.mountpoint;
+        let error = |code| AdminError::new(code, "cannot unmount", mountpoint);
+        let Some(mounted) = self.held.lock().remove(mountpoint) else {
+            return Err(error(Code::NotFound)
+                .because("no volume is mounted there")
+                .try_next("stroop mount"));
+        };
+        let volume = mounted.volume;
+        mounted.mount.stop().map_err(|failure| error(Code::Failed).because(failure.to_string()))?;
+        Ok(MountInfo { volume, mountpoint: mountpoint.clone() })
+    }
+
+    /// All mounts, in order of mountpoint.
+    pub(crate) fn list(&self) -> Vec<MountInfo> {
+        let ended: Vec<Mounted> = {
+            let mut held = self.held.lock();
+            held.extract_if(.., |_, mounted| !mounted.mount.is_mounted())
+                .map(|(_, mounted)| mounted)
+                .collect()
+        };
+        drop(ended);
+        let held = self.held.lock();
+        let info = |(mountpoint, mounted): (&String, &Mounted)| MountInfo {
+            volume: mounted.volume.clone(),
+            mountpoint: mountpoint.clone(),
+        };
+        held.iter().map(info).collect()
+    }
+
+    /// Where a volume is mounted.
+    #[cfg_attr(not(test), expect(dead_code, reason = "called with the engine's volumes"))]
+    pub(crate) fn of_volume(&self, volume: &str) -> Vec<String> {
+        let mounts = self.list().into_iter().filter(|mount| mount.volume == volume);
+        mounts.map(|mount| mount.mountpoint).collect()
+    }
+
+    /// Ends all mounts: the server stops.
+    pub(crate) fn stop_all(&self) {
+        let held = std::mem::take(&mut *self.held.lock());
+        for (mountpoint, mounted) in held {
+            if let Err(error) = mounted.mount.stop() {
+                tracing::error!(mountpoint, %error, "a mount could not be ended cleanly");
+            }
+        }
+    }
+}
+
+fn refused(request: &MountCreate, error: &MountError) -> AdminError {
+    let MountCreate { volume, mountpoint } = request;
+    let refused = |code, message: &str, object: &str| {
+        AdminError::new(code, message, object).because(error.to_string())
+    };
+    match error {
+        MountError::Volume { source: FsError::NotFound, .. } => {
+            refused(Code::NotFound, "cannot mount", volume).try_next("stroop volume list")
+        }
+        MountError::Mountpoint { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            refused(Code::NotFound, "cannot mount at", mountpoint)
+                .try_next(format!("mkdir -p {mountpoint}"))
+        }
+        MountError::NotDirectory { .. } => refused(Code::Usage, "cannot mount at", mountpoint),
+        MountError::Busy { .. } | MountError::Dead { .. } => {
+            refused(Code::Conflict, "cannot mount at", mountpoint).try_next("stroop mount")
+        }
+        _ => refused(Code::Failed, "cannot mount at", mountpoint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use file_service::memory::{MemoryFileSystem, VolumeOptions};
+    use platform::linux::SystemClock;
+    use std::fs::{self, OpenOptions};
+
+    fn service() -> Arc<dyn FileService> {
+        let memory = MemoryFileSystem::new(Arc::new(SystemClock));
+        memory.add_volume("home", VolumeOptions::default()).unwrap();
+        Arc::new(memory)
+    }
+
+    fn request(volume: &str, mountpoint: &str) -> MountCreate {
+        MountCreate { volume: volume.to_owned(), mountpoint: mountpoint.to_owned() }
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_named() {
+        let mounts = Mounts::default();
+        let error = mounts.mount(&request("work", "/"), service()).unwrap_err();
+        assert_eq!((error.code, error.object.as_str()), (Code::NotFound, "work"));
+        let error = mounts.mount(&request("home", "/no/such/place"), service()).unwrap_err();
+        assert_eq!((error.code, error.object.as_str()), (Code::NotFound, "/no/such/place"));
+        let request = MountRemove { mountpoint: "/mnt".to_owned() };
+        assert_eq!(mounts.unmount(&request).unwrap_err().code, Code::NotFound);
+        assert!(mounts.list().is_empty());
+    }
+
+    #[test]
+    fn a_mount_is_listed_until_it_is_ended() {
+        if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+            println!("skipped: /dev/fuse cannot be used here");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let place = fs::canonicalize(directory.path()).unwrap().display().to_string();
+        let (mounts, service) = (Mounts::default(), service());
+        mounts.mount(&request("home", &place), Arc::clone(&service)).unwrap();
+        fs::write(directory.path().join("file"), "text").unwrap();
+        assert_eq!(mounts.of_volume("home"), std::slice::from_ref(&place));
+        let again = mounts.mount(&request("home", &place), Arc::clone(&service)).unwrap_err();
+        assert_eq!(again.code, Code::Conflict, "{again}");
+        mounts.unmount(&MountRemove { mountpoint: place.clone() }).unwrap();
+        assert!(mounts.list().is_empty() && !directory.path().join("file").exists());
+        mounts.mount(&request("home", &place), service).unwrap();
+        assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"text");
+        mounts.stop_all();
+        assert!(mounts.of_volume("home").is_empty());
+    }
+}

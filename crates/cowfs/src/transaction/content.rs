@@ -1,0 +1,224 @@
+//! What operations ask of a file's content beyond single blocks: ranges, data and holes, what the
+//! log does not have yet, and whether an orphan is empty.
+//!
+//! Invariants: nothing here changes anything before the transaction is applied. Searches look at
+//! the file as it is below the transaction; they are for operations that have not changed it.
+
+use super::{Transaction, map_position};
+use crate::buftree;
+use crate::inode::Inode;
+use crate::logical::{Overlaid, overlaid};
+use crate::overlay::{DirtyFiles, Stripe, stripe_of};
+use crate::pointer::Pointer;
+use crate::ranges::RangeSet;
+use crate::reader::{Progress, Stop, Wait};
+use affinity::Partition;
+use ondisk::root::metafile;
+use units::{BlockRef, Fbn, InodeNumber};
+
+impl<P: Pointer> Transaction<'_, P> {
+    /// The content of `count` file blocks; `None` for holes. All loads that are missing are asked
+    /// for at once.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn read_range(
+        &mut self,
+        inode: InodeNumber,
+        first: Fbn,
+        count: u64,
+    ) -> Progress<Vec<Option<BlockRef>>> {
+        let mut blocks = Vec::with_capacity(count as usize);
+        let mut missing = Vec::new();
+        for number in first.get()..first.get() + count {
+            match self.read(inode, Fbn(number)) {
+                Ok(block) => blocks.push(block),
+                Err(Stop::Wait(Wait::Load(requests))) => {
+                    for request in requests {
+                        // Neighbours wait for one indirect block.
+                        if missing.last() != Some(&request) {
+                            missing.push(request);
+                        }
+                    }
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        if missing.is_empty() { Ok(blocks) } else { Err(Stop::Wait(Wait::Load(missing))) }
+    }
+
+    /// Blocks that the file takes, with those that this transaction adds. A block that was written
+    /// over since the last consistency point may count twice.
+    #[must_use]
+    pub fn blocks_in_use(&mut self, inode: InodeNumber) -> u64 {
+        let below = self.logical.inodes.get(&inode).map_or(0, |found| {
+            let new_blocks = found.shared.lock().new_blocks;
+            found.blocks + new_blocks.0 + new_blocks.1
+        });
+        let stripes = &mut self.logical.stripes;
+        let own = self.blocks.range((inode, 0)..=(inode, u64::MAX)).filter(|((_, fbn), _)| {
+            stripes[stripe_of(inode, Fbn(*fbn))].get_mut().active(inode, Fbn(*fbn)).is_none()
+        });
+        below + own.count() as u64
+    }
+
+    /// Whether an inode number is in use.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn is_in_use(&mut self, inode: InodeNumber) -> Progress<bool> {
+        let (fbn, byte, bit) = map_position(inode);
+        let block = self.read(InodeNumber(metafile::INODE_MAP), fbn)?;
+        Ok(block.is_some_and(|block| block[byte] & bit != 0))
+    }
+
+    /// The file's blocks whose content is not in the log: it may be lost. Those that a running
+    /// consistency point is writing count until it has committed.
+    #[must_use]
+    pub fn unlogged(&mut self, inode: InodeNumber) -> Vec<u64> {
+        let Some(found) = self.logical.inodes.get(&inode) else { return Vec::new() };
+        let mut blocks = Vec::new();
+        for stripe in &mut self.logical.stripes {
+            let stripe = stripe.get_mut();
+            if let Some(file) = stripe.active.get(&inode) {
+                blocks.extend(file.unlogged.iter().copied());
+            }
+            if let (true, Some(file)) = (found.frozen, stripe.frozen.get(&inode)) {
+                let live = |fbn: &u64| {
+                    !found.holes.contains(*fbn) || stripe.active(inode, Fbn(*fbn)).is_some()
+                };
+                blocks.extend(file.unlogged.iter().copied().filter(live));
+            }
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// All of the file's active blocks are in the log when this is applied.
+    pub const fn set_logged(&mut self, inode: InodeNumber) {
+        self.logged = Some(inode);
+    }
+
+    /// Whether nothing is left of a file's content, neither in its tree nor on the way there.
+    #[must_use]
+    pub fn is_emptied(&mut self, inode: InodeNumber) -> bool {
+        let Some(found) = self.logical.inodes.get(&inode) else { return false };
+        !found.frozen
+            && found.root.is_empty()
+            && self.logical.stripes.iter_mut().all(|stripe| {
+                let stripe = stripe.get_mut();
+                !stripe.active.contains_key(&inode) && !stripe.frozen.contains_key(&inode)
+            })
+    }
+
+    /// Has consistency points free the file's blocks, some in each, and punches it.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn reap(&mut self, inode: InodeNumber) -> Progress<()> {
+        self.punch(inode, 0, u64::MAX)?;
+        if let Some(edit) = self.inodes.get_mut(&inode) {
+            edit.reaping = true;
+        }
+        Ok(())
+    }
+
+    /// The first file block in `from..end` that is no hole.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn next_present(
+        &mut self,
+        inode: InodeNumber,
+        from: u64,
+        end: u64,
+    ) -> Progress<Option<u64>> {
+        if !self.logical.load(inode, &self.reader)? {
+            return Ok(None);
+        }
+        let key = self.logical.key(inode);
+        let Some(found) = self.logical.inodes.get(&inode) else { return Ok(None) };
+        let stripes = &mut self.logical.stripes;
+        let mut at = from;
+        while at < end {
+            let active = next_dirty(stripes, |stripe| &stripe.active, inode, at, end);
+            let frozen = next_frozen(stripes, found, inode, at, end);
+            let below = buftree::next_present(&found.root, &key, Fbn(at), Fbn(end), &self.reader)?;
+            let candidate = [active, frozen, below.map(Fbn::get)].into_iter().flatten().min();
+            let Some(candidate) = candidate else { return Ok(None) };
+            let stripe = stripes[stripe_of(inode, Fbn(candidate))].get_mut();
+            match overlaid(found, inode, Fbn(candidate), stripe) {
+                Overlaid::Block(_) | Overlaid::Below => return Ok(Some(candidate)),
+                Overlaid::Hole => {}
+            }
+            // On to the end of the hole, or to what was written on top of it.
+            let next = candidate + 1;
+            let active = next_dirty(stripes, |stripe| &stripe.active, inode, next, end);
+            at = match (range_end(&found.holes, candidate), active) {
+                (Some(hole_end), active) => hole_end.min(active.unwrap_or(u64::MAX)),
+                (None, active) => {
+                    let hole_end = range_end(&found.frozen_holes, candidate).unwrap_or(next);
+                    let frozen = next_frozen(stripes, found, inode, next, end);
+                    hole_end.min(active.unwrap_or(u64::MAX)).min(frozen.unwrap_or(u64::MAX))
+                }
+            };
+        }
+        Ok(None)
+    }
+
+    /// Whether a file block is no hole.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn is_present(&mut self, inode: InodeNumber, fbn: u64) -> Progress<bool> {
+        if !self.logical.load(inode, &self.reader)? {
+            return Ok(false);
+        }
+        let key = self.logical.key(inode);
+        let Some(found) = self.logical.inodes.get(&inode) else { return Ok(false) };
+        let stripe = self.logical.stripes[stripe_of(inode, Fbn(fbn))].get_mut();
+        match overlaid(found, inode, Fbn(fbn), stripe) {
+            Overlaid::Block(_) => Ok(true),
+            Overlaid::Hole => Ok(false),
+            Overlaid::Below => buftree::is_present(&found.root, &key, Fbn(fbn), &self.reader),
+        }
+    }
+}
+
+fn next_dirty(
+    stripes: &mut [Partition<Stripe>],
+    files: impl Fn(&Stripe) -> &DirtyFiles,
+    inode: InodeNumber,
+    from: u64,
+    end: u64,
+) -> Option<u64> {
+    if from >= end {
+        return None;
+    }
+    let next = |stripe: &mut Partition<Stripe>| {
+        let file = files(stripe.get_mut()).get(&inode)?;
+        file.blocks.range(from..end).next().map(|(fbn, _)| *fbn)
+    };
+    stripes.iter_mut().filter_map(next).min()
+}
+
+fn next_frozen<P: Pointer>(
+    stripes: &mut [Partition<Stripe>],
+    found: &Inode<P>,
+    inode: InodeNumber,
+    from: u64,
+    end: u64,
+) -> Option<u64> {
+    if !found.frozen {
+        return None;
+    }
+    next_dirty(stripes, |stripe| &stripe.frozen, inode, from, end)
+}
+
+/// The end of the range that `number` lies in.
+fn range_end(ranges: &RangeSet, number: u64) -> Option<u64> {
+    let ranges = ranges.ranges();
+    let at = ranges.partition_point(|range| range.1 <= number);
+    ranges.get(at).filter(|range| range.0 <= number).map(|range| range.1)
+}

@@ -1,1 +1,72 @@
-//! operations
+//! One file per client operation, over the file system core (`cowfs`).
+//!
+//! An operation is a value ([`Mutation`] or [`Query`]) that runs on a
+//! [`cowfs::transaction::Transaction`]: it reads what it needs, decides by the rules of
+//! `file-service`, and puts its changes into the transaction. If a block is missing it stops, nothing
+//! has happened, and it runs again from the top (decision D1). What it did it also says as records
+//! for the log ([`Record`]), which [`replay()`] applies after a crash (decision D7).
+//!
+//! Who runs a mutation does, in one message of the Volume Logical affinity:
+//! `execute`, [`cowfs::transaction::Transaction::promise`] with the spender it names, append the
+//! records to the log, apply, and answer when the last record is durable. A mutation without
+//! records has changed nothing, or nothing that a crash may not undo, but what it saw may not be
+//! durable yet: its answer waits for all that is in the log before it.
+//!
+//! Reads and writes within one stripe need no more than the stripe's affinity: [`data::stripe`].
+//!
+//! Architecture invariants:
+//! - This crate performs no I/O, knows no scheduler and no log, and keeps no state.
+//! - A rule of POSIX is asked of `file_service::rules`, never decided here.
+//! - What a record carries is decided; replay chooses nothing and asks for no permission.
+//!
+//! Fails: by [`OperationStop`].
+
+mod apply;
+mod attributes;
+mod directory_file;
+mod environment;
+mod file;
+mod mutation;
+mod stop;
+mod view;
+
+pub mod access;
+pub mod create;
+pub mod data;
+pub mod format;
+pub mod get_attributes;
+pub mod holds;
+pub mod link;
+pub mod lookup;
+pub mod make_node;
+pub mod read_directory;
+pub mod read_link;
+pub mod reap;
+pub mod remove;
+pub mod remove_directory;
+pub mod rename;
+pub mod replay;
+pub mod set_attributes;
+pub mod xattrs;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::Access;
+pub use create::Create;
+pub use environment::{Environment, Scope};
+pub use get_attributes::{GetAttributes, GetRoot};
+pub use link::Link;
+pub use lookup::Lookup;
+pub use make_node::MakeNode;
+pub use mutation::{Executed, Mutation, Query, Record};
+pub use read_directory::ReadDirectory;
+pub use read_link::ReadLink;
+pub use reap::{Reap, Reaped};
+pub use remove::Remove;
+pub use remove_directory::RemoveDirectory;
+pub use rename::Rename;
+pub use replay::{record_volume, replay};
+pub use set_attributes::SetFileAttributes;
+pub use stop::{OperationStop, RecordError};
+pub use xattrs::{GetXattr, ListXattrs, RemoveXattr, SetXattr};

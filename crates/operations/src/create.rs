@@ -1,0 +1,174 @@
+//! CREATE: makes a regular file, or finds it.
+//!
+//! Fails: as `file_service::rules` refuse; `NoSpace`.
+
+use crate::apply::{self, NewFile};
+use crate::attributes::{change, kind_code, state_of, take_over};
+use crate::file::{self, File};
+use crate::mutation::{prefix, reference};
+use crate::set_attributes::SetFileAttributes;
+use crate::{Environment, Executed, Mutation, OperationStop, Record, Scope, directory_file};
+use cowfs::budget::Spender;
+use cowfs::directory::Member;
+use cowfs::inode::InodeAttributes;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::attributes::{NewIdentity, created};
+use file_service::rules::{entries, names};
+use file_service::{CreateMode, Entry, FileHandle, FileKind, FsError, NodeChange, SetAttributes};
+use ondisk::operation::{CreateRecord, KIND_CREATE};
+
+/// Makes a regular file, or finds it, as `mode` says.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// Where.
+    pub directory: FileHandle,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What to do if it is there.
+    pub mode: CreateMode,
+    /// Its attributes.
+    pub set: SetAttributes,
+}
+
+impl Mutation for Create {
+    type Reply = (Entry, NodeChange);
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<Self::Reply>, OperationStop> {
+        let directory = file::open(transaction, environment, self.directory)?;
+        entries::check_search(&self.scope.caller, &directory.attributes)?;
+        let found = directory_file::lookup(transaction, directory.inode, &self.name)?;
+        if let Some(found) = found {
+            let existing = file::named(transaction, environment, found)?;
+            return self.find(transaction, environment, &directory, &existing);
+        }
+        names::check_new_name(&self.name)?;
+        let size = self.set.size.unwrap_or(0);
+        if size > environment.limits.file_bytes_max {
+            return Err(FsError::FileTooLarge.into());
+        }
+        let create_verifier = match self.mode {
+            CreateMode::Exclusive(verifier) => stored_verifier(verifier),
+            CreateMode::Unchecked | CreateMode::Guarded => 0,
+        };
+        let parts = NewParts {
+            kind: FileKind::Regular,
+            size,
+            device: (0, 0),
+            create_verifier,
+            hash_seed: [0; 2],
+            text: &[],
+        };
+        let (scope, name) = (&self.scope, self.name.as_slice());
+        add(transaction, environment, scope, (&directory, name), &self.set, &parts)
+    }
+}
+
+impl Create {
+    /// What the name leads to already.
+    fn find<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+        directory: &File,
+        existing: &File,
+    ) -> Result<Executed<(Entry, NodeChange)>, OperationStop> {
+        let mut records = Vec::new();
+        let mut spender = Spender::Common;
+        match self.mode {
+            CreateMode::Guarded => return Err(FsError::Exists.into()),
+            CreateMode::Exclusive(verifier) => {
+                if existing.state.create_verifier != stored_verifier(verifier) {
+                    return Err(FsError::Exists.into());
+                }
+            }
+            CreateMode::Unchecked if existing.is_directory() => {
+                return Err(FsError::IsDirectory.into());
+            }
+            CreateMode::Unchecked if existing.attributes.kind != FileKind::Regular => {
+                return Err(FsError::Exists.into());
+            }
+            CreateMode::Unchecked => {
+                let set = SetAttributes { size: self.set.size, ..SetAttributes::default() };
+                let file = file::entry(transaction, environment, existing.inode)?.handle;
+                let resize = SetFileAttributes { scope: self.scope.clone(), file, set };
+                let resized = resize.execute(transaction, environment)?;
+                (records, spender) = (resized.records, resized.spender);
+            }
+        }
+        let entry = file::entry(transaction, environment, existing.inode)?;
+        let parent = change(&directory.attributes, directory.attributes.clone());
+        Ok(Executed { reply: (entry, parent), records, spender })
+    }
+}
+
+/// A verifier as the inode keeps it, where zero means that there is none.
+fn stored_verifier(verifier: u64) -> u64 {
+    if verifier == 0 { u64::MAX } else { verifier }
+}
+
+/// What tells new files of different kinds apart.
+pub(crate) struct NewParts<'n> {
+    pub kind: FileKind,
+    pub size: u64,
+    pub device: (u32, u32),
+    pub create_verifier: u64,
+    pub hash_seed: [u64; 2],
+    pub text: &'n [u8],
+}
+
+/// Makes a file under a name that is free.
+pub(crate) fn add<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    environment: &Environment,
+    scope: &Scope,
+    (directory, name): (&File, &[u8]),
+    set: &SetAttributes,
+    parts: &NewParts<'_>,
+) -> Result<Executed<(Entry, NodeChange)>, OperationStop> {
+    entries::check_add(&scope.caller, &directory.attributes, parts.kind)?;
+    transaction.now = scope.now;
+    let kind = kind_code(parts.kind);
+    let (inode, generation) = transaction.create(kind, 0, None)?;
+    let identity = NewIdentity { inode, generation, kind: parts.kind };
+    let decided = created(&scope.caller, &directory.attributes, identity, set, scope.now)?;
+    let mut state = InodeAttributes::new(kind, 0, generation, scope.now);
+    take_over(&mut state, &decided);
+    state.size = parts.size;
+    let new = NewFile {
+        member: Member { volume: environment.volume, inode, generation },
+        kind,
+        state: state_of(&state),
+        device: parts.device,
+        create_verifier: parts.create_verifier,
+        hash_seed: parts.hash_seed,
+        text: parts.text,
+    };
+    let parent = directory.member(environment);
+    apply::make(transaction, parent, name, &new, scope.now)?;
+    let record = CreateRecord {
+        prefix: prefix(environment.volume, scope.now),
+        directory: reference(parent.inode, parent.generation),
+        file: reference(inode, generation),
+        state: new.state,
+        device_major: parts.device.0.into(),
+        device_minor: parts.device.1.into(),
+        create_verifier: parts.create_verifier.into(),
+        hash_seed: parts.hash_seed.map(Into::into),
+        kind,
+        reserved_a: 0,
+        name_size: (name.len() as u16).into(),
+        text_size: (parts.text.len() as u16).into(),
+        reserved_b: 0.into(),
+    };
+    let record = Record::new(KIND_CREATE, &record, &[name, parts.text]);
+    let entry = file::entry(transaction, environment, inode)?;
+    let after = file::attributes(transaction, environment, directory.inode)?;
+    Ok(Executed::storing((entry, change(&directory.attributes, after)), record))
+}

@@ -1,0 +1,116 @@
+//! fallocate.
+//!
+//! `Reserve` extends the file and fails when the volume could not hold the range now, but sets
+//! nothing aside: a later write into the range can find the volume full. `ZeroRange` and `PunchHole`
+//! both leave holes.
+//!
+//! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`, `FileTooLarge`, `NoSpace`.
+
+use crate::attributes::{change, state_of};
+use crate::mutation::{prefix, reference};
+use crate::{
+    Environment, Executed, Mutation, OperationStop, Record, Scope, apply, data::write::note_write,
+    file, xattrs,
+};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::permission::{self, MODE_WRITE};
+use file_service::rules::attributes::{check_has_data, check_range, mode_after_write};
+use file_service::{Allocation, FileHandle, FsError, NodeChange};
+use ondisk::operation::{
+    ALLOCATE_RESERVE, ALLOCATE_ZERO, AllocateRecord, FLAG_DROPS_CAPABILITY, KIND_ALLOCATE,
+};
+use units::InodeNumber;
+
+/// Reserves, punches or zeroes a range.
+#[derive(Clone, Debug)]
+pub struct Allocate {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// What to do.
+    pub allocation: Allocation,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u64,
+}
+
+impl Mutation for Allocate {
+    type Reply = NodeChange;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<NodeChange>, OperationStop> {
+        let found = file::open(transaction, environment, self.file)?;
+        let (inode, before) = (found.inode, &found.attributes);
+        let Scope { caller, now } = &self.scope;
+        check_has_data(before)?;
+        permission::check_data(caller, before, MODE_WRITE)?;
+        if self.length == 0 {
+            return Err(FsError::Invalid.into());
+        }
+        let end = check_range(self.offset, self.length, environment.limits.file_bytes_max)?;
+        let (action, keep_size) = match self.allocation {
+            Allocation::Reserve { keep_size } => (ALLOCATE_RESERVE, keep_size),
+            Allocation::ZeroRange { keep_size } => (ALLOCATE_ZERO, keep_size),
+            Allocation::PunchHole => (ALLOCATE_ZERO, true),
+        };
+        let frees = self.allocation == Allocation::PunchHole;
+        if !frees {
+            check_room(transaction, inode, self.offset, end)?;
+        }
+        if action == ALLOCATE_ZERO {
+            apply::zero_range(transaction, inode, self.offset, end)?;
+        }
+        let drops = xattrs::drop_capability(transaction, inode)?;
+        let size = if keep_size { before.size } else { before.size.max(end) };
+        let cleared = before.mode & !mode_after_write(caller, before);
+        let state = transaction.edit(inode)?;
+        note_write(state, size, cleared, *now);
+        let record = AllocateRecord {
+            prefix: prefix(environment.volume, *now),
+            file: reference(inode, found.state.generation),
+            state: state_of(state),
+            start: self.offset.into(),
+            end: end.into(),
+            flags: if drops { FLAG_DROPS_CAPABILITY } else { 0 }.into(),
+            action,
+            reserved: [0; 3],
+        };
+        let record = Record::new(KIND_ALLOCATE, &record, &[]);
+        let after = file::attributes(transaction, environment, inode)?;
+        let reply = change(before, after);
+        if frees {
+            return Ok(Executed::freeing(reply, record));
+        }
+        Ok(Executed::storing(reply, record))
+    }
+}
+
+/// # Errors
+/// `NoSpace` if the volume or its aggregate cannot hold the blocks of the range that are not there.
+fn check_room<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+    start: u64,
+    end: u64,
+) -> Result<(), OperationStop> {
+    let shared = &transaction.logical().shared;
+    let room = shared.budget.free_blocks().min(shared.aggregate.budget.free_blocks());
+    let blocks = apply::touched(start, end);
+    let mut missing = blocks.end - blocks.start;
+    // Blocks that are there already are counted only when it matters.
+    let mut at = blocks.start;
+    while missing > room {
+        let Some(present) = transaction.next_present(inode, at, blocks.end)? else {
+            return Err(FsError::NoSpace.into());
+        };
+        missing -= 1;
+        at = present + 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! COMMIT and fsync: what unstable writes left in memory goes into the log.
+//!
+//! The file's blocks that are not in the log are logged as they are now, with the attributes of
+//! the file; those that a running consistency point is writing are among them, since it has not
+//! committed. If they are too many for the log, a consistency point is the better way.
+//!
+//! A file without such blocks, or a directory, needs no record: all its changes are in the log
+//! already, and the answer waits for what was appended before.
+//!
+//! Invariants: the records of one commit are replayed together or, after a crash amid them, in
+//! part; then the commit was not answered.
+
+use crate::attributes::{change, state_of};
+use crate::mutation::{prefix, reference};
+use crate::{Environment, Executed, Mutation, OperationStop, Record, file};
+use cowfs::budget::Spender;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::{FileHandle, NodeChange};
+use ondisk::operation::{CommitRecord, KIND_COMMIT};
+use units::{BLOCK_SIZE_U64, Fbn, zero_block};
+
+/// Bytes that one commit logs at most: a fraction of the log, and no more than a consistency point
+/// writes as fast.
+pub const COMMIT_BYTES_MAX: u64 = 8 << 20;
+/// Blocks of one record: half a mebibyte, so that other operations' records get between.
+pub const COMMIT_RECORD_BLOCKS_MAX: usize = 128;
+
+/// Makes all that was written to a file durable.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit {
+    /// The file.
+    pub file: FileHandle,
+}
+
+/// How a commit comes to be.
+#[derive(Clone, Debug)]
+pub enum CommitReply {
+    /// By the log: the answer waits until it is durable as far as it goes now.
+    Logged(NodeChange),
+    /// By a consistency point: the answer waits until one has committed that begins after this.
+    TooMuchToLog(NodeChange),
+}
+
+impl Mutation for Commit {
+    type Reply = CommitReply;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<CommitReply>, OperationStop> {
+        let found = file::open(transaction, environment, self.file)?;
+        let unchanged = change(&found.attributes, found.attributes.clone());
+        let numbers = transaction.unlogged(found.inode);
+        if numbers.is_empty() {
+            return Ok(Executed::silent(CommitReply::Logged(unchanged)));
+        }
+        if numbers.len() as u64 * BLOCK_SIZE_U64 > COMMIT_BYTES_MAX {
+            return Ok(Executed::silent(CommitReply::TooMuchToLog(unchanged)));
+        }
+        let mut records = Vec::new();
+        for numbers in numbers.chunks(COMMIT_RECORD_BLOCKS_MAX) {
+            let fixed = CommitRecord {
+                prefix: prefix(environment.volume, found.state.mtime),
+                file: reference(found.inode, found.state.generation),
+                state: state_of(&found.state),
+                block_count: (numbers.len() as u32).into(),
+                reserved: 0.into(),
+            };
+            let list: Vec<u8> = numbers.iter().flat_map(|fbn| fbn.to_le_bytes()).collect();
+            let mut record = Record::new(KIND_COMMIT, &fixed, &[&list]);
+            for number in numbers {
+                let block = transaction.read(found.inode, Fbn(*number))?;
+                record.with_block(block.unwrap_or_else(zero_block));
+            }
+            records.push(record);
+        }
+        transaction.set_logged(found.inode);
+        let reply = CommitReply::Logged(unchanged);
+        Ok(Executed { reply, records, spender: Spender::Common })
+    }
+}

@@ -1,0 +1,89 @@
+//! READ, of any range in any image.
+//!
+//! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`.
+
+use crate::apply::{part, touched};
+use crate::view::View;
+use crate::{Environment, OperationStop, Query, Scope};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::permission::{self, MODE_READ};
+use file_service::requests::Segment;
+use file_service::rules::attributes::check_has_data;
+use file_service::{Attributes, FileHandle, FsError, ReadData};
+use units::{BlockRef, zero_block};
+
+/// Reads up to `count` bytes.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes at most.
+    pub count: u32,
+}
+
+impl Query for Read {
+    type Reply = ReadData;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<ReadData, OperationStop> {
+        let mut view = View::open(transaction, environment, self.file)?;
+        let mut attributes = view.file(self.file)?;
+        self.check(&attributes)?;
+        let range = self.range(environment, &attributes);
+        let blocks = touched(range.start, range.end);
+        let content = view.blocks(self.file.inode, blocks.start, blocks.end - blocks.start)?;
+        if self.count > 0 {
+            view.note_read(&mut attributes, self.scope.now);
+        }
+        Ok(range.data(content, attributes))
+    }
+}
+
+/// The bytes that a read gets.
+pub(crate) struct ReadRange {
+    pub start: u64,
+    pub end: u64,
+    pub end_of_file: bool,
+}
+
+impl Read {
+    /// # Errors
+    /// Unless the caller may read the file.
+    pub(crate) fn check(&self, attributes: &Attributes) -> Result<(), FsError> {
+        check_has_data(attributes)?;
+        permission::check_data(&self.scope.caller, attributes, MODE_READ)
+    }
+
+    pub(crate) fn range(&self, environment: &Environment, attributes: &Attributes) -> ReadRange {
+        let count = self.count.min(environment.limits.transfer_bytes_max);
+        let wanted = self.offset.saturating_add(u64::from(count));
+        let end = wanted.min(attributes.size);
+        let end_of_file = wanted >= attributes.size;
+        ReadRange { start: self.offset.min(end), end, end_of_file }
+    }
+}
+
+impl ReadRange {
+    /// The answer; `content` is that of the blocks that the range touches.
+    pub(crate) fn data(&self, content: Vec<Option<BlockRef>>, attributes: Attributes) -> ReadData {
+        let blocks = touched(self.start, self.end);
+        let segments = blocks.zip(content).map(|(fbn, block)| {
+            let (low, high) = part(fbn, self.start, self.end);
+            let block = block.unwrap_or_else(zero_block);
+            Segment { block, start: low as u16, end: high as u16 }
+        });
+        ReadData {
+            segments: segments.collect(),
+            end_of_file: self.end_of_file,
+            attributes: Some(attributes),
+        }
+    }
+}

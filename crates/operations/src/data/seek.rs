@@ -1,0 +1,93 @@
+//! SEEK: the next data or hole, by whole blocks.
+//!
+//! Fails: `Stale`, `IsDirectory`, `Invalid`; `NoSuchOffset` beyond the end and where no data
+//! follows.
+
+use crate::view::View;
+use crate::{Environment, OperationStop, Query};
+use cowfs::buftree::{self, Root};
+use cowfs::pointer::Pointer;
+use cowfs::reader::Progress;
+use cowfs::transaction::Transaction;
+use file_service::rules::attributes::check_has_data;
+use file_service::{FileHandle, FsError, SeekTarget};
+use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, SnapshotId};
+
+/// Blocks that a search for a hole looks at, at most: 4 GiB. Beyond, the end of the file is given
+/// as the next hole, which costs a copier zeros that it writes, and nobody data.
+const HOLE_BLOCKS_MAX: u64 = 1 << 20;
+
+/// The offset of the next data or hole at or after an offset.
+#[derive(Clone, Copy, Debug)]
+pub struct Seek {
+    /// The file.
+    pub file: FileHandle,
+    /// Where to begin.
+    pub offset: u64,
+    /// What to look for.
+    pub target: SeekTarget,
+}
+
+impl Query for Seek {
+    type Reply = u64;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<u64, OperationStop> {
+        let mut view = View::open(transaction, environment, self.file)?;
+        let attributes = view.file(self.file)?;
+        check_has_data(&attributes)?;
+        let size = attributes.size;
+        if self.offset >= size {
+            return Err(FsError::NoSuchOffset.into());
+        }
+        let inode = self.file.inode;
+        let (first, end) = (self.offset / BLOCK_SIZE_U64, size.div_ceil(BLOCK_SIZE_U64));
+        let found = match self.target {
+            SeekTarget::Data => {
+                next_present(&mut view, inode, first, end)?.ok_or(FsError::NoSuchOffset)?
+            }
+            SeekTarget::Hole => next_hole(&mut view, inode, first, end)?,
+        };
+        Ok((found * BLOCK_SIZE_U64).clamp(self.offset, size))
+    }
+}
+
+fn next_present<P: Pointer>(
+    view: &mut View<'_, '_, P>,
+    inode: InodeNumber,
+    first: u64,
+    end: u64,
+) -> Progress<Option<u64>> {
+    if view.image == SnapshotId::ACTIVE {
+        return view.transaction.next_present(inode, first, end);
+    }
+    let Some((root, key)) = view.tree(inode)? else { return Ok(None) };
+    let reader = view.transaction.reader();
+    let found = buftree::next_present(&root, &key, Fbn(first), Fbn(end), reader)?;
+    Ok(found.map(Fbn::get))
+}
+
+fn next_hole<P: Pointer>(
+    view: &mut View<'_, '_, P>,
+    inode: InodeNumber,
+    first: u64,
+    end: u64,
+) -> Progress<u64> {
+    let tree = if view.image == SnapshotId::ACTIVE { None } else { view.tree(inode)? };
+    for fbn in first..end.min(first.saturating_add(HOLE_BLOCKS_MAX)) {
+        let present = match &tree {
+            None => view.transaction.is_present(inode, fbn)?,
+            Some((root, key)) => {
+                let root: &Root<P> = root;
+                buftree::is_present(root, key, Fbn(fbn), view.transaction.reader())?
+            }
+        };
+        if !present {
+            return Ok(fbn);
+        }
+    }
+    Ok(end)
+}

@@ -1,0 +1,346 @@
+//! READ and WRITE within one stripe, in the stripe's affinity (Waffinity section 4.2): beside
+//! other stripes' messages, which may work on other blocks of the same file.
+//!
+//! The inode is seen shared; the attributes that reads and writes change are changed under its
+//! lock. Whatever else is needed, the answer is [`InStripe::Reroute`] and the operation runs in the
+//! Volume Logical affinity ([`super::Read`], [`super::WriteMutation`]).
+//!
+//! Writes of several stripes may be logged in another order than they were prepared in; so what a
+//! write does to the inode commutes with what others do (sizes are maxima, bits of the mode are
+//! only cleared).
+//!
+//! Invariants: [`write()`] changes nothing but promises of space until [`StripeWrite::apply`]; dropping
+//! a [`StripeWrite`] takes the promise back.
+//!
+//! Fails: as the operations do.
+
+use super::write::{WritePlan, note_write};
+use super::{Read, WriteMutation, Written};
+use crate::apply::{part, touched};
+use crate::attributes::{change, visible};
+use crate::{Environment, OperationStop, Record};
+use cowfs::budget::Spender;
+use cowfs::inode::{Inode, InodeAttributes};
+use cowfs::logical::{Logical, Overlaid, overlaid, read_overlaid};
+use cowfs::overlay::{Stripe, stripe_of};
+use cowfs::pointer::Pointer;
+use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
+use cowfs::transaction::{BlockCost, inode_cost, promise};
+use file_service::rules::attributes::atime_is_due;
+use file_service::{Attributes, FileHandle, ReadData, Stability};
+use std::sync::Arc;
+use units::{BLOCK_SIZE, Block, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
+
+/// What became of an operation in a stripe's affinity.
+#[derive(Debug)]
+pub enum InStripe<T> {
+    /// It is done.
+    Done(T),
+    /// It must run in the Volume Logical affinity.
+    Reroute,
+}
+
+/// The stripe that all of bytes `offset..offset + count` of a file fall to.
+#[must_use]
+pub fn stripe_of_range(inode: InodeNumber, offset: u64, count: u64) -> Option<usize> {
+    let blocks = touched(offset, offset.checked_add(count.max(1))?);
+    let stripe = stripe_of(inode, Fbn(blocks.start));
+    let same = stripe_of(inode, Fbn(blocks.end - 1)) == stripe
+        && blocks.end - blocks.start <= cowfs::overlay::STRIPE_BLOCKS;
+    same.then_some(stripe)
+}
+
+/// A file in memory as a stripe's message sees it.
+fn find<'l, P: Pointer>(
+    logical: &'l Logical<P>,
+    environment: &Environment,
+    handle: FileHandle,
+) -> Option<(&'l Inode<P>, InodeAttributes, Attributes)> {
+    let inode = logical.in_memory(handle.inode, handle.generation)?;
+    let (state, new_blocks) = {
+        let shared = inode.shared.lock();
+        (shared.attributes.clone(), shared.new_blocks)
+    };
+    let gone = state.links == 0 && inode.holds == 0;
+    let blocks = inode.blocks + new_blocks.0 + new_blocks.1;
+    let image_number = environment.image_number(SnapshotId::ACTIVE);
+    let attributes = visible(handle.inode, &state, blocks, image_number).filter(|_| !gone)?;
+    Some((inode, state, attributes))
+}
+
+/// Reads a range within the stripe.
+///
+/// # Errors
+/// As [`Read`].
+pub fn read<P: Pointer>(
+    logical: &Logical<P>,
+    stripe: &Stripe,
+    reader: &Reader<'_>,
+    environment: &Environment,
+    request: &Read,
+) -> Result<InStripe<ReadData>, OperationStop> {
+    environment.check(request.file)?;
+    let number = request.file.inode;
+    if request.file.is_read_only() {
+        return Ok(InStripe::Reroute);
+    }
+    let Some((inode, _, mut attributes)) = find(logical, environment, request.file) else {
+        return Ok(InStripe::Reroute);
+    };
+    request.check(&attributes)?;
+    let range = request.range(environment, &attributes);
+    let blocks = touched(range.start, range.end);
+    let key = logical.key(number);
+    let mut content = Vec::with_capacity((blocks.end - blocks.start) as usize);
+    let mut missing = Missing::default();
+    for fbn in blocks {
+        let block = read_overlaid(inode, &key, Fbn(fbn), stripe, reader);
+        content.extend(missing.note(block)?);
+    }
+    missing.check()?;
+    let now = request.scope.now;
+    if request.count > 0 && atime_is_due(&attributes, now) {
+        // In memory only: see `crate::view::View::note_read`.
+        attributes.atime = now;
+        inode.shared.lock().attributes.atime = now;
+    }
+    Ok(InStripe::Done(range.data(content, attributes)))
+}
+
+/// Loads to ask for at once.
+#[derive(Default)]
+struct Missing {
+    requests: Vec<LoadRequest>,
+}
+
+impl Missing {
+    fn note<T>(&mut self, outcome: Progress<T>) -> Progress<Option<T>> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(Stop::Wait(Wait::Load(requests))) => {
+                for request in requests {
+                    if self.requests.last() != Some(&request) {
+                        self.requests.push(request);
+                    }
+                }
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn check(self) -> Progress<()> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::Wait(Wait::Load(self.requests)))
+    }
+}
+
+/// A write whose space is promised.
+pub struct StripeWrite<'s, P: Pointer> {
+    logical: &'s Logical<P>,
+    inode: &'s Inode<P>,
+    stripe: &'s mut Stripe,
+    number: InodeNumber,
+    changes: Vec<(u64, Change)>,
+    request: &'s WriteMutation,
+    plan: WritePlan,
+    before: Attributes,
+    record: Option<Record>,
+    /// Promised blocks; none once it is applied.
+    promised: u64,
+}
+
+/// What happens to a block.
+enum Change {
+    /// New content.
+    Whole(BlockRef),
+    /// The data goes into what is dirty already, in place unless somebody else looks at it.
+    Patch,
+    /// The data goes into a copy of this.
+    Copy(BlockRef),
+}
+
+/// Prepares a write within the stripe; nothing to apply if there is no data.
+///
+/// # Errors
+/// As [`WriteMutation`].
+pub fn write<'s, P: Pointer>(
+    logical: &'s Logical<P>,
+    stripe: &'s mut Stripe,
+    reader: &Reader<'_>,
+    environment: &Environment,
+    request: &'s WriteMutation,
+) -> Result<InStripe<StripeWrite<'s, P>>, OperationStop> {
+    environment.check_active(request.file)?;
+    let number = request.file.inode;
+    let Some((inode, state, before)) = find(logical, environment, request.file) else {
+        return Ok(InStripe::Reroute);
+    };
+    // Extended attributes may have to change with the data.
+    if state.attributes_inode != 0 {
+        return Ok(InStripe::Reroute);
+    }
+    let plan = request.plan(environment, &before)?;
+    let blocks = touched(request.offset, plan.end);
+    let mut changes = Vec::with_capacity((blocks.end - blocks.start) as usize);
+    let mut missing = Missing::default();
+    let mut cost = BlockCost::default();
+    let base = Base { logical, inode, number, reader };
+    for fbn in blocks {
+        let change = base.change(stripe, &plan, (fbn, request.offset));
+        changes.extend(missing.note(change)?.map(|change| (fbn, change)));
+        cost.add::<P>(stripe, number, fbn);
+    }
+    missing.check()?;
+    if !changes.is_empty() && logical.shared.aggregate.dirty.is_full() {
+        return Err(Stop::Wait(Wait::ConsistencyPoint).into());
+    }
+    let dirty = inode.shared.lock().dirty;
+    let promised = if changes.is_empty() { 0 } else { cost.blocks() + inode_cost(dirty) };
+    promise(&logical.shared, promised, Spender::Common)?;
+    let stable = request.stability != Stability::Unstable && !changes.is_empty();
+    let record = stable.then(|| {
+        let after = (state.size.max(plan.end), state.change + 1);
+        request.record(environment, &plan, (number, state.generation), after, false)
+    });
+    Ok(InStripe::Done(StripeWrite {
+        logical,
+        inode,
+        stripe,
+        number,
+        changes,
+        request,
+        plan,
+        before,
+        record,
+        promised,
+    }))
+}
+
+struct Base<'b, P: Pointer> {
+    logical: &'b Logical<P>,
+    inode: &'b Inode<P>,
+    number: InodeNumber,
+    reader: &'b Reader<'b>,
+}
+
+impl<P: Pointer> Base<'_, P> {
+    fn change(
+        &self,
+        stripe: &Stripe,
+        plan: &WritePlan,
+        (fbn, offset): (u64, u64),
+    ) -> Progress<Change> {
+        let (low, high) = part(fbn, offset, plan.end);
+        if high - low == BLOCK_SIZE {
+            let block = Block::from_prefix(data_of(plan, offset, fbn));
+            return Ok(Change::Whole(Arc::new(block)));
+        }
+        if stripe.active(self.number, Fbn(fbn)).is_some() {
+            return Ok(Change::Patch);
+        }
+        let block = match overlaid(self.inode, self.number, Fbn(fbn), stripe) {
+            Overlaid::Block(block) => Some(block),
+            Overlaid::Hole => None,
+            Overlaid::Below => {
+                let key = self.logical.key(self.number);
+                cowfs::buftree::read(&self.inode.root, &key, Fbn(fbn), self.reader)?
+            }
+        };
+        Ok(Change::Copy(block.unwrap_or_else(|| Arc::new(Block::zeroed()))))
+    }
+}
+
+/// The data that goes into a block.
+fn data_of(plan: &WritePlan, offset: u64, fbn: u64) -> &[u8] {
+    let (low, high) = part(fbn, offset, plan.end);
+    let base = fbn * units::BLOCK_SIZE_U64;
+    let start = (base + low as u64 - offset) as usize;
+    &plan.data[start..start + (high - low)]
+}
+
+impl<P: Pointer> StripeWrite<'_, P> {
+    /// The record for the log, before the write is applied; none for an unstable write.
+    #[must_use]
+    pub const fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Makes the change. Whether a consistency point should begin soon, `logical`'s dirty memory
+    /// says.
+    #[must_use]
+    pub fn apply(mut self) -> Written {
+        self.promised = 0;
+        if self.changes.is_empty() {
+            let unchanged = change(&self.before, self.before.clone());
+            return self.request.written(&self.plan, unchanged);
+        }
+        let added = self.put_blocks();
+        self.logical.shared.aggregate.dirty.add(added);
+        let after = self.note(added, self.request.scope.now);
+        self.request.written(&self.plan, change(&self.before, after))
+    }
+
+    /// Puts the blocks in; how many were not dirty before.
+    fn put_blocks(&mut self) -> u64 {
+        let logged = self.record.is_some();
+        let (number, offset) = (self.number, self.request.offset);
+        let mut added = 0;
+        for (fbn, change) in std::mem::take(&mut self.changes) {
+            let block = match change {
+                Change::Whole(block) => block,
+                Change::Copy(mut block) => {
+                    self.patch(&mut block, fbn, offset);
+                    block
+                }
+                Change::Patch => {
+                    let Some(file) = self.stripe.active.get_mut(&number) else {
+                        unreachable!("nobody else changes the stripe")
+                    };
+                    let Some(mut block) = file.blocks.remove(&fbn) else {
+                        unreachable!("nobody else changes the stripe")
+                    };
+                    self.patch(&mut block, fbn, offset);
+                    // It was counted when it was put in first.
+                    self.stripe.put(number, Fbn(fbn), block, logged);
+                    continue;
+                }
+            };
+            added += u64::from(self.stripe.put(number, Fbn(fbn), block, logged));
+        }
+        added
+    }
+
+    /// Copies the data that goes into a block into it; the block itself is copied first only if
+    /// somebody else looks at it.
+    fn patch(&self, block: &mut BlockRef, fbn: u64, offset: u64) {
+        let (low, high) = part(fbn, offset, self.plan.end);
+        Arc::make_mut(block)[low..high].copy_from_slice(data_of(&self.plan, offset, fbn));
+    }
+
+    fn note(&mut self, added: u64, now: Timestamp) -> Attributes {
+        let mut shared = self.inode.shared.lock();
+        note_write(&mut shared.attributes, self.plan.end, self.plan.mode_cleared, now);
+        shared.new_blocks.0 += added;
+        if !std::mem::replace(&mut shared.dirty, true) {
+            self.stripe.dirtied.push(self.number);
+        }
+        let blocks = self.inode.blocks + shared.new_blocks.0 + shared.new_blocks.1;
+        let image_number = self.before.file_system;
+        match visible(self.number, &shared.attributes, blocks, image_number) {
+            Some(attributes) => attributes,
+            None => unreachable!("it was seen before"),
+        }
+    }
+}
+
+impl<P: Pointer> Drop for StripeWrite<'_, P> {
+    fn drop(&mut self) {
+        if self.promised > 0 {
+            self.logical.shared.budget.forgo(self.promised);
+            self.logical.shared.aggregate.budget.forgo(self.promised);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! WRITE, of any range.
+//!
+//! A stable write is logged with its data. An unstable one is not: its blocks lie in memory until
+//! COMMIT logs them or a consistency point writes them (decision D7). One thing makes an unstable
+//! write stable: that it takes a program's capabilities away, which must not come back.
+//!
+//! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`, `FileTooLarge`, `NoSpace`.
+
+use crate::attributes::change;
+use crate::mutation::{prefix, reference};
+use crate::{Environment, Executed, Mutation, OperationStop, Record, Scope, apply, file, xattrs};
+use bytes::Bytes;
+use cowfs::inode::InodeAttributes;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::permission::{self, MODE_WRITE};
+use file_service::rules::attributes::{check_has_data, check_range, mode_after_write};
+use file_service::{Attributes, FileHandle, FsError, NodeChange, Stability};
+use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_WRITE, WriteRecord};
+use units::{Generation, InodeNumber};
+
+/// Writes data.
+#[derive(Clone, Debug)]
+pub struct WriteMutation {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// Where.
+    pub offset: u64,
+    /// What.
+    pub data: Bytes,
+    /// How durable it must be before the answer.
+    pub stability: Stability,
+}
+
+/// What a write did; the verifier is the server's to add.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Bytes written, from the start of the data.
+    pub count: u32,
+    /// How durable they are now.
+    pub stability: Stability,
+    /// The attributes around the change.
+    pub change: NodeChange,
+}
+
+/// A write that is allowed.
+pub(crate) struct WritePlan {
+    pub data: Bytes,
+    pub end: u64,
+    /// Mode bits that it clears.
+    pub mode_cleared: u32,
+}
+
+impl WriteMutation {
+    /// What to write; nothing for no data.
+    ///
+    /// # Errors
+    /// Unless the caller may write it.
+    pub(crate) fn plan(
+        &self,
+        environment: &Environment,
+        before: &Attributes,
+    ) -> Result<WritePlan, FsError> {
+        check_has_data(before)?;
+        permission::check_data(&self.scope.caller, before, MODE_WRITE)?;
+        let limits = &environment.limits;
+        let count = self.data.len().min(limits.transfer_bytes_max as usize);
+        let end = check_range(self.offset, count as u64, limits.file_bytes_max)?;
+        let mode = mode_after_write(&self.scope.caller, before);
+        let data = self.data.slice(..count);
+        Ok(WritePlan { data, end, mode_cleared: before.mode & !mode })
+    }
+
+    /// The answer.
+    pub(crate) fn written(&self, plan: &WritePlan, change: NodeChange) -> Written {
+        Written { count: plan.data.len() as u32, stability: self.stability, change }
+    }
+
+    /// The record of a write that leaves the file with these attributes.
+    pub(crate) fn record(
+        &self,
+        environment: &Environment,
+        plan: &WritePlan,
+        (inode, generation): (InodeNumber, Generation),
+        (size, change): (u64, u64),
+        drops_capability: bool,
+    ) -> Record {
+        let record = WriteRecord {
+            prefix: prefix(environment.volume, self.scope.now),
+            file: reference(inode, generation),
+            offset: self.offset.into(),
+            size: size.into(),
+            change: change.into(),
+            mode_cleared: plan.mode_cleared.into(),
+            data_size: (plan.data.len() as u32).into(),
+            flags: if drops_capability { FLAG_DROPS_CAPABILITY } else { 0 }.into(),
+            reserved: 0.into(),
+        };
+        Record::new(KIND_WRITE, &record, &[]).with_data(plan.data.clone())
+    }
+}
+
+/// What a write does to an inode.
+pub(crate) fn note_write(
+    state: &mut InodeAttributes,
+    end: u64,
+    mode_cleared: u32,
+    now: units::Timestamp,
+) {
+    state.size = state.size.max(end);
+    state.mode &= !((mode_cleared & 0o7777) as u16);
+    state.touch_content(now);
+}
+
+impl Mutation for WriteMutation {
+    type Reply = Written;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<Written>, OperationStop> {
+        let found = file::open(transaction, environment, self.file)?;
+        let (inode, before) = (found.inode, &found.attributes);
+        let plan = self.plan(environment, before)?;
+        if plan.data.is_empty() {
+            let unchanged = change(before, before.clone());
+            return Ok(Executed::silent(self.written(&plan, unchanged)));
+        }
+        apply::write(transaction, inode, self.offset, &plan.data)?;
+        let drops = xattrs::drop_capability(transaction, inode)?;
+        let state = transaction.edit(inode)?;
+        note_write(state, plan.end, plan.mode_cleared, self.scope.now);
+        let (size, counter) = (state.size, state.change);
+        let after = file::attributes(transaction, environment, inode)?;
+        let reply = self.written(&plan, change(before, after));
+        if self.stability == Stability::Unstable && !drops {
+            transaction.set_unlogged();
+            return Ok(Executed::silent(reply));
+        }
+        let names = (inode, found.state.generation);
+        let record = self.record(environment, &plan, names, (size, counter), drops);
+        Ok(Executed::storing(reply, record))
+    }
+}

@@ -1,0 +1,74 @@
+//! What an operation knows beside its arguments: its volume, and who asks when.
+//!
+//! Invariants: `image_number` is the `st_dev` of the active image; images of snapshots have the
+//! numbers after it, so volumes' numbers lie 2^32 apart.
+
+use file_service::{Caller, FileHandle, FileSystemId, FsError, Limits};
+use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
+
+/// The volume that an operation works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Environment {
+    /// Its number, as handles and directory entries have it.
+    pub volume: VolumeId,
+    /// Its aggregate.
+    pub file_system: FileSystemId,
+    /// The number of the active image (`st_dev`).
+    pub image_number: u64,
+    /// The service's limits.
+    pub limits: Limits,
+}
+
+/// Who asks, and when.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Whose permissions count.
+    pub caller: Caller,
+    /// The time of the operation.
+    pub now: Timestamp,
+}
+
+impl Environment {
+    /// The number of an image.
+    #[must_use]
+    pub fn image_number(&self, snapshot: SnapshotId) -> u64 {
+        self.image_number.wrapping_add(u64::from(snapshot.get()))
+    }
+
+    /// A file's handle.
+    #[must_use]
+    pub const fn handle(
+        &self,
+        inode: InodeNumber,
+        generation: Generation,
+        snapshot: SnapshotId,
+    ) -> FileHandle {
+        FileHandle {
+            file_system: self.file_system,
+            volume: self.volume,
+            inode,
+            generation,
+            snapshot,
+        }
+    }
+
+    /// # Errors
+    /// `Stale` for a handle that leads elsewhere.
+    pub(crate) fn check(&self, handle: FileHandle) -> Result<(), FsError> {
+        let here = handle.volume == self.volume && handle.file_system == self.file_system;
+        if here { Ok(()) } else { Err(FsError::Stale) }
+    }
+
+    /// # Errors
+    /// As [`Self::check`]; `ReadOnly` for a file of a snapshot.
+    pub(crate) fn check_active(&self, handle: FileHandle) -> Result<(), FsError> {
+        self.check(handle)?;
+        if handle.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// # Errors
+    /// `CrossDevice` for a second handle that leads elsewhere than the first.
+    pub(crate) fn check_same(&self, handle: FileHandle) -> Result<(), FsError> {
+        self.check(handle).map_err(|_| FsError::CrossDevice)
+    }
+}

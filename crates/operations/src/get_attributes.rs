@@ -1,0 +1,46 @@
+//! GETATTR, and the root directory that a mount begins with.
+//!
+//! Fails: `Stale`.
+
+use crate::view::View;
+use crate::{Environment, OperationStop, Query, file};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::{Attributes, Entry, FileHandle};
+use ondisk::root::metafile;
+use units::InodeNumber;
+
+/// A file's attributes.
+#[derive(Clone, Debug)]
+pub struct GetAttributes {
+    /// The file.
+    pub file: FileHandle,
+}
+
+impl Query for GetAttributes {
+    type Reply = Attributes;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Attributes, OperationStop> {
+        View::open(transaction, environment, self.file)?.file(self.file)
+    }
+}
+
+/// The volume's root directory.
+#[derive(Clone, Copy, Debug)]
+pub struct GetRoot;
+
+impl Query for GetRoot {
+    type Reply = Entry;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Entry, OperationStop> {
+        file::entry(transaction, environment, InodeNumber(metafile::ROOT_DIRECTORY))
+    }
+}

@@ -1,0 +1,66 @@
+//! LINK: another name for a file.
+//!
+//! Fails: as `file_service::rules` refuse; `Exists`, `CrossDevice`, `NoSpace`.
+
+use crate::attributes::change;
+use crate::mutation::{prefix, reference};
+use crate::{
+    Environment, Executed, Mutation, OperationStop, Record, Scope, apply, directory_file, file,
+};
+use cowfs::directory::Entry;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::{entries, names};
+use file_service::{Attributes, FileHandle, FsError, NodeChange};
+use ondisk::operation::{KIND_LINK, NameRecord};
+
+/// Makes another name for a file.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// Where the new name is.
+    pub directory: FileHandle,
+    /// The new name.
+    pub name: Vec<u8>,
+}
+
+impl Mutation for Link {
+    type Reply = (Attributes, NodeChange);
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<Self::Reply>, OperationStop> {
+        let Scope { caller, now } = &self.scope;
+        environment.check(self.directory)?;
+        environment.check_same(self.file)?;
+        let linked = file::open(transaction, environment, self.file)?;
+        let directory = file::open(transaction, environment, self.directory)?;
+        entries::check_search(caller, &directory.attributes)?;
+        if directory_file::lookup(transaction, directory.inode, &self.name)?.is_some() {
+            return Err(FsError::Exists.into());
+        }
+        names::check_new_name(&self.name)?;
+        entries::check_link(caller, &linked.attributes, &directory.attributes)?;
+        let entry = Entry { member: linked.member(environment), kind: linked.state.kind };
+        apply::add_name(transaction, directory.inode, &self.name, entry, *now)?;
+        let state = transaction.edit(linked.inode)?;
+        state.links += 1;
+        state.touch(*now);
+        let record = NameRecord {
+            prefix: prefix(environment.volume, *now),
+            directory: reference(directory.inode, directory.state.generation),
+            file: reference(linked.inode, linked.state.generation),
+            name_size: (self.name.len() as u16).into(),
+            reserved: [0; 6],
+        };
+        let record = Record::new(KIND_LINK, &record, &[&self.name]);
+        let after = file::attributes(transaction, environment, directory.inode)?;
+        let linked = file::attributes(transaction, environment, linked.inode)?;
+        Ok(Executed::storing((linked, change(&directory.attributes, after)), record))
+    }
+}

@@ -1,0 +1,87 @@
+//! LOOKUP: from a name in a directory to its file, in any image, and by `.snapshot` from one image
+//! into the others.
+//!
+//! Fails: `Stale`, `NotDirectory`, `AccessDenied`, `Invalid`, `NameTooLong`, `NotFound`.
+
+use crate::view::View;
+use crate::{Environment, OperationStop, Query, Scope};
+use cowfs::directory;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::{entries, names};
+use file_service::{Attributes, Entry, FileHandle, FsError};
+use units::SnapshotId;
+
+/// The file that a name leads to.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// Who asks.
+    pub scope: Scope,
+    /// Where.
+    pub directory: FileHandle,
+    /// What for.
+    pub name: Vec<u8>,
+}
+
+impl Query for Lookup {
+    type Reply = Entry;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Entry, OperationStop> {
+        let mut view = View::open(transaction, environment, self.directory)?;
+        let directory = view.file(self.directory)?;
+        entries::check_search(&self.scope.caller, &directory)?;
+        names::check_name(&self.name)?;
+        if self.name == b"." {
+            return Ok(Entry { handle: self.directory, attributes: directory });
+        }
+        match view.image {
+            SnapshotId::DIRECTORY => self.in_snapshot_directory(&mut view),
+            SnapshotId::ACTIVE if self.name == names::SNAPSHOT_DIRECTORY => {
+                let handle = FileHandle { snapshot: SnapshotId::DIRECTORY, ..self.directory };
+                let attributes = View::open(view.transaction, environment, handle)?.file(handle)?;
+                Ok(Entry { handle, attributes })
+            }
+            _ => self.in_directory(&mut view, &directory),
+        }
+    }
+}
+
+impl Lookup {
+    fn in_directory<P: Pointer>(
+        &self,
+        view: &mut View<'_, '_, P>,
+        directory: &Attributes,
+    ) -> Result<Entry, OperationStop> {
+        if self.name == b".." {
+            // The parent of a removed directory may be gone.
+            if directory.links == 0 {
+                return Err(FsError::NotFound.into());
+            }
+            let parent = view.directory(directory, |blocks| directory::parent(blocks))?;
+            return view.entry(parent.inode, parent.generation);
+        }
+        let found = view.directory(directory, |blocks| directory::lookup(blocks, &self.name))?;
+        let member = found.ok_or(FsError::NotFound)?.member;
+        view.entry(member.inode, member.generation)
+    }
+
+    fn in_snapshot_directory<P: Pointer>(
+        &self,
+        view: &mut View<'_, '_, P>,
+    ) -> Result<Entry, OperationStop> {
+        if self.name == b".." {
+            let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.directory };
+            let mut active = View::open(view.transaction, view.environment, handle)?;
+            return active.entry(handle.inode, handle.generation);
+        }
+        let snapshots = &view.transaction.logical().snapshots;
+        let named = snapshots.iter().find(|snapshot| snapshot.name.as_bytes() == self.name);
+        let snapshot = named.cloned().ok_or(FsError::NotFound)?;
+        let entry = view.in_snapshot(self.directory, &snapshot)?;
+        entry.ok_or_else(|| FsError::NotFound.into())
+    }
+}

@@ -1,0 +1,70 @@
+//! MKDIR, SYMLINK and MKNOD: makes anything but a regular file.
+//!
+//! Fails: as `file_service::rules` refuse; `NoSpace`.
+
+use crate::create::{NewParts, add};
+use crate::{Environment, Executed, Mutation, OperationStop, Scope, directory_file, file};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::{entries, names};
+use file_service::{Entry, FileHandle, FileKind, FsError, NewNode, NodeChange, SetAttributes};
+
+/// Makes a directory, symbolic link or special file.
+#[derive(Clone, Debug)]
+pub struct MakeNode {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// Where.
+    pub directory: FileHandle,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What to make.
+    pub node: NewNode,
+    /// Its attributes.
+    pub set: SetAttributes,
+    /// Random, for a directory's hash: nobody may choose names that collide.
+    pub hash_seed: [u64; 2],
+}
+
+impl Mutation for MakeNode {
+    type Reply = (Entry, NodeChange);
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<Self::Reply>, OperationStop> {
+        let directory = file::open(transaction, environment, self.directory)?;
+        entries::check_search(&self.scope.caller, &directory.attributes)?;
+        if directory_file::lookup(transaction, directory.inode, &self.name)?.is_some() {
+            return Err(FsError::Exists.into());
+        }
+        names::check_new_name(&self.name)?;
+        entries::check_device(&self.scope.caller, &self.node)?;
+        let (mut device, mut text, mut hash_seed) = ((0, 0), [].as_slice(), [0; 2]);
+        let kind = match &self.node {
+            NewNode::Directory => {
+                hash_seed = self.hash_seed;
+                FileKind::Directory
+            }
+            NewNode::Symlink(target) => {
+                names::check_symlink(target)?;
+                text = target;
+                FileKind::Symlink
+            }
+            NewNode::BlockDevice(major, minor) => {
+                device = (*major, *minor);
+                FileKind::BlockDevice
+            }
+            NewNode::CharacterDevice(major, minor) => {
+                device = (*major, *minor);
+                FileKind::CharacterDevice
+            }
+            NewNode::Fifo => FileKind::Fifo,
+            NewNode::Socket => FileKind::Socket,
+        };
+        let parts = NewParts { kind, size: 0, device, create_verifier: 0, hash_seed, text };
+        let (scope, name) = (&self.scope, self.name.as_slice());
+        add(transaction, environment, scope, (&directory, name), &self.set, &parts)
+    }
+}

@@ -1,0 +1,47 @@
+//! READLINK: a symbolic link's text.
+//!
+//! Fails: `Stale`; `Invalid` for what is no symbolic link.
+
+use crate::view::View;
+use crate::{Environment, OperationStop, Query, Scope};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::names::SYMLINK_BYTES_MAX;
+use file_service::{Attributes, FileHandle, FileKind, FsError};
+use ondisk::damage::Damage;
+
+/// A symbolic link's text.
+#[derive(Clone, Debug)]
+pub struct ReadLink {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The link.
+    pub file: FileHandle,
+}
+
+impl Query for ReadLink {
+    type Reply = (Vec<u8>, Attributes);
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<(Vec<u8>, Attributes), OperationStop> {
+        let mut view = View::open(transaction, environment, self.file)?;
+        let mut attributes = view.file(self.file)?;
+        if attributes.kind != FileKind::Symlink {
+            return Err(FsError::Invalid.into());
+        }
+        let inode = self.file.inode;
+        let blocks = view.blocks(inode, 0, 1)?;
+        let block = blocks.into_iter().next().flatten();
+        let size = usize::try_from(attributes.size).unwrap_or(usize::MAX);
+        let text = block.as_ref().and_then(|block| block.bytes().get(..size));
+        let Some(text) = text.filter(|text| text.len() <= SYMLINK_BYTES_MAX) else {
+            let damage = Damage::Field { structure: "symbolic link", field: "size" };
+            return Err(OperationStop::Content { inode, damage });
+        };
+        view.note_read(&mut attributes, self.scope.now);
+        Ok((text.to_vec(), attributes))
+    }
+}

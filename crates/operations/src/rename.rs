@@ -1,0 +1,301 @@
+//! RENAME: moves a name, replaces what has the new one, or swaps two (`renameat2`).
+//!
+//! Invariants: no directory comes to lie within itself: the way from the directory that is entered
+//! up to the root is walked before anything changes.
+//!
+//! Fails: as `file_service::rules` refuse; `NotFound`, `NotEmpty`, `CrossDevice`, `NoSpace`.
+
+use crate::attributes::change;
+use crate::file::File;
+use crate::mutation::{prefix, reference};
+use crate::{
+    Environment, Executed, Mutation, OperationStop, Record, Scope, apply as changes,
+    directory_file, file,
+};
+use cowfs::directory::{self, Entry, Member};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::entries::{self, RenameAction, RenameParties};
+use file_service::{FileHandle, FsError, NodeChange, RenameFlags};
+use ondisk::inode::KIND_DIRECTORY;
+use ondisk::operation::{
+    FileReference, KIND_RENAME, RENAME_EXCHANGE, RENAME_MOVE, RENAME_REPLACE, RenameRecord,
+};
+use units::{Generation, InodeNumber, Timestamp};
+
+/// Moves a name.
+#[derive(Clone, Debug)]
+pub struct Rename {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The directory of the old name.
+    pub from_directory: FileHandle,
+    /// The old name.
+    pub from_name: Vec<u8>,
+    /// The directory of the new name.
+    pub to_directory: FileHandle,
+    /// The new name.
+    pub to_name: Vec<u8>,
+    /// What to do with what has the new name.
+    pub flags: RenameFlags,
+}
+
+struct Parties {
+    from_directory: File,
+    to_directory: File,
+    source: File,
+    target: Option<File>,
+}
+
+impl Mutation for Rename {
+    type Reply = (NodeChange, NodeChange);
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<Self::Reply>, OperationStop> {
+        let parties = self.find(transaction, environment)?;
+        let Parties { from_directory, to_directory, source, target } = &parties;
+        let action = entries::check_rename(
+            &self.scope.caller,
+            RenameParties {
+                from_directory: &from_directory.attributes,
+                from_file: &source.attributes,
+                to_directory: &to_directory.attributes,
+                to_file: target.as_ref().map(|target| &target.attributes),
+            },
+            self.flags,
+        )?;
+        let (code, target) = match (action, target) {
+            (RenameAction::Nothing, _) => {
+                let unchanged = |file: &File| change(&file.attributes, file.attributes.clone());
+                let reply = (unchanged(from_directory), unchanged(to_directory));
+                return Ok(Executed::silent(reply));
+            }
+            (RenameAction::Move, _) => (RENAME_MOVE, None),
+            (RenameAction::Replace, target) => {
+                self.check_empty(transaction, target.as_ref())?;
+                (RENAME_REPLACE, target.as_ref())
+            }
+            (RenameAction::Exchange, target) => (RENAME_EXCHANGE, target.as_ref()),
+        };
+        let part = |file: &File| Party { member: file.member(environment), kind: file.state.kind };
+        let step = RenameStep {
+            action: code,
+            from_directory: from_directory.member(environment),
+            from_name: &self.from_name,
+            to_directory: to_directory.member(environment),
+            to_name: &self.to_name,
+            source: part(source),
+            target: target.map(part),
+        };
+        apply(transaction, &step, self.scope.now)?;
+        let record = self.record(environment, &step);
+        let from = file::attributes(transaction, environment, from_directory.inode)?;
+        let to = file::attributes(transaction, environment, to_directory.inode)?;
+        let reply =
+            (change(&from_directory.attributes, from), change(&to_directory.attributes, to));
+        if code == RENAME_REPLACE {
+            return Ok(Executed::freeing(reply, record));
+        }
+        Ok(Executed::storing(reply, record))
+    }
+}
+
+impl Rename {
+    fn find<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Parties, OperationStop> {
+        let caller = &self.scope.caller;
+        environment.check(self.from_directory)?;
+        environment.check_same(self.to_directory)?;
+        let to_directory = file::open(transaction, environment, self.to_directory)?;
+        if !to_directory.is_directory() {
+            return Err(FsError::NotDirectory.into());
+        }
+        let from_directory = file::open(transaction, environment, self.from_directory)?;
+        entries::check_search(caller, &from_directory.attributes)?;
+        let source = directory_file::lookup(transaction, from_directory.inode, &self.from_name)?;
+        entries::check_search(caller, &to_directory.attributes)?;
+        let target = directory_file::lookup(transaction, to_directory.inode, &self.to_name)?;
+        entries::check_rename_arguments(&self.from_name, &self.to_name, self.flags)?;
+        let source = source.ok_or(FsError::NotFound)?;
+        let source = file::named(transaction, environment, source)?;
+        let mut found = None;
+        if let Some(target) = target {
+            found = Some(file::named(transaction, environment, target)?);
+        }
+        if from_directory.inode != to_directory.inode {
+            let below = to_directory.member(environment);
+            if is_ancestor(transaction, environment, &source, below)? {
+                return Err(entries::ancestor_error(true, self.flags).into());
+            }
+            if let Some(target) = &found {
+                let below = from_directory.member(environment);
+                if is_ancestor(transaction, environment, target, below)? {
+                    return Err(entries::ancestor_error(false, self.flags).into());
+                }
+            }
+        }
+        Ok(Parties { from_directory, to_directory, source, target: found })
+    }
+
+    /// # Errors
+    /// `NotEmpty` for a directory with entries.
+    fn check_empty<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        target: Option<&File>,
+    ) -> Result<(), OperationStop> {
+        let Some(target) = target.filter(|target| target.is_directory()) else { return Ok(()) };
+        let empty =
+            directory_file::with(transaction, target.inode, |blocks| directory::is_empty(blocks))?;
+        if empty { Ok(()) } else { Err(FsError::NotEmpty.into()) }
+    }
+
+    fn record(&self, environment: &Environment, step: &RenameStep<'_>) -> Record {
+        let of = |member: Member| reference(member.inode, member.generation);
+        let nothing: FileReference = reference(InodeNumber(0), Generation(0));
+        let record = RenameRecord {
+            prefix: prefix(environment.volume, self.scope.now),
+            from_directory: of(step.from_directory),
+            to_directory: of(step.to_directory),
+            source: of(step.source.member),
+            target: step.target.map_or(nothing, |target| of(target.member)),
+            action: step.action,
+            reserved_a: 0,
+            from_name_size: (self.from_name.len() as u16).into(),
+            to_name_size: (self.to_name.len() as u16).into(),
+            reserved_b: 0.into(),
+        };
+        Record::new(KIND_RENAME, &record, &[&self.from_name, &self.to_name])
+    }
+}
+
+/// Whether `file` is `below` or one of its ancestors.
+fn is_ancestor<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    environment: &Environment,
+    file: &File,
+    below: Member,
+) -> Result<bool, OperationStop> {
+    if !file.is_directory() {
+        return Ok(false);
+    }
+    let sought = file.member(environment);
+    let mut at = below;
+    // No way up is longer than there are files: a longer one is a damaged ring.
+    for _ in 0..=transaction.logical().used_inodes {
+        if at == sought {
+            return Ok(true);
+        }
+        let state = transaction.file(at.inode, at.generation)?;
+        // Above a removed directory there may be nothing.
+        if state.is_none_or(|state| state.kind != KIND_DIRECTORY) {
+            return Ok(false);
+        }
+        let parent =
+            directory_file::with(transaction, at.inode, |blocks| directory::parent(blocks))?;
+        if parent == at {
+            return Ok(false);
+        }
+        at = parent;
+    }
+    Err(OperationStop::Dangling { inode: below.inode })
+}
+
+/// A file of a rename.
+#[derive(Clone, Copy)]
+pub(crate) struct Party {
+    pub member: Member,
+    pub kind: u8,
+}
+
+impl Party {
+    pub(crate) const fn entry(self) -> Entry {
+        Entry { member: self.member, kind: self.kind }
+    }
+}
+
+/// A rename that is decided.
+pub(crate) struct RenameStep<'n> {
+    /// One of `RENAME_*`.
+    pub action: u8,
+    pub from_directory: Member,
+    pub from_name: &'n [u8],
+    pub to_directory: Member,
+    pub to_name: &'n [u8],
+    pub source: Party,
+    /// Unless the new name was free.
+    pub target: Option<Party>,
+}
+
+/// Makes a rename's changes.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn apply<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    step: &RenameStep<'_>,
+    now: Timestamp,
+) -> Result<(), OperationStop> {
+    let (from, to) = (step.from_directory.inode, step.to_directory.inode);
+    let source = step.source.entry();
+    match (step.action, step.target) {
+        (RENAME_EXCHANGE, Some(target)) => {
+            let entry = target.entry();
+            directory_file::with(transaction, from, |blocks| {
+                directory::replace(blocks, step.from_name, entry)
+            })?;
+            directory_file::with(transaction, to, |blocks| {
+                directory::replace(blocks, step.to_name, source)
+            })?;
+            adopt(transaction, target, to, step.from_directory)?;
+            transaction.edit(target.member.inode)?.touch(now);
+        }
+        (_, target) => {
+            directory_file::with(transaction, from, |blocks| {
+                directory::remove(blocks, step.from_name)
+            })?;
+            if let Some(target) = target {
+                directory_file::with(transaction, to, |blocks| {
+                    directory::replace(blocks, step.to_name, source)
+                })?;
+                changes::unlink(transaction, to, target.member.inode, now)?;
+            } else {
+                directory_file::with(transaction, to, |blocks| {
+                    directory::insert(blocks, step.to_name, source)
+                })?;
+            }
+        }
+    }
+    adopt(transaction, step.source, from, step.to_directory)?;
+    transaction.edit(from)?.touch_content(now);
+    if from != to {
+        transaction.edit(to)?.touch_content(now);
+    }
+    transaction.edit(step.source.member.inode)?.touch(now);
+    Ok(())
+}
+
+/// Gives a directory another parent.
+fn adopt<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    child: Party,
+    from: InodeNumber,
+    to: Member,
+) -> Result<(), OperationStop> {
+    if from == to.inode || child.kind != KIND_DIRECTORY {
+        return Ok(());
+    }
+    directory_file::with(transaction, child.member.inode, |blocks| {
+        directory::set_parent(blocks, to)
+    })?;
+    let links = &mut transaction.edit(from)?.links;
+    *links = links.saturating_sub(1);
+    transaction.edit(to.inode)?.links += 1;
+    Ok(())
+}

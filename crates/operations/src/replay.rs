@@ -1,0 +1,403 @@
+//! Replay: applying what the log says was done (decision D7; FlexVol section 2).
+//!
+//! Records are replayed in the order of the log, on the image that the operations were done to, and
+//! nothing else is done meanwhile. Nothing is decided again: who was allowed what, which inode a file
+//! got and when it happened stand in the record. Files that lost their last name stay as orphans,
+//! for a later record may be about one that was held.
+//!
+//! Invariants: a record is checked against the image before it changes anything; what does not fit
+//! is an error that names it, never a panic, whatever the bytes. (Records are proved by the log's
+//! checksums before; this is for what gets by them.)
+//!
+//! Fails: [`OperationStop::Record`]; what to wait for; damage.
+
+use crate::apply::{self, NewFile};
+use crate::attributes::{file_kind, take_over_state};
+use crate::rename::{self, Party, RenameStep};
+use crate::{OperationStop, RecordError, directory_file, xattrs};
+use cowfs::directory::{Entry, Member, is_entry_name};
+use cowfs::inode::InodeAttributes;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::{INODES_MAX, Transaction};
+use ondisk::damage::Damage;
+use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
+use ondisk::operation as records;
+use ondisk::operation::{
+    AllocateRecord, CommitRecord, CreateRecord, FLAG_DROPS_CAPABILITY, FileReference, FileState,
+    NameRecord, OperationPrefix, RemoveXattrRecord, RenameRecord, SetAttributesRecord,
+    SetXattrRecord, WriteRecord,
+};
+use ondisk::root::metafile;
+use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
+use std::sync::Arc;
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
+
+pub use ondisk::operation::record_volume;
+
+/// Applies a recorded operation to a transaction, which is then to be promised to
+/// [`cowfs::budget::Spender::Owed`] and applied.
+///
+/// # Errors
+/// [`OperationStop`].
+///
+/// # Panics
+/// If the file system is not being replayed (`Logical::replaying`).
+pub fn replay<P: Pointer>(
+    kind: u16,
+    body: &[u8],
+    transaction: &mut Transaction<'_, P>,
+) -> Result<(), OperationStop> {
+    assert!(transaction.logical().replaying, "replay is for mounting");
+    let mut replay = Replay { kind, rest: body, transaction };
+    let done = match kind {
+        records::KIND_CREATE => replay.create(),
+        records::KIND_LINK => replay.link(),
+        records::KIND_REMOVE => replay.remove(),
+        records::KIND_RENAME => replay.rename(),
+        records::KIND_SET_ATTRIBUTES => replay.set_attributes(),
+        records::KIND_WRITE => replay.write(),
+        records::KIND_COMMIT => replay.commit(),
+        records::KIND_ALLOCATE => replay.allocate(),
+        records::KIND_SET_XATTR => replay.set_xattr(),
+        records::KIND_REMOVE_XATTR => replay.remove_xattr(),
+        _ => Err(OperationStop::Record { kind, error: RecordError::Kind }),
+    };
+    match done {
+        // No client is here to be refused: the image is not the one that the record is about.
+        Err(OperationStop::Error(_)) => {
+            let error = RecordError::Unfit {
+                inode: InodeNumber(0),
+                problem: "the image refuses the operation",
+            };
+            Err(OperationStop::Record { kind, error })
+        }
+        done => done,
+    }
+}
+
+struct Replay<'r, 'b, 'a, P: Pointer> {
+    kind: u16,
+    /// What of the body is not decoded yet.
+    rest: &'b [u8],
+    transaction: &'r mut Transaction<'a, P>,
+}
+
+type Outcome<T> = Result<T, OperationStop>;
+
+impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
+    fn fixed<T>(&mut self) -> Outcome<T>
+    where
+        T: zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Immutable,
+    {
+        let (fixed, rest) = records::split(self.rest, records::kind_name(self.kind))
+            .map_err(|damage| self.damaged(damage))?;
+        self.rest = rest;
+        Ok(fixed)
+    }
+
+    fn bytes(&mut self, size: usize) -> Outcome<&'b [u8]> {
+        let Some((bytes, rest)) = self.rest.split_at_checked(size) else {
+            return Err(self.wrong("size"));
+        };
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn name(&mut self, size: u16) -> Outcome<&'b [u8]> {
+        let name = self.bytes(usize::from(size))?;
+        if is_entry_name(name) { Ok(name) } else { Err(self.wrong("name")) }
+    }
+
+    fn end(&self) -> Outcome<()> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.wrong("size")) }
+    }
+
+    fn damaged(&self, damage: Damage) -> OperationStop {
+        OperationStop::Record { kind: self.kind, error: damage.into() }
+    }
+
+    fn wrong(&self, field: &'static str) -> OperationStop {
+        self.damaged(Damage::Field { structure: records::kind_name(self.kind), field })
+    }
+
+    fn unfit(&self, inode: InodeNumber, problem: &'static str) -> OperationStop {
+        OperationStop::Record { kind: self.kind, error: RecordError::Unfit { inode, problem } }
+    }
+
+    /// Takes over the record's time.
+    fn begin(&mut self, prefix: &OperationPrefix) -> (VolumeId, Timestamp) {
+        let now = Timestamp(prefix.time.get());
+        self.transaction.now = now;
+        (VolumeId(prefix.volume.get()), now)
+    }
+
+    /// The file that a record names, which must be there.
+    fn file(&mut self, file: &FileReference) -> Outcome<(InodeNumber, InodeAttributes)> {
+        let inode = InodeNumber(file.inode.get());
+        let found = self.transaction.file(inode, Generation(file.generation.get()))?;
+        let visible = found.filter(|state| file_kind(state.kind).is_some());
+        let state = visible.ok_or_else(|| self.unfit(inode, "the file is not there"))?;
+        Ok((inode, state))
+    }
+
+    fn directory(&mut self, file: &FileReference, volume: VolumeId) -> Outcome<Member> {
+        let (inode, state) = self.file(file)?;
+        if state.kind != KIND_DIRECTORY {
+            return Err(self.unfit(inode, "it is no directory"));
+        }
+        Ok(Member { volume, inode, generation: state.generation })
+    }
+
+    fn regular(&mut self, file: &FileReference) -> Outcome<(InodeNumber, InodeAttributes)> {
+        let (inode, state) = self.file(file)?;
+        if state.kind != KIND_REGULAR {
+            return Err(self.unfit(inode, "it is no regular file"));
+        }
+        Ok((inode, state))
+    }
+
+    /// Checks what a name in a directory leads to.
+    fn check_name(
+        &mut self,
+        directory: InodeNumber,
+        name: &[u8],
+        expected: Option<Entry>,
+    ) -> Outcome<()> {
+        let found = directory_file::lookup(self.transaction, directory, name)?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(self.unfit(directory, "the name leads elsewhere"))
+    }
+
+    /// An inode number that a record says was free.
+    fn check_free(&mut self, inode: InodeNumber) -> Outcome<()> {
+        let in_range = (metafile::FIRST_FILE..INODES_MAX).contains(&inode.get());
+        if !in_range || self.transaction.is_in_use(inode)? {
+            return Err(self.unfit(inode, "the inode is in use or out of range"));
+        }
+        Ok(())
+    }
+
+    fn create(&mut self) -> Outcome<()> {
+        let record: CreateRecord = self.fixed()?;
+        let name = self.name(record.name_size.get())?;
+        let text = self.bytes(usize::from(record.text_size.get()))?;
+        self.end()?;
+        let is_symlink = record.kind == KIND_SYMLINK;
+        if text.len() > BLOCK_SIZE || is_symlink == text.is_empty() {
+            return Err(self.wrong("text_size"));
+        }
+        if file_kind(record.kind).is_none() {
+            return Err(self.wrong("kind"));
+        }
+        let (volume, now) = self.begin(&record.prefix);
+        let parent = self.directory(&record.directory, volume)?;
+        let inode = InodeNumber(record.file.inode.get());
+        let generation = Generation(record.file.generation.get());
+        self.check_free(inode)?;
+        self.check_name(parent.inode, name, None)?;
+        self.transaction.create(record.kind, 0, Some((inode, generation)))?;
+        let new = NewFile {
+            member: Member { volume, inode, generation },
+            kind: record.kind,
+            state: record.state,
+            device: (record.device_major.get(), record.device_minor.get()),
+            create_verifier: record.create_verifier.get(),
+            hash_seed: record.hash_seed.map(|word| word.get()),
+            text,
+        };
+        apply::make(self.transaction, parent, name, &new, now)
+    }
+
+    fn link(&mut self) -> Outcome<()> {
+        let record: NameRecord = self.fixed()?;
+        let name = self.name(record.name_size.get())?;
+        self.end()?;
+        let (volume, now) = self.begin(&record.prefix);
+        let parent = self.directory(&record.directory, volume)?;
+        let (inode, state) = self.file(&record.file)?;
+        if state.kind == KIND_DIRECTORY || state.links == 0 || state.links == u32::MAX {
+            return Err(self.unfit(inode, "it cannot have another link"));
+        }
+        self.check_name(parent.inode, name, None)?;
+        let member = Member { volume, inode, generation: state.generation };
+        let entry = Entry { member, kind: state.kind };
+        apply::add_name(self.transaction, parent.inode, name, entry, now)?;
+        let state = self.transaction.edit(inode)?;
+        state.links += 1;
+        state.touch(now);
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Outcome<()> {
+        let record: NameRecord = self.fixed()?;
+        let name = self.name(record.name_size.get())?;
+        self.end()?;
+        let (volume, now) = self.begin(&record.prefix);
+        let parent = self.directory(&record.directory, volume)?;
+        let victim = self.party(&record.file, volume)?;
+        self.check_name(parent.inode, name, Some(victim.entry()))?;
+        apply::remove_name(self.transaction, parent.inode, name, victim.member.inode, now)
+    }
+
+    fn party(&mut self, file: &FileReference, volume: VolumeId) -> Outcome<Party> {
+        let (inode, state) = self.file(file)?;
+        let member = Member { volume, inode, generation: state.generation };
+        Ok(Party { member, kind: state.kind })
+    }
+
+    fn rename(&mut self) -> Outcome<()> {
+        let record: RenameRecord = self.fixed()?;
+        let from_name = self.name(record.from_name_size.get())?;
+        let to_name = self.name(record.to_name_size.get())?;
+        self.end()?;
+        let (volume, now) = self.begin(&record.prefix);
+        let from = self.directory(&record.from_directory, volume)?;
+        let to = self.directory(&record.to_directory, volume)?;
+        let source = self.party(&record.source, volume)?;
+        let has_target = match record.action {
+            records::RENAME_MOVE => false,
+            records::RENAME_REPLACE | records::RENAME_EXCHANGE => true,
+            _ => return Err(self.wrong("action")),
+        };
+        let target = if has_target { Some(self.party(&record.target, volume)?) } else { None };
+        self.check_name(from.inode, from_name, Some(source.entry()))?;
+        self.check_name(to.inode, to_name, target.map(Party::entry))?;
+        let step = RenameStep {
+            action: record.action,
+            from_directory: from,
+            from_name,
+            to_directory: to,
+            to_name,
+            source,
+            target,
+        };
+        rename::apply(self.transaction, &step, now)
+    }
+
+    fn set_attributes(&mut self) -> Outcome<()> {
+        let record: SetAttributesRecord = self.fixed()?;
+        self.end()?;
+        self.begin(&record.prefix);
+        let (inode, state) = self.file(&record.file)?;
+        if state.kind == KIND_REGULAR {
+            apply::resize(self.transaction, inode, record.state.size.get())?;
+        }
+        self.finish(inode, &record.state, record.flags.get())
+    }
+
+    /// Takes over attributes, and drops capabilities.
+    fn finish(&mut self, inode: InodeNumber, state: &FileState, flags: u32) -> Outcome<()> {
+        if flags & FLAG_DROPS_CAPABILITY != 0 {
+            xattrs::drop_capability(self.transaction, inode)?;
+        }
+        take_over_state(self.transaction.edit(inode)?, state);
+        Ok(())
+    }
+
+    fn write(&mut self) -> Outcome<()> {
+        let record: WriteRecord = self.fixed()?;
+        let data = self.bytes(record.data_size.get() as usize)?;
+        self.end()?;
+        let (offset, size) = (record.offset.get(), record.size.get());
+        let end = offset.checked_add(data.len() as u64);
+        if data.is_empty() || end.is_none_or(|end| end > size) {
+            return Err(self.wrong("size"));
+        }
+        let (_, now) = self.begin(&record.prefix);
+        let (inode, _) = self.regular(&record.file)?;
+        apply::write(self.transaction, inode, offset, data)?;
+        if record.flags.get() & FLAG_DROPS_CAPABILITY != 0 {
+            xattrs::drop_capability(self.transaction, inode)?;
+        }
+        let state = self.transaction.edit(inode)?;
+        state.size = state.size.max(size);
+        state.mode &= !((record.mode_cleared.get() & 0o7777) as u16);
+        state.touch_content(now);
+        state.change = state.change.max(record.change.get());
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Outcome<()> {
+        let record: CommitRecord = self.fixed()?;
+        let count = record.block_count.get() as usize;
+        let numbers = self.bytes(count.saturating_mul(8))?;
+        let blocks = self.bytes(count.saturating_mul(BLOCK_SIZE))?;
+        self.end()?;
+        self.begin(&record.prefix);
+        let (inode, _) = self.regular(&record.file)?;
+        let size = record.state.size.get();
+        apply::resize(self.transaction, inode, size)?;
+        let (numbers, _) = numbers.as_chunks::<8>();
+        for (number, block) in numbers.iter().zip(blocks.chunks_exact(BLOCK_SIZE)) {
+            let fbn = u64::from_le_bytes(*number);
+            if fbn >= size.div_ceil(BLOCK_SIZE_U64) {
+                return Err(self.wrong("block number"));
+            }
+            self.transaction.put(inode, Fbn(fbn), Arc::new(Block::from_prefix(block)))?;
+        }
+        self.finish(inode, &record.state, 0)
+    }
+
+    fn allocate(&mut self) -> Outcome<()> {
+        let record: AllocateRecord = self.fixed()?;
+        self.end()?;
+        let (start, end) = (record.start.get(), record.end.get());
+        if start >= end {
+            return Err(self.wrong("end"));
+        }
+        self.begin(&record.prefix);
+        let (inode, _) = self.regular(&record.file)?;
+        match record.action {
+            records::ALLOCATE_RESERVE => {}
+            records::ALLOCATE_ZERO => apply::zero_range(self.transaction, inode, start, end)?,
+            _ => return Err(self.wrong("action")),
+        }
+        apply::resize(self.transaction, inode, record.state.size.get())?;
+        self.finish(inode, &record.state, record.flags.get())
+    }
+
+    fn set_xattr(&mut self) -> Outcome<()> {
+        let record: SetXattrRecord = self.fixed()?;
+        let name = self.bytes(usize::from(record.name_size.get()))?;
+        let value = self.bytes(record.value_size.get() as usize)?;
+        self.end()?;
+        if name.is_empty() || name.len() > XATTR_NAME_SIZE_MAX {
+            return Err(self.wrong("name_size"));
+        }
+        if value.len() > XATTR_VALUE_SIZE_MAX {
+            return Err(self.wrong("value_size"));
+        }
+        let (_, now) = self.begin(&record.prefix);
+        let (inode, _) = self.file(&record.file)?;
+        let chosen =
+            (InodeNumber(record.holder.inode.get()), Generation(record.holder.generation.get()));
+        match xattrs::holder(self.transaction, inode)? {
+            None => self.check_free(chosen.0)?,
+            Some(holder) if (holder.inode, holder.generation) == chosen => {}
+            Some(_) => return Err(self.unfit(inode, "its attributes lie elsewhere")),
+        }
+        let mut list = xattrs::load(self.transaction, inode)?;
+        list.insert(name.to_vec(), value.to_vec());
+        if ondisk::xattr::encoded_size(&list) as u64 > xattrs::XATTRS_BYTES_MAX {
+            return Err(self.unfit(inode, "its attributes would be too large"));
+        }
+        xattrs::store(self.transaction, inode, &list, Some(chosen))?;
+        self.transaction.edit(inode)?.touch(now);
+        Ok(())
+    }
+
+    fn remove_xattr(&mut self) -> Outcome<()> {
+        let record: RemoveXattrRecord = self.fixed()?;
+        let name = self.bytes(usize::from(record.name_size.get()))?;
+        self.end()?;
+        let (_, now) = self.begin(&record.prefix);
+        let (inode, _) = self.file(&record.file)?;
+        if !xattrs::remove(self.transaction, inode, name)? {
+            return Err(self.unfit(inode, "it has no such attribute"));
+        }
+        self.transaction.edit(inode)?.touch(now);
+        Ok(())
+    }
+}

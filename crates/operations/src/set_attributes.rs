@@ -1,0 +1,63 @@
+//! SETATTR: mode, owner, times and size, all or nothing.
+//!
+//! Fails: as `file_service::rules` refuse; `NoSpace`.
+
+use crate::attributes::{change, state_of, take_over};
+use crate::mutation::{prefix, reference};
+use crate::{Environment, Executed, Mutation, OperationStop, Record, Scope, apply, file, xattrs};
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::attributes::changed;
+use file_service::{FileHandle, NodeChange, SetAttributes};
+use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_SET_ATTRIBUTES, SetAttributesRecord};
+
+/// Changes a file's attributes.
+#[derive(Clone, Debug)]
+pub struct SetFileAttributes {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// What to change.
+    pub set: SetAttributes,
+}
+
+impl Mutation for SetFileAttributes {
+    type Reply = NodeChange;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<NodeChange>, OperationStop> {
+        let (Scope { caller, now }, set) = (&self.scope, &self.set);
+        let found = file::open(transaction, environment, self.file)?;
+        let inode = found.inode;
+        let before = &found.attributes;
+        let limit = environment.limits.file_bytes_max;
+        let decided = changed(caller, before, set, limit, *now)?;
+        if decided == *before {
+            return Ok(Executed::silent(change(before, decided)));
+        }
+        if set.size.is_some() {
+            apply::resize(transaction, inode, decided.size)?;
+        }
+        let drops = (set.size.is_some() || set.uid.is_some() || set.gid.is_some())
+            && xattrs::drop_capability(transaction, inode)?;
+        take_over(transaction.edit(inode)?, &decided);
+        let record = SetAttributesRecord {
+            prefix: prefix(environment.volume, *now),
+            file: reference(inode, found.state.generation),
+            state: state_of(transaction.edit(inode)?),
+            flags: if drops { FLAG_DROPS_CAPABILITY } else { 0 }.into(),
+            reserved: 0.into(),
+        };
+        let record = Record::new(KIND_SET_ATTRIBUTES, &record, &[]);
+        let after = file::attributes(transaction, environment, inode)?;
+        let reply = change(before, after);
+        if decided.size < before.size {
+            return Ok(Executed::freeing(reply, record));
+        }
+        Ok(Executed::storing(reply, record))
+    }
+}

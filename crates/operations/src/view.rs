@@ -1,0 +1,261 @@
+//! An image to read from: the active one, a snapshot, or the `.snapshot` directory that lies
+//! between them.
+//!
+//! The `.snapshot` directory of a directory has the directory's inode and generation with the
+//! number [`SnapshotId::DIRECTORY`]; in it, each snapshot's name leads to the same directory in
+//! the snapshot's image. Nothing of it is stored.
+//!
+//! Invariants: a view changes nothing; a read of the active image moves a file's time of last read
+//! in memory only ([`View::note_read`]).
+
+use crate::attributes::visible;
+use crate::{Environment, OperationStop, file};
+use cowfs::buftree::{self, FileKey, Root};
+use cowfs::directory::{DirectoryBlocks, DirectoryError};
+use cowfs::inode::InodeAttributes;
+use cowfs::logical::{SnapshotView, read_record};
+use cowfs::pointer::Pointer;
+use cowfs::reader::{Progress, Stop, Wait};
+use cowfs::transaction::Transaction;
+use file_service::rules::attributes::atime_is_due;
+use file_service::{Attributes, Entry, FileHandle, FileKind, FsError};
+use ondisk::inode::InodeRecord;
+use units::{
+    BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, SnapshotId, Timestamp,
+    zero_block,
+};
+
+/// Mode of the `.snapshot` directory: what may be seen there, the directories in the snapshots say.
+const SNAPSHOT_DIRECTORY_MODE: u32 = 0o555;
+
+/// See the module.
+pub struct View<'t, 'a, P: Pointer> {
+    pub transaction: &'t mut Transaction<'a, P>,
+    pub environment: &'t Environment,
+    pub image: SnapshotId,
+    /// Of a snapshot.
+    inode_file: Root<P>,
+    /// The snapshot's inode that was read last.
+    last: Option<(InodeNumber, InodeRecord)>,
+}
+
+impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
+    /// The image that a handle's file lies in.
+    ///
+    /// # Errors
+    /// `Stale` if there is none.
+    pub fn open(
+        transaction: &'t mut Transaction<'a, P>,
+        environment: &'t Environment,
+        handle: FileHandle,
+    ) -> Result<Self, OperationStop> {
+        environment.check(handle)?;
+        let inode_file = match handle.snapshot {
+            SnapshotId::ACTIVE | SnapshotId::DIRECTORY => Root::default(),
+            id => transaction.logical().snapshot(id).ok_or(FsError::Stale)?.inode_file,
+        };
+        Ok(Self { transaction, environment, image: handle.snapshot, inode_file, last: None })
+    }
+
+    /// The attributes of the file that a handle of this image names.
+    ///
+    /// # Errors
+    /// `Stale`, or what to wait for.
+    pub fn file(&mut self, handle: FileHandle) -> Result<Attributes, OperationStop> {
+        if self.image == SnapshotId::DIRECTORY {
+            return self.snapshot_directory(handle);
+        }
+        let found = self.attributes(handle.inode, handle.generation)?;
+        found.ok_or_else(|| FsError::Stale.into())
+    }
+
+    /// The attributes of a file, if it is there for clients.
+    pub fn attributes(
+        &mut self,
+        inode: InodeNumber,
+        generation: Generation,
+    ) -> Result<Option<Attributes>, OperationStop> {
+        let Some((state, blocks)) = self.state(inode)? else { return Ok(None) };
+        if state.generation != generation {
+            return Ok(None);
+        }
+        let gone = match self.image {
+            SnapshotId::ACTIVE => file::is_gone(self.transaction, inode, &state),
+            _ => state.links == 0,
+        };
+        let image_number = self.environment.image_number(self.image);
+        Ok(visible(inode, &state, blocks, image_number).filter(|_| !gone))
+    }
+
+    /// An inode's state and the blocks that its file takes.
+    pub fn state(&mut self, inode: InodeNumber) -> Progress<Option<(InodeAttributes, u64)>> {
+        if self.image == SnapshotId::ACTIVE {
+            let state = self.transaction.attributes(inode)?;
+            return Ok(state.map(|state| (state, self.transaction.blocks_in_use(inode))));
+        }
+        let record = self.record(inode)?;
+        Ok(record.map(|record| (InodeAttributes::of(&record), record.blocks.get())))
+    }
+
+    fn record(&mut self, inode: InodeNumber) -> Progress<Option<InodeRecord>> {
+        if let Some((last, record)) = &self.last
+            && *last == inode
+        {
+            return Ok(Some(*record));
+        }
+        let volume = self.transaction.logical().volume;
+        let record = read_record(&self.inode_file, volume, inode, self.transaction.reader())?;
+        let record = record.filter(|record| !record.is_free());
+        self.last = record.map(|record| (inode, record));
+        Ok(record)
+    }
+
+    /// The entry of a file that a directory of this image leads to.
+    ///
+    /// # Errors
+    /// `Dangling`, or what to wait for.
+    pub fn entry(
+        &mut self,
+        inode: InodeNumber,
+        generation: Generation,
+    ) -> Result<Entry, OperationStop> {
+        let found = self.attributes(inode, generation)?;
+        let attributes = found.ok_or(OperationStop::Dangling { inode })?;
+        let handle = self.environment.handle(inode, generation, self.image);
+        Ok(Entry { handle, attributes })
+    }
+
+    /// The content of `count` file blocks; `None` for holes. All loads that are missing are asked
+    /// for at once.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn blocks(
+        &mut self,
+        inode: InodeNumber,
+        first: u64,
+        count: u64,
+    ) -> Progress<Vec<Option<BlockRef>>> {
+        if self.image == SnapshotId::ACTIVE {
+            return self.transaction.read_range(inode, Fbn(first), count);
+        }
+        let Some((root, key)) = self.tree(inode)? else { return Ok(vec![None; count as usize]) };
+        let reader = self.transaction.reader();
+        let missing = buftree::missing(&root, &key, Fbn(first), count, reader, |_| true)?;
+        if !missing.is_empty() {
+            return Err(Stop::Wait(Wait::Load(missing)));
+        }
+        (first..first + count).map(|fbn| buftree::read(&root, &key, Fbn(fbn), reader)).collect()
+    }
+
+    /// The tree of a snapshot's file.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn tree(&mut self, inode: InodeNumber) -> Progress<Option<(Root<P>, FileKey)>> {
+        let key = self.transaction.logical().key(inode);
+        Ok(self.record(inode)?.map(|record| (Root::of(&record), key)))
+    }
+
+    /// Moves a file's time of last read if relatime says so. It is not worth a log record nor a
+    /// consistency point: it goes to media when something else of the inode does, and may be lost.
+    pub fn note_read(&mut self, file: &mut Attributes, now: Timestamp) {
+        if self.image != SnapshotId::ACTIVE || !atime_is_due(file, now) {
+            return;
+        }
+        file.atime = now;
+        if let Some(found) = self.transaction.logical().inodes.get(&file.inode) {
+            found.shared.lock().attributes.atime = now;
+        }
+    }
+
+    /// The attributes of the `.snapshot` directory that a handle names.
+    fn snapshot_directory(&mut self, handle: FileHandle) -> Result<Attributes, OperationStop> {
+        let active = FileHandle { snapshot: SnapshotId::ACTIVE, ..handle };
+        let directory = file::open(self.transaction, self.environment, active)?;
+        if !directory.is_directory() {
+            return Err(FsError::Stale.into());
+        }
+        let newest = self.transaction.logical().snapshots.last();
+        let changed = newest.map_or(directory.attributes.birth, |snapshot| snapshot.created);
+        Ok(Attributes {
+            mode: SNAPSHOT_DIRECTORY_MODE,
+            links: 2,
+            uid: 0,
+            gid: 0,
+            size: BLOCK_SIZE_U64,
+            used: 0,
+            file_system: self.environment.image_number(SnapshotId::DIRECTORY),
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+            // Snapshots that were made or deleted show here.
+            change: newest.map_or(1, |snapshot| u64::from(snapshot.id.get()) + 1),
+            ..directory.attributes
+        })
+    }
+
+    /// The same directory in a snapshot, if it was there then.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn in_snapshot(
+        &mut self,
+        handle: FileHandle,
+        snapshot: &SnapshotView<P>,
+    ) -> Result<Option<Entry>, OperationStop> {
+        let mut view = View {
+            transaction: self.transaction,
+            environment: self.environment,
+            image: snapshot.id,
+            inode_file: snapshot.inode_file,
+            last: None,
+        };
+        let found = view.attributes(handle.inode, handle.generation)?;
+        let directory = found.filter(|found| found.kind == FileKind::Directory);
+        let handle = FileHandle { snapshot: snapshot.id, ..handle };
+        Ok(directory.map(|attributes| Entry { handle, attributes }))
+    }
+
+    /// Reads a directory of this image.
+    ///
+    /// # Errors
+    /// What to wait for, or damage.
+    pub fn directory<T>(
+        &mut self,
+        directory: &Attributes,
+        body: impl FnOnce(&mut DirectoryView<'_, 't, 'a, P>) -> Result<T, DirectoryError<Stop>>,
+    ) -> Result<T, OperationStop> {
+        let (inode, size_blocks) = (directory.inode, directory.size / BLOCK_SIZE_U64);
+        let mut blocks = DirectoryView { view: self, inode, size_blocks };
+        body(&mut blocks).map_err(|error| OperationStop::of_directory(inode, error))
+    }
+}
+
+/// A directory's blocks, to be read only.
+pub struct DirectoryView<'v, 't, 'a, P: Pointer> {
+    view: &'v mut View<'t, 'a, P>,
+    inode: InodeNumber,
+    size_blocks: u64,
+}
+
+impl<P: Pointer> DirectoryBlocks for DirectoryView<'_, '_, '_, P> {
+    type Wait = Stop;
+
+    fn size_blocks(&self) -> u64 {
+        self.size_blocks
+    }
+
+    fn read(&mut self, fbn: Fbn) -> Result<BlockRef, DirectoryError<Stop>> {
+        let blocks = self.view.blocks(self.inode, fbn.get(), 1).map_err(DirectoryError::Wait)?;
+        Ok(blocks.into_iter().next().flatten().unwrap_or_else(zero_block))
+    }
+
+    fn write(&mut self, _: Fbn) -> Result<&mut Block, DirectoryError<Stop>> {
+        unreachable!("queries change nothing")
+    }
+
+    fn truncate(&mut self, _: u64) {
+        unreachable!("queries change nothing")
+    }
+}

@@ -1,0 +1,328 @@
+//! Extended attributes: kept as one list (`ondisk::xattr`) in an inode of its own, the *holder*,
+//! which the file's inode names and which goes with the file.
+//!
+//! Invariants: a holder holds at least one attribute; it has the kind `KIND_ATTRIBUTES` and no name.
+//!
+//! Fails: as `file_service::rules::xattrs` refuse; `NoAttribute`, `Exists`, `AttributeTooLarge`,
+//! `NoSpace`.
+
+use crate::mutation::{prefix, reference};
+use crate::view::View;
+use crate::{Environment, Executed, Mutation, OperationStop, Query, Record, Scope, file};
+use cowfs::directory::Member;
+use cowfs::inode::InodeAttributes;
+use cowfs::pointer::Pointer;
+use cowfs::transaction::Transaction;
+use file_service::rules::xattrs::{CAPABILITY, check_get, check_names_room, check_set, is_listed};
+use file_service::{FileHandle, FsError, XattrSetMode};
+use ondisk::damage::Damage;
+use ondisk::inode::KIND_ATTRIBUTES;
+use ondisk::operation::{KIND_REMOVE_XATTR, KIND_SET_XATTR, RemoveXattrRecord, SetXattrRecord};
+use ondisk::xattr::{self, Xattrs};
+use std::sync::Arc;
+use units::{
+    BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, SnapshotId,
+    Timestamp, VolumeId,
+};
+
+/// Most bytes of a file's extended attributes together: 64 of the largest. A change rewrites the
+/// list and has it in memory whole; other file systems stop far earlier.
+pub const XATTRS_BYTES_MAX: u64 = 4 << 20;
+
+/// An extended attribute's value.
+#[derive(Clone, Debug)]
+pub struct GetXattr {
+    /// Who asks.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// The attribute.
+    pub name: Vec<u8>,
+}
+
+impl Query for GetXattr {
+    type Reply = Vec<u8>;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Vec<u8>, OperationStop> {
+        let mut view = View::open(transaction, environment, self.file)?;
+        let attributes = view.file(self.file)?;
+        check_get(&self.scope.caller, &attributes, &self.name)?;
+        let mut list = load_from(&mut view, self.file.inode)?;
+        list.remove(&self.name).ok_or_else(|| FsError::NoAttribute.into())
+    }
+}
+
+/// The names of all extended attributes that the caller may know of.
+#[derive(Clone, Debug)]
+pub struct ListXattrs {
+    /// Who asks.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+}
+
+impl Query for ListXattrs {
+    type Reply = Vec<Vec<u8>>;
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Vec<Vec<u8>>, OperationStop> {
+        let mut view = View::open(transaction, environment, self.file)?;
+        view.file(self.file)?;
+        let names = load_from(&mut view, self.file.inode)?.into_keys();
+        Ok(names.filter(|name| is_listed(&self.scope.caller, name)).collect())
+    }
+}
+
+/// Sets an extended attribute.
+#[derive(Clone, Debug)]
+pub struct SetXattr {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// The attribute.
+    pub name: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// Whether it must be there, or must not.
+    pub mode: XattrSetMode,
+}
+
+impl Mutation for SetXattr {
+    type Reply = ();
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<()>, OperationStop> {
+        let found = file::open(transaction, environment, self.file)?;
+        check_set(&self.scope.caller, &found.attributes, &self.name, self.value.len())?;
+        let mut list = load(transaction, found.inode)?;
+        let there = list.contains_key(&self.name);
+        match self.mode {
+            XattrSetMode::Create if there => return Err(FsError::Exists.into()),
+            XattrSetMode::Replace if !there => return Err(FsError::NoAttribute.into()),
+            XattrSetMode::Either | XattrSetMode::Create | XattrSetMode::Replace => {}
+        }
+        if !there {
+            let names_bytes = list.keys().map(|name| name.len() + 1).sum();
+            check_names_room(names_bytes, &self.name)?;
+        }
+        list.insert(self.name.clone(), self.value.clone());
+        if xattr::encoded_size(&list) as u64 > XATTRS_BYTES_MAX {
+            return Err(FsError::AttributeTooLarge.into());
+        }
+        let now = self.scope.now;
+        transaction.now = now;
+        let (inode, generation) = store(transaction, found.inode, &list, None)?;
+        transaction.edit(found.inode)?.touch(now);
+        let record = SetXattrRecord {
+            prefix: prefix(environment.volume, now),
+            file: reference(found.inode, found.state.generation),
+            holder: reference(inode, generation),
+            value_size: (self.value.len() as u32).into(),
+            name_size: (self.name.len() as u16).into(),
+            reserved: 0.into(),
+        };
+        let record = Record::new(KIND_SET_XATTR, &record, &[&self.name, &self.value]);
+        Ok(Executed::storing((), record))
+    }
+}
+
+/// Removes an extended attribute.
+#[derive(Clone, Debug)]
+pub struct RemoveXattr {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// The file.
+    pub file: FileHandle,
+    /// The attribute.
+    pub name: Vec<u8>,
+}
+
+impl Mutation for RemoveXattr {
+    type Reply = ();
+
+    fn execute<P: Pointer>(
+        &self,
+        transaction: &mut Transaction<'_, P>,
+        environment: &Environment,
+    ) -> Result<Executed<()>, OperationStop> {
+        let found = file::open(transaction, environment, self.file)?;
+        check_set(&self.scope.caller, &found.attributes, &self.name, 0)?;
+        if !remove(transaction, found.inode, &self.name)? {
+            return Err(FsError::NoAttribute.into());
+        }
+        transaction.edit(found.inode)?.touch(self.scope.now);
+        let record = RemoveXattrRecord {
+            prefix: prefix(environment.volume, self.scope.now),
+            file: reference(found.inode, found.state.generation),
+            name_size: (self.name.len() as u16).into(),
+            reserved: [0; 6],
+        };
+        let record = Record::new(KIND_REMOVE_XATTR, &record, &[&self.name]);
+        Ok(Executed::freeing((), record))
+    }
+}
+
+/// Removes a program's capabilities, whose content or owner changes; whether there were any.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn drop_capability<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+) -> Result<bool, OperationStop> {
+    remove(transaction, inode, CAPABILITY)
+}
+
+/// Removes an attribute; whether it was there.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn remove<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+    name: &[u8],
+) -> Result<bool, OperationStop> {
+    let mut list = load(transaction, inode)?;
+    if list.remove(name).is_none() {
+        return Ok(false);
+    }
+    if !list.is_empty() {
+        store(transaction, inode, &list, None)?;
+    } else if let Some(holder) = holder(transaction, inode)? {
+        transaction.free(holder.inode)?;
+        transaction.edit(inode)?.attributes_inode = 0;
+    }
+    Ok(true)
+}
+
+/// The file that holds a file's extended attributes.
+///
+/// # Errors
+/// What to wait for; `Dangling`.
+pub(crate) fn holder<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+) -> Result<Option<Member>, OperationStop> {
+    let state = transaction.attributes(inode)?.ok_or(OperationStop::Dangling { inode })?;
+    let Some(holder) = holder_of(&state) else { return Ok(None) };
+    let found = transaction.attributes(holder)?;
+    let found = found.filter(|found| found.kind == KIND_ATTRIBUTES);
+    let generation = found.ok_or(OperationStop::Dangling { inode: holder })?.generation;
+    Ok(Some(Member { volume: VolumeId(0), inode: holder, generation }))
+}
+
+fn holder_of(state: &InodeAttributes) -> Option<InodeNumber> {
+    (state.attributes_inode != 0).then(|| InodeNumber(u64::from(state.attributes_inode)))
+}
+
+/// A file's extended attributes in the active image.
+///
+/// # Errors
+/// What to wait for, or damage.
+pub(crate) fn load<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+) -> Result<Xattrs, OperationStop> {
+    let Some(holder) = holder(transaction, inode)? else { return Ok(Xattrs::new()) };
+    let holder = holder.inode;
+    let state = transaction.attributes(holder)?;
+    let size = state.map_or(0, |state| state.size);
+    let count = block_count(holder, size)?;
+    let blocks = transaction.read_range(holder, Fbn(0), count)?;
+    decode(holder, size, &blocks)
+}
+
+/// A file's extended attributes in the image of a view.
+fn load_from<P: Pointer>(
+    view: &mut View<'_, '_, P>,
+    inode: InodeNumber,
+) -> Result<Xattrs, OperationStop> {
+    if view.image == SnapshotId::DIRECTORY {
+        return Ok(Xattrs::new());
+    }
+    let state = view.state(inode)?;
+    let Some(holder) = state.and_then(|(state, _)| holder_of(&state)) else {
+        return Ok(Xattrs::new());
+    };
+    let state = view.state(holder)?.filter(|(state, _)| state.kind == KIND_ATTRIBUTES);
+    let (state, _) = state.ok_or(OperationStop::Dangling { inode: holder })?;
+    let count = block_count(holder, state.size)?;
+    let blocks = view.blocks(holder, 0, count)?;
+    decode(holder, state.size, &blocks)
+}
+
+fn block_count(holder: InodeNumber, size: u64) -> Result<u64, OperationStop> {
+    if size > XATTRS_BYTES_MAX {
+        let damage = Damage::Field { structure: "extended attributes", field: "size" };
+        return Err(OperationStop::Content { inode: holder, damage });
+    }
+    Ok(size.div_ceil(BLOCK_SIZE_U64))
+}
+
+fn decode(
+    holder: InodeNumber,
+    size: u64,
+    blocks: &[Option<BlockRef>],
+) -> Result<Xattrs, OperationStop> {
+    let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_SIZE);
+    for block in blocks {
+        match block {
+            Some(block) => bytes.extend_from_slice(block.bytes()),
+            None => bytes.resize(bytes.len() + BLOCK_SIZE, 0),
+        }
+    }
+    bytes.truncate(size as usize);
+    xattr::parse(&bytes).map_err(|damage| OperationStop::Content { inode: holder, damage })
+}
+
+/// Replaces a file's extended attributes, which are not none, and says which inode holds them.
+/// `chosen` is the holder that a new one must be, in replay.
+///
+/// # Errors
+/// What to wait for; no inodes left.
+pub(crate) fn store<P: Pointer>(
+    transaction: &mut Transaction<'_, P>,
+    inode: InodeNumber,
+    list: &Xattrs,
+    chosen: Option<(InodeNumber, Generation)>,
+) -> Result<(InodeNumber, Generation), OperationStop> {
+    let (holder, generation) = match holder(transaction, inode)? {
+        Some(holder) => (holder.inode, holder.generation),
+        None => {
+            let made = transaction.create(KIND_ATTRIBUTES, 0, chosen)?;
+            // Below INODES_MAX, which 32 bits hold.
+            transaction.edit(inode)?.attributes_inode = made.0.get() as u32;
+            made
+        }
+    };
+    let bytes = xattr::encode(list);
+    let before = transaction.edit(holder)?.size_blocks();
+    let old = transaction.read_range(holder, Fbn(0), before)?;
+    let count = bytes.len().div_ceil(BLOCK_SIZE) as u64;
+    for (index, chunk) in bytes.chunks(BLOCK_SIZE).enumerate() {
+        let new = Block::from_prefix(chunk);
+        let same = old.get(index).and_then(Option::as_ref).is_some_and(|old| **old == new);
+        if !same {
+            transaction.put(holder, Fbn(index as u64), Arc::new(new))?;
+        }
+    }
+    if count < before {
+        transaction.punch(holder, count, u64::MAX)?;
+    }
+    let now: Timestamp = transaction.now;
+    let state = transaction.edit(holder)?;
+    state.size = bytes.len() as u64;
+    state.touch_content(now);
+    Ok((holder, generation))
+}

@@ -17,7 +17,7 @@ pub(super) fn mount(
     let MountInfo { volume, mountpoint } = &mount;
     Ok(Output::of(mountpoint, &mount)?
         .line(format!("{volume}: mounted at {mountpoint}"))
-        .line(format!("to end it: stroop unmount {mountpoint}")))
+        .next(format!("stroop unmount {mountpoint}  (ends it)")))
 }
 
 pub(super) fn unmount(node: &dyn Administration, mountpoint: &Path) -> Result<Output, AdminError> {

@@ -19,7 +19,7 @@ use platform::Clock;
 use platform::sync::Mutex;
 use raid::BlockStore;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{CpNumber, VolumeId};
 
 /// Who an aggregate is.
@@ -71,6 +71,7 @@ pub struct Aggregate {
     pub block_side: Partition<BlockSide>,
     pub(crate) state: Mutex<ConsistencyPoint>,
     filling: AtomicU64,
+    pub(crate) failed: AtomicBool,
     /// Counters for status and metrics.
     pub statistics: Statistics,
 }
@@ -102,7 +103,15 @@ impl Aggregate {
         parts.journal.set_log(Arc::clone(&parts.log));
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
         let block_side = Partition::new(parts.vbn_affinity, block_side);
-        Arc::new(Self { parts, pool: BlockPool::default(), block_side, state, filling, statistics })
+        Arc::new(Self {
+            parts,
+            pool: BlockPool::default(),
+            block_side,
+            state,
+            filling,
+            failed: AtomicBool::new(false),
+            statistics,
+        })
     }
 
     /// The consistency point that operations running now will be part of; the log stamps records
@@ -126,6 +135,31 @@ impl Aggregate {
     #[must_use]
     pub fn failure(&self) -> Option<AggregateError> {
         self.state.lock().failure()
+    }
+
+    /// Whether the aggregate is out of service; cheap, for every operation to ask.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Whether a consistency point was asked for that has not begun, or one is running: asking
+    /// again for want of room would change nothing.
+    #[must_use]
+    pub fn is_consistency_point_due(&self) -> bool {
+        self.state.lock().is_due()
+    }
+
+    /// Blocks there are.
+    #[must_use]
+    pub fn size_blocks(&self) -> u64 {
+        self.statistics.size_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks in use, as of the last commit.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.statistics.used_blocks.load(Ordering::Relaxed)
     }
 
     /// Adds a volume to those that consistency points visit.

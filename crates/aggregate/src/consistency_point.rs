@@ -145,6 +145,10 @@ impl ConsistencyPoint {
         self.failure.clone()
     }
 
+    pub fn is_due(&self) -> bool {
+        self.requested || self.phase != Phase::Idle
+    }
+
     pub fn request(&mut self, action: Option<(Action, CpDone)>, done: Option<CpDone>) {
         self.requested = true;
         self.actions.extend(action);
@@ -455,6 +459,7 @@ impl Aggregate {
     /// Takes the aggregate out of service: nothing more is written, everything waiting fails.
     pub fn fail(self: &Arc<Self>, error: AggregateError) {
         tracing::error!(aggregate = %self.parts.identity.name, %error, "out of service");
+        self.failed.store(true, Ordering::Release);
         let waiting = {
             let mut state = self.state.lock();
             state.phase = Phase::Failed;

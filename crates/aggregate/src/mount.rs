@@ -71,7 +71,7 @@ pub fn format_block_side(
     }
     let mut space = Space::new(VolumeId(0), size_blocks);
     // Number 0 marks holes and is never a block.
-    space.take(0);
+    space.claim(0);
     Ok(BlockSide {
         space,
         refill: Refill::new(geometry),

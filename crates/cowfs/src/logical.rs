@@ -24,7 +24,7 @@ use ondisk::inode::{INODE_SIZE, InodeRecord};
 use ondisk::root::metafile;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{BlockRef, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
 use zerocopy::FromBytes;
 
@@ -49,9 +49,17 @@ pub struct Shared {
     pub aggregate: Arc<AggregateShared>,
     /// Space is coming back in the background: a shortage is worth waiting for a commit.
     pub reclaiming: AtomicBool,
+    /// Inodes in use, for statistics.
+    pub used_inodes: AtomicU64,
 }
 
 impl Shared {
+    /// Inodes in use.
+    #[must_use]
+    pub fn used_inodes(&self) -> u64 {
+        self.used_inodes.load(Ordering::Relaxed)
+    }
+
     /// Whether the next commits may make room.
     #[must_use]
     pub fn may_gain_room(&self) -> bool {

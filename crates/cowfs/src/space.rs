@@ -138,6 +138,12 @@ impl<P: Pointer> Space<P> {
         self.taken.push_back(vbn);
     }
 
+    /// Takes a number of a new space for good, before any is given.
+    pub fn claim(&mut self, vbn: u64) {
+        self.give(vbn);
+        self.take(vbn);
+    }
+
     /// Queues a number that the active image uses no more.
     pub fn free(&mut self, vbn: u64) {
         self.freeing.push_back(vbn);

@@ -43,6 +43,7 @@ pub(crate) struct State {
     pub(crate) active: usize,
     /// The number of the next record.
     pub(crate) sequence_next: u64,
+    sequence_opened: u64,
     durable_end: u64,
     /// Records below are to be written without a waiter.
     push_end: u64,
@@ -57,6 +58,7 @@ impl State {
             halves,
             active,
             sequence_next,
+            sequence_opened: sequence_next,
             durable_end: sequence_next,
             push_end: 0,
             queue: VecDeque::new(),
@@ -256,6 +258,14 @@ impl Log {
         if let Some((done, result)) = answered {
             done(result);
         }
+    }
+
+    /// The last record's position; `None` if nothing was appended since the log was opened.
+    #[must_use]
+    pub fn last_position(&self) -> Option<LogPosition> {
+        let state = self.0.state.lock();
+        (state.sequence_next > state.sequence_opened)
+            .then(|| LogPosition(state.sequence_next - 1))
     }
 
     /// Starts to write everything that was appended so far, though nobody waits for it.

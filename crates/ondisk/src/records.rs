@@ -30,7 +30,7 @@ pub const VOLUME_FLEXIBLE: u8 = 1;
 pub const VOLUME_TRADITIONAL: u8 = 2;
 
 /// An NFS export rule.
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ExportRuleRecord {
     /// The network, IPv6 or IPv4-mapped.

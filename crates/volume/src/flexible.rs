@@ -90,8 +90,8 @@ impl FlexibleVolume {
     pub fn format_space(volume: VolumeId, size_blocks: u64) -> Space<DualPointer> {
         let mut space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
         // Number 0 marks holes; the vol_info block keeps its number for ever.
-        space.take(0);
-        space.take(VOL_INFO_VVBN);
+        space.claim(0);
+        space.claim(VOL_INFO_VVBN);
         space
     }
 
@@ -140,6 +140,11 @@ impl FlexibleVolume {
             used_blocks: snapshot.used_blocks,
         })
         .collect()
+    }
+
+    /// Lets go of everything dirty: the volume is being deleted. Part of a freeze's action.
+    pub fn discard(&self, access: &mut Access<'_>) {
+        crate::front::discard_dirty(self.front.logical.write(access));
     }
 
     fn clean(self: &Arc<Self>, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> Outcome {
@@ -252,16 +257,8 @@ pub(crate) fn switch_logical<P: Pointer>(
     logical.orphans = image.orphans;
     logical.used_inodes = image.used_inodes;
     logical.inode_hint = 0;
-    let mut dropped = 0;
-    for stripe in &mut logical.stripes {
-        let stripe = stripe.get_mut();
-        dropped += stripe.active.values().map(|file| file.blocks.len() as u64).sum::<u64>();
-        stripe.active.clear();
-        stripe.dirtied.clear();
-    }
-    logical.dirtied.clear();
     logical.quarantine.clear();
-    logical.shared.aggregate.dirty.remove(dropped);
+    crate::front::discard_dirty(logical);
 }
 
 fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, size_blocks: u64) {

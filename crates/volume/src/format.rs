@@ -1,7 +1,7 @@
 //! An empty volume.
 //!
-//! Invariants: everything is dirty, so that the next consistency point writes it; the root directory
-//! has an inode but no content yet, which `operations` puts in.
+//! Invariants: everything is dirty, so that the next consistency point writes it. There is no root
+//! directory yet; `operations` makes it.
 
 use affinity::{AffinityId, Partition};
 use cowfs::buftree::Root;
@@ -9,7 +9,7 @@ use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::{Stripe, stripe_of};
 use cowfs::pointer::Pointer;
-use ondisk::inode::{KIND_DIRECTORY, KIND_METAFILE};
+use ondisk::inode::KIND_METAFILE;
 use ondisk::root::metafile;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -31,25 +31,19 @@ pub fn format_logical<P: Pointer>(
     now: Timestamp,
 ) -> Logical<P> {
     let mut logical = empty_logical(volume, stripes, shared);
-    logical.next_generation = 2;
-    logical.used_inodes = 1;
     let metafile = |size| {
         let mut attributes = InodeAttributes::new(KIND_METAFILE, 0, Generation(1), now);
         attributes.size = size;
         attributes
     };
-    let mut root = InodeAttributes::new(KIND_DIRECTORY, 0o755, Generation(1), now);
-    root.links = 2;
-    for (number, attributes) in [
-        (metafile::INODE_MAP, metafile(BLOCK_SIZE_U64)),
-        (metafile::ORPHANS, metafile(0)),
-        (metafile::ROOT_DIRECTORY, root),
-    ] {
+    for (number, attributes) in
+        [(metafile::INODE_MAP, metafile(BLOCK_SIZE_U64)), (metafile::ORPHANS, metafile(0))]
+    {
         logical.inodes.insert(InodeNumber(number), Inode::new(attributes));
         logical.dirtied.push(InodeNumber(number));
     }
     let mut map = Block::zeroed();
-    for number in 0..metafile::FIRST_FILE as usize {
+    for number in 0..metafile::ROOT_DIRECTORY as usize {
         map.bytes_mut()[number / 8] |= 1 << (number % 8);
     }
     let inode_map = InodeNumber(metafile::INODE_MAP);

@@ -16,6 +16,7 @@ use cowfs::space::Space;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo, metafile};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, Pvbn, VolumeId};
 
 /// Both sides of a flexible volume.
@@ -67,6 +68,7 @@ pub fn load_logical<P: Pointer>(
     logical.inode_file = buftree::Root::of(&root.inode_file);
     logical.next_generation = root.next_generation.get();
     logical.used_inodes = root.used_inodes.get();
+    logical.shared.used_inodes.store(logical.used_inodes, Ordering::Relaxed);
     logical.snapshots = snapshot_views(snapshots);
     logical.orphans = read_orphans(volume, &logical.inode_file, reader)?;
     Ok(logical)

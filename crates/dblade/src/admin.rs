@@ -1,0 +1,388 @@
+//! What administrators ask of aggregates and volumes.
+//!
+//! Changes are made at the freeze of a consistency point, when nothing else runs, and are answered when
+//! that consistency point has committed: what was answered survives a crash.
+//!
+//! Fails: [`EngineError`], with nothing changed.
+
+use crate::create::volume_shared;
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use crate::served::{ServedVolume, VolumeKind};
+use affinity::{Access, Outcome};
+use aggregate::{Aggregate, AggregateError, Container, FreezeScope};
+use cowfs::buftree::Root;
+use cowfs::cache::BufferCache;
+use cowfs::logical::Logical;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader};
+use cowfs::transaction::Transaction;
+use file_service::FileSystemId;
+use ondisk::pointer::DualPointer;
+use ondisk::records::{
+    EXPORT_RULES_MAX, ExportRuleRecord, STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord, name_field,
+};
+use ondisk::root::metafile;
+use operations::format::make_root;
+use operations::{Environment, OperationStop};
+use platform::sync::Mutex;
+use std::sync::Arc;
+use units::{InodeNumber, Timestamp, VolumeId};
+use volume::{
+    FlexibleVolume, Front, FrontAffinities, SnapshotInfo, SnapshotRequest, format_logical,
+};
+use zerocopy::little_endian::{I64, U32, U64};
+
+/// A volume to be made.
+#[derive(Clone, Debug)]
+pub struct VolumeRequest {
+    /// Its name.
+    pub name: String,
+    /// Its aggregate.
+    pub aggregate: String,
+    /// The size that users see.
+    pub size_blocks: u64,
+    /// Owner, group and mode of its root directory.
+    pub root: (u32, u32, u16),
+    /// Its export rules.
+    pub exports: Vec<ExportRuleRecord>,
+}
+
+/// An aggregate at a glance.
+#[derive(Clone, Debug)]
+pub struct AggregateSummary {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub identity: [u8; 16],
+    /// Blocks there are.
+    pub size_blocks: u64,
+    /// Blocks in use.
+    pub used_blocks: u64,
+    /// Its disks.
+    pub status: raid::Status,
+    /// Why it is out of service, if it is.
+    pub failure: Option<AggregateError>,
+    /// Consistency points since the start.
+    pub consistency_points: u64,
+    /// Duration of the last one.
+    pub last_cp_nanoseconds: u64,
+    /// How full the log is.
+    pub log_used_ratio: f64,
+    /// Its root is a user's.
+    pub traditional: bool,
+}
+
+/// A volume at a glance.
+#[derive(Clone, Debug)]
+pub struct VolumeSummary {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub volume: VolumeId,
+    /// Its aggregate.
+    pub aggregate: String,
+    /// Whether it is the aggregate's own file system.
+    pub traditional: bool,
+    /// The size that users see.
+    pub size_blocks: u64,
+    /// Blocks in use, snapshots included.
+    pub used_blocks: u64,
+    /// Blocks that can still be written.
+    pub available_blocks: u64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Its export rules.
+    pub exports: Arc<Vec<ExportRuleRecord>>,
+}
+
+/// A snapshot at a glance.
+pub type SnapshotSummary = SnapshotInfo;
+
+/// Smallest volume: its metafiles, and some room.
+const VOLUME_BLOCKS_MIN: u64 = 256;
+/// Largest volume that the format's block numbers reach: 64 PiB less the slack.
+const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
+
+impl Engine {
+    pub(crate) fn environment(&self, aggregate: &Aggregate, volume: VolumeId) -> Environment {
+        let mut first = [0; 8];
+        first.copy_from_slice(&aggregate.parts.identity.aggregate[..8]);
+        let file_system = FileSystemId(u64::from_le_bytes(first));
+        // Room for snapshots' numbers between volumes: an image of its own has its own number.
+        let image_number = file_system.0.rotate_left(32) ^ (u64::from(volume.get()) << 40);
+        Environment { volume, file_system, image_number, limits: crate::service::LIMITS }
+    }
+
+    /// Makes a flexible volume.
+    pub fn create_volume(self: &Arc<Self>, request: VolumeRequest, done: Done<()>) {
+        if self.volume_named(&request.name).is_some() {
+            return done(Err(EngineError::Exists { kind: "volume", name: request.name }));
+        }
+        let Some(aggregate) = self.aggregate_named(&request.aggregate) else {
+            let name = request.aggregate;
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let made: Arc<Mutex<Option<(VolumeRecord, VolumeKind)>>> = Arc::default();
+        let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
+        let action = move |scope: &mut FreezeScope<'_, '_>| {
+            *slot.lock() = Some(engine.make_volume(scope, &request)?);
+            Ok(())
+        };
+        let (engine, same) = (Arc::clone(self), Arc::clone(&aggregate));
+        let committed = move |outcome: Result<(), AggregateError>| {
+            if let (Ok(()), Some((record, kind))) = (&outcome, made.lock().take()) {
+                engine.register_served(&same, &record, kind);
+            }
+            done(outcome.map_err(EngineError::from));
+        };
+        aggregate.request_action(Box::new(action), Box::new(committed));
+    }
+
+    fn make_volume(
+        self: &Arc<Self>,
+        scope: &mut FreezeScope<'_, '_>,
+        request: &VolumeRequest,
+    ) -> Result<(VolumeRecord, VolumeKind), AggregateError> {
+        let refused = |text: String| Err(AggregateError::Refused(text));
+        let now = self.configuration.clock.wall();
+        let aggregate = Arc::clone(scope.aggregate);
+        let side = scope.block_side();
+        if side.traditional {
+            return refused("the aggregate is a traditional volume and takes no other".to_owned());
+        }
+        if !(VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&request.size_blocks) {
+            return refused(format!(
+                "a volume has {VOLUME_BLOCKS_MIN} to {VOLUME_BLOCKS_MAX} blocks, not {}",
+                request.size_blocks
+            ));
+        }
+        if side.table.iter().any(|slot| slot.record.state != 0 && slot.record.name() == request.name)
+        {
+            return refused(format!("volume '{}' exists or is being deleted", request.name));
+        }
+        let Some(slot) = side.free_slot() else {
+            return refused("the aggregate has as many volumes as it can have".to_owned());
+        };
+        let volume = VolumeId(side.next_volume);
+        let mut record = VolumeRecord::empty();
+        let (name, name_size) = name_field(&request.name)
+            .map_err(|_| AggregateError::Refused("the name is too long".to_owned()))?;
+        (record.name, record.name_size) = (name, name_size);
+        record.state = STATE_ONLINE;
+        record.kind = VOLUME_FLEXIBLE;
+        record.volume = U32::new(volume.get());
+        record.container_inode = U64::new(aggregate::container_inode(volume).get());
+        record.size_blocks = U64::new(request.size_blocks);
+        record.created = I64::new(now.get());
+        set_rules(&mut record, &request.exports)?;
+        side.next_volume += 1;
+        side.table[slot].record = record;
+        side.dirty_slots.insert(slot);
+        side.containers
+            .insert(volume, Container { root: Root::default(), blocks: 0, deleting: false });
+        let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
+        let shared = volume_shared(&aggregate);
+        let mut logical =
+            format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
+        let environment = self.environment(&aggregate, volume);
+        self.make_root(&mut logical, &environment, request.root, now);
+        let space = FlexibleVolume::format_space(volume, request.size_blocks);
+        let front = Front::new(volume, affinities, logical);
+        let flexible = FlexibleVolume::new(&aggregate, front, space, request.size_blocks);
+        aggregate.add_member(Arc::clone(&flexible) as _);
+        Ok((record, VolumeKind::Flexible(flexible)))
+    }
+
+    /// Makes the content of the root directory of an empty file system.
+    pub(crate) fn make_root<P: Pointer>(
+        &self,
+        logical: &mut Logical<P>,
+        environment: &Environment,
+        (uid, gid, mode): (u32, u32, u16),
+        now: Timestamp,
+    ) {
+        // Everything that this touches is in memory.
+        let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
+        let reader = Reader { cache: &cache, held: &held };
+        let mut transaction = Transaction::new(logical, reader, now);
+        let entropy = &self.configuration.entropy;
+        let hash_seed = [entropy.next_u64(), entropy.next_u64()];
+        let mut make = || -> Result<(), OperationStop> {
+            make_root(&mut transaction, environment, mode, hash_seed)?;
+            let root = transaction.edit(InodeNumber(metafile::ROOT_DIRECTORY))?;
+            (root.uid, root.gid) = (uid, gid);
+            Ok(())
+        };
+        let outcome = make();
+        assert!(outcome.is_ok(), "an empty file system is in memory: {outcome:?}");
+        match transaction.promise(cowfs::budget::Spender::Owed) {
+            Ok(promised) => promised.apply(),
+            Err(stop) => unreachable!("owed space is always granted: {stop:?}"),
+        }
+    }
+
+    /// Deletes a volume with its snapshots; its space comes back in the background.
+    pub fn delete_volume(self: &Arc<Self>, name: &str, done: Done<()>) {
+        let Some(served) = self.volume_named(name) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
+        };
+        if matches!(served.kind, VolumeKind::Traditional(_)) {
+            return done(Err(EngineError::Conflict(format!(
+                "'{name}' is a traditional volume: it goes with its aggregate"
+            ))));
+        }
+        let (engine, aggregate) = (Arc::clone(self), Arc::clone(&served.aggregate));
+        let action = move |scope: &mut FreezeScope<'_, '_>| {
+            served.set_gone();
+            engine.unregister_volume(&served);
+            scope.aggregate.remove_member(served.environment.volume);
+            if let VolumeKind::Flexible(volume) = &served.kind {
+                volume.discard(scope.access);
+            }
+            scope.block_side().delete_volume(served.environment.volume);
+            Ok(())
+        };
+        let committed = move |outcome: Result<(), AggregateError>| {
+            done(outcome.map_err(EngineError::from));
+        };
+        aggregate.request_action(Box::new(action), Box::new(committed));
+    }
+
+    /// Carries out a request for a volume's snapshots.
+    pub fn request_snapshot(
+        self: &Arc<Self>,
+        volume: &str,
+        request: SnapshotRequest,
+        done: Done<()>,
+    ) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        let aggregate = Arc::clone(&served.aggregate);
+        let now = self.configuration.clock.wall();
+        let restores = matches!(request, SnapshotRequest::Restore(_));
+        let action = move |scope: &mut FreezeScope<'_, '_>| match &served.kind {
+            VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
+            VolumeKind::Traditional(volume) => volume.accept(scope.access, &request, now),
+        };
+        let same = Arc::clone(&aggregate);
+        let committed = move |outcome: Result<(), AggregateError>| match outcome {
+            // The second consistency point makes the restored image durable.
+            Ok(()) if restores => same.request_consistency_point(Some(Box::new(move |outcome| {
+                done(outcome.map_err(EngineError::from));
+            }))),
+            outcome => done(outcome.map_err(EngineError::from)),
+        };
+        aggregate.request_action(Box::new(action), Box::new(committed));
+    }
+
+    /// A volume's snapshots, oldest first.
+    pub fn snapshots(self: &Arc<Self>, volume: &str, done: Done<Vec<SnapshotSummary>>) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        let affinity = match &served.kind {
+            VolumeKind::Flexible(volume) => volume.front.affinities.volume,
+            VolumeKind::Traditional(_) => served.aggregate.parts.affinity,
+        };
+        let mut done = Some(done);
+        let message = move |access: &mut Access<'_>| {
+            let snapshots = match &served.kind {
+                VolumeKind::Flexible(volume) => volume.snapshots(access),
+                VolumeKind::Traditional(volume) => volume.snapshots(access),
+            };
+            if let Some(done) = done.take() {
+                done(Ok(snapshots));
+            }
+            Outcome::Done
+        };
+        self.scheduler.send(affinity, Box::new(message));
+    }
+
+    /// Replaces a volume's export rules.
+    pub fn set_exports(
+        self: &Arc<Self>,
+        volume: &str,
+        rules: Vec<ExportRuleRecord>,
+        done: Done<()>,
+    ) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        let aggregate = Arc::clone(&served.aggregate);
+        let (number, wanted) = (served.environment.volume, rules.clone());
+        let action = move |scope: &mut FreezeScope<'_, '_>| {
+            let side = scope.block_side();
+            let Some(slot) = side.slot_of(number) else {
+                return Err(AggregateError::Refused("the volume is gone".to_owned()));
+            };
+            set_rules(&mut side.table[slot].record, &wanted)?;
+            side.dirty_slots.insert(slot);
+            Ok(())
+        };
+        let committed = move |outcome: Result<(), AggregateError>| {
+            if outcome.is_ok() {
+                served.set_exports(rules);
+            }
+            done(outcome.map_err(EngineError::from));
+        };
+        aggregate.request_action(Box::new(action), Box::new(committed));
+    }
+
+    /// All aggregates at a glance.
+    #[must_use]
+    pub fn aggregate_summaries(&self) -> Vec<AggregateSummary> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let volumes = self.volumes();
+        let summary = |aggregate: Arc<Aggregate>| AggregateSummary {
+            name: aggregate.parts.identity.name.clone(),
+            identity: aggregate.parts.identity.aggregate,
+            size_blocks: aggregate.size_blocks(),
+            used_blocks: aggregate.used_blocks(),
+            status: aggregate.parts.store.status(),
+            failure: aggregate.failure(),
+            consistency_points: aggregate.statistics.consistency_points.load(Relaxed),
+            last_cp_nanoseconds: aggregate.statistics.last_cp_nanoseconds.load(Relaxed),
+            log_used_ratio: aggregate.parts.log.used_ratio(),
+            traditional: volumes.iter().any(|served| {
+                Arc::ptr_eq(&served.aggregate, &aggregate)
+                    && matches!(served.kind, VolumeKind::Traditional(_))
+            }),
+        };
+        self.aggregates().into_iter().map(summary).collect()
+    }
+
+    /// All volumes at a glance.
+    #[must_use]
+    pub fn volume_summaries(&self) -> Vec<VolumeSummary> {
+        let summary = |served: Arc<ServedVolume>| VolumeSummary {
+            name: served.name.clone(),
+            volume: served.environment.volume,
+            aggregate: served.aggregate.parts.identity.name.clone(),
+            traditional: matches!(served.kind, VolumeKind::Traditional(_)),
+            size_blocks: served.size_blocks,
+            used_blocks: served.used_blocks(),
+            available_blocks: served.available_blocks(),
+            created: served.created,
+            exports: served.exports(),
+        };
+        self.volumes().into_iter().map(summary).collect()
+    }
+}
+
+fn set_rules(
+    record: &mut VolumeRecord,
+    rules: &[ExportRuleRecord],
+) -> Result<(), AggregateError> {
+    if rules.len() > EXPORT_RULES_MAX {
+        return Err(AggregateError::Refused(format!(
+            "a volume has {EXPORT_RULES_MAX} export rules at most"
+        )));
+    }
+    record.exports = VolumeRecord::empty().exports;
+    for (slot, rule) in record.exports.iter_mut().zip(rules) {
+        *slot = ExportRuleRecord { used: 1, ..*rule };
+    }
+    Ok(())
+}

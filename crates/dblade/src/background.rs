@@ -1,0 +1,94 @@
+//! Background work on volumes: freeing orphans (decision D12).
+//!
+//! After each commit that leaves a volume with orphans, those that nobody holds are freed, or some of
+//! their blocks are; the consistency points that this causes go on until none is left.
+//!
+//! Invariants: an orphan is freed by a mutation like any other, in the volume's logical affinity.
+
+use crate::engine::Engine;
+use crate::messages::{Host, Mutate};
+use crate::served::{Fronted, ServedVolume, VolumeKind};
+use affinity::{Access, Outcome};
+use cowfs::pointer::Pointer;
+use cowfs::reader::HeldBlocks;
+use file_service::Durability;
+use operations::{Reap, Reaped};
+use std::sync::{Arc, Weak};
+use units::InodeNumber;
+
+/// Orphans that are looked at after one commit: the rest comes after the next.
+const ORPHANS_PER_COMMIT: usize = 256;
+
+impl Engine {
+    /// Has a volume's orphans freed after commits.
+    pub(crate) fn watch_orphans(self: &Arc<Self>, served: &Arc<ServedVolume>) {
+        match &served.kind {
+            VolumeKind::Flexible(volume) => self.watch(served, volume),
+            VolumeKind::Traditional(volume) => self.watch(served, volume),
+        }
+    }
+
+    fn watch<P: Pointer, V: Fronted<P>>(
+        self: &Arc<Self>,
+        served: &Arc<ServedVolume>,
+        volume: &Arc<V>,
+    ) {
+        let (engine, served) = (Arc::downgrade(self), Arc::downgrade(served));
+        let fronted: Weak<dyn Fronted<P>> = Arc::downgrade(&(Arc::clone(volume) as _));
+        let hook = move || {
+            let (Some(engine), Some(served), Some(fronted)) =
+                (engine.upgrade(), served.upgrade(), fronted.upgrade())
+            else {
+                return;
+            };
+            reap_orphans(Host { engine, served, fronted });
+        };
+        volume.front().set_background(Box::new(hook));
+    }
+}
+
+/// Sends the message that looks for orphans.
+fn reap_orphans<P: Pointer>(host: Host<P>) {
+    let affinity = host.fronted.front().affinities.logical;
+    let scheduler = host.engine.scheduler.clone();
+    let message = move |access: &mut Access<'_>| {
+        let logical = host.fronted.front().logical.write(access);
+        if host.served.is_gone() || logical.suspended {
+            return Outcome::Done;
+        }
+        let held = |inode: &InodeNumber| {
+            logical.inodes.get(inode).is_some_and(|inode| inode.holds > 0 || inode.frozen)
+        };
+        let orphans: Vec<InodeNumber> = logical
+            .orphans
+            .iter()
+            .filter(|inode| !held(inode))
+            .take(ORPHANS_PER_COMMIT)
+            .copied()
+            .collect();
+        cowfs::transaction::set_reclaiming(logical, !orphans.is_empty());
+        for inode in orphans {
+            reap(&host, inode);
+        }
+        Outcome::Done
+    };
+    scheduler.send(affinity, Box::new(message));
+}
+
+/// Sends the message that frees an orphan, or some of its blocks.
+pub(crate) fn reap<P: Pointer>(host: &Host<P>, inode: InodeNumber) {
+    let again = host.clone();
+    let done = move |outcome: Result<Reaped, file_service::FsError>| {
+        if outcome == Ok(Reaped::Later) {
+            again.served.aggregate.request_consistency_point(None);
+        }
+    };
+    host.send_logical(Box::new(Mutate {
+        host: host.clone(),
+        mutation: Reap { inode },
+        now: host.engine.configuration.clock.wall(),
+        durability: Durability::Ordered,
+        held: HeldBlocks::default(),
+        done: Some(Box::new(done)),
+    }));
+}

@@ -1,0 +1,222 @@
+//! Making aggregates.
+//!
+//! Order: labels, log, then the first consistency point, which writes the first superblock. Before
+//! that the disks hold no aggregate: a crash on the way leaves labelled disks without a superblock,
+//! which `--force` takes again.
+
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use crate::served::VolumeKind;
+use affinity::{AffinityId, AffinityKind};
+use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
+use cowfs::budget::Budget;
+use cowfs::logical::{AggregateShared, Shared};
+use nvlog::{Log, LogIdentity};
+use ondisk::label::RaidKind;
+use ondisk::pointer::PhysicalPointer;
+use ondisk::records::{STATE_ONLINE, VOLUME_TRADITIONAL, VolumeRecord, name_field};
+use platform::Disk;
+use raid::{BlockStore, CreateRequest, GroupRequest, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use units::{CpNumber, VolumeId};
+use volume::{Front, FrontAffinities, TraditionalVolume, format_logical};
+use zerocopy::little_endian::{I64, U32};
+
+/// An aggregate to be made.
+pub struct CreateAggregate {
+    /// Its name.
+    pub name: String,
+    /// Its disks.
+    pub disks: Vec<Arc<dyn Disk>>,
+    /// How they are protected.
+    pub kind: RaidKind,
+    /// Whether what is on the disks may be lost.
+    pub force: bool,
+    /// Whether its root is a user's: one traditional volume of the same name.
+    pub traditional: bool,
+}
+
+/// What an aggregate is opened with.
+pub(crate) struct OpenParts {
+    pub store: Arc<dyn BlockStore>,
+    pub journal: Arc<LateJournal>,
+    pub identity: AggregateIdentity,
+    pub log: Arc<Log>,
+    pub committed: CpNumber,
+    pub superblock_slot: usize,
+}
+
+impl Engine {
+    /// Makes an aggregate and brings it into service.
+    pub fn create_aggregate(self: &Arc<Self>, request: CreateAggregate, done: Done<()>) {
+        if self.aggregate_named(&request.name).is_some() {
+            return done(Err(EngineError::Exists { kind: "aggregate", name: request.name }));
+        }
+        let journal = Arc::new(LateJournal::default());
+        let groups = match request.kind {
+            RaidKind::None => request
+                .disks
+                .into_iter()
+                .map(|disk| GroupRequest { kind: RaidKind::None, disks: vec![disk] })
+                .collect(),
+            kind => vec![GroupRequest { kind, disks: request.disks }],
+        };
+        let create = CreateRequest {
+            name: request.name,
+            groups,
+            created: self.configuration.clock.wall(),
+            force: request.force,
+        };
+        let (this, late) = (Arc::clone(self), Arc::clone(&journal));
+        let traditional = request.traditional;
+        raid::create(
+            create,
+            &*self.configuration.entropy,
+            journal,
+            Box::new(move |store| match store {
+                Ok(store) => this.create_log(store, late, traditional, done),
+                Err(error) => done(Err(error.into())),
+            }),
+        );
+    }
+
+    fn create_log(
+        self: &Arc<Self>,
+        store: Store,
+        journal: Arc<LateJournal>,
+        traditional: bool,
+        done: Done<()>,
+    ) {
+        let (aggregate, name) = store.aggregate();
+        let log = self.configuration.entropy.next_identity();
+        let identity = AggregateIdentity { name, aggregate, log };
+        let disk = match self.configuration.logs.create(aggregate) {
+            Ok(disk) => disk,
+            Err(cause) => return done(Err(EngineError::journal(&identity.name, &cause))),
+        };
+        let log_identity = LogIdentity { aggregate, log };
+        let this = Arc::clone(self);
+        let same = Arc::clone(&disk);
+        let opened = move |outcome: Result<(Log, Vec<nvlog::Record>), nvlog::LogError>| {
+            match outcome {
+                Ok((log, _)) => {
+                    let parts = OpenParts {
+                        store: Arc::new(store),
+                        journal,
+                        identity,
+                        log: Arc::new(log),
+                        committed: CpNumber(0),
+                        superblock_slot: 1,
+                    };
+                    this.create_image(parts, traditional, done);
+                }
+                Err(error) => done(Err(EngineError::journal(&identity.name, &error))),
+            }
+        };
+        let formatted = move |outcome: Result<(), nvlog::LogError>| match outcome {
+            Ok(()) => Log::open(&same, log_identity, CpNumber(0), Box::new(opened)),
+            Err(error) => opened(Err(error)),
+        };
+        Log::format(&disk, log_identity, Box::new(formatted));
+    }
+
+    fn create_image(self: &Arc<Self>, parts: OpenParts, traditional: bool, done: Done<()>) {
+        let mut block_side = match format_block_side(parts.store.geometry(), traditional) {
+            Ok(block_side) => block_side,
+            Err(error) => return done(Err(error.into())),
+        };
+        let name = parts.identity.name.clone();
+        let record = traditional.then(|| self.traditional_record(&name, &mut block_side));
+        let affinities = self.aggregate_affinities();
+        let aggregate = self.assemble(parts, affinities, block_side);
+        let volume = record.map(|record| (record, self.create_traditional(&aggregate)));
+        aggregate.force();
+        let (this, same) = (Arc::clone(self), Arc::clone(&aggregate));
+        aggregate.request_consistency_point(Some(Box::new(move |outcome| {
+            if outcome.is_ok() {
+                if let Some((record, kind)) = volume {
+                    this.register_served(&same, &record, kind);
+                }
+                let name = same.parts.identity.name.clone();
+                this.aggregates.lock().insert(name, same);
+            }
+            done(outcome.map_err(EngineError::from));
+        })));
+    }
+
+    /// Affinities for an aggregate: its own, and that of its VBNs.
+    pub(crate) fn aggregate_affinities(&self) -> (AffinityId, AffinityId) {
+        let affinity = self.scheduler.add(self.scheduler.root(), AffinityKind::Aggregate);
+        (affinity, self.scheduler.add(affinity, AffinityKind::AggregateVbn))
+    }
+
+    /// Puts an aggregate together.
+    pub(crate) fn assemble(
+        &self,
+        parts: OpenParts,
+        (affinity, vbn_affinity): (AffinityId, AffinityId),
+        block_side: BlockSide,
+    ) -> Arc<Aggregate> {
+        let shared =
+            AggregateShared { budget: Budget::default(), dirty: Arc::clone(&self.dirty) };
+        let parts = Parts {
+            identity: parts.identity,
+            scheduler: self.scheduler.clone(),
+            affinity,
+            vbn_affinity,
+            store: parts.store,
+            cache: Arc::clone(&self.cache),
+            log: parts.log,
+            journal: parts.journal,
+            clock: Arc::clone(&self.configuration.clock),
+            shared: Arc::new(shared),
+            committed: parts.committed,
+            superblock_slot: parts.superblock_slot,
+        };
+        Aggregate::new(parts, block_side)
+    }
+
+    /// The record of a new aggregate's traditional volume, in its volume table.
+    fn traditional_record(&self, name: &str, side: &mut BlockSide) -> VolumeRecord {
+        let mut record = VolumeRecord::empty();
+        record.state = STATE_ONLINE;
+        record.kind = VOLUME_TRADITIONAL;
+        record.volume = U32::new(1);
+        record.created = I64::new(self.configuration.clock.wall().get());
+        let Ok((field, size)) = name_field(name) else {
+            unreachable!("an aggregate's name was accepted by its labels")
+        };
+        (record.name, record.name_size) = (field, size);
+        let Some(slot) = side.free_slot() else { unreachable!("the table is empty") };
+        side.table[slot].record = record;
+        side.dirty_slots.insert(slot);
+        side.next_volume = 2;
+        record
+    }
+
+    /// The traditional volume of a new aggregate: an empty root, and everything dirty.
+    fn create_traditional(&self, aggregate: &Arc<Aggregate>) -> VolumeKind {
+        let now = self.configuration.clock.wall();
+        let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
+        let shared = volume_shared(aggregate);
+        let mut logical =
+            format_logical::<PhysicalPointer>(VolumeId(0), &affinities.stripes, shared, now);
+        let environment = self.environment(aggregate, VolumeId(1));
+        self.make_root(&mut logical, &environment, (0, 0, 0o755), now);
+        let front = Front::new(VolumeId(1), affinities, logical);
+        let volume = TraditionalVolume::new(aggregate, front);
+        aggregate.add_member(Arc::clone(&volume) as _);
+        VolumeKind::Traditional(volume)
+    }
+}
+
+/// The space of a volume, and what it shares with its aggregate.
+pub(crate) fn volume_shared(aggregate: &Arc<Aggregate>) -> Arc<Shared> {
+    Arc::new(Shared {
+        budget: Budget::default(),
+        aggregate: Arc::clone(&aggregate.parts.shared),
+        reclaiming: AtomicBool::new(false),
+        used_inodes: AtomicU64::new(0),
+    })
+}

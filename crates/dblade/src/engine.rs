@@ -1,0 +1,199 @@
+//! The engine of a node: what its aggregates share, and the register of volumes.
+//!
+//! Invariants: the register changes only when a volume is brought online or goes; requests look it up
+//! under a read lock held for the look-up alone.
+
+use crate::error::EngineError;
+use crate::served::ServedVolume;
+use affinity::Scheduler;
+use aggregate::Aggregate;
+use cowfs::budget::DirtyMemory;
+use cowfs::cache::BufferCache;
+use file_service::{FileHandle, FileSystemId};
+use platform::sync::{Mutex, RwLock};
+use platform::{Clock, Disk, Entropy};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use units::{BLOCK_SIZE_U64, VolumeId};
+
+/// Receives the end of an administrator's request.
+pub type Done<T> = Box<dyn FnOnce(Result<T, EngineError>) + Send>;
+
+/// Where the logs of aggregates are.
+pub trait LogProvider: Send + Sync {
+    /// A disk for the log of a new aggregate.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String>;
+
+    /// The disk with the log of an aggregate.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String>;
+}
+
+/// What an engine needs of its world.
+#[derive(Clone)]
+pub struct Configuration {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Logs.
+    pub logs: Arc<dyn LogProvider>,
+    /// Hard cap for cached and dirty blocks.
+    pub memory_bytes: u64,
+    /// A consistency point begins at the latest this long after the one before, if anything
+    /// changed.
+    pub cp_interval_nanoseconds: u64,
+}
+
+/// The share of the memory that dirty blocks may take: a consistency point and the operations beside
+/// it each half of it.
+const DIRTY_SHARE: u64 = 4;
+/// The log's half is this full when a consistency point begins: the rest is for operations until the
+/// freeze.
+const LOG_FILL_MAX: f64 = 0.6;
+
+/// See the module.
+pub struct Engine {
+    pub(crate) configuration: Configuration,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) cache: Arc<BufferCache>,
+    pub(crate) dirty: Arc<DirtyMemory>,
+    pub(crate) register: RwLock<Register>,
+    pub(crate) aggregates: Mutex<BTreeMap<String, Arc<Aggregate>>>,
+    verifier: u64,
+    last_tick_cp: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct Register {
+    pub by_number: FxHashMap<(FileSystemId, VolumeId), Arc<ServedVolume>>,
+    pub by_name: BTreeMap<String, Arc<ServedVolume>>,
+}
+
+impl Engine {
+    /// An engine without aggregates.
+    #[must_use]
+    pub fn new(configuration: Configuration) -> Arc<Self> {
+        let blocks = configuration.memory_bytes / BLOCK_SIZE_U64;
+        let dirty_max = blocks / DIRTY_SHARE;
+        let cache = Arc::new(BufferCache::new((blocks - dirty_max) as usize));
+        let verifier = configuration.entropy.next_u64();
+        Arc::new(Self {
+            scheduler: Scheduler::new(Arc::clone(&configuration.clock)),
+            cache,
+            dirty: Arc::new(DirtyMemory::new(dirty_max)),
+            register: RwLock::default(),
+            aggregates: Mutex::default(),
+            verifier,
+            last_tick_cp: AtomicU64::new(configuration.clock.monotonic_nanoseconds()),
+            configuration,
+        })
+    }
+
+    /// The scheduler, for the threads that run it.
+    #[must_use]
+    pub const fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// Changes with each start: unstable writes before it may be lost.
+    #[must_use]
+    pub const fn verifier(&self) -> u64 {
+        self.verifier
+    }
+
+    /// Blocks in the cache, and dirty blocks.
+    #[must_use]
+    pub fn memory_blocks(&self) -> (u64, u64) {
+        (self.cache.len() as u64, self.dirty.blocks())
+    }
+
+    /// The volume that a handle names.
+    #[must_use]
+    pub fn volume_of(&self, handle: &FileHandle) -> Option<Arc<ServedVolume>> {
+        let key = (handle.file_system, handle.volume);
+        self.register.read().by_number.get(&key).map(Arc::clone)
+    }
+
+    /// The volume of this name.
+    #[must_use]
+    pub fn volume_named(&self, name: &str) -> Option<Arc<ServedVolume>> {
+        self.register.read().by_name.get(name).map(Arc::clone)
+    }
+
+    /// All volumes, by name.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Arc<ServedVolume>> {
+        self.register.read().by_name.values().map(Arc::clone).collect()
+    }
+
+    pub(crate) fn register_volume(&self, volume: Arc<ServedVolume>) {
+        let mut register = self.register.write();
+        let key = (volume.environment.file_system, volume.environment.volume);
+        register.by_number.insert(key, Arc::clone(&volume));
+        register.by_name.insert(volume.name.clone(), volume);
+    }
+
+    pub(crate) fn unregister_volume(&self, volume: &ServedVolume) {
+        let mut register = self.register.write();
+        register.by_number.remove(&(volume.environment.file_system, volume.environment.volume));
+        register.by_name.remove(&volume.name);
+    }
+
+    /// The aggregate of this name.
+    #[must_use]
+    pub fn aggregate_named(&self, name: &str) -> Option<Arc<Aggregate>> {
+        self.aggregates.lock().get(name).map(Arc::clone)
+    }
+
+    /// All aggregates, by name.
+    #[must_use]
+    pub fn aggregates(&self) -> Vec<Arc<Aggregate>> {
+        self.aggregates.lock().values().map(Arc::clone).collect()
+    }
+
+    /// To be called several times a second: pushes out what lies in logs without anyone waiting,
+    /// and starts consistency points that are due.
+    pub fn tick(&self) {
+        let now = self.configuration.clock.monotonic_nanoseconds();
+        let interval = self.configuration.cp_interval_nanoseconds;
+        let due = now.saturating_sub(self.last_tick_cp.load(Ordering::Relaxed)) >= interval;
+        if due {
+            self.last_tick_cp.store(now, Ordering::Relaxed);
+        }
+        for aggregate in self.aggregates() {
+            aggregate.parts.log.push();
+            if due {
+                aggregate.request_consistency_point(None);
+            }
+        }
+    }
+
+    /// Starts a consistency point if the log or the memory fills.
+    pub(crate) fn watch_pressure(&self, aggregate: &Arc<Aggregate>) {
+        let full = aggregate.parts.log.used_ratio() >= LOG_FILL_MAX || self.dirty.is_half_full();
+        if full && !aggregate.is_consistency_point_due() {
+            aggregate.request_consistency_point(None);
+        }
+    }
+
+    /// Ends the service of all aggregates with a last consistency point each. Front ends must have
+    /// been stopped before.
+    pub fn stop(&self, done: Done<()>) {
+        let aggregates = self.aggregates();
+        let parts = platform::completion::gather(aggregates.len(), move |results: Vec<_>| {
+            let outcome: Result<Vec<()>, EngineError> = results.into_iter().collect();
+            done(outcome.map(|_| ()));
+        });
+        for (aggregate, part) in aggregates.into_iter().zip(parts) {
+            aggregate.stop(Box::new(move |outcome| part(outcome.map_err(EngineError::from))));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Why the engine refuses an administrator.
+
+use aggregate::AggregateError;
+use thiserror::Error;
+
+/// See the module.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The aggregate says so.
+    #[error(transparent)]
+    Aggregate(#[from] AggregateError),
+    /// No such object.
+    #[error("there is no {kind} '{name}'")]
+    NotFound {
+        /// What was looked for.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("{kind} '{name}' exists")]
+    Exists {
+        /// What it is.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The request does not fit what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// The log of an aggregate is missing or cannot be used.
+    #[error("the journal of aggregate '{aggregate}' cannot be used: {cause}")]
+    Journal {
+        /// The aggregate.
+        aggregate: String,
+        /// Why.
+        cause: String,
+    },
+    /// A record of the log does not fit the image that it should be applied to.
+    #[error("replay of aggregate '{aggregate}' stopped at record {record}: {cause}")]
+    Replay {
+        /// The aggregate.
+        aggregate: String,
+        /// The record's number.
+        record: u64,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl From<raid::RaidError> for EngineError {
+    fn from(error: raid::RaidError) -> Self {
+        Self::Aggregate(error.into())
+    }
+}
+
+impl EngineError {
+    pub(crate) fn journal(aggregate: &str, cause: &impl std::fmt::Display) -> Self {
+        Self::Journal { aggregate: aggregate.to_owned(), cause: cause.to_string() }
+    }
+}

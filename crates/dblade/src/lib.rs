@@ -1,0 +1,39 @@
+//! The D-blade: the engine of a node, put together (brief, "The one picture").
+//!
+//! It owns the scheduler, the aggregates and the volumes of a node; takes file service requests, finds
+//! the affinity, and runs the operations as messages; logs what they did; opens aggregates after a
+//! stop or a crash, replaying what the last consistency point does not have.
+//!
+//! Architecture invariants:
+//! - This crate knows no protocol and no wire; front ends know it as a
+//!   [`file_service::FileService`].
+//! - It starts no thread: messages run on the threads that send requests, on those that the owner
+//!   lends to [`affinity::Scheduler::worker_loop`], and on the disks' completion threads.
+//! - An operation is answered when its log record is durable, or has its place in the order
+//!   ([`file_service::Durability`]).
+//!
+//! Fails: [`EngineError`] for administrators, [`file_service::FsError`] for clients. An aggregate that
+//! cannot write goes out of service; the others go on.
+
+mod admin;
+mod background;
+mod create;
+mod data;
+mod engine;
+mod error;
+mod messages;
+mod open;
+mod replay;
+mod served;
+mod service;
+
+pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary};
+pub use create::CreateAggregate;
+pub use engine::{Configuration, Done, Engine, LogProvider};
+pub use error::EngineError;
+pub use open::Recovery;
+pub use served::{ServedVolume, VolumeKind};
+pub use service::Service;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Operations as messages (decision D1, D7).
+//!
+//! A message runs its operation on a transaction. If the operation waits, so does the message, having
+//! changed nothing. Otherwise: promise space, append the records to the log, apply, and answer when the
+//! caller's [`Durability`] is met. Promise and log can make it wait too, still before anything changed.
+//!
+//! Invariants: the log's order is the order in which operations were applied, since both happen
+//! within one run. Every message calls its `done` once.
+
+use crate::engine::Engine;
+use crate::served::{Fronted, ServedVolume};
+use affinity::{Access, Message, Outcome};
+use cowfs::logical::Logical;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader, Wait};
+use cowfs::transaction::Transaction;
+use file_service::{Done, Durability, FsError};
+use nvlog::{LogFull, LogPosition};
+use operations::{Executed, Mutation, OperationStop, Query, Record};
+use std::sync::Arc;
+use units::Timestamp;
+
+/// A volume as its messages hold it.
+pub(crate) struct Host<P: Pointer> {
+    pub engine: Arc<Engine>,
+    pub served: Arc<ServedVolume>,
+    pub fronted: Arc<dyn Fronted<P>>,
+}
+
+impl<P: Pointer> Clone for Host<P> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            served: Arc::clone(&self.served),
+            fronted: Arc::clone(&self.fronted),
+        }
+    }
+}
+
+/// Why a run did not come to its end.
+pub(crate) enum Halt {
+    /// Run again after this.
+    Wait(Wait),
+    /// Answer this.
+    Error(FsError),
+}
+
+impl From<OperationStop> for Halt {
+    fn from(stop: OperationStop) -> Self {
+        match stop.fs_error() {
+            Some(error) => {
+                if !matches!(stop, OperationStop::Error(_) | OperationStop::Cow(_)) {
+                    tracing::error!(%stop, "an operation met damage");
+                }
+                Self::Error(error)
+            }
+            None => Self::Wait(stop.wait().cloned().unwrap_or(Wait::ConsistencyPoint)),
+        }
+    }
+}
+
+impl From<cowfs::reader::Stop> for Halt {
+    fn from(stop: cowfs::reader::Stop) -> Self {
+        OperationStop::Cow(stop).into()
+    }
+}
+
+impl<P: Pointer> Host<P> {
+    /// Whether operations can run now.
+    pub fn check(&self, logical: &Logical<P>) -> Result<(), Halt> {
+        if self.served.aggregate.is_failed() {
+            return Err(Halt::Error(FsError::Io));
+        }
+        if self.served.is_gone() {
+            return Err(Halt::Error(FsError::Stale));
+        }
+        if logical.suspended {
+            return Err(Halt::Wait(Wait::ConsistencyPoint));
+        }
+        Ok(())
+    }
+
+    /// Appends an operation's records to the log; the last one's position.
+    pub fn log(&self, records: &[Record]) -> Result<Option<LogPosition>, Halt> {
+        let aggregate = &self.served.aggregate;
+        let cp = aggregate.filling();
+        let mut last = None;
+        for record in records {
+            match aggregate.parts.log.append(cp, record.kind, &record.parts()) {
+                Ok(position) => last = Some(position),
+                Err(LogFull::Half { .. } | LogFull::NotRetired) => {
+                    return Err(Halt::Wait(Wait::ConsistencyPoint));
+                }
+                Err(full) => {
+                    tracing::error!(%full, "an operation cannot be logged");
+                    return Err(Halt::Error(FsError::Io));
+                }
+            }
+        }
+        Ok(last)
+    }
+
+    /// Answers an operation that was applied.
+    pub fn answer<R: Send + 'static>(
+        &self,
+        reply: R,
+        position: Option<LogPosition>,
+        durability: Durability,
+        done: Done<R>,
+    ) {
+        let log = &self.served.aggregate.parts.log;
+        match position.filter(|_| durability == Durability::Logged) {
+            None => done(Ok(reply)),
+            Some(position) => log.when_durable(
+                position,
+                Box::new(move |outcome| done(outcome.map(|()| reply).map_err(|_| FsError::Io))),
+            ),
+        }
+        self.engine.watch_pressure(&self.served.aggregate);
+    }
+
+    /// Suspends or answers a message that was halted.
+    pub fn halt<R>(&self, halt: Halt, held: &HeldBlocks, done: &mut Option<Done<R>>) -> Outcome {
+        match halt {
+            Halt::Wait(wait) => self.served.aggregate.suspend(wait, held),
+            Halt::Error(error) => {
+                if let Some(done) = done.take() {
+                    done(Err(error));
+                }
+                Outcome::Done
+            }
+        }
+    }
+
+    /// Sends a message to the logical affinity, running it here if that is free.
+    pub fn send_logical(&self, message: Box<dyn Message>) {
+        let affinity = self.fronted.front().affinities.logical;
+        self.engine.scheduler.send_direct(affinity, message);
+    }
+}
+
+/// A mutation on its way.
+pub(crate) struct Mutate<P: Pointer, M: Mutation> {
+    pub host: Host<P>,
+    pub mutation: M,
+    pub now: Timestamp,
+    pub durability: Durability,
+    pub held: HeldBlocks,
+    pub done: Option<Done<M::Reply>>,
+}
+
+impl<P: Pointer, M: Mutation> Mutate<P, M> {
+    fn attempt(
+        &self,
+        access: &mut Access<'_>,
+    ) -> Result<(M::Reply, Option<LogPosition>), Halt> {
+        let logical = self.host.fronted.front().logical.write(access);
+        self.host.check(logical)?;
+        let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
+        let mut transaction = Transaction::new(logical, reader, self.now);
+        let environment = &self.host.served.environment;
+        let Executed { reply, records, spender } =
+            self.mutation.execute(&mut transaction, environment)?;
+        let promised = transaction.promise(spender)?;
+        let position = self.host.log(&records)?;
+        promised.apply();
+        // What it saw of others may still be on its way to the log.
+        let position = position.or_else(|| self.host.served.aggregate.parts.log.last_position());
+        Ok((reply, position))
+    }
+}
+
+impl<P: Pointer, M: Mutation> Message for Mutate<P, M>
+where
+    M::Reply: 'static,
+{
+    fn run(&mut self, access: &mut Access<'_>) -> Outcome {
+        match self.attempt(access) {
+            Ok((reply, position)) => {
+                if let Some(done) = self.done.take() {
+                    self.host.answer(reply, position, self.durability, done);
+                }
+                Outcome::Done
+            }
+            Err(halt) => self.host.halt(halt, &self.held, &mut self.done),
+        }
+    }
+}
+
+/// A query on its way.
+pub(crate) struct Ask<P: Pointer, Q: Query> {
+    pub host: Host<P>,
+    pub query: Q,
+    pub now: Timestamp,
+    pub held: HeldBlocks,
+    pub done: Option<Done<Q::Reply>>,
+}
+
+impl<P: Pointer, Q: Query> Ask<P, Q> {
+    fn attempt(&self, access: &mut Access<'_>) -> Result<Q::Reply, Halt> {
+        let logical = self.host.fronted.front().logical.write(access);
+        self.host.check(logical)?;
+        let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
+        let mut transaction = Transaction::new(logical, reader, self.now);
+        Ok(self.query.execute(&mut transaction, &self.host.served.environment)?)
+    }
+}
+
+impl<P: Pointer, Q: Query> Message for Ask<P, Q> {
+    fn run(&mut self, access: &mut Access<'_>) -> Outcome {
+        match self.attempt(access) {
+            Ok(reply) => {
+                if let Some(done) = self.done.take() {
+                    done(Ok(reply));
+                }
+                Outcome::Done
+            }
+            Err(halt) => self.host.halt(halt, &self.held, &mut self.done),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Opening an aggregate after a stop or a crash.
+//!
+//! Order: put the disks together, choose the newest superblock, open the log, make the parity of noted
+//! stripes right, mount the aggregate and its volumes, replay the log, and commit that with a
+//! consistency point before anyone is served.
+//!
+//! Fails: with what is wrong and where. Nothing has been changed then, but for parity that was not
+//! right.
+
+use crate::create::{OpenParts, volume_shared};
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use crate::served::{ServedVolume, VolumeKind};
+use affinity::{Access, AffinityId, Outcome};
+use aggregate::{
+    Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader,
+    choose_superblock, decode_stripe_note, mount, suspend_for_load,
+};
+use cowfs::logical::Shared;
+use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
+use nvlog::{Log, LogIdentity, Record};
+use ondisk::log::LOG_KIND_STRIPE_NOTE;
+use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
+use ondisk::root::Superblock;
+use platform::Disk;
+use raid::{BlockStore, Store, StripeNote};
+use std::sync::Arc;
+use units::{Pvbn, VolumeId};
+use volume::{
+    FlexibleVolume, Front, FrontAffinities, TraditionalVolume, load_flexible, load_logical,
+    load_traditional,
+};
+
+/// What opening an aggregate came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// The aggregate's name.
+    pub aggregate: String,
+    /// Whether it had been stopped cleanly.
+    pub clean: bool,
+    /// Operations that were replayed.
+    pub replayed: u64,
+    /// How long it took from the superblock to service, in nanoseconds.
+    pub nanoseconds: u64,
+}
+
+/// An aggregate being opened.
+pub(crate) struct Opening {
+    pub engine: Arc<Engine>,
+    pub store: Arc<dyn BlockStore>,
+    pub journal: Arc<LateJournal>,
+    pub identity: AggregateIdentity,
+    pub superblock: Superblock,
+    pub slot: usize,
+    pub log: Option<Arc<Log>>,
+    pub records: Vec<Record>,
+    pub started_nanoseconds: u64,
+    pub done: Done<Recovery>,
+}
+
+impl Engine {
+    /// Opens the aggregate that these disks make up.
+    pub fn open_aggregate(self: &Arc<Self>, disks: Vec<Arc<dyn Disk>>, done: Done<Recovery>) {
+        let journal = Arc::new(LateJournal::default());
+        let (this, late) = (Arc::clone(self), Arc::clone(&journal));
+        raid::assemble(
+            disks,
+            journal,
+            Box::new(move |store| match store {
+                Ok(store) => this.read_superblock(store, late, done),
+                Err(error) => done(Err(error.into())),
+            }),
+        );
+    }
+
+    fn read_superblock(
+        self: Arc<Self>,
+        store: Store,
+        journal: Arc<LateJournal>,
+        done: Done<Recovery>,
+    ) {
+        let (aggregate, name) = store.aggregate();
+        let store: Arc<dyn BlockStore> = Arc::new(store);
+        let same = Arc::clone(&store);
+        let started_nanoseconds = self.configuration.clock.monotonic_nanoseconds();
+        store.read_superblocks(Box::new(move |copies| {
+            let (superblock, slot) = match choose_superblock(&copies) {
+                Ok(found) => found,
+                Err(error) => return done(Err(error.into())),
+            };
+            let identity = AggregateIdentity { name, aggregate, log: superblock.log };
+            let opening = Opening {
+                engine: self,
+                store: same,
+                journal,
+                identity,
+                superblock,
+                slot,
+                log: None,
+                records: Vec::new(),
+                started_nanoseconds,
+                done,
+            };
+            opening.open_log();
+        }));
+    }
+}
+
+impl Opening {
+    fn open_log(mut self) {
+        let identity =
+            LogIdentity { aggregate: self.identity.aggregate, log: self.superblock.log };
+        let disk = match self.engine.configuration.logs.open(self.identity.aggregate) {
+            Ok(disk) => disk,
+            Err(cause) => {
+                let error = EngineError::journal(&self.identity.name, &cause);
+                return (self.done)(Err(error));
+            }
+        };
+        let committed = self.superblock.cp();
+        let opened = move |outcome: Result<(Log, Vec<Record>), nvlog::LogError>| match outcome {
+            Ok((log, records)) => {
+                self.log = Some(Arc::new(log));
+                self.records = records;
+                self.recover_stripes();
+            }
+            Err(error) => {
+                let error = EngineError::journal(&self.identity.name, &error);
+                (self.done)(Err(error));
+            }
+        };
+        Log::open(&disk, identity, committed, Box::new(opened));
+    }
+
+    fn recover_stripes(mut self) {
+        let mut notes: Vec<StripeNote> = Vec::new();
+        let mut damage = None;
+        self.records.retain(|record| {
+            if record.kind != LOG_KIND_STRIPE_NOTE {
+                return true;
+            }
+            match decode_stripe_note(&record.body) {
+                Ok(note) => notes.push(note),
+                Err(wrong) => damage = Some(wrong),
+            }
+            false
+        });
+        if let Some(damage) = damage {
+            let error = EngineError::journal(&self.identity.name, &damage);
+            return (self.done)(Err(error));
+        }
+        let store = Arc::clone(&self.store);
+        let recovered = move |outcome: Result<(), raid::StoreError>| match outcome {
+            Ok(()) => self.mount(),
+            Err(error) => (self.done)(Err(AggregateError::from(error).into())),
+        };
+        store.recover_stripes(notes, Box::new(recovered));
+    }
+
+    /// Mounts in a message of the aggregate's affinity, which may wait for blocks.
+    fn mount(self) {
+        let engine = Arc::clone(&self.engine);
+        let affinities = engine.aggregate_affinities();
+        let loader =
+            Loader { store: Arc::clone(&self.store), cache: Arc::clone(&engine.cache) };
+        let held = HeldBlocks::default();
+        let mut opening = Some(self);
+        let message = move |_: &mut Access<'_>| {
+            let Some(this) = opening.take() else { return Outcome::Done };
+            let reader = Reader { cache: &this.engine.cache, held: &held };
+            match mount(&this.superblock, this.store.geometry(), &reader) {
+                Ok(block_side) => {
+                    this.mounted(affinities, block_side);
+                    Outcome::Done
+                }
+                Err(Stop::Wait(Wait::Load(requests))) => {
+                    opening = Some(this);
+                    suspend_for_load(&loader, requests, &held)
+                }
+                Err(stop) => {
+                    (this.done)(Err(unreadable("the aggregate's file system", &stop)));
+                    Outcome::Done
+                }
+            }
+        };
+        engine.scheduler.send(affinities.0, Box::new(message));
+    }
+
+    fn mounted(self, affinities: (AffinityId, AffinityId), block_side: BlockSide) {
+        let Some(log) = self.log.clone() else { unreachable!("the log was opened before") };
+        let parts = OpenParts {
+            store: Arc::clone(&self.store),
+            journal: Arc::clone(&self.journal),
+            identity: self.identity.clone(),
+            log,
+            committed: self.superblock.cp(),
+            superblock_slot: self.slot,
+        };
+        let aggregate = self.engine.assemble(parts, affinities, block_side);
+        let held = HeldBlocks::default();
+        let engine = Arc::clone(&self.engine);
+        let affinity = aggregate.parts.affinity;
+        let mut next_slot = 0;
+        let mut opening = Some(self);
+        let message = move |access: &mut Access<'_>| {
+            let Some(this) = opening.take() else { return Outcome::Done };
+            match this.load_volumes(&aggregate, access, &mut next_slot, &held) {
+                Ok(()) => {
+                    this.replay(Arc::clone(&aggregate));
+                    Outcome::Done
+                }
+                Err(Stop::Wait(wait)) => {
+                    opening = Some(this);
+                    aggregate.suspend(wait, &held)
+                }
+                Err(stop) => {
+                    (this.done)(Err(unreadable("a volume", &stop)));
+                    Outcome::Done
+                }
+            }
+        };
+        engine.scheduler.send(affinity, Box::new(message));
+    }
+
+    /// Brings the volumes online, from slot `next` of the volume table on.
+    fn load_volumes(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        access: &mut Access<'_>,
+        next: &mut usize,
+        held: &HeldBlocks,
+    ) -> Progress<()> {
+        loop {
+            let side = aggregate.block_side.read(access);
+            let Some(slot) = side.table.get(*next) else { return Ok(()) };
+            let record = slot.record;
+            if record.state == STATE_ONLINE {
+                self.load_volume(aggregate, side, &record, held)?;
+            }
+            *next += 1;
+        }
+    }
+
+    fn load_volume(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        side: &BlockSide,
+        record: &VolumeRecord,
+        held: &HeldBlocks,
+    ) -> Progress<()> {
+        let engine = &self.engine;
+        let reader = Reader { cache: &engine.cache, held };
+        let volume = VolumeId(record.volume.get());
+        let shared = volume_shared(aggregate);
+        let affinity = aggregate.parts.affinity;
+        if record.kind != VOLUME_FLEXIBLE {
+            let root = &self.superblock.root;
+            let loaded = |stripes: &[AffinityId], shared: Arc<Shared>| {
+                load_traditional(&side.space, root, stripes, shared, &reader)
+            };
+            // Affinities are made once everything has been read.
+            loaded(&[], Arc::clone(&shared))?;
+            let affinities = FrontAffinities::new(&engine.scheduler, affinity);
+            let logical = loaded(&affinities.stripes, shared)?;
+            let front = Front::new(volume, affinities, logical);
+            let kind = VolumeKind::Traditional(TraditionalVolume::new(aggregate, front));
+            engine.serve_volume(aggregate, record, kind);
+            return Ok(());
+        }
+        let Some(container) = side.containers.get(&volume) else {
+            return Err(Stop::Damaged(Pvbn(0)));
+        };
+        let loaded = load_flexible(volume, container, &reader)?;
+        let logical = |stripes: &[AffinityId], shared: Arc<Shared>| {
+            let snapshots = &loaded.space.snapshots;
+            load_logical(volume, &loaded.root, snapshots, stripes, shared, &reader)
+        };
+        logical(&[], Arc::clone(&shared))?;
+        let affinities = FrontAffinities::new(&engine.scheduler, affinity);
+        let logical = logical(&affinities.stripes, shared)?;
+        let front = Front::new(volume, affinities, logical);
+        let size_blocks = record.size_blocks.get();
+        let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
+        engine.serve_volume(aggregate, record, VolumeKind::Flexible(flexible));
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Brings a volume online: consistency points visit it, clients find it.
+    fn serve_volume(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        record: &VolumeRecord,
+        kind: VolumeKind,
+    ) {
+        match &kind {
+            VolumeKind::Flexible(volume) => aggregate.add_member(Arc::clone(volume) as _),
+            VolumeKind::Traditional(volume) => aggregate.add_member(Arc::clone(volume) as _),
+        }
+        self.register_served(aggregate, record, kind);
+    }
+
+    /// Lets clients find a volume.
+    pub(crate) fn register_served(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        record: &VolumeRecord,
+        kind: VolumeKind,
+    ) {
+        let environment = self.environment(aggregate, VolumeId(record.volume.get()));
+        let served = ServedVolume::new(record, Arc::clone(aggregate), kind, environment);
+        self.watch_orphans(&served);
+        self.register_volume(served);
+    }
+}
+
+fn unreadable(what: &'static str, stop: &Stop) -> EngineError {
+    let pvbn = match stop {
+        Stop::Damaged(pvbn) => *pvbn,
+        _ => Pvbn(0),
+    };
+    AggregateError::Unreadable { what, pvbn }.into()
+}

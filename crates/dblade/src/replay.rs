@@ -1,0 +1,158 @@
+//! Replay: applying what the log has and the last consistency point has not (FlexVol section 2).
+//!
+//! Records are applied in their order, one at a time, in the aggregate's affinity. A consistency point
+//! then makes the result the aggregate's state and retires the log; only after it clients are served.
+//! A crash before that finds log and image as they were and replays again.
+//!
+//! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then, and
+//! nothing is lost: its disks and log are as the crash left them.
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::open::{Opening, Recovery};
+use crate::served::{Fronted, VolumeKind};
+use affinity::{Access, Outcome};
+use aggregate::Aggregate;
+use cowfs::budget::Spender;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader};
+use cowfs::transaction::Transaction;
+use nvlog::Record;
+use operations::{OperationStop, RecordError};
+use std::sync::Arc;
+use units::Timestamp;
+
+impl Opening {
+    /// Replays the log and commits the result.
+    pub fn replay(mut self, aggregate: Arc<Aggregate>) {
+        let records = std::mem::take(&mut self.records);
+        let engine = Arc::clone(&self.engine);
+        let affinity = aggregate.parts.affinity;
+        let mut position = 0;
+        let mut held = HeldBlocks::default();
+        let mut opening = Some(self);
+        let message = move |access: &mut Access<'_>| {
+            let Some(this) = opening.take() else { return Outcome::Done };
+            while let Some(record) = records.get(position) {
+                match this.engine.replay_record(&aggregate, record, access, &held) {
+                    Ok(()) => {
+                        position += 1;
+                        held = HeldBlocks::default();
+                    }
+                    Err(stop) => match stop.wait() {
+                        Some(wait) => {
+                            let wait = wait.clone();
+                            opening = Some(this);
+                            return aggregate.suspend(wait, &held);
+                        }
+                        None => {
+                            let error = EngineError::Replay {
+                                aggregate: this.identity.name.clone(),
+                                record: record.position.get(),
+                                cause: stop.to_string(),
+                            };
+                            (this.done)(Err(error));
+                            return Outcome::Done;
+                        }
+                    },
+                }
+            }
+            this.engine.end_replay(&aggregate, access);
+            this.commit(Arc::clone(&aggregate), position as u64);
+            Outcome::Done
+        };
+        engine.scheduler.send(affinity, Box::new(message));
+    }
+
+    /// The consistency point after replay. Even if nothing was replayed it is worth a superblock
+    /// when the last one says that the log is not needed: from now on it is.
+    fn commit(self, aggregate: Arc<Aggregate>, replayed: u64) {
+        let clean = self.superblock.clean.get() == 1;
+        let recovery = Recovery {
+            aggregate: self.identity.name.clone(),
+            clean,
+            replayed,
+            nanoseconds: 0,
+        };
+        if replayed > 0 || clean {
+            aggregate.force();
+        }
+        let same = Arc::clone(&aggregate);
+        let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
+            Ok(()) => {
+                let engine = self.engine;
+                let now = engine.configuration.clock.monotonic_nanoseconds();
+                let nanoseconds = now.saturating_sub(self.started_nanoseconds);
+                engine.aggregates.lock().insert(self.identity.name.clone(), same);
+                (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
+            }
+            Err(error) => (self.done)(Err(error.into())),
+        };
+        aggregate.request_consistency_point(Some(Box::new(committed)));
+    }
+}
+
+impl Engine {
+    fn replay_record(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        record: &Record,
+        access: &mut Access<'_>,
+        held: &HeldBlocks,
+    ) -> Result<(), OperationStop> {
+        let volume = operations::record_volume(&record.body).map_err(|damage| {
+            OperationStop::Record { kind: record.kind, error: RecordError::Damaged(damage) }
+        })?;
+        let served = self.volumes().into_iter().find(|served| {
+            served.environment.volume == volume && Arc::ptr_eq(&served.aggregate, aggregate)
+        });
+        // A volume that was deleted since is not missed.
+        let Some(served) = served else { return Ok(()) };
+        match &served.kind {
+            VolumeKind::Flexible(volume) => {
+                self.replay_on(&**volume, record, access, held)
+            }
+            VolumeKind::Traditional(volume) => {
+                self.replay_on(&**volume, record, access, held)
+            }
+        }
+    }
+
+    fn replay_on<P: Pointer>(
+        &self,
+        volume: &dyn Fronted<P>,
+        record: &Record,
+        access: &mut Access<'_>,
+        held: &HeldBlocks,
+    ) -> Result<(), OperationStop> {
+        let logical = volume.front().logical.write(access);
+        logical.replaying = true;
+        let reader = Reader { cache: &self.cache, held };
+        let mut transaction = Transaction::new(logical, reader, Timestamp(0));
+        operations::replay(record.kind, &record.body, &mut transaction)?;
+        match transaction.promise(Spender::Owed) {
+            Ok(promised) => {
+                promised.apply();
+                Ok(())
+            }
+            Err(stop) => Err(stop.into()),
+        }
+    }
+
+    fn end_replay(&self, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) {
+        for served in self.volumes() {
+            if !Arc::ptr_eq(&served.aggregate, aggregate) {
+                continue;
+            }
+            match &served.kind {
+                VolumeKind::Flexible(volume) => {
+                    volume.front.logical.write(access).replaying = false;
+                }
+                VolumeKind::Traditional(volume) => {
+                    volume.front.logical.write(access).replaying = false;
+                }
+            }
+        }
+    }
+}
+

@@ -1,0 +1,125 @@
+//! A volume in service: its front, its aggregate, and what clients must know of it.
+
+use aggregate::Aggregate;
+use cowfs::pointer::Pointer;
+use ondisk::pointer::{DualPointer, PhysicalPointer};
+use ondisk::records::{ExportRuleRecord, VolumeRecord};
+use operations::Environment;
+use platform::sync::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::Timestamp;
+use volume::{FlexibleVolume, Front, TraditionalVolume};
+
+/// The two kinds.
+#[derive(Clone)]
+pub enum VolumeKind {
+    /// In a container file.
+    Flexible(Arc<FlexibleVolume>),
+    /// The aggregate's own file system.
+    Traditional(Arc<TraditionalVolume>),
+}
+
+/// See the module.
+pub struct ServedVolume {
+    /// Its name.
+    pub name: String,
+    /// Its aggregate.
+    pub aggregate: Arc<Aggregate>,
+    /// Its kind.
+    pub kind: VolumeKind,
+    /// What its operations need to know.
+    pub environment: Environment,
+    /// The size that users see.
+    pub size_blocks: u64,
+    /// When it was made.
+    pub created: Timestamp,
+    exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
+    gone: AtomicBool,
+}
+
+impl ServedVolume {
+    /// A volume as its record says.
+    #[must_use]
+    pub fn new(
+        record: &VolumeRecord,
+        aggregate: Arc<Aggregate>,
+        kind: VolumeKind,
+        environment: Environment,
+    ) -> Arc<Self> {
+        let exports = record.exports.iter().filter(|rule| rule.used == 1).copied().collect();
+        let size_blocks = match kind {
+            VolumeKind::Flexible(_) => record.size_blocks.get(),
+            VolumeKind::Traditional(_) => aggregate.size_blocks(),
+        };
+        Arc::new(Self {
+            name: record.name().to_owned(),
+            aggregate,
+            kind,
+            environment,
+            size_blocks,
+            created: Timestamp(record.created.get()),
+            exports: RwLock::new(Arc::new(exports)),
+            gone: AtomicBool::new(false),
+        })
+    }
+
+    /// Its export rules, in order.
+    #[must_use]
+    pub fn exports(&self) -> Arc<Vec<ExportRuleRecord>> {
+        Arc::clone(&self.exports.read())
+    }
+
+    pub(crate) fn set_exports(&self, rules: Vec<ExportRuleRecord>) {
+        *self.exports.write() = Arc::new(rules);
+    }
+
+    /// The volume was deleted: whoever still has a handle gets `Stale`.
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Blocks that can still be written: the volume's room or the aggregate's, whichever is less.
+    #[must_use]
+    pub fn available_blocks(&self) -> u64 {
+        let aggregate = self.aggregate.parts.shared.budget.free_blocks();
+        match &self.kind {
+            VolumeKind::Flexible(volume) => {
+                let own = volume.front.shared.budget.free_blocks();
+                own.min(self.size_blocks).min(aggregate)
+            }
+            VolumeKind::Traditional(_) => aggregate,
+        }
+    }
+
+    /// Blocks in use, snapshots included.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.used_blocks(),
+            VolumeKind::Traditional(_) => self.aggregate.used_blocks(),
+        }
+    }
+}
+
+/// A volume of a known pointer format, as messages hold it.
+pub(crate) trait Fronted<P: Pointer>: Send + Sync + 'static {
+    /// Its logical side.
+    fn front(&self) -> &Front<P>;
+}
+
+impl Fronted<DualPointer> for FlexibleVolume {
+    fn front(&self) -> &Front<DualPointer> {
+        &self.front
+    }
+}
+
+impl Fronted<PhysicalPointer> for TraditionalVolume {
+    fn front(&self) -> &Front<PhysicalPointer> {
+        &self.front
+    }
+}

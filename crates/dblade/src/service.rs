@@ -1,0 +1,417 @@
+//! The engine as a file service: each call finds its volume, becomes an operation, and is sent to its
+//! affinity.
+//!
+//! Invariants: no call blocks. A handle of a volume that is not online is `Stale`.
+
+use crate::background::reap;
+use crate::engine::Engine;
+use crate::messages::{Ask, Host, Mutate};
+use crate::served::VolumeKind;
+use affinity::{Access, Outcome};
+use bytes::Bytes;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader};
+use file_service::{
+    Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry,
+    FileHandle, FileService, FileSystemStatistics, FsError, Limits, NewNode, NodeChange, ReadData,
+    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
+};
+use operations::{Mutation, Query, Scope};
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+/// Largest file: what block numbers of a volume reach, and beyond the 16 TiB of the brief.
+const FILE_BYTES_MAX: u64 = 1 << 46;
+
+/// The limits that clients are told.
+pub(crate) const LIMITS: Limits = Limits {
+    transfer_bytes_max: 1 << 20,
+    file_bytes_max: FILE_BYTES_MAX,
+    links_max: file_service::rules::entries::LINKS_MAX,
+    name_bytes_max: 255,
+};
+
+/// Work on a volume of either pointer format.
+pub(crate) trait Work<T> {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<T>);
+}
+
+struct AskWork<Q>(Q);
+
+impl<Q: Query + 'static> Work<Q::Reply> for AskWork<Q>
+where
+    Q::Reply: 'static,
+{
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<Q::Reply>) {
+        let now = host.engine.configuration.clock.wall();
+        let held = HeldBlocks::default();
+        let message = Ask { host: host.clone(), query: self.0, now, held, done: Some(done) };
+        host.send_logical(Box::new(message));
+    }
+}
+
+struct MutateWork<M>(M, Scope);
+
+impl<M: Mutation + 'static> Work<M::Reply> for MutateWork<M>
+where
+    M::Reply: 'static,
+{
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<M::Reply>) {
+        let message = Mutate {
+            host: host.clone(),
+            mutation: self.0,
+            now: self.1.now,
+            durability: self.1.caller.durability,
+            held: HeldBlocks::default(),
+            done: Some(done),
+        };
+        host.send_logical(Box::new(message));
+    }
+}
+
+/// The engine as front ends see it.
+pub struct Service(pub Arc<Engine>);
+
+impl Service {
+    pub(crate) fn on<T: 'static>(&self, file: FileHandle, work: impl Work<T>, done: Done<T>) {
+        let engine = Arc::clone(&self.0);
+        let Some(served) = engine.volume_of(&file) else { return done(Err(FsError::Stale)) };
+        match served.kind.clone() {
+            VolumeKind::Flexible(volume) => {
+                work.on(Host { engine, served, fronted: volume }, done);
+            }
+            VolumeKind::Traditional(volume) => {
+                work.on(Host { engine, served, fronted: volume }, done);
+            }
+        }
+    }
+
+    pub(crate) fn ask<Q: Query + 'static>(&self, file: FileHandle, query: Q, done: Done<Q::Reply>)
+    where
+        Q::Reply: 'static,
+    {
+        self.on(file, AskWork(query), done);
+    }
+
+    pub(crate) fn mutate<M: Mutation + 'static>(
+        &self,
+        file: FileHandle,
+        scope: Scope,
+        mutation: M,
+        done: Done<M::Reply>,
+    ) where
+        M::Reply: 'static,
+    {
+        self.on(file, MutateWork(mutation, scope), done);
+    }
+
+    pub(crate) fn scope(&self, caller: &Caller) -> Scope {
+        Scope { caller: caller.clone(), now: self.0.configuration.clock.wall() }
+    }
+}
+
+impl FileService for Service {
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    fn write_verifier(&self) -> u64 {
+        self.0.verifier()
+    }
+
+    fn root(&self, name: &str, done: Done<Entry>) {
+        let Some(served) = self.0.volume_named(name) else {
+            return done(Err(FsError::NotFound));
+        };
+        let file = served.environment.handle(
+            units::InodeNumber(ondisk::root::metafile::ROOT_DIRECTORY),
+            operations::format::ROOT_GENERATION,
+            units::SnapshotId::ACTIVE,
+        );
+        self.ask(file, operations::GetRoot, done);
+    }
+
+    fn attributes(&self, file: FileHandle, done: Done<Attributes>) {
+        self.ask(file, operations::GetAttributes { file }, done);
+    }
+
+    fn set_attributes(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        set: SetAttributes,
+        done: Done<NodeChange>,
+    ) {
+        let scope = self.scope(caller);
+        let mutation = operations::SetFileAttributes { scope: scope.clone(), file, set };
+        self.mutate(file, scope, mutation, done);
+    }
+
+    fn access(&self, caller: &Caller, file: FileHandle, wanted: u32, done: Done<(u32, Attributes)>) {
+        self.ask(file, operations::Access { scope: self.scope(caller), file, wanted }, done);
+    }
+
+    fn lookup(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<Entry>) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        self.ask(directory, operations::Lookup { scope, directory, name }, done);
+    }
+
+    fn read_link(&self, caller: &Caller, file: FileHandle, done: Done<(Vec<u8>, Attributes)>) {
+        self.ask(file, operations::ReadLink { scope: self.scope(caller), file }, done);
+    }
+
+    fn read(&self, caller: &Caller, file: FileHandle, offset: u64, count: u32, done: Done<ReadData>) {
+        crate::data::read(self, caller, file, (offset, count), done);
+    }
+
+    fn write(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+        done: Done<WriteResult>,
+    ) {
+        crate::data::write(self, caller, file, (offset, data, stability), done);
+    }
+
+    fn commit(&self, caller: &Caller, file: FileHandle, done: Done<NodeChange>) {
+        crate::data::commit(self, caller, file, done);
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        mode: CreateMode,
+        set: SetAttributes,
+        done: Done<(Entry, NodeChange)>,
+    ) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        let mutation = operations::Create { scope: scope.clone(), directory, name, mode, set };
+        self.mutate(directory, scope, mutation, done);
+    }
+
+    fn make_node(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        node: NewNode,
+        set: SetAttributes,
+        done: Done<(Entry, NodeChange)>,
+    ) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        let entropy = &self.0.configuration.entropy;
+        let hash_seed = [entropy.next_u64(), entropy.next_u64()];
+        let mutation = operations::MakeNode {
+            scope: scope.clone(),
+            directory,
+            name,
+            node,
+            set,
+            hash_seed,
+        };
+        self.mutate(directory, scope, mutation, done);
+    }
+
+    fn link(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        directory: FileHandle,
+        name: &[u8],
+        done: Done<(Attributes, NodeChange)>,
+    ) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        let mutation = operations::Link { scope: scope.clone(), file, directory, name };
+        self.mutate(directory, scope, mutation, done);
+    }
+
+    fn remove(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<NodeChange>) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        let mutation = operations::Remove { scope: scope.clone(), directory, name };
+        self.mutate(directory, scope, mutation, done);
+    }
+
+    fn remove_directory(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        done: Done<NodeChange>,
+    ) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        let mutation = operations::RemoveDirectory { scope: scope.clone(), directory, name };
+        self.mutate(directory, scope, mutation, done);
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+        flags: RenameFlags,
+        done: Done<(NodeChange, NodeChange)>,
+    ) {
+        let scope = self.scope(caller);
+        let mutation = operations::Rename {
+            scope: scope.clone(),
+            from_directory: from.0,
+            from_name: from.1.to_vec(),
+            to_directory: to.0,
+            to_name: to.1.to_vec(),
+            flags,
+        };
+        self.mutate(from.0, scope, mutation, done);
+    }
+
+    fn read_directory(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        cookie: u64,
+        entries_max: u32,
+        with_attributes: bool,
+        done: Done<DirectoryPage>,
+    ) {
+        let scope = self.scope(caller);
+        let query = operations::ReadDirectory {
+            scope,
+            directory,
+            cookie,
+            entries_max,
+            with_attributes,
+        };
+        self.ask(directory, query, done);
+    }
+
+    fn statistics(&self, file: FileHandle, done: Done<FileSystemStatistics>) {
+        self.on(file, StatisticsWork, done);
+    }
+
+    fn get_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<Vec<u8>>) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        self.ask(file, operations::GetXattr { scope, file, name }, done);
+    }
+
+    fn set_xattr(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrSetMode,
+        done: Done<()>,
+    ) {
+        let (scope, name, value) = (self.scope(caller), name.to_vec(), value.to_vec());
+        let mutation = operations::SetXattr { scope: scope.clone(), file, name, value, mode };
+        self.mutate(file, scope, mutation, done);
+    }
+
+    fn list_xattrs(&self, caller: &Caller, file: FileHandle, done: Done<Vec<Vec<u8>>>) {
+        self.ask(file, operations::ListXattrs { scope: self.scope(caller), file }, done);
+    }
+
+    fn remove_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<()>) {
+        let (scope, name) = (self.scope(caller), name.to_vec());
+        let mutation = operations::RemoveXattr { scope: scope.clone(), file, name };
+        self.mutate(file, scope, mutation, done);
+    }
+
+    fn allocate(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        allocation: Allocation,
+        offset: u64,
+        length: u64,
+        done: Done<NodeChange>,
+    ) {
+        crate::data::allocate(self, caller, file, (allocation, offset, length), done);
+    }
+
+    fn seek(&self, file: FileHandle, offset: u64, target: SeekTarget, done: Done<u64>) {
+        crate::data::seek(self, file, (offset, target), done);
+    }
+
+    fn hold(&self, file: FileHandle, done: Done<()>) {
+        self.on(file, HoldWork(file), done);
+    }
+
+    fn release(&self, file: FileHandle) {
+        self.on(file, ReleaseWork(file), Box::new(|_| {}));
+    }
+}
+
+struct StatisticsWork;
+
+impl Work<FileSystemStatistics> for StatisticsWork {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<FileSystemStatistics>) {
+        let served = &host.served;
+        let total = served.size_blocks;
+        let available = served.available_blocks().min(total);
+        let used_inodes = host.fronted.front().shared.used_inodes();
+        let total_files = (total * BLOCK_SIZE_U64 / 4096).min(u64::from(u32::MAX));
+        done(Ok(FileSystemStatistics {
+            total_bytes: total * BLOCK_SIZE_U64,
+            free_bytes: available * BLOCK_SIZE_U64,
+            available_bytes: available * BLOCK_SIZE_U64,
+            total_files,
+            free_files: total_files.saturating_sub(used_inodes),
+        }));
+    }
+}
+
+struct HoldWork(FileHandle);
+
+impl Work<()> for HoldWork {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<()>) {
+        let (file, held, mut done) = (self.0, HeldBlocks::default(), Some(done));
+        let same = host.clone();
+        let message = move |access: &mut Access<'_>| {
+            let logical = same.fronted.front().logical.write(access);
+            let reader = Reader { cache: &same.engine.cache, held: &held };
+            let environment = &same.served.environment;
+            let outcome = same.check(logical).and_then(|()| {
+                Ok(operations::holds::hold(logical, &reader, environment, file)?)
+            });
+            match outcome {
+                Ok(()) => {
+                    if let Some(done) = done.take() {
+                        done(Ok(()));
+                    }
+                    Outcome::Done
+                }
+                Err(halt) => same.halt(halt, &held, &mut done),
+            }
+        };
+        host.send_logical(Box::new(message));
+    }
+}
+
+struct ReleaseWork(FileHandle);
+
+impl Work<()> for ReleaseWork {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<()>) {
+        let (file, mut done) = (self.0, Some(done));
+        let same = host.clone();
+        let message = move |access: &mut Access<'_>| {
+            let logical = same.fronted.front().logical.write(access);
+            let environment = &same.served.environment;
+            // A restore lets go of everything that was held.
+            let held = logical.inodes.get(&file.inode).is_some_and(|inode| inode.holds > 0);
+            let reaped = held && operations::holds::release(logical, environment, file);
+            if reaped {
+                reap(&same, file.inode);
+            }
+            if let Some(done) = done.take() {
+                done(Ok(()));
+            }
+            Outcome::Done
+        };
+        host.send_logical(Box::new(message));
+    }
+}

@@ -1,0 +1,321 @@
+//! The engine on simulated disks: what was answered is there, with and without a power cut.
+
+use crate::{Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service, VolumeRequest};
+use bytes::Bytes;
+use file_service::{
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, NewNode, SetAttributes, Stability,
+};
+use ondisk::label::RaidKind;
+use platform::simulated::SimulatedWorld;
+use platform::sync::Mutex;
+use platform::{Disk, disk::DiskOpener};
+use std::sync::Arc;
+use volume::SnapshotRequest;
+
+const DISK_BLOCKS: u64 = 8192;
+const DISKS: usize = 4;
+
+struct Logs(SimulatedWorld);
+
+impl LogProvider for Logs {
+    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.0.open("log").map_err(|error| error.to_string())
+    }
+
+    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.0.open("log").map_err(|error| error.to_string())
+    }
+}
+
+struct Node {
+    world: SimulatedWorld,
+    engine: Arc<Engine>,
+    service: Service,
+}
+
+impl Node {
+    fn start(world: &SimulatedWorld) -> Self {
+        let configuration = Configuration {
+            clock: Arc::new(world.clone()),
+            entropy: Arc::new(world.clone()),
+            logs: Arc::new(Logs(world.clone())),
+            memory_bytes: 16 << 20,
+            cp_interval_nanoseconds: 10_000_000_000,
+        };
+        let engine = Engine::new(configuration);
+        let service = Service(Arc::clone(&engine));
+        Self { world: world.clone(), engine, service }
+    }
+
+    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        (0..DISKS).map(|disk| self.world.open(&format!("disk{disk}")).unwrap()).collect()
+    }
+
+    fn create(world: &SimulatedWorld, kind: RaidKind, traditional: bool) -> Self {
+        for disk in 0..DISKS {
+            world.add_disk(&format!("disk{disk}"), DISK_BLOCKS);
+        }
+        world.add_disk("log", 1024);
+        let node = Self::start(world);
+        let disks = node.disks();
+        let name = "a1".to_owned();
+        let request = CreateAggregate { name, disks, kind, force: false, traditional };
+        node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
+        if !traditional {
+            node.wait(|done| {
+                node.engine.create_volume(
+                    VolumeRequest {
+                        name: "home".to_owned(),
+                        aggregate: "a1".to_owned(),
+                        size_blocks: 8192,
+                        root: (0, 0, 0o755),
+                        exports: Vec::new(),
+                    },
+                    done,
+                );
+            })
+            .unwrap();
+        }
+        node
+    }
+
+    fn open(world: &SimulatedWorld) -> (Self, Recovery) {
+        let node = Self::start(world);
+        let disks = node.disks();
+        let recovery = node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
+        (node, recovery)
+    }
+
+    fn run(&self) -> bool {
+        let world = self.world.clone();
+        let mut choose = |count: usize| world.choose(count as u64) as usize;
+        self.engine.scheduler().run_one(&mut choose) || self.world.step()
+    }
+
+    fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
+        let answer: Arc<Mutex<Option<T>>> = Arc::default();
+        let slot = Arc::clone(&answer);
+        start(Box::new(move |value| *slot.lock() = Some(value)));
+        loop {
+            if let Some(value) = answer.lock().take() {
+                return value;
+            }
+            if !self.run() {
+                panic!("nothing left to run and no answer");
+            }
+        }
+    }
+
+    fn call<T: Send + 'static>(&self, start: impl FnOnce(&Service, Done<T>)) -> Result<T, FsError> {
+        self.wait(|done| start(&self.service, done))
+    }
+
+    fn settle(&self) {
+        while self.run() {}
+    }
+
+    fn power_cut(self) -> SimulatedWorld {
+        self.engine.scheduler().halt();
+        self.world.power_cut();
+        self.world
+    }
+
+    fn root(&self, volume: &str) -> FileHandle {
+        self.call(|service, done| service.root(volume, done)).unwrap().handle
+    }
+
+    fn write_file(&self, directory: FileHandle, name: &str, data: Vec<u8>) -> FileHandle {
+        let root = Caller::root();
+        let (entry, _) = self
+            .call(|service, done| {
+                let set = SetAttributes::default();
+                let mode = CreateMode::Unchecked;
+                service.create(&root, directory, name.as_bytes(), mode, set, done);
+            })
+            .unwrap();
+        for (index, piece) in data.chunks(1 << 16).enumerate() {
+            let offset = (index << 16) as u64;
+            let piece = Bytes::copy_from_slice(piece);
+            let written = self.call(|service, done| {
+                service.write(&root, entry.handle, offset, piece, Stability::Unstable, done);
+            });
+            written.unwrap();
+        }
+        self.call(|service, done| service.commit(&root, entry.handle, done)).unwrap();
+        entry.handle
+    }
+
+    fn read_file(&self, directory: FileHandle, name: &str) -> Result<Vec<u8>, FsError> {
+        let root = Caller::root();
+        let entry =
+            self.call(|service, done| service.lookup(&root, directory, name.as_bytes(), done))?;
+        let mut data = Vec::new();
+        loop {
+            let offset = data.len() as u64;
+            let read = self
+                .call(|service, done| service.read(&root, entry.handle, offset, 1 << 18, done))?;
+            data.extend(read.to_vec());
+            if read.end_of_file {
+                return Ok(data);
+            }
+        }
+    }
+
+    fn consistency_point(&self) {
+        let aggregate = self.engine.aggregate_named("a1").unwrap();
+        self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
+    }
+}
+
+fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..bytes)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}
+
+fn survives(kind: RaidKind, traditional: bool) {
+    let volume = if traditional { "a1" } else { "home" };
+    let mut world = SimulatedWorld::new(7);
+    let node = Node::create(&world, kind, traditional);
+    let root = node.root(volume);
+    for number in 0..40_u64 {
+        node.write_file(root, &format!("file{number}"), content(number, number as usize * 777));
+    }
+    for round in 0..3_u64 {
+        let node = if round == 0 {
+            world = node_cut(&world, None);
+            Node::open(&world).0
+        } else {
+            Node::open(&world).0
+        };
+        let root = node.root(volume);
+        for number in 0..40_u64 {
+            let expected = content(number, number as usize * 777);
+            assert_eq!(node.read_file(root, &format!("file{number}")).unwrap(), expected);
+        }
+        if round == 1 {
+            node.consistency_point();
+        }
+        node.settle();
+        world = node.power_cut();
+    }
+}
+
+fn node_cut(world: &SimulatedWorld, _: Option<()>) -> SimulatedWorld {
+    world.power_cut();
+    world.clone()
+}
+
+#[test]
+fn flexible_volumes_survive_a_power_cut() {
+    survives(RaidKind::Raid4, false);
+    survives(RaidKind::None, false);
+}
+
+#[test]
+fn traditional_volumes_survive_a_power_cut() {
+    survives(RaidKind::Raid4, true);
+}
+
+#[test]
+fn snapshots_keep_their_image_and_give_space_back() {
+    let world = SimulatedWorld::new(11);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let root = node.root("home");
+    node.write_file(root, "kept", content(1, 3_000_000));
+    let request = |request| node.wait(|done| node.engine.request_snapshot("home", request, done));
+    request(SnapshotRequest::Create("before".to_owned())).unwrap();
+    node.settle();
+    let used_with_one = node.engine.volume_summaries()[0].used_blocks;
+    node.write_file(root, "kept", content(2, 3_000_000));
+    node.consistency_point();
+    node.settle();
+    assert!(node.engine.volume_summaries()[0].used_blocks > used_with_one + 700);
+    let caller = Caller::root();
+    let lookup = |directory, name: &str| {
+        node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+    };
+    let snapshots = lookup(root, ".snapshot").unwrap().handle;
+    let image = lookup(snapshots, "before").unwrap().handle;
+    assert_eq!(node.read_file(image, "kept").unwrap(), content(1, 3_000_000));
+    assert_eq!(node.read_file(root, "kept").unwrap(), content(2, 3_000_000));
+    request(SnapshotRequest::Restore("before".to_owned())).unwrap();
+    node.settle();
+    let root = node.root("home");
+    assert_eq!(node.read_file(root, "kept").unwrap(), content(1, 3_000_000));
+    request(SnapshotRequest::Delete("before".to_owned())).unwrap();
+    node.settle();
+    let used = node.engine.volume_summaries()[0].used_blocks;
+    assert!(used < used_with_one + 60, "{used} blocks are in use, {used_with_one} were");
+    let world = node.power_cut();
+    let (node, _) = Node::open(&world);
+    let root = node.root("home");
+    assert_eq!(node.read_file(root, "kept").unwrap(), content(1, 3_000_000));
+}
+
+#[test]
+fn a_deleted_volume_gives_its_space_back() {
+    let world = SimulatedWorld::new(13);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    node.settle();
+    let before = node.engine.aggregate_summaries()[0].used_blocks;
+    let root = node.root("home");
+    for number in 0..10 {
+        node.write_file(root, &format!("file{number}"), content(number, 400_000));
+    }
+    let set = SetAttributes::default();
+    node.call(|service, done| {
+        service.make_node(&Caller::root(), root, b"sub", NewNode::Directory, set, done);
+    })
+    .unwrap();
+    node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
+    node.settle();
+    let after = node.engine.aggregate_summaries()[0].used_blocks;
+    assert!(after <= before, "{after} blocks are in use, {before} were");
+    let stale = node.call(|service, done| service.attributes(root, done));
+    assert_eq!(stale.unwrap_err(), FsError::Stale);
+}
+
+#[test]
+fn a_full_volume_refuses_and_deleting_helps() {
+    let world = SimulatedWorld::new(17);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let root = node.root("home");
+    let caller = Caller::root();
+    let mut names = Vec::new();
+    'fill: for number in 0..10_000_u64 {
+        let name = format!("file{number}");
+        let set = SetAttributes::default();
+        let created = node.call(|service, done| {
+            let mode = CreateMode::Unchecked;
+            service.create(&caller, root, name.as_bytes(), mode, set, done);
+        });
+        let Ok((entry, _)) = created else { break };
+        names.push(name);
+        for piece in 0..16 {
+            let data = Bytes::from(content(number, 1 << 16));
+            let written = node.call(|service, done| {
+                let offset = piece << 16;
+                service.write(&caller, entry.handle, offset, data, Stability::Unstable, done);
+            });
+            match written {
+                Ok(_) => {}
+                Err(FsError::NoSpace) => break 'fill,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(names.len() > 20, "{} files fit", names.len());
+    for name in &names {
+        node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done)).unwrap();
+    }
+    node.settle();
+    node.write_file(root, "again", content(1, 5_000_000));
+    assert_eq!(node.read_file(root, "again").unwrap(), content(1, 5_000_000));
+}

@@ -53,12 +53,13 @@ impl Query for ReadDirectory {
             return Err(FsError::NotDirectory.into());
         }
         permission::check(&self.scope.caller, &attributes, MODE_READ)?;
+        // First, since `.` shows it. If a wait follows, the next run finds it done.
+        view.note_read(&mut attributes, self.scope.now);
         let (entries, end) = if view.image == SnapshotId::DIRECTORY {
             self.list_snapshots(&mut view, &attributes)?
         } else {
             self.list(&mut view, &attributes)?
         };
-        view.note_read(&mut attributes, self.scope.now);
         Ok(DirectoryPage { entries, end, attributes })
     }
 }

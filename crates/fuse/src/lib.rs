@@ -7,7 +7,7 @@
 //!
 //! What a user gets:
 //! - POSIX as on a local file system, checked with pjdfstest and fsx; permissions are checked by
-//!   the kernel (see [`server`]).
+//!   the kernel (see `server`).
 //! - Changes made through the mount are seen at once on the mount. Changes made elsewhere (NFS) are
 //!   seen when a file is opened, and of names and attributes after [`MountOptions::cache_time`].
 //! - `fsync` answers when the file's changes are durable; so is what was changed before.
@@ -185,10 +185,11 @@ impl FuseMount {
     pub fn start(options: MountOptions, service: Arc<dyn FileService>) -> Result<Self, MountError> {
         let root = root_of(&options.volume, service.as_ref())?;
         let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
-        let device = Arc::new(kernel_mount::mount(&mountpoint, &options)?);
+        let transfer_bytes = session::transfer_bytes(service.limits().transfer_bytes_max);
+        let device = Arc::new(kernel_mount::mount(&mountpoint, &options, transfer_bytes)?);
         let mut mount = Self { mountpoint, connection: None, loops: Vec::new() };
         let server = Server::new(service, root.handle, options.cache_time.into());
-        match mount.converse(&options, &server, &device) {
+        match mount.converse(&options, &server, &device, transfer_bytes) {
             Ok(()) => Ok(mount),
             Err(source) => {
                 let _unmounted_as_far_as_possible = kernel_mount::detach(&mount.mountpoint);
@@ -203,9 +204,13 @@ impl FuseMount {
         options: &MountOptions,
         server: &Arc<Server>,
         device: &Arc<Device>,
+        transfer_bytes: u32,
     ) -> io::Result<()> {
-        session::handshake(device)?;
+        session::handshake(device, transfer_bytes)?;
         self.connection = kernel_mount::connection(&self.mountpoint);
+        if let Some(connection) = self.connection {
+            kernel_mount::set_read_ahead(connection, transfer_bytes);
+        }
         let threads = match options.threads {
             0 => thread::parallelism().clamp(THREADS_MIN, THREADS_MAX),
             threads => threads,

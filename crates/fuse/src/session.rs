@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Largest write, and with the page size the largest read: what the kernel allows without the
 /// administrator's help (256 pages).
-pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Room beside the payload in a request's buffer: headers, names and extended attributes' values
 /// are smaller than a page; the kernel asks for a page.
 const REQUEST_HEAD_BYTES: usize = 4096;
@@ -44,8 +44,19 @@ fn new_buffer() -> Buffer {
     Arc::new(vec![0; TRANSFER_BYTES_MAX as usize + REQUEST_HEAD_BYTES].into_boxed_slice())
 }
 
+/// Largest read and write of a mount whose service does not take more than `service_bytes_max` at
+/// once: whole pages, because the kernel takes a short read for the end of the file.
+pub(crate) fn transfer_bytes(service_bytes_max: u32) -> u32 {
+    let bytes = service_bytes_max.clamp(PAGE_BYTES, TRANSFER_BYTES_MAX);
+    bytes - bytes % PAGE_BYTES
+}
+
 /// The answer to INIT.
-pub(crate) fn negotiate(offer: &InitIn, flags_high: u32) -> Result<InitOut, Errno> {
+pub(crate) fn negotiate(
+    offer: &InitIn,
+    flags_high: u32,
+    transfer_bytes: u32,
+) -> Result<InitOut, Errno> {
     if offer.major != abi::MAJOR || offer.minor < abi::MINOR_MIN {
         return Err(Errno::PROTOCOL);
     }
@@ -54,20 +65,20 @@ pub(crate) fn negotiate(offer: &InitIn, flags_high: u32) -> Result<InitOut, Errn
     Ok(InitOut {
         major: abi::MAJOR,
         minor: abi::MINOR.min(offer.minor),
-        max_readahead: offer.max_readahead.min(TRANSFER_BYTES_MAX),
+        max_readahead: offer.max_readahead.min(transfer_bytes),
         flags: agreed as u32,
         flags_high: (agreed >> 32) as u32,
         max_background: BACKGROUND_REQUESTS_MAX,
         congestion_threshold: CONGESTION_REQUESTS,
-        max_write: TRANSFER_BYTES_MAX,
+        max_write: transfer_bytes,
         time_granularity: 1,
-        max_pages: (TRANSFER_BYTES_MAX / PAGE_BYTES) as u16,
+        max_pages: (transfer_bytes / PAGE_BYTES) as u16,
         ..InitOut::default()
     })
 }
 
 /// Answers the kernel's INIT.
-pub(crate) fn handshake(device: &Arc<Device>) -> io::Result<()> {
+pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32) -> io::Result<()> {
     let mut buffer = new_buffer();
     loop {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
@@ -77,17 +88,19 @@ pub(crate) fn handshake(device: &Arc<Device>) -> io::Result<()> {
             Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
         };
         let request = Request::parse(&buffer, length, device).ok_or(io::ErrorKind::InvalidData)?;
-        return answer_init(request);
+        return answer_init(request, transfer_bytes);
     }
 }
 
-fn answer_init(mut request: Request<'_>) -> io::Result<()> {
+fn answer_init(mut request: Request<'_>, transfer_bytes: u32) -> io::Result<()> {
     let reply = request.reply();
     let offer = request.take::<InitIn>();
     // Kernels before 5.17 send no upper half.
     let flags_high = request.take::<u32>().unwrap_or(0);
     let answer = match offer {
-        Ok(offer) if request.header.opcode == opcode::INIT => negotiate(&offer, flags_high),
+        Ok(offer) if request.header.opcode == opcode::INIT => {
+            negotiate(&offer, flags_high, transfer_bytes)
+        }
         _ => Err(Errno::PROTOCOL),
     };
     match answer {
@@ -127,12 +140,19 @@ mod tests {
     #[test]
     fn only_what_is_offered_is_agreed() {
         let offer = |minor, flags| InitIn { major: 7, minor, max_readahead: 131_072, flags };
-        let nothing = negotiate(&offer(31, 0), 0).unwrap();
+        let agree = |offer: InitIn, high| negotiate(&offer, high, 1 << 20);
+        let nothing = agree(offer(31, 0), 0).unwrap();
         assert_eq!((nothing.flags, nothing.flags_high, nothing.minor), (0, 0, 31));
-        let all = negotiate(&offer(45, u32::MAX), u32::MAX).unwrap();
+        let all = agree(offer(45, u32::MAX), u32::MAX).unwrap();
         let agreed = u64::from(all.flags) | u64::from(all.flags_high) << 32;
         assert_eq!((agreed, all.minor, all.max_write), (FEATURES, abi::MINOR, 1 << 20));
-        assert!(negotiate(&offer(30, u32::MAX), 0).is_err());
-        assert!(negotiate(&InitIn { major: 8, ..offer(31, 0) }, 0).is_err());
+        assert!(agree(offer(30, u32::MAX), 0).is_err());
+        assert!(agree(InitIn { major: 8, ..offer(31, 0) }, 0).is_err());
+    }
+
+    #[test]
+    fn transfers_are_whole_pages() {
+        let sizes = [0, 5000, 1 << 16, u32::MAX].map(transfer_bytes);
+        assert_eq!(sizes, [4096, 4096, 1 << 16, 1 << 20]);
     }
 }

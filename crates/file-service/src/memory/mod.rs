@@ -1,4 +1,4 @@
-//! A [`FileService`] wholly in memory: plain and obviously right rather than fast.
+//! A [`crate::FileService`] wholly in memory: plain and obviously right rather than fast.
 //!
 //! It is the reference that the engine is compared with, and what front ends are tested against.
 //! One lock around everything; every call is answered before it returns.

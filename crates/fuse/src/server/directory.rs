@@ -6,9 +6,10 @@
 use super::{Handled, Server};
 use crate::abi::{DirEntry, EntryOut, OpenOut, ReadIn};
 use crate::convert::{DirectoryBuffer, kind_number};
+use crate::node::visible_inode;
 use crate::reply::Reply;
 use crate::request::Request;
-use file_service::{DirectoryEntry, DirectoryPage, Done};
+use file_service::{DirectoryEntry, DirectoryPage, Done, FileHandle};
 use std::sync::Arc;
 
 impl Server {
@@ -29,7 +30,7 @@ impl Server {
         let entries_max = DirectoryBuffer::entries_max(size, plus);
         let (server, reply) = (Arc::clone(self), request.reply());
         let done: Done<DirectoryPage> = Box::new(move |answer| match answer {
-            Ok(page) => server.answer_page(reply, &page, size, plus),
+            Ok(page) => server.answer_page(reply, directory, &page, size, plus),
             Err(error) => reply.error(error),
         });
         let offset = arguments.offset;
@@ -37,7 +38,14 @@ impl Server {
         Ok(())
     }
 
-    fn answer_page(&self, reply: Reply, page: &DirectoryPage, size: u32, plus: bool) {
+    fn answer_page(
+        &self,
+        reply: Reply,
+        directory: FileHandle,
+        page: &DirectoryPage,
+        size: u32,
+        plus: bool,
+    ) {
         let mut buffer = DirectoryBuffer::new(size);
         for entry in &page.entries {
             if !buffer.has_room(entry.name.len(), plus) {
@@ -47,7 +55,7 @@ impl Server {
             let out = plus.then(|| self.entry_of(entry));
             let ino = match &out {
                 Some(out) if out.attr.ino != 0 => out.attr.ino,
-                _ => entry.inode.get(),
+                _ => visible_inode(FileHandle { inode: entry.inode, ..directory }),
             };
             let kind = kind_number(entry.kind);
             let record = DirEntry { ino, offset: entry.cookie, name_length, kind };

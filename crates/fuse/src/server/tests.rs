@@ -8,8 +8,8 @@ use crate::abi::{
 use crate::convert::Validity;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
-use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use file_service::FsError;
+use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use platform::Clock;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

@@ -16,6 +16,7 @@ use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
 use raid::{BlockStore, Geometry, Location, TetrisId};
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use units::{BlockRef, Pvbn};
 
 /// Tetrises in an area at most: 64 of 63 stripes are the paper's 4 Ki stripes, cut to whole AZCS
@@ -129,10 +130,11 @@ fn free_blocks(
             let location = Location { group: tetris.group, disk, stripe };
             let Some(pvbn) = geometry.pvbn(location) else { continue };
             let index = pvbn.get() / VBNS_PER_BLOCK;
-            if !maps.contains_key(&index) {
-                maps.insert(index, space.in_use(index, reader)?);
-            }
-            if !is_set(&maps[&index], pvbn.get()) && space.is_givable(pvbn.get()) {
+            let map = match maps.entry(index) {
+                Entry::Occupied(found) => found.into_mut(),
+                Entry::Vacant(slot) => slot.insert(space.in_use(index, reader)?),
+            };
+            if !is_set(map, pvbn.get()) && space.is_givable(pvbn.get()) {
                 free.push(pvbn);
             }
         }

@@ -70,6 +70,16 @@ impl<P: Pointer> MapFile<P> {
         Ok(block.unwrap_or_else(zero_block))
     }
 
+    /// The first block at or after `from` that the tree has.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn next_present(&self, from: u64, reader: &Reader<'_>) -> Progress<Option<u64>> {
+        let end = Fbn(u64::MAX);
+        let found = buftree::next_present(&self.root, &self.key, Fbn(from), end, reader)?;
+        Ok(found.map(Fbn::get))
+    }
+
     /// Block `index` of the map, to be changed.
     ///
     /// # Errors

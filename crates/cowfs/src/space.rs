@@ -321,33 +321,40 @@ impl<P: Pointer> Space<P> {
     }
 
     fn merge_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
-        let index = self.snapshots[at].merged_blocks;
-        let own = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
-        if !own.is_zero() {
-            or_into(self.summary_map.modify(index, reader)?, &own);
-        }
-        self.snapshots[at].merged_blocks += 1;
+        let from = self.snapshots[at].merged_blocks;
+        let own = self.snapshots[at].map(self.volume, reader)?;
+        // Where the map is a hole nothing was ever in use: a thin volume costs what is in it.
+        let Some(index) = own.next_present(from, reader)? else {
+            self.snapshots[at].merged_blocks = self.map_blocks();
+            return Ok(());
+        };
+        let own = own.read(index, reader)?;
+        or_into(self.summary_map.modify(index, reader)?, &own);
+        self.snapshots[at].merged_blocks = index + 1;
         Ok(())
     }
 
     fn release_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
-        let index = self.snapshots[at].released_blocks;
-        let mut alone = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
-        if !alone.is_zero() {
-            for neighbour in self.neighbours(at) {
-                let other = self.snapshots[neighbour].map(self.volume, reader)?;
-                let other = other.read(index, reader)?;
-                and_not_into(Arc::make_mut(&mut alone), &other);
-            }
-            let active = self.active_map.read(index, reader)?;
-            let summary = self.summary_map.modify(index, reader)?;
-            and_not_into(summary, &alone);
-            and_not_into(Arc::make_mut(&mut alone), &active);
-            for vbn in set_bits(&alone, index) {
-                self.release(vbn);
-            }
+        let from = self.snapshots[at].released_blocks;
+        let own = self.snapshots[at].map(self.volume, reader)?;
+        let Some(index) = own.next_present(from, reader)? else {
+            self.snapshots[at].released_blocks = self.map_blocks();
+            return Ok(());
+        };
+        let mut alone = own.read(index, reader)?;
+        for neighbour in self.neighbours(at) {
+            let other = self.snapshots[neighbour].map(self.volume, reader)?;
+            let other = other.read(index, reader)?;
+            and_not_into(Arc::make_mut(&mut alone), &other);
         }
-        self.snapshots[at].released_blocks += 1;
+        let active = self.active_map.read(index, reader)?;
+        let summary = self.summary_map.modify(index, reader)?;
+        and_not_into(summary, &alone);
+        and_not_into(Arc::make_mut(&mut alone), &active);
+        for vbn in set_bits(&alone, index) {
+            self.release(vbn);
+        }
+        self.snapshots[at].released_blocks = index + 1;
         Ok(())
     }
 

@@ -389,6 +389,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         logical.next_generation = self.next_generation;
         logical.inode_hint = self.inode_hint;
         logical.used_inodes = logical.used_inodes.saturating_add_signed(self.used_inodes);
+        logical.shared.used_inodes.store(logical.used_inodes, Ordering::Relaxed);
         if let Some(orphans) = self.orphans {
             logical.orphans = orphans;
         }

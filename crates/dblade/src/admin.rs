@@ -157,7 +157,10 @@ impl Engine {
                 request.size_blocks
             ));
         }
-        if side.table.iter().any(|slot| slot.record.state != 0 && slot.record.name() == request.name)
+        if side
+            .table
+            .iter()
+            .any(|slot| slot.record.state != 0 && slot.record.name() == request.name)
         {
             return refused(format!("volume '{}' exists or is being deleted", request.name));
         }
@@ -183,8 +186,7 @@ impl Engine {
             .insert(volume, Container { root: Root::default(), blocks: 0, deleting: false });
         let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
         let shared = volume_shared(&aggregate);
-        let mut logical =
-            format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
+        let mut logical = format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
         let environment = self.environment(&aggregate, volume);
         self.make_root(&mut logical, &environment, request.root, now);
         let space = FlexibleVolume::format_space(volume, request.size_blocks);
@@ -371,10 +373,7 @@ impl Engine {
     }
 }
 
-fn set_rules(
-    record: &mut VolumeRecord,
-    rules: &[ExportRuleRecord],
-) -> Result<(), AggregateError> {
+fn set_rules(record: &mut VolumeRecord, rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
     if rules.len() > EXPORT_RULES_MAX {
         return Err(AggregateError::Refused(format!(
             "a volume has {EXPORT_RULES_MAX} export rules at most"

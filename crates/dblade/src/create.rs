@@ -98,8 +98,8 @@ impl Engine {
         let log_identity = LogIdentity { aggregate, log };
         let this = Arc::clone(self);
         let same = Arc::clone(&disk);
-        let opened = move |outcome: Result<(Log, Vec<nvlog::Record>), nvlog::LogError>| {
-            match outcome {
+        let opened =
+            move |outcome: Result<(Log, Vec<nvlog::Record>), nvlog::LogError>| match outcome {
                 Ok((log, _)) => {
                     let parts = OpenParts {
                         store: Arc::new(store),
@@ -112,8 +112,7 @@ impl Engine {
                     this.create_image(parts, traditional, done);
                 }
                 Err(error) => done(Err(EngineError::journal(&identity.name, &error))),
-            }
-        };
+            };
         let formatted = move |outcome: Result<(), nvlog::LogError>| match outcome {
             Ok(()) => Log::open(&same, log_identity, CpNumber(0), Box::new(opened)),
             Err(error) => opened(Err(error)),
@@ -158,8 +157,7 @@ impl Engine {
         (affinity, vbn_affinity): (AffinityId, AffinityId),
         block_side: BlockSide,
     ) -> Arc<Aggregate> {
-        let shared =
-            AggregateShared { budget: Budget::default(), dirty: Arc::clone(&self.dirty) };
+        let shared = AggregateShared { budget: Budget::default(), dirty: Arc::clone(&self.dirty) };
         let parts = Parts {
             identity: parts.identity,
             scheduler: self.scheduler.clone(),

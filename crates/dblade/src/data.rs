@@ -7,6 +7,7 @@
 use crate::messages::{Ask, Halt, Host, Mutate};
 use crate::service::{Service, Work};
 use affinity::{Access, Message, Outcome};
+use bytes::Bytes;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use file_service::{
@@ -16,7 +17,6 @@ use file_service::{
 use nvlog::LogPosition;
 use operations::data::stripe::{self, InStripe, stripe_of_range};
 use operations::data::{Allocate, Commit, CommitReply, Read, Seek, WriteMutation, Written};
-use bytes::Bytes;
 
 /// Reads from a file.
 pub(crate) fn read(
@@ -65,11 +65,7 @@ impl<P: Pointer> ReadMessage<P> {
         Ask { host: self.host, query: self.request, now, held: self.held, done: self.done }
     }
 
-    fn attempt(
-        &self,
-        index: usize,
-        access: &mut Access<'_>,
-    ) -> Result<InStripe<ReadData>, Halt> {
+    fn attempt(&self, index: usize, access: &mut Access<'_>) -> Result<InStripe<ReadData>, Halt> {
         let front = self.host.fronted.front();
         let logical = front.logical.read(access);
         self.host.check(logical)?;

@@ -150,10 +150,7 @@ pub(crate) struct Mutate<P: Pointer, M: Mutation> {
 }
 
 impl<P: Pointer, M: Mutation> Mutate<P, M> {
-    fn attempt(
-        &self,
-        access: &mut Access<'_>,
-    ) -> Result<(M::Reply, Option<LogPosition>), Halt> {
+    fn attempt(&self, access: &mut Access<'_>) -> Result<(M::Reply, Option<LogPosition>), Halt> {
         let logical = self.host.fronted.front().logical.write(access);
         self.host.check(logical)?;
         let reader = Reader { cache: &self.host.engine.cache, held: &self.held };

@@ -108,8 +108,7 @@ impl Engine {
 
 impl Opening {
     fn open_log(mut self) {
-        let identity =
-            LogIdentity { aggregate: self.identity.aggregate, log: self.superblock.log };
+        let identity = LogIdentity { aggregate: self.identity.aggregate, log: self.superblock.log };
         let disk = match self.engine.configuration.logs.open(self.identity.aggregate) {
             Ok(disk) => disk,
             Err(cause) => {
@@ -161,8 +160,7 @@ impl Opening {
     fn mount(self) {
         let engine = Arc::clone(&self.engine);
         let affinities = engine.aggregate_affinities();
-        let loader =
-            Loader { store: Arc::clone(&self.store), cache: Arc::clone(&engine.cache) };
+        let loader = Loader { store: Arc::clone(&self.store), cache: Arc::clone(&engine.cache) };
         let held = HeldBlocks::default();
         let mut opening = Some(self);
         let message = move |_: &mut Access<'_>| {

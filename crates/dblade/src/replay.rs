@@ -68,12 +68,8 @@ impl Opening {
     /// when the last one says that the log is not needed: from now on it is.
     fn commit(self, aggregate: Arc<Aggregate>, replayed: u64) {
         let clean = self.superblock.clean.get() == 1;
-        let recovery = Recovery {
-            aggregate: self.identity.name.clone(),
-            clean,
-            replayed,
-            nanoseconds: 0,
-        };
+        let recovery =
+            Recovery { aggregate: self.identity.name.clone(), clean, replayed, nanoseconds: 0 };
         if replayed > 0 || clean {
             aggregate.force();
         }
@@ -109,12 +105,8 @@ impl Engine {
         // A volume that was deleted since is not missed.
         let Some(served) = served else { return Ok(()) };
         match &served.kind {
-            VolumeKind::Flexible(volume) => {
-                self.replay_on(&**volume, record, access, held)
-            }
-            VolumeKind::Traditional(volume) => {
-                self.replay_on(&**volume, record, access, held)
-            }
+            VolumeKind::Flexible(volume) => self.replay_on(&**volume, record, access, held),
+            VolumeKind::Traditional(volume) => self.replay_on(&**volume, record, access, held),
         }
     }
 
@@ -155,4 +147,3 @@ impl Engine {
         }
     }
 }
-

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use file_service::{
-    Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry,
-    FileHandle, FileService, FileSystemStatistics, FsError, Limits, NewNode, NodeChange, ReadData,
-    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
+    Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry, FileHandle,
+    FileService, FileSystemStatistics, FsError, Limits, NewNode, NodeChange, ReadData, RenameFlags,
+    SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
 };
 use operations::{Mutation, Query, Scope};
 use std::sync::Arc;
@@ -147,7 +147,13 @@ impl FileService for Service {
         self.mutate(file, scope, mutation, done);
     }
 
-    fn access(&self, caller: &Caller, file: FileHandle, wanted: u32, done: Done<(u32, Attributes)>) {
+    fn access(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        wanted: u32,
+        done: Done<(u32, Attributes)>,
+    ) {
         self.ask(file, operations::Access { scope: self.scope(caller), file, wanted }, done);
     }
 
@@ -160,7 +166,14 @@ impl FileService for Service {
         self.ask(file, operations::ReadLink { scope: self.scope(caller), file }, done);
     }
 
-    fn read(&self, caller: &Caller, file: FileHandle, offset: u64, count: u32, done: Done<ReadData>) {
+    fn read(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        offset: u64,
+        count: u32,
+        done: Done<ReadData>,
+    ) {
         crate::data::read(self, caller, file, (offset, count), done);
     }
 
@@ -206,14 +219,8 @@ impl FileService for Service {
         let (scope, name) = (self.scope(caller), name.to_vec());
         let entropy = &self.0.configuration.entropy;
         let hash_seed = [entropy.next_u64(), entropy.next_u64()];
-        let mutation = operations::MakeNode {
-            scope: scope.clone(),
-            directory,
-            name,
-            node,
-            set,
-            hash_seed,
-        };
+        let mutation =
+            operations::MakeNode { scope: scope.clone(), directory, name, node, set, hash_seed };
         self.mutate(directory, scope, mutation, done);
     }
 
@@ -278,13 +285,8 @@ impl FileService for Service {
         done: Done<DirectoryPage>,
     ) {
         let scope = self.scope(caller);
-        let query = operations::ReadDirectory {
-            scope,
-            directory,
-            cookie,
-            entries_max,
-            with_attributes,
-        };
+        let query =
+            operations::ReadDirectory { scope, directory, cookie, entries_max, with_attributes };
         self.ask(directory, query, done);
     }
 
@@ -375,9 +377,9 @@ impl Work<()> for HoldWork {
             let logical = same.fronted.front().logical.write(access);
             let reader = Reader { cache: &same.engine.cache, held: &held };
             let environment = &same.served.environment;
-            let outcome = same.check(logical).and_then(|()| {
-                Ok(operations::holds::hold(logical, &reader, environment, file)?)
-            });
+            let outcome = same
+                .check(logical)
+                .and_then(|()| Ok(operations::holds::hold(logical, &reader, environment, file)?));
             match outcome {
                 Ok(()) => {
                     if let Some(done) = done.take() {

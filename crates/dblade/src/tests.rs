@@ -1,6 +1,8 @@
 //! The engine on simulated disks: what was answered is there, with and without a power cut.
 
-use crate::{Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service, VolumeRequest};
+use crate::{
+    Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service, VolumeRequest,
+};
 use bytes::Bytes;
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, NewNode, SetAttributes, Stability,

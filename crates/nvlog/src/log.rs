@@ -264,8 +264,7 @@ impl Log {
     #[must_use]
     pub fn last_position(&self) -> Option<LogPosition> {
         let state = self.0.state.lock();
-        (state.sequence_next > state.sequence_opened)
-            .then(|| LogPosition(state.sequence_next - 1))
+        (state.sequence_next > state.sequence_opened).then(|| LogPosition(state.sequence_next - 1))
     }
 
     /// Starts to write everything that was appended so far, though nobody waits for it.

@@ -316,7 +316,7 @@ impl Member for FlexibleVolume {
             logical.snapshots = views;
             match restore {
                 RestoreStep::None => {}
-                RestoreStep::Switched(image) => switch_logical(logical, image),
+                RestoreStep::Switched(image) => switch_logical(logical, *image),
                 RestoreStep::Ended => logical.suspended = false,
             }
         });

@@ -17,7 +17,8 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::snapshot::SNAPSHOTS_MAX;
 use cowfs::space::Space;
-use units::{CpNumber, InodeNumber, SnapshotId, Timestamp};
+use std::collections::BTreeMap;
+use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +76,8 @@ pub(crate) struct RestoredImage<P> {
     pub active_map: MapFile<P>,
     pub orphans: Vec<InodeNumber>,
     pub used_inodes: u64,
+    /// The content of the summary map.
+    pub summary: BTreeMap<u64, BlockRef>,
 }
 
 impl<P: Pointer> Requests<P> {
@@ -146,6 +149,7 @@ impl<P: Pointer> Requests<P> {
             active_map,
             orphans: crate::load::read_orphans(volume, &root, reader)?,
             used_inodes: snapshot.used_inodes,
+            summary: read_whole(&space.summary_map, reader)?,
         });
         Ok(())
     }
@@ -169,14 +173,34 @@ impl<P: Pointer> Requests<P> {
         space.inode_file = image.inode_file;
         space.active_map.root = image.active_map.root;
         space.active_map.blocks = image.active_map.blocks;
+        // Summary map and snapshot table go on as they are, but their blocks belong to the image
+        // that is left: the restored image's map does not have them. They are written anew.
+        space.summary_map.root = Root::default();
+        space.summary_map.blocks = 0;
+        space.summary_map.dirty.clone_from(&image.summary);
+        space.snapshot_table = (Root::default(), 0);
         space.snapshots_changed = true;
-        RestoreStep::Switched(image)
+        RestoreStep::Switched(Box::new(image))
     }
+}
+
+/// All blocks of a map that are not holes.
+fn read_whole<P: Pointer>(
+    map: &MapFile<P>,
+    reader: &Reader<'_>,
+) -> Progress<BTreeMap<u64, BlockRef>> {
+    let mut blocks = BTreeMap::new();
+    let mut from = 0;
+    while let Some(index) = map.next_present(from, reader)? {
+        blocks.insert(index, map.read(index, reader)?);
+        from = index + 1;
+    }
+    Ok(blocks)
 }
 
 /// See [`Requests::take_restore`].
 pub(crate) enum RestoreStep<P> {
     None,
-    Switched(RestoredImage<P>),
+    Switched(Box<RestoredImage<P>>),
     Ended,
 }

@@ -1,0 +1,293 @@
+//! Compares docs/formats.md with the structures: every table of bytes with offsets and sizes, the
+//! pointers' bits, the versions, the limits and the kinds of records. So the document cannot drift
+//! from the code.
+//!
+//! Invariants: a structure is described exactly once, whole and in order; a heading with a size
+//! names a structure that is known here.
+//!
+//! Fails: naming the structure or row, with what the code says.
+
+use ondisk::{directory, identity, inode, label, log, operation, pointer, records, root, xattr};
+use std::collections::BTreeMap;
+use std::mem::{offset_of, size_of};
+use units::{Pvbn, Vvbn};
+
+const DOCUMENT: &str = include_str!("../../../docs/formats.md");
+
+/// A field of a structure or bits of a number: where it begins, how much it takes, its name.
+type Field = (u64, u64, String);
+/// Its size and its fields.
+type Layout = (u64, Vec<Field>);
+
+/// The size of what a function from a structure to a field leads to.
+const fn size_of_field<T, F>(_: fn(&T) -> &F) -> u64 {
+    size_of::<F>() as u64
+}
+
+macro_rules! layouts {
+    ($($module:ident::$structure:ident { $($field:ident),* $(,)? }),* $(,)?) => {
+        BTreeMap::from([$((
+            stringify!($structure).to_owned(),
+            {
+                use $module::$structure as Structure;
+                // Does not compile if a field is missing here.
+                let _complete = |Structure { $($field: _),* }: &Structure| {};
+                let fields = vec![$((
+                    offset_of!(Structure, $field) as u64,
+                    size_of_field::<Structure, _>(|value| &value.$field),
+                    stringify!($field).to_owned(),
+                )),*];
+                (size_of::<Structure>() as u64, fields)
+            },
+        )),*])
+    };
+}
+
+fn structures() -> BTreeMap<String, Layout> {
+    layouts! {
+        identity::BlockIdentity {
+            checksum, kind, level, reserved_a, volume, reserved_b, pvbn, vvbn, inode, fbn, cp,
+            self_check, reserved_c
+        },
+        identity::ChecksumBlock { identities },
+        label::DiskLabel {
+            magic, version, reserved_a, checksum, disk, aggregate, aggregate_name,
+            created_nanoseconds, sequence, data_regions, pvbn_base, group_index, groups_count,
+            disk_index, disks_in_group, missing, raid_kind, role, rotational, reserved_b,
+            members, reserved_c
+        },
+        inode::InodeRecord {
+            kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,
+            ctime, birth, device_major, device_minor, attributes_inode, reserved_a, change,
+            create_verifier, reserved_b, payload
+        },
+        root::FileSystemRoot {
+            size_blocks, used_blocks, used_inodes, next_generation, next_snapshot,
+            snapshot_count, orphan_count, reserved, inode_file, snapshot_table
+        },
+        root::Superblock {
+            magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,
+            reserved, root, padding
+        },
+        root::VolInfo { magic, version, reserved_a, volume, cp, time, reserved_b, root, padding },
+        records::ExportRuleRecord { address, prefix_bits, read_only, squash, used, reserved },
+        records::VolumeRecord {
+            state, kind, name_size, volume, container_inode, size_blocks, created, name,
+            reserved, exports, padding
+        },
+        records::SnapshotRecord {
+            state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,
+            used_blocks, name, used_inodes, reserved_b, inode_file, reserved_c
+        },
+        log::LogHeader {
+            magic, version, reserved_a, checksum, aggregate, log, incarnation, half_blocks,
+            reserved_b
+        },
+        log::LogBatch {
+            magic, checksum, log, incarnation, sequence, block, cp, other_cp, other_sequence,
+            byte_count, record_count
+        },
+        log::LogRecord { cp, byte_count, kind, reserved },
+        log::StripeNoteRecord { group, kept_count, tetris, rows },
+        log::KeptBlockRecord { disk, row, reserved },
+        operation::OperationPrefix { volume, reserved, time },
+        operation::FileReference { inode, generation, reserved },
+        operation::FileState { mode, uid, gid, reserved, size, atime, mtime, ctime, change },
+        operation::CreateRecord {
+            prefix, directory, file, state, device_major, device_minor, create_verifier,
+            hash_seed, kind, reserved_a, name_size, text_size, reserved_b
+        },
+        operation::NameRecord { prefix, directory, file, name_size, reserved },
+        operation::RenameRecord {
+            prefix, from_directory, to_directory, source, target, action, reserved_a,
+            from_name_size, to_name_size, reserved_b
+        },
+        operation::SetAttributesRecord { prefix, file, state, flags, reserved },
+        operation::WriteRecord {
+            prefix, file, offset, size, change, mode_cleared, data_size, flags, reserved
+        },
+        operation::CommitRecord { prefix, file, state, block_count, reserved },
+        operation::AllocateRecord { prefix, file, state, start, end, flags, action, reserved },
+        operation::SetXattrRecord { prefix, file, holder, value_size, name_size, reserved },
+        operation::RemoveXattrRecord { prefix, file, name_size, reserved },
+        xattr::XattrListHeader { magic, version, reserved, count, size },
+        xattr::XattrHeader { name_size, reserved, value_size },
+        directory::DirectoryBlockHeader {
+            magic, version, kind, level, count, names_start, fbn, next_free, reserved
+        },
+        directory::DirectoryMember { volume, generation, inode },
+        directory::DirectoryRecord { cookie, member, name_offset, name_length, kind },
+        directory::DirectoryChild { key, fbn },
+        directory::DirectoryRoot {
+            this, parent, hash_seed, entry_count, free_head, free_count, hash_algorithm,
+            reserved
+        },
+    }
+}
+
+/// The cells of a table's row; nothing for other lines.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.strip_prefix('|')?.strip_suffix('|')?;
+    Some(inner.split('|').map(str::trim).collect())
+}
+
+/// The rows of the table under a heading, without its first two lines.
+fn table<'a>(lines: &[&'a str], heading: usize) -> Vec<Vec<&'a str>> {
+    let rest = lines.iter().skip(heading + 1).skip_while(|line| !line.starts_with('|'));
+    rest.map_while(|line| cells(line)).skip(2).collect()
+}
+
+/// The rows of the table under the first heading that begins with `title`.
+fn table_of(title: &str) -> Vec<Vec<&'static str>> {
+    let lines: Vec<&str> = DOCUMENT.lines().collect();
+    let heading = lines.iter().position(|line| line.starts_with(title));
+    heading.map_or_else(Vec::new, |heading| table(&lines, heading))
+}
+
+/// What the document says under headings like "### `Name`: 64 bytes".
+fn described(unit: &str) -> BTreeMap<String, Layout> {
+    let lines: Vec<&str> = DOCUMENT.lines().collect();
+    let mut found = BTreeMap::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(title) = line.strip_prefix("### `") else { continue };
+        let Some((name, size)) = title.split_once("`: ") else { continue };
+        let Some(size) = size.strip_suffix(unit).and_then(|size| size.trim().parse().ok()) else {
+            continue;
+        };
+        let number = |cell: &str| cell.parse::<u64>().unwrap_or(u64::MAX);
+        let fields = table(&lines, at).into_iter().map(|row| match row.as_slice() {
+            [start, length, field, _] => (number(start), number(length), (*field).to_owned()),
+            other => panic!("{name}: a row has {} cells", other.len()),
+        });
+        let before = found.insert(name.to_owned(), (size, fields.collect()));
+        assert!(before.is_none(), "{name} is described twice");
+    }
+    found
+}
+
+#[test]
+fn every_structure_is_described_as_it_is() {
+    let (structures, described) = (structures(), described("bytes"));
+    for (name, layout) in &structures {
+        let Some(found) = described.get(name) else { panic!("{name} is not described") };
+        assert_eq!(found, layout, "{name}: the document on the left, the code on the right");
+    }
+    for name in described.keys() {
+        assert!(structures.contains_key(name), "{name} is described and not known");
+    }
+}
+
+#[test]
+fn structures_have_no_gaps() {
+    for (name, (size, fields)) in structures() {
+        let mut end = 0;
+        for (offset, length, field) in fields {
+            assert_eq!(offset, end, "{name}: a gap before {field}");
+            end = offset + length;
+        }
+        assert_eq!(end, size, "{name}: a gap at the end");
+    }
+}
+
+/// The number that a pointer with nothing but ones in one field is.
+fn encoded(structure: &str, field: &str) -> Option<u128> {
+    let number = pointer::BLOCK_NUMBER_MAX - 1;
+    let (mut dual, mut physical) =
+        (pointer::DualPointer::default(), pointer::PhysicalPointer::default());
+    match (structure, field) {
+        ("DualPointer", "vvbn") => dual.vvbn = Vvbn(number),
+        ("DualPointer", "pvbn") => dual.pvbn = Pvbn(number),
+        ("DualPointer", "flags") => dual.flags = u8::MAX,
+        ("DualPointer", "checksum") => dual.checksum = u32::MAX,
+        ("PhysicalPointer", "pvbn") => physical.pvbn = Pvbn(number),
+        ("PhysicalPointer", "check") => physical.check = u16::MAX,
+        _ => return None,
+    }
+    let physical = u64::from_le_bytes(physical.encode());
+    Some(u128::from_le_bytes(dual.encode()) | u128::from(physical))
+}
+
+#[test]
+fn pointers_are_described_as_they_are_encoded() {
+    let described = described("bits");
+    let sizes: Vec<(&str, u64)> =
+        described.iter().map(|(name, (size, _))| (name.as_str(), *size)).collect();
+    let dual = pointer::DualPointer::SIZE as u64 * 8;
+    let physical = pointer::PhysicalPointer::SIZE as u64 * 8;
+    assert_eq!(sizes, [("DualPointer", dual), ("PhysicalPointer", physical)]);
+    let mut rows = 0;
+    for (name, (_, fields)) in &described {
+        for (bit, bits, field) in fields {
+            let ones = ((1_u128 << bits) - 1) << bit;
+            assert_eq!(encoded(name, field), Some(ones), "{name}.{field}");
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, 6);
+}
+
+#[test]
+fn versions_are_those_of_the_code() {
+    let mut expected: Vec<[String; 4]> = Vec::new();
+    let mut add = |structure: &str, number: u16, date: &str, news: &str| {
+        expected.push([structure.into(), number.to_string(), date.into(), news.into()]);
+    };
+    root::VERSIONS.iter().for_each(|(number, date, news)| add("roots", *number, date, news));
+    let named = [
+        ("label", label::LABEL_VERSIONS.as_slice()),
+        ("log", log::LOG_VERSIONS.as_slice()),
+        ("directory", directory::DIRECTORY_VERSIONS.as_slice()),
+    ];
+    for (structure, versions) in named {
+        versions.iter().for_each(|(_, number, date, news)| add(structure, *number, date, news));
+    }
+    assert_eq!(table_of("## Versions"), expected);
+}
+
+macro_rules! constants {
+    ($($module:ident::$name:ident),* $(,)?) => {
+        [$((
+            concat!("`", stringify!($module), "::", stringify!($name), "`"),
+            $module::$name.to_string(),
+        )),*]
+    };
+}
+
+#[test]
+fn limits_are_those_of_the_code() {
+    let expected = constants![
+        pointer::BLOCK_NUMBER_MAX,
+        label::GROUP_DISKS_MAX,
+        label::GROUPS_MAX,
+        label::AGGREGATE_NAME_BYTES_MAX,
+        records::NAME_SIZE_MAX,
+        records::EXPORT_RULES_MAX,
+        inode::PAYLOAD_SIZE,
+        inode::DEPTH_MAX,
+        directory::NAME_BYTES_MAX,
+        directory::DIRECTORY_ENTRIES_MAX,
+        directory::DIRECTORY_BLOCKS_MAX,
+        directory::LEVEL_MAX,
+        xattr::XATTR_NAME_SIZE_MAX,
+        xattr::XATTR_VALUE_SIZE_MAX,
+        log::LOG_HALF_BLOCKS_MIN,
+        log::LOG_HALF_BLOCKS_MAX,
+    ];
+    let rows: Vec<(&str, String)> = table_of("## Limits")
+        .into_iter()
+        .map(|row| match row.as_slice() {
+            [name, value, _] => (*name, (*value).to_owned()),
+            other => panic!("a row of limits has {} cells", other.len()),
+        })
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn record_kinds_are_those_of_the_code() {
+    let rows: Vec<(u16, &str)> = table_of("### Records of operations")
+        .into_iter()
+        .filter_map(|row| Some((row.first()?.parse().ok()?, *row.get(1)?)))
+        .collect();
+    assert_eq!(rows, operation::KINDS);
+}

@@ -139,7 +139,6 @@ pub(crate) mod opcode {
 /// Features agreed in `INIT`: bits of `flags` and, from 32 on, of `flags_high`.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
-    pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
@@ -169,15 +168,12 @@ pub(crate) mod set_attr {
 
 /// Bit of [`WriteIn::write_flags`]: the writer may not keep setuid and setgid.
 pub(crate) const WRITE_KILL_PRIVILEGE: u32 = 1 << 2;
-/// Bit of `open_flags` in requests: the same for `O_TRUNC`.
-pub(crate) const OPEN_KILL_PRIVILEGE: u32 = 1 << 0;
 /// Bit of [`OpenOut::open_flags`]: past the page cache.
 pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// Bit of [`OpenOut::open_flags`]: direct writes to one file at the same time.
 pub(crate) const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 /// Bits of `open(2)` flags, the same on all Linux architectures that this runs on.
 pub(crate) const O_EXCL: u32 = 0o200;
-pub(crate) const O_TRUNC: u32 = 0o1000;
 pub(crate) const O_DSYNC: u32 = 0o10000;
 /// `O_DIRECT` differs by architecture.
 pub(crate) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();

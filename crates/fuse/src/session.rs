@@ -26,7 +26,6 @@ const CONGESTION_REQUESTS: u16 = 48;
 
 /// What is asked for where the kernel offers it; see `server` and its `files` for the reasons.
 const FEATURES: u64 = init::ASYNC_READ
-    | init::ATOMIC_O_TRUNC
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::AUTO_INVAL_DATA

@@ -11,16 +11,15 @@
 use super::{Handled, Server, empty_done};
 use crate::abi::{
     AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_DIRECT, O_DSYNC, O_EXCL,
-    O_TRUNC, OPEN_KILL_PRIVILEGE, OpenIn, OpenOut, ReadIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE,
-    WriteIn, WriteOut,
+    OpenIn, OpenOut, ReadIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
 };
 use crate::convert;
 use crate::errno::Errno;
 use crate::reply::Reply;
 use crate::request::Request;
 use file_service::{
-    CreateMode, Done, Entry, FileHandle, FsError, NodeChange, ReadData, SeekTarget, SetAttributes,
-    Stability, WriteResult,
+    CreateMode, Done, Entry, FileHandle, FsError, NodeChange, ReadData, SeekTarget, Stability,
+    WriteResult,
 };
 use std::sync::Arc;
 
@@ -32,41 +31,25 @@ fn open_out(flags: u32) -> OpenOut {
 }
 
 impl Server {
+    /// `O_TRUNC` is not part of it (the feature `ATOMIC_O_TRUNC` is not asked for): the kernel would
+    /// send it before it looks whether the file is being executed, and refuse the open only after
+    /// the program is gone. It truncates by a SETATTR of its own.
     pub(super) fn open(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let arguments: OpenIn = request.take()?;
-        let kills = arguments.open_flags & OPEN_KILL_PRIVILEGE != 0;
-        let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
         let (server, reply) = (Arc::clone(self), request.reply());
         let held: Done<()> = Box::new(move |held| match held {
-            Err(error) => reply.error(error),
-            Ok(()) if arguments.flags & O_TRUNC == 0 => {
-                server.opens.add(file);
-                server.answer_open(reply, file, arguments.flags);
-            }
             Ok(()) => {
                 server.opens.add(file);
-                let again = Arc::clone(&server);
-                let done: Done<NodeChange> = Box::new(move |cut| match cut {
-                    Ok(_) => again.answer_open(reply, file, arguments.flags),
-                    Err(error) => {
-                        again.let_go(file);
-                        reply.error(error);
-                    }
-                });
-                let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
-                server.service.set_attributes(&caller, file, empty, done);
+                if !reply.structure(&open_out(arguments.flags)) {
+                    // Nobody heard the answer, so no RELEASE will come.
+                    server.let_go(file);
+                }
             }
+            Err(error) => reply.error(error),
         });
         self.service.hold(file, held);
         Ok(())
-    }
-
-    /// If nobody hears the answer, no RELEASE will come.
-    fn answer_open(&self, reply: Reply, file: FileHandle, flags: u32) {
-        if !reply.structure(&open_out(flags)) {
-            self.let_go(file);
-        }
     }
 
     fn let_go(&self, file: FileHandle) {

@@ -150,3 +150,23 @@ fn access_is_the_kernels() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o100)).unwrap();
     rustix::fs::accessat(cwd, &path, access, AtFlags::empty()).unwrap();
 }
+
+/// The kernel may not leave truncation to OPEN: it asks whether a program runs only afterwards.
+#[test]
+fn regression_a_running_program_is_not_truncated() {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.at("program");
+    let program =
+        ["/usr/bin/sleep", "/bin/sleep"].into_iter().find(|path| fs::exists(path).unwrap());
+    let length = fs::copy(program.unwrap(), &path).unwrap();
+    let mut running = Command::new(&path).arg("60").spawn().unwrap();
+    for flags in [OFlags::WRONLY, OFlags::RDWR, OFlags::RDONLY | OFlags::TRUNC] {
+        let opened = rustix::fs::open(&path, flags, 0.into());
+        assert_eq!(opened.unwrap_err(), rustix::io::Errno::TXTBSY, "{flags:?}");
+    }
+    assert_eq!(fs::metadata(&path).unwrap().len(), length);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    rustix::fs::open(&path, OFlags::RDONLY | OFlags::TRUNC, 0.into()).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+}

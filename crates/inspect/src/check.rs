@@ -1,0 +1,108 @@
+//! The whole check: the aggregate, its volumes, their images, parity.
+//!
+//! Invariants: the order of findings follows from the media alone.
+
+use crate::error::InspectError;
+use crate::finding::Finding;
+use crate::image::{Layout, layout_of};
+use crate::medium::Medium;
+use crate::space::{self, Walked};
+use crate::walker::Walker;
+use crate::{namespace, open, parity};
+use ondisk::records::{STATE_DELETING, VolumeRecord};
+use ondisk::root::{Superblock, metafile};
+use std::collections::BTreeSet;
+use units::{SnapshotId, VolumeId};
+
+/// Checks everything; findings go into the medium's report.
+pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<(), InspectError> {
+    medium.begin();
+    let mut fs = open::aggregate(superblock, VolumeId(0));
+    let is_traditional = superblock.traditional.get() == 1;
+    let layout = layout_of(&fs, is_traditional);
+    if superblock.root.size_blocks.get() != medium.array.geometry.end().get() {
+        let damage =
+            ondisk::damage::Damage::Field { structure: "superblock", field: "size_blocks" };
+        medium.report.add(Finding::VolInfo { volume: VolumeId(0), damage });
+    }
+    let mut walker = Walker::new(medium, &fs);
+    let mut walked = space::check(&mut walker, layout)?;
+    let (records, findings) =
+        open::volume_table(&walked.active.table, superblock.next_volume.get());
+    findings.into_iter().for_each(|finding| walker.tell(finding));
+    let used = std::mem::take(&mut walked.used);
+    if layout == Layout::Files {
+        drop(walker);
+        fs.member = open::traditional_member(&records);
+        let mut walker = Walker::new(medium, &fs);
+        check_names(&mut walker, &walked)?;
+        medium.report.totals.volumes += 1;
+    } else {
+        drop(walker);
+        check_volumes(medium, &records, &mut walked)?;
+    }
+    parity::check(medium, &used)?;
+    medium.report.totals.blocks = used.count();
+    Ok(())
+}
+
+fn check_volumes(
+    medium: &mut Medium<'_>,
+    records: &[VolumeRecord],
+    walked: &mut Walked,
+) -> Result<(), InspectError> {
+    let mut containers = std::mem::take(&mut walked.active.containers);
+    let mut matched = BTreeSet::new();
+    for record in records.iter().filter(|record| open::is_flexible(record)) {
+        let inode = record.container_inode.get();
+        let volume = VolumeId(record.volume.get());
+        let expected = metafile::ROOT_DIRECTORY + u64::from(volume.get());
+        let Some(container) = containers.remove(&inode).filter(|_| inode == expected) else {
+            medium.report.add(Finding::Container { inode });
+            continue;
+        };
+        matched.insert(inode);
+        medium.report.totals.volumes += 1;
+        if record.state == STATE_DELETING {
+            let numbers = container.numbers().filter_map(|vvbn| Some((vvbn, container.get(vvbn)?)));
+            let places: Vec<_> = numbers.collect();
+            let snapshot = SnapshotId::ACTIVE;
+            space::prove_places(medium, crate::ImageName { volume, snapshot }, &places)?;
+            continue;
+        }
+        if let Some(fs) = open::volume(medium, record, container)? {
+            let mut walker = Walker::new(medium, &fs);
+            let walked = space::check(&mut walker, Layout::Files)?;
+            check_names(&mut walker, &walked)?;
+        }
+    }
+    for inode in containers.into_keys() {
+        medium.report.add(Finding::Container { inode });
+    }
+    Ok(())
+}
+
+/// Checks the names of all images of a file system.
+fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &Walked) -> Result<(), InspectError> {
+    let image = walker.fs.active();
+    let counted = namespace::check(walker, image, &walked.active)?;
+    let recorded = walker.fs.root.used_inodes.get();
+    if recorded != counted {
+        walker.tell(Finding::UsedInodes { image, recorded, counted });
+    }
+    let (recorded, counted) =
+        (walker.fs.root.orphan_count.get().into(), walked.active.orphans.len() as u64);
+    if recorded != counted {
+        walker.tell(Finding::OrphanCount { image, recorded, counted });
+    }
+    for snapshot in &walked.snapshots {
+        let Some(found) = &snapshot.image else { continue };
+        let image = snapshot.name;
+        let counted = namespace::check(walker, image, found)?;
+        let recorded = snapshot.record.used_inodes.get();
+        if recorded != counted {
+            walker.tell(Finding::UsedInodes { image, recorded, counted });
+        }
+    }
+    Ok(())
+}

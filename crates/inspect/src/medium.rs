@@ -1,0 +1,322 @@
+//! Blocks by PVBN, proved three ways: by the pointer's check, by the checksum in the tree, by the
+//! identity beside the block.
+//!
+//! Invariants: a block that is handed out has the content that its pointer names, if need be from
+//! parity; memory is bounded by two caches that are dropped when they are full. Each block that is
+//! damaged is told once.
+
+use crate::array::{Array, Stretch};
+use crate::error::InspectError;
+use crate::fault::IdentityFault;
+use crate::finding::{Finding, Place};
+use crate::format::{Content, tree_checksum};
+use crate::pump::Pump;
+use crate::report::Report;
+use ondisk::identity::{
+    BlockIdentity, BlockOwner, ChecksumBlock, REGION_BLOCKS, REGION_DATA_BLOCKS, crc32c,
+};
+use raid::{Location, TetrisId};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+use units::{Block, BlockRef, CpNumber, Pvbn};
+
+/// The row of checksum blocks in a tetris.
+pub(crate) const CHECKSUM_ROW: usize = REGION_DATA_BLOCKS;
+/// Blocks that are kept for the images that share them: 64 MiB.
+const CACHED_BLOCKS_MAX: usize = 16_384;
+/// Checksum blocks that are kept: 64 MiB, the identities of 4 GiB.
+const CACHED_CHECKSUMS_MAX: usize = 16_384;
+
+/// A block to be read and proved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub at: Place,
+    pub pvbn: Pvbn,
+    /// The low 16 bits of its CRC32C.
+    pub check: u16,
+    /// Its checksum in the tree.
+    pub tree: Option<(u32, Content)>,
+    /// What its identity must say, if that is to be checked now.
+    pub owner: Option<BlockOwner>,
+    /// It will be read again.
+    pub keep: bool,
+}
+
+/// A row of a tetris.
+pub(crate) type Row = (TetrisId, usize);
+
+/// See the module.
+pub(crate) struct Medium<'a> {
+    pub array: Array,
+    pub pump: Pump<'a>,
+    /// The superblock's consistency point.
+    pub cp: CpNumber,
+    pub report: Report,
+    /// Rows with damage that was told: their parity cannot be right.
+    pub damaged_rows: FxHashSet<Row>,
+    told: FxHashSet<Pvbn>,
+    blocks: FxHashMap<Pvbn, BlockRef>,
+    checksums: FxHashMap<(TetrisId, usize), Option<BlockRef>>,
+}
+
+impl<'a> Medium<'a> {
+    pub fn new(array: Array, pump: Pump<'a>) -> Self {
+        Self {
+            array,
+            pump,
+            cp: CpNumber(0),
+            report: Report::default(),
+            damaged_rows: FxHashSet::default(),
+            told: FxHashSet::default(),
+            blocks: FxHashMap::default(),
+            checksums: FxHashMap::default(),
+        }
+    }
+
+    /// Forgets what was found and read, so that the next check sees the media anew.
+    pub fn begin(&mut self) {
+        self.report = Report::default();
+        self.damaged_rows.clear();
+        self.told.clear();
+        self.blocks.clear();
+        self.checksums.clear();
+    }
+
+    /// The blocks that are wanted; `None` where one is lost.
+    pub fn fetch(&mut self, wants: &[Want]) -> Result<Vec<Option<BlockRef>>, InspectError> {
+        let places: Vec<Option<Location>> = wants
+            .iter()
+            .map(|want| self.array.geometry.locate(want.pvbn).filter(|_| want.pvbn != Pvbn(0)))
+            .collect();
+        let direct = self.read_direct(wants, &places)?;
+        let mut fetched = Vec::with_capacity(wants.len());
+        for ((want, place), direct) in wants.iter().zip(places).zip(direct) {
+            let Some(place) = place else {
+                self.report.add(Finding::BeyondEnd { at: want.at, vbn: want.pvbn.get() });
+                fetched.push(None);
+                continue;
+            };
+            let block = match direct {
+                Some(block) if is_right(want, &block) => Some(block),
+                _ => self.made_good(want, place)?,
+            };
+            if let (Some(block), Some(owner)) = (&block, &want.owner) {
+                self.check_identity(want.pvbn, place, block, owner)?;
+            }
+            if let (Some(block), true) = (&block, want.keep) {
+                if self.blocks.len() >= CACHED_BLOCKS_MAX {
+                    self.blocks.clear();
+                }
+                self.blocks.insert(want.pvbn, Arc::clone(block));
+            }
+            fetched.push(block);
+        }
+        Ok(fetched)
+    }
+
+    /// Reads what the disks have, and the checksum blocks beside it, with as few requests as may
+    /// be.
+    fn read_direct(
+        &mut self,
+        wants: &[Want],
+        places: &[Option<Location>],
+    ) -> Result<Vec<Option<BlockRef>>, InspectError> {
+        let mut direct: Vec<Option<BlockRef>> =
+            wants.iter().map(|want| self.blocks.get(&want.pvbn).cloned()).collect();
+        let mut devices: Vec<(Stretch, Vec<usize>)> = Vec::new();
+        let mut order: Vec<usize> = (0..wants.len()).filter(|at| direct[*at].is_none()).collect();
+        order.sort_unstable_by_key(|at| wants[*at].pvbn);
+        for at in order {
+            let Some(place) = places[at] else { continue };
+            let block = self.array.geometry.device_block(place.tetris(), place.row());
+            match devices.last_mut() {
+                Some((stretch, users))
+                    if (stretch.group, stretch.disk) == (place.group, place.disk)
+                        && stretch.block + stretch.count as u64 == block =>
+                {
+                    stretch.count += 1;
+                    users.push(at);
+                }
+                _ => {
+                    let stretch = Stretch { group: place.group, disk: place.disk, block, count: 1 };
+                    devices.push((stretch, vec![at]));
+                }
+            }
+        }
+        let stretches: Vec<Stretch> = devices.iter().map(|(stretch, _)| *stretch).collect();
+        let read = self.array.read(&stretches, &mut self.pump)?;
+        for ((_, users), blocks) in devices.into_iter().zip(read) {
+            for (user, block) in users.into_iter().zip(blocks) {
+                direct[user] = block;
+            }
+        }
+        let proved = wants.iter().zip(places).filter(|(want, _)| want.owner.is_some());
+        let needed: Vec<(TetrisId, usize)> = proved
+            .filter_map(|(_, place)| place.map(|place| (place.tetris(), place.disk)))
+            .collect();
+        self.load_checksums(needed)?;
+        Ok(direct)
+    }
+
+    fn load_checksums(&mut self, mut needed: Vec<(TetrisId, usize)>) -> Result<(), InspectError> {
+        if self.checksums.len() + needed.len() > CACHED_CHECKSUMS_MAX {
+            self.checksums.clear();
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        needed.retain(|key| !self.checksums.contains_key(key));
+        let stretches: Vec<Stretch> = needed
+            .iter()
+            .map(|(tetris, disk)| Stretch {
+                group: tetris.group,
+                disk: *disk,
+                block: self.array.geometry.device_block(*tetris, CHECKSUM_ROW),
+                count: 1,
+            })
+            .collect();
+        let read = self.array.read(&stretches, &mut self.pump)?;
+        for ((tetris, disk), blocks) in needed.into_iter().zip(read) {
+            let block = match blocks.into_iter().next().flatten() {
+                Some(block) => Some(block),
+                None => {
+                    if self.array.is_present(tetris.group, disk) {
+                        self.tell_unreadable(tetris, disk, CHECKSUM_ROW);
+                    }
+                    self.reconstruct(tetris, disk, CHECKSUM_ROW)?
+                }
+            };
+            self.checksums.insert((tetris, disk), block);
+        }
+        Ok(())
+    }
+
+    fn tell_unreadable(&mut self, tetris: TetrisId, disk: usize, row: usize) {
+        let block = self.array.geometry.device_block(tetris, row);
+        if self.damaged_rows.insert((tetris, row)) {
+            self.report.add(Finding::Unreadable { group: tetris.group, disk, block });
+        }
+    }
+
+    /// A block that the disk does not have as it should be.
+    fn made_good(
+        &mut self,
+        want: &Want,
+        place: Location,
+    ) -> Result<Option<BlockRef>, InspectError> {
+        let candidate = self.reconstruct(place.tetris(), place.disk, place.row())?;
+        let good = candidate.filter(|block| is_right(want, block));
+        if good.is_some() && !self.array.is_present(place.group, place.disk) {
+            self.report.totals.degraded_reads += 1;
+            return Ok(good);
+        }
+        if self.told.insert(want.pvbn) {
+            let (at, pvbn, repairable) = (want.at, want.pvbn, good.is_some());
+            self.report.add(Finding::Damaged { at, pvbn, repairable });
+            self.damaged_rows.insert((place.tetris(), place.row()));
+        }
+        Ok(good)
+    }
+
+    /// The XOR of the other disks' blocks, if the group has parity and all of them can be read.
+    fn reconstruct(
+        &mut self,
+        tetris: TetrisId,
+        disk: usize,
+        row: usize,
+    ) -> Result<Option<BlockRef>, InspectError> {
+        let group = self.array.geometry.group(tetris.group);
+        if group.kind.parity_disks() == 0 {
+            return Ok(None);
+        }
+        let block = self.array.geometry.device_block(tetris, row);
+        let others = (0..group.disks()).filter(|other| *other != disk);
+        let stretches: Vec<Stretch> =
+            others.map(|disk| Stretch { group: tetris.group, disk, block, count: 1 }).collect();
+        let read = self.array.read(&stretches, &mut self.pump)?;
+        let mut sum = Block::zeroed();
+        for blocks in read {
+            let Some(block) = blocks.into_iter().next().flatten() else { return Ok(None) };
+            xor_into(&mut sum, &block);
+        }
+        Ok(Some(Arc::new(sum)))
+    }
+
+    /// The identity beside a block.
+    pub fn identity(&mut self, pvbn: Pvbn) -> Result<Option<BlockIdentity>, InspectError> {
+        let Some(place) = self.array.geometry.locate(pvbn) else { return Ok(None) };
+        self.load_checksums(vec![(place.tetris(), place.disk)])?;
+        let block = self.checksums.get(&(place.tetris(), place.disk)).and_then(Option::as_ref);
+        Ok(block.and_then(|block| ChecksumBlock::view(block).identities.get(place.row()).copied()))
+    }
+
+    fn check_identity(
+        &mut self,
+        pvbn: Pvbn,
+        place: Location,
+        block: &Block,
+        expected: &BlockOwner,
+    ) -> Result<(), InspectError> {
+        let identity = self.identity(pvbn)?;
+        let fault = match identity {
+            Some(identity) => identity_fault(&identity, pvbn, block, expected, self.cp),
+            None => Some(IdentityFault::Unreadable),
+        };
+        if let Some(fault) = fault
+            && self.told.insert(pvbn)
+        {
+            self.damaged_rows.insert((place.tetris(), CHECKSUM_ROW));
+            self.report.add(Finding::Identity { pvbn, fault });
+        }
+        Ok(())
+    }
+
+    /// Reads a whole region of a disk.
+    pub fn read_regions(
+        &mut self,
+        tetris: TetrisId,
+    ) -> Result<Vec<Vec<Option<BlockRef>>>, InspectError> {
+        let block = self.array.geometry.device_block(tetris, 0);
+        let disks = self.array.geometry.group(tetris.group).disks();
+        let stretches: Vec<Stretch> = (0..disks)
+            .map(|disk| Stretch { group: tetris.group, disk, block, count: REGION_BLOCKS })
+            .collect();
+        self.array.read(&stretches, &mut self.pump)
+    }
+}
+
+fn is_right(want: &Want, block: &Block) -> bool {
+    let whole = crc32c(block);
+    whole & 0xffff == u32::from(want.check)
+        && want.tree.is_none_or(|(checksum, content)| match content {
+            Content::Data => whole == checksum,
+            _ => tree_checksum(block, content) == checksum,
+        })
+}
+
+fn identity_fault(
+    identity: &BlockIdentity,
+    pvbn: Pvbn,
+    block: &Block,
+    expected: &BlockOwner,
+    cp: CpNumber,
+) -> Option<IdentityFault> {
+    if let Err(damage) = identity.validate() {
+        return Some(IdentityFault::Damaged(damage));
+    }
+    let found = identity.owner();
+    if identity.pvbn() != pvbn {
+        return Some(IdentityFault::Elsewhere(identity.pvbn()));
+    }
+    if !found.is_same_place(expected) {
+        return Some(IdentityFault::Owner { found, expected: *expected });
+    }
+    if identity.standard_checksum() != crc32c(block) {
+        return Some(IdentityFault::Content);
+    }
+    (found.cp > cp).then_some(IdentityFault::Future(found.cp))
+}
+
+/// `into ^= from`.
+pub(crate) fn xor_into(into: &mut Block, from: &Block) {
+    into.iter_mut().zip(from.iter()).for_each(|(into, from)| *into ^= from);
+}

@@ -1,0 +1,142 @@
+//! From disks to file systems: the superblock, the aggregate's own file system, the volumes.
+
+use crate::error::InspectError;
+use crate::filesystem::{ContainerMap, FileSystem, VOL_INFO_INODE};
+use crate::finding::{Finding, Place};
+use crate::format::{Content, Format};
+use crate::medium::{Medium, Want};
+use media::SUPERBLOCK_BLOCK;
+use ondisk::damage::Damage;
+use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VOLUME_TRADITIONAL, VolumeRecord};
+use ondisk::root::{SUPERBLOCK_SLOTS, Superblock, VOL_INFO_VVBN, VolInfo};
+use platform::completion::gather;
+use platform::{Disk, DiskError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{BlockRef, CpNumber, VolumeId};
+
+type SlotAnswer = Result<Vec<BlockRef>, DiskError>;
+
+/// The newest valid superblock of any disk and slot that names this aggregate.
+pub(crate) fn superblock(medium: &mut Medium<'_>) -> Result<Superblock, InspectError> {
+    let places: Vec<(Arc<dyn Disk>, u64)> = medium
+        .array
+        .disks()
+        .into_iter()
+        .flat_map(|disk| (0..SUPERBLOCK_SLOTS).map(move |slot| (Arc::clone(&disk), slot)))
+        .collect();
+    let answers = medium.pump.wait(move |done| {
+        let parts = gather(places.len(), move |answers: Vec<SlotAnswer>| done(answers));
+        for ((disk, slot), part) in places.into_iter().zip(parts) {
+            disk.read(SUPERBLOCK_BLOCK + slot, 1, part);
+        }
+    });
+    let (mut best, mut last): (Option<Superblock>, Option<Damage>) = (None, None);
+    for block in answers.ok_or(InspectError::Stalled)?.into_iter().flatten().flatten() {
+        match Superblock::from_block(&block) {
+            Ok(found) if found.aggregate != medium.array.aggregate => {
+                last = Some(Damage::Field { structure: "superblock", field: "aggregate" });
+            }
+            Ok(found) => {
+                if best.as_ref().is_none_or(|best| best.cp() < found.cp()) {
+                    best = Some(found);
+                }
+            }
+            Err(damage) => last = Some(damage),
+        }
+    }
+    best.ok_or(InspectError::NoSuperblock { last })
+}
+
+/// The aggregate's own file system.
+pub(crate) fn aggregate(superblock: &Superblock, member: VolumeId) -> FileSystem {
+    FileSystem {
+        volume: VolumeId(0),
+        member,
+        format: Format::Physical,
+        container: None,
+        root: superblock.root,
+    }
+}
+
+/// The volumes in the volume table, and what is wrong with it.
+pub(crate) fn volume_table(
+    blocks: &BTreeMap<u64, BlockRef>,
+    next_volume: u32,
+) -> (Vec<VolumeRecord>, Vec<Finding>) {
+    let (mut records, mut findings) = (Vec::new(), Vec::new());
+    let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for (slot, block) in blocks {
+        match VolumeRecord::from_block(block) {
+            Ok(record) if record.state == STATE_EMPTY => {}
+            Ok(record) => {
+                let volume = record.volume.get();
+                let is_new = numbers.insert(volume) && names.insert(record.name().to_owned());
+                if !is_new || volume >= next_volume {
+                    findings.push(Finding::VolumeDuplicate { volume: VolumeId(volume) });
+                }
+                records.push(record);
+            }
+            Err(damage) => findings.push(Finding::VolumeRecord { slot: *slot, damage }),
+        }
+    }
+    (records, findings)
+}
+
+/// What directory entries of a traditional volume call it.
+pub(crate) fn traditional_member(records: &[VolumeRecord]) -> VolumeId {
+    let traditional = records.iter().find(|record| record.kind == VOLUME_TRADITIONAL);
+    traditional.map_or(VolumeId(0), |record| VolumeId(record.volume.get()))
+}
+
+/// Whether a record is of a volume in a container.
+pub(crate) fn is_flexible(record: &VolumeRecord) -> bool {
+    record.kind == VOLUME_FLEXIBLE
+}
+
+/// A flexible volume's file system, from its vol_info block; `None` if that is damaged.
+pub(crate) fn volume(
+    medium: &mut Medium<'_>,
+    record: &VolumeRecord,
+    container: ContainerMap,
+) -> Result<Option<FileSystem>, InspectError> {
+    let volume = VolumeId(record.volume.get());
+    let mut fs = FileSystem {
+        volume,
+        member: volume,
+        format: Format::Dual,
+        container: None,
+        root: <ondisk::root::FileSystemRoot as zerocopy::FromZeros>::new_zeroed(),
+    };
+    let wrong =
+        |field| Finding::VolInfo { volume, damage: Damage::Field { structure: "vol_info", field } };
+    let Some((pvbn, check)) = container.get(VOL_INFO_VVBN) else {
+        medium.report.add(wrong("container"));
+        return Ok(None);
+    };
+    let at = Place { image: fs.active(), inode: VOL_INFO_INODE, level: 0, index: 0 };
+    // The owner of a volume's block, though the container is not in place yet.
+    let owner = Some(fs.owner(&at, Content::Data, VOL_INFO_VVBN));
+    let want = Want { at, pvbn, check, tree: None, owner, keep: false };
+    let Some(block) = medium.fetch(&[want])?.into_iter().next().flatten() else { return Ok(None) };
+    let found = match VolInfo::from_block(&block) {
+        Ok(found) => found,
+        Err(damage) => {
+            medium.report.add(Finding::VolInfo { volume, damage });
+            return Ok(None);
+        }
+    };
+    if found.volume.get() != volume.get() {
+        medium.report.add(wrong("volume"));
+        return Ok(None);
+    }
+    if CpNumber(found.cp.get()) > medium.cp {
+        medium.report.add(wrong("cp"));
+    }
+    if found.root.size_blocks.get() < record.size_blocks.get() {
+        medium.report.add(wrong("size_blocks"));
+    }
+    fs.root = found.root;
+    fs.container = Some(container);
+    Ok(Some(fs))
+}

@@ -1,0 +1,51 @@
+//! Waiting for disks: in the simulated world by driving it, in the real one on a condition.
+//!
+//! Invariants: no lock is held while the world is driven.
+//!
+//! Fails: `None` when the world was driven [`IDLE_CALLS_MAX`] times and the answer has not come.
+
+use platform::completion::Sender;
+use platform::sync::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// Calls of the driver for one answer. A simulated world needs one; a driver that waits a little
+/// at each call waits long enough for any disk.
+const IDLE_CALLS_MAX: u32 = 1_000_000;
+
+/// How to wait.
+pub(crate) enum Pump<'a> {
+    /// Call this until the answer is there.
+    Drive(&'a mut dyn FnMut()),
+    /// Sleep until it is.
+    Condition,
+}
+
+impl Pump<'_> {
+    /// Starts a call and waits for what it answers.
+    pub fn wait<T: Send + 'static>(&mut self, start: impl FnOnce(Sender<T>)) -> Option<T> {
+        let answer = Arc::new((Mutex::new(None), Condvar::new()));
+        let shared = Arc::clone(&answer);
+        start(Box::new(move |value| {
+            *shared.0.lock() = Some(value);
+            shared.1.notify_all();
+        }));
+        match self {
+            Self::Drive(drive) => {
+                for _ in 0..IDLE_CALLS_MAX {
+                    if let Some(value) = answer.0.lock().take() {
+                        return Some(value);
+                    }
+                    drive();
+                }
+                answer.0.lock().take()
+            }
+            Self::Condition => {
+                let mut value = answer.0.lock();
+                while value.is_none() {
+                    answer.1.wait(&mut value);
+                }
+                value.take()
+            }
+        }
+    }
+}

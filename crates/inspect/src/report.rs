@@ -1,0 +1,69 @@
+//! What a check found.
+
+use crate::finding::Finding;
+use std::fmt;
+
+/// Findings that a report keeps: more say nothing new.
+pub const FINDINGS_MAX: usize = 10_000;
+
+/// What was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// Blocks of the aggregate in use.
+    pub blocks: u64,
+    /// Flexible and traditional volumes.
+    pub volumes: u64,
+    /// Snapshot images walked.
+    pub snapshots: u64,
+    /// Files and directories with names or on orphan lists, of all images.
+    pub files: u64,
+    /// Stripes whose parity was computed.
+    pub stripes: u64,
+    /// Blocks that were read from parity because a disk is missing.
+    pub degraded_reads: u64,
+}
+
+/// The outcome of a check.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Report {
+    /// What is wrong, in the order in which it was found.
+    pub findings: Vec<Finding>,
+    /// Findings beyond [`FINDINGS_MAX`].
+    pub omitted: u64,
+    /// What was looked at.
+    pub totals: Totals,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, finding: Finding) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        } else {
+            self.omitted += 1;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(formatter, "{finding}")?;
+        }
+        if self.omitted > 0 {
+            writeln!(formatter, "and {} more", self.omitted)?;
+        }
+        let Totals { blocks, volumes, snapshots, files, stripes, .. } = self.totals;
+        write!(
+            formatter,
+            "{} findings; {blocks} blocks, {volumes} volumes, {snapshots} snapshots, {files} files, \
+             {stripes} stripes",
+            self.findings.len() as u64 + self.omitted
+        )
+    }
+}

@@ -1,0 +1,290 @@
+//! Are the maps true? Every block of every image is reached once and is in the image's map; the
+//! summary map is the OR of the snapshots' maps; the container map has exactly what is in use.
+//!
+//! A snapshot's map also has the blocks of the snapshot table as it was when the snapshot was made;
+//! they belong to no file of the snapshot's image, and are known by their identities.
+//!
+//! Invariants: an image of which a part is lost is not compared, for the loss was told.
+
+use crate::error::InspectError;
+use crate::fault::SnapshotFault;
+use crate::filesystem::{SNAPSHOT_TABLE, Tree};
+use crate::finding::{Blocks, Finding, ImageName, Place};
+use crate::format::Content;
+use crate::image::{self, Image, Layout, check_count};
+use crate::medium::Want;
+use crate::vbn_set::{Run, VBNS_PER_BLOCK, VbnSet};
+use crate::walker::{Leaves, Walker};
+use ondisk::identity::BlockOwner;
+use ondisk::records::{SNAPSHOTS_PER_BLOCK, STATE_DELETING, STATE_EMPTY, SnapshotRecord};
+use ondisk::root::VOL_INFO_VVBN;
+use std::collections::{BTreeMap, BTreeSet};
+use units::{BlockRef, CpNumber, InodeNumber, Pvbn, Vvbn};
+use zerocopy::FromBytes;
+
+/// A snapshot, and its image if all of it is still held.
+pub(crate) struct Snapshot {
+    pub name: ImageName,
+    pub record: SnapshotRecord,
+    pub image: Option<Image>,
+    map: VbnSet,
+}
+
+impl Snapshot {
+    pub fn is_deleting(&self) -> bool {
+        self.record.state == STATE_DELETING
+    }
+
+    /// Map blocks below this hold nothing any more.
+    fn released_blocks(&self) -> u64 {
+        if self.is_deleting() { self.record.released_blocks.get() } else { 0 }
+    }
+}
+
+/// A file system, walked.
+pub(crate) struct Walked {
+    pub active: Image,
+    pub snapshots: Vec<Snapshot>,
+    /// Block numbers in use, by what was reached and by snapshots' maps.
+    pub used: VbnSet,
+    /// Nothing is lost that would lead to other blocks.
+    pub is_whole: bool,
+}
+
+/// Walks all images of a file system and compares its maps.
+pub(crate) fn check(
+    walker: &mut Walker<'_, '_, '_>,
+    layout: Layout,
+) -> Result<Walked, InspectError> {
+    let root = walker.fs.root;
+    let name = walker.fs.active();
+    walker.begin();
+    let mut active = image::walk(walker, name, &root.inode_file, layout)?;
+    let records = read_snapshots(walker)?;
+    active.is_whole = walker.is_whole;
+    active.reached = walker.begin();
+    compare_map(walker, name, &active, &VbnSet::default());
+    let snapshots = walk_snapshots(walker, records, layout)?;
+    let mut held = VbnSet::default();
+    for snapshot in &snapshots {
+        held.add_blocks(&snapshot.map, snapshot.released_blocks(), u64::MAX);
+    }
+    let is_whole = active.is_whole
+        && snapshots.iter().all(|s| s.image.as_ref().is_none_or(|image| image.is_whole));
+    let mut used = active.reached.clone();
+    used.add(&held);
+    used.add(&reserved(walker));
+    let walked = Walked { active, snapshots, used, is_whole };
+    if walked.is_whole {
+        compare_summary(walker, &walked);
+        compare_used(walker, &walked);
+    }
+    check_unwalked(walker)?;
+    Ok(walked)
+}
+
+/// Numbers that are in use without a pointer to them: zero, and in a volume that of vol_info.
+fn reserved(walker: &Walker<'_, '_, '_>) -> VbnSet {
+    let end = if walker.fs.container.is_some() { VOL_INFO_VVBN + 1 } else { 1 };
+    (0..end).collect()
+}
+
+/// Reads the snapshot table, which is part of the active image.
+fn read_snapshots(
+    walker: &mut Walker<'_, '_, '_>,
+) -> Result<Vec<(ImageName, SnapshotRecord)>, InspectError> {
+    let fs = walker.fs;
+    let (active, table) = (fs.active(), fs.root.snapshot_table);
+    let tree = Tree::of(SNAPSHOT_TABLE, Content::Snapshots, &table);
+    let mut blocks: BTreeMap<u64, BlockRef> = BTreeMap::new();
+    let mut take = |fbn: u64, block: &BlockRef| {
+        blocks.insert(fbn, BlockRef::clone(block));
+    };
+    let extent = walker.walk(active, &tree, Leaves::Read(&mut take))?;
+    check_count(walker, active, SNAPSHOT_TABLE, &table, extent);
+    let mut records = Vec::new();
+    let (mut last, mut names) = (0, BTreeSet::new());
+    for index in 0..fs.root.snapshot_count.get() {
+        let record = record_at(&blocks, index as usize);
+        let image = fs.snapshot(record.map_or(index, |record| record.snapshot.get()));
+        let mut tell = |fault| walker.tell(Finding::Snapshot { image, fault });
+        let Some(record) = record.filter(|record| record.state != STATE_EMPTY) else {
+            tell(SnapshotFault::Missing);
+            continue;
+        };
+        if let Err(damage) = record.validate() {
+            tell(SnapshotFault::Damaged(damage));
+            continue;
+        }
+        let number = record.snapshot.get();
+        let is_live = record.state != STATE_DELETING;
+        let is_new = number > last && number < fs.root.next_snapshot.get();
+        if !is_new || is_live && !names.insert(record.name().to_owned()) {
+            tell(SnapshotFault::Duplicate);
+        }
+        let cp = CpNumber(record.cp.get());
+        if cp > walker.medium.cp {
+            walker.tell(Finding::Snapshot { image, fault: SnapshotFault::Future(cp) });
+        }
+        last = number;
+        records.push((image, record));
+    }
+    Ok(records)
+}
+
+pub(crate) fn record_at(blocks: &BTreeMap<u64, BlockRef>, index: usize) -> Option<SnapshotRecord> {
+    let block = blocks.get(&((index / SNAPSHOTS_PER_BLOCK) as u64))?;
+    let start = index % SNAPSHOTS_PER_BLOCK * size_of::<SnapshotRecord>();
+    let bytes = block.get(start..start + size_of::<SnapshotRecord>())?;
+    SnapshotRecord::read_from_bytes(bytes).ok()
+}
+
+fn walk_snapshots(
+    walker: &mut Walker<'_, '_, '_>,
+    records: Vec<(ImageName, SnapshotRecord)>,
+    layout: Layout,
+) -> Result<Vec<Snapshot>, InspectError> {
+    let map_blocks = walker.fs.root.size_blocks.get().div_ceil(VBNS_PER_BLOCK);
+    let mut snapshots = Vec::with_capacity(records.len());
+    for (name, record) in records {
+        walker.begin();
+        let mut snapshot = Snapshot { name, record, image: None, map: VbnSet::default() };
+        match snapshot.released_blocks() {
+            0 => {
+                let mut found = image::walk(walker, name, &record.inode_file, layout)?;
+                found.is_whole = walker.is_whole;
+                found.reached = walker.begin();
+                let extra = found.active_map.without(&found.reached);
+                let table = table_blocks(walker, &extra)?;
+                compare_map(walker, name, &found, &table);
+                walker.medium.report.totals.snapshots += 1;
+                snapshot.map = std::mem::take(&mut found.active_map);
+                snapshot.image = Some(found);
+            }
+            // What is left of it is its map, as far as it is still to be released.
+            released if released < map_blocks => {
+                snapshot.map = image::read_map(walker, name, &record.inode_file, released)?;
+            }
+            _ => {}
+        }
+        snapshots.push(snapshot);
+    }
+    Ok(snapshots)
+}
+
+/// Where a number's block lies, and its check if that is known.
+fn place_of(walker: &Walker<'_, '_, '_>, vbn: u64) -> Option<(Pvbn, Option<u16>)> {
+    match &walker.fs.container {
+        Some(container) => container.get(vbn).map(|(pvbn, check)| (pvbn, Some(check))),
+        None => Some((Pvbn(vbn), None)),
+    }
+}
+
+/// Those of the numbers that were blocks of the snapshot table: each another one.
+fn table_blocks(walker: &mut Walker<'_, '_, '_>, extra: &VbnSet) -> Result<VbnSet, InspectError> {
+    let (mut found, mut places) = (VbnSet::default(), BTreeSet::new());
+    for vbn in extra.iter() {
+        let Some((pvbn, _)) = place_of(walker, vbn) else { continue };
+        let Some(identity) = walker.medium.identity(pvbn)? else { continue };
+        let owner = identity.owner();
+        let vvbn = if walker.fs.is_aggregate() { Vvbn(0) } else { Vvbn(vbn) };
+        let is_table = identity.validate().is_ok()
+            && (owner.inode, owner.volume) == (InodeNumber(SNAPSHOT_TABLE), walker.fs.volume)
+            && owner.vvbn == vvbn;
+        if is_table && places.insert((owner.level, owner.fbn)) {
+            found.insert(vbn);
+        }
+    }
+    Ok(found)
+}
+
+fn blocks(run: Run) -> Blocks {
+    Blocks { first: run.first, count: run.count }
+}
+
+/// Compares an image's map with what was reached in it.
+fn compare_map(walker: &mut Walker<'_, '_, '_>, name: ImageName, image: &Image, table: &VbnSet) {
+    if !image.is_whole {
+        return;
+    }
+    let mut expected = image.reached.clone();
+    expected.add(table);
+    expected.add(&reserved(walker));
+    for run in expected.without(&image.active_map).runs() {
+        walker.tell(Finding::MapMissing { image: name, blocks: blocks(run) });
+    }
+    for run in image.active_map.without(&expected).runs() {
+        walker.tell(Finding::MapExtra { image: name, blocks: blocks(run) });
+    }
+}
+
+/// The summary map is the OR of the snapshots' maps, as far as they were merged into it and not
+/// released.
+fn compare_summary(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
+    let volume = walker.fs.volume;
+    let mut expected = VbnSet::default();
+    for snapshot in &walked.snapshots {
+        let merged = snapshot.record.merged_blocks.get();
+        expected.add_blocks(&snapshot.map, snapshot.released_blocks(), merged);
+    }
+    for run in expected.without(&walked.active.summary_map).runs() {
+        walker.tell(Finding::SummaryMissing { volume, blocks: blocks(run) });
+    }
+    for run in walked.active.summary_map.without(&expected).runs() {
+        walker.tell(Finding::SummaryExtra { volume, blocks: blocks(run) });
+    }
+}
+
+/// The count of blocks in use, and the container map, agree with what is in use.
+fn compare_used(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
+    let volume = walker.fs.volume;
+    let (recorded, counted) = (walker.fs.root.used_blocks.get(), walked.used.count());
+    if recorded != counted {
+        walker.tell(Finding::UsedBlocks { volume, recorded, counted });
+    }
+    let Some(container) = &walker.fs.container else { return };
+    let placed: VbnSet = container.numbers().collect();
+    let zero: VbnSet = std::iter::once(0).collect();
+    let lacking = walked.used.without(&zero).without(&placed);
+    // Where a pointer leads to such a block it was told.
+    let lacking: VbnSet = lacking.iter().filter(|vbn| !walker.is_proved(*vbn)).collect();
+    for run in lacking.runs() {
+        walker.tell(Finding::ContainerMissing { volume, blocks: blocks(run) });
+    }
+    for run in placed.without(&walked.used).runs() {
+        walker.tell(Finding::ContainerExtra { volume, blocks: blocks(run) });
+    }
+}
+
+/// Proves the blocks in the container map that no image that is left leads to.
+fn check_unwalked(walker: &mut Walker<'_, '_, '_>) -> Result<(), InspectError> {
+    let Some(container) = &walker.fs.container else { return Ok(()) };
+    let left: Vec<u64> = container
+        .numbers()
+        .filter(|vvbn| *vvbn != VOL_INFO_VVBN && !walker.is_proved(*vvbn))
+        .collect();
+    let places = left.into_iter().filter_map(|vvbn| Some((vvbn, container.get(vvbn)?)));
+    let places: Vec<_> = places.collect();
+    prove_places(walker.medium, walker.fs.active(), &places)
+}
+
+/// Proves blocks of a volume of which only VVBN, place and check are known.
+pub(crate) fn prove_places(
+    medium: &mut crate::medium::Medium<'_>,
+    image: ImageName,
+    places: &[(u64, (Pvbn, u16))],
+) -> Result<(), InspectError> {
+    for some in places.chunks(256) {
+        let mut wants = Vec::with_capacity(some.len());
+        for (vvbn, (pvbn, check)) in some.iter().copied() {
+            let named = medium.identity(pvbn)?.map(|identity| identity.owner());
+            let named = named.unwrap_or_default();
+            let owner = BlockOwner { volume: image.volume, vvbn: Vvbn(vvbn), ..named };
+            let (inode, level, index) = (named.inode.get(), named.level, named.fbn.get());
+            let at = Place { image, inode, level, index };
+            wants.push(Want { at, pvbn, check, tree: None, owner: Some(owner), keep: false });
+        }
+        medium.fetch(&wants)?;
+    }
+    Ok(())
+}

@@ -3,228 +3,131 @@
 //! [`start`] takes the configuration and returns a running [`Node`]; everything around it
 //! (signals, lock, admin socket, log) is in `serve`.
 //!
-//! This build has no storage engine yet: the node reports itself and its disks, serves no volumes,
-//! and refuses all that needs an engine with an error that says so.
+//! Order of the start: disks, engine, threads, aggregates (each replays its log), export rules, NFS.
+//! The stop goes the other way: FUSE mounts and NFS, then a last consistency point, then threads.
 //!
-//! Invariants: calls of [`Administration`] come from threads of the admin server and may block;
-//! after [`Node::stop`] has returned no thread of the node runs.
+//! Invariants: calls of `Administration` come from threads of the admin server and may block;
+//! clients are served only after every aggregate was opened or given up; after [`Node::stop`] has
+//! returned no thread of the node runs and no disk is held.
+//!
+//! Fails: by `AdminError`. One aggregate that cannot be opened does not stop the start: `status`
+//! reports it, and the others are served.
 
+mod administration;
+mod aggregates;
+mod blocking;
+mod core;
+mod disk_table;
+mod health;
+mod journals;
+mod recovery;
+mod refusals;
+mod rules;
+mod snapshots;
+mod status;
+mod threads;
+mod volumes;
+
+use self::core::Core;
 use crate::config::Config;
-use crate::disks::discover;
-use crate::front_ends::{self, ExportTable, Mounts};
+use crate::front_ends;
 use crate::shutdown::Shutdown;
-use admin_api::{
-    AdminError, Administration, AggregateCreate, AggregateInfo, Code, DiskInfo, DiskState,
-    ExportAdd, ExportRemove, Listener, MemoryUse, MountCreate, MountInfo, MountRemove, Named,
-    Removal, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, Time,
-    VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-};
-use file_service::FileService;
-use file_service::memory::MemoryFileSystem;
-use platform::Clock;
-use platform::linux::SystemClock;
-use std::fs::File;
-use std::io::{Seek as _, SeekFrom};
-use std::path::Path;
+use admin_api::{AdminError, Administration, Code};
+use blocking::request;
+use dblade::{Configuration, Engine};
+use disk_table::DiskTable;
+use journals::Journals;
+use platform::DiskOpener;
+use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
+use std::io;
 use std::sync::Arc;
-use telemetry::{Registry, definitions};
-use units::Timestamp;
+use threads::Threads;
+
+/// The engine's share of the configured memory, in quarters. It counts the blocks that it caches
+/// and those that are dirty. The rest is for what nobody counts block by block: inodes and maps in
+/// memory, requests and answers of clients on their way, log batches, threads' stacks.
+const ENGINE_MEMORY_QUARTERS: u64 = 3;
+
+/// A consistency point begins at the latest this long after the one before: what a client wrote
+/// without asking for stability is lost by a crash only within it.
+const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
 
 /// A running node.
 pub(crate) struct Node {
-    engine: Arc<Engineless>,
+    core: Arc<Core>,
+    threads: Threads,
     nfs: Option<nfs::Server>,
 }
 
 /// Starts a node: the engine, then its front ends.
 ///
 /// # Errors
-/// If a disk, port or log cannot be used.
+/// If threads cannot be started, or NFS cannot be served where the configuration says.
 pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminError> {
-    let clock = SystemClock;
-    let service: Arc<dyn FileService> = Arc::new(MemoryFileSystem::new(Arc::new(clock)));
-    let exports = Arc::new(ExportTable::default());
-    let nfs = config.nfs.map(|address| {
-        front_ends::start_nfs(address, &config.path, Arc::clone(&service), Arc::clone(&exports))
-    });
-    let nfs = nfs.transpose()?;
-    let engine = Engineless {
-        config: config.clone(),
-        shutdown: shutdown.clone(),
-        started: clock.wall(),
-        started_monotonic_nanoseconds: clock.monotonic_nanoseconds(),
-        clock,
-        registry: Registry::new(),
-        listener: nfs.as_ref().map(front_ends::listener),
-        mounts: Mounts::default(),
-        service,
+    let failed = |error: io::Error| {
+        AdminError::new(Code::Failed, "cannot start the engine", "").because(error.to_string())
     };
-    Ok(Node { engine: Arc::new(engine), nfs })
+    let opener = LinuxDiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
+    tracing::debug!(kind = ?opener.engine().kind(), "disk I/O");
+    let opener: Arc<dyn DiskOpener> = Arc::new(opener);
+    let engine = Engine::new(Configuration {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        logs: Arc::new(Journals::new(config.journal.clone(), Arc::clone(&opener))),
+        memory_bytes: config.memory.0 / 4 * ENGINE_MEMORY_QUARTERS,
+        cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
+    });
+    let threads = Threads::start(&engine, config.workers).map_err(failed)?;
+    let disks = DiskTable::new(config.disks.clone(), opener);
+    let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks);
+    core.open_aggregates();
+    let mut node = Node { core: Arc::new(core), threads, nfs: None };
+    match node.serve_nfs() {
+        Ok(()) => Ok(node),
+        Err(error) => {
+            if let Err(also) = node.stop() {
+                tracing::error!(%also, "the engine could not be stopped cleanly");
+            }
+            Err(error)
+        }
+    }
 }
 
 impl Node {
+    fn serve_nfs(&mut self) -> Result<(), AdminError> {
+        let core = &self.core;
+        let Some(address) = core.config.nfs else { return Ok(()) };
+        let (service, exports) = (Arc::clone(&core.service), Arc::clone(&core.exports));
+        let server = front_ends::start_nfs(address, &core.config.path, service, exports)?;
+        let set = core.nfs.set(front_ends::listener(&server));
+        assert!(set.is_ok(), "NFS is started once");
+        self.nfs = Some(server);
+        Ok(())
+    }
+
     /// What administrators talk to.
     pub(crate) fn administration(&self) -> Arc<dyn Administration> {
-        Arc::clone(&self.engine) as Arc<dyn Administration>
+        Arc::clone(&self.core) as Arc<dyn Administration>
     }
 
     /// Stops the node: first the front ends, so that nothing more is answered, then the engine.
     ///
     /// # Errors
-    /// If its last consistency points fail.
+    /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
+    /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        self.engine.mounts.stop_all();
-        if let Some(mut nfs) = self.nfs {
+        let Self { core, mut threads, nfs } = self;
+        core.mounts.stop_all();
+        if let Some(mut nfs) = nfs {
             nfs.stop();
         }
-        Ok(())
-    }
-}
-
-struct Engineless {
-    config: Config,
-    shutdown: Shutdown,
-    started: Timestamp,
-    started_monotonic_nanoseconds: u64,
-    clock: SystemClock,
-    registry: Registry,
-    listener: Option<Listener>,
-    mounts: Mounts,
-    service: Arc<dyn FileService>,
-}
-
-/// What this build answers to everything that needs an engine.
-fn no_engine<T>(object: &str) -> Result<T, AdminError> {
-    Err(AdminError::new(Code::Failed, "cannot carry out the command for", object)
-        .because("this build has no storage engine"))
-}
-
-fn absent<T>(noun: &str, object: &str) -> Result<T, AdminError> {
-    Err(AdminError::new(Code::NotFound, format!("cannot find {noun}"), object)
-        .because(format!("there is no {noun} of this name")))
-}
-
-fn disk_info(path: &Path) -> DiskInfo {
-    // A block device's size is where its end is; its metadata says zero.
-    let size = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
-    let (state, note) = match &size {
-        Ok(_) => (DiskState::Unused, None),
-        Err(error) => (DiskState::Unreadable, Some(error.to_string())),
-    };
-    DiskInfo {
-        name: path.display().to_string(),
-        size_bytes: size.unwrap_or(0),
-        state,
-        aggregate: None,
-        role: None,
-        note,
-        read_errors: 0,
-        write_errors: 0,
-        checksum_errors: 0,
-    }
-}
-
-impl Administration for Engineless {
-    fn status(&self) -> Result<StatusReply, AdminError> {
-        let now = self.clock.monotonic_nanoseconds();
-        let uptime_ns = now.saturating_sub(self.started_monotonic_nanoseconds);
-        self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
-        let checks = Vec::new();
-        let admin = Listener {
-            protocol: "admin".to_owned(),
-            address: self.config.admin_socket.display().to_string(),
-        };
-        Ok(StatusReply {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: self.config.name.clone(),
-            health: StatusReply::health_of(&checks),
-            checks,
-            started: Time(self.started),
-            uptime_ns,
-            recovery: None,
-            memory: MemoryUse { limit_bytes: self.config.memory.0, used_bytes: 0 },
-            listeners: self.listener.iter().cloned().chain([admin]).collect(),
-            aggregates: Vec::new(),
-            volumes: 0,
-            mounts: self.mounts.list(),
-            metrics: self.registry.snapshot(),
-        })
-    }
-
-    fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
-        Ok(discover(&self.config.disks).iter().map(|path| disk_info(path)).collect())
-    }
-
-    fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
-        no_engine(&request.name)
-    }
-
-    fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {
-        Ok(Vec::new())
-    }
-
-    fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
-        absent("aggregate", &request.name)
-    }
-
-    fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
-        absent("aggregate", &request.aggregate)
-    }
-
-    fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {
-        Ok(Vec::new())
-    }
-
-    fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
-        absent("volume", &request.name)
-    }
-
-    fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
-        absent("volume", &request.name)
-    }
-
-    fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {
-        absent("volume", &request.volume)
-    }
-
-    fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {
-        request.volume.as_ref().map_or(Ok(Vec::new()), |volume| absent("volume", volume))
-    }
-
-    fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
-        absent("volume", &request.volume)
-    }
-
-    fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
-        absent("volume", &request.volume)
-    }
-
-    fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {
-        absent("volume", &request.volume)
-    }
-
-    fn export_list(&self, request: &VolumeFilter) -> Result<Vec<VolumeExports>, AdminError> {
-        request.volume.as_ref().map_or(Ok(Vec::new()), |volume| absent("volume", volume))
-    }
-
-    fn export_remove(&self, request: &ExportRemove) -> Result<VolumeExports, AdminError> {
-        absent("volume", &request.volume)
-    }
-
-    fn fuse_mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
-        self.mounts.mount(request, Arc::clone(&self.service))
-    }
-
-    fn fuse_unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
-        self.mounts.unmount(request)
-    }
-
-    fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
-        Ok(self.mounts.list())
-    }
-
-    fn shutdown(&self) -> Result<(), AdminError> {
-        self.shutdown.request("asked over the admin socket");
-        Ok(())
+        // A consistency point that a tick begins now would only undo the mark of a clean stop.
+        threads.stop_ticking();
+        let message = "cannot write the last consistency point";
+        let stopped = request(message, "", |done| core.engine.stop(done));
+        // Messages that wait for an aggregate which has failed would wait for ever.
+        let halt = stopped.is_err() || core.engine.aggregates().iter().any(|held| held.is_failed());
+        threads.stop(halt);
+        stopped
     }
 }

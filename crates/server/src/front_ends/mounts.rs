@@ -83,7 +83,6 @@ impl Mounts {
     }
 
     /// Where a volume is mounted.
-    #[cfg_attr(not(test), expect(dead_code, reason = "called with the engine's volumes"))]
     pub(crate) fn of_volume(&self, volume: &str) -> Vec<String> {
         let mounts = self.list().into_iter().filter(|mount| mount.volume == volume);
         mounts.map(|mount| mount.mountpoint).collect()

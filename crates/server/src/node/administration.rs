@@ -1,0 +1,99 @@
+//! The calls of administrators, each handed to where it is carried out.
+
+use super::core::Core;
+use super::rules;
+use admin_api::{
+    AdminError, Administration, AggregateCreate, AggregateInfo, DiskInfo, ExportAdd, ExportRemove,
+    MountCreate, MountInfo, MountRemove, Named, Removal, SnapshotDelete, SnapshotInfo,
+    SnapshotName, SnapshotRestore, StatusReply, VolumeCreate, VolumeDelete, VolumeExports,
+    VolumeFilter, VolumeInfo,
+};
+
+impl Administration for Core {
+    fn status(&self) -> Result<StatusReply, AdminError> {
+        Ok(self.report())
+    }
+
+    fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
+        Ok(Core::disk_list(self))
+    }
+
+    fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
+        self.create_aggregate(request)
+    }
+
+    fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {
+        Ok(Core::aggregate_list(self))
+    }
+
+    fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
+        self.aggregate(&request.name)
+    }
+
+    fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
+        self.create_volume(request)
+    }
+
+    fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {
+        Ok(self.served().iter().map(|volume| self.volume_info(volume)).collect())
+    }
+
+    fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
+        let volume = self.find("cannot show volume", &request.name)?;
+        Ok(self.volume_info(&volume))
+    }
+
+    fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
+        self.delete_volume(request)
+    }
+
+    fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {
+        self.create_snapshot(request)
+    }
+
+    fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {
+        self.list_snapshots(request)
+    }
+
+    fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
+        self.delete_snapshot(request)
+    }
+
+    fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
+        self.restore_snapshot(request)
+    }
+
+    fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {
+        self.add_export(request)
+    }
+
+    fn export_list(&self, request: &VolumeFilter) -> Result<Vec<VolumeExports>, AdminError> {
+        let volumes = self.filtered("cannot list exports of", request)?;
+        let exports = volumes.iter().map(|volume| VolumeExports {
+            volume: volume.name.clone(),
+            rules: rules::from_records(&volume.name, &volume.exports()),
+        });
+        Ok(exports.collect())
+    }
+
+    fn export_remove(&self, request: &ExportRemove) -> Result<VolumeExports, AdminError> {
+        self.remove_export(request)
+    }
+
+    fn fuse_mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
+        self.mount(request)
+    }
+
+    fn fuse_unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
+        self.mounts.unmount(request)
+    }
+
+    fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
+        Ok(self.mounts.list())
+    }
+
+    fn shutdown(&self) -> Result<(), AdminError> {
+        self.shutdown.request("asked over the admin socket");
+        Ok(())
+    }
+}

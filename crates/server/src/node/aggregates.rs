@@ -1,0 +1,316 @@
+//! Aggregates as administrators see and make them.
+//!
+//! Invariants: a dry run opens and looks, and writes nothing; every block of an aggregate is
+//! counted as metadata, of a volume, reserved or free.
+
+use super::blocking::{request, wait_for};
+use super::core::Core;
+use super::disk_table::role;
+use super::recovery::OfflineAggregate;
+use super::refusals::{missing, refusal, taken};
+use admin_api::{
+    AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, RaidKind,
+};
+use aggregate::Aggregate;
+use dblade::{AggregateSummary, CreateAggregate, EngineError};
+use media::MediaError;
+use ondisk::identity::REGION_DATA_BLOCKS;
+use ondisk::label::Hexadecimal;
+use platform::Disk;
+use platform::completion::gather;
+use raid::{MemberState, MemberStatus, RaidError};
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
+    match kind {
+        RaidKind::None => ondisk::label::RaidKind::None,
+        RaidKind::Raid4 => ondisk::label::RaidKind::Raid4,
+    }
+}
+
+const fn shown_kind(kind: ondisk::label::RaidKind) -> RaidKind {
+    match kind {
+        ondisk::label::RaidKind::None => RaidKind::None,
+        ondisk::label::RaidKind::Raid4 => RaidKind::Raid4,
+    }
+}
+
+impl Core {
+    pub(super) fn create_aggregate(
+        &self,
+        wanted: &AggregateCreate,
+    ) -> Result<AggregateInfo, AdminError> {
+        let _turn = self.turn();
+        if self.aggregate_list().iter().any(|known| known.name == wanted.name) {
+            return Err(taken("aggregate", &wanted.name));
+        }
+        if wanted.traditional && self.engine.volume_named(&wanted.name).is_some() {
+            return Err(taken("volume", &wanted.name));
+        }
+        let disks = self.disks.open_free(&wanted.disks)?;
+        check_unused(wanted, &disks)?;
+        if wanted.dry_run {
+            return Ok(planned(wanted, &disks));
+        }
+        let create = CreateAggregate {
+            name: wanted.name.clone(),
+            disks: disks.clone(),
+            kind: stored_kind(wanted.raid),
+            force: wanted.force,
+            traditional: wanted.traditional,
+        };
+        let engine = &self.engine;
+        request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
+        self.disks.hold(&wanted.name, &disks);
+        self.forget_offline(&disks);
+        if let Some(volume) = engine.volume_named(&wanted.name).filter(|_| wanted.traditional) {
+            self.publish_exports(&volume);
+        }
+        tracing::info!(aggregate = wanted.name, disks = wanted.disks.len(), "aggregate created");
+        self.aggregate(&wanted.name)
+    }
+
+    /// Disks that were erased are of no aggregate that is out of service any more.
+    fn forget_offline(&self, disks: &[Arc<dyn Disk>]) {
+        self.offline.lock().retain_mut(|offline| {
+            offline.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
+            !offline.disks.is_empty()
+        });
+    }
+
+    /// One aggregate, in service or not.
+    pub(super) fn aggregate(&self, name: &str) -> Result<AggregateInfo, AdminError> {
+        let found = self.aggregate_list().into_iter().find(|aggregate| aggregate.name == name);
+        found.ok_or_else(|| missing("cannot show aggregate", "aggregate", name))
+    }
+
+    /// All aggregates, in service or not, in order of name.
+    pub(super) fn aggregate_list(&self) -> Vec<AggregateInfo> {
+        let summaries = self.engine.aggregate_summaries();
+        let mut list: Vec<AggregateInfo> =
+            summaries.iter().filter_map(|summary| self.aggregate_info(summary)).collect();
+        list.extend(self.offline.lock().iter().map(offline_info));
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        list
+    }
+
+    fn aggregate_info(&self, summary: &AggregateSummary) -> Option<AggregateInfo> {
+        let aggregate = self.engine.aggregate_named(&summary.name)?;
+        let of_volumes: Vec<u64> = self
+            .engine
+            .volumes()
+            .iter()
+            .filter(|volume| Arc::ptr_eq(&volume.aggregate, &aggregate))
+            .map(|volume| volume.used_blocks())
+            .collect();
+        let groups = &summary.status.groups;
+        let disks: Vec<DiskInfo> = groups
+            .iter()
+            .flat_map(|group| &group.members)
+            .map(|member| self.member_info(&summary.name, member))
+            .collect();
+        let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
+        let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
+        let log_size_bytes = aggregate.parts.log.capacity_bytes();
+        Some(AggregateInfo {
+            name: summary.name.clone(),
+            state: state(summary),
+            raid: groups.first().map_or(RaidKind::None, |group| shown_kind(group.kind)),
+            traditional: summary.traditional,
+            size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
+            used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
+            metadata_bytes: space.metadata_blocks * BLOCK_SIZE_U64,
+            reserve_bytes: space.reserve_blocks * BLOCK_SIZE_U64,
+            free_bytes: space.free_blocks * BLOCK_SIZE_U64,
+            data_disks: (disks.len() - parity_disks) as u64,
+            parity_disks: parity_disks as u64,
+            volumes: of_volumes.len() as u64,
+            consistency_point: aggregate.committed().get(),
+            consistency_point_duration_ns: summary.last_cp_nanoseconds,
+            log_size_bytes,
+            log_used_bytes: (summary.log_used_ratio * log_size_bytes as f64) as u64,
+            repaired_blocks: summary.status.counters.repaired_blocks,
+            disks,
+        })
+    }
+
+    fn member_info(&self, aggregate: &str, member: &MemberStatus) -> DiskInfo {
+        let identity = Hexadecimal(&member.identity);
+        let (state, note) = match &member.state {
+            MemberState::Online => (DiskState::InUse, None),
+            MemberState::Missing => (DiskState::Missing, Some(missing_note(member))),
+            MemberState::Failed { reason } => (DiskState::Failed, Some(reason.clone())),
+        };
+        let name = member.name.clone().unwrap_or_else(|| format!("({identity})"));
+        DiskInfo {
+            size_bytes: self.disks.held_bytes(&name),
+            name,
+            state,
+            aggregate: Some(aggregate.to_owned()),
+            role: Some(role(member.role)),
+            note,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+        }
+    }
+
+    /// The disks that the configuration names, in order of name.
+    pub(super) fn disk_list(&self) -> Vec<DiskInfo> {
+        let _turn = self.turn();
+        let members: Vec<DiskInfo> =
+            self.aggregate_list().into_iter().flat_map(|aggregate| aggregate.disks).collect();
+        let offline = self.offline.lock().clone();
+        let info = |name: String| match self.disks.info_unless_held(&name) {
+            Some(mut info) => {
+                // Its aggregate is ours, though it could not be opened: not free to be taken.
+                if offline.iter().any(|aggregate| aggregate.disks.contains(&name)) {
+                    info.state = DiskState::Failed;
+                }
+                Some(info)
+            }
+            None => members.iter().find(|member| member.name == name).cloned(),
+        };
+        self.disks.names().into_iter().filter_map(info).collect()
+    }
+}
+
+const CREATE: &str = "cannot create aggregate";
+
+fn missing_note(member: &MemberStatus) -> String {
+    match member.name {
+        Some(_) => "it missed writes while it was away; what it holds is old".to_owned(),
+        None => "not found when the server started".to_owned(),
+    }
+}
+
+/// Refuses disks that hold something, unless they may be erased.
+fn check_unused(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> Result<(), AdminError> {
+    let checked = wait_for(|done| {
+        let parts = gather(disks.len(), done);
+        for (disk, part) in disks.iter().zip(parts) {
+            media::check_unused(disk, wanted.force, part);
+        }
+    });
+    let results: Vec<Result<(), MediaError>> = checked.unwrap_or_default();
+    let failed = results.into_iter().find_map(Result::err);
+    failed.map_or(Ok(()), |error| {
+        let error = EngineError::from(RaidError::from(error));
+        Err(refusal(CREATE, &wanted.name, &error))
+    })
+}
+
+/// How an aggregate of these disks would be.
+fn planned(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> AggregateInfo {
+    let parity_disks = wanted.raid.parity_disks();
+    let data_disks = disks.len() - parity_disks;
+    let regions = disks.iter().map(|disk| media::regions_of(disk.size_blocks()));
+    let regions = match wanted.raid {
+        RaidKind::None => regions.sum(),
+        // All disks of a group use as much as the smallest has.
+        RaidKind::Raid4 => regions.min().unwrap_or(0) * data_disks as u64,
+    };
+    let size_bytes = regions * REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
+    let disk = |(index, disk): (usize, &Arc<dyn Disk>)| DiskInfo {
+        name: disk.name().to_owned(),
+        size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
+        state: DiskState::Unused,
+        aggregate: Some(wanted.name.clone()),
+        role: Some(match index < data_disks {
+            true => admin_api::DiskRole::Data,
+            false => admin_api::DiskRole::Parity,
+        }),
+        note: None,
+        read_errors: 0,
+        write_errors: 0,
+        checksum_errors: 0,
+    };
+    AggregateInfo {
+        raid: wanted.raid,
+        traditional: wanted.traditional,
+        state: AggregateState::Online,
+        size_bytes,
+        free_bytes: size_bytes,
+        data_disks: data_disks as u64,
+        parity_disks: parity_disks as u64,
+        disks: disks.iter().enumerate().map(disk).collect(),
+        ..empty(&wanted.name)
+    }
+}
+
+fn empty(name: &str) -> AggregateInfo {
+    AggregateInfo {
+        name: name.to_owned(),
+        state: AggregateState::Offline,
+        raid: RaidKind::None,
+        traditional: false,
+        size_bytes: 0,
+        used_bytes: 0,
+        metadata_bytes: 0,
+        reserve_bytes: 0,
+        free_bytes: 0,
+        data_disks: 0,
+        parity_disks: 0,
+        volumes: 0,
+        consistency_point: 0,
+        consistency_point_duration_ns: 0,
+        log_size_bytes: 0,
+        log_used_bytes: 0,
+        repaired_blocks: 0,
+        disks: Vec::new(),
+    }
+}
+
+fn offline_info(offline: &OfflineAggregate) -> AggregateInfo {
+    let raid = offline.kind.map_or(RaidKind::None, shown_kind);
+    AggregateInfo { raid, ..empty(&offline.name) }
+}
+
+fn state(summary: &AggregateSummary) -> AggregateState {
+    if summary.failure.is_some() {
+        AggregateState::Offline
+    } else if summary.status.is_degraded() {
+        AggregateState::Degraded
+    } else {
+        AggregateState::Online
+    }
+}
+
+/// Where an aggregate's blocks are.
+struct Space {
+    metadata_blocks: u64,
+    reserve_blocks: u64,
+    free_blocks: u64,
+}
+
+impl Space {
+    fn of(summary: &AggregateSummary, aggregate: &Aggregate, of_volumes: u64) -> Self {
+        let unused = summary.size_blocks.saturating_sub(summary.used_blocks);
+        // What was promised to operations is as good as used, and counted as reserved until it is.
+        let free_blocks = aggregate.parts.shared.budget.free_blocks().min(unused);
+        Self {
+            metadata_blocks: match summary.traditional {
+                true => 0,
+                false => summary.used_blocks.saturating_sub(of_volumes),
+            },
+            reserve_blocks: unused - free_blocks,
+            free_blocks,
+        }
+    }
+}
+
+/// An aggregate that takes volumes.
+///
+/// # Errors
+/// `NotFound` if there is none, `Conflict` if it is not in service or takes no volumes.
+pub(super) fn check_takes_volumes(aggregate: &AggregateInfo) -> Result<(), AdminError> {
+    let error = || AdminError::new(Code::Conflict, "cannot create volume in", &aggregate.name);
+    if aggregate.state == AggregateState::Offline {
+        return Err(error().because("it is out of service").try_next("stroop status"));
+    }
+    if aggregate.traditional {
+        return Err(error().because("it is a traditional volume and takes no other"));
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The node's disks: which the configuration names, what is on each, and which are in use here.
+//!
+//! A disk of an aggregate in service is held open; the kernel's lock on it keeps other processes
+//! away. All others are opened only to be looked at.
+//!
+//! Invariants: nothing is written here; a disk is never given to two aggregates, because one that
+//! is held is not given out again.
+//!
+//! Fails: a disk that cannot be read is reported as it is, and its aggregate does without it.
+
+use super::blocking::wait_for;
+use super::refusals::{code_of_media, missing};
+use crate::config::DiskPattern;
+use crate::disks::discover;
+use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
+use media::MediaError;
+use ondisk::label::DiskLabel;
+use platform::sync::Mutex;
+use platform::{Disk, DiskError, DiskOpener};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+/// What is on a disk.
+pub(super) enum Content {
+    /// A whole label of an aggregate.
+    Member(Arc<dyn Disk>, Box<DiskLabel>),
+    /// A label, on a disk that is too short for it.
+    CutOff(Box<DiskLabel>, MediaError),
+    /// No label.
+    Other(Arc<dyn Disk>),
+    /// It cannot be told.
+    Unknown(MediaError),
+}
+
+struct Held {
+    disk: Arc<dyn Disk>,
+    aggregate: String,
+}
+
+/// The disks.
+pub(super) struct DiskTable {
+    patterns: Vec<DiskPattern>,
+    opener: Arc<dyn DiskOpener>,
+    /// Those of aggregates in service, by name.
+    held: Mutex<BTreeMap<String, Held>>,
+}
+
+impl DiskTable {
+    /// The disks that `patterns` name.
+    pub(super) fn new(patterns: Vec<DiskPattern>, opener: Arc<dyn DiskOpener>) -> Self {
+        Self { patterns, opener, held: Mutex::default() }
+    }
+
+    /// The names of all disks there are now, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let text = |path: PathBuf| match path.into_os_string().into_string() {
+            Ok(name) => Some(name),
+            Err(path) => {
+                tracing::warn!(?path, "the path is not UTF-8, so it is not used as a disk");
+                None
+            }
+        };
+        discover(&self.patterns).into_iter().filter_map(text).collect()
+    }
+
+    /// What is on a disk that is not held.
+    pub(super) fn look(&self, name: &str) -> Content {
+        let disk = match self.opener.open(name) {
+            Ok(disk) => disk,
+            Err(error) => return Content::Unknown(error.into()),
+        };
+        let label = |disk: &Arc<dyn Disk>| {
+            let read = wait_for(|done| media::read_label(disk, done));
+            read.unwrap_or_else(|| Err(gone(name)))
+        };
+        let same = Arc::clone(&disk);
+        match wait_for(|done| media::open(same, done)).unwrap_or_else(|| Err(gone(name))) {
+            Ok(device) => Content::Member(disk, Box::new(device.label())),
+            Err(short @ MediaError::Shrunk { .. }) => match label(&disk) {
+                Ok(label) => Content::CutOff(Box::new(label), short),
+                Err(error) => Content::Unknown(error),
+            },
+            Err(MediaError::NoLabel { .. }) => Content::Other(disk),
+            Err(error) => Content::Unknown(error),
+        }
+    }
+
+    /// Notes that disks belong to an aggregate in service.
+    pub(super) fn hold(&self, aggregate: &str, disks: &[Arc<dyn Disk>]) {
+        let mut held = self.held.lock();
+        for disk in disks {
+            let (disk, aggregate) = (Arc::clone(disk), aggregate.to_owned());
+            let before = held.insert(disk.name().to_owned(), Held { disk, aggregate });
+            assert!(before.is_none(), "a disk belongs to one aggregate");
+        }
+    }
+
+    /// The size of a disk that is held; 0 if it is not.
+    pub(super) fn held_bytes(&self, name: &str) -> u64 {
+        self.held.lock().get(name).map_or(0, |held| held.disk.size_blocks() * BLOCK_SIZE_U64)
+    }
+
+    /// Opens disks for a new aggregate, in the order in which they are named.
+    ///
+    /// # Errors
+    /// `NotFound` if the configuration does not name one, `Conflict` if it is in use.
+    pub(super) fn open_free(&self, wanted: &[String]) -> Result<Vec<Arc<dyn Disk>>, AdminError> {
+        let names = self.names();
+        wanted.iter().map(|name| self.open_one(&names, name)).collect()
+    }
+
+    fn open_one(&self, names: &[String], wanted: &str) -> Result<Arc<dyn Disk>, AdminError> {
+        let message = "cannot use disk";
+        let real = |path: &str| Path::new(path).canonicalize().ok();
+        let same = |name: &&String| *name == wanted || real(name) == real(wanted);
+        let Some(name) = names.iter().find(same) else {
+            return Err(missing(message, "disk", wanted)
+                .because("only disks that [node] disks names in the configuration are used"));
+        };
+        if let Some(held) = self.held.lock().get(name) {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because(format!("it belongs to aggregate {}", held.aggregate))
+                .try_next("stroop disk list"));
+        }
+        self.opener.open(name).map_err(|error| {
+            let error = MediaError::from(error);
+            AdminError::new(code_of_media(&error), message, name).because(error.to_string())
+        })
+    }
+
+    /// A disk that is not held, as administrators see it; `None` if it is held.
+    pub(super) fn info_unless_held(&self, name: &str) -> Option<DiskInfo> {
+        if self.held.lock().contains_key(name) {
+            return None;
+        }
+        let (size_bytes, state, label, note) = match self.look(name) {
+            Content::Member(disk, label) => {
+                let note = format!("labelled for aggregate '{}', not in service", title(&label));
+                (bytes(&disk), DiskState::Foreign, Some(label), Some(note))
+            }
+            Content::CutOff(label, error) => {
+                (0, DiskState::Failed, Some(label), Some(error.to_string()))
+            }
+            Content::Unknown(error) => (0, DiskState::Unreadable, None, Some(error.to_string())),
+            Content::Other(disk) => {
+                let checked = wait_for(|done| media::check_unused(&disk, false, done));
+                match checked.unwrap_or_else(|| Err(gone(name))) {
+                    Ok(()) => (bytes(&disk), DiskState::Unused, None, None),
+                    Err(MediaError::Occupied { found, .. }) => {
+                        (bytes(&disk), DiskState::Foreign, None, Some(found.to_string()))
+                    }
+                    Err(error) => (bytes(&disk), DiskState::Foreign, None, Some(error.to_string())),
+                }
+            }
+        };
+        Some(DiskInfo {
+            name: name.to_owned(),
+            size_bytes,
+            state,
+            aggregate: label.as_ref().map(|label| title(label)),
+            role: label.and_then(|label| label.disk_role()).map(role),
+            note,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+        })
+    }
+}
+
+fn gone(name: &str) -> MediaError {
+    DiskError::Gone { disk: name.to_owned() }.into()
+}
+
+fn bytes(disk: &Arc<dyn Disk>) -> u64 {
+    disk.size_blocks() * BLOCK_SIZE_U64
+}
+
+/// The name of a label's aggregate.
+pub(super) fn title(label: &DiskLabel) -> String {
+    label.name().unwrap_or_default().to_owned()
+}
+
+/// A role in the words of the interface.
+pub(super) const fn role(role: ondisk::label::DiskRole) -> DiskRole {
+    match role {
+        ondisk::label::DiskRole::Data => DiskRole::Data,
+        ondisk::label::DiskRole::Parity => DiskRole::Parity,
+    }
+}

@@ -1,0 +1,195 @@
+//! The health checks: what does not pass, how bad it is, and what to do about it.
+//!
+//! Codes are an interface: scripts match on them, so one is added, never renamed.
+//!
+//! | code | means |
+//! | --- | --- |
+//! | `AGGR_OFFLINE` | an aggregate could not be opened |
+//! | `AGGR_FAILED` | an aggregate went out of service since |
+//! | `AGGR_DEGRADED` | a disk is gone; data is complete, another loss is not made good |
+//! | `AGGR_FULL` | hardly any free space is left in an aggregate |
+//! | `DATA_DAMAGED` | blocks were read that nothing makes good |
+//! | `VOLUME_FULL` | hardly any room is left in a volume |
+//!
+//! Invariants: pure functions of what status found, in order of object.
+
+use super::recovery::OfflineAggregate;
+use admin_api::{
+    AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity, VolumeInfo,
+};
+use dblade::AggregateSummary;
+
+/// Something is as good as full when less than one part in this many is left: there is time to act
+/// still.
+const FULL_SHARE: u64 = 50;
+
+/// Checks of an aggregate that could not be opened.
+pub(super) fn check_offline(offline: &OfflineAggregate) -> HealthCheck {
+    HealthCheck {
+        code: "AGGR_OFFLINE".to_owned(),
+        severity: Severity::Error,
+        object: offline.name.clone(),
+        message: format!("could not be opened: {}", offline.error.cause.join("; ")),
+        action: offline.error.next.clone().unwrap_or_else(|| {
+            "see the server's log; nothing was changed on its disks; start the server again when \
+             the cause is gone"
+                .to_owned()
+        }),
+    }
+}
+
+/// Checks of an aggregate in service.
+pub(super) fn check_aggregate(
+    info: &AggregateInfo,
+    summary: &AggregateSummary,
+) -> Vec<HealthCheck> {
+    let mut checks = Vec::new();
+    let mut add = |code: &str, severity, message: String, action: &str| {
+        checks.push(HealthCheck {
+            code: code.to_owned(),
+            severity,
+            object: info.name.clone(),
+            message,
+            action: action.to_owned(),
+        });
+    };
+    if let Some(failure) = &summary.failure {
+        add(
+            "AGGR_FAILED",
+            Severity::Error,
+            format!("out of service: {failure}"),
+            "see 'stroop disk list'; once its disks work, start the server again: what was \
+             acknowledged is replayed from the log",
+        );
+    }
+    if info.state == AggregateState::Degraded {
+        add(
+            "AGGR_DEGRADED",
+            Severity::Warning,
+            format!("data is complete, but without {}", lost(&info.disks)),
+            "bring the disk back, or copy the data to another aggregate: one more lost disk loses \
+             data",
+        );
+    }
+    if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
+        let free = units::ByteSize(info.free_bytes);
+        add(
+            "AGGR_FULL",
+            Severity::Warning,
+            format!("{free} are free"),
+            "delete snapshots, files or volumes; deleting works on a full aggregate",
+        );
+    }
+    let damaged = summary.status.counters.damaged_blocks;
+    if damaged > 0 {
+        let action = match info.raid {
+            RaidKind::None => "restore the files that are reported as damaged from a copy",
+            RaidKind::Raid4 => {
+                "restore the files that are reported as damaged from a copy, and look at the disks: \
+                 two of one stripe are wrong"
+            }
+        };
+        let message = format!("{damaged} blocks could not be read or made good since the start");
+        add("DATA_DAMAGED", Severity::Error, message, action);
+    }
+    checks
+}
+
+/// The disks that an aggregate does without.
+fn lost(disks: &[DiskInfo]) -> String {
+    let gone = |disk: &&DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed);
+    let words = |disk: &DiskInfo| match &disk.note {
+        Some(note) => format!("{} ({note})", disk.name),
+        None => disk.name.clone(),
+    };
+    disks.iter().filter(gone).map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// The check of a volume.
+pub(super) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
+    is_full(info.available_bytes, info.size_bytes).then(|| HealthCheck {
+        code: "VOLUME_FULL".to_owned(),
+        severity: Severity::Warning,
+        object: info.name.clone(),
+        message: format!("{} can still be written", units::ByteSize(info.available_bytes)),
+        action: "delete files, and the snapshots that hold them; deleting works on a full volume"
+            .to_owned(),
+    })
+}
+
+const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {
+    left_bytes < size_bytes / FULL_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin_api::memory::MemoryAdministration;
+    use admin_api::{AdminError, Administration as _, AggregateCreate, Code};
+
+    fn aggregate() -> (AggregateInfo, AggregateSummary) {
+        let node = MemoryAdministration::with_disks(3);
+        let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
+        let info = node
+            .aggregate_create(&AggregateCreate {
+                name: "a1".to_owned(),
+                disks,
+                raid: RaidKind::Raid4,
+                force: false,
+                traditional: false,
+                dry_run: false,
+            })
+            .unwrap();
+        let summary = AggregateSummary {
+            name: "a1".to_owned(),
+            identity: [1; 16],
+            size_blocks: 1000,
+            used_blocks: 10,
+            status: raid::Status { groups: Vec::new(), counters: raid::Counters::default() },
+            failure: None,
+            consistency_points: 1,
+            last_cp_nanoseconds: 1,
+            log_used_ratio: 0.0,
+            traditional: false,
+        };
+        (info, summary)
+    }
+
+    fn codes(info: &AggregateInfo, summary: &AggregateSummary) -> Vec<String> {
+        check_aggregate(info, summary).into_iter().map(|check| check.code).collect()
+    }
+
+    #[test]
+    fn a_sound_aggregate_passes_and_each_fault_has_its_code() {
+        let (sound, summary) = aggregate();
+        assert!(codes(&sound, &summary).is_empty());
+        let mut degraded = sound.clone();
+        degraded.state = AggregateState::Degraded;
+        degraded.disks[1].state = DiskState::Missing;
+        degraded.disks[1].note = Some("not found".to_owned());
+        assert_eq!(codes(&degraded, &summary), ["AGGR_DEGRADED"]);
+        let checks = check_aggregate(&degraded, &summary);
+        assert!(checks[0].message.contains("/disks/d2 (not found)"), "{}", checks[0].message);
+        let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
+        assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
+        let mut damaged = summary.clone();
+        damaged.status.counters.damaged_blocks = 2;
+        assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);
+        let mut failed = summary;
+        failed.failure = Some(aggregate::AggregateError::Stopping);
+        assert_eq!(codes(&sound, &failed), ["AGGR_FAILED"]);
+    }
+
+    #[test]
+    fn an_aggregate_that_was_not_opened_says_why_and_what_to_do() {
+        let error = AdminError::new(Code::Failed, "cannot open aggregate", "a1")
+            .because("its journal is gone")
+            .try_next("bring it back");
+        let offline =
+            OfflineAggregate { name: "a1".to_owned(), kind: None, disks: Vec::new(), error };
+        let check = check_offline(&offline);
+        assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
+        assert!(check.message.contains("its journal is gone"));
+        assert_eq!(check.action, "bring it back");
+    }
+}

@@ -1,0 +1,161 @@
+//! Where the logs of aggregates are: a file for each in a directory, or one device.
+//!
+//! Invariants:
+//! - A journal file is called by its aggregate's identity, so that aggregates of one name, or one
+//!   that comes back from another machine, never share one.
+//! - A file has all its blocks before it is used: the log never meets a full file system.
+//! - A file and its name are durable before an aggregate relies on them.
+//! - A device that is not blank is never formatted.
+//!
+//! Fails: in words, which name the file and what to do; an aggregate without its journal is not
+//! opened, because what was acknowledged may be only there.
+
+use crate::config::Journal;
+use crate::serve::make_directory;
+use dblade::LogProvider;
+use ondisk::label::Hexadecimal;
+use platform::{Disk, DiskOpener};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use units::BLOCK_SIZE;
+
+/// Blocks at the start of a device that must be zero before it becomes a journal: the places where
+/// file systems and other journals keep what says so.
+const PROBED_BLOCKS: usize = 64;
+
+/// The journals of a node.
+pub(super) struct Journals {
+    place: Journal,
+    opener: Arc<dyn DiskOpener>,
+}
+
+impl Journals {
+    /// Journals where the configuration says.
+    pub(super) fn new(place: Journal, opener: Arc<dyn DiskOpener>) -> Self {
+        Self { place, opener }
+    }
+
+    fn file(directory: &Path, aggregate: &[u8; 16]) -> PathBuf {
+        directory.join(format!("{}.log", Hexadecimal(aggregate)))
+    }
+
+    fn open_path(&self, path: &Path) -> Result<Arc<dyn Disk>, String> {
+        let Some(path) = path.to_str() else {
+            return Err(format!("the path {} is not UTF-8", path.display()));
+        };
+        self.opener.open(path).map_err(|error| error.to_string())
+    }
+}
+
+impl LogProvider for Journals {
+    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        let path = match &self.place {
+            Journal::Directory { path, size } => {
+                make_directory(path).map_err(|error| error.to_string())?;
+                let file = Self::file(path, &aggregate);
+                create_file(path, &file, size.0)
+                    .map_err(|error| format!("cannot make {}: {error}", file.display()))?;
+                file
+            }
+            Journal::Device { path } => {
+                check_blank(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
+                path.clone()
+            }
+        };
+        self.open_path(&path)
+    }
+
+    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        match &self.place {
+            Journal::Directory { path, .. } => {
+                let file = Self::file(path, &aggregate);
+                if !file.exists() {
+                    return Err(format!(
+                        "{} is missing; bring it back, or set [node] journal to the directory \
+                         that has it, because acknowledged changes may be only there",
+                        file.display()
+                    ));
+                }
+                self.open_path(&file)
+            }
+            Journal::Device { path } => self.open_path(path),
+        }
+    }
+}
+
+/// Makes a file with all its blocks, durably.
+fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()> {
+    let make = || {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+            Ok(()) => {}
+            // The file system cannot promise blocks; then the log fails if there are none.
+            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes)?,
+            Err(error) => return Err(error.into()),
+        }
+        file.sync_all()?;
+        File::open(directory)?.sync_all()
+    };
+    make().inspect_err(|error| {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            let _ = std::fs::remove_file(path);
+        }
+    })
+}
+
+fn check_blank(device: &Path) -> Result<(), String> {
+    let mut first = Vec::with_capacity(PROBED_BLOCKS * BLOCK_SIZE);
+    File::open(device)
+        .and_then(|file| file.take((PROBED_BLOCKS * BLOCK_SIZE) as u64).read_to_end(&mut first))
+        .map_err(|error| error.to_string())?;
+    if first.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    Err("the journal device is not blank: it may hold the journal of another aggregate; name \
+         another under [node] journal, or clear this one (blkdiscard -z) if nothing on it is needed"
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use platform::linux::{DiskOpener as LinuxOpener, IoEngineKind};
+    use units::ByteSize;
+
+    fn opener() -> Arc<dyn DiskOpener> {
+        Arc::new(LinuxOpener::new(IoEngineKind::Threads).unwrap())
+    }
+
+    #[test]
+    fn a_file_for_each_aggregate_is_made_once_and_missed_when_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let size = ByteSize(1 << 20);
+        let journals = Journals::new(Journal::Directory { path: path.clone(), size }, opener());
+        let disk = journals.create([7; 16]).unwrap();
+        assert_eq!(disk.size_blocks(), 256);
+        drop(disk);
+        assert!(journals.create([7; 16]).err().unwrap().contains("0707"));
+        drop(journals.open([7; 16]).unwrap());
+        let missing = journals.open([8; 16]).err().unwrap();
+        assert!(missing.contains("08080808") && missing.contains("is missing"), "{missing}");
+        assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_device_that_is_not_blank_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("device");
+        platform::linux::create_file_disk(&path, 1 << 20).unwrap();
+        let journals = Journals::new(Journal::Device { path: path.clone() }, opener());
+        drop(journals.create([7; 16]).unwrap());
+        let mut content = vec![0; 1 << 20];
+        content[5000] = 1;
+        std::fs::write(&path, &content).unwrap();
+        assert!(journals.create([7; 16]).err().unwrap().contains("not blank"));
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+    }
+}

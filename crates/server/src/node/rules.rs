@@ -1,0 +1,109 @@
+//! Export rules as volumes store them and as administrators write them.
+//!
+//! Invariants: the two forms turn into one another without loss; a stored rule that makes no sense
+//! is left out, so that it lets nobody in.
+
+use admin_api::{Access, ExportRule, Network, Squash};
+use ondisk::records::ExportRuleRecord;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Leading bits of an IPv4-mapped address that are not the IPv4 address.
+const MAPPED_PREFIX_BITS: u8 = 96;
+
+/// A rule as it is stored.
+pub(super) fn to_record(rule: &ExportRule) -> ExportRuleRecord {
+    let prefix_bits = rule.client.prefix_bits();
+    let (address, prefix_bits) = match rule.client.address() {
+        IpAddr::V4(address) => (address.to_ipv6_mapped(), MAPPED_PREFIX_BITS + prefix_bits),
+        IpAddr::V6(address) => (address, prefix_bits),
+    };
+    ExportRuleRecord {
+        address: address.octets(),
+        prefix_bits,
+        read_only: u8::from(rule.access == Access::ReadOnly),
+        squash: match rule.squash {
+            Squash::None => 0,
+            Squash::Root => 1,
+            Squash::All => 2,
+        },
+        used: 1,
+        reserved: [0; 12],
+    }
+}
+
+fn from_record(record: &ExportRuleRecord) -> Option<ExportRule> {
+    let address = Ipv6Addr::from(record.address);
+    let client = match address.to_ipv4_mapped() {
+        Some(address) => {
+            Network::new(address.into(), record.prefix_bits.checked_sub(MAPPED_PREFIX_BITS)?)?
+        }
+        None => Network::new(address.into(), record.prefix_bits)?,
+    };
+    let access = match record.read_only {
+        0 => Access::ReadWrite,
+        _ => Access::ReadOnly,
+    };
+    let squash = match record.squash {
+        0 => Squash::None,
+        1 => Squash::Root,
+        // An unknown number squashes most.
+        _ => Squash::All,
+    };
+    Some(ExportRule { client, access, squash })
+}
+
+/// A volume's rules as administrators see them.
+pub(super) fn from_records(volume: &str, records: &[ExportRuleRecord]) -> Vec<ExportRule> {
+    let mut rules = Vec::with_capacity(records.len());
+    for (index, record) in records.iter().enumerate() {
+        match from_record(record) {
+            Some(rule) => rules.push(rule),
+            None => tracing::error!(volume, index, "an export rule makes no sense; it is left out"),
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rule() -> impl Strategy<Value = ExportRule> {
+        let network = prop_oneof![
+            (any::<[u8; 4]>(), 0_u8..=32).prop_map(|(address, bits)| Network::new(
+                IpAddr::from(address),
+                bits
+            )
+            .unwrap()),
+            (any::<[u8; 16]>(), 0_u8..=128)
+                .prop_filter("clients are matched as IPv4", |(address, _)| {
+                    Ipv6Addr::from(*address).to_ipv4_mapped().is_none()
+                })
+                .prop_map(|(address, bits)| Network::new(IpAddr::from(address), bits).unwrap()),
+        ];
+        let access = prop_oneof![Just(Access::ReadWrite), Just(Access::ReadOnly)];
+        let squash = prop_oneof![Just(Squash::None), Just(Squash::Root), Just(Squash::All)];
+        (network, access, squash).prop_map(|(client, access, squash)| ExportRule {
+            client,
+            access,
+            squash,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn rules_survive_being_stored(rules in prop::collection::vec(rule(), 0..8)) {
+            let records: Vec<ExportRuleRecord> = rules.iter().map(to_record).collect();
+            prop_assert_eq!(from_records("home", &records), rules);
+        }
+    }
+
+    #[test]
+    fn a_rule_that_makes_no_sense_lets_nobody_in() {
+        let good = to_record(&"10.0.0.0/8:rw".parse().unwrap());
+        let short = ExportRuleRecord { prefix_bits: 8, ..good };
+        let long = ExportRuleRecord { prefix_bits: 129, ..good };
+        assert_eq!(from_records("home", &[short, good, long]).len(), 1);
+    }
+}

@@ -1,0 +1,119 @@
+//! The node at a glance, and its metrics.
+//!
+//! Invariants: metrics of space, health and the like are set when somebody asks for them, out of
+//! the same numbers that status shows; nothing is counted in the background for them.
+
+use super::core::Core;
+use super::health::{check_aggregate, check_offline, check_volume};
+use admin_api::{
+    AggregateInfo, HealthCheck, Listener, MemoryUse, Recovery, StatusReply, Time, VolumeInfo,
+};
+use telemetry::definitions;
+use units::BLOCK_SIZE_U64;
+
+impl Core {
+    /// The node at a glance.
+    pub(super) fn report(&self) -> StatusReply {
+        let now = self.clock.monotonic_nanoseconds();
+        let uptime_ns = now.saturating_sub(self.started_monotonic_nanoseconds);
+        let aggregates = self.aggregate_list();
+        let volumes: Vec<VolumeInfo> =
+            self.served().iter().map(|volume| self.volume_info(volume)).collect();
+        let checks = self.checks(&aggregates, &volumes);
+        let admin = Listener {
+            protocol: "admin".to_owned(),
+            address: self.config.admin_socket.display().to_string(),
+        };
+        let (cached, dirty) = self.engine.memory_blocks();
+        let recovery = self.recovery();
+        self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
+        self.measure(&aggregates, &volumes, &checks, (cached, dirty));
+        StatusReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.config.name.clone(),
+            health: StatusReply::health_of(&checks),
+            checks,
+            started: Time(self.started),
+            uptime_ns,
+            recovery,
+            memory: MemoryUse {
+                limit_bytes: self.config.memory.0,
+                used_bytes: (cached + dirty) * BLOCK_SIZE_U64,
+            },
+            listeners: self.nfs.get().cloned().into_iter().chain([admin]).collect(),
+            aggregates,
+            volumes: volumes.len() as u64,
+            mounts: self.mounts.list(),
+            metrics: self.registry.snapshot(),
+        }
+    }
+
+    /// What the start had to replay; nothing if all aggregates had been stopped cleanly.
+    fn recovery(&self) -> Option<Recovery> {
+        let held = self.recoveries.lock();
+        let mut unclean = held.iter().filter(|recovery| !recovery.clean).peekable();
+        unclean.peek()?;
+        Some(unclean.fold(Recovery { operations: 0, duration_ns: 0 }, |sum, one| Recovery {
+            operations: sum.operations + one.replayed,
+            duration_ns: sum.duration_ns + one.nanoseconds,
+        }))
+    }
+
+    fn checks(&self, aggregates: &[AggregateInfo], volumes: &[VolumeInfo]) -> Vec<HealthCheck> {
+        let mut checks: Vec<HealthCheck> = self.offline.lock().iter().map(check_offline).collect();
+        for summary in self.engine.aggregate_summaries() {
+            let found = aggregates.iter().find(|info| info.name == summary.name);
+            checks.extend(found.into_iter().flat_map(|info| check_aggregate(info, &summary)));
+        }
+        checks.extend(volumes.iter().filter_map(check_volume));
+        checks
+    }
+
+    fn measure(
+        &self,
+        aggregates: &[AggregateInfo],
+        volumes: &[VolumeInfo],
+        checks: &[HealthCheck],
+        (cached, dirty): (u64, u64),
+    ) {
+        let set = |definition, labels: &[&str], value| {
+            self.registry.gauge(definition, labels).set_count(value);
+        };
+        for info in aggregates {
+            for (kind, bytes) in [
+                ("size", info.size_bytes),
+                ("used", info.used_bytes),
+                ("metadata", info.metadata_bytes),
+                ("reserve", info.reserve_bytes),
+                ("free", info.free_bytes),
+            ] {
+                set(&definitions::AGGREGATE_BYTES, &[&info.name, kind], bytes);
+            }
+            set(&definitions::LOG_USED, &[&info.name], info.log_used_bytes);
+            let repaired = self.registry.counter(&definitions::REPAIRED_BLOCKS, &[&info.name]);
+            repaired.add(info.repaired_blocks.saturating_sub(repaired.get()));
+        }
+        for info in volumes {
+            for (kind, bytes) in [
+                ("size", info.size_bytes),
+                ("live", info.live_bytes),
+                ("snapshots", info.snapshot_bytes),
+                ("delayed_free", info.delayed_free_bytes),
+                ("available", info.available_bytes),
+            ] {
+                set(&definitions::VOLUME_BYTES, &[&info.name, kind], bytes);
+            }
+        }
+        set(&definitions::CACHE_BYTES, &["clean"], cached * BLOCK_SIZE_U64);
+        set(&definitions::CACHE_BYTES, &["dirty"], dirty * BLOCK_SIZE_U64);
+        let replayed = self.recovery().map_or(0, |recovery| recovery.operations);
+        set(&definitions::REPLAYED_OPERATIONS, &[], replayed);
+        for severity in ["warning", "error"] {
+            self.registry.forget("severity", severity);
+        }
+        for check in checks {
+            let severity = check.severity.to_string();
+            set(&definitions::HEALTH_CHECK, &[&check.code, &severity], 1);
+        }
+    }
+}

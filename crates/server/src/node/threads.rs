@@ -1,0 +1,102 @@
+//! The node's threads: workers that run the engine's messages, and one that ticks.
+//!
+//! Invariants: every thread that was started is joined by [`Threads::stop`]; the tick's wait is
+//! ended by the stop and not waited out.
+//!
+//! Fails: when the operating system has no room for another thread; those started before are
+//! stopped then.
+
+use dblade::Engine;
+use platform::sync::{Condvar, Mutex};
+use platform::thread::{JoinHandle, spawn};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the engine looks whether a consistency point is due, and pushes out what lies in logs
+/// without anyone waiting: at most this long an acknowledged unstable change stays in memory only
+/// for want of a caller.
+const TICK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Whether the ticker shall end.
+type Ending = Arc<(Mutex<bool>, Condvar)>;
+
+/// The threads.
+pub(super) struct Threads {
+    engine: Arc<Engine>,
+    workers: Vec<JoinHandle<()>>,
+    ticker: Option<JoinHandle<()>>,
+    ending: Ending,
+}
+
+impl Threads {
+    /// Starts `workers` workers and the ticker.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(super) fn start(engine: &Arc<Engine>, workers: usize) -> io::Result<Self> {
+        let mut threads = Self {
+            engine: Arc::clone(engine),
+            workers: Vec::with_capacity(workers),
+            ticker: None,
+            ending: Ending::default(),
+        };
+        match threads.spawn_all(workers) {
+            Ok(()) => Ok(threads),
+            Err(error) => {
+                threads.stop(true);
+                Err(error)
+            }
+        }
+    }
+
+    fn spawn_all(&mut self, workers: usize) -> io::Result<()> {
+        for number in 0..workers {
+            let scheduler = self.engine.scheduler().clone();
+            let body = move || scheduler.worker_loop();
+            self.workers.push(spawn(&format!("worker-{number}"), body)?);
+        }
+        let (engine, ending) = (Arc::clone(&self.engine), Arc::clone(&self.ending));
+        self.ticker = Some(spawn("ticker", move || tick(&engine, &ending))?);
+        Ok(())
+    }
+
+    /// Ends the ticker: from now on consistency points come only when they are asked for.
+    pub(super) fn stop_ticking(&mut self) {
+        let (ending, changed) = &*self.ending;
+        *ending.lock() = true;
+        changed.notify_all();
+        if let Some(ticker) = self.ticker.take() {
+            join(ticker);
+        }
+    }
+
+    /// Ends all threads, once no message is left; with `halt` messages that wait are dropped.
+    pub(super) fn stop(mut self, halt: bool) {
+        self.stop_ticking();
+        if halt {
+            self.engine.scheduler().halt();
+        } else {
+            self.engine.scheduler().shutdown();
+        }
+        self.workers.drain(..).for_each(join);
+    }
+}
+
+fn tick(engine: &Engine, (ending, changed): &(Mutex<bool>, Condvar)) {
+    let mut held = ending.lock();
+    while !*held {
+        changed.wait_for(&mut held, TICK_INTERVAL);
+        if *held {
+            return;
+        }
+        drop(held);
+        engine.tick();
+        held = ending.lock();
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    // A panic has ended the process already (see `logging`); in tests it is worth a panic here.
+    assert!(thread.join().is_ok(), "a thread of the node panicked");
+}

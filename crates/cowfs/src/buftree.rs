@@ -145,7 +145,9 @@ pub fn read<P: Pointer>(
     reader: &Reader<'_>,
 ) -> Progress<Option<BlockRef>> {
     if root.depth == 0 {
-        return Ok(if fbn.get() == 0 { root.inline_block() } else { None });
+        // As `next_present` has it: a tiny file of zeros is all hole.
+        let present = fbn.get() == 0 && !root.is_empty();
+        return Ok(if present { root.inline_block() } else { None });
     }
     let pointer = find(root, key, fbn, reader)?;
     if pointer.is_hole() {

@@ -177,6 +177,12 @@ pub fn zero_range<P: Pointer>(
     start: u64,
     end: u64,
 ) -> Progress<()> {
+    // Nothing lies beyond the file's last block.
+    let size = transaction.edit(inode)?.size;
+    let end = end.min(size.next_multiple_of(BLOCK_SIZE_U64));
+    if start >= end {
+        return Ok(());
+    }
     let (first, last) = (start.div_ceil(BLOCK_SIZE_U64), end / BLOCK_SIZE_U64);
     if last < first {
         return zero_part(transaction, inode, start, end);

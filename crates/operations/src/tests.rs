@@ -1,8 +1,10 @@
 //! The operations against the memory backend, by `model-fs`: random sequences, with consistency
 //! points between and amid them, every block waited for, snapshots, and crashes with replay.
 
+mod cases;
 mod engine;
 mod service;
+mod verify;
 
 use file_service::{Durability, FileHandle, FileService, FsError};
 use model_fs::answer::Answer;
@@ -98,9 +100,14 @@ fn compare(behaviour: Behaviour, operations: &[Operation], tolerance: Tolerance)
     let ran = compare_run(&mut model, &mut subject, operations, (tolerance, 200), &mut || {});
     ran.unwrap_or_else(|mismatch| panic!("{behaviour:?}: {mismatch}"));
     let mut state = subject.subject.0.state.lock();
-    let dirty = state.dirty_blocks();
-    assert_eq!(state.logical.get_mut().shared.aggregate.dirty.blocks(), dirty);
+    state.verify();
     state.in_stripe
+}
+
+/// `count` seeds from `first`; as many times more as `OPERATIONS_ROUNDS` says, for a long run.
+fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let rounds = std::env::var("OPERATIONS_ROUNDS").ok().and_then(|text| text.parse().ok());
+    first..first + count * rounds.unwrap_or(1)
 }
 
 const MIXES: [Mix; 3] = [Mix::EVERYTHING, Mix::NAMES, Mix::DATA];
@@ -109,7 +116,7 @@ const LOOSE: Tolerance = Tolerance { no_space: false, seek: true };
 
 #[test]
 fn operations_answer_as_the_memory_backend_does() {
-    for (seed, mix) in (0..12).zip(MIXES.into_iter().cycle()) {
+    for (seed, mix) in seeds(0, 12).zip(MIXES.into_iter().cycle()) {
         let behaviour = Behaviour { stripes: false, calls_between: 0 };
         compare(behaviour, &operations(seed, mix, 600), Tolerance::STRICT);
     }
@@ -117,7 +124,7 @@ fn operations_answer_as_the_memory_backend_does() {
 
 #[test]
 fn consistency_points_between_and_amid_change_nothing() {
-    for (seed, mix) in (100..124).zip(MIXES.into_iter().cycle()) {
+    for (seed, mix) in seeds(100, 24).zip(MIXES.into_iter().cycle()) {
         let behaviour = Behaviour { stripes: false, calls_between: 2 + seed % 9 };
         compare(behaviour, &operations(seed, mix, 600), LOOSE);
     }
@@ -126,7 +133,7 @@ fn consistency_points_between_and_amid_change_nothing() {
 #[test]
 fn stripes_do_what_the_whole_does() {
     let mut in_stripe = 0;
-    for (seed, mix) in (200..224).zip([Mix::DATA, Mix::EVERYTHING].into_iter().cycle()) {
+    for (seed, mix) in seeds(200, 24).zip([Mix::DATA, Mix::EVERYTHING].into_iter().cycle()) {
         let behaviour = Behaviour { stripes: true, calls_between: seed % 7 };
         in_stripe += compare(behaviour, &operations(seed, mix, 600), LOOSE);
     }
@@ -135,7 +142,7 @@ fn stripes_do_what_the_whole_does() {
 
 #[test]
 fn snapshots_keep_what_was() {
-    for seed in 300..312 {
+    for seed in seeds(300, 12) {
         let behaviour = Behaviour { stripes: seed % 2 == 0, calls_between: 5 + seed % 40 };
         compare(behaviour, &operations(seed, Mix::WITH_SNAPSHOTS, 1_000), LOOSE);
     }
@@ -152,7 +159,7 @@ fn crash(seed: u64, mix: Mix, behaviour: Behaviour) {
             let seen = compare_step(&mut model, &mut subject, step, LOOSE, &mut || {});
             let seen = seen.unwrap_or_else(|mismatch| panic!("{seed} {round}: {mismatch}"));
             journal.answered(operation.clone(), seen, true);
-            if next() % 40 == 0 {
+            if next().is_multiple_of(40) {
                 subject.subject.0.state.lock().consistency_point();
                 journal.barrier();
             }
@@ -160,11 +167,12 @@ fn crash(seed: u64, mix: Mix, behaviour: Behaviour) {
         {
             let mut state = subject.subject.0.state.lock();
             state.restart();
-            if next() % 2 == 0 {
+            if next().is_multiple_of(2) {
                 state.restart();
             }
             state.reap_orphans();
             assert!(state.logical.get_mut().orphans.is_empty());
+            state.verify();
         }
         let service = subject.subject.service();
         subject.executor.restarted(service);
@@ -180,7 +188,7 @@ fn crash(seed: u64, mix: Mix, behaviour: Behaviour) {
 
 #[test]
 fn replay_brings_back_what_was_answered() {
-    for (seed, mix) in (0..24).zip(MIXES.into_iter().cycle()) {
+    for (seed, mix) in seeds(0, 24).zip(MIXES.into_iter().cycle()) {
         let stripes = seed % 2 == 0;
         crash(seed, mix, Behaviour { stripes, calls_between: [0, 7, 31][seed as usize % 3] });
     }

@@ -18,7 +18,7 @@ use cowfs::logical::{
     AggregateShared, CleanedInode, FrozenInode, Image, Logical, Shared, SnapshotView,
     inode_file_key,
 };
-use cowfs::overlay::{STRIPES, Stripe, stripe_of};
+use cowfs::overlay::{STRIPES, Stripe};
 use cowfs::pointer::{BlockPlace, Pointer};
 use cowfs::ranges::RangeSet;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
@@ -45,6 +45,8 @@ use zerocopy::IntoBytes;
 const REAP_NODES: u64 = 2;
 /// Blocks of the volume: more than tests fill.
 pub const BLOCKS: u64 = 1 << 24;
+/// Blocks that only frees may spend.
+pub const RESERVE_BLOCKS: u64 = 64;
 const VOLUME: VolumeId = VolumeId(5);
 
 /// A clock that each reading moves.
@@ -116,6 +118,8 @@ pub struct State {
     committed: Committed,
     affinities: (AffinityId, Vec<AffinityId>),
     next_snapshot: u32,
+    /// Blocks that are free after a consistency point.
+    pub free_blocks: u64,
     /// Operations that a stripe did.
     pub in_stripe: u64,
 }
@@ -123,14 +127,14 @@ pub struct State {
 fn shared(blocks: u64) -> Arc<Shared> {
     let aggregate =
         AggregateShared { budget: Budget::default(), dirty: Arc::new(DirtyMemory::new(1 << 20)) };
-    aggregate.budget.settle(blocks, 64);
+    aggregate.budget.settle(blocks, RESERVE_BLOCKS);
     let shared = Shared {
         budget: Budget::default(),
         aggregate: Arc::new(aggregate),
         reclaiming: AtomicBool::new(false),
         used_inodes: std::sync::atomic::AtomicU64::new(0),
     };
-    shared.budget.settle(blocks, 64);
+    shared.budget.settle(blocks, RESERVE_BLOCKS);
     Arc::new(shared)
 }
 
@@ -200,6 +204,7 @@ impl State {
             },
             affinities,
             next_snapshot: 1,
+            free_blocks: blocks,
             in_stripe: 0,
         };
         let environment = state.environment;
@@ -313,7 +318,9 @@ impl State {
     /// Its beginning, unless one has begun.
     pub fn freeze(&mut self) {
         if self.frozen.is_none() {
-            let image = self.logical.get_mut().freeze();
+            let logical = self.logical.get_mut();
+            let image = logical.freeze();
+            logical.shared.aggregate.budget.freeze();
             self.frozen = Some((image, self.log.len()));
         }
     }
@@ -353,8 +360,8 @@ impl State {
         };
         self.log.drain(..records);
         let shared = &self.logical.get_mut().shared;
-        shared.budget.settle(BLOCKS, 64);
-        shared.aggregate.budget.settle(BLOCKS, 64);
+        shared.budget.settle(self.free_blocks, RESERVE_BLOCKS);
+        shared.aggregate.budget.settle(self.free_blocks, RESERVE_BLOCKS);
     }
 
     fn clean(
@@ -406,7 +413,7 @@ impl State {
     /// Loses what is in memory, and comes back by the last image and the log.
     pub fn restart(&mut self) {
         self.frozen = None;
-        let mut fresh = logical(&self.affinities, BLOCKS);
+        let mut fresh = logical(&self.affinities, self.free_blocks);
         let committed = self.committed.clone();
         fresh.inode_file = committed.inode_file;
         fresh.next_generation = committed.next_generation;
@@ -464,11 +471,6 @@ impl State {
             (active.sum::<usize>() + frozen.sum::<usize>()) as u64
         };
         stripes.map(|stripe| files(stripe.get_mut())).sum()
-    }
-
-    /// The stripe of a file block, for looking at what is in it.
-    pub fn stripe(&mut self, inode: InodeNumber, fbn: u64) -> &mut Stripe {
-        self.logical.get_mut().stripes[stripe_of(inode, Fbn(fbn))].get_mut()
     }
 }
 

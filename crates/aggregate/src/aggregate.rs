@@ -4,7 +4,7 @@
 //! while a message runs, a callback is called or I/O is started.
 
 use crate::block_side::BlockSide;
-use crate::consistency_point::{Action, ConsistencyPoint, CpDone};
+use crate::consistency_point::{Action, ConsistencyPoint, CpDone, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::loader::{Loader, suspend_for_load};
@@ -85,6 +85,8 @@ pub struct Statistics {
     pub blocks_written: AtomicU64,
     /// Blocks in use, as of the last commit.
     pub used_blocks: AtomicU64,
+    /// Blocks in use by the active image, as of the last commit.
+    pub active_blocks: AtomicU64,
     /// Blocks there are.
     pub size_blocks: AtomicU64,
     /// Duration of the last consistency point in nanoseconds.
@@ -97,6 +99,7 @@ impl Aggregate {
     pub fn new(parts: Parts, block_side: BlockSide) -> Arc<Self> {
         let statistics = Statistics::default();
         statistics.used_blocks.store(block_side.space.used_blocks, Ordering::Relaxed);
+        statistics.active_blocks.store(block_side.space.active_blocks, Ordering::Relaxed);
         statistics.size_blocks.store(block_side.space.size_blocks, Ordering::Relaxed);
         settle_budget(&parts.shared, &block_side);
         let filling = AtomicU64::new(parts.log.active_cp().get());
@@ -131,6 +134,12 @@ impl Aggregate {
         self.state.lock().committed()
     }
 
+    /// Where the consistency point is, for status and the simulator.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.state.lock().phase()
+    }
+
     /// Why the aggregate is out of service, if it is.
     #[must_use]
     pub fn failure(&self) -> Option<AggregateError> {
@@ -160,6 +169,12 @@ impl Aggregate {
     #[must_use]
     pub fn used_blocks(&self) -> u64 {
         self.statistics.used_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks in use by its active image, as of the last commit.
+    #[must_use]
+    pub fn active_blocks(&self) -> u64 {
+        self.statistics.active_blocks.load(Ordering::Relaxed)
     }
 
     /// Adds a volume to those that consistency points visit.

@@ -137,6 +137,10 @@ impl ConsistencyPoint {
         }
     }
 
+    pub const fn phase(&self) -> Phase {
+        self.phase
+    }
+
     pub const fn committed(&self) -> CpNumber {
         self.committed
     }
@@ -434,6 +438,7 @@ impl Aggregate {
         side.refill.add_free(self.parts.store.geometry(), &freed);
         settle_budget(&self.parts.shared, side);
         self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
+        self.statistics.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
         let mut again = side.is_dirty() || side.space.has_snapshot_work();
         let inode_file = side.space.inode_file.0;
         let members: Vec<_> = self.state.lock().members.values().map(Arc::clone).collect();

@@ -30,7 +30,7 @@ mod refill;
 pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
 pub use backend::ContainerUpdate;
 pub use block_side::{BlockSide, Container, VolumeSlot};
-pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope};
+pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
 pub use loader::{Loader, suspend_for_load};

@@ -25,11 +25,13 @@ struct State {
 }
 
 impl BlockPool {
-    /// The first `count` numbers in stock, if there are as many.
+    /// The first `count` numbers in stock, or as many as there are: whoever needs more waits for a
+    /// refill and comes again, so that every refill brings somebody on.
     #[must_use]
-    pub fn reserve(&self, count: usize) -> Option<Vec<Pvbn>> {
+    pub fn reserve(&self, count: usize) -> Vec<Pvbn> {
         let mut state = self.0.lock();
-        (state.stock.len() >= count).then(|| state.stock.drain(..count).collect())
+        let count = count.min(state.stock.len());
+        state.stock.drain(..count).collect()
     }
 
     /// Ends a taker's work: what it used, and what it did not, in order.

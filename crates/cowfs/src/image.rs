@@ -440,7 +440,7 @@ impl<P: Pointer> ImageCleaner<P> {
             space.inode_file = (root, space.inode_file.1.saturating_add_signed(change));
             let record = metafile_record(&root, space.inode_file.1);
             let from = self.new_snapshots_from.unwrap_or(space.snapshots.len());
-            let used_blocks = space.used_blocks;
+            let used_blocks = space.active_blocks;
             for snapshot in &mut space.snapshots[from..] {
                 snapshot.inode_file = record;
                 snapshot.used_blocks = used_blocks;
@@ -478,7 +478,8 @@ impl<P: Pointer> ImageCleaner<P> {
             next_snapshot: U32::new(space.next_snapshot),
             snapshot_count: U32::new(space.snapshots.len() as u32),
             orphan_count: U32::new(self.facts.orphan_count),
-            reserved: [0; 24],
+            active_blocks: U64::new(space.active_blocks),
+            reserved: [0; 16],
             inode_file: metafile_record(&space.inode_file.0, space.inode_file.1),
             snapshot_table: metafile_record(&space.snapshot_table.0, space.snapshot_table.1),
         }

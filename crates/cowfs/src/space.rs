@@ -35,6 +35,8 @@ pub struct Space<P> {
     pub size_blocks: u64,
     /// Numbers in use by the active image or a snapshot.
     pub used_blocks: u64,
+    /// Numbers in use by the active image.
+    pub active_blocks: u64,
     /// The root of the inode file as of the last commit, and its blocks.
     pub inode_file: (Root<P>, u64),
     /// The root of the snapshot table as of the last commit, and its blocks.
@@ -73,6 +75,7 @@ impl<P: Pointer> Space<P> {
             volume,
             size_blocks,
             used_blocks: 0,
+            active_blocks: 0,
             inode_file: (Root::default(), 0),
             snapshot_table: (Root::default(), 0),
             active_map: MapFile::new(volume, metafile::ACTIVE_MAP),
@@ -107,6 +110,7 @@ impl<P: Pointer> Space<P> {
         let count = root.snapshot_count.get();
         Ok(Self {
             used_blocks: root.used_blocks.get(),
+            active_blocks: root.active_blocks.get(),
             inode_file,
             snapshot_table,
             active_map: map(metafile::ACTIVE_MAP)?,
@@ -260,6 +264,7 @@ impl<P: Pointer> Space<P> {
             block[byte] |= mask;
             self.given.remove(&vbn);
             self.used_blocks += 1;
+            self.active_blocks += 1;
             self.taken.pop_front();
         }
         while let Some(&vbn) = self.freeing.front() {
@@ -268,6 +273,7 @@ impl<P: Pointer> Space<P> {
             let block = self.active_map.modify(index, reader)?;
             assert!(block[byte] & mask != 0, "block number {vbn} was free and is freed");
             block[byte] &= !mask;
+            self.active_blocks -= 1;
             if !held {
                 self.release(vbn);
             }

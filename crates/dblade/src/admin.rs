@@ -88,6 +88,8 @@ pub struct VolumeSummary {
     pub size_blocks: u64,
     /// Blocks in use, snapshots included.
     pub used_blocks: u64,
+    /// Blocks in use by the active image.
+    pub active_blocks: u64,
     /// Blocks that can still be written.
     pub available_blocks: u64,
     /// When it was made.
@@ -365,6 +367,7 @@ impl Engine {
             traditional: matches!(served.kind, VolumeKind::Traditional(_)),
             size_blocks: served.size_blocks,
             used_blocks: served.used_blocks(),
+            active_blocks: served.active_blocks(),
             available_blocks: served.available_blocks(),
             created: served.created,
             exports: served.exports(),

@@ -147,6 +147,15 @@ impl Engine {
         register.by_name.remove(&volume.name);
     }
 
+    /// Takes all volumes of an aggregate out of service: it could not be opened.
+    pub(crate) fn unregister_all(&self, aggregate: &Arc<Aggregate>) {
+        for volume in self.volumes() {
+            if Arc::ptr_eq(&volume.aggregate, aggregate) {
+                self.unregister_volume(&volume);
+            }
+        }
+    }
+
     /// The aggregate of this name.
     #[must_use]
     pub fn aggregate_named(&self, name: &str) -> Option<Arc<Aggregate>> {

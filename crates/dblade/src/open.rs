@@ -212,6 +212,7 @@ impl Opening {
                     aggregate.suspend(wait, &held)
                 }
                 Err(stop) => {
+                    this.engine.unregister_all(&aggregate);
                     (this.done)(Err(unreadable("a volume", &stop)));
                     Outcome::Done
                 }

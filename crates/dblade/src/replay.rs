@@ -51,6 +51,7 @@ impl Opening {
                                 record: record.position.get(),
                                 cause: stop.to_string(),
                             };
+                            this.engine.unregister_all(&aggregate);
                             (this.done)(Err(error));
                             return Outcome::Done;
                         }
@@ -82,7 +83,10 @@ impl Opening {
                 engine.aggregates.lock().insert(self.identity.name.clone(), same);
                 (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
             }
-            Err(error) => (self.done)(Err(error.into())),
+            Err(error) => {
+                self.engine.unregister_all(&same);
+                (self.done)(Err(error.into()));
+            }
         };
         aggregate.request_consistency_point(Some(Box::new(committed)));
     }

@@ -96,6 +96,15 @@ impl ServedVolume {
         }
     }
 
+    /// Blocks in use by the active image.
+    #[must_use]
+    pub fn active_blocks(&self) -> u64 {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.active_blocks(),
+            VolumeKind::Traditional(_) => self.aggregate.active_blocks(),
+        }
+    }
+
     /// Blocks in use, snapshots included.
     #[must_use]
     pub fn used_blocks(&self) -> u64 {

@@ -70,8 +70,10 @@ pub struct FileSystemRoot {
     pub snapshot_count: U32,
     /// Entries of the orphan list.
     pub orphan_count: U32,
+    /// Block numbers in use by the active image.
+    pub active_blocks: U64,
     /// Reserved; zero.
-    pub reserved: [u8; 24],
+    pub reserved: [u8; 16],
     /// The inode of the inode file.
     pub inode_file: InodeRecord,
     /// The inode of the snapshot table, which lies outside the inode file because it names it.
@@ -90,6 +92,9 @@ impl FileSystemRoot {
         }
         if self.used_blocks.get() > self.size_blocks.get() {
             return wrong("used_blocks");
+        }
+        if self.active_blocks.get() > self.used_blocks.get() {
+            return wrong("active_blocks");
         }
         for (inode, field) in
             [(&self.inode_file, "inode_file"), (&self.snapshot_table, "snapshot_table")]

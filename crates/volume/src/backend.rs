@@ -36,17 +36,12 @@ pub(crate) struct DualBackend<'a> {
 impl DualBackend<'_> {
     /// Makes sure that `count` PVBNs are at hand.
     pub fn reserve(&mut self, count: usize) -> Progress<()> {
-        while self.holdings.reserved.len() < count {
-            let missing = count - self.holdings.reserved.len();
-            match self.aggregate.pool.reserve(missing.max(RESERVE_BLOCKS)) {
-                Some(found) => self.holdings.reserved.extend(found),
-                None => match self.aggregate.pool.reserve(missing) {
-                    Some(found) => self.holdings.reserved.extend(found),
-                    None => return Err(Stop::Wait(Wait::Blocks)),
-                },
-            }
+        let missing = count.saturating_sub(self.holdings.reserved.len());
+        if missing > 0 {
+            let found = self.aggregate.pool.reserve(missing.max(RESERVE_BLOCKS));
+            self.holdings.reserved.extend(found);
         }
-        Ok(())
+        if self.holdings.reserved.len() >= count { Ok(()) } else { Err(Stop::Wait(Wait::Blocks)) }
     }
 
     /// Writes a block at a VVBN and any PVBN.

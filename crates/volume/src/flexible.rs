@@ -40,6 +40,7 @@ pub struct FlexibleVolume {
     this: Weak<Self>,
     size_blocks: u64,
     used_blocks: AtomicU64,
+    active_blocks: AtomicU64,
 }
 
 struct VbnSide {
@@ -73,6 +74,7 @@ impl FlexibleVolume {
         size_blocks: u64,
     ) -> Arc<Self> {
         let used_blocks = AtomicU64::new(space.used_blocks);
+        let active_blocks = AtomicU64::new(space.active_blocks);
         settle(&front, &space, size_blocks);
         let side = VbnSide { space, requests: Requests::default(), cleaning: None, finished: None };
         Arc::new_cyclic(|this| Self {
@@ -82,6 +84,7 @@ impl FlexibleVolume {
             this: Weak::clone(this),
             size_blocks,
             used_blocks,
+            active_blocks,
         })
     }
 
@@ -105,6 +108,12 @@ impl FlexibleVolume {
     #[must_use]
     pub fn used_blocks(&self) -> u64 {
         self.used_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Block numbers in use by the active image, as of the last commit.
+    #[must_use]
+    pub fn active_blocks(&self) -> u64 {
+        self.active_blocks.load(Ordering::Relaxed)
     }
 
     /// Takes a request for snapshots in; part of a freeze's action.
@@ -256,6 +265,7 @@ pub(crate) fn switch_logical<P: Pointer>(
     logical.inodes.clear();
     logical.orphans = image.orphans;
     logical.used_inodes = image.used_inodes;
+    logical.shared.used_inodes.store(image.used_inodes, Ordering::Relaxed);
     logical.inode_hint = 0;
     logical.quarantine.clear();
     crate::front::discard_dirty(logical);
@@ -310,6 +320,7 @@ impl Member for FlexibleVolume {
         let again = side.space.has_snapshot_work() || side.requests.is_pending();
         let views = snapshot_views(&side.space.snapshots);
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
+        self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
         settle(&self.front, &side.space, self.size_blocks);
         let reaping = self.front.publish(access, |logical| {
             logical.publish(&finished.cleaned, inode_file, finished.dirty_blocks);

@@ -76,6 +76,7 @@ pub(crate) struct RestoredImage<P> {
     pub active_map: MapFile<P>,
     pub orphans: Vec<InodeNumber>,
     pub used_inodes: u64,
+    pub active_blocks: u64,
     /// The content of the summary map.
     pub summary: BTreeMap<u64, BlockRef>,
 }
@@ -149,6 +150,7 @@ impl<P: Pointer> Requests<P> {
             active_map,
             orphans: crate::load::read_orphans(volume, &root, reader)?,
             used_inodes: snapshot.used_inodes,
+            active_blocks: snapshot.used_blocks,
             summary: read_whole(&space.summary_map, reader)?,
         });
         Ok(())
@@ -171,6 +173,7 @@ impl<P: Pointer> Requests<P> {
         }
         space.drop_pool();
         space.inode_file = image.inode_file;
+        space.active_blocks = image.active_blocks;
         space.active_map.root = image.active_map.root;
         space.active_map.blocks = image.active_map.blocks;
         // Summary map and snapshot table go on as they are, but their blocks belong to the image

@@ -30,8 +30,6 @@ macro_rules! layouts {
             stringify!($structure).to_owned(),
             {
                 use $module::$structure as Structure;
-                // Does not compile if a field is missing here.
-                let _complete = |Structure { $($field: _),* }: &Structure| {};
                 let fields = vec![$((
                     offset_of!(Structure, $field) as u64,
                     size_of_field::<Structure, _>(|value| &value.$field),
@@ -63,7 +61,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         root::FileSystemRoot {
             size_blocks, used_blocks, used_inodes, next_generation, next_snapshot,
-            snapshot_count, orphan_count, reserved, inode_file, snapshot_table
+            snapshot_count, orphan_count, active_blocks, reserved, inode_file, snapshot_table
         },
         root::Superblock {
             magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,
@@ -177,6 +175,7 @@ fn every_structure_is_described_as_it_is() {
     }
 }
 
+/// A field that is missing in the list above, or padding, shows as a gap.
 #[test]
 fn structures_have_no_gaps() {
     for (name, (size, fields)) in structures() {

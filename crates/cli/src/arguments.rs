@@ -73,6 +73,9 @@ pub enum Command {
     Init(InitArguments),
     /// Run the server in the foreground
     Serve(ServeArguments),
+    /// Measure this machine, without a running server
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// What a running server is asked.
     #[command(flatten)]
     Client(ClientCommand),
@@ -122,6 +125,43 @@ pub struct ServeArguments {
     /// What to log: error, warn, info, debug, trace, or by crate: info,nfs=debug
     #[arg(long, value_name = "FILTER", default_value = "info", env = "STROOP_LOG")]
     pub log: String,
+}
+
+/// `stroop bench`.
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// The engine on file-backed disks of its own: creates, reads and writes
+    Engine(BenchEngineArguments),
+}
+
+/// `stroop bench engine`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchEngineArguments {
+    /// Where to make the disks; they are removed at the end
+    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
+    pub directory: PathBuf,
+    /// Size of the file that is read and written; the disks take eight times as much at most
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub file_size: ByteSize,
+    /// Memory for caches and buffers
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    pub memory: ByteSize,
+    /// Operations in flight
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_count)]
+    pub depth: usize,
+    /// Rounds of each load; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
+    pub rounds: usize,
+    /// Threads of the engine
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
+    pub workers: usize,
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=1024) => Ok(count),
+        _ => Err("a number from 1 to 1024".to_owned()),
+    }
 }
 
 /// How to write the log.

@@ -28,7 +28,8 @@ pub mod terminal;
 pub mod transport;
 
 pub use arguments::{
-    Cli, ClientCommand, Command, InitArguments, LogFormat, Options, ServeArguments,
+    BenchCommand, BenchEngineArguments, Cli, ClientCommand, Command, InitArguments, LogFormat,
+    Options, ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -8,6 +8,7 @@
 //!
 //! Fails: every command ends with an exit status of `admin_api::Code`.
 
+mod bench_command;
 mod config;
 mod disks;
 mod front_ends;
@@ -23,7 +24,7 @@ mod shutdown;
 use admin_api::{AdminError, Code, Remote};
 use clap::Parser as _;
 use cli::arguments::CONFIG_PATH;
-use cli::output::print_error;
+use cli::output::{Output, print_error};
 use cli::{Cli, Command, Options, SocketTransport, Terminal};
 use config::Config;
 use std::ffi::OsStr;
@@ -40,12 +41,12 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, terminal: &mut Terminal<'_>) -> u8 {
     let options = &cli.options;
     let result = match &cli.command {
-        Command::Init(arguments) => init::init(arguments, options).and_then(|output| {
-            output.print(options, terminal).map_err(|error| {
-                AdminError::new(Code::Failed, "cannot print the answer", "")
-                    .because(error.to_string())
-            })
-        }),
+        Command::Init(arguments) => {
+            init::init(arguments, options).and_then(|output| print(&output, options, terminal))
+        }
+        Command::Bench(command) => {
+            bench_command::run(command).and_then(|output| print(&output, options, terminal))
+        }
         Command::Serve(arguments) => serve::serve(arguments, config_path(options)),
         Command::Client(command) => match socket(options) {
             Ok(socket) => {
@@ -59,6 +60,16 @@ fn run(cli: &Cli, terminal: &mut Terminal<'_>) -> u8 {
         Ok(()) => 0,
         Err(error) => print_error(&error, options, terminal),
     }
+}
+
+fn print(
+    output: &Output,
+    options: &Options,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), AdminError> {
+    output.print(options, terminal).map_err(|error| {
+        AdminError::new(Code::Failed, "cannot print the answer", "").because(error.to_string())
+    })
 }
 
 fn config_path(options: &Options) -> &Path {

@@ -454,3 +454,27 @@ fn regression_punching_beyond_the_end_leaves_no_block() {
     assert_eq!(state.query(&seek), Err(FsError::NoSuchOffset));
     state.verify();
 }
+
+#[test]
+fn a_users_write_takes_privileges_away_for_good() {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    for stability in [Stability::FileSync, Stability::Unstable] {
+        for stripes in [false, true] {
+            let name = format!("{stability:?} {stripes}");
+            let file = create(&mut state, root, name.as_bytes()).unwrap();
+            let set = SetAttributes { mode: Some(0o6777), ..SetAttributes::default() };
+            let set = SetFileAttributes { scope: scope(&state), file, set };
+            state.mutate(&set).unwrap();
+            let mut scope = scope(&state);
+            (scope.caller.uid, scope.caller.gid) = (7, 7);
+            let data = Bytes::from_static(b"x");
+            let request = WriteMutation { scope, file, offset: 9, data, stability };
+            let written = state.write(&request, stripes).unwrap();
+            assert_eq!(written.change.after.mode, 0o777);
+            state.mutate(&Commit { file }).unwrap();
+            state.restart();
+            assert_eq!(state.query(&GetAttributes { file }).unwrap().mode, 0o777, "{name}");
+        }
+    }
+}

@@ -47,6 +47,9 @@ pub(crate) struct Walked {
     pub snapshots: Vec<Snapshot>,
     /// Block numbers in use, by what was reached and by snapshots' maps.
     pub used: VbnSet,
+    /// Numbers on which the active map and what was reached disagree, as was told: other counts are
+    /// taken for right whichever of the two they follow.
+    disputed: VbnSet,
     /// Nothing is lost that would lead to other blocks.
     pub is_whole: bool,
 }
@@ -63,7 +66,7 @@ pub(crate) fn check(
     let records = read_snapshots(walker)?;
     active.is_whole = walker.is_whole;
     active.reached = walker.begin();
-    compare_map(walker, name, &active, &VbnSet::default());
+    let disputed = compare_map(walker, name, &active, &VbnSet::default());
     let snapshots = walk_snapshots(walker, records, layout)?;
     let mut held = VbnSet::default();
     for snapshot in &snapshots {
@@ -74,7 +77,7 @@ pub(crate) fn check(
     let mut used = active.reached.clone();
     used.add(&held);
     used.add(&reserved(walker));
-    let walked = Walked { active, snapshots, used, is_whole };
+    let walked = Walked { active, snapshots, used, disputed, is_whole };
     if walked.is_whole {
         compare_summary(walker, &walked);
         compare_used(walker, &walked);
@@ -202,20 +205,29 @@ fn blocks(run: Run) -> Blocks {
     Blocks { first: run.first, count: run.count }
 }
 
-/// Compares an image's map with what was reached in it.
-fn compare_map(walker: &mut Walker<'_, '_, '_>, name: ImageName, image: &Image, table: &VbnSet) {
+/// Compares an image's map with what was reached in it; the numbers on which they disagree.
+fn compare_map(
+    walker: &mut Walker<'_, '_, '_>,
+    name: ImageName,
+    image: &Image,
+    table: &VbnSet,
+) -> VbnSet {
     if !image.is_whole {
-        return;
+        return VbnSet::default();
     }
     let mut expected = image.reached.clone();
     expected.add(table);
     expected.add(&reserved(walker));
-    for run in expected.without(&image.active_map).runs() {
+    let mut disputed = expected.without(&image.active_map);
+    for run in disputed.runs() {
         walker.tell(Finding::MapMissing { image: name, blocks: blocks(run) });
     }
-    for run in image.active_map.without(&expected).runs() {
+    let extra = image.active_map.without(&expected);
+    for run in extra.runs() {
         walker.tell(Finding::MapExtra { image: name, blocks: blocks(run) });
     }
+    disputed.add(&extra);
+    disputed
 }
 
 /// The summary map is the OR of the snapshots' maps, as far as they were merged into it and not
@@ -239,7 +251,10 @@ fn compare_summary(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
 fn compare_used(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     let volume = walker.fs.volume;
     let (recorded, counted) = (walker.fs.root.used_blocks.get(), walked.used.count());
-    if recorded != counted {
+    let mut most = walked.used.clone();
+    most.add(&walked.disputed);
+    let least = walked.used.without(&walked.disputed).count();
+    if recorded < least || recorded > most.count() {
         walker.tell(Finding::UsedBlocks { volume, recorded, counted });
     }
     let Some(container) = &walker.fs.container else { return };
@@ -251,7 +266,7 @@ fn compare_used(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     for run in lacking.runs() {
         walker.tell(Finding::ContainerMissing { volume, blocks: blocks(run) });
     }
-    for run in placed.without(&walked.used).runs() {
+    for run in placed.without(&most).runs() {
         walker.tell(Finding::ContainerExtra { volume, blocks: blocks(run) });
     }
 }

@@ -1,0 +1,365 @@
+//! The media that the engine writes, looked at by the independent reader: after work of every kind,
+//! after power cuts, with snapshots that are made, deleted and restored.
+//!
+//! The engine is a dependency of this test alone.
+
+use dblade::{
+    Configuration, CreateAggregate, Engine, EngineError, LogProvider, Service, VolumeRequest,
+};
+use file_service::{Done, Durability, FileService};
+use inspect::{ContentHasher, Finding, Inspector, Report};
+use model_fs::{Executor, Image, Mix, Numbers};
+use ondisk::label::RaidKind;
+use platform::simulated::SimulatedWorld;
+use platform::sync::Mutex;
+use platform::{Disk, disk::DiskOpener};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use volume::SnapshotRequest;
+
+const DISK_BLOCKS: u64 = 8192;
+const DISKS: usize = 4;
+
+struct Logs(SimulatedWorld);
+
+impl LogProvider for Logs {
+    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.0.open("log").map_err(|error| error.to_string())
+    }
+
+    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.create(aggregate)
+    }
+}
+
+struct Node {
+    world: SimulatedWorld,
+    engine: Arc<Engine>,
+    service: Arc<Service>,
+    volume: &'static str,
+}
+
+impl Node {
+    fn start(world: &SimulatedWorld, traditional: bool) -> Self {
+        let engine = Engine::new(Configuration {
+            clock: Arc::new(world.clone()),
+            entropy: Arc::new(world.clone()),
+            logs: Arc::new(Logs(world.clone())),
+            memory_bytes: 16 << 20,
+            cp_interval_nanoseconds: 10_000_000_000,
+        });
+        let service = Arc::new(Service(Arc::clone(&engine)));
+        let volume = if traditional { "a1" } else { "home" };
+        Self { world: world.clone(), engine, service, volume }
+    }
+
+    fn create(seed: u64, kind: RaidKind, traditional: bool) -> Self {
+        let world = SimulatedWorld::new(seed);
+        for disk in 0..DISKS {
+            world.add_disk(&format!("disk{disk}"), DISK_BLOCKS);
+        }
+        world.add_disk("log", 1024);
+        let node = Self::start(&world, traditional);
+        let (name, disks) = ("a1".to_owned(), node.disks());
+        let request = CreateAggregate { name, disks, kind, force: false, traditional };
+        node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
+        if !traditional {
+            node.create_volume("home").unwrap();
+        }
+        node
+    }
+
+    fn create_volume(&self, name: &str) -> Result<(), EngineError> {
+        let request = VolumeRequest {
+            name: name.to_owned(),
+            aggregate: "a1".to_owned(),
+            size_blocks: 8192,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+        };
+        self.wait(|done| self.engine.create_volume(request, done))
+    }
+
+    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        (0..DISKS).map(|disk| self.world.open(&format!("disk{disk}")).unwrap()).collect()
+    }
+
+    fn run(&self) -> bool {
+        let world = self.world.clone();
+        let mut choose = |count: usize| world.choose(count as u64) as usize;
+        self.engine.scheduler().run_one(&mut choose) || self.world.step()
+    }
+
+    fn settle(&self) {
+        while self.run() {}
+    }
+
+    fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
+        let answer: Arc<Mutex<Option<T>>> = Arc::default();
+        let slot = Arc::clone(&answer);
+        start(Box::new(move |value| *slot.lock() = Some(value)));
+        loop {
+            if let Some(value) = answer.lock().take() {
+                return value;
+            }
+            assert!(self.run(), "nothing left to run and no answer");
+        }
+    }
+
+    fn root(&self) -> file_service::FileHandle {
+        let root = |done: Done<_>| self.service.root(self.volume, done);
+        self.wait(root).unwrap().handle
+    }
+
+    fn executor(&self) -> Executor {
+        Executor::new(Arc::clone(&self.service) as _, self.root(), Durability::Logged)
+    }
+
+    fn snapshot(&self, request: SnapshotRequest) -> Result<(), EngineError> {
+        self.wait(|done| self.engine.request_snapshot(self.volume, request, done))
+    }
+
+    fn consistency_point(&self) {
+        let aggregate = self.engine.aggregate_named("a1").unwrap();
+        self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
+        self.settle();
+    }
+
+    fn power_cut(self) -> Self {
+        self.engine.scheduler().halt();
+        self.world.power_cut();
+        let node = Self::start(&self.world, self.volume == "a1");
+        let disks = node.disks();
+        node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
+        node.settle();
+        node
+    }
+
+    fn inspect<T>(&self, work: impl FnOnce(&mut Inspector<'_>) -> T) -> T {
+        let world = self.world.clone();
+        let mut drive = move || {
+            world.run_until_idle();
+        };
+        work(&mut Inspector::open(self.disks(), &mut drive).unwrap())
+    }
+
+    fn check(&self) -> Report {
+        self.inspect(|inspector| inspector.check().unwrap())
+    }
+
+    /// A restored image's map has the blocks of the snapshot table and the summary map as they were
+    /// when the snapshot was made; the restore writes both anew and does not know which the old
+    /// ones are. They are lost, a few at each restore; nothing else may be wrong.
+    #[track_caller]
+    fn expect_clean_but_lost(&self, when: &str) {
+        let mut report = self.check();
+        report.findings.retain(|finding| !matches!(finding, Finding::MapExtra { .. }));
+        assert!(report.is_clean(), "{when}: {report}");
+    }
+
+    #[track_caller]
+    fn expect_clean(&self, when: &str) {
+        let report = self.check();
+        assert!(report.is_clean(), "{when}: {report}");
+    }
+
+    /// Everything that clients see, and everything that is on media, is the same.
+    #[track_caller]
+    fn expect_same_tree(&self) {
+        let mut drive = || {
+            self.run();
+        };
+        let seen = Image::capture(&*self.service, self.root(), &mut drive).unwrap();
+        self.consistency_point();
+        let files = self.inspect(|inspector| inspector.tree(self.volume, None).unwrap());
+        let found: BTreeMap<Vec<u8>, _> = files
+            .into_iter()
+            .map(|file| (file.path.get(1..).unwrap_or_default().to_vec(), file))
+            .collect();
+        let paths: Vec<_> = found.keys().collect();
+        assert_eq!(paths, seen.nodes.keys().collect::<Vec<_>>());
+        for (path, node) in &seen.nodes {
+            let file = &found[path];
+            let expected = (node.mode, node.links, node.uid, node.gid);
+            assert_eq!((file.mode.into(), file.links, file.uid, file.gid), expected, "{path:?}");
+            assert_eq!(file.device, node.device, "{path:?}");
+            assert_eq!(file.target, node.text, "{path:?}");
+            assert_eq!(file.xattrs, node.xattrs, "{path:?}");
+            if file.kind == ondisk::inode::KIND_REGULAR {
+                let mut hasher = ContentHasher::new();
+                node.blocks.iter().for_each(|(fbn, block)| hasher.block(*fbn, block));
+                assert_eq!((file.size, file.content), (node.size, hasher.finish(node.size)));
+            }
+        }
+    }
+}
+
+/// Work of every kind, a check now and then.
+fn work(seed: u64, kind: RaidKind, traditional: bool) {
+    let mut node = Node::create(seed, kind, traditional);
+    node.settle();
+    node.expect_clean("new");
+    let world = node.world.clone();
+    let mut numbers = || world.choose(u64::MAX);
+    for round in 0..8 {
+        let mut executor = node.executor();
+        for _ in 0..80 {
+            let operation = Mix::EVERYTHING.operation(&mut Numbers(&mut numbers));
+            executor.run(&operation, &mut || {
+                node.run();
+            });
+        }
+        if round % 2 == 0 {
+            node.consistency_point();
+        }
+        node.settle();
+        node.expect_clean(&format!("seed {seed} round {round}"));
+        if round % 3 == 2 {
+            node = node.power_cut();
+            node.expect_clean(&format!("seed {seed} round {round}, after a power cut"));
+        }
+    }
+    node.expect_same_tree();
+    node.expect_clean(&format!("seed {seed}, at the end"));
+}
+
+#[test]
+fn flexible_volumes() {
+    (0..6).for_each(|seed| work(seed, RaidKind::Raid4, false));
+    (6..9).for_each(|seed| work(seed, RaidKind::None, false));
+}
+
+#[test]
+fn traditional_volumes() {
+    (20..26).for_each(|seed| work(seed, RaidKind::Raid4, true));
+}
+
+/// Snapshots made and deleted amid work; what they hold never changes.
+fn snapshots(seed: u64, traditional: bool, restores: bool) {
+    let node = Node::create(seed, RaidKind::Raid4, traditional);
+    let world = node.world.clone();
+    let mut numbers = || world.choose(u64::MAX);
+    let mut digests: BTreeMap<String, u64> = BTreeMap::new();
+    for round in 0..24 {
+        let mut executor = node.executor();
+        for _ in 0..40 {
+            let operation = Mix::EVERYTHING.operation(&mut Numbers(&mut numbers));
+            executor.run(&operation, &mut || {
+                node.run();
+            });
+        }
+        let old = digests.keys().nth(world.choose(4) as usize).cloned();
+        let what = match (world.choose(4), old) {
+            (0, Some(old)) => {
+                node.snapshot(SnapshotRequest::Delete(old.clone())).unwrap();
+                digests.remove(&old);
+                format!("delete {old}")
+            }
+            (1, Some(old)) if restores => {
+                node.snapshot(SnapshotRequest::Restore(old.clone())).unwrap();
+                digests.retain(|name, _| *name <= old);
+                format!("restore {old}")
+            }
+            _ => {
+                let name = format!("s{round:02}");
+                node.snapshot(SnapshotRequest::Create(name.clone())).unwrap();
+                node.settle();
+                let digest = node.inspect(|i| i.snapshot_digest(node.volume, &name).unwrap());
+                digests.insert(name.clone(), digest);
+                format!("create {name}")
+            }
+        };
+        node.settle();
+        let when = format!("seed {seed} round {round}: {what}");
+        if restores {
+            node.expect_clean_but_lost(&when);
+        } else {
+            node.expect_clean(&when);
+        }
+        for (name, digest) in &digests {
+            let found = node.inspect(|inspector| inspector.snapshot_digest(node.volume, name));
+            assert_eq!(found, Ok(*digest), "seed {seed} round {round}: {what}: {name}");
+        }
+    }
+    node.expect_same_tree();
+}
+
+#[test]
+fn snapshots_of_flexible_volumes() {
+    (40..46).for_each(|seed| snapshots(seed, false, false));
+}
+
+#[test]
+fn snapshots_of_traditional_volumes() {
+    (50..54).for_each(|seed| snapshots(seed, true, false));
+}
+
+#[test]
+fn restored_volumes() {
+    (60..66).for_each(|seed| snapshots(seed, false, true));
+}
+
+#[test]
+fn volumes_come_and_go() {
+    let node = Node::create(80, RaidKind::Raid4, false);
+    node.create_volume("other").unwrap();
+    let mut executor = node.executor();
+    let world = node.world.clone();
+    let mut numbers = || world.choose(u64::MAX);
+    for _ in 0..60 {
+        let operation = Mix::DATA.operation(&mut Numbers(&mut numbers));
+        executor.run(&operation, &mut || {
+            node.run();
+        });
+    }
+    node.consistency_point();
+    assert_eq!(node.check().totals.volumes, 2);
+    node.expect_clean("two volumes");
+    node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
+    node.settle();
+    let report = node.check();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(report.totals.volumes, 1);
+}
+
+/// Rot of any block in use of a raid4 aggregate is told as what it is.
+#[test]
+fn rot_is_told() {
+    let node = Node::create(90, RaidKind::Raid4, false);
+    let mut executor = node.executor();
+    let world = node.world.clone();
+    let mut numbers = || world.choose(u64::MAX);
+    for _ in 0..200 {
+        let operation = Mix::DATA.operation(&mut Numbers(&mut numbers));
+        executor.run(&operation, &mut || {
+            node.run();
+        });
+    }
+    node.consistency_point();
+    node.expect_clean("before");
+    let image = world.snapshot();
+    let mut told = BTreeMap::new();
+    for _ in 0..300 {
+        let disk = format!("disk{}", world.choose(DISKS as u64));
+        // The first regions: where most blocks in use are.
+        let block = 16 + world.choose(64 * 2);
+        world.flip_bit(&disk, block, world.choose(32_768) as usize);
+        let report = node.check();
+        let kind = match report.findings.as_slice() {
+            [] => "none",
+            [Finding::Damaged { repairable: true, .. }] => "damaged",
+            [Finding::Parity { .. }] => "parity",
+            [Finding::Identity { .. }] => "identity",
+            _ => panic!("{disk} block {block}: {report}"),
+        };
+        *told.entry(kind).or_insert(0) += 1;
+        world.restore(&image);
+    }
+    assert!(
+        told["damaged"] > 5
+            && told.contains_key("identity")
+            && told["parity"] > 5
+            && told.contains_key("none"),
+        "{told:?}"
+    );
+}

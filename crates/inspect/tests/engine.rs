@@ -3,10 +3,11 @@
 //!
 //! The engine is a dependency of this test alone.
 
+use bytes::Bytes;
 use dblade::{
     Configuration, CreateAggregate, Engine, EngineError, LogProvider, Service, VolumeRequest,
 };
-use file_service::{Done, Durability, FileService};
+use file_service::{Caller, CreateMode, Done, Durability, FileService, SetAttributes, Stability};
 use inspect::{ContentHasher, Finding, Inspector, Report};
 use model_fs::{Executor, Image, Mix, Numbers};
 use ondisk::label::RaidKind;
@@ -123,6 +124,12 @@ impl Node {
         let aggregate = self.engine.aggregate_named("a1").unwrap();
         self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
         self.settle();
+    }
+
+    /// One consistency point, without those that it leads to.
+    fn consistency_point_only(&self) {
+        let aggregate = self.engine.aggregate_named("a1").unwrap();
+        self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
     }
 
     fn power_cut(self) -> Self {
@@ -362,4 +369,52 @@ fn rot_is_told() {
             && told.contains_key("none"),
         "{told:?}"
     );
+}
+
+/// More snapshots than one consistency point releases, deleted in two batches: the second begins while
+/// the first is under way, in the middle of a snapshot. Each snapshot is the last that holds some
+/// block, and all before it hold it, too.
+fn delete_many_snapshots(extra: usize) {
+    let node = Node::create(95, RaidKind::Raid4, false);
+    let caller = Caller::root();
+    let root = node.root();
+    let names: Vec<String> = (0..150).map(|number| format!("s{number:03}")).collect();
+    for name in &names {
+        let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
+        let create = |done: Done<_>| {
+            node.service.create(&caller, root, name.as_bytes(), mode, set, done);
+        };
+        let (entry, _) = node.wait(create).unwrap();
+        let data = Bytes::from(vec![7; 1000]);
+        let write = |done: Done<_>| {
+            node.service.write(&caller, entry.handle, 0, data, Stability::FileSync, done);
+        };
+        node.wait(write).unwrap();
+    }
+    for name in &names {
+        node.snapshot(SnapshotRequest::Create(name.clone())).unwrap();
+        let remove = |done: Done<_>| node.service.remove(&caller, root, name.as_bytes(), done);
+        node.wait(remove).unwrap();
+    }
+    node.consistency_point();
+    node.expect_clean("150 snapshots");
+    let ask = |request: SnapshotRequest| {
+        let done = Box::new(|outcome: Result<(), EngineError>| outcome.unwrap());
+        node.engine.request_snapshot("home", request, done);
+    };
+    for number in 0..extra {
+        ask(SnapshotRequest::Create(format!("extra{number}")));
+    }
+    node.consistency_point_only();
+    names[20..].iter().for_each(|name| ask(SnapshotRequest::Delete(name.clone())));
+    node.consistency_point_only();
+    names[..20].iter().for_each(|name| ask(SnapshotRequest::Delete(name.clone())));
+    node.settle();
+    node.expect_clean(&format!("deleted, {extra} merged beside it"));
+}
+
+#[test]
+#[ignore = "cowfs::space::neighbours asks a snapshot that has released this part already: blocks leak"]
+fn many_snapshots_are_deleted_at_once() {
+    (0..4).for_each(delete_many_snapshots);
 }

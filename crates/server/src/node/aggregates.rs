@@ -136,13 +136,17 @@ impl Core {
     }
 
     fn member_info(&self, aggregate: &str, member: &MemberStatus) -> DiskInfo {
-        let identity = Hexadecimal(&member.identity);
-        let (state, note) = match &member.state {
-            MemberState::Online => (DiskState::InUse, None),
-            MemberState::Missing => (DiskState::Missing, Some(missing_note(member))),
-            MemberState::Failed { reason } => (DiskState::Failed, Some(reason.clone())),
+        let left_out = self.left_out.lock();
+        let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
+        let (state, note) = match (&member.state, known) {
+            (MemberState::Online, _) => (DiskState::InUse, None),
+            (MemberState::Failed { reason }, _) => (DiskState::Failed, Some(reason.clone())),
+            (MemberState::Missing, Some(disk)) => (DiskState::Failed, Some(disk.reason.clone())),
+            (MemberState::Missing, None) => (DiskState::Missing, Some(missing_note(member))),
         };
-        let name = member.name.clone().unwrap_or_else(|| format!("({identity})"));
+        let unnamed = || format!("({})", Hexadecimal(&member.identity));
+        let name = member.name.clone().or_else(|| known.map(|disk| disk.name.clone()));
+        let name = name.unwrap_or_else(unnamed);
         DiskInfo {
             size_bytes: self.disks.held_bytes(&name),
             name,

@@ -5,7 +5,7 @@
 //! nobody waits for it but other administrators, never a thread that serves files.
 
 use super::disk_table::DiskTable;
-use super::recovery::OfflineAggregate;
+use super::recovery::{LeftOut, OfflineAggregate};
 use super::rules;
 use crate::config::Config;
 use crate::front_ends::{ExportTable, Mounts};
@@ -38,6 +38,8 @@ pub(super) struct Core {
     pub recoveries: Mutex<Vec<Recovery>>,
     /// Aggregates that could not be opened.
     pub offline: Mutex<Vec<OfflineAggregate>>,
+    /// Disks that could not be used when the server started.
+    pub left_out: Mutex<Vec<LeftOut>>,
     turns: Mutex<()>,
 }
 
@@ -65,6 +67,7 @@ impl Core {
             nfs: OnceLock::new(),
             recoveries: Mutex::default(),
             offline: Mutex::default(),
+            left_out: Mutex::default(),
             turns: Mutex::default(),
         }
     }

@@ -8,12 +8,13 @@
 //! | `AGGR_FAILED` | an aggregate went out of service since |
 //! | `AGGR_DEGRADED` | a disk is gone; data is complete, another loss is not made good |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
+//! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //!
 //! Invariants: pure functions of what status found, in order of object.
 
-use super::recovery::OfflineAggregate;
+use super::recovery::{LeftOut, OfflineAggregate};
 use admin_api::{
     AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity, VolumeInfo,
 };
@@ -36,6 +37,19 @@ pub(super) fn check_offline(offline: &OfflineAggregate) -> HealthCheck {
                 .to_owned()
         }),
     }
+}
+
+/// The check of a disk that could not be used; `None` if its aggregate's own check names it.
+pub(super) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
+    disk.identity.is_none().then(|| HealthCheck {
+        code: "DISK_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: disk.name.clone(),
+        message: format!("left out when the server started: {}", disk.reason),
+        action: "once it can be read, start the server again; or name it no more under [node] \
+                 disks"
+            .to_owned(),
+    })
 }
 
 /// Checks of an aggregate in service.
@@ -191,5 +205,14 @@ mod tests {
         assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
         assert!(check.message.contains("its journal is gone"));
         assert_eq!(check.action, "bring it back");
+    }
+
+    #[test]
+    fn a_disk_is_reported_once() {
+        let mut disk =
+            LeftOut { name: "d1".to_owned(), identity: None, reason: "in use".to_owned() };
+        assert_eq!(check_left_out(&disk).unwrap().code, "DISK_UNREADABLE");
+        disk.identity = Some([1; 16]);
+        assert_eq!(check_left_out(&disk), None);
     }
 }

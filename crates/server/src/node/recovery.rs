@@ -30,6 +30,17 @@ pub(super) struct OfflineAggregate {
     pub error: AdminError,
 }
 
+/// A disk that could not be used when the server started.
+#[derive(Clone, Debug)]
+pub(super) struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Its identity, if its label could be read.
+    pub identity: Option<[u8; 16]>,
+    /// Why.
+    pub reason: String,
+}
+
 /// What the disks say of an aggregate.
 #[derive(Default)]
 struct Candidate {
@@ -68,13 +79,13 @@ impl Core {
                     candidate.labels.push(*label);
                 }
                 Content::CutOff(label, error) => {
-                    tracing::error!(disk = name, %error, "the disk is left out");
+                    self.leave_out(&name, Some(label.disk), &error);
                     let candidate = candidates.entry(label.aggregate).or_default();
                     candidate.labels.push(*label);
                     candidate.cut_off.push(name);
                 }
                 Content::Unknown(error) => {
-                    tracing::error!(disk = name, %error, "the disk is left out");
+                    self.leave_out(&name, None, &error);
                     if matches!(error, MediaError::Disk(DiskError::InUse { .. })) {
                         busy.push(name);
                     }
@@ -90,6 +101,12 @@ impl Core {
                 self.publish_exports(&volume);
             }
         }
+    }
+
+    fn leave_out(&self, name: &str, identity: Option<[u8; 16]>, error: &MediaError) {
+        tracing::error!(disk = name, %error, "the disk is left out");
+        let (name, reason) = (name.to_owned(), error.to_string());
+        self.left_out.lock().push(LeftOut { name, identity, reason });
     }
 
     fn open_candidate(&self, candidate: Candidate, busy: &[String]) {

@@ -83,7 +83,12 @@ pub(super) fn missing(message: &str, noun: &str, name: &str) -> AdminError {
 /// There is one already.
 pub(super) fn taken(noun: &str, name: &str) -> AdminError {
     AdminError::new(Code::Conflict, format!("cannot create {noun}"), name)
-        .because(format!("there is a {noun} of this name"))
+        .because(format!("there is {} of this name", with_article(noun)))
+}
+
+fn with_article(noun: &str) -> String {
+    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {noun}", if vowel { "an" } else { "a" })
 }
 
 #[cfg(test)]

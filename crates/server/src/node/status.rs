@@ -4,7 +4,7 @@
 //! the same numbers that status shows; nothing is counted in the background for them.
 
 use super::core::Core;
-use super::health::{check_aggregate, check_offline, check_volume};
+use super::health::{check_aggregate, check_left_out, check_offline, check_volume};
 use admin_api::{
     AggregateInfo, HealthCheck, Listener, MemoryUse, Recovery, StatusReply, Time, VolumeInfo,
 };
@@ -61,6 +61,7 @@ impl Core {
 
     fn checks(&self, aggregates: &[AggregateInfo], volumes: &[VolumeInfo]) -> Vec<HealthCheck> {
         let mut checks: Vec<HealthCheck> = self.offline.lock().iter().map(check_offline).collect();
+        checks.extend(self.left_out.lock().iter().filter_map(check_left_out));
         for summary in self.engine.aggregate_summaries() {
             let found = aggregates.iter().find(|info| info.name == summary.name);
             checks.extend(found.into_iter().flat_map(|info| check_aggregate(info, &summary)));

@@ -1,0 +1,10 @@
+//! The real binary on temporary files: commands, files over NFS, SIGKILL, damaged disks.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod command_line;
+mod faults;
+mod files;
+mod nfs_client;
+mod objects;
+mod place;

@@ -1,0 +1,192 @@
+//! Aggregates, volumes, snapshots and exports by command, with the files that they are about.
+
+use crate::files::{check, connect, content, fill};
+use crate::nfs_client::NfsClient;
+use crate::place::Place;
+
+/// `nfsstat3` and `mountstat3`: NFS3ERR_ACCES, NFS3ERR_STALE, NFS3ERR_NOENT, NFS3ERR_ROFS.
+const ACCESS: u32 = 13;
+const STALE: u32 = 70;
+const NO_ENTRY: u32 = 2;
+const READ_ONLY: u32 = 30;
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let place = Place::new();
+    let server = place.serve();
+    let create = ["aggr", "create", "a1", "--disks", "4", "--raid", "raid4"];
+    let before: Vec<Vec<u8>> =
+        (1..=4).map(|number| std::fs::read(place.disk(number)).unwrap()).collect();
+    let planned = place.json(&[&create[..], &["--dry-run"]].concat());
+    for (number, content) in (1..=4).zip(&before) {
+        assert!(std::fs::read(place.disk(number)).unwrap() == *content, "disk {number}");
+    }
+    let made = place.json(&create);
+    for field in ["size_bytes", "data_disks", "parity_disks", "raid"] {
+        assert_eq!(planned[field], made[field], "{field}");
+    }
+    let create = ["volume", "create", "home", "--size", "50M"];
+    place.json(&[&create[..], &["--dry-run"]].concat());
+    assert_eq!(place.json(&["volume", "list"])["num_records"], 0);
+    place.ok(&create);
+    place.ok(&["snapshot", "create", "home@one"]);
+    place.ok(&["snapshot", "delete", "home@one", "--dry-run"]);
+    place.ok(&["snapshot", "restore", "home@one", "--dry-run"]);
+    place.ok(&["volume", "delete", "home", "--dry-run"]);
+    assert_eq!(place.json(&["snapshot", "list"])["num_records"], 1);
+    server.stop();
+}
+
+#[test]
+fn what_stands_in_the_way_is_named() {
+    let (place, server) = Place::with_volume();
+    let taken = place.refused(&["aggr", "create", "a2", "--disks", "d1", "--raid", "none"], 4);
+    assert!(taken.contains("belongs to aggregate a1"), "{taken}");
+    place.refused(&["volume", "create", "home", "--size", "50M", "--aggr", "a1"], 4);
+    place.refused(&["volume", "create", "x", "--size", "50M", "--aggr", "a9"], 3);
+    place.refused(&["volume", "show", "x"], 3);
+    place.ok(&["snapshot", "create", "home@one"]);
+    place.refused(&["snapshot", "create", "home@one"], 4);
+    place.refused(&["snapshot", "delete", "home@two", "--yes"], 3);
+    place.refused(&["export", "remove", "home", "--client", "10.0.0.1"], 3);
+    server.stop();
+}
+
+#[test]
+fn disks_that_hold_something_are_erased_only_by_force() {
+    let place = Place::new();
+    let mut server = place.serve();
+    let create = |name: &str| {
+        ["aggr", "create", name, "--disks", "d1,d2,d3", "--raid", "raid4"].map(str::to_owned)
+    };
+    let run = |words: &[String]| words.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    let words = run(&create("a1"));
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut data = std::fs::read(place.disk(2)).unwrap();
+    data[100_000] = 1;
+    std::fs::write(place.disk(2), data).unwrap();
+    let error = place.refused(&words, 4);
+    assert!(error.contains("d2.img holds") && error.contains("--force"), "{error}");
+    assert_eq!(place.json(&["aggr", "list"])["num_records"], 0);
+    place.ok(&[&words[..], &["--force", "--yes"]].concat());
+    for _ in 0..2 {
+        place.ok(&["aggr", "show", "a1"]);
+        server.stop();
+        server = place.serve();
+    }
+    server.stop();
+}
+
+#[test]
+fn snapshots_keep_what_was_and_bring_it_back() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let directory = client.make_directory(&root, "work").unwrap();
+    let model = fill(&mut client, &directory, 1);
+    place.ok(&["snapshot", "create", "home@before"]);
+    let file = client.lookup(&directory, "large").unwrap();
+    client.write(&file, &content(77, 100_000), true).unwrap();
+    for name in client.list(&directory).unwrap().iter().filter(|name| *name != "large") {
+        client.remove(&directory, name).unwrap();
+    }
+    place.ok(&["snapshot", "create", "home@after"]);
+
+    let snapshots = client.lookup(&root, ".snapshot").unwrap();
+    assert_eq!(client.list(&snapshots).unwrap(), ["after", "before"]);
+    let kept = client.lookup(&snapshots, "before").unwrap();
+    let kept = client.lookup(&kept, "work").unwrap();
+    check(&mut client, &kept, &model);
+    assert_eq!(client.create(&kept, "new").unwrap_err().status(), READ_ONLY);
+    server.kill();
+
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    check(&mut client, &kept, &model);
+    let error = place.refused(&["snapshot", "restore", "home@before", "--yes"], 4);
+    assert!(error.contains("after"), "{error}");
+    place.ok(&["snapshot", "restore", "home@before", "--yes", "--discard-newer"]);
+    check(&mut client, &directory, &model);
+    let list = place.json(&["snapshot", "list", "home"]);
+    assert_eq!(list["num_records"], 1);
+    assert_eq!(list["records"][0]["name"], "before");
+    place.ok(&["snapshot", "delete", "home@before", "--yes"]);
+    let snapshots = client.lookup(&root, ".snapshot").unwrap();
+    assert!(client.list(&snapshots).unwrap().is_empty());
+    server.kill();
+
+    let server = place.serve();
+    let (mut client, _) = connect(&place);
+    check(&mut client, &directory, &model);
+    server.stop();
+}
+
+#[test]
+fn export_rules_hold_from_the_next_call_on_and_over_restarts() {
+    let (place, server) = Place::with_volume();
+    place.ok(&["volume", "create", "quiet", "--size", "20M"]);
+    let (mut client, root) = connect(&place);
+    client.create(&root, "file").unwrap();
+    assert_eq!(client.mount("/quiet").unwrap_err().status(), ACCESS);
+    place.ok(&["export", "remove", "home", "--client", "127.0.0.1"]);
+    assert!(client.lookup(&root, "file").is_err());
+    place.ok(&["export", "add", "home", "--client", "127.0.0.0/8", "--access", "ro"]);
+    let file = client.lookup(&root, "file").unwrap();
+    assert_eq!(client.write(&file, b"text", true).unwrap_err().status(), READ_ONLY);
+    place.refused(&["export", "add", "home", "--client", "127.0.0.0/8"], 4);
+    server.kill();
+
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    assert!(client.create(&root, "other").is_err());
+    assert!(client.mount("/quiet").is_err());
+    let rules = place.json(&["export", "list", "home"]);
+    assert!(rules.to_string().contains("127.0.0.0/8"), "{rules}");
+    server.stop();
+}
+
+#[test]
+fn a_deleted_volume_is_gone_and_its_space_comes_back() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    fill(&mut client, &root, 1);
+    place.ok(&["volume", "delete", "home", "--yes"]);
+    let status = client.list(&root).unwrap_err().status();
+    assert!(status == STALE || status == ACCESS, "{status}");
+    let mut other = NfsClient::connect(place.nfs_address());
+    let status = other.mount("/home").unwrap_err().status();
+    assert!(status == NO_ENTRY || status == ACCESS, "{status}");
+    place.ok(&["volume", "create", "home", "--size", "50M", "--export", "127.0.0.1:rw:none"]);
+    server.kill();
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    assert!(client.list(&root).unwrap().is_empty());
+    fill(&mut client, &root, 2);
+    server.stop();
+}
+
+#[test]
+fn a_traditional_volume_is_an_aggregate_of_its_own() {
+    let place = Place::new();
+    let server = place.serve();
+    place.ok(&["aggr", "create", "home", "--disks", "4", "--raid", "raid4", "--traditional"]);
+    place.refused(&["volume", "create", "x", "--size", "50M"], 4);
+    place.refused(&["volume", "delete", "home", "--yes"], 4);
+    place.ok(&[
+        "export",
+        "add",
+        "home",
+        "--client",
+        "127.0.0.1",
+        "--access",
+        "rw",
+        "--squash",
+        "none",
+    ]);
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    server.kill();
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    server.stop();
+}

@@ -1,0 +1,177 @@
+//! A state directory with disks, and the real binary on it.
+//!
+//! Every wait is for an event (a line of the log, the end of a process), never for time.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+
+/// See the module.
+pub struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// Four disks of 64 MiB and a configuration that serves NFS on a free port.
+    pub fn new() -> Self {
+        let place = Self { directory: tempfile::tempdir().unwrap() };
+        let state = place.path("state").display().to_string();
+        let made = place.stroop(&[
+            "init",
+            "--dev-disks",
+            "4x64M",
+            "--nfs",
+            "127.0.0.1:0",
+            "--journal-size",
+            "16M",
+            "--state-dir",
+            &state,
+        ]);
+        assert!(made.status.success(), "{made:?}");
+        place
+    }
+
+    /// A place with a running server, the aggregate `a1` of all disks, and the volume `home`,
+    /// exported to this machine without squash.
+    pub fn with_volume() -> (Self, Server) {
+        let place = Self::new();
+        let server = place.serve();
+        place.ok(&["aggr", "create", "a1", "--disks", "4", "--raid", "raid4"]);
+        let export = "127.0.0.1:rw:none";
+        place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
+        (place, server)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A disk's file.
+    pub fn disk(&self, number: usize) -> PathBuf {
+        self.path(&format!("state/disks/d{number}.img"))
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stroop"));
+        command.env_remove("STROOP_SOCKET").env("STROOP_CONFIG", self.path("stroop.toml"));
+        command
+    }
+
+    pub fn stroop(&self, words: &[&str]) -> Output {
+        self.command().args(words).output().unwrap()
+    }
+
+    /// Runs a command that must succeed.
+    pub fn ok(&self, words: &[&str]) -> String {
+        let output = self.stroop(words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Runs a command that must fail with this exit status; its error.
+    pub fn refused(&self, words: &[&str], status: i32) -> String {
+        let output = self.stroop(words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// Runs a command that must succeed; its answer.
+    pub fn json(&self, words: &[&str]) -> serde_json::Value {
+        json(&self.stroop(&[words, &["-o", "json"]].concat()))
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub fn serve(&self) -> Server {
+        let mut command = self.command();
+        command.arg("serve").stderr(Stdio::piped()).stdin(Stdio::null());
+        let mut server = Server::spawn(&mut command);
+        let mut text = String::new();
+        let mut line = String::new();
+        while !line.contains("ready") {
+            line.clear();
+            assert!(server.log.read_line(&mut line).unwrap() > 0, "the server ended: {text}");
+            text.push_str(&line);
+        }
+        server
+    }
+
+    /// Where NFS is served.
+    pub fn nfs_address(&self) -> SocketAddr {
+        let status = self.json(&["status"]);
+        let listeners = status["listeners"].as_array().unwrap();
+        let nfs = listeners.iter().find(|listener| listener["protocol"] == "nfs").unwrap();
+        nfs["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// The codes of the health checks that do not pass.
+    pub fn check_codes(&self) -> Vec<String> {
+        let status = self.json(&["status"]);
+        let checks = status["checks"].as_array().unwrap();
+        checks.iter().map(|check| check["code"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// A running server; killed when it is dropped.
+pub struct Server {
+    pub child: Child,
+    pub log: BufReader<ChildStderr>,
+}
+
+impl Server {
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, log }
+    }
+
+    /// Waits for the end; the status and the rest of the log.
+    pub fn end(&mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap(), rest)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// SIGKILL: as near to a crash as a process comes.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        let (_, log) = self.end();
+        assert!(!log.contains("panicked"), "{log}");
+        print!("{log}");
+    }
+
+    /// A clean stop.
+    pub fn stop(mut self) {
+        self.signal("TERM");
+        let (status, log) = self.end();
+        assert!(status.success() && log.contains("stopped"), "{log}");
+        print!("{log}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // What the server said is what explains a failure.
+        let mut rest = String::new();
+        if self.log.read_to_string(&mut rest).is_ok() {
+            print!("{rest}");
+        }
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}

@@ -3,6 +3,8 @@
 //!
 //! The engine is a dependency of this test alone.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers")]
+
 use bytes::Bytes;
 use dblade::{
     Configuration, CreateAggregate, Engine, EngineError, LogProvider, Service, VolumeRequest,

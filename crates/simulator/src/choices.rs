@@ -1,0 +1,80 @@
+//! The simulator's own choices: one stream of numbers out of the seed.
+//!
+//! It is not the stream of the simulated world (faults, torn writes) nor the engine's, so that a
+//! change of the simulator's habits does not change what a disk does, and the other way round.
+//!
+//! Invariants: the same seed gives the same numbers on every machine and in every build.
+
+/// SplitMix64: small, fast, and good enough to choose with.
+#[derive(Clone, Debug)]
+pub struct Choices(u64);
+
+impl Choices {
+    /// The stream of a seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        // Neighbouring seeds begin far from each other.
+        Self(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x2545_f491_4f6c_dd1d))
+    }
+
+    /// The next number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// A number below `end`.
+    ///
+    /// # Panics
+    /// If `end` is zero.
+    pub const fn below(&mut self, end: u64) -> u64 {
+        assert!(end > 0, "a choice among nothing");
+        self.next() % end
+    }
+
+    /// An index below `count`.
+    pub const fn index(&mut self, count: usize) -> usize {
+        self.below(count as u64) as usize
+    }
+
+    /// True in `percent` of 100 cases.
+    pub const fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// From 1 to about `2^bits`, small numbers as often as large ones: for moments that are as
+    /// likely to be early as late.
+    pub const fn scaled(&mut self, bits: u64) -> u64 {
+        let shift = self.below(bits);
+        1 + (1 << shift) + self.below(1 << shift)
+    }
+
+    /// One of `items`.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.index(items.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_stream_and_another_seed_another() {
+        let stream = |seed| {
+            let mut choices = Choices::new(seed);
+            (0..8).map(|_| choices.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(stream(1), stream(1));
+        assert_ne!(stream(1), stream(2));
+        let mut choices = Choices::new(3);
+        assert!((0..1000).all(|_| choices.scaled(8) <= 257));
+        assert!((0..1000).any(|_| choices.chance(1)));
+    }
+}

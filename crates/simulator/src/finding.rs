@@ -1,0 +1,90 @@
+//! What can be wrong.
+
+use model_fs::crash::CrashViolation;
+use model_fs::{Difference, ImageError, Mismatch};
+use thiserror::Error;
+
+/// What a seed's life found wrong with the engine.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum Finding {
+    /// The engine answers an operation otherwise than the model, or its tree differs.
+    #[error("volume {volume}: {mismatch}")]
+    Mismatch {
+        /// The volume.
+        volume: String,
+        /// How.
+        mismatch: Box<Mismatch>,
+    },
+    /// After a crash a volume holds what its history does not allow.
+    #[error("volume {volume} after a crash: {violation}")]
+    Crash {
+        /// The volume.
+        volume: String,
+        /// Why.
+        violation: Box<CrashViolation>,
+    },
+    /// A tree cannot be read.
+    #[error("volume {volume} cannot be read: {error}")]
+    Unreadable {
+        /// The volume.
+        volume: String,
+        /// Why.
+        error: ImageError,
+    },
+    /// A snapshot's content changed.
+    #[error("volume {volume}, snapshot {snapshot} changed:{}", listed(.differences))]
+    SnapshotChanged {
+        /// The volume.
+        volume: String,
+        /// The snapshot's number.
+        snapshot: u8,
+        /// How.
+        differences: Vec<Difference>,
+    },
+    /// Volumes or snapshots are there that must not be, or are missing.
+    #[error("{what}: expected {expected}, found {found}")]
+    Listing {
+        /// Of what.
+        what: String,
+        /// What must be there.
+        expected: String,
+        /// What is.
+        found: String,
+    },
+    /// A request of management was refused that must be granted.
+    #[error("{request}: {error}")]
+    Refused {
+        /// The request.
+        request: String,
+        /// Why.
+        error: String,
+    },
+    /// The aggregate cannot be opened after a crash or a stop.
+    #[error("the aggregate does not open: {0}")]
+    Open(String),
+    /// Nothing is left to run and something is not answered.
+    #[error("stalled: {waiting}")]
+    Stalled {
+        /// What waits.
+        waiting: String,
+    },
+    /// More steps than any seed needs.
+    #[error("no end after {steps} steps: {waiting}")]
+    Endless {
+        /// How many.
+        steps: u64,
+        /// What waits.
+        waiting: String,
+    },
+    /// The media say otherwise than the engine.
+    #[error("on the media: {0}")]
+    Media(String),
+    /// The engine panicked.
+    #[error("panic: {0}")]
+    Panic(String),
+}
+
+fn listed(differences: &[Difference]) -> String {
+    differences.iter().map(|one| format!("\n  {one}")).collect()
+}

@@ -1,0 +1,87 @@
+//! What happened to a volume since it was last known to be durable, in an order in which it may be
+//! told to [`Journal`].
+//!
+//! The order is that of the answers, but for what promises durability and is answered later than it
+//! is applied (COMMIT and stable writes of a caller who is else answered at once): that stands where
+//! it was asked for, because it promises nothing for operations that were applied in the meantime.
+//! A consistency point stands where it was asked for as well.
+//!
+//! Invariants: moments ascend and none is given out twice; operations in flight at one time touch
+//! different files, so moving one past another changes no answer.
+
+use file_service::Stability;
+use model_fs::crash::{CrashViolation, Journal, Verdict};
+use model_fs::{Image, ImageError, Model, Observation, Operation, Runner};
+use std::collections::BTreeMap;
+
+/// A moment of a history.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Moment(u64);
+
+enum Event {
+    Answered(Operation, Observation),
+    /// A consistency point.
+    Durable,
+}
+
+/// See the module.
+pub struct History {
+    base: Journal,
+    is_logged: bool,
+    next: u64,
+    events: BTreeMap<Moment, Event>,
+}
+
+impl History {
+    /// Begins at the model's state, which is durable. `is_logged`: changes are answered when their
+    /// records are durable.
+    pub fn new(model: &Runner<Model>, is_logged: bool) -> Result<Self, ImageError> {
+        let base = Journal::new(model)?;
+        Ok(Self { base, is_logged, next: 0, events: BTreeMap::new() })
+    }
+
+    /// Now.
+    pub const fn now(&mut self) -> Moment {
+        self.next += 1;
+        Moment(self.next)
+    }
+
+    /// An operation that was asked for at `asked` is answered.
+    pub fn answered(&mut self, asked: Moment, operation: Operation, seen: Observation) {
+        let promises = match &seen {
+            Observation::Wrote { stability, .. } => *stability != Stability::Unstable,
+            _ => matches!(operation, Operation::Commit { .. }),
+        };
+        let now = self.now();
+        let at = if promises { asked } else { now };
+        self.events.insert(at, Event::Answered(operation, seen));
+    }
+
+    /// A consistency point that was asked for at `asked` has committed.
+    pub fn durable(&mut self, asked: Moment) {
+        self.events.insert(asked, Event::Durable);
+    }
+
+    /// Whether what was found after a crash is allowed, given what was in flight. The history ends
+    /// with it.
+    pub fn check(
+        &mut self,
+        in_flight: Vec<(Moment, Operation)>,
+        found: &Image,
+    ) -> Result<Verdict, CrashViolation> {
+        let moments: Vec<Moment> = self.events.keys().copied().collect();
+        for event in std::mem::take(&mut self.events).into_values() {
+            match event {
+                Event::Answered(operation, seen) => {
+                    self.base.answered(operation, seen, self.is_logged);
+                }
+                Event::Durable => self.base.barrier(),
+            }
+        }
+        for (asked, operation) in in_flight {
+            let started_after = moments.partition_point(|moment| *moment < asked);
+            self.base.in_flight(operation, started_after);
+        }
+        self.base.check(found)
+    }
+}

@@ -1,0 +1,97 @@
+//! A volume of the engine as `model-fs` sees it.
+//!
+//! Snapshots are made by messages that take many steps, at any of which the power may go; so the
+//! simulator asks the engine itself, and gives the outcome to [`EngineSubject::settle`], for the
+//! runner to find when it runs the operation.
+
+use dblade::{EngineError, Service};
+use file_service::{Caller, FileHandle, FileService, FsError};
+use model_fs::answer::Answer;
+use model_fs::build::Translation;
+use model_fs::{SnapshotAction, Subject};
+use std::sync::Arc;
+use volume::SnapshotRequest;
+
+/// See the module.
+pub struct EngineSubject {
+    service: Arc<Service>,
+    volume: String,
+    outcome: Option<Result<(), FsError>>,
+}
+
+impl EngineSubject {
+    /// A volume.
+    #[must_use]
+    pub const fn new(service: Arc<Service>, volume: String) -> Self {
+        Self { service, volume, outcome: None }
+    }
+
+    /// The engine was started anew.
+    pub fn restarted(&mut self, service: &Arc<Service>) {
+        self.service = Arc::clone(service);
+    }
+
+    /// What the engine said to the snapshot operation that the runner runs next.
+    pub fn settle(&mut self, outcome: Result<(), FsError>) {
+        self.outcome = Some(outcome);
+    }
+}
+
+impl Subject for EngineSubject {
+    fn service(&self) -> Arc<dyn FileService> {
+        Arc::<Service>::clone(&self.service)
+    }
+
+    fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    fn snapshot(&mut self, _: SnapshotAction, _: &mut dyn FnMut()) -> Result<Translation, FsError> {
+        let Some(outcome) = self.outcome.take() else {
+            unreachable!("the engine is asked before the runner")
+        };
+        outcome.map(|()| Translation::Identity)
+    }
+
+    fn snapshot_root(&self, snapshot: u8, drive: &mut dyn FnMut()) -> Option<FileHandle> {
+        let service = &*self.service;
+        let root = Answer::to(|done| service.root(&self.volume, done)).wait(drive)?.ok()?;
+        let caller = Caller::root();
+        let mut lookup = |directory: FileHandle, name: &[u8]| {
+            let answer = Answer::to(|done| service.lookup(&caller, directory, name, done));
+            Some(answer.wait(drive)?.ok()?.handle)
+        };
+        let snapshots = lookup(root.handle, b".snapshot")?;
+        lookup(snapshots, snapshot_name(snapshot).as_bytes())
+    }
+}
+
+/// The name of a snapshot of operations' small domain.
+#[must_use]
+pub fn snapshot_name(snapshot: u8) -> String {
+    format!("s{snapshot}")
+}
+
+/// The request that an action is.
+#[must_use]
+pub fn snapshot_request(action: SnapshotAction) -> SnapshotRequest {
+    match action {
+        SnapshotAction::Create(snapshot) => SnapshotRequest::Create(snapshot_name(snapshot)),
+        SnapshotAction::Delete(snapshot) => SnapshotRequest::Delete(snapshot_name(snapshot)),
+        SnapshotAction::Restore(snapshot) => SnapshotRequest::Restore(snapshot_name(snapshot)),
+    }
+}
+
+/// The engine's outcome as the model would put it; `None` if the model knows no such refusal.
+#[must_use]
+pub fn snapshot_outcome(
+    action: SnapshotAction,
+    outcome: &Result<(), EngineError>,
+) -> Option<Result<(), FsError>> {
+    let Err(error) = outcome else { return Some(Ok(())) };
+    let EngineError::Aggregate(aggregate::AggregateError::Refused(_)) = error else { return None };
+    Some(Err(match action {
+        SnapshotAction::Create(_) => FsError::Exists,
+        SnapshotAction::Delete(_) | SnapshotAction::Restore(_) => FsError::NotFound,
+    }))
+}

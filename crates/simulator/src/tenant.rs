@@ -1,0 +1,449 @@
+//! A volume with everything that is known of it: the engine's and the model's side, what is in
+//! flight, and the history that says what a crash may leave.
+//!
+//! Invariants: operations in flight at one time are independent ([`Footprint`]). The model runs an
+//! operation when the engine has answered it, so it is always at the state of all answers.
+//!
+//! Fails: [`Finding`] when an answer is not the model's.
+
+use crate::choices::Choices;
+use crate::finding::Finding;
+use crate::footprint::Footprint;
+use crate::history::{History, Moment};
+use crate::machine::{Machine, Promise, promise};
+use crate::plan::{Plan, VolumePlan};
+use crate::subject::{EngineSubject, snapshot_outcome, snapshot_request};
+use dblade::EngineError;
+use file_service::{
+    CreateMode, Durability, FileService, FsError, NewNode, SetAttributes, Stability,
+};
+use model_fs::executor::Pending;
+use model_fs::operation::{FILE_SLOT_FIRST, Fill, ORDINARY_NAMES, SLOT_COUNT, Who};
+use model_fs::{
+    FileView, Image, Mismatch, Model, Name, Numbers, Observation, Operation, Runner, Slot,
+    SnapshotAction, Tolerance,
+};
+
+/// Ordinary names from this on are mostly directories', as in the mixes of `model-fs`.
+const DIRECTORY_NAME_FIRST: u8 = 5;
+/// Largest write of a volume that is to be filled.
+const FILL_BYTES_MAX: u64 = 1 << 18;
+
+struct InFlight {
+    asked: Moment,
+    operation: Operation,
+    footprint: Footprint,
+    wait: Wait,
+}
+
+enum Wait {
+    Operation(Pending),
+    Snapshot(SnapshotAction, Promise<Result<(), EngineError>>),
+}
+
+/// See the module.
+pub struct Tenant {
+    /// The volume's name.
+    pub name: String,
+    /// What it is like.
+    pub plan: VolumePlan,
+    /// The model.
+    pub model: Runner<Model>,
+    /// The engine's volume.
+    pub subject: Runner<EngineSubject>,
+    /// Live snapshots, oldest first.
+    pub snapshots: Vec<u8>,
+    history: History,
+    in_flight: Vec<InFlight>,
+    /// An operation that waits until it is independent of those in flight.
+    next: Option<Operation>,
+    answered: usize,
+}
+
+impl Tenant {
+    /// A new volume, empty and durable.
+    pub fn new(
+        machine: &mut Machine<'_>,
+        name: String,
+        plan: VolumePlan,
+        root_mode: u32,
+    ) -> Result<Self, Finding> {
+        let model = Model::new(machine.service.limits(), root_mode);
+        let model = Runner::model(model, plan.durability);
+        let subject = EngineSubject::new(machine.service.clone(), name.clone());
+        let subject = Runner::new(subject, plan.durability, &mut || machine.drive());
+        let subject = subject.map_err(|error| Finding::Refused {
+            request: format!("root of {name}"),
+            error: error.to_string(),
+        })?;
+        let history = Self::begin_history(&name, &model, &plan)?;
+        Ok(Self {
+            name,
+            plan,
+            model,
+            subject,
+            snapshots: Vec::new(),
+            history,
+            in_flight: Vec::new(),
+            next: None,
+            answered: 0,
+        })
+    }
+
+    fn begin_history(
+        name: &str,
+        model: &Runner<Model>,
+        plan: &VolumePlan,
+    ) -> Result<History, Finding> {
+        let is_logged = plan.durability == Durability::Logged;
+        History::new(model, is_logged)
+            .map_err(|error| Finding::Unreadable { volume: name.to_owned(), error })
+    }
+
+    /// Whether nothing is in flight.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// What is in flight, in words.
+    #[must_use]
+    pub fn waiting(&self) -> String {
+        let operations: Vec<_> = self.in_flight.iter().map(|one| &one.operation).collect();
+        format!("{}: {operations:?}", self.name)
+    }
+
+    /// Begins an operation of the seed's choice if one can be begun now.
+    pub fn start_operation(&mut self, machine: &mut Machine<'_>) -> Result<bool, Finding> {
+        if self.in_flight.len() >= machine.plan.in_flight_max {
+            return Ok(false);
+        }
+        let operation = match self.next.take() {
+            Some(operation) => operation,
+            None => choose_operation(&machine.plan, &mut machine.choices, self.answered),
+        };
+        let footprint = Footprint::of(&operation, &self.model.executor);
+        if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {
+            self.next = Some(operation);
+            return Ok(false);
+        }
+        machine.trace.note(format!("{}: ask {operation:?}", self.name));
+        let asked = self.history.now();
+        let wait = match &operation {
+            Operation::Snapshot(action) => {
+                let request = snapshot_request(*action);
+                let engine = &machine.engine;
+                let promise = promise(|done| engine.request_snapshot(&self.name, request, done));
+                Wait::Snapshot(*action, promise)
+            }
+            operation => Wait::Operation(self.subject.executor.start(operation)),
+        };
+        self.in_flight.push(InFlight { asked, operation, footprint, wait });
+        self.poll(machine)?;
+        Ok(true)
+    }
+
+    /// Takes in what was answered.
+    pub fn poll(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        let mut index = 0;
+        while let Some(one) = self.in_flight.get_mut(index) {
+            let found = match &mut one.wait {
+                Wait::Operation(pending) => self.subject.executor.poll(pending),
+                Wait::Snapshot(action, promise) => {
+                    let outcome = promise.lock().take();
+                    match outcome {
+                        None => None,
+                        Some(outcome) => {
+                            Some(settle_snapshot(&self.name, &mut self.subject, *action, &outcome)?)
+                        }
+                    }
+                }
+            };
+            match found {
+                None => index += 1,
+                Some(found) => {
+                    let InFlight { asked, operation, .. } = self.in_flight.remove(index);
+                    self.finish(machine, asked, operation, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        machine: &mut Machine<'_>,
+        asked: Moment,
+        operation: Operation,
+        found: Observation,
+    ) -> Result<(), Finding> {
+        machine.trace.note(format!("{}: {operation:?} -> {found:?}", self.name));
+        machine.trace.operations += 1;
+        self.answered += 1;
+        if matches!(found, Observation::Failed(FsError::NoSpace)) {
+            machine.trace.meet("no space");
+        }
+        if !is_left_out(&operation, &found) {
+            self.compare(&operation, &found)?;
+        }
+        if let (Operation::Snapshot(action), true) = (&operation, found.is_success()) {
+            self.note_snapshot(*action);
+            machine.trace.meet(match action {
+                SnapshotAction::Create(_) => "snapshot created",
+                SnapshotAction::Delete(_) => "snapshot deleted",
+                SnapshotAction::Restore(_) => "snapshot restored",
+            });
+        }
+        self.history.answered(asked, operation, found);
+        Ok(())
+    }
+
+    /// The model does the same, and must see the same.
+    fn compare(&mut self, operation: &Operation, found: &Observation) -> Result<(), Finding> {
+        let mut same = operation.clone();
+        if let (Operation::Write { fill, .. }, Observation::Wrote { count, .. }) =
+            (&mut same, found)
+        {
+            *fill = Fill { length: fill.length.min(*count), ..*fill };
+        }
+        let expected = self.model.run(&same, &mut || {});
+        if Tolerance::WIDE.agrees(&without_atime(&expected), &without_atime(found)) {
+            return Ok(());
+        }
+        let mismatch = Mismatch::Answer {
+            index: self.answered,
+            operation: Box::new(operation.clone()),
+            expected: Box::new(expected),
+            found: Box::new(found.clone()),
+        };
+        Err(Finding::Mismatch { volume: self.name.clone(), mismatch: Box::new(mismatch) })
+    }
+
+    fn note_snapshot(&mut self, action: SnapshotAction) {
+        match action {
+            SnapshotAction::Create(snapshot) => self.snapshots.push(snapshot),
+            SnapshotAction::Delete(snapshot) => self.snapshots.retain(|one| *one != snapshot),
+            SnapshotAction::Restore(snapshot) => {
+                if let Some(at) = self.snapshots.iter().position(|one| *one == snapshot) {
+                    self.snapshots.truncate(at + 1);
+                }
+            }
+        }
+    }
+
+    /// The moment for a consistency point that is asked for now.
+    pub const fn now(&mut self) -> Moment {
+        self.history.now()
+    }
+
+    /// A consistency point that was asked for at `asked` has committed.
+    pub fn durable(&mut self, asked: Moment) {
+        self.history.durable(asked);
+    }
+
+    /// All that was answered is durable: the history begins anew.
+    pub fn all_durable(&mut self) -> Result<(), Finding> {
+        assert!(self.in_flight.is_empty(), "what is in flight is not durable");
+        self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
+        Ok(())
+    }
+
+    /// The tree that the engine shows.
+    pub fn capture(&self, machine: &mut Machine<'_>) -> Result<Image, Finding> {
+        self.subject
+            .image(&mut || machine.drive())
+            .map_err(|error| Finding::Unreadable { volume: self.name.clone(), error })
+    }
+
+    /// Compares the tree and all snapshots with the model's.
+    pub fn compare_images(&self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        let mismatch = |mismatch| Finding::Mismatch {
+            volume: self.name.clone(),
+            mismatch: Box::new(mismatch),
+        };
+        model_fs::compare_images(&self.model, &self.subject, self.answered, &mut || machine.drive())
+            .map_err(mismatch)
+    }
+
+    /// After a restart: whether what is there is allowed; then model and engine go on from it.
+    /// `listed` are the snapshots that the engine has, oldest first.
+    pub fn recover(&mut self, machine: &mut Machine<'_>, listed: &[u8]) -> Result<(), Finding> {
+        self.subject.subject.restarted(&machine.service);
+        self.subject.executor.restarted(machine.service.clone());
+        let in_flight: Vec<_> = std::mem::take(&mut self.in_flight);
+        self.next = None;
+        let found = self.capture(machine)?;
+        machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
+        let asked_snapshot = in_flight.iter().find_map(|one| match one.wait {
+            Wait::Snapshot(action, _) => Some(action),
+            Wait::Operation(_) => None,
+        });
+        self.recover_snapshots(machine, asked_snapshot, listed)?;
+        let operations = in_flight.into_iter().map(|one| (one.asked, one.operation)).collect();
+        if machine.trace.is_verbose() {
+            let all = self.model.image(&mut || {}).unwrap_or_default();
+            for difference in all.difference(&found) {
+                machine.trace.remark(|| format!("lost, or in flight: {difference}"));
+            }
+        }
+        let verdict = self.history.check(operations, &found).map_err(|violation| {
+            Finding::Crash { volume: self.name.clone(), violation: Box::new(violation) }
+        })?;
+        machine.trace.note(format!("{}: {verdict:?}", self.name));
+        if verdict.surviving < verdict.total {
+            machine.trace.meet("crash: operations lost that may be");
+        }
+        self.model.follow(&self.subject, &found);
+        self.all_durable()?;
+        self.compare_images(machine)
+    }
+
+    /// Which snapshots there are after a crash with a snapshot operation under way is the engine's
+    /// choice, between before and after.
+    fn recover_snapshots(
+        &mut self,
+        machine: &mut Machine<'_>,
+        asked: Option<SnapshotAction>,
+        listed: &[u8],
+    ) -> Result<(), Finding> {
+        let before = self.snapshots.clone();
+        let mut after = None;
+        if let Some(action) = asked {
+            machine.trace.meet(match action {
+                SnapshotAction::Create(_) => "crash: while a snapshot is created",
+                SnapshotAction::Delete(_) => "crash: while a snapshot is deleted",
+                SnapshotAction::Restore(_) => "crash: while a snapshot is restored",
+            });
+            self.note_snapshot(action);
+            after = Some(std::mem::replace(&mut self.snapshots, before.clone()));
+        }
+        if listed != before && Some(listed) != after.as_deref() {
+            return Err(Finding::Listing {
+                what: format!("snapshots of {}", self.name),
+                expected: format!("{before:?} or {after:?}"),
+                found: format!("{listed:?}"),
+            });
+        }
+        let gone: Vec<u8> = before.iter().copied().filter(|one| !listed.contains(one)).collect();
+        let made: Vec<u8> = listed.iter().copied().filter(|one| !before.contains(one)).collect();
+        let deletes = gone.into_iter().map(SnapshotAction::Delete);
+        for action in deletes.chain(made.into_iter().map(SnapshotAction::Create)) {
+            self.subject.subject.settle(Ok(()));
+            self.subject.run(&Operation::Snapshot(action), &mut || {});
+            self.model.run(&Operation::Snapshot(action), &mut || {});
+        }
+        self.snapshots = listed.to_vec();
+        Ok(())
+    }
+}
+
+/// What a right engine may refuse for want of room, and then has not done: whatever makes something.
+/// Removing always works, and what was accepted is never refused later.
+fn is_left_out(operation: &Operation, found: &Observation) -> bool {
+    matches!(found, Observation::Failed(FsError::NoSpace))
+        && operation.is_mutation()
+        && !matches!(
+            operation,
+            Operation::Remove { .. } | Operation::RemoveDirectory { .. } | Operation::Snapshot(_)
+        )
+}
+
+/// The same without times of last read: to look at a tree, as the model does when it makes a snapshot
+/// and when it is compared, is to read it.
+fn without_atime(observation: &Observation) -> Observation {
+    let mut same = observation.clone();
+    let clear = |file: &mut FileView| file.atime = None;
+    match &mut same {
+        Observation::File(file)
+        | Observation::Changed { after: file, .. }
+        | Observation::Rights { file, .. }
+        | Observation::Text { file, .. }
+        | Observation::Wrote { after: file, .. } => clear(file),
+        Observation::Made { file, directory } => {
+            clear(file);
+            clear(directory);
+        }
+        Observation::Renamed { from, to } => {
+            clear(from);
+            clear(to);
+        }
+        Observation::Data { file, .. } => file.iter_mut().for_each(clear),
+        Observation::Entries(entries) => {
+            entries.iter_mut().filter_map(|entry| entry.file.as_mut()).for_each(clear);
+        }
+        Observation::Failed(_)
+        | Observation::Done
+        | Observation::Value(_)
+        | Observation::Names(_)
+        | Observation::Offset(_)
+        | Observation::Broken(_) => {}
+    }
+    same
+}
+
+fn settle_snapshot(
+    name: &str,
+    subject: &mut Runner<EngineSubject>,
+    action: SnapshotAction,
+    outcome: &Result<(), EngineError>,
+) -> Result<Observation, Finding> {
+    let Some(settled) = snapshot_outcome(action, outcome) else {
+        return Err(Finding::Refused {
+            request: format!("{action:?} in {name}"),
+            error: outcome.as_ref().err().map(ToString::to_string).unwrap_or_default(),
+        });
+    };
+    subject.subject.settle(settled);
+    Ok(subject.run(&Operation::Snapshot(action), &mut || {}))
+}
+
+/// Operations that come first: files and directories in most slots, for the others to work on.
+const FIRST_OPERATIONS: usize = 12;
+
+fn choose_operation(plan: &Plan, choices: &mut Choices, answered: usize) -> Operation {
+    if answered < FIRST_OPERATIONS {
+        return first_operation(choices);
+    }
+    let operation = choose_any(plan, choices);
+    // Refused by traditional volumes as yet; an image to compare with is as good.
+    match operation {
+        Operation::Snapshot(SnapshotAction::Restore(snapshot)) if plan.is_traditional => {
+            Operation::Snapshot(SnapshotAction::Create(snapshot))
+        }
+        operation => operation,
+    }
+}
+
+fn first_operation(choices: &mut Choices) -> Operation {
+    let directory = Slot(choices.below(u64::from(FILE_SLOT_FIRST)) as u8);
+    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    if choices.chance(30) {
+        let into = Slot(1 + choices.below(u64::from(FILE_SLOT_FIRST) - 1) as u8);
+        let first = u64::from(DIRECTORY_NAME_FIRST);
+        let name = Name((first + choices.below(u64::from(ORDINARY_NAMES) - first)) as u8);
+        let (who, node) = (Who::ROOT, NewNode::Directory);
+        return Operation::MakeNode { who, directory, name, node, set, into };
+    }
+    let files = u64::from(SLOT_COUNT - FILE_SLOT_FIRST);
+    let into = Slot(FILE_SLOT_FIRST + choices.below(files) as u8);
+    let name = Name(choices.below(u64::from(DIRECTORY_NAME_FIRST)) as u8);
+    let (who, mode) = (Who::ROOT, CreateMode::Unchecked);
+    Operation::Create { who, directory, name, mode, set, into }
+}
+
+fn choose_any(plan: &Plan, choices: &mut Choices) -> Operation {
+    if plan.fills && choices.chance(30) {
+        let slot =
+            u64::from(FILE_SLOT_FIRST) + choices.below(u64::from(SLOT_COUNT - FILE_SLOT_FIRST));
+        let length = choices.below(FILL_BYTES_MAX) as u32;
+        return Operation::Write {
+            who: Who::ROOT,
+            file: Slot(slot as u8),
+            offset: choices.below(16) << 16,
+            fill: Fill { length, seed: choices.below(200) as u16 },
+            stability: Stability::Unstable,
+        };
+    }
+    let mix = plan.mix;
+    mix.operation(&mut Numbers(&mut || choices.next() >> 3))
+}

@@ -218,7 +218,11 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     ) -> Progress<(InodeNumber, Generation)> {
         let (inode, generation) = match chosen {
             Some(chosen) => chosen,
-            None => (self.free_inode()?, Generation(self.next_generation)),
+            None => {
+                let generation = Generation(self.next_generation);
+                self.next_generation = generation.get().wrapping_add(1).max(1);
+                (self.free_inode()?, generation)
+            }
         };
         let map = InodeNumber(metafile::INODE_MAP);
         let (fbn, byte, bit) = map_position(inode);
@@ -230,7 +234,6 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         attributes.size = attributes.size.max(size);
         let attributes = InodeAttributes::new(kind, mode, generation, self.now);
         self.inodes.insert(inode, Edit::of(attributes, true));
-        self.next_generation = self.next_generation.max(generation.get().wrapping_add(1).max(1));
         self.inode_hint = inode.get() + 1;
         self.used_inodes += 1;
         Ok((inode, generation))

@@ -14,6 +14,7 @@ use crate::served::{Fronted, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::Aggregate;
 use cowfs::budget::Spender;
+use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use cowfs::transaction::Transaction;
@@ -58,7 +59,8 @@ impl Opening {
                     },
                 }
             }
-            this.engine.end_replay(&aggregate, access);
+            let clean = this.superblock.clean.get() == 1;
+            this.engine.end_replay(&aggregate, access, clean);
             this.commit(Arc::clone(&aggregate), position as u64);
             Outcome::Done
         };
@@ -80,6 +82,7 @@ impl Opening {
                 let engine = self.engine;
                 let now = engine.configuration.clock.monotonic_nanoseconds();
                 let nanoseconds = now.saturating_sub(self.started_nanoseconds);
+                engine.reap_orphans_of(&same);
                 engine.aggregates.lock().insert(self.identity.name.clone(), same);
                 (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
             }
@@ -135,19 +138,31 @@ impl Engine {
         }
     }
 
-    fn end_replay(&self, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) {
+    /// Ends the replay of all volumes. Files that were made and lost with the crash have handles that
+    /// someone may have seen, so the count of generations goes on from somewhere else: those handles
+    /// stay stale for ever.
+    fn end_replay(&self, aggregate: &Arc<Aggregate>, access: &mut Access<'_>, clean: bool) {
         for served in self.volumes() {
             if !Arc::ptr_eq(&served.aggregate, aggregate) {
                 continue;
             }
+            let generation =
+                (!clean).then(|| (self.configuration.entropy.next_u64() as u32).max(1));
             match &served.kind {
                 VolumeKind::Flexible(volume) => {
-                    volume.front.logical.write(access).replaying = false;
+                    end_replay_of(volume.front.logical.write(access), generation);
                 }
                 VolumeKind::Traditional(volume) => {
-                    volume.front.logical.write(access).replaying = false;
+                    end_replay_of(volume.front.logical.write(access), generation);
                 }
             }
         }
+    }
+}
+
+fn end_replay_of<P: Pointer>(logical: &mut Logical<P>, generation: Option<u32>) {
+    logical.replaying = false;
+    if let Some(generation) = generation {
+        logical.next_generation = generation;
     }
 }

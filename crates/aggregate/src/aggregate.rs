@@ -7,20 +7,22 @@ use crate::block_side::BlockSide;
 use crate::consistency_point::{Action, ConsistencyPoint, CpDone, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
-use crate::loader::{Loader, suspend_for_load};
+use crate::loader::{ContainerMaps, Loader, PlaceDone, suspend_for_load};
 use crate::member::Member;
+use crate::mount::container_lookup;
 use crate::pool::BlockPool;
-use affinity::{AffinityId, Outcome, Partition, Scheduler};
+use affinity::{Access, AffinityId, Outcome, Partition, Scheduler};
 use cowfs::cache::BufferCache;
 use cowfs::logical::AggregateShared;
-use cowfs::reader::{HeldBlocks, Wait};
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Log;
 use platform::Clock;
 use platform::sync::Mutex;
 use raid::BlockStore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use units::{CpNumber, VolumeId};
+use units::{CpNumber, VolumeId, Vvbn};
 
 /// Who an aggregate is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -203,8 +205,12 @@ impl Aggregate {
 
     /// The loader of the aggregate's blocks.
     #[must_use]
-    pub fn loader(&self) -> Loader {
-        Loader { store: Arc::clone(&self.parts.store), cache: Arc::clone(&self.parts.cache) }
+    pub fn loader(self: &Arc<Self>) -> Loader {
+        Loader {
+            maps: Some(Arc::new(Maps(Arc::clone(self)))),
+            store: Arc::clone(&self.parts.store),
+            cache: Arc::clone(&self.parts.cache),
+        }
     }
 
     /// Suspends a message until what it waits for is there.
@@ -226,6 +232,34 @@ impl Aggregate {
                 }))
             }
         }
+    }
+}
+
+/// The container maps of an aggregate in service.
+struct Maps(Arc<Aggregate>);
+
+impl ContainerMaps for Maps {
+    fn place_of(&self, volume: VolumeId, vvbn: Vvbn, done: PlaceDone) {
+        let aggregate = Arc::clone(&self.0);
+        let (held, mut done) = (HeldBlocks::default(), Some(done));
+        let message = move |access: &mut Access<'_>| {
+            let side = aggregate.block_side.read(access);
+            let reader = Reader { cache: &aggregate.parts.cache, held: &held };
+            let found = side
+                .containers
+                .get(&volume)
+                .map(|container| container_lookup(volume, container, vvbn.get(), &reader));
+            let place = match found {
+                Some(Err(Stop::Wait(wait))) => return aggregate.suspend(wait, &held),
+                Some(Ok(pointer)) if !pointer.is_hole() => Some(pointer.pvbn),
+                _ => None,
+            };
+            if let Some(done) = done.take() {
+                done(place);
+            }
+            Outcome::Done
+        };
+        self.0.parts.scheduler.send(self.0.parts.vbn_affinity, Box::new(message));
     }
 }
 

@@ -3,6 +3,9 @@
 //! Blocks that lie in a row on one disk are read with one request. What arrives goes into the cache
 //! and to the message that waits.
 //!
+//! The PVBN of a dual pointer is a hint (decision D8). When the block is not there, the volume's
+//! container map is asked where it is.
+//!
 //! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
 //! then fails with an I/O error; nothing else does.
 
@@ -15,14 +18,25 @@ use platform::sync::Mutex;
 use raid::{BlockRead, BlockStore, Proof};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use units::{BlockRef, CpNumber, Vvbn};
+use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 
 /// Blocks in one request at most.
 const RUN_BLOCKS_MAX: usize = 256;
 
+/// Receives where a block lies, if anywhere.
+pub type PlaceDone = Box<dyn FnOnce(Option<Pvbn>) + Send>;
+
+/// Knows where the blocks of volumes lie, whatever pointers say.
+pub trait ContainerMaps: Send + Sync {
+    /// Where block `vvbn` of a volume lies.
+    fn place_of(&self, volume: VolumeId, vvbn: Vvbn, done: PlaceDone);
+}
+
 /// Reads blocks from an aggregate's disks into its cache.
 #[derive(Clone)]
 pub struct Loader {
+    /// Asked when a pointer's hint turns out wrong.
+    pub maps: Option<Arc<dyn ContainerMaps>>,
     /// The disks.
     pub store: Arc<dyn BlockStore>,
     /// The cache.
@@ -129,24 +143,61 @@ impl Loader {
 
     fn load_one(&self, request: LoadRequest, held: HeldBlocks, pending: Arc<Pending>) {
         let this = self.clone();
-        let in_range = self.store.geometry().locate(request.pvbn).is_some();
-        if !in_range {
-            tracing::error!(pvbn = %request.pvbn, "a pointer leads beyond the aggregate");
-            held.put(&request, None);
-            return pending.end_one();
-        }
-        let done = move |outcome: Result<BlockRef, raid::ReadFailure>| {
-            match outcome {
-                Ok(block) => this.deliver(&request, block, &held),
-                Err(failure) => {
-                    tracing::error!(pvbn = %request.pvbn, %failure, "a block is lost");
-                    held.put(&request, None);
+        self.read_at(
+            request.pvbn,
+            request,
+            Box::new(move |outcome| match outcome {
+                Some(block) => {
+                    this.deliver(&request, block, &held);
+                    pending.end_one();
                 }
-            }
+                None => this.load_by_map(request, held, pending),
+            }),
+        );
+    }
+
+    /// Reads the block that `request` describes, from wherever.
+    fn read_at(
+        &self,
+        pvbn: Pvbn,
+        request: LoadRequest,
+        done: Box<dyn FnOnce(Option<BlockRef>) + Send>,
+    ) {
+        if self.store.geometry().locate(pvbn).is_none() {
+            return done(None);
+        }
+        let read = BlockRead { pvbn, proof: proof(&request) };
+        self.store.read(read, Box::new(move |outcome| done(outcome.ok())));
+    }
+
+    /// The pointer's hint is wrong, or the block is lost: the container map knows which (D8).
+    fn load_by_map(&self, request: LoadRequest, held: HeldBlocks, pending: Arc<Pending>) {
+        let lost = move |held: &HeldBlocks, pending: &Pending| {
+            tracing::error!(pvbn = %request.pvbn, "a block is lost");
+            held.put(&request, None);
             pending.end_one();
         };
-        let read = BlockRead { pvbn: request.pvbn, proof: proof(&request) };
-        self.store.read(read, Box::new(done));
+        let (Some(maps), Some((volume, vvbn))) = (&self.maps, request.virtual_number) else {
+            return lost(&held, &pending);
+        };
+        let this = self.clone();
+        let found = move |place: Option<Pvbn>| match place {
+            Some(pvbn) if pvbn != request.pvbn => this.read_at(
+                pvbn,
+                request,
+                Box::new(move |outcome| match outcome {
+                    Some(block) => {
+                        tracing::warn!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
+                        // Not into the cache: there another block may lie under the hint.
+                        held.put(&request, Some(block));
+                        pending.end_one();
+                    }
+                    None => lost(&held, &pending),
+                }),
+            ),
+            _ => lost(&held, &pending),
+        };
+        maps.place_of(volume, vvbn, Box::new(found));
     }
 
     fn deliver(&self, request: &LoadRequest, block: BlockRef, held: &HeldBlocks) {

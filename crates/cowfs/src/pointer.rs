@@ -100,6 +100,7 @@ impl Pointer for DualPointer {
             pvbn: self.pvbn,
             check: self.checksum,
             proof: LoadProof::Content { checksum: self.checksum, content: place.content },
+            virtual_number: Some((place.volume, self.vvbn)),
         }
     }
 }
@@ -136,6 +137,7 @@ impl Pointer for PhysicalPointer {
             pvbn: self.pvbn,
             check: u32::from(self.check),
             proof: LoadProof::Identity { place, check: self.check },
+            virtual_number: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::pointer::{BlockPlace, Pointer};
 use platform::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockRef, Pvbn, VolumeId, Vvbn};
 
 /// How a loaded block is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,9 @@ pub struct LoadRequest {
     pub check: u32,
     /// How it is proved.
     pub proof: LoadProof,
+    /// The block's volume and number in it, if it has them: `pvbn` is then a hint, and the volume's
+    /// container map knows better when it turns out wrong (decision D8).
+    pub virtual_number: Option<(VolumeId, Vvbn)>,
 }
 
 /// What a message waits for.

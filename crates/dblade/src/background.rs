@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::messages::{Host, Mutate};
 use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
+use aggregate::Aggregate;
 use cowfs::pointer::Pointer;
 use cowfs::reader::HeldBlocks;
 use file_service::Durability;
@@ -25,6 +26,18 @@ impl Engine {
         match &served.kind {
             VolumeKind::Flexible(volume) => self.watch(served, volume),
             VolumeKind::Traditional(volume) => self.watch(served, volume),
+        }
+    }
+
+    /// Looks for orphans that a crash or a stop left: files that were held without a name.
+    pub(crate) fn reap_orphans_of(&self, aggregate: &Arc<Aggregate>) {
+        for served in self.volumes() {
+            if Arc::ptr_eq(&served.aggregate, aggregate) {
+                match &served.kind {
+                    VolumeKind::Flexible(volume) => volume.front.call_background(),
+                    VolumeKind::Traditional(volume) => volume.front.call_background(),
+                }
+            }
         }
     }
 

@@ -160,7 +160,8 @@ impl Opening {
     fn mount(self) {
         let engine = Arc::clone(&self.engine);
         let affinities = engine.aggregate_affinities();
-        let loader = Loader { store: Arc::clone(&self.store), cache: Arc::clone(&engine.cache) };
+        let loader =
+            Loader { maps: None, store: Arc::clone(&self.store), cache: Arc::clone(&engine.cache) };
         let held = HeldBlocks::default();
         let mut opening = Some(self);
         let message = move |_: &mut Access<'_>| {

@@ -20,6 +20,7 @@ mod core;
 mod disk_table;
 mod health;
 mod journals;
+mod patience;
 mod recovery;
 mod refusals;
 mod rules;
@@ -34,7 +35,7 @@ use crate::front_ends;
 use crate::shutdown::Shutdown;
 use admin_api::{AdminError, Administration, Code};
 use blocking::request;
-use dblade::{Configuration, Engine};
+use dblade::{Configuration, Engine, LogProvider};
 use disk_table::DiskTable;
 use journals::Journals;
 use platform::DiskOpener;
@@ -70,16 +71,17 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let opener = LinuxDiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
     tracing::debug!(kind = ?opener.engine().kind(), "disk I/O");
     let opener: Arc<dyn DiskOpener> = Arc::new(opener);
+    let journals = Arc::new(Journals::new(config.journal.clone(), Arc::clone(&opener)));
     let engine = Engine::new(Configuration {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
-        logs: Arc::new(Journals::new(config.journal.clone(), Arc::clone(&opener))),
+        logs: Arc::clone(&journals) as Arc<dyn LogProvider>,
         memory_bytes: config.memory.0 / 4 * ENGINE_MEMORY_QUARTERS,
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
     });
     let threads = Threads::start(&engine, config.workers).map_err(failed)?;
     let disks = DiskTable::new(config.disks.clone(), opener);
-    let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks);
+    let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
     core.open_aggregates();
     let mut node = Node { core: Arc::new(core), threads, nfs: None };
     match node.serve_nfs() {

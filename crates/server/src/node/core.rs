@@ -5,6 +5,7 @@
 //! nobody waits for it but other administrators, never a thread that serves files.
 
 use super::disk_table::DiskTable;
+use super::journals::Journals;
 use super::recovery::{LeftOut, OfflineAggregate};
 use super::rules;
 use crate::config::Config;
@@ -30,6 +31,7 @@ pub(super) struct Core {
     pub engine: Arc<Engine>,
     pub service: Arc<dyn FileService>,
     pub disks: DiskTable,
+    pub journals: Arc<Journals>,
     pub exports: Arc<ExportTable>,
     pub mounts: Mounts,
     /// The NFS server's address once it runs.
@@ -51,6 +53,7 @@ impl Core {
         clock: Arc<dyn Clock>,
         engine: Arc<Engine>,
         disks: DiskTable,
+        journals: Arc<Journals>,
     ) -> Self {
         Self {
             config: config.clone(),
@@ -62,6 +65,7 @@ impl Core {
             service: Arc::new(dblade::Service(Arc::clone(&engine))),
             engine,
             disks,
+            journals,
             exports: Arc::default(),
             mounts: Mounts::default(),
             nfs: OnceLock::new(),

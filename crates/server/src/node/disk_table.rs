@@ -9,6 +9,7 @@
 //! Fails: a disk that cannot be read is reported as it is, and its aggregate does without it.
 
 use super::blocking::wait_for;
+use super::patience::Patience;
 use super::refusals::{code_of_media, missing};
 use crate::config::DiskPattern;
 use crate::disks::discover;
@@ -67,24 +68,12 @@ impl DiskTable {
 
     /// What is on a disk that is not held.
     pub(super) fn look(&self, name: &str) -> Content {
-        let disk = match self.opener.open(name) {
-            Ok(disk) => disk,
-            Err(error) => return Content::Unknown(error.into()),
-        };
-        let label = |disk: &Arc<dyn Disk>| {
-            let read = wait_for(|done| media::read_label(disk, done));
-            read.unwrap_or_else(|| Err(gone(name)))
-        };
-        let same = Arc::clone(&disk);
-        match wait_for(|done| media::open(same, done)).unwrap_or_else(|| Err(gone(name))) {
-            Ok(device) => Content::Member(disk, Box::new(device.label())),
-            Err(short @ MediaError::Shrunk { .. }) => match label(&disk) {
-                Ok(label) => Content::CutOff(Box::new(label), short),
-                Err(error) => Content::Unknown(error),
-            },
-            Err(MediaError::NoLabel { .. }) => Content::Other(disk),
-            Err(error) => Content::Unknown(error),
-        }
+        look_at(name, self.opener.open(name))
+    }
+
+    /// The same when the server starts.
+    pub(super) fn look_patiently(&self, name: &str, patience: &Patience) -> Content {
+        look_at(name, patience.open(&*self.opener, name))
     }
 
     /// Notes that disks belong to an aggregate in service.
@@ -166,6 +155,27 @@ impl DiskTable {
             write_errors: 0,
             checksum_errors: 0,
         })
+    }
+}
+
+fn look_at(name: &str, opened: Result<Arc<dyn Disk>, DiskError>) -> Content {
+    let disk = match opened {
+        Ok(disk) => disk,
+        Err(error) => return Content::Unknown(error.into()),
+    };
+    let label = |disk: &Arc<dyn Disk>| {
+        let read = wait_for(|done| media::read_label(disk, done));
+        read.unwrap_or_else(|| Err(gone(name)))
+    };
+    let same = Arc::clone(&disk);
+    match wait_for(|done| media::open(same, done)).unwrap_or_else(|| Err(gone(name))) {
+        Ok(device) => Content::Member(disk, Box::new(device.label())),
+        Err(short @ MediaError::Shrunk { .. }) => match label(&disk) {
+            Ok(label) => Content::CutOff(Box::new(label), short),
+            Err(error) => Content::Unknown(error),
+        },
+        Err(MediaError::NoLabel { .. }) => Content::Other(disk),
+        Err(error) => Content::Unknown(error),
     }
 }
 

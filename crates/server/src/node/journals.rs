@@ -10,6 +10,7 @@
 //! Fails: in words, which name the file and what to do; an aggregate without its journal is not
 //! opened, because what was acknowledged may be only there.
 
+use super::patience::Patience;
 use crate::config::Journal;
 use crate::serve::make_directory;
 use dblade::LogProvider;
@@ -40,6 +41,18 @@ impl Journals {
 
     fn file(directory: &Path, aggregate: &[u8; 16]) -> PathBuf {
         directory.join(format!("{}.log", Hexadecimal(aggregate)))
+    }
+
+    /// Waits until no server that was killed has the journal of an aggregate. Whatever else is the
+    /// matter with it, opening it will tell.
+    pub(super) fn await_free(&self, aggregate: &[u8; 16], patience: &Patience) {
+        let path = match &self.place {
+            Journal::Directory { path, .. } => Self::file(path, aggregate),
+            Journal::Device { path } => path.clone(),
+        };
+        if let Some(path) = path.to_str() {
+            drop(patience.open(&*self.opener, path));
+        }
     }
 
     fn open_path(&self, path: &Path) -> Result<Arc<dyn Disk>, String> {

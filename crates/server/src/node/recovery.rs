@@ -10,6 +10,7 @@
 use super::blocking::request;
 use super::core::Core;
 use super::disk_table::{Content, title};
+use super::patience::Patience;
 use admin_api::{AdminError, Code};
 use media::MediaError;
 use ondisk::label::DiskLabel;
@@ -71,8 +72,9 @@ impl Core {
     pub(super) fn open_aggregates(&self) {
         let mut candidates: BTreeMap<[u8; 16], Candidate> = BTreeMap::new();
         let mut busy = Vec::new();
+        let patience = Patience::new(Arc::clone(&self.clock));
         for name in self.disks.names() {
-            match self.disks.look(&name) {
+            match self.disks.look_patiently(&name, &patience) {
                 Content::Member(disk, label) => {
                     let candidate = candidates.entry(label.aggregate).or_default();
                     candidate.disks.push(disk);
@@ -93,7 +95,8 @@ impl Core {
                 Content::Other(_) => tracing::debug!(disk = name, "the disk has no label"),
             }
         }
-        for candidate in candidates.into_values() {
+        for (identity, candidate) in candidates {
+            self.journals.await_free(&identity, &patience);
             self.open_candidate(candidate, &busy);
         }
         for volume in self.engine.volumes() {

@@ -93,6 +93,7 @@ impl Place {
             assert!(server.log.read_line(&mut line).unwrap() > 0, "the server ended: {text}");
             text.push_str(&line);
         }
+        print!("{text}");
         server
     }
 

@@ -1,0 +1,111 @@
+//! Opening disks at the start, when a server that was killed may still be on its way out.
+//!
+//! The kernel ends the I/O that a killed process had under way in its own time, and keeps the lock
+//! on each file until then. That is what we want: no write of the dead server lands beside ours.
+//! So a disk that is in use when the server starts is asked for again for a while, before it is
+//! believed to be somebody else's.
+//!
+//! Invariants: all disks together are waited for at most [`PATIENCE_NANOSECONDS`]; only errors of
+//! being in use are waited out.
+
+use platform::sync::{Condvar, Mutex};
+use platform::{Clock, Disk, DiskError, DiskOpener};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait. Longer than the I/O that a server has under way takes on a busy rotating disk;
+/// short enough for the start to fail while somebody looks.
+const PATIENCE_NANOSECONDS: u64 = 5_000_000_000;
+/// How often to ask: the kernel tells nobody that a lock is free.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// See the module.
+pub(super) struct Patience {
+    clock: Arc<dyn Clock>,
+    deadline_nanoseconds: u64,
+}
+
+impl Patience {
+    /// Patience from now on.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let deadline_nanoseconds = clock.monotonic_nanoseconds() + PATIENCE_NANOSECONDS;
+        Self { clock, deadline_nanoseconds }
+    }
+
+    /// Opens a disk, waiting while it is in use.
+    ///
+    /// # Errors
+    /// Those of the opener.
+    pub(super) fn open(
+        &self,
+        opener: &dyn DiskOpener,
+        name: &str,
+    ) -> Result<Arc<dyn Disk>, DiskError> {
+        let (never, changed) = (Mutex::new(()), Condvar::new());
+        let mut told = false;
+        loop {
+            let opened = opener.open(name);
+            let is_busy = matches!(opened, Err(DiskError::InUse { .. }));
+            if !is_busy || self.clock.monotonic_nanoseconds() >= self.deadline_nanoseconds {
+                return opened;
+            }
+            if !told {
+                tracing::info!(disk = name, "in use; waiting, in case a killed server has it");
+                told = true;
+            }
+            // Nobody notifies: this is how to wait for a time.
+            changed.wait_for(&mut never.lock(), RETRY_INTERVAL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use platform::simulated::SimulatedWorld;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use units::Timestamp;
+
+    /// In use for the first calls.
+    struct Busy {
+        world: SimulatedWorld,
+        refusals: AtomicU64,
+    }
+
+    impl DiskOpener for Busy {
+        fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError> {
+            let left = self.refusals.load(Ordering::Relaxed);
+            if left == 0 {
+                return self.world.open(path);
+            }
+            self.refusals.store(left - 1, Ordering::Relaxed);
+            Err(DiskError::InUse { disk: path.to_owned() })
+        }
+    }
+
+    /// Each look at it takes a second.
+    struct Steps(AtomicU64);
+
+    impl Clock for Steps {
+        fn wall(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn monotonic_nanoseconds(&self) -> u64 {
+            self.0.fetch_add(1_000_000_000, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_disk_in_use_is_waited_for_until_the_deadline() {
+        let world = SimulatedWorld::new(1);
+        world.add_disk("d1", 16);
+        let open = |refusals: u64, name: &str| {
+            let busy = Busy { world: world.clone(), refusals: AtomicU64::new(refusals) };
+            Patience::new(Arc::new(Steps(AtomicU64::new(0)))).open(&busy, name).map(drop)
+        };
+        assert_eq!(open(3, "d1"), Ok(()));
+        assert_eq!(open(100, "d1"), Err(DiskError::InUse { disk: "d1".to_owned() }));
+        assert!(matches!(open(1, "none"), Err(DiskError::Open { .. })));
+    }
+}

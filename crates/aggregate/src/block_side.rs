@@ -18,7 +18,7 @@ use cowfs::space::Space;
 use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VolumeRecord};
-use ondisk::root::metafile;
+use ondisk::root::{FileSystemRoot, metafile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId};
@@ -44,6 +44,30 @@ pub struct VolumeSlot {
     pub record: VolumeRecord,
 }
 
+/// What the root of a traditional volume says of its files. A consistency point in which no file changed
+/// writes it again.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFacts {
+    /// The generation of the next file.
+    pub next_generation: u32,
+    /// Inodes in use.
+    pub used_inodes: u64,
+    /// Orphans.
+    pub orphan_count: u32,
+}
+
+impl FileFacts {
+    /// What `root` says.
+    #[must_use]
+    pub const fn of(root: &FileSystemRoot) -> Self {
+        Self {
+            next_generation: root.next_generation.get(),
+            used_inodes: root.used_inodes.get(),
+            orphan_count: root.orphan_count.get(),
+        }
+    }
+}
+
 /// See the module.
 pub struct BlockSide {
     /// Free map and roots.
@@ -62,6 +86,8 @@ pub struct BlockSide {
     pub next_volume: u32,
     /// The root directory is a user's: a traditional volume.
     pub traditional: bool,
+    /// What the last root said of the files of a traditional volume.
+    pub file_facts: FileFacts,
     /// The image being cleaned.
     pub cleaning: Option<AggregateCleaning>,
 }
@@ -177,16 +203,16 @@ impl BlockSide {
         }
     }
 
-    /// Facts of the image for an aggregate of flexible volumes.
+    /// Facts of the image when no file of a user changed in it.
     #[must_use]
     pub fn facts(&self, cp: units::CpNumber) -> ImageFacts {
-        ImageFacts {
-            cp,
-            next_generation: 1,
-            used_inodes: self.containers.len() as u64,
-            orphan_count: 0,
-            snapshots: Vec::new(),
-        }
+        let FileFacts { next_generation, used_inodes, orphan_count } = if self.traditional {
+            self.file_facts
+        } else {
+            let used_inodes = self.containers.len() as u64;
+            FileFacts { next_generation: 1, used_inodes, orphan_count: 0 }
+        };
+        ImageFacts { cp, next_generation, used_inodes, orphan_count, snapshots: Vec::new() }
     }
 }
 

@@ -18,7 +18,7 @@
 
 use crate::aggregate::{Aggregate, settle_budget};
 use crate::backend::PhysicalBackend;
-use crate::block_side::{AggregateCleaning, BlockSide};
+use crate::block_side::{AggregateCleaning, BlockSide, FileFacts};
 use crate::error::AggregateError;
 use crate::member::{Cleaning, Member, MemberCleaned, Published};
 use crate::refill::reopen_stock;
@@ -330,6 +330,7 @@ impl Aggregate {
         match outcome {
             Ok(()) => {
                 let superblock = self.superblock(side, &cleaning.cleaner, cp);
+                side.file_facts = FileFacts::of(&superblock.root);
                 let written = cleaning.cleaner.written();
                 self.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
                 side.cleaning = Some(cleaning);

@@ -5,7 +5,7 @@
 //!
 //! Fails: [`AggregateError::Unreadable`], [`AggregateError::Damaged`].
 
-use crate::block_side::{BlockSide, Container, VolumeSlot};
+use crate::block_side::{BlockSide, Container, FileFacts, VolumeSlot};
 use crate::error::AggregateError;
 use crate::member::container_inode;
 use crate::refill::Refill;
@@ -81,6 +81,7 @@ pub fn format_block_side(
         dirty_slots: BTreeSet::new(),
         next_volume: 1,
         traditional,
+        file_facts: FileFacts { next_generation: 1, used_inodes: 0, orphan_count: 0 },
         cleaning: None,
     })
 }
@@ -133,6 +134,7 @@ pub fn mount(
         dirty_slots: BTreeSet::new(),
         next_volume: superblock.next_volume.get(),
         traditional: superblock.traditional.get() == 1,
+        file_facts: FileFacts::of(&superblock.root),
         cleaning: None,
     })
 }

@@ -12,6 +12,7 @@ use crate::content::Content;
 use crate::pointer::{BlockPlace, Pointer};
 use crate::reader::{LoadRequest, Progress, Reader, Stop, Wait};
 use ondisk::inode::{InodeRecord, PAYLOAD_SIZE};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use units::{Block, BlockRef, Fbn, InodeNumber, VolumeId};
@@ -132,6 +133,35 @@ pub fn find<P: Pointer>(
         pointer = P::decode_at(node.bytes(), entry as usize);
     }
     Ok(pointer)
+}
+
+/// Adds the numbers of the blocks on the way from the root to file block `fbn`, that block included.
+///
+/// # Errors
+/// [`Stop::Wait`] when an indirect block must be loaded first.
+pub fn numbers<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    fbn: Fbn,
+    reader: &Reader<'_>,
+    found: &mut BTreeSet<u64>,
+) -> Progress<()> {
+    if root.depth == 0 || fbn.get() >= Root::<P>::capacity(root.depth) {
+        return Ok(());
+    }
+    let mut level = root.depth - 1;
+    let mut pointer = root.pointer(fbn.get() / span::<P>(level));
+    while !pointer.is_hole() {
+        found.insert(pointer.vbn());
+        if level == 0 {
+            break;
+        }
+        let node = reader.block(&pointer, key.place(level, fbn.get() / span::<P>(level)))?;
+        level -= 1;
+        let entry = fbn.get() / span::<P>(level) % P::FANOUT;
+        pointer = P::decode_at(node.bytes(), entry as usize);
+    }
+    Ok(())
 }
 
 /// The content of file block `fbn`; `None` for a hole.

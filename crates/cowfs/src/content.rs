@@ -44,10 +44,15 @@ pub fn content_checksum(block: &Block, content: Content) -> u32 {
         Content::Snapshots => {
             let mut masked = block.clone();
             let size = size_of::<SnapshotRecord>();
-            let inode = std::mem::offset_of!(SnapshotRecord, inode_file);
+            let inodes = [
+                std::mem::offset_of!(SnapshotRecord, inode_file),
+                std::mem::offset_of!(SnapshotRecord, snapshot_table),
+            ];
             for index in 0..SNAPSHOTS_PER_BLOCK {
-                let start = index * size + inode;
-                mask_inode(&mut masked.bytes_mut()[start..start + INODE_SIZE]);
+                for inode in inodes {
+                    let start = index * size + inode;
+                    mask_inode(&mut masked.bytes_mut()[start..start + INODE_SIZE]);
+                }
             }
             crc32c(&masked)
         }

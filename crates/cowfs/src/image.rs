@@ -287,7 +287,9 @@ impl<P: Pointer> ImageCleaner<P> {
                     used_blocks: 0,
                     used_inodes: self.facts.used_inodes,
                     inode_file: InodeRecord::zeroed(),
+                    snapshot_table: None,
                     map: None,
+                    map_tree: None,
                 });
                 space.next_snapshot += 1;
                 space.snapshots_changed = true;
@@ -451,6 +453,10 @@ impl<P: Pointer> ImageCleaner<P> {
             let blocks = space.snapshot_table.1.saturating_add_signed(change);
             space.snapshot_table = (root, blocks);
             space.snapshots_changed = false;
+            let from = self.new_snapshots_from.unwrap_or(space.snapshots.len());
+            for snapshot in &mut space.snapshots[from..] {
+                snapshot.snapshot_table = Some((root, blocks));
+            }
         }
     }
 
@@ -504,7 +510,7 @@ fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {
         .copy_from_slice(record.as_bytes());
 }
 
-fn metafile_record<P: Pointer>(root: &Root<P>, blocks: u64) -> InodeRecord {
+pub(crate) fn metafile_record<P: Pointer>(root: &Root<P>, blocks: u64) -> InodeRecord {
     let mut record = InodeRecord::zeroed();
     record.kind = KIND_METAFILE;
     record.blocks = U64::new(blocks);

@@ -12,18 +12,21 @@
 //! both kinds of neighbour are asked: the nearest of all, and the nearest that is not being deleted.
 //!
 //! Invariants: map blocks below `merged_blocks` are in the summary map; of a snapshot being deleted,
-//! those below `released_blocks` no longer hold anything.
+//! those below `released_blocks` no longer hold anything but what the deletion itself still reads: the
+//! map, and the way to it, which go last.
 
-use crate::buftree::Root;
+use crate::buftree::{self, Root};
 use crate::free_map::MapFile;
-use crate::logical::read_record;
+use crate::logical::{inode_file_key, read_record};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use ondisk::damage::Damage;
-use ondisk::inode::InodeRecord;
+use ondisk::inode::{INODES_PER_BLOCK, InodeRecord};
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, SnapshotRecord, name_field};
 use ondisk::root::metafile;
-use units::{CpNumber, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
 use zerocopy::little_endian::{I64, U32, U64};
 
 /// Snapshots of a volume at most.
@@ -52,8 +55,13 @@ pub struct Snapshot<P> {
     pub used_inodes: u64,
     /// The inode of its inode file.
     pub inode_file: InodeRecord,
+    /// The snapshot table of its consistency point, with its blocks: they are in its free map. `None`
+    /// until that table is written.
+    pub snapshot_table: Option<(Root<P>, u64)>,
     /// Its free map, once it was looked up.
     pub map: Option<MapFile<P>>,
+    /// The blocks on the way to its free map and of it, once they were looked up.
+    pub map_tree: Option<Arc<BTreeSet<u64>>>,
 }
 
 impl<P: Pointer> Snapshot<P> {
@@ -77,7 +85,10 @@ impl<P: Pointer> Snapshot<P> {
             used_blocks: record.used_blocks.get(),
             used_inodes: record.used_inodes.get(),
             inode_file: record.inode_file,
+            snapshot_table: (!record.snapshot_table.is_free())
+                .then(|| crate::image::root_of(&record.snapshot_table)),
             map: None,
+            map_tree: None,
         }))
     }
 
@@ -102,6 +113,9 @@ impl<P: Pointer> Snapshot<P> {
         record.used_blocks = U64::new(self.used_blocks);
         record.used_inodes = U64::new(self.used_inodes);
         record.inode_file = self.inode_file;
+        if let Some((root, blocks)) = &self.snapshot_table {
+            record.snapshot_table = crate::image::metafile_record(root, *blocks);
+        }
         record
     }
 
@@ -126,5 +140,32 @@ impl<P: Pointer> Snapshot<P> {
             Some(map) => Ok(map),
             None => unreachable!("looked up above"),
         }
+    }
+
+    /// The numbers of the blocks that a deletion reads: those on the way from the root of the inode file
+    /// to the map's inode, and those of the map.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn map_tree(
+        &mut self,
+        volume: VolumeId,
+        reader: &Reader<'_>,
+    ) -> Progress<Arc<BTreeSet<u64>>> {
+        if let Some(tree) = &self.map_tree {
+            return Ok(Arc::clone(tree));
+        }
+        let mut tree = BTreeSet::new();
+        let first = Fbn(metafile::ACTIVE_MAP / INODES_PER_BLOCK as u64);
+        buftree::numbers(&self.root(), &inode_file_key(volume), first, reader, &mut tree)?;
+        let map = self.map(volume, reader)?;
+        let mut from = 0;
+        while let Some(index) = map.next_present(from, reader)? {
+            buftree::numbers(&map.root, &map.key, Fbn(index), reader, &mut tree)?;
+            from = index + 1;
+        }
+        let tree = Arc::new(tree);
+        self.map_tree = Some(Arc::clone(&tree));
+        Ok(tree)
     }
 }

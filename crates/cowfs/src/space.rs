@@ -20,7 +20,7 @@ use crate::snapshot::Snapshot;
 use allocator::{AreaCache, AreaNumber, ScoreTable};
 use ondisk::root::{FileSystemRoot, metafile};
 use rustc_hash::FxHashSet;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use units::{Block, BlockRef, InodeNumber, VolumeId};
 
@@ -107,7 +107,12 @@ impl<P: Pointer> Space<P> {
                 |record| MapFile::of(volume, inode, &record),
             ))
         };
-        let count = root.snapshot_count.get();
+        let mut snapshots =
+            read_snapshots(volume, &snapshot_table.0, root.snapshot_count.get(), reader)?;
+        for snapshot in &mut snapshots {
+            // A record that does not name its table is in that very table: a later one would name it.
+            snapshot.snapshot_table.get_or_insert(snapshot_table);
+        }
         Ok(Self {
             used_blocks: root.used_blocks.get(),
             active_blocks: root.active_blocks.get(),
@@ -115,7 +120,7 @@ impl<P: Pointer> Space<P> {
             snapshot_table,
             active_map: map(metafile::ACTIVE_MAP)?,
             summary_map: map(metafile::SUMMARY_MAP)?,
-            snapshots: read_snapshots(volume, &snapshot_table.0, count, reader)?,
+            snapshots,
             next_snapshot: root.next_snapshot.get(),
             ..Self::new(volume, root.size_blocks.get())
         })
@@ -309,21 +314,26 @@ impl<P: Pointer> Space<P> {
         let end = self.map_blocks();
         while *done < SCAN_BLOCKS_PER_CP {
             let merging = self.snapshots.iter().position(|snapshot| snapshot.merged_blocks < end);
-            let releasing = self.snapshots.iter().position(|snapshot| snapshot.deleting);
-            match (merging, releasing) {
+            match (merging, self.releasing()) {
                 (Some(at), _) => self.merge_block(at, reader)?,
                 (None, Some(at)) if self.snapshots[at].released_blocks < end => {
                     self.release_block(at, reader)?;
                 }
-                (None, Some(at)) => {
-                    self.snapshots.remove(at);
-                }
+                (None, Some(at)) => self.release_own(at, reader)?,
                 (None, None) => return Ok(()),
             }
             self.snapshots_changed = true;
             *done += 1;
         }
         Ok(())
+    }
+
+    /// The snapshot whose deletion is to go on: the one that was begun, so that never two have let go
+    /// of only a part, else the oldest.
+    fn releasing(&self) -> Option<usize> {
+        let begun = |snapshot: &Snapshot<P>| snapshot.deleting && snapshot.released_blocks > 0;
+        let all = &self.snapshots;
+        all.iter().position(begun).or_else(|| all.iter().position(|snapshot| snapshot.deleting))
     }
 
     fn merge_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
@@ -348,11 +358,58 @@ impl<P: Pointer> Space<P> {
             return Ok(());
         };
         let mut alone = own.read(index, reader)?;
+        // The blocks that this work reads stay to its end: their numbers may be used again at once.
+        let tree = self.snapshots[at].map_tree(self.volume, reader)?;
+        for vbn in tree.iter().filter(|vbn| **vbn / VBNS_PER_BLOCK == index) {
+            let (_, byte, mask) = position(*vbn);
+            Arc::make_mut(&mut alone)[byte] &= !mask;
+        }
+        self.without_neighbours(at, index, &mut alone, reader)?;
+        self.let_go(index, alone, reader)?;
+        self.snapshots[at].released_blocks = index + 1;
+        Ok(())
+    }
+
+    /// The end of a deletion: the blocks of the snapshot's own map, and the record.
+    fn release_own(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
+        let mut own: BTreeMap<u64, BlockRef> = BTreeMap::new();
+        for vbn in self.snapshots[at].map_tree(self.volume, reader)?.iter() {
+            let (index, byte, mask) = position(*vbn);
+            let block = own.entry(index).or_insert_with(|| Arc::new(Block::zeroed()));
+            Arc::make_mut(block)[byte] |= mask;
+        }
+        // All that can wait comes first: letting go of some and not of others is not told apart.
+        for (index, alone) in &mut own {
+            self.without_neighbours(at, *index, alone, reader)?;
+            self.active_map.read(*index, reader)?;
+            self.summary_map.modify(*index, reader)?;
+        }
+        for (index, alone) in own {
+            self.let_go(index, alone, reader)?;
+        }
+        self.snapshots.remove(at);
+        Ok(())
+    }
+
+    /// Clears the bits that a neighbour of the snapshot has too.
+    fn without_neighbours(
+        &mut self,
+        at: usize,
+        index: u64,
+        alone: &mut BlockRef,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
         for neighbour in self.neighbours(at) {
             let other = self.snapshots[neighbour].map(self.volume, reader)?;
             let other = other.read(index, reader)?;
-            and_not_into(Arc::make_mut(&mut alone), &other);
+            and_not_into(Arc::make_mut(alone), &other);
         }
+        Ok(())
+    }
+
+    /// No snapshot holds the numbers in `alone` any more: those that the active image does not use
+    /// either are free.
+    fn let_go(&mut self, index: u64, mut alone: BlockRef, reader: &Reader<'_>) -> Progress<()> {
         let active = self.active_map.read(index, reader)?;
         let summary = self.summary_map.modify(index, reader)?;
         and_not_into(summary, &alone);
@@ -360,7 +417,6 @@ impl<P: Pointer> Space<P> {
         for vbn in set_bits(&alone, index) {
             self.release(vbn);
         }
-        self.snapshots[at].released_blocks = index + 1;
         Ok(())
     }
 

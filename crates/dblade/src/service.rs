@@ -291,7 +291,7 @@ impl FileService for Service {
     }
 
     fn statistics(&self, file: FileHandle, done: Done<FileSystemStatistics>) {
-        self.on(file, StatisticsWork, done);
+        self.on(file, StatisticsWork(file), done);
     }
 
     fn get_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<Vec<u8>>) {
@@ -348,22 +348,32 @@ impl FileService for Service {
     }
 }
 
-struct StatisticsWork;
+struct StatisticsWork(FileHandle);
 
 impl Work<FileSystemStatistics> for StatisticsWork {
     fn on<P: Pointer>(self, host: Host<P>, done: Done<FileSystemStatistics>) {
-        let served = &host.served;
-        let total = served.size_blocks;
-        let available = served.available_blocks().min(total);
-        let used_inodes = host.fronted.front().shared.used_inodes();
-        let total_files = (total * BLOCK_SIZE_U64 / 4096).min(u64::from(u32::MAX));
-        done(Ok(FileSystemStatistics {
-            total_bytes: total * BLOCK_SIZE_U64,
-            free_bytes: available * BLOCK_SIZE_U64,
-            available_bytes: available * BLOCK_SIZE_U64,
-            total_files,
-            free_files: total_files.saturating_sub(used_inodes),
-        }));
+        let same = host.clone();
+        // A handle whose file is gone is stale for this call as for any other.
+        let found = move |outcome: Result<Attributes, FsError>| {
+            done(outcome.map(|_| statistics(&same)));
+        };
+        let query = operations::GetAttributes { file: self.0 };
+        AskWork(query).on(host, Box::new(found));
+    }
+}
+
+fn statistics<P: Pointer>(host: &Host<P>) -> FileSystemStatistics {
+    let served = &host.served;
+    let total = served.size_blocks;
+    let available = served.available_blocks().min(total);
+    let used_inodes = host.fronted.front().shared.used_inodes();
+    let total_files = (total * BLOCK_SIZE_U64 / 4096).min(u64::from(u32::MAX));
+    FileSystemStatistics {
+        total_bytes: total * BLOCK_SIZE_U64,
+        free_bytes: available * BLOCK_SIZE_U64,
+        available_bytes: available * BLOCK_SIZE_U64,
+        total_files,
+        free_files: total_files.saturating_sub(used_inodes),
     }
 }
 

@@ -105,9 +105,14 @@ pub(crate) fn tree_checksum(block: &Block, content: Content) -> u32 {
         Content::Pointers => mask_pointers(masked.bytes_mut()),
         Content::Inodes => masked.chunks_exact_mut(INODE_SIZE).for_each(mask_inode),
         Content::Snapshots => {
-            let at = std::mem::offset_of!(SnapshotRecord, inode_file);
+            let inodes = [
+                std::mem::offset_of!(SnapshotRecord, inode_file),
+                std::mem::offset_of!(SnapshotRecord, snapshot_table),
+            ];
             for record in masked.chunks_exact_mut(size_of::<SnapshotRecord>()) {
-                record.get_mut(at..at + INODE_SIZE).into_iter().for_each(mask_inode);
+                for at in inodes {
+                    record.get_mut(at..at + INODE_SIZE).into_iter().for_each(mask_inode);
+                }
             }
         }
     }

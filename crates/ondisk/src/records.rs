@@ -183,8 +183,11 @@ pub struct SnapshotRecord {
     pub reserved_b: [u8; 136],
     /// The inode of the image's inode file.
     pub inode_file: InodeRecord,
+    /// The inode of the snapshot table as it was when the snapshot was made: its blocks are in the
+    /// image's free map. All zero in that table itself, which cannot name its own blocks.
+    pub snapshot_table: InodeRecord,
     /// Reserved; zero.
-    pub reserved_c: [u8; 512],
+    pub reserved_c: [u8; 256],
 }
 
 /// Snapshot records in a block.
@@ -193,6 +196,7 @@ pub const SNAPSHOTS_PER_BLOCK: usize = BLOCK_SIZE / size_of::<SnapshotRecord>();
 const _: () = {
     assert!(size_of::<SnapshotRecord>() == 1024);
     assert!(std::mem::offset_of!(SnapshotRecord, inode_file) == 256);
+    assert!(std::mem::offset_of!(SnapshotRecord, snapshot_table) == 512);
 };
 
 impl SnapshotRecord {
@@ -224,7 +228,8 @@ impl SnapshotRecord {
         if matches!(self.snapshot.get(), 0 | u32::MAX) {
             return wrong("snapshot");
         }
-        self.inode_file.validate()
+        self.inode_file.validate()?;
+        self.snapshot_table.validate()
     }
 }
 

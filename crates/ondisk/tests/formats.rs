@@ -75,7 +75,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         records::SnapshotRecord {
             state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,
-            used_blocks, name, used_inodes, reserved_b, inode_file, reserved_c
+            used_blocks, name, used_inodes, reserved_b, inode_file, snapshot_table, reserved_c
         },
         log::LogHeader {
             magic, version, reserved_a, checksum, aggregate, log, incarnation, half_blocks,

@@ -13,12 +13,14 @@ use aggregate::AggregateError;
 use cowfs::buftree::Root;
 use cowfs::free_map::MapFile;
 use cowfs::image::NewSnapshot;
+use cowfs::logical::read_record;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::snapshot::SNAPSHOTS_MAX;
 use cowfs::space::Space;
+use ondisk::root::metafile;
 use std::collections::BTreeMap;
-use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp};
+use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, zero_block};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +81,9 @@ pub(crate) struct RestoredImage<P> {
     pub active_blocks: u64,
     /// The content of the summary map.
     pub summary: BTreeMap<u64, BlockRef>,
+    /// The summary map and the snapshot table that the image's free map has, with their blocks.
+    pub old_summary: (Root<P>, u64),
+    pub old_table: (Root<P>, u64),
 }
 
 impl<P: Pointer> Requests<P> {
@@ -145,13 +150,26 @@ impl<P: Pointer> Requests<P> {
         let mut active_map = MapFile::new(volume, map.key.inode.get());
         active_map.root = map.root;
         active_map.blocks = map.blocks;
+        let Some(old_table) = snapshot.snapshot_table else {
+            unreachable!("the snapshot was committed, with a table")
+        };
+        let number = metafile::SUMMARY_MAP;
+        let old_summary = match read_record(&root, volume, InodeNumber(number), reader)? {
+            Some(record) => MapFile::of(volume, number, &record),
+            None => MapFile::new(volume, number),
+        };
+        let mut summary = read_whole(&old_summary, reader)?;
+        summary.values_mut().for_each(|block| *block = zero_block());
+        summary.append(&mut read_whole(&space.summary_map, reader)?);
         restore.image = Some(RestoredImage {
             inode_file: (root, snapshot.inode_file.blocks.get()),
             active_map,
             orphans: crate::load::read_orphans(volume, &root, reader)?,
             used_inodes: snapshot.used_inodes,
             active_blocks: snapshot.used_blocks,
-            summary: read_whole(&space.summary_map, reader)?,
+            summary,
+            old_summary: (old_summary.root, old_summary.blocks),
+            old_table,
         });
         Ok(())
     }
@@ -176,12 +194,12 @@ impl<P: Pointer> Requests<P> {
         space.active_blocks = image.active_blocks;
         space.active_map.root = image.active_map.root;
         space.active_map.blocks = image.active_map.blocks;
-        // Summary map and snapshot table go on as they are, but their blocks belong to the image
-        // that is left: the restored image's map does not have them. They are written anew.
-        space.summary_map.root = Root::default();
-        space.summary_map.blocks = 0;
+        // The content of summary map and snapshot table goes on as it is, but its blocks belong to
+        // the image that is left: the restored image's map does not have them. It has those of the
+        // summary map and the table of its own time; the content is written over them.
+        (space.summary_map.root, space.summary_map.blocks) = image.old_summary;
         space.summary_map.dirty.clone_from(&image.summary);
-        space.snapshot_table = (Root::default(), 0);
+        space.snapshot_table = image.old_table;
         space.snapshots_changed = true;
         RestoreStep::Switched(Box::new(image))
     }

@@ -416,7 +416,9 @@ impl State {
         let mut fresh = logical(&self.affinities, self.free_blocks);
         let committed = self.committed.clone();
         fresh.inode_file = committed.inode_file;
-        fresh.next_generation = committed.next_generation;
+        // The engine goes on from a random number, so that handles of lost files stay stale.
+        fresh.next_generation =
+            self.logical.get_mut().next_generation.max(committed.next_generation);
         fresh.used_inodes = committed.used_inodes;
         fresh.snapshots = std::mem::take(&mut self.logical.get_mut().snapshots);
         fresh.replaying = true;

@@ -1,5 +1,5 @@
-//! The aggregate's own file system: its free map, the containers and the volume table (FlexVol section
-//! 3.1). Owned by the Aggregate VBN affinity.
+//! The aggregate's own file system: its free map, the containers and the volume table (FlexVol
+//! section 3.1). Owned by the Aggregate VBN affinity.
 //!
 //! Invariants: `containers` has the roots of the last commit; changes of the table wait in
 //! `dirty_slots` for the next freeze.
@@ -44,8 +44,8 @@ pub struct VolumeSlot {
     pub record: VolumeRecord,
 }
 
-/// What the root of a traditional volume says of its files. A consistency point in which no file changed
-/// writes it again.
+/// What the root of a traditional volume says of its files. A consistency point in which no file
+/// changed writes it again.
 #[derive(Clone, Copy, Debug)]
 pub struct FileFacts {
     /// The generation of the next file.

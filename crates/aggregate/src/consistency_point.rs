@@ -13,8 +13,8 @@
 //! - *Committing* (Aggregate affinity): new roots are published, the log's half is retired, freed
 //!   blocks may be used again.
 //!
-//! Invariants: one at a time. A failure on the way leaves the last superblock as it was and takes the
-//! aggregate out of service.
+//! Invariants: one at a time. A failure on the way leaves the last superblock as it was and takes
+//! the aggregate out of service.
 
 use crate::aggregate::{Aggregate, settle_budget};
 use crate::backend::PhysicalBackend;

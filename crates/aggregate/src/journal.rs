@@ -2,8 +2,8 @@
 //!
 //! The store is put together before the log is open, so the journal learns of the log later.
 //!
-//! Invariants: no partial stripe is written before its note is durable in the log. A note belongs to
-//! the consistency point that writes the stripes, and is forgotten when that has committed.
+//! Invariants: no partial stripe is written before its note is durable in the log. A note belongs
+//! to the consistency point that writes the stripes, and is forgotten when that has committed.
 
 use nvlog::Log;
 use ondisk::damage::Damage;

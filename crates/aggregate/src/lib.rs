@@ -1,10 +1,11 @@
 //! Aggregates: a pool of disks as one space of PVBNs, with the containers of volumes in it and the
 //! consistency points that take all of it from one image to the next (FlexVol section 3.1, D5).
 //!
-//! An aggregate is a file system of the core ([`cowfs`]) whose files are the volumes' containers. The
-//! lowest level of a container's buftree is the *container map*, from VVBN to PVBN. A consistency
-//! point ([`consistency_point`]) freezes every volume, lets each clean its image, takes the changes of
-//! their container maps, cleans the aggregate's own image, and writes the superblock.
+//! An aggregate is a file system of the core ([`cowfs`]) whose files are the volumes' containers.
+//! The lowest level of a container's buftree is the *container map*, from VVBN to PVBN. A
+//! consistency point ([`consistency_point`]) freezes every volume, lets each clean its image, takes
+//! the changes of their container maps, cleans the aggregate's own image, and writes the
+//! superblock.
 //!
 //! Architecture invariants:
 //! - The aggregate does not know what a volume is; it knows [`Member`]s that freeze, clean and

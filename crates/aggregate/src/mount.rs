@@ -1,7 +1,7 @@
 //! Bringing an aggregate's own file system into memory: fresh, or from a superblock.
 //!
-//! Invariants: mounting reads only; it is run from the top again after each wait. What it reads grows
-//! with the number of volumes and snapshots, not with the amount of data.
+//! Invariants: mounting reads only; it is run from the top again after each wait. What it reads
+//! grows with the number of volumes and snapshots, not with the amount of data.
 //!
 //! Fails: [`AggregateError::Unreadable`], [`AggregateError::Damaged`].
 

@@ -4,8 +4,8 @@
 //! The pool is filled a tetris at a time ([`crate::refill`]). A volume that cleans takes a run of
 //! numbers, uses them in order, and at the end gives back what it did not use.
 //!
-//! Invariants: a number is in stock, in the hands of one taker, or in `used`; `used` is drained into
-//! the free map by the aggregate's part of the same consistency point.
+//! Invariants: a number is in stock, in the hands of one taker, or in `used`; `used` is drained
+//! into the free map by the aggregate's part of the same consistency point.
 
 use affinity::Waker;
 use platform::sync::Mutex;

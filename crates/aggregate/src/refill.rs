@@ -2,10 +2,11 @@
 //! tetris by tetris.
 //!
 //! An allocation area of a RAID group is a set of consecutive tetrises. Within a tetris the free
-//! blocks are handed out disk by disk, so that blocks placed one after another lie one after another
-//! on one disk, and a tetris that is all free becomes full stripes.
+//! blocks are handed out disk by disk, so that blocks placed one after another lie one after
+//! another on one disk, and a tetris that is all free becomes full stripes.
 //!
-//! Invariants: a number is handed out once ([`Space::give`]); the free map decides, scores only guide.
+//! Invariants: a number is handed out once ([`Space::give`]); the free map decides, scores only
+//! guide.
 
 use crate::pool::BlockPool;
 use allocator::{AreaCache, AreaNumber, ScoreTable};

@@ -1,8 +1,8 @@
 //! Finding free blocks: which region of a block number space to fill next (FreeSpace section 3).
 //!
-//! A space is divided into *allocation areas*. The write allocator asks an [`AreaCache`] for an area,
-//! takes all its free blocks in order, and comes back. The cache works from *scores*, the count of
-//! free blocks of an area; it is told of frees in batches at the consistency point.
+//! A space is divided into *allocation areas*. The write allocator asks an [`AreaCache`] for an
+//! area, takes all its free blocks in order, and comes back. The cache works from *scores*, the
+//! count of free blocks of an area; it is told of frees in batches at the consistency point.
 //!
 //! Invariants: scores are hints. A wrong one costs a detour, never a block: the free map decides.
 

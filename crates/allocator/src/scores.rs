@@ -1,8 +1,8 @@
 //! An [`AreaCache`] that learns scores as it goes: nothing is read when a space is brought online.
 //!
-//! Areas whose score is not known are tried in order of their number, which in a thin space is where
-//! nothing was ever written. A known area is preferred once it is as good as an unknown one is likely
-//! to be.
+//! Areas whose score is not known are tried in order of their number, which in a thin space is
+//! where nothing was ever written. A known area is preferred once it is as good as an unknown one
+//! is likely to be.
 //!
 //! Invariants: an area is in at most one of `by_score` and the unknown tail; memory grows with the
 //! areas that were ever used, not with the space.

@@ -135,7 +135,8 @@ pub fn find<P: Pointer>(
     Ok(pointer)
 }
 
-/// Adds the numbers of the blocks on the way from the root to file block `fbn`, that block included.
+/// Adds the numbers of the blocks on the way from the root to file block `fbn`, that block
+/// included.
 ///
 /// # Errors
 /// [`Stop::Wait`] when an indirect block must be loaded first.

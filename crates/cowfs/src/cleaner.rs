@@ -228,9 +228,9 @@ impl<P: Pointer> FileCleaner<P> {
         Ok(None)
     }
 
-    /// [`crate::buftree::next_present`] in the tree as it is now: nodes that are open count as they stand. Work
-    /// goes from left to right, so at and beyond `start` only whole old subtrees, and the open
-    /// nodes on the path to them, can lie.
+    /// [`crate::buftree::next_present`] in the tree as it is now: nodes that are open count as they
+    /// stand. Work goes from left to right, so at and beyond `start` only whole old subtrees, and
+    /// the open nodes on the path to them, can lie.
     fn present(&self, start: u64, end: u64, reader: &Reader<'_>) -> Progress<Option<u64>> {
         let mut at = start;
         for level in 1..self.root.depth {

@@ -1,7 +1,7 @@
 //! Free maps: metafiles with one bit per VBN (FreeSpace section 2.5, "bitmap metafiles").
 //!
-//! The *active map* has a bit for each block of the active image, the *summary map* for each block of
-//! any snapshot. A block is free when neither map has it. Maps are changed by consistency points
+//! The *active map* has a bit for each block of the active image, the *summary map* for each block
+//! of any snapshot. A block is free when neither map has it. Maps are changed by consistency points
 //! only, in memory first; the changed blocks are written as the last files of the image.
 //!
 //! Invariants: a map block that is a hole is all zero: nothing in use. `dirty` holds exactly the

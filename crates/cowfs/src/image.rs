@@ -6,12 +6,13 @@
 //!    files.
 //! 2. *Snapshots*: background work on snapshots; a new snapshot gets its record.
 //! 3. *Inodes*: changed inodes go into blocks of the inode file, in memory.
-//! 4. *Metafiles*: the free maps and the inode file must have addresses before the free map's content
-//!    is known, and taking addresses changes the free map. So the step only *plans*: it counts the
-//!    blocks that the dirty metafiles will take and what they will free, takes and frees that, and
-//!    counts again, until nothing changes. It ends because a map block that is dirty stays dirty.
-//! 5. *Seal*: the metafiles are written with the addresses taken: the maps, the inode file that names
-//!    them, the snapshot table that names the inode file.
+//! 4. *Metafiles*: the free maps and the inode file must have addresses before the free map's
+//!    content is known, and taking addresses changes the free map. So the step only *plans*: it
+//!    counts the blocks that the dirty metafiles will take and what they will free, takes and frees
+//!    that, and counts again, until nothing changes. It ends because a map block that is dirty
+//!    stays dirty.
+//! 5. *Seal*: the metafiles are written with the addresses taken: the maps, the inode file that
+//!    names them, the snapshot table that names the inode file.
 //!
 //! The result is a [`FileSystemRoot`] for the vol_info block or superblock.
 //!
@@ -42,8 +43,9 @@ use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, Timestamp, 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-/// Lowest-level nodes of a reaped file that one consistency point empties: 64 Mi blocks' worth in an
-/// aggregate, 32 Mi in a volume would be too long a stretch; 4,096 nodes are 4 GiB of a volume's file.
+/// Lowest-level nodes of a reaped file that one consistency point empties: 64 Mi blocks' worth in
+/// an aggregate, 32 Mi in a volume would be too long a stretch; 4,096 nodes are 4 GiB of a volume's
+/// file.
 const REAP_NODES_PER_CP: u64 = 4096;
 
 /// The space below an image: gives addresses and takes blocks.

@@ -5,8 +5,8 @@
 //! it shared and may change, under its lock, the attributes that reads and writes change (Waffinity
 //! section 4.2: shared mode).
 //!
-//! Invariants: `root` changes only when a consistency point commits; an inode with `dirty` set, with
-//! holds, or in the image of a running consistency point stays in memory.
+//! Invariants: `root` changes only when a consistency point commits; an inode with `dirty` set,
+//! with holds, or in the image of a running consistency point stays in memory.
 
 use crate::buftree::Root;
 use crate::pointer::Pointer;

@@ -5,15 +5,16 @@
 //! snapshots' maps, into which each snapshot is merged in the background; until then its own map is
 //! asked too.
 //!
-//! Snapshots of a volume form a line in time. A block lives in consecutive images of the line, since
-//! a number in use by any of them is not given out again; so what a deleted snapshot alone held is
-//! what neither its neighbours nor the active image hold. A restore makes the line fork: the images
-//! that were left (all being deleted) lie between the restored snapshot and those made later. Hence
-//! both kinds of neighbour are asked: the nearest of all, and the nearest that is not being deleted.
+//! Snapshots of a volume form a line in time. A block lives in consecutive images of the line,
+//! since a number in use by any of them is not given out again; so what a deleted snapshot alone
+//! held is what neither its neighbours nor the active image hold. A restore makes the line fork:
+//! the images that were left (all being deleted) lie between the restored snapshot and those made
+//! later. Hence both kinds of neighbour are asked: the nearest of all, and the nearest that is not
+//! being deleted.
 //!
-//! Invariants: map blocks below `merged_blocks` are in the summary map; of a snapshot being deleted,
-//! those below `released_blocks` no longer hold anything but what the deletion itself still reads: the
-//! map, and the way to it, which go last.
+//! Invariants: map blocks below `merged_blocks` are in the summary map; of a snapshot being
+//! deleted, those below `released_blocks` no longer hold anything but what the deletion itself
+//! still reads: the map, and the way to it, which go last.
 
 use crate::buftree::{self, Root};
 use crate::free_map::MapFile;
@@ -55,8 +56,8 @@ pub struct Snapshot<P> {
     pub used_inodes: u64,
     /// The inode of its inode file.
     pub inode_file: InodeRecord,
-    /// The snapshot table of its consistency point, with its blocks: they are in its free map. `None`
-    /// until that table is written.
+    /// The snapshot table of its consistency point, with its blocks: they are in its free map.
+    /// `None` until that table is written.
     pub snapshot_table: Option<(Root<P>, u64)>,
     /// Its free map, once it was looked up.
     pub map: Option<MapFile<P>>,
@@ -142,8 +143,8 @@ impl<P: Pointer> Snapshot<P> {
         }
     }
 
-    /// The numbers of the blocks that a deletion reads: those on the way from the root of the inode file
-    /// to the map's inode, and those of the map.
+    /// The numbers of the blocks that a deletion reads: those on the way from the root of the inode
+    /// file to the map's inode, and those of the map.
     ///
     /// # Errors
     /// What to wait for.

@@ -1,8 +1,8 @@
-//! The block side of a file system: free maps, allocation and snapshots (Waffinity section 4.2: what
-//! the Volume VBN and Aggregate VBN affinities own). Only consistency points work here.
+//! The block side of a file system: free maps, allocation and snapshots (Waffinity section 4.2:
+//! what the Volume VBN and Aggregate VBN affinities own). Only consistency points work here.
 //!
-//! Numbers that a consistency point takes or frees are queued and *settled* into the active map, one
-//! map block after another, since each may have to be loaded.
+//! Numbers that a consistency point takes or frees are queued and *settled* into the active map,
+//! one map block after another, since each may have to be loaded.
 //!
 //! Invariants (TigerBeetle's reserve, acquire, forfeit in our words):
 //! - A number is *given* when it was found free and handed to a pool, *taken* when a block was
@@ -110,7 +110,8 @@ impl<P: Pointer> Space<P> {
         let mut snapshots =
             read_snapshots(volume, &snapshot_table.0, root.snapshot_count.get(), reader)?;
         for snapshot in &mut snapshots {
-            // A record that does not name its table is in that very table: a later one would name it.
+            // A record that does not name its table is in that very table: a later one would name
+            // it.
             snapshot.snapshot_table.get_or_insert(snapshot_table);
         }
         Ok(Self {
@@ -328,8 +329,8 @@ impl<P: Pointer> Space<P> {
         Ok(())
     }
 
-    /// The snapshot whose deletion is to go on: the one that was begun, so that never two have let go
-    /// of only a part, else the oldest.
+    /// The snapshot whose deletion is to go on: the one that was begun, so that never two have let
+    /// go of only a part, else the oldest.
     fn releasing(&self) -> Option<usize> {
         let begun = |snapshot: &Snapshot<P>| snapshot.deleting && snapshot.released_blocks > 0;
         let all = &self.snapshots;

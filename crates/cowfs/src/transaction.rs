@@ -1,9 +1,9 @@
 //! Transactions: an operation's reads and writes, all or nothing (decision D1).
 //!
-//! An operation works on a transaction, which sees the file system as it is with the operation's own
-//! changes on top. Reading may end it with [`Stop::Wait`]; then the transaction is dropped, nothing
-//! has changed, and the operation runs again from the top. Only [`Transaction::promise`] followed by
-//! [`Promised::apply`] changes anything, and `apply` cannot fail.
+//! An operation works on a transaction, which sees the file system as it is with the operation's
+//! own changes on top. Reading may end it with [`Stop::Wait`]; then the transaction is dropped,
+//! nothing has changed, and the operation runs again from the top. Only [`Transaction::promise`]
+//! followed by [`Promised::apply`] changes anything, and `apply` cannot fail.
 //!
 //! Invariants: a transaction holds the whole of the logical side; what it applies is one step for
 //! every other message.

@@ -1,7 +1,7 @@
 //! What administrators ask of aggregates and volumes.
 //!
-//! Changes are made at the freeze of a consistency point, when nothing else runs, and are answered when
-//! that consistency point has committed: what was answered survives a crash.
+//! Changes are made at the freeze of a consistency point, when nothing else runs, and are answered
+//! when that consistency point has committed: what was answered survives a crash.
 //!
 //! Fails: [`EngineError`], with nothing changed.
 

@@ -1,7 +1,7 @@
 //! Background work on volumes: freeing orphans (decision D12).
 //!
-//! After each commit that leaves a volume with orphans, those that nobody holds are freed, or some of
-//! their blocks are; the consistency points that this causes go on until none is left.
+//! After each commit that leaves a volume with orphans, those that nobody holds are freed, or some
+//! of their blocks are; the consistency points that this causes go on until none is left.
 //!
 //! Invariants: an orphan is freed by a mutation like any other, in the volume's logical affinity.
 

@@ -1,7 +1,7 @@
 //! The engine of a node: what its aggregates share, and the register of volumes.
 //!
-//! Invariants: the register changes only when a volume is brought online or goes; requests look it up
-//! under a read lock held for the look-up alone.
+//! Invariants: the register changes only when a volume is brought online or goes; requests look it
+//! up under a read lock held for the look-up alone.
 
 use crate::error::EngineError;
 use crate::served::ServedVolume;
@@ -52,11 +52,11 @@ pub struct Configuration {
     pub cp_interval_nanoseconds: u64,
 }
 
-/// The share of the memory that dirty blocks may take: a consistency point and the operations beside
-/// it each half of it.
+/// The share of the memory that dirty blocks may take: a consistency point and the operations
+/// beside it each half of it.
 const DIRTY_SHARE: u64 = 4;
-/// The log's half is this full when a consistency point begins: the rest is for operations until the
-/// freeze.
+/// The log's half is this full when a consistency point begins: the rest is for operations until
+/// the freeze.
 const LOG_FILL_MAX: f64 = 0.6;
 
 /// See the module.

@@ -1,8 +1,8 @@
 //! The D-blade: the engine of a node, put together (brief, "The one picture").
 //!
-//! It owns the scheduler, the aggregates and the volumes of a node; takes file service requests, finds
-//! the affinity, and runs the operations as messages; logs what they did; opens aggregates after a
-//! stop or a crash, replaying what the last consistency point does not have.
+//! It owns the scheduler, the aggregates and the volumes of a node; takes file service requests,
+//! finds the affinity, and runs the operations as messages; logs what they did; opens aggregates
+//! after a stop or a crash, replaying what the last consistency point does not have.
 //!
 //! Architecture invariants:
 //! - This crate knows no protocol and no wire; front ends know it as a
@@ -12,8 +12,8 @@
 //! - An operation is answered when its log record is durable, or has its place in the order
 //!   ([`file_service::Durability`]).
 //!
-//! Fails: [`EngineError`] for administrators, [`file_service::FsError`] for clients. An aggregate that
-//! cannot write goes out of service; the others go on.
+//! Fails: [`EngineError`] for administrators, [`file_service::FsError`] for clients. An aggregate
+//! that cannot write goes out of service; the others go on.
 
 mod admin;
 mod background;

@@ -1,8 +1,9 @@
 //! Operations as messages (decision D1, D7).
 //!
-//! A message runs its operation on a transaction. If the operation waits, so does the message, having
-//! changed nothing. Otherwise: promise space, append the records to the log, apply, and answer when the
-//! caller's [`Durability`] is met. Promise and log can make it wait too, still before anything changed.
+//! A message runs its operation on a transaction. If the operation waits, so does the message,
+//! having changed nothing. Otherwise: promise space, append the records to the log, apply, and
+//! answer when the caller's [`Durability`] is met. Promise and log can make it wait too, still
+//! before anything changed.
 //!
 //! Invariants: the log's order is the order in which operations were applied, since both happen
 //! within one run. Every message calls its `done` once.
@@ -12,7 +13,7 @@ use crate::served::{Fronted, ServedVolume};
 use affinity::{Access, Message, Outcome};
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
-use cowfs::reader::{HeldBlocks, Reader, Wait};
+use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use cowfs::transaction::Transaction;
 use file_service::{Done, Durability, FsError};
 use nvlog::{LogFull, LogPosition};
@@ -49,7 +50,7 @@ impl From<OperationStop> for Halt {
     fn from(stop: OperationStop) -> Self {
         match stop.fs_error() {
             Some(error) => {
-                if !matches!(stop, OperationStop::Error(_) | OperationStop::Cow(_)) {
+                if !matches!(stop, OperationStop::Error(_) | OperationStop::Cow(Stop::NoSpace)) {
                     tracing::error!(%stop, "an operation met damage");
                 }
                 Self::Error(error)
@@ -59,8 +60,8 @@ impl From<OperationStop> for Halt {
     }
 }
 
-impl From<cowfs::reader::Stop> for Halt {
-    fn from(stop: cowfs::reader::Stop) -> Self {
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
         OperationStop::Cow(stop).into()
     }
 }

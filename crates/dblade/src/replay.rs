@@ -1,11 +1,11 @@
 //! Replay: applying what the log has and the last consistency point has not (FlexVol section 2).
 //!
-//! Records are applied in their order, one at a time, in the aggregate's affinity. A consistency point
-//! then makes the result the aggregate's state and retires the log; only after it clients are served.
-//! A crash before that finds log and image as they were and replays again.
+//! Records are applied in their order, one at a time, in the aggregate's affinity. A consistency
+//! point then makes the result the aggregate's state and retires the log; only after it clients are
+//! served. A crash before that finds log and image as they were and replays again.
 //!
-//! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then, and
-//! nothing is lost: its disks and log are as the crash left them.
+//! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
+//! and nothing is lost: its disks and log are as the crash left them.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -67,15 +67,15 @@ impl Opening {
         engine.scheduler.send(affinity, Box::new(message));
     }
 
-    /// The consistency point after replay. Even if nothing was replayed it is worth a superblock
-    /// when the last one says that the log is not needed: from now on it is.
+    /// The consistency point after replay. It writes a superblock even if nothing was replayed: when
+    /// the last one says that the log is not needed, because from now on it is; and when the log holds
+    /// nothing but notes of stripes, because they keep a half of it from being switched to, and a later
+    /// consistency point would retire operations together with them.
     fn commit(self, aggregate: Arc<Aggregate>, replayed: u64) {
         let clean = self.superblock.clean.get() == 1;
         let recovery =
             Recovery { aggregate: self.identity.name.clone(), clean, replayed, nanoseconds: 0 };
-        if replayed > 0 || clean {
-            aggregate.force();
-        }
+        aggregate.force();
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
             Ok(()) => {
@@ -138,9 +138,9 @@ impl Engine {
         }
     }
 
-    /// Ends the replay of all volumes. Files that were made and lost with the crash have handles that
-    /// someone may have seen, so the count of generations goes on from somewhere else: those handles
-    /// stay stale for ever.
+    /// Ends the replay of all volumes. Files that were made and lost with the crash have handles
+    /// that someone may have seen, so the count of generations goes on from somewhere else: those
+    /// handles stay stale for ever.
     fn end_replay(&self, aggregate: &Arc<Aggregate>, access: &mut Access<'_>, clean: bool) {
         for served in self.volumes() {
             if !Arc::ptr_eq(&served.aggregate, aggregate) {

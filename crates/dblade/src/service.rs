@@ -1,5 +1,5 @@
-//! The engine as a file service: each call finds its volume, becomes an operation, and is sent to its
-//! affinity.
+//! The engine as a file service: each call finds its volume, becomes an operation, and is sent to
+//! its affinity.
 //!
 //! Invariants: no call blocks. A handle of a volume that is not online is `Stale`.
 

@@ -1,8 +1,8 @@
 //! An independent, read-only reader and checker of media: the third layer of verification.
 //!
 //! It reads the disks by the formats in `ondisk` and shares no code with what writes them: labels,
-//! identities, pointers, buftrees, free maps, directories are read here anew. So a bug in the engine
-//! does not hide itself.
+//! identities, pointers, buftrees, free maps, directories are read here anew. So a bug in the
+//! engine does not hide itself.
 //!
 //! ```text
 //! disks -> array (labels, groups) -> medium (a block, proved) -> walker (buftrees of an image)

@@ -133,14 +133,16 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_as_an_ordered_set(one in numbers(), two in numbers()) {
-            let (a, b): (VbnSet, VbnSet) = (one.iter().copied().collect(), two.iter().copied().collect());
+            let a: VbnSet = one.iter().copied().collect();
+            let b: VbnSet = two.iter().copied().collect();
             prop_assert_eq!(a.iter().collect::<BTreeSet<_>>(), one.clone());
             prop_assert_eq!(a.count(), one.len() as u64);
             let left: BTreeSet<u64> = one.difference(&two).copied().collect();
             prop_assert_eq!(a.without(&b).iter().collect::<BTreeSet<_>>(), left);
             let mut both = a.clone();
             both.add(&b);
-            prop_assert_eq!(both.iter().collect::<BTreeSet<_>>(), one.union(&two).copied().collect());
+            let union: BTreeSet<u64> = one.union(&two).copied().collect();
+            prop_assert_eq!(both.iter().collect::<BTreeSet<_>>(), union);
             let total: u64 = a.runs().iter().map(|run| run.count).sum();
             prop_assert_eq!(total, a.count());
             for vbn in two {

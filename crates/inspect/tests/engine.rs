@@ -373,9 +373,9 @@ fn rot_is_told() {
     );
 }
 
-/// More snapshots than one consistency point releases, deleted in two batches: the second begins while
-/// the first is under way, in the middle of a snapshot. Each snapshot is the last that holds some
-/// block, and all before it hold it, too.
+/// More snapshots than one consistency point releases, deleted in two batches: the second begins
+/// while the first is under way, in the middle of a snapshot. Each snapshot is the last that holds
+/// some block, and all before it hold it, too.
 fn delete_many_snapshots(extra: usize) {
     let node = Node::create(95, RaidKind::Raid4, false);
     let caller = Caller::root();

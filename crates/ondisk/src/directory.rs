@@ -49,11 +49,12 @@ pub const HASH_SIPHASH_1_3: u16 = 1;
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Highest level of a root. The narrowest branch a split leaves holds 165 children and the poorest
-/// leaf 7 entries, so level 4 reaches 5 * 10^9 entries; two more levels allow for what deletes thin.
+/// leaf 7 entries, so level 4 reaches 5 * 10^9 entries; two more levels allow for what deletes
+/// thin.
 pub const LEVEL_MAX: u8 = 6;
 
-/// Most blocks of a directory: 1 TiB, far beyond [`DIRECTORY_ENTRIES_MAX`] entries of any length, and
-/// well within the 32 bits of a child pointer.
+/// Most blocks of a directory: 1 TiB, far beyond [`DIRECTORY_ENTRIES_MAX`] entries of any length,
+/// and well within the 32 bits of a child pointer.
 pub const DIRECTORY_BLOCKS_MAX: u64 = 1 << 28;
 
 /// Most entries: more than ten times the size to design for (10^7), while two names of one hash

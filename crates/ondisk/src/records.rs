@@ -259,9 +259,8 @@ fn name_of(name: &[u8; NAME_SIZE_MAX], size: U16) -> Option<&str> {
 /// [`Damage::Field`] if it is too long.
 pub fn name_field(name: &str) -> Result<([u8; NAME_SIZE_MAX], U16), Damage> {
     let mut field = [0; NAME_SIZE_MAX];
-    let target = field
-        .get_mut(..name.len())
-        .ok_or(Damage::Field { structure: "record", field: "name" })?;
+    let target =
+        field.get_mut(..name.len()).ok_or(Damage::Field { structure: "record", field: "name" })?;
     target.copy_from_slice(name.as_bytes());
     let size = u16::try_from(name.len())
         .map_err(|_| Damage::Field { structure: "record", field: "name" })?;

@@ -3,9 +3,9 @@
 //! there.
 //!
 //! The superblock is written last in a consistency point, to every disk, to the slot that the one
-//! before is not in; the valid one with the highest CP number is the aggregate's state. The vol_info block
-//! lies at [`VOL_INFO_VVBN`] of its container file and is written anew, elsewhere in the aggregate,
-//! by every consistency point that changes the volume.
+//! before is not in; the valid one with the highest CP number is the aggregate's state. The
+//! vol_info block lies at [`VOL_INFO_VVBN`] of its container file and is written anew, elsewhere in
+//! the aggregate, by every consistency point that changes the volume.
 //!
 //! Invariants: `magic` and `version` never move. The superblock's checksum covers the whole block
 //! with the checksum field as zero.

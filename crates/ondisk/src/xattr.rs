@@ -59,9 +59,8 @@ pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Bytes that a list takes.
 #[must_use]
 pub fn encoded_size(attributes: &Xattrs) -> usize {
-    let each = |(name, value): (&Vec<u8>, &Vec<u8>)| {
-        size_of::<XattrHeader>() + name.len() + value.len()
-    };
+    let each =
+        |(name, value): (&Vec<u8>, &Vec<u8>)| size_of::<XattrHeader>() + name.len() + value.len();
     size_of::<XattrListHeader>() + attributes.iter().map(each).sum::<usize>()
 }
 

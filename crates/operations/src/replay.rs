@@ -1,9 +1,9 @@
 //! Replay: applying what the log says was done (decision D7; FlexVol section 2).
 //!
 //! Records are replayed in the order of the log, on the image that the operations were done to, and
-//! nothing else is done meanwhile. Nothing is decided again: who was allowed what, which inode a file
-//! got and when it happened stand in the record. Files that lost their last name stay as orphans,
-//! for a later record may be about one that was held.
+//! nothing else is done meanwhile. Nothing is decided again: who was allowed what, which inode a
+//! file got and when it happened stand in the record. Files that lost their last name stay as
+//! orphans, for a later record may be about one that was held.
 //!
 //! Invariants: a record is checked against the image before it changes anything; what does not fit
 //! is an error that names it, never a panic, whatever the bytes. (Records are proved by the log's

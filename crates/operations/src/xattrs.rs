@@ -1,7 +1,8 @@
 //! Extended attributes: kept as one list (`ondisk::xattr`) in an inode of its own, the *holder*,
 //! which the file's inode names and which goes with the file.
 //!
-//! Invariants: a holder holds at least one attribute; it has the kind `KIND_ATTRIBUTES` and no name.
+//! Invariants: a holder holds at least one attribute; it has the kind `KIND_ATTRIBUTES` and no
+//! name.
 //!
 //! Fails: as `file_service::rules::xattrs` refuse; `NoAttribute`, `Exists`, `AttributeTooLarge`,
 //! `NoSpace`.

@@ -3,8 +3,9 @@
 //! [`start`] takes the configuration and returns a running [`Node`]; everything around it
 //! (signals, lock, admin socket, log) is in `serve`.
 //!
-//! Order of the start: disks, engine, threads, aggregates (each replays its log), export rules, NFS.
-//! The stop goes the other way: FUSE mounts and NFS, then a last consistency point, then threads.
+//! Order of the start: disks, engine, threads, aggregates (each replays its log), export rules,
+//! NFS. The stop goes the other way: FUSE mounts and NFS, then a last consistency point, then
+//! threads.
 //!
 //! Invariants: calls of `Administration` come from threads of the admin server and may block;
 //! clients are served only after every aggregate was opened or given up; after [`Node::stop`] has

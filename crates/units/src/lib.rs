@@ -19,6 +19,6 @@ mod size;
 
 pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
 pub use numbers::{
-    CpNumber, Dbn, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, Vvbn, VolumeId,
+    CpNumber, Dbn, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId, Vvbn,
 };
 pub use size::{ByteSize, ParseByteSizeError};

@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn sizes_parse_as_users_write_them() {
-        let check = |text: &str, bytes: u64| assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+        let check =
+            |text: &str, bytes: u64| assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         check("0", 0);
         check("512", 512);
         check("10G", 10 << 30);

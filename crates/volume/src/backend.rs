@@ -1,5 +1,5 @@
-//! A flexible volume's two spaces as the place where its image goes: a VVBN from its own, a PVBN from
-//! its aggregate (FlexVol section 3.3).
+//! A flexible volume's two spaces as the place where its image goes: a VVBN from its own, a PVBN
+//! from its aggregate (FlexVol section 3.3).
 //!
 //! Invariants: each placed block has an update of the container map.
 

@@ -1,7 +1,7 @@
 //! A flexible volume as a member of consistency points.
 //!
-//! Invariants: see [`aggregate::Member`]. The vol_info block is the last that a cleaning writes; with
-//! the container map's change the whole image becomes reachable at once.
+//! Invariants: see [`aggregate::Member`]. The vol_info block is the last that a cleaning writes;
+//! with the container map's change the whole image becomes reachable at once.
 
 use crate::backend::{DualBackend, Holdings};
 use crate::format::slack_blocks;

@@ -1,7 +1,7 @@
 //! The logical side of a volume with its affinities (Waffinity section 4.2).
 //!
-//! Invariants: the data tree mirrors the affinity tree: the logical side belongs to the Volume Logical
-//! affinity, each stripe in it to a Stripe affinity beneath.
+//! Invariants: the data tree mirrors the affinity tree: the logical side belongs to the Volume
+//! Logical affinity, each stripe in it to a Stripe affinity beneath.
 
 use affinity::{Access, AffinityId, AffinityKind, Partition, Scheduler};
 use cowfs::logical::{Logical, Shared};

@@ -1,17 +1,18 @@
 //! Volumes: file systems of the core that users see (FlexVol section 3.2).
 //!
 //! A *flexible* volume lives in a container file of its aggregate: its block numbers are VVBNs, its
-//! pointers dual (FlexVol section 3.3), and its consistency points hand the aggregate the changes of
-//! the container map. A *traditional* volume is the aggregate's own file system with a user-visible
-//! root.
+//! pointers dual (FlexVol section 3.3), and its consistency points hand the aggregate the changes
+//! of the container map. A *traditional* volume is the aggregate's own file system with a
+//! user-visible root.
 //!
-//! Both have the same [`Front`]: the logical side, partitioned into stripes, that operations run on.
+//! Both have the same [`Front`]: the logical side, partitioned into stripes, that operations run
+//! on.
 //!
 //! Architecture invariants:
 //! - A volume is changed by messages of its own affinities, and by its aggregate's at freeze and
 //!   publish; it knows no protocol and no log.
-//! - What a flexible volume frees in its own space it frees in the aggregate in the same consistency
-//!   point.
+//! - What a flexible volume frees in its own space it frees in the aggregate in the same
+//!   consistency point.
 
 mod backend;
 mod flexible;

@@ -1,10 +1,11 @@
 //! What administrators ask of a volume's snapshots, carried out at a freeze.
 //!
-//! *Create* lets the consistency point keep its image. *Delete* marks the record; the space comes back
-//! in the background. *Restore* takes two consistency points: the first keeps the current image as a
-//! nameless snapshot that is already being deleted, and reads what the restore needs; when it commits,
-//! the snapshot's image becomes the active one; the second makes that durable. In between the volume
-//! is suspended, so that the log holds nothing that does not fit the restored image.
+//! *Create* lets the consistency point keep its image. *Delete* marks the record; the space comes
+//! back in the background. *Restore* takes two consistency points: the first keeps the current
+//! image as a nameless snapshot that is already being deleted, and reads what the restore needs;
+//! when it commits, the snapshot's image becomes the active one; the second makes that durable. In
+//! between the volume is suspended, so that the log holds nothing that does not fit the restored
+//! image.
 //!
 //! Invariants: names are unique among the snapshots that are not being deleted. After a restore no
 //! newer snapshot is left.

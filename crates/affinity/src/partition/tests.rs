@@ -1,3 +1,5 @@
+//! Cells open to whom they should, and to nobody else.
+
 use super::*;
 use crate::AffinityKind;
 use std::sync::Arc;

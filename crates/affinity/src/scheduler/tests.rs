@@ -1,3 +1,5 @@
+//! The scheduler from outside: order, suspension, workers, ends.
+
 use super::*;
 use crate::Partition;
 use platform::sync::Mutex as Lock;

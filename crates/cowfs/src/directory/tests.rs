@@ -464,7 +464,10 @@ proptest! {
 
     #[test]
     fn damaged_blocks_never_panic(
-        damage in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u8, any::<u32>()), 1..6),
+        damage in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..8_u8, any::<u32>()),
+            1..6,
+        ),
     ) {
         let mut blocks = varied();
         for (index, how, value) in damage {

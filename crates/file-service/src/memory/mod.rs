@@ -7,7 +7,8 @@
 //! - Deterministic: the same calls at the same times of the same clock give the same answers, inode
 //!   numbers, generations and cookies included.
 //! - The lock is not held while an answer is delivered, so a callback may call again.
-//! - Every rule is one of [`crate::rules`] or [`crate::permission`]; the files here only keep books.
+//! - Every rule is one of [`crate::rules`] or [`crate::permission`]; the files here only keep
+//!   books.
 //!
 //! Not here: snapshots (`.snapshot` is `NotFound`), durability (what is answered lasts as long as
 //! the object; the write verifier never changes).

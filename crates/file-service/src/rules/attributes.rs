@@ -3,7 +3,8 @@
 //! Invariants: functions return the attributes as they shall be; `used` is the backend's to keep;
 //! `change` grows with every change of content or attributes, and not with a read.
 //!
-//! Fails: `AccessDenied`, `NotPermitted`, `GuardMismatch`, `Invalid`, `IsDirectory`, `FileTooLarge`.
+//! Fails: `AccessDenied`, `NotPermitted`, `GuardMismatch`, `Invalid`, `IsDirectory`,
+//! `FileTooLarge`.
 
 use crate::permission::{self, MODE_WRITE, SETGID, SETUID};
 use crate::{Attributes, Caller, FileKind, FsError, SetAttributes, SetTime};

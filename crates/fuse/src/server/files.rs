@@ -31,9 +31,9 @@ fn open_out(flags: u32) -> OpenOut {
 }
 
 impl Server {
-    /// `O_TRUNC` is not part of it (the feature `ATOMIC_O_TRUNC` is not asked for): the kernel would
-    /// send it before it looks whether the file is being executed, and refuse the open only after
-    /// the program is gone. It truncates by a SETATTR of its own.
+    /// `O_TRUNC` is not part of it (the feature `ATOMIC_O_TRUNC` is not asked for): the kernel
+    /// would send it before it looks whether the file is being executed, and refuse the open only
+    /// after the program is gone. It truncates by a SETATTR of its own.
     pub(super) fn open(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let arguments: OpenIn = request.take()?;

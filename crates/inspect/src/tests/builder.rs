@@ -1,6 +1,6 @@
-//! A minimal writer of media: one aggregate of one raid4 group with one flexible volume, which has a
-//! few files of every sort and one snapshot. Hooks make one thing wrong at a time, before checksums
-//! are taken, so that the media are whole and yet not right.
+//! A minimal writer of media: one aggregate of one raid4 group with one flexible volume, which has
+//! a few files of every sort and one snapshot. Hooks make one thing wrong at a time, before
+//! checksums are taken, so that the media are whole and yet not right.
 
 use crate::{Inspector, Report};
 use ondisk::directory::{
@@ -347,8 +347,8 @@ pub fn directory_block(this: u64, parent: u64, names: &Names) -> Block {
     block
 }
 
-/// The files of both images but for file 65: 66 inline, 67 a directory, 68 a link, 69 the attributes
-/// of 65, 70 an orphan, 71 a file with an indirect block.
+/// The files of both images but for file 65: 66 inline, 67 a directory, 68 a link, 69 the
+/// attributes of 65, 70 an orphan, 71 a file with an indirect block.
 fn common_files(writer: &mut Writer<'_>) -> Inodes {
     let mut inodes = Inodes::new();
     let mut inline = record(KIND_REGULAR, 1);

@@ -144,7 +144,10 @@ fn names_are_where_their_hashes_say_and_once() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(at in 0_usize..4, harms in proptest::collection::vec((0_usize..4096, any::<u8>()), 1..40)) {
+    fn no_bytes_panic(
+        at in 0_usize..4,
+        harms in proptest::collection::vec((0_usize..4096, any::<u8>()), 1..40),
+    ) {
         let mut list = deep();
         for (byte, value) in harms {
             list[at][byte] = value;

@@ -13,8 +13,10 @@ fn a_flipped_bit_of_a_block_in_use() {
         media.world.flip_bit(disk, block, 12_345);
         let report = media.check();
         assert!(
-            matches!(report.findings.as_slice(), [Finding::Damaged { pvbn: found, repairable: true, .. }]
-                if found.get() == pvbn),
+            matches!(
+                report.findings.as_slice(),
+                [Finding::Damaged { pvbn: found, repairable: true, .. }] if found.get() == pvbn
+            ),
             "{pvbn}: {report}"
         );
         let (disk, block) = media.place(pvbn);

@@ -210,6 +210,8 @@ fn status_of(operation: &Operation, observation: &Observation, is_logged: bool) 
     match (operation, observation) {
         (_, Observation::Failed(_) | Observation::Broken(_)) => Status::Applied,
         (_, Observation::Wrote { stability: Stability::Unstable, .. }) => Status::Volatile,
+        // Nothing was written, so nothing was logged, and nothing before it has to last.
+        (_, Observation::Wrote { count: 0, .. }) => Status::Applied,
         (_, Observation::Wrote { .. }) => Status::Durable,
         // fsync answers for all before it; a snapshot is a consistency point.
         (Operation::Commit { .. } | Operation::Snapshot(_), _) => Status::Durable,

@@ -24,8 +24,8 @@ const SETATTR: u32 = 2;
 const CREATE: u32 = 8;
 const LINK: u32 = 15;
 
-/// Whether doing the procedure a second time answers something else: SETATTR (because of its guard),
-/// CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK.
+/// Whether doing the procedure a second time answers something else: SETATTR (because of its
+/// guard), CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK.
 const fn cannot_repeat(procedure: u32) -> bool {
     procedure == SETATTR || (procedure >= CREATE && procedure <= LINK)
 }

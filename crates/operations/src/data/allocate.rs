@@ -1,8 +1,8 @@
 //! fallocate.
 //!
 //! `Reserve` extends the file and fails when the volume could not hold the range now, but sets
-//! nothing aside: a later write into the range can find the volume full. `ZeroRange` and `PunchHole`
-//! both leave holes.
+//! nothing aside: a later write into the range can find the volume full. `ZeroRange` and
+//! `PunchHole` both leave holes.
 //!
 //! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`, `FileTooLarge`, `NoSpace`.
 

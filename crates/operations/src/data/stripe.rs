@@ -9,8 +9,8 @@
 //! write does to the inode commutes with what others do (sizes are maxima, bits of the mode are
 //! only cleared).
 //!
-//! Invariants: [`write()`] changes nothing but promises of space until [`StripeWrite::apply`]; dropping
-//! a [`StripeWrite`] takes the promise back.
+//! Invariants: [`write()`] changes nothing but promises of space until [`StripeWrite::apply`];
+//! dropping a [`StripeWrite`] takes the promise back.
 //!
 //! Fails: as the operations do.
 

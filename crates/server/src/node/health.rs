@@ -99,8 +99,8 @@ pub(super) fn check_aggregate(
         let action = match info.raid {
             RaidKind::None => "restore the files that are reported as damaged from a copy",
             RaidKind::Raid4 => {
-                "restore the files that are reported as damaged from a copy, and look at the disks: \
-                 two of one stripe are wrong"
+                "restore the files that are reported as damaged from a copy, and look at the \
+                 disks: two of one stripe are wrong"
             }
         };
         let message = format!("{damaged} blocks could not be read or made good since the start");

@@ -69,7 +69,12 @@ proptest! {
     }
 
     #[test]
-    fn random_names_keep_the_books(steps in prop::collection::vec((0..6_u8, 0..4_usize, 0..4_usize, 0..3_usize, 0..3_usize), 1..60)) {
+    fn random_names_keep_the_books(
+        steps in prop::collection::vec(
+            (0..6_u8, 0..4_usize, 0..4_usize, 0..3_usize, 0..3_usize),
+            1..60,
+        ),
+    ) {
         let fixture = Fixture::new();
         let mut directories = vec![fixture.root];
         for name in ["p", "q", "r"] {

@@ -129,8 +129,9 @@ impl Core {
             traditional,
             size_bytes: volume.size_blocks * BLOCK_SIZE_U64,
             // The engine does not tell apart what snapshots alone hold.
-            live_bytes: volume.used_blocks() * BLOCK_SIZE_U64,
-            snapshot_bytes: 0,
+            live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
+            snapshot_bytes: volume.used_blocks().saturating_sub(volume.active_blocks())
+                * BLOCK_SIZE_U64,
             delayed_free_bytes: 0,
             available_bytes: volume.available_blocks() * BLOCK_SIZE_U64,
             files,

@@ -51,7 +51,6 @@ fn bit_rot_on_one_disk_is_made_good_from_parity() {
 }
 
 #[test]
-#[ignore = "readers do not take the container map yet where a pointer's PVBN leads astray (D8)"]
 fn rotten_block_numbers_in_pointers_are_made_good_from_the_container_map() {
     check_rot(|index| index % 16 * 16 + 6);
 }

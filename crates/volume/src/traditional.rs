@@ -120,6 +120,9 @@ impl Member for TraditionalVolume {
 
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
         let Some(dirty_blocks) = self.state.write(access).frozen_blocks.take() else {
+            // No file changed, but maps or the volume table did: the inode file that names them has
+            // blocks elsewhere, and those that it had may be used again.
+            self.front.logical.write(access).inode_file = published.inode_file;
             return false;
         };
         self.front.shared.budget.settle(UNLIMITED_BLOCKS, 0);

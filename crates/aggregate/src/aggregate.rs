@@ -89,6 +89,8 @@ pub struct Statistics {
     pub used_blocks: AtomicU64,
     /// Blocks in use by the active image, as of the last commit.
     pub active_blocks: AtomicU64,
+    /// Loads of blocks that neither redundancy nor the container map could make good.
+    pub lost_blocks: Arc<AtomicU64>,
     /// Blocks there are.
     pub size_blocks: AtomicU64,
     /// Duration of the last consistency point in nanoseconds.
@@ -210,6 +212,7 @@ impl Aggregate {
             maps: Some(Arc::new(Maps(Arc::clone(self)))),
             store: Arc::clone(&self.parts.store),
             cache: Arc::clone(&self.parts.cache),
+            lost_blocks: Arc::clone(&self.statistics.lost_blocks),
         }
     }
 

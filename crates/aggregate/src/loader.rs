@@ -17,7 +17,7 @@ use cowfs::reader::{HeldBlocks, LoadProof, LoadRequest};
 use platform::sync::Mutex;
 use raid::{BlockRead, BlockStore, Proof};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 
 /// Blocks in one request at most.
@@ -41,6 +41,8 @@ pub struct Loader {
     pub store: Arc<dyn BlockStore>,
     /// The cache.
     pub cache: Arc<BufferCache>,
+    /// Counts blocks that are lost.
+    pub lost_blocks: Arc<AtomicU64>,
 }
 
 /// Suspends a message until `requests` are there.
@@ -172,7 +174,9 @@ impl Loader {
 
     /// The pointer's hint is wrong, or the block is lost: the container map knows which (D8).
     fn load_by_map(&self, request: LoadRequest, held: HeldBlocks, pending: Arc<Pending>) {
+        let lost_blocks = Arc::clone(&self.lost_blocks);
         let lost = move |held: &HeldBlocks, pending: &Pending| {
+            lost_blocks.fetch_add(1, Ordering::Relaxed);
             tracing::error!(pvbn = %request.pvbn, "a block is lost");
             held.put(&request, None);
             pending.end_one();
@@ -181,13 +185,14 @@ impl Loader {
             return lost(&held, &pending);
         };
         let this = self.clone();
-        let found = move |place: Option<Pvbn>| match place {
+        let found = move |place: Option<Pvbn>| {
+            match place {
             Some(pvbn) if pvbn != request.pvbn => this.read_at(
                 pvbn,
                 request,
                 Box::new(move |outcome| match outcome {
                     Some(block) => {
-                        tracing::warn!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
+                        tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
                         // Not into the cache: there another block may lie under the hint.
                         held.put(&request, Some(block));
                         pending.end_one();
@@ -196,6 +201,7 @@ impl Loader {
                 }),
             ),
             _ => lost(&held, &pending),
+        }
         };
         maps.place_of(volume, vvbn, Box::new(found));
     }

@@ -61,6 +61,8 @@ pub struct AggregateSummary {
     pub used_blocks: u64,
     /// Its disks.
     pub status: raid::Status,
+    /// Loads of blocks that could not be made good since the start.
+    pub lost_blocks: u64,
     /// Why it is out of service, if it is.
     pub failure: Option<AggregateError>,
     /// Consistency points since the start.
@@ -345,6 +347,7 @@ impl Engine {
             size_blocks: aggregate.size_blocks(),
             used_blocks: aggregate.used_blocks(),
             status: aggregate.parts.store.status(),
+            lost_blocks: aggregate.statistics.lost_blocks.load(Relaxed),
             failure: aggregate.failure(),
             consistency_points: aggregate.statistics.consistency_points.load(Relaxed),
             last_cp_nanoseconds: aggregate.statistics.last_cp_nanoseconds.load(Relaxed),

@@ -160,8 +160,12 @@ impl Opening {
     fn mount(self) {
         let engine = Arc::clone(&self.engine);
         let affinities = engine.aggregate_affinities();
-        let loader =
-            Loader { maps: None, store: Arc::clone(&self.store), cache: Arc::clone(&engine.cache) };
+        let loader = Loader {
+            maps: None,
+            store: Arc::clone(&self.store),
+            cache: Arc::clone(&engine.cache),
+            lost_blocks: Arc::default(),
+        };
         let held = HeldBlocks::default();
         let mut opening = Some(self);
         let message = move |_: &mut Access<'_>| {

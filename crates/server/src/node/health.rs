@@ -94,7 +94,7 @@ pub(super) fn check_aggregate(
             "delete snapshots, files or volumes; deleting works on a full aggregate",
         );
     }
-    let damaged = summary.status.counters.damaged_blocks;
+    let damaged = summary.lost_blocks;
     if damaged > 0 {
         let action = match info.raid {
             RaidKind::None => "restore the files that are reported as damaged from a copy",
@@ -162,6 +162,7 @@ mod tests {
             status: raid::Status { groups: Vec::new(), counters: raid::Counters::default() },
             failure: None,
             consistency_points: 1,
+            lost_blocks: 0,
             last_cp_nanoseconds: 1,
             log_used_ratio: 0.0,
             traditional: false,
@@ -187,7 +188,7 @@ mod tests {
         let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
         assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
         let mut damaged = summary.clone();
-        damaged.status.counters.damaged_blocks = 2;
+        damaged.lost_blocks = 2;
         assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);
         let mut failed = summary;
         failed.failure = Some(aggregate::AggregateError::Stopping);

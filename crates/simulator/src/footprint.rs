@@ -1,8 +1,8 @@
 //! Which files an operation may look at or change, so that operations in flight at the same time
 //! are independent and their order among themselves does not matter to the model.
 //!
-//! Files are named by the model's handles: the model's tree is the state that all operations answered
-//! so far lead to, and whatever is in flight does not touch what this operation touches.
+//! Files are named by the model's handles: the model's tree is the state that all operations
+//! answered so far lead to, and whatever is in flight does not touch what this operation touches.
 //!
 //! Invariants: two operations with disjoint footprints have the same answers in either order.
 
@@ -35,9 +35,10 @@ impl Footprint {
     /// Whether both may be in flight at once.
     #[must_use]
     pub fn is_independent_of(&self, other: &Self) -> bool {
-        !self.is_alone
-            && !other.is_alone
-            && !(self.moves && other.moves)
+        let is_alone = self.is_alone || other.is_alone;
+        let both_move = self.moves && other.moves;
+        !is_alone
+            && !both_move
             && self.files.is_disjoint(&other.files)
             && self.slots_written.is_disjoint(&other.slots_written)
             && self.slots_written.is_disjoint(&other.slots_read)

@@ -2,9 +2,9 @@
 //! told to [`Journal`].
 //!
 //! The order is that of the answers, but for what promises durability and is answered later than it
-//! is applied (COMMIT and stable writes of a caller who is else answered at once): that stands where
-//! it was asked for, because it promises nothing for operations that were applied in the meantime.
-//! A consistency point stands where it was asked for as well.
+//! is applied (COMMIT and stable writes of a caller who is else answered at once): that stands
+//! where it was asked for, because it promises nothing for operations that were applied in the
+//! meantime. A consistency point stands where it was asked for as well.
 //!
 //! Invariants: moments ascend and none is given out twice; operations in flight at one time touch
 //! different files, so moving one past another changes no answer.
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct Moment(u64);
 
 enum Event {
-    Answered(Operation, Observation),
+    Answered(Box<(Operation, Observation)>),
     /// A consistency point.
     Durable,
 }
@@ -54,7 +54,7 @@ impl History {
         };
         let now = self.now();
         let at = if promises { asked } else { now };
-        self.events.insert(at, Event::Answered(operation, seen));
+        self.events.insert(at, Event::Answered(Box::new((operation, seen))));
     }
 
     /// A consistency point that was asked for at `asked` has committed.
@@ -72,7 +72,8 @@ impl History {
         let moments: Vec<Moment> = self.events.keys().copied().collect();
         for event in std::mem::take(&mut self.events).into_values() {
             match event {
-                Event::Answered(operation, seen) => {
+                Event::Answered(answered) => {
+                    let (operation, seen) = *answered;
                     self.base.answered(operation, seen, self.is_logged);
                 }
                 Event::Durable => self.base.barrier(),

@@ -1,10 +1,11 @@
-//! The simulator: a whole node in one thread out of one seed, with faults at every door (decision D3,
-//! verification layer 3).
+//! The simulator: a whole node in one thread out of one seed, with faults at every door (decision
+//! D3, verification layer 3).
 //!
-//! A seed chooses disks, protection, log, memory and volumes; the operations of `model-fs` that run on
-//! the engine and on the model at once; which message runs next and which request completes next; when
-//! the power goes, what of the unflushed writes is lost or torn; and what is wrong with which disk. After
-//! each cut the node is opened again, and what is there must be something that the history allows.
+//! A seed chooses disks, protection, log, memory and volumes; the operations of `model-fs` that run
+//! on the engine and on the model at once; which message runs next and which request completes
+//! next; when the power goes, what of the unflushed writes is lost or torn; and what is wrong with
+//! which disk. After each cut the node is opened again, and what is there must be something that
+//! the history allows.
 //!
 //! | part | what it does |
 //! | --- | --- |
@@ -14,8 +15,8 @@
 //! | [`life`] | rounds of work, cuts, recovery and checks |
 //! | [`run`] | many seeds on many threads; panics are findings |
 //!
-//! Invariants: everything follows from the seed, bit for bit: [`trace::Trace::hash`] is the proof. No
-//! part of a life knows the time, the machine or another life.
+//! Invariants: everything follows from the seed, bit for bit: [`trace::Trace::hash`] is the proof.
+//! No part of a life knows the time, the machine or another life.
 //!
 //! Fails: [`Finding`], which names what is wrong; the seed replays it.
 

@@ -1,10 +1,10 @@
-//! A seed's life: a node is made, works in rounds, is cut off or stopped, comes back, is checked, and
-//! works on.
+//! A seed's life: a node is made, works in rounds, is cut off or stopped, comes back, is checked,
+//! and works on.
 //!
-//! A round ends in one of three ways: the power goes at a moment that the seed chose; the node stops
-//! cleanly; or everything comes to rest and a consistency point is made. After each of them the trees
-//! of all volumes and of all their snapshots are compared with the model's, and the media are read by
-//! the independent reader.
+//! A round ends in one of three ways: the power goes at a moment that the seed chose; the node
+//! stops cleanly; or everything comes to rest and a consistency point is made. After each of them
+//! the trees of all volumes and of all their snapshots are compared with the model's, and the media
+//! are read by the independent reader.
 //!
 //! Fails: the first [`Finding`].
 
@@ -17,6 +17,7 @@ use crate::plan::{MixChoice, Plan, VolumePlan};
 use crate::subject::snapshot_name;
 use crate::tenant::Tenant;
 use crate::trace::Trace;
+use aggregate::Phase;
 use dblade::{EngineError, VolumeRequest};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ const TRADITIONAL_ROOT_MODE: u32 = 0o755;
 /// Cuts during one recovery at most.
 const RECOVERY_CUTS_MAX: u32 = 2;
 /// A cut is at most about 2^this many steps after a round began.
-const CUT_STEPS_BITS: u64 = 12;
+const CUT_STEPS_BITS: u64 = 11;
 
 /// A change of the set of volumes that was asked for.
 enum Change {
@@ -49,6 +50,15 @@ struct Life<'a> {
     change: Option<Change>,
     points: Vec<Point>,
     next_name: u32,
+}
+
+/// When the power goes.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// At a step.
+    At(u64),
+    /// Some steps after a consistency point, from a step on, has come to a phase.
+    InPhase { phase: Phase, after: u64, steps: u64 },
 }
 
 /// How a round ended.
@@ -132,10 +142,7 @@ impl Life<'_> {
             self.machine.begin_fault()?;
         }
         let way = self.machine.choices.below(10);
-        let cut = (way < 6).then(|| {
-            let steps = self.machine.choices.scaled(CUT_STEPS_BITS);
-            self.machine.trace.step + steps
-        });
+        let cut = (way < 7).then(|| self.choose_cut());
         match self.work(cut)? {
             End::Cut => {
                 self.machine.power_cut();
@@ -157,12 +164,46 @@ impl Life<'_> {
         }
     }
 
+    fn choose_cut(&mut self) -> Cut {
+        let choices = &mut self.machine.choices;
+        let steps = choices.scaled(CUT_STEPS_BITS);
+        let at = self.machine.trace.step + steps;
+        if choices.chance(40) {
+            return Cut::At(at);
+        }
+        let phases = [
+            Phase::Freezing,
+            Phase::CleaningMembers,
+            Phase::CleaningAggregate,
+            Phase::Syncing,
+            Phase::Committing,
+        ];
+        Cut::InPhase { phase: choices.pick(&phases), after: at, steps: choices.below(16) }
+    }
+
+    /// Whether the moment of the cut has come.
+    fn is_cut(&self, cut: &mut Option<Cut>) -> bool {
+        let step = self.machine.trace.step;
+        match *cut {
+            None => false,
+            Some(Cut::At(at)) => step >= at,
+            Some(Cut::InPhase { phase, after, steps }) => {
+                let is_there = step >= after
+                    && self.machine.aggregate().is_some_and(|found| found.phase() == phase);
+                if is_there {
+                    *cut = Some(Cut::At(step + steps));
+                }
+                is_there && steps == 0
+            }
+        }
+    }
+
     /// Operations, consistency points, time, volumes: until all is done, or the cut.
-    fn work(&mut self, cut: Option<u64>) -> Result<End, Finding> {
+    fn work(&mut self, mut cut: Option<Cut>) -> Result<End, Finding> {
         let mut left = self.machine.plan.operations;
         let mut idle = 0;
         loop {
-            if cut.is_some_and(|cut| self.machine.trace.step >= cut) {
+            if self.is_cut(&mut cut) {
                 return Ok(End::Cut);
             }
             let mut is_busy = false;
@@ -309,7 +350,7 @@ impl Life<'_> {
     fn rest(&mut self) -> Result<(), Finding> {
         self.machine.consistency_point()?;
         for tenant in &mut self.tenants {
-            tenant.all_durable()?;
+            tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;
         }
         self.machine.settle()?;
@@ -333,6 +374,9 @@ impl Life<'_> {
     /// Opens the aggregate, through more cuts if the seed says so, and checks what is there.
     fn recover(&mut self, is_crash: bool) -> Result<(), Finding> {
         let mut cuts = 0;
+        if self.machine.choices.chance(25) {
+            self.machine.end_absence();
+        }
         loop {
             self.machine.start();
             let opened = self.machine.open_aggregate();

@@ -58,6 +58,8 @@ pub struct Machine<'a> {
     /// It as a file service.
     pub service: Arc<Service>,
     is_gone: bool,
+    /// The disk that was gone is there again, with what it had when it went.
+    is_back: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -71,7 +73,7 @@ impl<'a> Machine<'a> {
         world.add_disk(LOG_DISK, plan.log_blocks);
         let engine = start(&world, &plan);
         let service = Arc::new(Service(Arc::clone(&engine)));
-        Self { plan, choices, trace, world, engine, service, is_gone: false }
+        Self { plan, choices, trace, world, engine, service, is_gone: false, is_back: false }
     }
 
     /// Starts a new engine, as after a restart.
@@ -97,8 +99,8 @@ impl<'a> Machine<'a> {
 
     /// From now on the faulty disk has its fault.
     ///
-    /// A disk that goes is noticed before anything else happens: if it went during the same write of a
-    /// stripe as the power, that would be two failures at once, and parity makes good one.
+    /// A disk that goes is noticed before anything else happens: if it went during the same write
+    /// of a stripe as the power, that would be two failures at once, and parity makes good one.
     pub fn begin_fault(&mut self) -> Result<(), Finding> {
         let Some((disk, fault)) = self.plan.fault else { return Ok(()) };
         self.trace.meet(fault.name());
@@ -106,7 +108,7 @@ impl<'a> Machine<'a> {
             self.world.set_fault_rates(&disk_name(disk), fault.rates());
             return Ok(());
         }
-        if self.is_gone {
+        if self.is_gone || self.is_back {
             return Ok(());
         }
         self.trace.note(format!("disk {disk} is gone"));
@@ -116,6 +118,19 @@ impl<'a> Machine<'a> {
             aggregate.force();
         }
         self.consistency_point()
+    }
+
+    /// The disk that was gone is there again at the next start; it missed what was written since.
+    pub fn end_absence(&mut self) {
+        let Some((disk, Fault::Gone)) = self.plan.fault else { return };
+        if !self.is_gone {
+            return;
+        }
+        self.trace.meet("fault: disk back, with old content");
+        self.trace.note(format!("disk {disk} is back"));
+        self.world.set_gone(&disk_name(disk), false);
+        self.is_gone = false;
+        self.is_back = true;
     }
 
     /// Makes the aggregate.
@@ -150,11 +165,9 @@ impl<'a> Machine<'a> {
     pub fn step(&mut self) -> bool {
         self.trace.step += 1;
         let prefers_io = self.choices.chance(self.plan.io_percent);
-        let found = if prefers_io {
-            self.complete_io() || self.run_message()
-        } else {
-            self.run_message() || self.complete_io()
-        };
+        let found = (prefers_io && self.complete_io())
+            || self.run_message()
+            || (!prefers_io && self.complete_io());
         self.trace.fold(u64::from(found));
         found
     }

@@ -5,9 +5,9 @@ use crate::machine::Machine;
 use crate::plan::Fault;
 use inspect::Inspector;
 
-/// Checks the media of a node at rest, after a consistency point: everything accounted for once, all
-/// identities and parity true. Not with a disk that damages what it holds: the engine repairs a block
-/// when it reads it, and the reader finds those that the engine has not read.
+/// Checks the media of a node at rest, after a consistency point: everything accounted for once,
+/// all identities and parity true. Not with a disk that damages what it holds: the engine repairs a
+/// block when it reads it, and the reader finds those that the engine has not read.
 ///
 /// # Errors
 /// [`Finding::Media`] with everything that is wrong.

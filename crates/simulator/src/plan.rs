@@ -15,9 +15,12 @@ use units::BLOCK_SIZE_U64;
 const DISK_BLOCKS_MIN: u64 = 4096;
 /// Blocks for the two headers of the log.
 const LOG_HEADER_BLOCKS: u64 = 2;
-/// Blocks of one half of the log: room for the largest record that operations write (a stable
-/// write of 150,000 bytes) and little more.
-const LOG_HALF_BLOCKS: [u64; 4] = [64, 80, 128, 256];
+/// Blocks of one half of the log: room for the largest record that operations write (128 blocks of a
+/// COMMIT) and little more.
+const LOG_HALF_BLOCKS: [u64; 4] = [144, 160, 200, 400];
+/// The same with a group that lacks a disk, whose notes of stripes hold contents: the smallest journal
+/// that the server makes, 16 MiB.
+const LOG_HALF_BLOCKS_DEGRADED: u64 = 2047;
 /// Sizes of volumes: most have room for all that a seed writes, some fill.
 const VOLUME_BLOCKS: [u64; 4] = [400, 1024, 4096, 16_384];
 /// Dirty memory is a quarter of the memory: 256 blocks at least, twice what one operation takes.
@@ -148,11 +151,15 @@ impl Plan {
                 [Fault::Latent, Fault::BitFlip, Fault::Lost, Fault::Misdirected, Fault::Gone];
             (choices.index(disks), choices.pick(&faults))
         });
+        let half_blocks = match fault {
+            Some((_, Fault::Gone)) => LOG_HALF_BLOCKS_DEGRADED,
+            _ => choices.pick(&LOG_HALF_BLOCKS),
+        };
         Self {
             kind,
             disks,
-            disk_blocks: DISK_BLOCKS_MIN * choices.pick(&[1, 1, 2, 4]),
-            log_blocks: LOG_HEADER_BLOCKS + 2 * choices.pick(&LOG_HALF_BLOCKS),
+            disk_blocks: DISK_BLOCKS_MIN * if fills { 1 } else { choices.pick(&[1, 1, 2, 4]) },
+            log_blocks: LOG_HEADER_BLOCKS + 2 * half_blocks,
             memory_bytes: choices.pick(&MEMORY_BYTES),
             cp_interval_nanoseconds: MILLISECOND * choices.pick(&[2, 5, 20, 100]),
             is_traditional,
@@ -169,7 +176,8 @@ impl Plan {
 
     fn volume(choices: &mut Choices, fills: bool) -> VolumePlan {
         let durability = if choices.chance(50) { Durability::Logged } else { Durability::Ordered };
-        let sizes = if fills { &VOLUME_BLOCKS[..2] } else { &VOLUME_BLOCKS[1..] };
+        // Small volumes fill; large ones fill the aggregate.
+        let sizes = if fills { &VOLUME_BLOCKS[..] } else { &VOLUME_BLOCKS[1..] };
         VolumePlan { size_blocks: choices.pick(sizes), durability }
     }
 

@@ -1,7 +1,7 @@
 //! Many seeds on many threads, each seed in a world of its own.
 //!
-//! Invariants: a panic ends its seed, not the run, and is a finding. Which thread lives a seed does not
-//! change it.
+//! Invariants: a panic ends its seed, not the run, and is a finding. Which thread lives a seed does
+//! not change it.
 
 use crate::finding::Finding;
 use crate::life::live;
@@ -76,7 +76,8 @@ fn keep_panics() {
     });
 }
 
-/// Lives the seeds' lives on `jobs` threads; `progress` is called after each, with the summary so far.
+/// Lives the seeds' lives on `jobs` threads; `progress` is called after each, with the summary so
+/// far.
 pub fn run(
     seeds: Range<u64>,
     mix: MixChoice,

@@ -28,6 +28,8 @@ use model_fs::{
 const DIRECTORY_NAME_FIRST: u8 = 5;
 /// Largest write of a volume that is to be filled.
 const FILL_BYTES_MAX: u64 = 1 << 18;
+/// Where such writes begin: so many places of 64 KiB.
+const FILL_OFFSETS: u64 = 48;
 
 struct InFlight {
     asked: Moment,
@@ -241,11 +243,12 @@ impl Tenant {
         self.history.durable(asked);
     }
 
-    /// All that was answered is durable: the history begins anew.
-    pub fn all_durable(&mut self) -> Result<(), Finding> {
+    /// All that was answered is durable. The history goes on: one that begins here would not know the
+    /// files that are held and have no name, and they live on.
+    pub fn all_durable(&mut self) {
         assert!(self.in_flight.is_empty(), "what is in flight is not durable");
-        self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
-        Ok(())
+        let now = self.history.now();
+        self.history.durable(now);
     }
 
     /// The tree that the engine shows.
@@ -294,7 +297,7 @@ impl Tenant {
             machine.trace.meet("crash: operations lost that may be");
         }
         self.model.follow(&self.subject, &found);
-        self.all_durable()?;
+        self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
         self.compare_images(machine)
     }
 
@@ -337,8 +340,8 @@ impl Tenant {
     }
 }
 
-/// What a right engine may refuse for want of room, and then has not done: whatever makes something.
-/// Removing always works, and what was accepted is never refused later.
+/// What a right engine may refuse for want of room, and then has not done: whatever makes
+/// something. Removing always works, and what was accepted is never refused later.
 fn is_left_out(operation: &Operation, found: &Observation) -> bool {
     matches!(found, Observation::Failed(FsError::NoSpace))
         && operation.is_mutation()
@@ -348,8 +351,8 @@ fn is_left_out(operation: &Operation, found: &Observation) -> bool {
         )
 }
 
-/// The same without times of last read: to look at a tree, as the model does when it makes a snapshot
-/// and when it is compared, is to read it.
+/// The same without times of last read: to look at a tree, as the model does when it makes a
+/// snapshot and when it is compared, is to read it.
 fn without_atime(observation: &Observation) -> Observation {
     let mut same = observation.clone();
     let clear = |file: &mut FileView| file.atime = None;
@@ -432,14 +435,14 @@ fn first_operation(choices: &mut Choices) -> Operation {
 }
 
 fn choose_any(plan: &Plan, choices: &mut Choices) -> Operation {
-    if plan.fills && choices.chance(30) {
+    if plan.fills && choices.chance(60) {
         let slot =
             u64::from(FILE_SLOT_FIRST) + choices.below(u64::from(SLOT_COUNT - FILE_SLOT_FIRST));
         let length = choices.below(FILL_BYTES_MAX) as u32;
         return Operation::Write {
             who: Who::ROOT,
             file: Slot(slot as u8),
-            offset: choices.below(16) << 16,
+            offset: choices.below(FILL_OFFSETS) << 16,
             fill: Fill { length, seed: choices.below(200) as u16 },
             stability: Stability::Unstable,
         };

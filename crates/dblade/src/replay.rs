@@ -67,10 +67,10 @@ impl Opening {
         engine.scheduler.send(affinity, Box::new(message));
     }
 
-    /// The consistency point after replay. It writes a superblock even if nothing was replayed: when
-    /// the last one says that the log is not needed, because from now on it is; and when the log holds
-    /// nothing but notes of stripes, because they keep a half of it from being switched to, and a later
-    /// consistency point would retire operations together with them.
+    /// The consistency point after replay. It writes a superblock even if nothing was replayed:
+    /// when the last one says that the log is not needed, because from now on it is; and when the
+    /// log holds nothing but notes of stripes, because they keep a half of it from being switched
+    /// to, and a later consistency point would retire operations together with them.
     fn commit(self, aggregate: Arc<Aggregate>, replayed: u64) {
         let clean = self.superblock.clean.get() == 1;
         let recovery =

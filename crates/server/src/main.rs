@@ -31,8 +31,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Blocks are allocated by one thread and let go of by another; the system's allocator keeps an arena
-/// for each thread, and memory that nobody uses in all of them.
+/// Blocks are allocated by one thread and let go of by another; the system's allocator keeps an
+/// arena for each thread, and memory that nobody uses in all of them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

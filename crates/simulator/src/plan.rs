@@ -15,11 +15,11 @@ use units::BLOCK_SIZE_U64;
 const DISK_BLOCKS_MIN: u64 = 4096;
 /// Blocks for the two headers of the log.
 const LOG_HEADER_BLOCKS: u64 = 2;
-/// Blocks of one half of the log: room for the largest record that operations write (128 blocks of a
-/// COMMIT) and little more.
+/// Blocks of one half of the log: room for the largest record that operations write (128 blocks of
+/// a COMMIT) and little more.
 const LOG_HALF_BLOCKS: [u64; 4] = [144, 160, 200, 400];
-/// The same with a group that lacks a disk, whose notes of stripes hold contents: the smallest journal
-/// that the server makes, 16 MiB.
+/// The same with a group that lacks a disk, whose notes of stripes hold contents: the smallest
+/// journal that the server makes, 16 MiB.
 const LOG_HALF_BLOCKS_DEGRADED: u64 = 2047;
 /// Sizes of volumes: most have room for all that a seed writes, some fill.
 const VOLUME_BLOCKS: [u64; 4] = [400, 1024, 4096, 16_384];

@@ -243,8 +243,8 @@ impl Tenant {
         self.history.durable(asked);
     }
 
-    /// All that was answered is durable. The history goes on: one that begins here would not know the
-    /// files that are held and have no name, and they live on.
+    /// All that was answered is durable. The history goes on: one that begins here would not know
+    /// the files that are held and have no name, and they live on.
     pub fn all_durable(&mut self) {
         assert!(self.in_flight.is_empty(), "what is in flight is not durable");
         let now = self.history.now();

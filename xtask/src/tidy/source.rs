@@ -56,7 +56,7 @@ fn line_findings(line: &str) -> Vec<String> {
     let columns = line.chars().count();
     // A link, a table's row and a text in quotes cannot be broken.
     let row = line.trim_start().trim_start_matches(['/', '!']).starts_with(" |");
-    let whole = line.contains("://") || line.contains('"') || row;
+    let whole = line.contains("://") || line.contains('"') || line.ends_with('\\') || row;
     if columns > COLUMNS_MAX && !whole {
         findings.push(format!("{columns} columns; at most {COLUMNS_MAX}"));
     }

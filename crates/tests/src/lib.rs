@@ -1,0 +1,82 @@
+//! Tests of the real binary on real files: SIGKILL at random moments, under load.
+//!
+//! A round starts the server, lets writers and a program (git, SQLite, make) work on a volume,
+//! kills the server, looks at the media with the independent reader, starts the server again
+//! (sometimes killing it once more while it replays), and compares what is there with what was
+//! acknowledged.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`node`] | a state directory with disks, and the server on it |
+//! | [`tree`] | what must be there: a model with the freedom that a crash has |
+//! | [`found`] | what is there, read through the mount |
+//! | [`worker`] | a writer: random operations over FUSE or NFS, and what was promised of them |
+//! | [`nfs_client`] | NFSv3 as far as the writers use it |
+//! | [`programs`] | git, SQLite and make as writers |
+//! | [`rounds`] | the loop |
+//!
+//! Invariants: what is noted of acknowledged operations lies outside of the volume; a writer owns
+//! its directory, so its own order of operations is the order of what is there; the same seed makes
+//! the same choices, though the moments of the kills are the machine's.
+//!
+//! Fails: [`Failure`], with what was expected and found.
+
+pub mod found;
+pub mod nfs_client;
+pub mod node;
+pub mod programs;
+pub mod random;
+pub mod rounds;
+pub mod tree;
+pub mod worker;
+
+use std::io;
+use std::path::Path;
+use thiserror::Error;
+
+/// Why a round did not pass.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// The machine did not do its part.
+    #[error("{what}: {error}")]
+    Machine {
+        /// What was tried.
+        what: String,
+        /// What it came to.
+        error: io::Error,
+    },
+    /// The server ended, refused a command, or said something that it must not.
+    #[error("the server: {0}")]
+    Server(String),
+    /// An operation was refused that must succeed.
+    #[error("{worker}: {operation} was refused: {reason}")]
+    Refused {
+        /// Whose operation.
+        worker: String,
+        /// What was asked for.
+        operation: String,
+        /// What was answered.
+        reason: String,
+    },
+    /// What is there is not what was acknowledged.
+    #[error("{who}: {what}")]
+    Lost {
+        /// Whose data.
+        who: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl Failure {
+    /// For `map_err`: an error of the machine, with what was tried.
+    pub fn machine(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::Machine { what, error }
+    }
+
+    /// As [`Self::machine`], for something done with a path.
+    pub fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        Self::machine(format!("{what} {}", path.display()))
+    }
+}

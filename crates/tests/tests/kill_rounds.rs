@@ -1,0 +1,57 @@
+//! The short form of `kill_loop`: the real binary, small disks, one round for each program.
+//!
+//! Skipped, saying so, without root or /dev/fuse.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers")]
+
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::Command;
+use tests::node::Sizes;
+use tests::programs::Kind;
+use tests::rounds::{Plan, run};
+
+/// Why this machine cannot run it.
+fn obstacle() -> Option<String> {
+    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        return Some(format!("/dev/fuse cannot be opened ({error})"));
+    }
+    let output = Command::new("id").arg("-u").output();
+    let is_root = output.is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    (!is_root).then(|| "only root may mount here".to_owned())
+}
+
+/// The server of the same build, made if it is not there or older than its sources.
+fn server() -> PathBuf {
+    let mut place = std::env::current_exe().unwrap();
+    place.pop(); // the test's name
+    place.pop(); // deps
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--package", "server"]);
+    if place.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "the server does not build");
+    place.join("stroop")
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_sigkill() {
+    if let Some(obstacle) = obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let size = |text: &str| text.to_owned();
+    let sizes = Sizes {
+        disks: size("4x512M"),
+        disks_count: 4,
+        volume: size("1G"),
+        memory: size("128M"),
+        journal: size("32M"),
+    };
+    let plan = Plan { rounds: Kind::ALL.len() as u64, seed: 5, sizes };
+    let summary = run(&server(), directory.path(), &plan, &mut |line| println!("{line}"));
+    println!("{}", summary.unwrap());
+}

@@ -479,6 +479,18 @@ impl Aggregate {
         self.pool.end_refill().into_iter().for_each(affinity::Waker::wake);
     }
 
+    /// Lets go of everything that waits: the world that would have ended it is gone (a simulated
+    /// power cut). What waits holds the aggregate, and the aggregate holds what waits.
+    pub fn abandon(&self) {
+        let forgotten = {
+            let mut state = self.state.lock();
+            let fresh = ConsistencyPoint::new(state.committed, state.superblock_slot);
+            std::mem::replace(&mut *state, fresh)
+        };
+        drop(forgotten);
+        drop(self.pool.end_refill());
+    }
+
     /// Sends the message that stocks the pool for volumes that wait.
     pub(crate) fn send_refill(self: &Arc<Self>) {
         let this = Arc::clone(self);

@@ -193,6 +193,16 @@ impl Engine {
         }
     }
 
+    /// Stops where it is, as a power cut does: every message is dropped, nothing more is written.
+    pub fn halt(&self) {
+        self.scheduler.halt();
+        for aggregate in self.aggregates() {
+            aggregate.abandon();
+        }
+        self.aggregates.lock().clear();
+        *self.register.write() = Register::default();
+    }
+
     /// Ends the service of all aggregates with a last consistency point each. Front ends must have
     /// been stopped before.
     pub fn stop(&self, done: Done<()>) {

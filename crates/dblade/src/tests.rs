@@ -117,7 +117,7 @@ impl Node {
     }
 
     fn power_cut(self) -> SimulatedWorld {
-        self.engine.scheduler().halt();
+        self.engine.halt();
         self.world.power_cut();
         self.world
     }

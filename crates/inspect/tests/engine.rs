@@ -135,7 +135,7 @@ impl Node {
     }
 
     fn power_cut(self) -> Self {
-        self.engine.scheduler().halt();
+        self.engine.halt();
         self.world.power_cut();
         let node = Self::start(&self.world, self.volume == "a1");
         let disks = node.disks();

@@ -57,6 +57,9 @@ pub struct Machine<'a> {
     pub engine: Arc<Engine>,
     /// It as a file service.
     pub service: Arc<Service>,
+    /// The power went while stripes were being written, with a disk that damages blocks: where both
+    /// meet there are two failures in one stripe, and parity makes good one.
+    pub may_have_lost: bool,
     is_gone: bool,
     /// The disk that was gone is there again, with what it had when it went.
     is_back: bool,
@@ -73,7 +76,17 @@ impl<'a> Machine<'a> {
         world.add_disk(LOG_DISK, plan.log_blocks);
         let engine = start(&world, &plan);
         let service = Arc::new(Service(Arc::clone(&engine)));
-        Self { plan, choices, trace, world, engine, service, is_gone: false, is_back: false }
+        Self {
+            plan,
+            choices,
+            trace,
+            world,
+            engine,
+            service,
+            may_have_lost: false,
+            is_gone: false,
+            is_back: false,
+        }
     }
 
     /// Starts a new engine, as after a restart.
@@ -290,8 +303,10 @@ impl<'a> Machine<'a> {
             self.trace.meet("cut: with a log write under way");
         }
         self.trace.power_cuts += 1;
+        let damages = self.plan.fault.is_some_and(|(_, fault)| fault != Fault::Gone);
+        self.may_have_lost |= damages && phase != Some(Phase::Idle);
         self.trace.note(format!("power cut in {phase:?} with {} requests", pending.len()));
-        self.engine.scheduler().halt();
+        self.engine.halt();
         self.world.power_cut();
     }
 }

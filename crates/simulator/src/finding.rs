@@ -1,7 +1,8 @@
 //! What can be wrong.
 
+use file_service::FsError;
 use model_fs::crash::CrashViolation;
-use model_fs::{Difference, ImageError, Mismatch};
+use model_fs::{Difference, ImageError, Mismatch, Observation};
 use thiserror::Error;
 
 /// What a seed's life found wrong with the engine.
@@ -83,6 +84,28 @@ pub enum Finding {
     /// The engine panicked.
     #[error("panic: {0}")]
     Panic(String),
+}
+
+impl Finding {
+    /// Whether it says that something cannot be read: that it is lost, and known to be, rather than
+    /// wrong.
+    #[must_use]
+    pub fn is_known_loss(&self) -> bool {
+        match self {
+            Self::Mismatch { mismatch, .. } => match &**mismatch {
+                Mismatch::Answer { found, .. } => **found == Observation::Failed(FsError::Io),
+                Mismatch::Image(error) => is_io(error),
+                Mismatch::Tree { .. } => false,
+            },
+            Self::Unreadable { error, .. } => is_io(error),
+            Self::Open(error) => error.contains("damaged beyond repair"),
+            _ => false,
+        }
+    }
+}
+
+const fn is_io(error: &ImageError) -> bool {
+    matches!(error, ImageError::Refused { error: FsError::Io, .. })
 }
 
 fn listed(differences: &[Difference]) -> String {

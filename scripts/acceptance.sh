@@ -280,7 +280,7 @@ item_sqlite() {
 # ---- pjdfstest and fsx ---------------------------------------------------------------------------
 
 pjdfstest_configuration() {
-    cat <<TOML
+    cat <<'TOML'
 [features]
 posix_fallocate = {}
 rename_ctime = {}
@@ -289,7 +289,7 @@ utime_now = {}
 stat_st_birthtime = {}
 [settings]
 naptime = 0.02
-allow_remount = ${ALLOW_REMOUNT:-false}
+allow_remount = false
 [dummy_auth]
 entries = [ ["nobody","nogroup"], ["games","games"] ]
 TOML

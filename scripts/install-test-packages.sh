@@ -5,7 +5,7 @@
 set -euo pipefail
 
 # command:package
-tools="fusermount3:fuse3 nfs-ls:libnfs-utils git:git"
+tools="fusermount3:fuse3 nfs-ls:libnfs-utils git:git sqlite3:sqlite3"
 
 missing=()
 for tool in $tools; do

@@ -69,8 +69,8 @@ enum End {
 
 /// Lives a seed's life.
 ///
-/// A life ends early, without a finding, when a block is lost, and known to be, where damage on one disk
-/// and a power cut in the middle of a stripe met: parity makes good one failure.
+/// A life ends early, without a finding, when a block is lost, and known to be, where damage on one
+/// disk and a power cut in the middle of a stripe met: parity makes good one failure.
 ///
 /// # Errors
 /// The first [`Finding`].

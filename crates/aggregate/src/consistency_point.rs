@@ -489,6 +489,8 @@ impl Aggregate {
         };
         drop(forgotten);
         drop(self.pool.end_refill());
+        self.parts.log.abandon();
+        self.parts.store.abandon();
     }
 
     /// Sends the message that stocks the pool for volumes that wait.

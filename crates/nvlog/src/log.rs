@@ -260,6 +260,18 @@ impl Log {
         }
     }
 
+    /// Lets go of everyone who waits, unanswered: their world is gone (a simulated power cut). They
+    /// hold what holds the log.
+    pub fn abandon(&self) {
+        let mut waiters = Vec::new();
+        {
+            let mut state = self.0.state.lock();
+            state.in_flight.iter_mut().for_each(|sent| waiters.append(&mut sent.waiters));
+            state.queue.iter_mut().for_each(|batch| waiters.append(&mut batch.waiters));
+        }
+        drop(waiters);
+    }
+
     /// The last record's position; `None` if nothing was appended since the log was opened.
     #[must_use]
     pub fn last_position(&self) -> Option<LogPosition> {

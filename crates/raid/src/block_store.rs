@@ -153,4 +153,8 @@ pub trait BlockStore: Send + Sync {
 
     /// What is well and what is not.
     fn status(&self) -> Status;
+
+    /// Lets go of everyone who waits, unanswered: their world is gone (a simulated power cut). They
+    /// hold what holds the store.
+    fn abandon(&self) {}
 }

@@ -168,4 +168,16 @@ impl BlockStore for Store {
     fn status(&self) -> Status {
         self.inner.status()
     }
+
+    fn abandon(&self) {
+        let forgotten = {
+            let mut state = self.inner.state.lock();
+            let syncs = std::mem::take(&mut state.sync_waiters);
+            let labels = std::mem::take(&mut state.label_waiters);
+            let waiting =
+                state.tetrises.values_mut().map(|tetris| std::mem::take(&mut tetris.waiting));
+            (syncs, labels, waiting.collect::<Vec<_>>())
+        };
+        drop(forgotten);
+    }
 }

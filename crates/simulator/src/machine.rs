@@ -311,6 +311,16 @@ impl<'a> Machine<'a> {
     }
 }
 
+impl Drop for Machine<'_> {
+    /// Lets go of what waits in the engine, which else would keep itself in memory.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.engine.halt();
+            self.world.power_cut();
+        }
+    }
+}
+
 fn start(world: &SimulatedWorld, plan: &Plan) -> Arc<Engine> {
     Engine::new(Configuration {
         clock: Arc::new(world.clone()),

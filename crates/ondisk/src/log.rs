@@ -81,8 +81,8 @@ pub struct LogBatch {
     /// [`LOG_BATCH_MAGIC`].
     pub magic: U32,
     /// CRC64/NVME of `byte_count` bytes from the batch's first, with this field zero; its halves
-    /// XORed. Not CRC32C: bodies hold what carries a CRC32C of its own, such as block identities, and
-    /// of a sum over such pieces a torn write may leave some out without a trace.
+    /// XORed. Not CRC32C: bodies hold what carries a CRC32C of its own, such as block identities,
+    /// and of a sum over such pieces a torn write may leave some out without a trace.
     pub checksum: U32,
     /// The identity of the log.
     pub log: [u8; 16],

@@ -11,7 +11,6 @@
 //! | [`tree`] | what must be there: a model with the freedom that a crash has |
 //! | [`found`] | what is there, read through the mount |
 //! | [`worker`] | a writer: random operations over FUSE or NFS, and what was promised of them |
-//! | [`nfs_client`] | NFSv3 as far as the writers use it |
 //! | [`programs`] | git, SQLite and make as writers |
 //! | [`rounds`] | the loop |
 //!
@@ -22,7 +21,6 @@
 //! Fails: [`Failure`], with what was expected and found.
 
 pub mod found;
-pub mod nfs_client;
 pub mod node;
 pub mod programs;
 pub mod random;
@@ -58,6 +56,9 @@ pub enum Failure {
         /// What was answered.
         reason: String,
     },
+    /// Somebody else found something.
+    #[error("ended because of another finding")]
+    Stopped,
     /// What is there is not what was acknowledged.
     #[error("{who}: {what}")]
     Lost {

@@ -325,14 +325,12 @@ impl File {
             // Lasts itself, which says nothing of the unstable writes before.
             Operation::Write { offset, data, .. } => {
                 for version in &mut self.versions {
-                    *version = Arc::new(written(version, *offset, data));
+                    write_to(Arc::make_mut(version), *offset, data);
                 }
             }
             Operation::Truncate(_, size) => {
                 for version in &mut self.versions {
-                    let mut content = version.to_vec();
-                    content.resize(*size, 0);
-                    *version = Arc::new(content);
+                    Arc::make_mut(version).resize(*size, 0);
                 }
             }
             Operation::SetMode(_, mode) => self.mode = *mode,
@@ -390,12 +388,16 @@ impl File {
 
 fn written(content: &[u8], offset: usize, data: &[u8]) -> Vec<u8> {
     let mut content = content.to_vec();
+    write_to(&mut content, offset, data);
+    content
+}
+
+fn write_to(content: &mut Vec<u8>, offset: usize, data: &[u8]) {
     let end = offset + data.len();
     if content.len() < end {
         content.resize(end, 0);
     }
     content[offset..end].copy_from_slice(data);
-    content
 }
 
 #[cfg(test)]

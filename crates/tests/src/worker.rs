@@ -11,9 +11,9 @@
 
 use crate::Failure;
 use crate::found::{Found, FoundKind, read_tree};
-use crate::nfs_client::{Handle, NfsClient, NfsFailure, STALE, Setting};
 use crate::random::Random;
 use crate::tree::{FileNumber, Node, Operation, Tree, parent};
+use nfs_client::{Handle, NfsClient, NfsFailure, STALE, Setting};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;

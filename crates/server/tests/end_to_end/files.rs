@@ -1,7 +1,7 @@
 //! What was acknowledged is there after SIGKILL and after a clean stop.
 
-use crate::nfs_client::{Failure, Handle, NfsClient};
 use crate::place::Place;
+use nfs_client::{Handle, NfsClient, NfsFailure};
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 
@@ -21,7 +21,7 @@ pub fn content(seed: u64, length: usize) -> Vec<u8> {
 }
 
 pub fn connect(place: &Place) -> (NfsClient, Handle) {
-    let mut client = NfsClient::connect(place.nfs_address());
+    let mut client = NfsClient::connect(place.nfs_address()).unwrap();
     let root = client.mount("/home").unwrap();
     (client, root)
 }
@@ -44,18 +44,18 @@ pub fn fill(client: &mut NfsClient, directory: &[u8], seed: u64) -> Model {
         let name = format!("file-{number}");
         let data = content(seed + number, (number * number * 7) as usize);
         let file = client.create(directory, &name).unwrap();
-        client.write(&file, &data, number % 2 == 0).unwrap();
+        client.write(&file, 0, &data, number % 2 == 0).unwrap();
         client.commit(&file).unwrap();
         model.insert(name, data);
     }
     let file = client.create(directory, "large").unwrap();
     let data = content(seed + 1000, 3_000_001);
-    client.write(&file, &data, false).unwrap();
+    client.write(&file, 0, &data, false).unwrap();
     client.commit(&file).unwrap();
     model.insert("large".to_owned(), data);
     for number in (0..60).step_by(3) {
         let (from, to) = (format!("file-{number}"), format!("renamed-{number}"));
-        client.rename(directory, &from, &to).unwrap();
+        client.rename((directory, &from), (directory, &to)).unwrap();
         let data = model.remove(&from).unwrap();
         model.insert(to, data);
     }
@@ -114,12 +114,12 @@ fn write_until_killed(
         let data = content(number, 100 + number as usize * 37 % 20_000);
         let write = |client: &mut NfsClient| {
             let file = client.create(root, &name)?;
-            client.write(&file, &data, true)
+            client.write(&file, 0, &data, true)
         };
         match write(&mut client) {
-            Ok(()) => model.insert(name, data),
-            Err(Failure::Connection(_)) => return model,
-            Err(Failure::Status(status)) => panic!("status {status} for {name}"),
+            Ok(_) => model.insert(name, data),
+            Err(NfsFailure::Connection(_)) => return model,
+            Err(failure) => panic!("{failure} for {name}"),
         };
         if model.len() == count {
             tell.send(()).unwrap();

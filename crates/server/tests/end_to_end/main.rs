@@ -5,6 +5,5 @@
 mod command_line;
 mod faults;
 mod files;
-mod nfs_client;
 mod objects;
 mod place;

@@ -22,6 +22,7 @@ mod turns;
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::{AffinityId, AffinityKind};
+use platform::mutation::{self, Rule};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Messages that an affinity runs in one turn: enough to spread the cost of a dispatch, few
@@ -228,6 +229,9 @@ impl State {
         let mut above = self.node(slot).parent;
         while let Some(ancestor) = above {
             let node = self.node(ancestor);
+            if mutation::broken(Rule::ConflictingAffinities) {
+                break;
+            }
             if node.phase == Phase::Running || node.reserved {
                 return Some(Blocker::Above(ancestor));
             }

@@ -27,6 +27,7 @@ use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::root::Superblock;
+use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -391,24 +392,36 @@ impl Aggregate {
     /// Makes the image durable, then the superblock.
     fn sync(self: &Arc<Self>, cp: CpNumber, superblock: Superblock) {
         self.state.lock().advance(Phase::Syncing);
+        if mutation::broken(Rule::LogRetiredEarly) {
+            self.parts.log.retire(cp);
+        }
+        if mutation::broken(Rule::SuperblockBeforeBlocks) {
+            self.write_superblock(cp, &superblock);
+            return self.parts.store.sync(Box::new(|_| ()));
+        }
         let this = Arc::clone(self);
-        self.parts.store.sync(Box::new(move |outcome| {
-            if let Err(error) = outcome {
-                return this.fail(error.into());
-            }
-            // Never the slot of the last one: it must survive a torn write.
-            let slot = 1 - this.state.lock().superblock_slot;
-            let block = Arc::new(superblock.to_block());
-            let that = Arc::clone(&this);
-            this.parts.store.write_superblock(
-                slot,
-                block,
-                Box::new(move |outcome| match outcome {
-                    Ok(()) => that.begin_commit(cp, slot),
-                    Err(error) => that.fail(error.into()),
-                }),
-            );
+        self.parts.store.sync(Box::new(move |outcome| match outcome {
+            Ok(()) => this.write_superblock(cp, &superblock),
+            Err(error) => this.fail(error.into()),
         }));
+    }
+
+    /// Makes the superblock durable: the commit.
+    fn write_superblock(self: &Arc<Self>, cp: CpNumber, superblock: &Superblock) {
+        let last_slot = self.state.lock().superblock_slot;
+        // Never the slot of the last one: it must survive a torn write.
+        let is_kept = mutation::broken(Rule::SuperblockSlotKept);
+        let slot = if is_kept { last_slot } else { 1 - last_slot };
+        let block = Arc::new(superblock.to_block());
+        let this = Arc::clone(self);
+        self.parts.store.write_superblock(
+            slot,
+            block,
+            Box::new(move |outcome| match outcome {
+                Ok(()) => this.begin_commit(cp, slot),
+                Err(error) => this.fail(error.into()),
+            }),
+        );
     }
 
     fn begin_commit(self: &Arc<Self>, cp: CpNumber, slot: usize) {

@@ -8,6 +8,7 @@
 //! Invariants: `active + frozen <= available` for promises out of the common part, and
 //! `<= available + reserve` for those of frees.
 
+use platform::mutation::{self, Rule};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Who spends.
@@ -51,6 +52,9 @@ impl Budget {
         };
         let before = self.active.fetch_add(blocks, Ordering::Relaxed);
         let fits = before + blocks + self.frozen.load(Ordering::Relaxed) <= limit;
+        if mutation::broken(Rule::PromiseNotTaken) {
+            return true;
+        }
         if !fits {
             self.active.fetch_sub(blocks, Ordering::Relaxed);
         }

@@ -19,6 +19,7 @@ use crate::reader::{Progress, Reader};
 use crate::snapshot::Snapshot;
 use allocator::{AreaCache, AreaNumber, ScoreTable};
 use ondisk::root::{FileSystemRoot, metafile};
+use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use units::{Block, BlockRef, InodeNumber, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 const SCAN_BLOCKS_PER_CP: u64 = 256;
+
+/// Of so many blocks one is freed wrongly when a rule is broken on purpose.
+const MUTATED_BLOCKS: u64 = 16;
 
 /// See the module.
 pub struct Space<P> {
@@ -156,6 +160,13 @@ impl<P: Pointer> Space<P> {
 
     /// Queues a number that the active image uses no more.
     pub fn free(&mut self, vbn: u64) {
+        let is_chosen = vbn.is_multiple_of(MUTATED_BLOCKS);
+        if is_chosen && mutation::broken(Rule::FreeForgotten) {
+            return;
+        }
+        if is_chosen && mutation::broken(Rule::FreeTwice) {
+            self.freeing.push_back(vbn);
+        }
         self.freeing.push_back(vbn);
     }
 
@@ -275,7 +286,8 @@ impl<P: Pointer> Space<P> {
         }
         while let Some(&vbn) = self.freeing.front() {
             let (index, byte, mask) = position(vbn);
-            let held = self.held(index, reader)?[byte] & mask != 0;
+            let held = self.held(index, reader)?[byte] & mask != 0
+                && !mutation::broken(Rule::SnapshotHoldIgnored);
             let block = self.active_map.modify(index, reader)?;
             assert!(block[byte] & mask != 0, "block number {vbn} was free and is freed");
             block[byte] &= !mask;
@@ -292,6 +304,10 @@ impl<P: Pointer> Space<P> {
         self.used_blocks -= 1;
         self.freed.insert(vbn);
         self.released.push(vbn);
+        if mutation::broken(Rule::ReuseBeforeCommit) {
+            self.freed.remove(&vbn);
+            self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
+        }
     }
 
     /// Whether background work on snapshots is left.
@@ -346,7 +362,10 @@ impl<P: Pointer> Space<P> {
             return Ok(());
         };
         let own = own.read(index, reader)?;
-        or_into(self.summary_map.modify(index, reader)?, &own);
+        let summary = self.summary_map.modify(index, reader)?;
+        if !mutation::broken(Rule::SummaryMapNotMerged) {
+            or_into(summary, &own);
+        }
         self.snapshots[at].merged_blocks = index + 1;
         Ok(())
     }
@@ -400,6 +419,9 @@ impl<P: Pointer> Space<P> {
         alone: &mut BlockRef,
         reader: &Reader<'_>,
     ) -> Progress<()> {
+        if mutation::broken(Rule::SnapshotFreesShared) {
+            return Ok(());
+        }
         for neighbour in self.neighbours(at) {
             let other = self.snapshots[neighbour].map(self.volume, reader)?;
             let other = other.read(index, reader)?;

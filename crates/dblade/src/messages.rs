@@ -18,6 +18,7 @@ use cowfs::transaction::Transaction;
 use file_service::{Done, Durability, FsError};
 use nvlog::{LogFull, LogPosition};
 use operations::{Executed, Mutation, OperationStop, Query, Record};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::Timestamp;
 
@@ -162,6 +163,10 @@ impl<P: Pointer, M: Mutation> Mutate<P, M> {
         let promised = transaction.promise(spender)?;
         let position = self.host.log(&records)?;
         promised.apply();
+        let was_logged = position.is_some_and(|position| position.get().is_multiple_of(8));
+        if was_logged && mutation::broken(Rule::RestartAfterMutation) {
+            return Err(Halt::Wait(Wait::ConsistencyPoint));
+        }
         // What it saw of others may still be on its way to the log.
         let position = position.or_else(|| self.host.served.aggregate.parts.log.last_position());
         Ok((reply, position))

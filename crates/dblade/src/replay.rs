@@ -20,6 +20,7 @@ use cowfs::reader::{HeldBlocks, Reader};
 use cowfs::transaction::Transaction;
 use nvlog::Record;
 use operations::{OperationStop, RecordError};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::Timestamp;
 
@@ -30,14 +31,19 @@ impl Opening {
         let engine = Arc::clone(&self.engine);
         let affinity = aggregate.parts.affinity;
         let mut position = 0;
+        let mut is_first = true;
         let mut held = HeldBlocks::default();
         let mut opening = Some(self);
         let message = move |access: &mut Access<'_>| {
             let Some(this) = opening.take() else { return Outcome::Done };
             while let Some(record) = records.get(position) {
                 match this.engine.replay_record(&aggregate, record, access, &held) {
+                    Ok(()) if is_first && mutation::broken(Rule::RecordReplayedTwice) => {
+                        is_first = false;
+                    }
                     Ok(()) => {
                         position += 1;
+                        is_first = true;
                         held = HeldBlocks::default();
                     }
                     Err(stop) => match stop.wait() {
@@ -146,8 +152,9 @@ impl Engine {
             if !Arc::ptr_eq(&served.aggregate, aggregate) {
                 continue;
             }
+            let goes_on = clean || mutation::broken(Rule::GenerationNotRestarted);
             let generation =
-                (!clean).then(|| (self.configuration.entropy.next_u64() as u32).max(1));
+                (!goes_on).then(|| (self.configuration.entropy.next_u64() as u32).max(1));
             match &served.kind {
                 VolumeKind::Flexible(volume) => {
                     end_replay_of(volume.front.logical.write(access), generation);

@@ -10,6 +10,7 @@ use ondisk::damage::Damage;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
 use platform::completion::gather;
+use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use platform::{Disk, DiskError};
 use std::sync::Arc;
@@ -121,6 +122,10 @@ impl Device {
     pub fn write_superblock(&self, slot: usize, block: BlockRef, done: DeviceDone<()>) {
         assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
         let at = SUPERBLOCK_BLOCK + slot as u64;
+        if mutation::broken(Rule::SuperblockNotFlushed) {
+            let written = move |outcome: Result<(), DiskError>| done(outcome.map_err(Into::into));
+            return self.disk.write(at, vec![block], Box::new(written));
+        }
         write_and_flush(&self.disk, at, vec![block], done);
     }
 

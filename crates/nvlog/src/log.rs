@@ -12,6 +12,7 @@ use crate::half::{Half, OtherLife};
 use crate::staging::{BATCH_HEADER_BYTES, Batch, RECORD_HEADER_BYTES};
 use crate::{LogFull, LogIdentity, LogPosition};
 use ondisk::log::{LOG_KIND_INTERNAL, LogRecord};
+use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, MutexGuard};
 use platform::{Disk, DiskError, WriteDone};
 use std::collections::VecDeque;
@@ -142,7 +143,7 @@ impl State {
         done: WriteDone,
     ) -> Option<(WriteDone, Result<(), DiskError>)> {
         assert!(position.0 < self.sequence_next, "{position:?} was not appended");
-        if position.0 < self.durable_end {
+        if position.0 < self.durable_end || mutation::broken(Rule::LogAcknowledgedEarly) {
             return Some((done, Ok(())));
         }
         if let Some(cause) = &self.failure {
@@ -381,6 +382,7 @@ impl Inner {
         let blocks = batch.seal(this.identity.log, this.incarnation, disk_block);
         let log = Arc::clone(this);
         let written: WriteDone = Box::new(move |result| match result {
+            Ok(()) if mutation::broken(Rule::LogNotFlushed) => Self::complete(&log, Ok(())),
             Ok(()) => {
                 let flushed = Arc::clone(&log);
                 log.disk.flush(Box::new(move |result| Self::complete(&flushed, result)));

@@ -15,6 +15,7 @@ use crate::scan::{Frame, HalfScan, Life, Want};
 use crate::{Log, LogError, LogIdentity, Record};
 use ondisk::damage::Damage;
 use ondisk::log::{LOG_HALF_BLOCKS_MAX, LOG_HALF_BLOCKS_MIN, LOG_HEADER_BLOCKS, LogHeader};
+use platform::mutation::{self, Rule};
 use platform::{Disk, DiskError};
 use std::sync::Arc;
 use units::{Block, CpNumber};
@@ -206,7 +207,7 @@ fn assemble(
     for (index, (scan, half)) in scans.into_iter().zip(&mut halves).enumerate() {
         let Some(life) = scan.life else { continue };
         let is_latest = scan.sequence_end == sequence_next;
-        if life.cp > committed {
+        if life.cp > committed || mutation::broken(Rule::CommittedRecordsReplayed) {
             half.begin(life.cp, life.first_sequence, life.other);
             half.end_block = scan.end_block;
             live.push((life, scan));
@@ -217,7 +218,9 @@ fn assemble(
         }
     }
     live.sort_by_key(|(life, _)| life.first_sequence);
-    if let Some((first, end)) = gap(&live, sequence_next, committed) {
+    if live.len() > 1 && mutation::broken(Rule::LogHalfMissed) {
+        live.remove(0);
+    } else if let Some((first, end)) = gap(&live, sequence_next, committed) {
         let last = end.saturating_sub(1).max(first);
         return Err(LogError::Missing { disk: disk.name().to_owned(), first, last });
     }

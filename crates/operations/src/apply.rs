@@ -12,6 +12,7 @@ use cowfs::reader::{Progress, Stop, Wait};
 use cowfs::transaction::Transaction;
 use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
 use ondisk::operation::FileState;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, InodeNumber, Timestamp};
 
@@ -160,7 +161,9 @@ pub fn resize<P: Pointer>(
     let before = transaction.edit(inode)?.size;
     if size < before {
         let keep = size.div_ceil(BLOCK_SIZE_U64);
-        zero_part(transaction, inode, size, keep * BLOCK_SIZE_U64)?;
+        if !mutation::broken(Rule::TruncationKeepsTail) {
+            zero_part(transaction, inode, size, keep * BLOCK_SIZE_U64)?;
+        }
         transaction.punch(inode, keep, u64::MAX)?;
     }
     transaction.edit(inode)?.size = size;

@@ -29,6 +29,7 @@ use ondisk::operation::{
 };
 use ondisk::root::metafile;
 use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
 
@@ -225,7 +226,9 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let entry = Entry { member, kind: state.kind };
         apply::add_name(self.transaction, parent.inode, name, entry, now)?;
         let state = self.transaction.edit(inode)?;
-        state.links += 1;
+        if !mutation::broken(Rule::LinkNotReplayed) {
+            state.links += 1;
+        }
         state.touch(now);
         Ok(())
     }

@@ -15,6 +15,7 @@ pub mod completion;
 pub mod disk;
 pub mod entropy;
 pub mod linux;
+pub mod mutation;
 pub mod simulated;
 pub mod sync;
 pub mod thread;

@@ -9,6 +9,7 @@ use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
 use crate::store::Inner;
 use media::{Device, MediaError};
 use ondisk::label::{DiskRole, RaidKind};
+use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -134,6 +135,9 @@ impl Inner {
                 return;
             }
             disks.labelled = disks.missing;
+            if mutation::broken(Rule::MissingDiskUnlabelled) {
+                return;
+            }
             let missing = Missing(disks.missing);
             let all = 0..self.group(group).members.len();
             let online = all.filter(|member| self.group(group).device(*member, missing).is_some());

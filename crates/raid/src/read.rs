@@ -9,6 +9,7 @@ use crate::store::Inner;
 use ondisk::identity::{BlockIdentity, BlockOwner, ChecksumBlock};
 use platform::DiskError;
 use platform::completion::gather;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::{Block, BlockRef, Pvbn};
 
@@ -37,7 +38,7 @@ impl Proof {
         checksums: Option<&BlockRef>,
     ) -> bool {
         match self {
-            Self::Content(is_right) => is_right(block),
+            Self::Content(is_right) => mutation::broken(Rule::ContentUnchecked) || is_right(block),
             Self::Identity { owner, check } => checksums.is_some_and(|checksums| {
                 let identity = &ChecksumBlock::view(checksums).identities[row];
                 identity_matches(identity, block, pvbn, owner, *check)

@@ -16,6 +16,7 @@ use crate::store::{Batch, Inner};
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use platform::DiskError;
 use platform::completion::{Sender, gather};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::{Block, BlockRef, zero_block};
 
@@ -89,7 +90,8 @@ impl Inner {
             counters.repaired_blocks += answer.repaired_blocks;
             counters.damaged_blocks += answer.damaged_blocks;
         }
-        let Some(note) = plan.note.take() else {
+        let note = plan.note.take().filter(|_| !mutation::broken(Rule::StripeNotNoted));
+        let Some(note) = note else {
             self.write_plan(write, plan);
             return;
         };
@@ -288,6 +290,10 @@ impl BatchWrite {
     fn parity(&self, answer: &Answer, checksums: &[Option<BlockRef>]) -> Column {
         let mut parity = Column::new();
         for row in self.touched().iter() {
+            let is_partial = self.fresh.iter().any(|fresh| fresh.get(row).is_none());
+            if is_partial && mutation::broken(Rule::ParityStale) {
+                continue;
+            }
             let blocks = self.fresh.iter().zip(&answer.columns).map(|(fresh, old)| {
                 let Some(block) = fresh.get(row).or_else(|| old.get(row)) else {
                     unreachable!("every block of a touched row is new or was resolved")
@@ -324,7 +330,8 @@ impl BatchWrite {
         }
         let mut kept = Vec::new();
         for (disk, column) in answer.columns.iter().enumerate() {
-            if !self.missing.contains(disk) {
+            let is_forgotten = mutation::broken(Rule::KeptBlocksForgotten);
+            if !self.missing.contains(disk) || is_forgotten {
                 continue;
             }
             for row in rows.iter() {

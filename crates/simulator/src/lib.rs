@@ -27,6 +27,8 @@ pub mod history;
 pub mod life;
 pub mod machine;
 pub mod media;
+#[cfg(feature = "mutations")]
+pub mod mutations;
 pub mod plan;
 pub mod run;
 pub mod subject;
@@ -35,4 +37,4 @@ pub mod trace;
 
 pub use finding::Finding;
 pub use plan::MixChoice;
-pub use run::{Outcome, Summary, live_seed, run};
+pub use run::{Lives, Outcome, Summary, first_finding, live_seed, run};

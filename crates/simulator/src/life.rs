@@ -13,7 +13,8 @@ use crate::finding::Finding;
 use crate::history::Moment;
 use crate::machine::{AGGREGATE, Machine, Promise, promise};
 use crate::media::check_media;
-use crate::plan::{MixChoice, Plan, VolumePlan};
+use crate::plan::{Plan, VolumePlan};
+use crate::run::Lives;
 use crate::subject::snapshot_name;
 use crate::tenant::Tenant;
 use crate::trace::Trace;
@@ -74,9 +75,9 @@ enum End {
 ///
 /// # Errors
 /// The first [`Finding`].
-pub fn live(seed: u64, mix: MixChoice, trace: &mut Trace) -> Result<(), Finding> {
+pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> {
     let mut choices = Choices::new(seed);
-    let plan = Plan::new(&mut choices, mix);
+    let plan = Plan::new(&mut choices, lives.mix);
     trace.note(format!("seed {seed}: {plan}"));
     let rounds = plan.rounds;
     let machine = Machine::new(seed, plan, choices, trace);

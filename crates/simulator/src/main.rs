@@ -1,11 +1,12 @@
-//! `simulator run --seeds A..B` and `simulator replay SEED`.
+//! The command line of the simulator: `simulator run`, `simulator replay`, `simulator mutations`.
 //!
-//! Exit status: 0 if nothing was found, 1 if something was, 2 if the arguments are wrong.
+//! Exit status: 0 if nothing was found, 1 if something was (of `mutations`: if a broken rule was
+//! not noticed), 2 if the arguments are wrong.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use platform::Clock;
 use platform::linux::SystemClock;
-use simulator::{MixChoice, Summary, live_seed, run};
+use simulator::{Lives, MixChoice, Summary, live_seed, run};
 use std::ops::Range;
 use std::process::ExitCode;
 
@@ -28,9 +29,8 @@ enum Command {
         /// The seeds, as FIRST..END.
         #[arg(long, value_parser = parse_seeds)]
         seeds: Range<u64>,
-        /// What the operations are.
-        #[arg(long, value_enum, default_value_t)]
-        mix: MixArgument,
+        #[command(flatten)]
+        how: HowArguments,
         /// Threads; as many as the machine has by default.
         #[arg(long)]
         jobs: Option<usize>,
@@ -39,13 +39,49 @@ enum Command {
     Replay {
         /// The seed.
         seed: u64,
-        /// What the operations are.
-        #[arg(long, value_enum, default_value_t)]
-        mix: MixArgument,
+        #[command(flatten)]
+        how: HowArguments,
         /// Print every event, and what the engine says of itself.
         #[arg(long)]
         verbose: bool,
     },
+    /// Breaks the engine's rules one by one, and counts the seeds until each is noticed.
+    #[cfg(feature = "mutations")]
+    Mutations {
+        /// The seeds that are tried, as FIRST..END.
+        #[arg(long, value_parser = parse_seeds, default_value = "0..2000")]
+        seeds: Range<u64>,
+        /// Only this rule; may be given several times.
+        #[arg(long, value_parser = parse_rule)]
+        rule: Vec<platform::mutation::Rule>,
+        /// Print each finding in full.
+        #[arg(long)]
+        verbose: bool,
+        /// Threads; as many as the machine has by default.
+        #[arg(long)]
+        jobs: Option<usize>,
+    },
+}
+
+/// How lives are lived.
+#[derive(Args)]
+struct HowArguments {
+    /// What the operations are.
+    #[arg(long, value_enum, default_value_t)]
+    mix: MixArgument,
+    /// Break this rule of the engine.
+    #[cfg(feature = "mutations")]
+    #[arg(long = "break", value_name = "RULE", value_parser = parse_rule)]
+    broken: Option<platform::mutation::Rule>,
+}
+
+impl HowArguments {
+    /// Takes effect in the whole process, as far as it has to.
+    fn lives(&self) -> Lives {
+        #[cfg(feature = "mutations")]
+        platform::mutation::break_rule(self.broken);
+        Lives { mix: self.mix.into() }
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -77,14 +113,53 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     Ok(number(first)?..number(end)?)
 }
 
+#[cfg(feature = "mutations")]
+fn parse_rule(text: &str) -> Result<platform::mutation::Rule, String> {
+    simulator::mutations::rule_named(text).ok_or_else(|| {
+        let names: Vec<_> = platform::mutation::Rule::ALL.iter().map(|rule| rule.name()).collect();
+        format!("there is no rule '{text}'; there are {}", names.join(", "))
+    })
+}
+
 fn main() -> ExitCode {
+    let all = platform::thread::parallelism;
     match Arguments::parse().command {
-        Command::Run { seeds, mix, jobs } => run_seeds(seeds, mix.into(), jobs),
-        Command::Replay { seed, mix, verbose } => replay(seed, mix.into(), verbose),
+        Command::Run { seeds, how, jobs } => {
+            run_seeds(seeds, &how.lives(), jobs.unwrap_or_else(all))
+        }
+        Command::Replay { seed, how, verbose } => replay(seed, &how.lives(), verbose),
+        #[cfg(feature = "mutations")]
+        Command::Mutations { seeds, rule, verbose, jobs } => {
+            break_rules(&seeds, rule, verbose, jobs.unwrap_or_else(all))
+        }
     }
 }
 
-fn run_seeds(seeds: Range<u64>, mix: MixChoice, jobs: Option<usize>) -> ExitCode {
+#[cfg(feature = "mutations")]
+fn break_rules(
+    seeds: &Range<u64>,
+    mut rules: Vec<platform::mutation::Rule>,
+    is_verbose: bool,
+    jobs: usize,
+) -> ExitCode {
+    if rules.is_empty() {
+        rules.extend_from_slice(platform::mutation::Rule::ALL);
+    }
+    println!("{:26} {:>6}  finding", "rule", "seeds");
+    let mut missed = 0;
+    for rule in rules {
+        let row = simulator::mutations::try_rule(rule, seeds.clone(), &Lives::default(), jobs);
+        println!("{row}");
+        match &row.outcome {
+            Some(outcome) if is_verbose => println!("{}", outcome.report()),
+            Some(_) => {}
+            None => missed += 1,
+        }
+    }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_seeds(seeds: Range<u64>, lives: &Lives, jobs: usize) -> ExitCode {
     let started = SystemClock.monotonic_nanoseconds();
     let line = |summary: &Summary| {
         let seconds = (SystemClock.monotonic_nanoseconds() - started) as f64 / 1e9;
@@ -102,8 +177,7 @@ fn run_seeds(seeds: Range<u64>, mix: MixChoice, jobs: Option<usize>) -> ExitCode
             eprintln!("{}", line(summary));
         }
     };
-    let jobs = jobs.unwrap_or_else(platform::thread::parallelism);
-    let summary = run(seeds, mix, jobs, &progress);
+    let summary = run(seeds, lives, jobs, &progress);
     for outcome in summary.failures.iter().take(REPORTS_MAX) {
         eprintln!("\n{}", outcome.report());
     }
@@ -123,11 +197,11 @@ fn run_seeds(seeds: Range<u64>, mix: MixChoice, jobs: Option<usize>) -> ExitCode
     ExitCode::FAILURE
 }
 
-fn replay(seed: u64, mix: MixChoice, is_verbose: bool) -> ExitCode {
+fn replay(seed: u64, lives: &Lives, is_verbose: bool) -> ExitCode {
     if is_verbose {
         tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().init();
     }
-    let outcome = live_seed(seed, mix, is_verbose);
+    let outcome = live_seed(seed, lives, is_verbose);
     println!("{}", outcome.report());
     println!("seed {seed}: {} steps, trace {:016x}", outcome.trace.step, outcome.trace.hash());
     if outcome.finding.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

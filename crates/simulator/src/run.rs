@@ -19,6 +19,13 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// How the lives of a run are lived, beside their seeds.
+#[derive(Clone, Default, Debug)]
+pub struct Lives {
+    /// What the operations are.
+    pub mix: MixChoice,
+}
+
 /// A seed's life with how it ended.
 #[derive(Debug)]
 pub struct Outcome {
@@ -47,11 +54,11 @@ pub struct Summary {
 
 /// Lives one seed's life.
 #[must_use]
-pub fn live_seed(seed: u64, mix: MixChoice, is_verbose: bool) -> Outcome {
+pub fn live_seed(seed: u64, lives: &Lives, is_verbose: bool) -> Outcome {
     keep_panics();
     let mut trace = Trace::new(is_verbose);
     LIVES.set(true);
-    let outcome = catch_unwind(AssertUnwindSafe(|| live(seed, mix, &mut trace)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| live(seed, lives, &mut trace)));
     LIVES.set(false);
     let finding = match outcome {
         Ok(outcome) => outcome.err(),
@@ -80,12 +87,44 @@ fn keep_panics() {
 /// far.
 pub fn run(
     seeds: Range<u64>,
-    mix: MixChoice,
+    lives: &Lives,
     jobs: usize,
     progress: &(dyn Fn(&Summary) + Sync),
 ) -> Summary {
-    let next = AtomicU64::new(seeds.start);
     let summary = Mutex::new(Summary::default());
+    live_all(seeds, lives, jobs, &|outcome| {
+        let mut summary = summary.lock();
+        summary.add(outcome);
+        progress(&summary);
+        true
+    });
+    let mut summary = summary.into_inner();
+    summary.failures.sort_by_key(|outcome| outcome.seed);
+    summary
+}
+
+/// Lives the seeds' lives on `jobs` threads until one finds something: the lowest that does.
+pub fn first_finding(seeds: Range<u64>, lives: &Lives, jobs: usize) -> Option<Outcome> {
+    let first: Mutex<Option<Outcome>> = Mutex::new(None);
+    live_all(seeds, lives, jobs, &|outcome| {
+        let mut first = first.lock();
+        let is_earlier = first.as_ref().is_none_or(|found| outcome.seed < found.seed);
+        if outcome.finding.is_some() && is_earlier {
+            *first = Some(outcome);
+        }
+        first.is_none()
+    });
+    first.into_inner()
+}
+
+/// Lives seeds in their order, on several threads, as long as `is_going_on` says so.
+fn live_all(
+    seeds: Range<u64>,
+    lives: &Lives,
+    jobs: usize,
+    is_going_on: &(dyn Fn(Outcome) -> bool + Sync),
+) {
+    let next = AtomicU64::new(seeds.start);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
@@ -94,17 +133,14 @@ pub fn run(
                     if seed >= seeds.end {
                         return;
                     }
-                    let outcome = live_seed(seed, mix, false);
-                    let mut summary = summary.lock();
-                    summary.add(outcome);
-                    progress(&summary);
+                    if !is_going_on(live_seed(seed, lives, false)) {
+                        // Lower seeds are with their threads already.
+                        next.fetch_max(seeds.end, Ordering::Relaxed);
+                    }
                 }
             });
         }
     });
-    let mut summary = summary.into_inner();
-    summary.failures.sort_by_key(|outcome| outcome.seed);
-    summary
 }
 
 impl Summary {

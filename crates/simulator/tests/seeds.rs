@@ -1,14 +1,14 @@
 //! A fixed range of seeds finds nothing, meets what it must meet, and every seed replays bit for
 //! bit.
 
-use simulator::{MixChoice, live_seed, run};
+use simulator::{Lives, live_seed, run};
 
 /// Few enough for every build, many enough to meet each situation below.
 const SEEDS: u64 = 60;
 
 #[test]
 fn the_first_seeds_find_nothing_and_meet_what_matters() {
-    let summary = run(0..SEEDS, MixChoice::Any, platform::thread::parallelism(), &|_| {});
+    let summary = run(0..SEEDS, &Lives::default(), platform::thread::parallelism(), &|_| {});
     let reports: String = summary.failures.iter().map(simulator::Outcome::report).collect();
     assert!(summary.failures.is_empty(), "{reports}");
     assert_eq!(summary.seeds, SEEDS);
@@ -30,7 +30,8 @@ fn the_first_seeds_find_nothing_and_meet_what_matters() {
 fn a_seed_replays_bit_for_bit() {
     let mut hashes = Vec::new();
     for seed in [1, 2, 3, 17, 42] {
-        let [first, second] = [0, 1].map(|_| live_seed(seed, MixChoice::Any, false).trace.hash());
+        let [first, second] =
+            [0, 1].map(|_| live_seed(seed, &Lives::default(), false).trace.hash());
         assert_eq!(first, second, "seed {seed}");
         hashes.push(first);
     }

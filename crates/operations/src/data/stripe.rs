@@ -28,6 +28,7 @@ use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
 use cowfs::transaction::{BlockCost, inode_cost, promise};
 use file_service::rules::attributes::atime_is_due;
 use file_service::{Attributes, FileHandle, ReadData, Stability};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::{BLOCK_SIZE, Block, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
 
@@ -200,7 +201,8 @@ pub fn write<'s, P: Pointer>(
     let dirty = inode.shared.lock().dirty;
     let promised = if changes.is_empty() { 0 } else { cost.blocks() + inode_cost(dirty) };
     promise(&logical.shared, promised, Spender::Common)?;
-    let stable = request.stability != Stability::Unstable && !changes.is_empty();
+    let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
+    let stable = request.stability != Stability::Unstable && !changes.is_empty() && is_logged;
     let record = stable.then(|| {
         let after = (state.size.max(plan.end), state.change + 1);
         request.record(environment, &plan, (number, state.generation), after, false)

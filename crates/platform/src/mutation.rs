@@ -1,0 +1,152 @@
+//! Rules that can be broken on purpose, to see that the simulator notices (verification layer 6).
+//!
+//! The engine asks [`broken`] at the place where a rule lives. Without the feature `mutations` the
+//! answer is a constant, so a released binary has nothing of this. With it, one rule at a time is
+//! broken in the whole process: [`break_rule`].
+//!
+//! Invariants: nothing is broken unless somebody said so; which rule is broken is the only state
+//! of this module.
+
+#[cfg(feature = "mutations")]
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Declares the rules: variant, name on the command line, what the broken engine does.
+macro_rules! rules {
+    ($($rule:ident $name:literal $deed:literal)+) => {
+        /// A rule of durability, space or exclusion.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Rule {
+            $(
+                #[doc = concat!("Broken: ", $deed, ".")]
+                $rule,
+            )+
+        }
+
+        impl Rule {
+            /// All of them, in the order of the list in docs/testing.md.
+            pub const ALL: &[Self] = &[$(Self::$rule),+];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$rule => $name),+ }
+            }
+
+            /// What the engine does when it is broken.
+            #[must_use]
+            pub const fn deed(self) -> &'static str {
+                match self { $(Self::$rule => $deed),+ }
+            }
+        }
+    };
+}
+
+rules! {
+    SuperblockBeforeBlocks "superblock-before-blocks"
+        "the superblock is written before the blocks that it points at are durable"
+    SuperblockNotFlushed "superblock-not-flushed"
+        "a consistency point commits though its superblock was not flushed"
+    BlocksNotFlushed "blocks-not-flushed"
+        "the superblock follows the writes of its blocks, but no flush"
+    SuperblockSlotKept "superblock-slot-kept"
+        "every superblock goes over the one before"
+    ReuseBeforeCommit "reuse-before-commit"
+        "a block that a consistency point freed is given again before it has committed"
+    FreeForgotten "free-forgotten"
+        "now and then a block that nobody uses any more stays in use"
+    FreeTwice "free-twice"
+        "now and then a block is freed twice"
+    SnapshotHoldIgnored "snapshot-hold-ignored"
+        "a block that a snapshot holds is free when the active image lets go of it"
+    SummaryMapNotMerged "summary-map-not-merged"
+        "a new snapshot's blocks do not come into the summary map"
+    SnapshotFreesShared "snapshot-frees-shared"
+        "deleting a snapshot frees what its neighbours hold, too"
+    LogAcknowledgedEarly "log-acknowledged-early"
+        "an operation is acknowledged when its record is in memory"
+    LogNotFlushed "log-not-flushed"
+        "an operation is acknowledged when its record is written and not flushed"
+    LogBatchUnchecked "log-batch-unchecked"
+        "a torn batch of the log is replayed as if it were whole"
+    LogHalfMissed "log-half-missed"
+        "of two halves of the log with records only the later one is replayed"
+    LogRetiredEarly "log-retired-early"
+        "a half of the log is retired before the consistency point has committed"
+    CommittedRecordsReplayed "committed-records-replayed"
+        "records that the superblock's image holds are replayed again"
+    RecordReplayedTwice "record-replayed-twice"
+        "replay applies a record twice"
+    LinkNotReplayed "link-not-replayed"
+        "replay of a link enters the name and leaves the count of links"
+    StableWriteNotLogged "stable-write-not-logged"
+        "a stable write is answered and has no record"
+    ParityNotRecovered "parity-not-recovered"
+        "after a crash the parity of noted stripes is left as it is"
+    StripeNotNoted "stripe-not-noted"
+        "a stripe is written in part without a note in the log"
+    KeptBlocksForgotten "kept-blocks-forgotten"
+        "notes of a degraded group lack what the missing disk would hold"
+    ParityStale "parity-stale"
+        "parity is left as it was where a stripe is written in part"
+    IdentityUnchecked "identity-unchecked"
+        "blocks are folded into parity without a look at their identities"
+    ContentUnchecked "content-unchecked"
+        "what a disk gives for a block is taken without a look at the pointer's checksum"
+    MissingDiskUnlabelled "missing-disk-unlabelled"
+        "the labels do not say that a disk has missed writes"
+    OrphanForgotten "orphan-forgotten"
+        "a file that lost its last name while it was held is not on the orphan list"
+    PromiseNotTaken "promise-not-taken"
+        "operations are accepted without a promise of space"
+    GenerationNotRestarted "generation-not-restarted"
+        "after a crash generations go on where the last commit left them"
+    InodeReusedEarly "inode-reused-early"
+        "a freed inode number is used again before its end has committed"
+    CacheEntryKept "cache-entry-kept"
+        "the cache keeps what it had of a block number that is used again"
+    TruncationKeepsTail "truncation-keeps-tail"
+        "a truncated file's last block keeps what lay beyond the new end"
+    ConflictingAffinities "conflicting-affinities"
+        "an affinity runs beside one that covers it"
+    RestartAfterMutation "restart-after-mutation"
+        "an operation that has changed something waits and runs again"
+}
+
+#[cfg(feature = "mutations")]
+static BROKEN: AtomicU8 = AtomicU8::new(u8::MAX);
+
+/// Breaks a rule in the whole process, or none.
+#[cfg(feature = "mutations")]
+pub fn break_rule(rule: Option<Rule>) {
+    BROKEN.store(rule.map_or(u8::MAX, |rule| rule as u8), Ordering::Relaxed);
+}
+
+/// Whether a rule is broken on purpose.
+#[cfg(feature = "mutations")]
+#[must_use]
+pub fn broken(rule: Rule) -> bool {
+    BROKEN.load(Ordering::Relaxed) == rule as u8
+}
+
+/// Whether a rule is broken on purpose: never, in a build without the feature `mutations`.
+#[cfg(not(feature = "mutations"))]
+#[must_use]
+#[inline(always)]
+pub const fn broken(_: Rule) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_nothing_is_broken_unless_told() {
+        let mut names: Vec<_> = Rule::ALL.iter().map(|rule| rule.name()).collect();
+        assert!(Rule::ALL.iter().all(|rule| !broken(*rule) && !rule.deed().is_empty()));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Rule::ALL.len());
+    }
+}

@@ -26,7 +26,7 @@ pub const ANONYMOUS_ID: u32 = 65_534;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseRuleError {
     /// The part before the options is no network.
-    #[error("'{text}' is no address or network; write 10.0.0.5, 10.0.0.0/8 or fd00::/8")]
+    #[error("'{text}' is no address or network; write 10.0.0.5, 10.0.0.0/8, fd00::/8 or *")]
     Network {
         /// What was read.
         text: String,
@@ -39,20 +39,32 @@ pub enum ParseRuleError {
         /// What was meant, perhaps.
         network: Network,
     },
+    /// A user or group is no number.
+    #[error("'{text}' is no number of a user or group; write anonuid=65534 or anongid=65534")]
+    Identity {
+        /// What was read.
+        text: String,
+    },
 }
 
-/// A network in CIDR notation.
+/// A network in CIDR notation, or every address of both families.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Network {
     address: IpAddr,
     prefix_bits: u8,
+    /// Both families; address and prefix are those of [`Self::ANY_V6`] then.
+    every: bool,
 }
 
 impl Network {
     /// Every IPv4 address.
-    pub const ANY_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix_bits: 0 };
+    pub const ANY_V4: Self =
+        Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix_bits: 0, every: false };
     /// Every IPv6 address.
-    pub const ANY_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), prefix_bits: 0 };
+    pub const ANY_V6: Self =
+        Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), prefix_bits: 0, every: false };
+    /// Every address, written `*`.
+    pub const EVERY: Self = Self { every: true, ..Self::ANY_V6 };
 
     /// The network of `address` whose first `prefix_bits` bits are fixed; the others are cleared.
     /// `None` if the prefix is longer than the address.
@@ -71,7 +83,7 @@ impl Network {
                 IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
             }
         };
-        Some(Self { address, prefix_bits })
+        Some(Self { address, prefix_bits, every: false })
     }
 
     /// The first address.
@@ -86,9 +98,18 @@ impl Network {
         self.prefix_bits
     }
 
+    /// Whether it is [`Self::EVERY`].
+    #[must_use]
+    pub const fn is_every(&self) -> bool {
+        self.every
+    }
+
     /// Whether `address` lies in the network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
+        if self.every {
+            return true;
+        }
         let address = address.to_canonical();
         address_bits(address) == address_bits(self.address)
             && Self::new(address, self.prefix_bits) == Some(*self)
@@ -106,6 +127,9 @@ impl FromStr for Network {
     type Err = ParseRuleError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "*" {
+            return Ok(Self::EVERY);
+        }
         let error = || ParseRuleError::Network { text: text.to_owned() };
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -131,10 +155,12 @@ impl FromStr for Network {
     }
 }
 
-/// A single address without its prefix, a network with it.
+/// `*` for every address, a single address without its prefix, a network with it.
 impl fmt::Display for Network {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.prefix_bits == address_bits(self.address) {
+        if self.every {
+            formatter.pad("*")
+        } else if self.prefix_bits == address_bits(self.address) {
             formatter.pad(&self.address.to_string())
         } else {
             formatter.pad(&format!("{}/{}", self.address, self.prefix_bits))
@@ -209,15 +235,65 @@ pub struct ExportRule {
     /// Whose requests are made anonymous.
     #[serde(default)]
     pub squash: Squash,
+    /// The user that they are made.
+    #[serde(default = "anonymous_id")]
+    pub anonymous_uid: u32,
+    /// The group that they are made.
+    #[serde(default = "anonymous_id")]
+    pub anonymous_gid: u32,
+    /// Whether calls must come from a port below 1024.
+    #[serde(default)]
+    pub secure_ports: bool,
+    /// Whether `.snapshot` is not there.
+    #[serde(default)]
+    pub hide_snapshots: bool,
 }
 
-/// `CLIENT[:rw|:ro][:root|:all|:none]`, as after `--export`: read-only and root squashed unless
-/// it says otherwise.
+const fn anonymous_id() -> u32 {
+    ANONYMOUS_ID
+}
+
+impl ExportRule {
+    /// A rule that says no more than this.
+    #[must_use]
+    pub const fn new(client: Network, access: Access, squash: Squash) -> Self {
+        Self {
+            client,
+            access,
+            squash,
+            anonymous_uid: ANONYMOUS_ID,
+            anonymous_gid: ANONYMOUS_ID,
+            secure_ports: false,
+            hide_snapshots: false,
+        }
+    }
+
+    /// Takes one word of a rule's text; false if it is none.
+    fn take(&mut self, word: &str) -> Result<bool, ParseRuleError> {
+        let number = |text: &str| {
+            let error = |_| ParseRuleError::Identity { text: text.to_owned() };
+            text.parse().map_err(error)
+        };
+        match word.split_once('=') {
+            Some(("anonuid", text)) => self.anonymous_uid = number(text)?,
+            Some(("anongid", text)) => self.anonymous_gid = number(text)?,
+            Some(_) => return Ok(false),
+            None if word == "secure" => self.secure_ports = true,
+            None if word == "nosnapshots" => self.hide_snapshots = true,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// `CLIENT[:rw|:ro][:root|:all|:none][:anonuid=N][:anongid=N][:secure][:nosnapshots]`, as after
+/// `--export`: read-only and root squashed unless it says otherwise.
 impl FromStr for ExportRule {
     type Err = ParseRuleError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (mut rest, mut access, mut squash) = (text, None, None);
+        let mut rule = Self::new(Network::EVERY, Access::ReadOnly, Squash::default());
         // Options are taken off the end, because IPv6 addresses have colons of their own.
         while let Some((before, word)) = rest.rsplit_once(':') {
             match word {
@@ -226,21 +302,29 @@ impl FromStr for ExportRule {
                 "root" if squash.is_none() => squash = Some(Squash::Root),
                 "all" if squash.is_none() => squash = Some(Squash::All),
                 "none" if squash.is_none() => squash = Some(Squash::None),
+                word if rule.take(word)? => {}
                 _ => break,
             }
             rest = before;
         }
-        Ok(Self {
-            client: rest.parse()?,
-            access: access.unwrap_or(Access::ReadOnly),
-            squash: squash.unwrap_or_default(),
-        })
+        rule.client = rest.parse()?;
+        rule.access = access.unwrap_or(rule.access);
+        rule.squash = squash.unwrap_or(rule.squash);
+        Ok(rule)
     }
 }
 
 impl fmt::Display for ExportRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}:{}", self.client, self.access, self.squash)
+        write!(formatter, "{}:{}:{}", self.client, self.access, self.squash)?;
+        if self.anonymous_uid != ANONYMOUS_ID {
+            write!(formatter, ":anonuid={}", self.anonymous_uid)?;
+        }
+        if self.anonymous_gid != ANONYMOUS_ID {
+            write!(formatter, ":anongid={}", self.anonymous_gid)?;
+        }
+        formatter.write_str(if self.secure_ports { ":secure" } else { "" })?;
+        formatter.write_str(if self.hide_snapshots { ":nosnapshots" } else { "" })
     }
 }
 

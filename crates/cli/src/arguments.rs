@@ -3,6 +3,7 @@
 //! Invariants: what is in the help text works; `--dry-run` and `--force` exist only where they
 //! mean something, so that they are never silently ignored.
 
+use admin_api::exports::ANONYMOUS_ID;
 use admin_api::{Access, ExportRule, Network, RaidKind, Squash};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
@@ -271,8 +272,10 @@ pub enum VolumeCommand {
         /// Who owns its root directory: USER, UID or UID:GID [default: root]
         #[arg(long)]
         owner: Option<String>,
-        /// Who may mount it over NFS: 10.0.0.0/8:rw; may be given more than once
-        #[arg(long, value_name = "CLIENT[:rw|ro][:root|all|none]")]
+        /// Who may mount it over NFS: 10.0.0.0/8:rw; may be given more than once. Options are
+        /// rw or ro, root, all or none for whom to make anonymous, anonuid=N, anongid=N, secure
+        /// (ports below 1024 only), nosnapshots
+        #[arg(long, value_name = "CLIENT[:OPTION]...")]
         export: Vec<ExportRule>,
         /// Only say what would be done
         #[arg(long)]
@@ -329,6 +332,23 @@ pub enum SnapshotCommand {
     },
 }
 
+/// What an export rule says beside who, how and whose.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct ExportOptions {
+    /// The user that anonymous requests are made as
+    #[arg(long, value_name = "UID", default_value_t = ANONYMOUS_ID)]
+    pub anon_uid: u32,
+    /// The group that anonymous requests are made as
+    #[arg(long, value_name = "GID", default_value_t = ANONYMOUS_ID)]
+    pub anon_gid: u32,
+    /// Refuse calls from ports that any user of the client may use
+    #[arg(long)]
+    pub secure_ports: bool,
+    /// Show no .snapshot
+    #[arg(long)]
+    pub hide_snapshots: bool,
+}
+
 /// `stroop export`.
 #[derive(Subcommand, Debug)]
 pub enum ExportCommand {
@@ -336,7 +356,7 @@ pub enum ExportCommand {
     Add {
         /// The volume
         volume: String,
-        /// An address or network: 10.0.0.5, 10.0.0.0/8, fd00::/8
+        /// An address or network: 10.0.0.5, 10.0.0.0/8, fd00::/8; * for all
         #[arg(long, value_name = "NETWORK")]
         client: Network,
         /// Read only, or read and write
@@ -345,6 +365,9 @@ pub enum ExportCommand {
         /// Whose requests are made anonymous: root, all, none
         #[arg(long, default_value = "root", value_parser = parse_squash)]
         squash: Squash,
+        /// The rest of the rule
+        #[command(flatten)]
+        options: ExportOptions,
         /// The place among the rules, from 0 [default: the end]
         #[arg(long)]
         index: Option<usize>,

@@ -35,6 +35,10 @@ pub struct ExportAccess {
     pub anonymous_uid: u32,
     /// The group it is replaced by.
     pub anonymous_gid: u32,
+    /// Whether calls must come from a port below 1024, which on an honest machine takes root.
+    pub secure_ports: bool,
+    /// Whether `.snapshot` is not there.
+    pub hide_snapshots: bool,
 }
 
 impl Default for ExportAccess {
@@ -44,7 +48,20 @@ impl Default for ExportAccess {
             squash: Squash::default(),
             anonymous_uid: ANONYMOUS_ID,
             anonymous_gid: ANONYMOUS_ID,
+            secure_ports: false,
+            hide_snapshots: false,
         }
+    }
+}
+
+/// First port that any user of a machine may use (`IPPORT_RESERVED`).
+const UNPRIVILEGED_PORT: u16 = 1024;
+
+impl ExportAccess {
+    /// Whether calls from `port` are refused.
+    #[must_use]
+    pub const fn refuses_port(&self, port: u16) -> bool {
+        self.secure_ports && port >= UNPRIVILEGED_PORT
     }
 }
 

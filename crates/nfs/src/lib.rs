@@ -10,6 +10,7 @@
 //! | [`server`] | start and stop |
 //! | `wire` | NFSv3's types as XDR |
 //! | `request` | one call: its arguments, its caller, its answer |
+//! | `failure` | attributes that go with errors |
 //! | `procedures` | the 22 procedures |
 //! | `mount` | MOUNT version 3 |
 //! | `reply_cache` | answers to changes, kept for clients that ask again |
@@ -18,7 +19,9 @@
 //! - Every procedure asks the [`ExportPolicy`] about the volume of every handle it is given, each
 //!   time: a handle is no permission.
 //! - A change that was made once is not made again because its answer was lost with a connection,
-//!   as long as the answer is among the last that are kept.
+//!   as long as the answer is among the last that are kept (`reply_cache`).
+//! - Attributes of all files that a call is about go with its answer, with an error too: clients
+//!   keep what they know for as long as that agrees (weak cache consistency).
 //! - The data of a READ goes from the engine's blocks to the socket, that of a WRITE from the
 //!   receive buffer to the engine, without a copy in between; small calls are copied once.
 //! - Errors are mapped by [`file_service::FsError::nfs3_status`] and nowhere else; the numbers of
@@ -32,6 +35,7 @@
 pub mod export;
 pub mod server;
 
+mod failure;
 mod mount;
 mod procedures;
 mod reply_cache;

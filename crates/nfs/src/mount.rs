@@ -9,12 +9,14 @@
 //! Fails: with the statuses of RFC 1813 appendix I; what has no number there is
 //! `MNT3ERR_SERVERFAULT`.
 
+use crate::export::ExportAccess;
 use crate::request::{Answer, Context, Refusal, Request, Session};
+use file_service::rules::names;
 use file_service::{Caller, Entry, FileKind, FsError};
 use onc_rpc::{Call, Replier, Writer, message};
 use platform::sync::Mutex;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The program's number.
@@ -84,7 +86,7 @@ pub(crate) fn dispatch(
         credential: call.header.credential,
         arguments: call.arguments,
         record: call.record,
-        answer: Some(Answer::new(replier, 0, None)),
+        answer: Some(Answer::new(context, replier, &[], None)),
     };
     let outcome = run(call.header.procedure, &mut request, mounts);
     request.conclude(outcome);
@@ -139,6 +141,7 @@ struct Walk {
     mounts: Arc<Mounts>,
     answer: Answer,
     client: IpAddr,
+    peer: SocketAddr,
     path: Vec<u8>,
     /// Names still to be looked up, the last first.
     names: Vec<Vec<u8>>,
@@ -156,6 +159,7 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
         mounts: Arc::clone(mounts),
         answer: request.take_answer(),
         client: request.session.client,
+        peer: request.session.peer,
         path: path.to_vec(),
         names,
     };
@@ -167,8 +171,8 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
             // Asked after the volume was found: a name that is nowhere is "not found" to everyone,
             // as the list of exports shows all names anyway.
             Ok(root) => match walk.context.policy.rule_for_export(&volume, walk.client) {
-                None => walk.answer.status(status(FsError::AccessDenied)),
-                Some(_) => walk.step(root),
+                Some(access) if !access.refuses_port(walk.peer.port()) => walk.step(root, access),
+                _ => walk.answer.status(status(FsError::AccessDenied)),
             },
         }),
     );
@@ -178,15 +182,18 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
 impl Walk {
     /// Looks up the next name. As root: whether the client may mount is the rule's to say, what it
     /// may do then is checked with each call.
-    fn step(mut self, entry: Entry) {
+    fn step(mut self, entry: Entry, access: ExportAccess) {
         if entry.attributes.kind != FileKind::Directory {
             return self.answer.status(status(FsError::NotDirectory));
         }
         let Some(name) = self.names.pop() else { return self.arrive(&entry) };
+        if access.hide_snapshots && name == names::SNAPSHOT_DIRECTORY {
+            return self.answer.status(status(FsError::NotFound));
+        }
         let context = Arc::clone(&self.context);
         let done = move |result| match result {
             Err(error) => self.answer.status(status(error)),
-            Ok(entry) => self.step(entry),
+            Ok(entry) => self.step(entry, access),
         };
         context.service.lookup(&Caller::root(), entry.handle, &name, Box::new(done));
     }

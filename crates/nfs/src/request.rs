@@ -7,17 +7,20 @@
 //! Fails: [`Refusal`], which the dispatcher turns into the answer.
 
 use crate::export::{self, ExportAccess, ExportPolicy};
+use crate::failure::{AfterFailure, FailureAttributes};
 use crate::reply_cache::{Key, ReplyCache};
 use crate::wire;
-use file_service::{Caller, Done, FileHandle, FileService, FsError, Limits};
+use file_service::{Attributes, Caller, Done, FileHandle, FileService, FsError, Limits};
 use onc_rpc::{Credential, Payload, Reader, Record, Replier, ReplyError, Writer, XdrError};
+use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use units::SnapshotId;
 
 /// Bytes of an RPC reply before the results: record mark and header.
 const REPLY_HEADER_SIZE: usize = 28;
 /// Capacity for most answers: a status, a handle, two sets of attributes before and after.
-const ANSWER_CAPACITY: usize = 320;
+pub(crate) const ANSWER_CAPACITY: usize = 320;
 
 /// What all calls share.
 pub(crate) struct Context {
@@ -25,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) policy: Arc<dyn ExportPolicy>,
     pub(crate) limits: Limits,
     pub(crate) replies: ReplyCache,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// What is remembered of a connection.
@@ -93,7 +97,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Target {
     pub(crate) file: FileHandle,
     pub(crate) caller: Caller,
-    pub(crate) read_only: bool,
+    pub(crate) access: ExportAccess,
 }
 
 /// A call.
@@ -117,11 +121,21 @@ impl Request<'_> {
         let file = wire::read_handle(&mut self.arguments)?;
         let rule = self.context.policy.rule(&file, self.session.client);
         let access = rule.ok_or(FsError::AccessDenied)?;
+        if access.refuses_port(self.session.peer.port()) {
+            return Err(FsError::NotPermitted.into());
+        }
+        // A handle that was had before the rule changed, or of another client.
+        if access.hide_snapshots && file.snapshot != SnapshotId::ACTIVE {
+            return Err(FsError::AccessDenied.into());
+        }
+        if let Some(answer) = &mut self.answer {
+            answer.note(file);
+        }
         if access.read_only && wanted == Wanted::Change {
             return Err(FsError::ReadOnly.into());
         }
         let caller = self.session.caller(&self.credential, &access);
-        Ok(Target { file, caller, read_only: access.read_only })
+        Ok(Target { file, caller, access })
     }
 
     /// The duty to answer passes to the caller of this, who must not refuse any more.
@@ -145,8 +159,8 @@ impl Request<'_> {
 /// The way back for one call's results.
 pub(crate) struct Answer {
     replier: Replier,
-    /// Words that follow a status other than OK: optional attributes that are left out.
-    failure_words: usize,
+    /// What follows a status other than OK.
+    after_failure: AfterFailure,
     /// Where the answer is kept too, if the procedure cannot be repeated.
     recorded: Option<Recorded>,
 }
@@ -167,8 +181,19 @@ impl Drop for Recorded {
 }
 
 impl Answer {
-    pub(crate) fn new(replier: Replier, failure_words: usize, recorded: Option<Recorded>) -> Self {
-        Self { replier, failure_words, recorded }
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        replier: Replier,
+        failed: &'static [FailureAttributes],
+        recorded: Option<Recorded>,
+    ) -> Self {
+        let after_failure = AfterFailure::new(context, failed);
+        Self { replier, after_failure, recorded }
+    }
+
+    /// Another file that the call is about, in the order in which failures tell of them.
+    fn note(&mut self, file: FileHandle) {
+        self.after_failure.note(file);
     }
 
     /// Says about how much data the answer will carry.
@@ -204,17 +229,28 @@ impl Answer {
     }
 
     /// Answers an error of the backend.
-    pub(crate) fn fail(self, error: FsError) {
+    pub(crate) fn fail(mut self, error: FsError) {
+        if error == FsError::Io {
+            self.after_failure.forget();
+        }
         self.status(error.nfs3_status());
     }
 
-    /// Answers a status other than OK.
+    /// Answers a status other than OK, with the attributes that its files have now.
     pub(crate) fn status(self, status: u32) {
         assert!(status != 0, "not a failure");
-        let mut writer = self.replier.begin(20);
-        writer.u32(status);
-        (0..self.failure_words).for_each(|_| writer.u32(0));
-        self.send(writer, None);
+        let Some((service, file)) = self.after_failure.next() else {
+            let mut writer = self.replier.begin(ANSWER_CAPACITY);
+            writer.u32(status);
+            self.after_failure.write(&mut writer);
+            return self.send(writer, None);
+        };
+        let mut answer = self;
+        let found = move |result: Result<Attributes, FsError>| {
+            answer.after_failure.found(result.ok());
+            answer.status(status);
+        };
+        service.attributes(file, Box::new(found));
     }
 
     fn refuse(self, refusal: Refusal) {

@@ -5,10 +5,11 @@
 use crate::export::ExportPolicy;
 use crate::mount::{self, Mounts};
 use crate::procedures;
-use crate::reply_cache::{self, ReplyCache};
+use crate::reply_cache::ReplyCache;
 use crate::request::{Context, Session};
 use file_service::FileService;
 use onc_rpc::{Call, Replier, ReplyError, RpcError, Service};
+use platform::Clock;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -19,11 +20,13 @@ const CALL_OVERHEAD_BYTES: usize = 4096;
 /// write this much, and gets a short write.
 const RECORD_BYTES_MIN: usize = 1 << 20;
 
-/// What a server listens on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What a server listens on, and what it has of the world.
+#[derive(Clone)]
 pub struct Configuration {
     /// The address; port 0 lets the system choose. `[::]:2049` serves IPv4 and IPv6.
     pub address: SocketAddr,
+    /// Time, for how long answers are kept.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Both programs.
@@ -76,8 +79,9 @@ impl Server {
             address: configuration.address,
             record_bytes_max: transfer + CALL_OVERHEAD_BYTES,
         };
-        let replies = ReplyCache::new(reply_cache::ENTRIES_MAX);
-        let context = Arc::new(Context { service, policy, limits, replies });
+        let replies = ReplyCache::new();
+        let clock = Arc::clone(&configuration.clock);
+        let context = Arc::new(Context { service, policy, limits, replies, clock });
         let programs = Programs { context, mounts: Arc::default() };
         Ok(Self { rpc: onc_rpc::Server::start(&rpc, programs)? })
     }

@@ -192,3 +192,81 @@ fn clients_come_back_after_a_restart_of_the_server() {
     let mut client = Client::connect(&server);
     assert_eq!(client.attributes(&file).unwrap().kind, 1);
 }
+
+#[test]
+fn a_change_is_not_made_twice_over_a_new_connection() {
+    let setup = start();
+    let mut client = Client::connect(&setup.server);
+    let root = client.mount(b"/vol").unwrap();
+    client.create(&root, b"file").unwrap();
+    let remove = client.encode(NFS, 12, |w| name_in(w, &root, b"file"));
+    client.send(&remove);
+    let (_, _, first) = client.receive();
+    drop(client);
+    let mut client = Client::connect(&setup.server);
+    client.send(&remove);
+    assert_eq!(client.receive().2.0, first.0, "done once, answered twice");
+    // Another user's call is another call, whatever its number.
+    let mut other = Client::user(&setup.server, 5, 5);
+    other.xid = client.xid;
+    assert_eq!(other.nfs(12, |w| name_in(w, &root, b"file")).err(), Some(2));
+}
+
+#[test]
+fn errors_tell_what_the_files_are_now() {
+    let setup = start();
+    let mut client = Client::connect(&setup.server);
+    let root = client.mount(b"/vol").unwrap();
+    let directory = client.make_directory(&root, b"directory").unwrap();
+    let file = client.create(&root, b"file").unwrap();
+    let told = |client: &mut Client, procedure, arguments: &dyn Fn(&mut onc_rpc::Writer)| {
+        let results = client.call(NFS, procedure, arguments);
+        let mut reader = Reader::new(&results.0);
+        assert_ne!(reader.u32(), Ok(0));
+        client::failure(&mut reader, procedure)
+    };
+    let now = |client: &mut Client, handle: &[u8]| Some(client.attributes(handle).unwrap());
+    let (of_root, of_directory) = (now(&mut client, &root), now(&mut client, &directory));
+    let of_file = now(&mut client, &file);
+    let missing = told(&mut client, 3, &|w| name_in(w, &root, b"missing"));
+    assert_eq!(missing, std::slice::from_ref(&of_root));
+    let taken = told(&mut client, 9, &|w| {
+        name_in(w, &root, b"file");
+        set_mode(w, 0o755);
+    });
+    assert_eq!(taken, std::slice::from_ref(&of_root));
+    let moved = told(&mut client, 14, &|w| {
+        name_in(w, &directory, b"missing");
+        name_in(w, &root, b"there");
+    });
+    assert_eq!(moved, [of_directory, of_root.clone()]);
+    let linked = told(&mut client, 15, &|w| {
+        w.opaque(&file);
+        name_in(w, &root, b"file");
+    });
+    assert_eq!(linked, [of_file, of_root]);
+    // Of what the client may not use nothing is told.
+    *setup.policy.0.lock() = None;
+    assert_eq!(told(&mut client, 3, &|w| name_in(w, &root, b"missing")), [None]);
+}
+
+#[test]
+fn snapshots_are_hidden_and_ports_refused_if_the_rule_says_so() {
+    let setup = start();
+    let mut client = Client::connect(&setup.server);
+    let root = client.mount(b"/vol").unwrap();
+    // The root as a snapshot has it; the memory backend has none, so it is stale.
+    let mut kept = file_service::FileHandle::decode(&root).unwrap();
+    kept.snapshot = units::SnapshotId(7);
+    let snapshots = kept.encode().to_vec();
+    assert_eq!(client.attributes(&snapshots).err(), Some(70));
+    *setup.policy.0.lock() = Some(ExportAccess { hide_snapshots: true, ..ROOT_IS_ROOT });
+    assert_eq!(client.lookup(&root, b".snapshot").err(), Some(2));
+    assert_eq!(client.attributes(&snapshots).err(), Some(13), "a handle from before");
+    assert_eq!(client.mount(b"/vol/.snapshot").err(), Some(2));
+    assert!(client.attributes(&root).is_ok());
+    // The test's own port is one that anybody may use.
+    *setup.policy.0.lock() = Some(ExportAccess { secure_ports: true, ..ROOT_IS_ROOT });
+    assert_eq!(client.attributes(&root).err(), Some(1));
+    assert_eq!(client.mount(b"/vol").err(), Some(13));
+}

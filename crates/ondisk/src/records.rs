@@ -43,9 +43,26 @@ pub struct ExportRuleRecord {
     pub squash: u8,
     /// 1 when the rule is in use.
     pub used: u8,
+    /// `EXPORT_` bits.
+    pub flags: u8,
     /// Reserved; zero.
-    pub reserved: [u8; 12],
+    pub reserved: [u8; 3],
+    /// The user of anonymous requests, if [`EXPORT_ANONYMOUS`] is set; else 65,534.
+    pub anonymous_uid: U32,
+    /// The group of anonymous requests, in the same way.
+    pub anonymous_gid: U32,
 }
+
+/// `flags` of an export rule: it names user and group of anonymous requests.
+pub const EXPORT_ANONYMOUS: u8 = 1;
+/// `flags` of an export rule: calls must come from a port below 1024.
+pub const EXPORT_SECURE_PORTS: u8 = 2;
+/// `flags` of an export rule: `.snapshot` is not shown.
+pub const EXPORT_HIDE_SNAPSHOTS: u8 = 4;
+/// `flags` of an export rule: for clients of both families; the address is zero.
+pub const EXPORT_EVERY_CLIENT: u8 = 8;
+/// Bits of `flags` that there are. A build that knows fewer must not guess at a rule.
+pub const EXPORT_FLAGS: u8 = 15;
 
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -68,7 +68,10 @@ fn structures() -> BTreeMap<String, Layout> {
             reserved, root, padding
         },
         root::VolInfo { magic, version, reserved_a, volume, cp, time, reserved_b, root, padding },
-        records::ExportRuleRecord { address, prefix_bits, read_only, squash, used, reserved },
+        records::ExportRuleRecord {
+            address, prefix_bits, read_only, squash, used, flags, reserved, anonymous_uid,
+            anonymous_gid
+        },
         records::VolumeRecord {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
             reserved, exports, padding

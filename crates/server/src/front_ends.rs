@@ -15,6 +15,7 @@ pub(crate) use mounts::Mounts;
 
 use admin_api::{AdminError, Code, Listener};
 use file_service::FileService;
+use platform::Clock;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,8 +30,9 @@ pub(crate) fn start_nfs(
     config: &Path,
     service: Arc<dyn FileService>,
     exports: Arc<ExportTable>,
+    clock: Arc<dyn Clock>,
 ) -> Result<nfs::Server, AdminError> {
-    let configuration = nfs::Configuration { address };
+    let configuration = nfs::Configuration { address, clock };
     nfs::Server::start(&configuration, service, exports).map_err(|error| {
         let code = match &error {
             nfs::RpcError::Listen { source, .. } => match source.kind() {
@@ -62,7 +64,8 @@ mod tests {
         let service: Arc<dyn FileService> = Arc::new(MemoryFileSystem::new(Arc::new(SystemClock)));
         let start = |address: SocketAddr| {
             let exports = Arc::new(ExportTable::default());
-            start_nfs(address, Path::new("stroop.toml"), Arc::clone(&service), exports)
+            let clock = Arc::new(SystemClock);
+            start_nfs(address, Path::new("stroop.toml"), Arc::clone(&service), exports, clock)
         };
         let first = start(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let taken = first.local_address();

@@ -101,7 +101,13 @@ impl Node {
         let core = &self.core;
         let Some(address) = core.config.nfs else { return Ok(()) };
         let (service, exports) = (Arc::clone(&core.service), Arc::clone(&core.exports));
-        let server = front_ends::start_nfs(address, &core.config.path, service, exports)?;
+        let server = front_ends::start_nfs(
+            address,
+            &core.config.path,
+            service,
+            exports,
+            Arc::clone(&core.clock),
+        )?;
         let set = core.nfs.set(front_ends::listener(&server));
         assert!(set.is_ok(), "NFS is started once");
         self.nfs = Some(server);

@@ -26,6 +26,7 @@ fn networks_hold_their_addresses_and_no_others() {
     check("127.0.0.1", &["127.0.0.1"], &["127.0.0.2"]);
     check("0.0.0.0/0", &["1.2.3.4", "255.255.255.255"], &["::1"]);
     check("fd00::/8", &["fd00::1", "fdff::"], &["fe00::", "10.0.0.1"]);
+    check("*", &["::1", "1.2.3.4", "::ffff:1.2.3.4"], &[]);
     check("::/0", &["::1"], &["1.2.3.4", "::ffff:1.2.3.4"]);
     check("192.168.4.0/23", &["192.168.5.9"], &["192.168.6.0", "192.168.3.255"]);
 }
@@ -49,7 +50,24 @@ fn rules_are_read_only_and_squash_root_unless_they_say_otherwise() {
     assert_eq!(rule("127.0.0.1:all").to_string(), "127.0.0.1:ro:all");
     assert_eq!(rule("fd00::/8:rw").to_string(), "fd00::/8:rw:root");
     assert_eq!(rule("::1:rw").client, "::1".parse().unwrap());
-    for wrong in ["", "rw", ":rw", "10.0.0.0/8:rw:ro", "10.0.0.0/8:write", "host:rw"] {
+    let all = "*:rw:all:anonuid=7:anongid=0:secure:nosnapshots";
+    assert_eq!(rule(all).to_string(), all);
+    assert_eq!(
+        rule("10.0.0.1:nosnapshots:secure:rw").to_string(),
+        "10.0.0.1:rw:root:secure:nosnapshots"
+    );
+    let wrong = "10.0.0.1:anonuid=me".parse::<ExportRule>().unwrap_err();
+    assert!(matches!(wrong, ParseRuleError::Identity { .. }), "{wrong}");
+    for wrong in [
+        "",
+        "rw",
+        ":rw",
+        "10.0.0.1:secure=1",
+        "*/8:rw",
+        "10.0.0.0/8:rw:ro",
+        "10.0.0.0/8:write",
+        "host:rw",
+    ] {
         assert!(wrong.parse::<ExportRule>().is_err(), "{wrong}");
     }
 }
@@ -90,7 +108,10 @@ fn rules_are_added_and_removed_by_network() {
 #[test]
 fn rules_survive_the_wire() {
     let json = serde_json::to_string(&rule("fd00::/8:rw:none")).unwrap();
-    assert_eq!(json, r#"{"client":"fd00::/8","access":"rw","squash":"none"}"#);
+    let expected = r#"{"client":"fd00::/8","access":"rw","squash":"none","anonymous_uid":65534,"anonymous_gid":65534,"secure_ports":false,"hide_snapshots":false}"#;
+    assert_eq!(json, expected);
+    let short = r#"{"client":"fd00::/8","access":"rw","squash":"none"}"#;
+    assert_eq!(serde_json::from_str::<ExportRule>(short).unwrap(), rule("fd00::/8:rw:none"));
     assert_eq!(serde_json::from_str::<ExportRule>(&json).unwrap(), rule("fd00::/8:rw:none"));
     assert!(serde_json::from_str::<ExportRule>(r#"{"client":"x","access":"rw"}"#).is_err());
 }

@@ -16,8 +16,14 @@ pub(super) fn run(
     node: &dyn Administration,
 ) -> Result<Output, AdminError> {
     match command {
-        ExportCommand::Add { volume, client, access, squash, index } => {
-            let rule = ExportRule { client: *client, access: *access, squash: *squash };
+        ExportCommand::Add { volume, client, access, squash, options, index } => {
+            let rule = ExportRule {
+                anonymous_uid: options.anon_uid,
+                anonymous_gid: options.anon_gid,
+                secure_ports: options.secure_ports,
+                hide_snapshots: options.hide_snapshots,
+                ..ExportRule::new(*client, *access, *squash)
+            };
             let request = ExportAdd { volume: volume.clone(), rule, index: *index };
             changed(&node.export_add(&request)?)
         }
@@ -50,6 +56,8 @@ fn table(exports: &[VolumeExports]) -> Table {
         ("CLIENT", Column::Long),
         ("ACCESS", Column::Text),
         ("SQUASH", Column::Text),
+        ("ANON", Column::Text),
+        ("OPTIONS", Column::Text),
     ]);
     for held in exports {
         for (index, rule) in held.rules.iter().enumerate() {
@@ -59,10 +67,19 @@ fn table(exports: &[VolumeExports]) -> Table {
                 rule.client.to_string(),
                 rule.access.to_string(),
                 rule.squash.to_string(),
+                format!("{}:{}", rule.anonymous_uid, rule.anonymous_gid),
+                options(rule),
             ]);
         }
     }
     table
+}
+
+/// What a rule asks for beside the usual.
+fn options(rule: &ExportRule) -> String {
+    let words = [(rule.secure_ports, "secure"), (rule.hide_snapshots, "nosnapshots")];
+    let words: Vec<&str> = words.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
+    if words.is_empty() { "-".to_owned() } else { words.join(",") }
 }
 
 fn check(node: &dyn Administration, volume: &str, client: IpAddr) -> Result<Output, AdminError> {

@@ -142,7 +142,9 @@ pub(super) fn exported(rules: &[ExportRule]) -> String {
             admin_api::Squash::All => "all squashed",
             admin_api::Squash::None => "no squash",
         };
-        format!("{} ({}, {squash})", rule.client, rule.access)
+        let ports = if rule.secure_ports { ", ports below 1024" } else { "" };
+        let snapshots = if rule.hide_snapshots { ", no .snapshot" } else { "" };
+        format!("{} ({}, {squash}{ports}{snapshots})", rule.client, rule.access)
     };
     let rules: Vec<String> = rules.iter().map(rule).collect();
     format!("exported to {}", rules.join(", "))

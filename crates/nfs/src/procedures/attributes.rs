@@ -41,7 +41,7 @@ pub(super) fn set(request: &mut Request<'_>) -> Result<(), Refusal> {
 pub(super) fn access(request: &mut Request<'_>) -> Result<(), Refusal> {
     let target = request.target(Wanted::Look)?;
     let wanted = request.arguments.u32()?;
-    let wanted = if target.read_only { wanted & !CHANGING_RIGHTS } else { wanted };
+    let wanted = if target.access.read_only { wanted & !CHANGING_RIGHTS } else { wanted };
     let encode = |writer: &mut Writer, (rights, attributes): (u32, Attributes)| {
         wire::post_attributes(writer, Some(&attributes));
         writer.u32(rights);

@@ -2,13 +2,15 @@
 //!
 //! Fails: see the module above.
 
-use crate::request::{Answer, Refusal, Request, Target, Wanted};
+use crate::request::{ANSWER_CAPACITY, Answer, Refusal, Request, Target, Wanted};
 use crate::wire;
+use file_service::rules::names;
 use file_service::{
     Attributes, CreateMode, Done, Entry, FileKind, FsError, NewNode, NodeChange, RenameFlags,
     SetAttributes,
 };
 use onc_rpc::{Writer, XdrError};
+use std::sync::Arc;
 
 /// `diropargs3`: a directory and a name in it.
 macro_rules! directory_and_name {
@@ -19,15 +21,30 @@ macro_rules! directory_and_name {
     }};
 }
 
-/// LOOKUP. The directory's attributes are left out: they would cost a second operation.
+/// LOOKUP. The directory's attributes are asked for when the name was found: a client that gets
+/// them need not ask whether what it knows of the directory is still true.
 pub(super) fn lookup(request: &mut Request<'_>) -> Result<(), Refusal> {
     let (directory, name) = directory_and_name!(request, Wanted::Look);
-    let done = request.take_answer().done(|writer, entry: Entry| {
-        wire::handle(writer, &entry.handle);
-        wire::post_attributes(writer, Some(&entry.attributes));
-        wire::post_attributes(writer, None);
-    });
-    request.service().lookup(&directory.caller, directory.file, name, done);
+    if directory.access.hide_snapshots && name == names::SNAPSHOT_DIRECTORY {
+        return Err(FsError::NotFound.into());
+    }
+    let answer = request.take_answer();
+    let context = Arc::clone(request.context);
+    let file = directory.file;
+    let found = move |result: Result<Entry, FsError>| match result {
+        Err(error) => answer.fail(error),
+        Ok(entry) => {
+            let with_directory = move |directory: Result<Attributes, FsError>| {
+                let mut writer = answer.begin(ANSWER_CAPACITY);
+                wire::handle(&mut writer, &entry.handle);
+                wire::post_attributes(&mut writer, Some(&entry.attributes));
+                wire::post_attributes(&mut writer, directory.ok().as_ref());
+                answer.send(writer, None);
+            };
+            context.service.attributes(file, Box::new(with_directory));
+        }
+    };
+    request.service().lookup(&directory.caller, directory.file, name, Box::new(found));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod data;
 mod directory;
 mod entries;
 
+use crate::failure::FailureAttributes;
 use crate::reply_cache::{Begin, Key};
 use crate::request::{self, Answer, Context, Recorded, Refusal, Request, Session};
 use onc_rpc::{Call, Replier};
@@ -30,15 +31,14 @@ const fn cannot_repeat(procedure: u32) -> bool {
     procedure == SETATTR || (procedure >= CREATE && procedure <= LINK)
 }
 
-/// Words of the results after a status other than OK: for each `post_op_attr` one, for each
-/// `wcc_data` two, all saying that nothing follows.
-const fn failure_words(procedure: u32) -> usize {
+/// What follows a status other than OK, file by file.
+const fn after_failure(procedure: u32) -> &'static [FailureAttributes] {
     match procedure {
-        3..=6 | 16..=20 => 1,
-        2 | 7..=13 | 21 => 2,
-        LINK => 3,
-        14 => 4,
-        _ => 0,
+        3..=6 | 16..=20 => &[FailureAttributes::After],
+        2 | 7..=13 | 21 => &[FailureAttributes::Around],
+        LINK => &[FailureAttributes::After, FailureAttributes::Around],
+        14 => &[FailureAttributes::Around, FailureAttributes::Around],
+        _ => &[],
     }
 }
 
@@ -53,8 +53,9 @@ pub(crate) fn dispatch(
     let mut replier = replier;
     let mut recorded = None;
     if cannot_repeat(procedure) {
-        let key = Key::new(session.peer, call.header.xid, procedure, call.arguments.rest());
-        replier = match context.replies.begin(key, replier) {
+        let key = Key::new(session.client, call.header.xid, call.record.bytes());
+        let now = context.clock.monotonic_nanoseconds();
+        replier = match context.replies.begin(key, session.peer, now, replier) {
             Begin::Fresh(replier) => replier,
             Begin::Replay(replier, results) => return request::replay(replier, &results),
             Begin::Joined => return,
@@ -67,7 +68,7 @@ pub(crate) fn dispatch(
         credential: call.header.credential,
         arguments: call.arguments,
         record: call.record,
-        answer: Some(Answer::new(replier, failure_words(procedure), recorded)),
+        answer: Some(Answer::new(context, replier, after_failure(procedure), recorded)),
     };
     let outcome = run(procedure, &mut request);
     request.conclude(outcome);

@@ -46,6 +46,8 @@ pub const ROOT_IS_ROOT: ExportAccess = ExportAccess {
     squash: Squash::None,
     anonymous_uid: 65534,
     anonymous_gid: 65534,
+    secure_ports: false,
+    hide_snapshots: false,
 };
 
 pub struct Setup {
@@ -68,7 +70,8 @@ pub fn start() -> Setup {
 
 pub fn serve(service: Arc<dyn FileService>, policy: Arc<dyn ExportPolicy>) -> Server {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    Server::start(&Configuration { address }, service, policy).unwrap()
+    let clock = Arc::new(SystemClock);
+    Server::start(&Configuration { address, clock }, service, policy).unwrap()
 }
 
 /// A server for everyone with one volume `vol`.
@@ -212,7 +215,7 @@ impl Client {
         let mut reader = results.reader();
         let handle = reader.opaque(64).unwrap().to_vec();
         let attributes = post_attributes(&mut reader).unwrap();
-        post_attributes(&mut reader);
+        post_attributes(&mut reader).expect("the directory's attributes");
         assert!(reader.rest().is_empty());
         Ok((handle, attributes))
     }
@@ -293,28 +296,38 @@ impl Client {
 }
 
 impl Results {
-    /// Splits off the status; a failure has nothing but empty optional attributes behind it.
+    /// Splits off the status; a failure has nothing but attributes behind it.
     pub fn split(self, procedure: u32) -> Result<Self, u32> {
         let mut reader = Reader::new(&self.0);
         let status = reader.u32().unwrap();
         if status == 0 {
             return Ok(Self(reader.rest().to_vec()));
         }
-        // RFC 1813: wcc_data is two words, post_op_attr is one.
-        let words = match procedure {
-            1 => 0,
-            2 | 7 | 8 | 9 | 10 | 11 | 12 | 13 | 21 => 2,
-            14 => 4,
-            15 => 3,
-            _ => 1,
-        };
-        assert_eq!(reader.rest(), vec![0; words * 4]);
+        failure(&mut reader, procedure);
         Err(status)
     }
 
     pub fn reader(&self) -> Reader<'_> {
         Reader::new(&self.0)
     }
+}
+
+/// What RFC 1813 has behind a status other than OK: `wcc_data` or `post_op_attr` for each file.
+pub fn failure(reader: &mut Reader<'_>, procedure: u32) -> Vec<Option<Attributes>> {
+    let around: &[bool] = match procedure {
+        1 => &[],
+        2 | 7 | 8 | 9 | 10 | 11 | 12 | 13 | 21 => &[true],
+        14 => &[true, true],
+        15 => &[false, true],
+        _ => &[false],
+    };
+    let mut file = |around: &bool| {
+        assert!(!around || reader.bool() == Ok(false), "nothing changed");
+        post_attributes(reader)
+    };
+    let files = around.iter().map(&mut file).collect();
+    assert!(reader.rest().is_empty());
+    files
 }
 
 pub fn name_in(writer: &mut Writer, directory: &[u8], name: &[u8]) {

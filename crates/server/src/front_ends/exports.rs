@@ -3,7 +3,7 @@
 //! Invariants: a volume that was never set, or has no rules, is seen by nobody; a rule that changed
 //! holds for the next call, for clients that have the volume mounted too.
 
-use admin_api::{Access, ExportRule, Squash, exports::ANONYMOUS_ID, matching_rule};
+use admin_api::{Access, ExportRule, Squash, matching_rule};
 use file_service::{FileHandle, FileSystemId};
 use nfs::{Export, ExportAccess, ExportPolicy};
 use platform::sync::RwLock;
@@ -52,8 +52,10 @@ impl ExportTable {
                 Squash::All => nfs::Squash::All,
                 Squash::None => nfs::Squash::None,
             },
-            anonymous_uid: ANONYMOUS_ID,
-            anonymous_gid: ANONYMOUS_ID,
+            anonymous_uid: rule.anonymous_uid,
+            anonymous_gid: rule.anonymous_gid,
+            secure_ports: rule.secure_ports,
+            hide_snapshots: rule.hide_snapshots,
         })
     }
 }

@@ -3,8 +3,12 @@
 //! Invariants: the two forms turn into one another without loss; a stored rule that makes no sense
 //! is left out, so that it lets nobody in.
 
+use admin_api::exports::ANONYMOUS_ID;
 use admin_api::{Access, ExportRule, Network, Squash};
-use ondisk::records::ExportRuleRecord;
+use ondisk::records::{
+    EXPORT_ANONYMOUS, EXPORT_EVERY_CLIENT, EXPORT_FLAGS, EXPORT_HIDE_SNAPSHOTS,
+    EXPORT_SECURE_PORTS, ExportRuleRecord,
+};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Leading bits of an IPv4-mapped address that are not the IPv4 address.
@@ -27,13 +31,32 @@ pub(super) fn to_record(rule: &ExportRule) -> ExportRuleRecord {
             Squash::All => 2,
         },
         used: 1,
-        reserved: [0; 12],
+        flags: flags(rule),
+        reserved: [0; 3],
+        anonymous_uid: rule.anonymous_uid.into(),
+        anonymous_gid: rule.anonymous_gid.into(),
     }
+}
+
+fn flags(rule: &ExportRule) -> u8 {
+    let anonymous = (rule.anonymous_uid, rule.anonymous_gid) != (ANONYMOUS_ID, ANONYMOUS_ID);
+    let bits = [
+        (anonymous, EXPORT_ANONYMOUS),
+        (rule.secure_ports, EXPORT_SECURE_PORTS),
+        (rule.hide_snapshots, EXPORT_HIDE_SNAPSHOTS),
+        (rule.client.is_every(), EXPORT_EVERY_CLIENT),
+    ];
+    bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
 }
 
 fn from_record(record: &ExportRuleRecord) -> Option<ExportRule> {
     let address = Ipv6Addr::from(record.address);
+    let has = |bit| record.flags & bit != 0;
+    if record.flags & !EXPORT_FLAGS != 0 {
+        return None;
+    }
     let client = match address.to_ipv4_mapped() {
+        _ if has(EXPORT_EVERY_CLIENT) => Network::EVERY,
         Some(address) => {
             Network::new(address.into(), record.prefix_bits.checked_sub(MAPPED_PREFIX_BITS)?)?
         }
@@ -49,7 +72,16 @@ fn from_record(record: &ExportRuleRecord) -> Option<ExportRule> {
         // An unknown number squashes most.
         _ => Squash::All,
     };
-    Some(ExportRule { client, access, squash })
+    let mut rule = ExportRule {
+        secure_ports: has(EXPORT_SECURE_PORTS),
+        hide_snapshots: has(EXPORT_HIDE_SNAPSHOTS),
+        ..ExportRule::new(client, access, squash)
+    };
+    if has(EXPORT_ANONYMOUS) {
+        rule.anonymous_uid = record.anonymous_uid.get();
+        rule.anonymous_gid = record.anonymous_gid.get();
+    }
+    Some(rule)
 }
 
 /// A volume's rules as administrators see them.
@@ -84,10 +116,13 @@ mod tests {
         ];
         let access = prop_oneof![Just(Access::ReadWrite), Just(Access::ReadOnly)];
         let squash = prop_oneof![Just(Squash::None), Just(Squash::Root), Just(Squash::All)];
-        (network, access, squash).prop_map(|(client, access, squash)| ExportRule {
-            client,
-            access,
-            squash,
+        let network = prop_oneof![8 => network, 1 => Just(Network::EVERY)];
+        let identity = || prop_oneof![Just(ANONYMOUS_ID), Just(0), any::<u32>()];
+        let rest = (identity(), identity(), any::<bool>(), any::<bool>());
+        (network, access, squash, rest).prop_map(|(client, access, squash, rest)| {
+            let (anonymous_uid, anonymous_gid, secure_ports, hide_snapshots) = rest;
+            let plain = ExportRule::new(client, access, squash);
+            ExportRule { anonymous_uid, anonymous_gid, secure_ports, hide_snapshots, ..plain }
         })
     }
 
@@ -104,6 +139,7 @@ mod tests {
         let good = to_record(&"10.0.0.0/8:rw".parse().unwrap());
         let short = ExportRuleRecord { prefix_bits: 8, ..good };
         let long = ExportRuleRecord { prefix_bits: 129, ..good };
-        assert_eq!(from_records("home", &[short, good, long]).len(), 1);
+        let newer = ExportRuleRecord { flags: 16, ..good };
+        assert_eq!(from_records("home", &[short, good, long, newer]).len(), 1);
     }
 }

@@ -188,3 +188,37 @@ fn a_traditional_volume_is_an_aggregate_of_its_own() {
     check(&mut client, &root, &model);
     server.stop();
 }
+
+#[test]
+fn handles_of_snapshots_follow_the_rules_of_their_volume() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    client.create(&root, "file").unwrap();
+    place.ok(&["snapshot", "create", "home@before"]);
+    let snapshots = client.lookup(&root, ".snapshot").unwrap();
+    let kept = client.lookup(&snapshots, "before").unwrap();
+    let file = client.lookup(&kept, "file").unwrap();
+    assert_eq!(client.list(&kept).unwrap(), ["file"]);
+
+    place.ok(&["export", "remove", "home", "--client", "127.0.0.1"]);
+    assert!(client.read(&file).is_err(), "no rule, no snapshot");
+    let rule = ["export", "add", "home", "--client", "*", "--access", "rw", "--squash", "none"];
+    place.ok(&[&rule[..], &["--hide-snapshots", "--anon-uid", "99"]].concat());
+    assert_eq!(client.list(&root).unwrap(), ["file"]);
+    assert_eq!(client.lookup(&root, ".snapshot").unwrap_err().status(), 2);
+    assert_eq!(client.list(&kept).unwrap_err().status(), ACCESS);
+    assert_eq!(client.mount("/home/.snapshot/before").unwrap_err().status(), 2);
+    server.kill();
+
+    let server = place.serve();
+    let held = place.json(&["export", "list", "home"]);
+    let held = &held["records"][0]["rules"][0];
+    assert_eq!((&held["client"], &held["hide_snapshots"]), (&"*".into(), &true.into()));
+    assert_eq!((&held["anonymous_uid"], &held["anonymous_gid"]), (&99.into(), &65534.into()));
+    let (mut client, root) = connect(&place);
+    assert_eq!(client.list(&kept).unwrap_err().status(), ACCESS);
+    place.ok(&["export", "remove", "home", "--client", "*"]);
+    place.ok(&[&rule[..], &["--secure-ports"]].concat());
+    assert!(client.list(&root).is_err(), "the port is one that anybody may use");
+    server.stop();
+}

@@ -1,0 +1,394 @@
+//! The manager: every lock, everyone who waits, every client, and the grace period.
+//!
+//! One mutex guards it all. Locks are taken and given back thousands of times a second at most,
+//! each time for a few comparisons; files with many locks are searched in order, which
+//! [`Limits::locks_of_file`] bounds.
+//!
+//! Invariants: see the crate. Counts agree with what is held.
+//!
+//! Fails: [`LockError`].
+
+use crate::deadlock::closes_circle;
+use crate::file::{FileLocks, Waiter};
+use crate::lock::{ClientId, Held, Kind, LockError, Mode, Owner, Request, Share};
+use crate::range::Range;
+use file_service::FileHandle;
+use platform::Clock;
+use platform::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The wait was given up: by [`LockManager::cancel`], or because the client is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cancelled;
+
+/// Told once that a waiting lock is held, or given up. Runs without any lock of the manager, maybe
+/// before the call that began to wait has returned.
+pub type Done = Box<dyn FnOnce(Result<(), Cancelled>) + Send>;
+
+/// Names a wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WaitId(u64);
+
+/// How to ask.
+pub enum Attempt {
+    /// Now or not at all.
+    Now,
+    /// Later, if it cannot be had now; after the grace period, if that lasts.
+    Wait(Done),
+    /// What was held before the server was started, within the grace period.
+    Reclaim,
+}
+
+/// What asking came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The lock is held.
+    Granted,
+    /// It will be; [`Done`] tells.
+    Waiting(WaitId),
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Ranges held, in all. About 150 bytes each.
+    pub locks: usize,
+    /// Ranges held of one file: they are searched in order.
+    pub locks_of_file: usize,
+    /// Waits, in all.
+    pub waits: usize,
+    /// Share reservations of one file.
+    pub shares_of_file: usize,
+}
+
+impl Default for Limits {
+    /// 20 MB if all are used. Databases hold tens of locks, not thousands.
+    fn default() -> Self {
+        Self { locks: 128 << 10, locks_of_file: 16 << 10, waits: 16 << 10, shares_of_file: 4096 }
+    }
+}
+
+/// What the mutex guards.
+#[derive(Default)]
+pub(crate) struct State {
+    files: BTreeMap<FileHandle, FileLocks>,
+    /// The file of each wait, by owner.
+    waits: BTreeMap<Owner, BTreeMap<WaitId, FileHandle>>,
+    wait_count: usize,
+    lock_count: usize,
+    next_client: u64,
+    next_wait: u64,
+    grace_end_nanoseconds: Option<u64>,
+}
+
+/// See the module.
+pub struct LockManager {
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+impl LockManager {
+    /// A manager without locks.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, limits: Limits) -> Self {
+        Self { clock, limits, state: Mutex::default() }
+    }
+
+    /// A client that there was not before.
+    pub fn register_client(&self) -> ClientId {
+        let mut state = self.state.lock();
+        state.next_client += 1;
+        ClientId(state.next_client)
+    }
+
+    /// For so long only what was held before the start may be taken.
+    pub fn begin_grace(&self, nanoseconds: u64) {
+        let end = self.clock.monotonic_nanoseconds().saturating_add(nanoseconds);
+        self.state.lock().grace_end_nanoseconds = Some(end);
+    }
+
+    /// Whether the grace period lasts. Ends it when its time has come.
+    pub fn in_grace(&self) -> bool {
+        let mut state = self.state.lock();
+        let (lasts, granted) = state.grace(&*self.clock);
+        drop(state);
+        tell(granted);
+        lasts
+    }
+
+    /// Takes a lock.
+    ///
+    /// # Errors
+    /// [`LockError`]; a lock that is given up or refused leaves what the owner has as it was, but
+    /// for a whole-file lock in another mode, which is gone.
+    pub fn lock(&self, request: &Request, attempt: Attempt) -> Result<Outcome, LockError> {
+        let mut state = self.state.lock();
+        let (grace, mut granted) = state.grace(&*self.clock);
+        let outcome = state.ask(&self.limits, request, attempt, grace, &mut granted);
+        drop(state);
+        tell(granted);
+        outcome
+    }
+
+    /// The lock that stands in the way of `request`.
+    #[must_use]
+    pub fn conflict(&self, request: &Request) -> Option<Held> {
+        let state = self.state.lock();
+        state.files.get(&request.file)?.held.conflict(request).cloned()
+    }
+
+    /// Gives back what an owner has of some bytes of a file.
+    pub fn unlock(&self, file: FileHandle, owner: &Owner, kind: Kind, range: &Range) {
+        let mut state = self.state.lock();
+        let granted = state.change(file, |locks| locks.held.give_back(owner, kind, range));
+        drop(state);
+        tell(granted);
+    }
+
+    /// Whether an owner waits for just this.
+    #[must_use]
+    pub fn waits_for(&self, request: &Request) -> bool {
+        self.state.lock().waits_of(&request.owner).any(|(waiting, _)| waiting == request)
+    }
+
+    /// Gives up waiting for just this; false if nobody does.
+    pub fn cancel(&self, request: &Request) -> bool {
+        let state = self.state.lock();
+        let found = state.waits_of(&request.owner).find(|(waiting, _)| *waiting == request);
+        let found = found.map(|(_, id)| id);
+        drop(state);
+        found.is_some_and(|id| self.cancel_wait(&request.owner, id))
+    }
+
+    /// Gives up a wait; false if it is over.
+    pub fn cancel_wait(&self, owner: &Owner, id: WaitId) -> bool {
+        let mut state = self.state.lock();
+        let file = state.waits.get(owner).and_then(|waits| waits.get(&id)).copied();
+        let Some(file) = file else { return false };
+        let mut cancelled = None;
+        let granted = state.change(file, |locks| {
+            let place = locks.waiting.iter().position(|waiter| waiter.id == id);
+            cancelled = place.map(|place| locks.waiting.remove(place));
+        });
+        state.forget_wait(owner, id);
+        drop(state);
+        tell(granted);
+        let Some(waiter) = cancelled else { unreachable!("a wait is in both tables") };
+        (waiter.done)(Err(Cancelled));
+        true
+    }
+
+    /// Takes all from a client: it was started anew, or is gone. It may come back.
+    pub fn forget_client(&self, client: ClientId) {
+        self.forget(|owner| owner.client == client);
+    }
+
+    fn forget(&self, goes: impl Fn(&Owner) -> bool) {
+        let mut state = self.state.lock();
+        let files: Vec<FileHandle> = state.files.keys().copied().collect();
+        let (mut granted, mut cancelled) = (Vec::new(), Vec::new());
+        for file in files {
+            granted.extend(state.change(file, |locks| {
+                locks.held.remove(|held| goes(&held.owner));
+                locks.shares.retain(|share| !goes(&share.owner));
+                let gone = locks.waiting.extract_if(.., |waiter| goes(&waiter.request.owner));
+                cancelled.extend(gone);
+            }));
+        }
+        for waiter in &cancelled {
+            state.forget_wait(&waiter.request.owner, waiter.id);
+        }
+        drop(state);
+        tell(granted);
+        cancelled.into_iter().for_each(|waiter| (waiter.done)(Err(Cancelled)));
+    }
+
+    /// Reserves ways to open a file; the owner's reservation before is replaced.
+    ///
+    /// # Errors
+    /// `Reserved`, `Grace`, `NoGrace`, `TooMany`.
+    pub fn share(&self, file: FileHandle, share: Share, reclaim: bool) -> Result<(), LockError> {
+        let mut state = self.state.lock();
+        let (grace, granted) = state.grace(&*self.clock);
+        let result = check_grace(grace, reclaim).and_then(|()| {
+            let held = state.files.get(&file).map_or(&[][..], |locks| &locks.shares);
+            if held.iter().any(|other| other.excludes(&share)) {
+                return Err(LockError::Reserved);
+            }
+            let limit = self.limits.shares_of_file;
+            if held.len() >= limit {
+                return Err(LockError::TooMany { what: "reservations of the file", limit });
+            }
+            let shares = &mut state.files.entry(file).or_default().shares;
+            shares.retain(|other| other.owner != share.owner);
+            shares.push(share);
+            Ok(())
+        });
+        drop(state);
+        tell(granted);
+        result
+    }
+
+    /// Gives a reservation back.
+    pub fn unshare(&self, file: FileHandle, owner: &Owner) {
+        let mut state = self.state.lock();
+        let granted = state.change(file, |locks| locks.shares.retain(|held| held.owner != *owner));
+        drop(state);
+        tell(granted);
+    }
+
+    /// How many ranges are held, and how many waits there are.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.lock_count, state.wait_count)
+    }
+
+    /// What is held of a file, in order of the first byte.
+    #[must_use]
+    pub fn held(&self, file: FileHandle) -> Vec<Held> {
+        let state = self.state.lock();
+        state.files.get(&file).map(|locks| locks.held.iter().cloned().collect()).unwrap_or_default()
+    }
+}
+
+fn tell(granted: Vec<Waiter>) {
+    granted.into_iter().for_each(|waiter| (waiter.done)(Ok(())));
+}
+
+const fn check_grace(lasts: bool, reclaim: bool) -> Result<(), LockError> {
+    match (lasts, reclaim) {
+        (true, false) => Err(LockError::Grace),
+        (false, true) => Err(LockError::NoGrace),
+        _ => Ok(()),
+    }
+}
+
+impl State {
+    /// Whether the grace period lasts, and whose waits its end has ended.
+    fn grace(&mut self, clock: &dyn Clock) -> (bool, Vec<Waiter>) {
+        let Some(end) = self.grace_end_nanoseconds else { return (false, Vec::new()) };
+        if clock.monotonic_nanoseconds() < end {
+            return (true, Vec::new());
+        }
+        self.grace_end_nanoseconds = None;
+        let files: Vec<FileHandle> = self.files.keys().copied().collect();
+        let granted = files.into_iter().flat_map(|file| self.change(file, |_| {})).collect();
+        (false, granted)
+    }
+
+    fn ask(
+        &mut self,
+        limits: &Limits,
+        request: &Request,
+        attempt: Attempt,
+        grace: bool,
+        granted: &mut Vec<Waiter>,
+    ) -> Result<Outcome, LockError> {
+        let done = match attempt {
+            Attempt::Reclaim => check_grace(grace, true).map(|()| None)?,
+            Attempt::Now => check_grace(grace, false).map(|()| None)?,
+            Attempt::Wait(done) => Some(done),
+        };
+        granted.extend(self.give_back_other_mode(request));
+        self.check_limits(limits, request)?;
+        let locks = self.files.get(&request.file);
+        let conflict = locks.and_then(|locks| locks.held.conflict(request)).cloned();
+        let Some(done) = done else {
+            if let Some(conflict) = conflict {
+                return Err(LockError::Conflict(conflict));
+            }
+            granted.extend(self.change(request.file, |locks| locks.held.take(request)));
+            return Ok(Outcome::Granted);
+        };
+        // Whoever could be served stands behind those who came earlier, unless they wait for it.
+        let queued = locks.is_some_and(|locks| locks.earlier(request, None).is_some());
+        let closes = (conflict.is_some() || queued) && closes_circle(self, request);
+        if conflict.is_some() && closes {
+            return Err(LockError::Deadlock);
+        }
+        if !grace && conflict.is_none() && (!queued || closes) {
+            granted.extend(self.change(request.file, |locks| locks.held.take(request)));
+            return Ok(Outcome::Granted);
+        }
+        Ok(Outcome::Waiting(self.wait(request, done)))
+    }
+
+    /// `flock` in another mode gives up the lock before, so that two who share can both go on.
+    fn give_back_other_mode(&mut self, request: &Request) -> Vec<Waiter> {
+        let mode =
+            |locks: &FileLocks| -> Option<Mode> { locks.held.mode_of(&request.owner, Kind::Whole) };
+        let held = self.files.get(&request.file).and_then(mode);
+        if request.kind != Kind::Whole || held.is_none_or(|mode| mode == request.mode) {
+            return Vec::new();
+        }
+        self.change(request.file, |locks| {
+            locks.held.give_back(&request.owner, Kind::Whole, &Range::WHOLE);
+        })
+    }
+
+    fn check_limits(&self, limits: &Limits, request: &Request) -> Result<(), LockError> {
+        // Taking a range in the middle of another makes two more.
+        let check = |what, count: usize, limit: usize| {
+            if count > limit { Err(LockError::TooMany { what, limit }) } else { Ok(()) }
+        };
+        let of_file = self.files.get(&request.file).map_or(0, |locks| locks.held.len());
+        check("locks", self.lock_count + 2, limits.locks)?;
+        check("locks of the file", of_file + 2, limits.locks_of_file)?;
+        check("waits for locks", self.wait_count + 1, limits.waits)
+    }
+
+    fn wait(&mut self, request: &Request, done: Done) -> WaitId {
+        self.next_wait += 1;
+        let id = WaitId(self.next_wait);
+        let waiter = Waiter { id, request: request.clone(), done };
+        self.files.entry(request.file).or_default().waiting.push(waiter);
+        self.waits.entry(request.owner.clone()).or_default().insert(id, request.file);
+        self.wait_count += 1;
+        id
+    }
+
+    /// Changes a file's locks, and serves who waits for what went.
+    fn change(&mut self, file: FileHandle, change: impl FnOnce(&mut FileLocks)) -> Vec<Waiter> {
+        let grace = self.grace_end_nanoseconds.is_some();
+        let locks = self.files.entry(file).or_default();
+        let before = locks.held.len();
+        change(locks);
+        let granted = if grace { Vec::new() } else { locks.grant() };
+        self.lock_count = self.lock_count + locks.held.len() - before;
+        if locks.is_empty() {
+            self.files.remove(&file);
+        }
+        for waiter in &granted {
+            self.forget_wait(&waiter.request.owner, waiter.id);
+        }
+        granted
+    }
+
+    fn forget_wait(&mut self, owner: &Owner, id: WaitId) {
+        let Some(waits) = self.waits.get_mut(owner) else { unreachable!("it waits") };
+        assert!(waits.remove(&id).is_some(), "a wait ends once");
+        self.wait_count -= 1;
+        if waits.is_empty() {
+            self.waits.remove(owner);
+        }
+    }
+
+    /// All that an owner waits for.
+    pub(crate) fn waits_of(&self, owner: &Owner) -> impl Iterator<Item = (&Request, WaitId)> {
+        self.waits.get(owner).into_iter().flatten().map(|(id, file)| {
+            let locks = self.files.get(file);
+            let waiter = locks.and_then(|locks| locks.waiting.iter().find(|held| held.id == *id));
+            let Some(waiter) = waiter else { unreachable!("a wait is in both tables") };
+            (&waiter.request, *id)
+        })
+    }
+
+    /// Who stands in the way of `request`, asking now or as waiter `before`.
+    pub(crate) fn in_the_way(&self, request: &Request, before: Option<WaitId>) -> Vec<Owner> {
+        let locks = self.files.get(&request.file);
+        locks.map(|locks| locks.in_the_way(request, before)).unwrap_or_default()
+    }
+}

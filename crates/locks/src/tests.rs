@@ -1,0 +1,491 @@
+//! The manager against a naive model that knows a mode for each byte, and the rules one by one.
+
+use super::*;
+use file_service::{FileHandle, FileSystemId};
+use platform::Clock;
+use platform::sync::Mutex;
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
+
+#[derive(Default)]
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic_nanoseconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn file(inode: u64) -> FileHandle {
+    FileHandle {
+        file_system: FileSystemId(1),
+        volume: VolumeId(1),
+        inode: InodeNumber(inode),
+        generation: Generation(1),
+        snapshot: SnapshotId::ACTIVE,
+    }
+}
+
+/// Owners 0 and 1 are one client's, 2 and 3 another's.
+fn owner(number: u8) -> Owner {
+    Owner::new(ClientId(u64::from(number / 2)), &[number])
+}
+
+fn request(owner_number: u8, mode: Mode, start: u64, last: u64) -> Request {
+    Request {
+        file: file(1),
+        owner: owner(owner_number),
+        process: u32::from(owner_number),
+        kind: Kind::Record,
+        mode,
+        range: Range::new(start, last).unwrap(),
+    }
+}
+
+fn whole(owner_number: u8, mode: Mode) -> Request {
+    Request { kind: Kind::Whole, ..request(owner_number, mode, 0, u64::MAX) }
+}
+
+use Mode::{Exclusive, Shared};
+
+/// A manager whose waits write what becomes of them into a list.
+struct Setup {
+    manager: LockManager,
+    clock: Arc<TestClock>,
+    told: Arc<Mutex<Vec<(u32, bool)>>>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let clock = Arc::new(TestClock::default());
+        let manager = LockManager::new(Arc::clone(&clock) as Arc<dyn Clock>, Limits::default());
+        Self { manager, clock, told: Arc::default() }
+    }
+
+    fn now(&self, request: &Request) -> Result<Outcome, LockError> {
+        self.manager.lock(request, Attempt::Now)
+    }
+
+    /// Waits; `told` gets the number and whether the lock was given.
+    fn wait(&self, number: u32, request: &Request) -> Result<Outcome, LockError> {
+        let told = Arc::clone(&self.told);
+        let done = move |given: Result<(), Cancelled>| told.lock().push((number, given.is_ok()));
+        self.manager.lock(request, Attempt::Wait(Box::new(done)))
+    }
+
+    fn waits(&self, number: u32, request: &Request) -> WaitId {
+        match self.wait(number, request) {
+            Ok(Outcome::Waiting(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn unlock(&self, owner_number: u8, start: u64, last: u64) {
+        let range = Range::new(start, last).unwrap();
+        self.manager.unlock(file(1), &owner(owner_number), Kind::Record, &range);
+    }
+
+    fn told(&self) -> Vec<(u32, bool)> {
+        std::mem::take(&mut self.told.lock())
+    }
+}
+
+#[test]
+fn locks_exclude_and_share() {
+    let setup = Setup::new();
+    assert_eq!(setup.now(&request(0, Shared, 0, 9)), Ok(Outcome::Granted));
+    assert_eq!(setup.now(&request(2, Shared, 5, 20)), Ok(Outcome::Granted));
+    let Err(LockError::Conflict(held)) = setup.now(&request(1, Exclusive, 20, 30)) else {
+        panic!("owner 2 has byte 20");
+    };
+    assert_eq!((held.process, held.range), (2, Range::new(5, 20).unwrap()));
+    assert_eq!(setup.now(&request(1, Exclusive, 21, 30)), Ok(Outcome::Granted));
+    // One's own locks are in nobody's way, and change their mode.
+    assert_eq!(setup.now(&request(0, Exclusive, 0, 4)), Ok(Outcome::Granted));
+    assert_eq!(setup.manager.held(file(1)).len(), 4);
+    setup.unlock(0, 0, u64::MAX);
+    assert_eq!(setup.manager.counts(), (2, 0));
+}
+
+#[test]
+fn flock_and_fcntl_meet_between_clients_only() {
+    let setup = Setup::new();
+    setup.now(&whole(0, Exclusive)).unwrap();
+    assert!(setup.now(&request(1, Exclusive, 0, 0)).is_ok(), "the same machine");
+    assert!(setup.now(&request(2, Shared, 5, 5)).is_err(), "another");
+    assert!(setup.now(&whole(2, Shared)).is_err());
+    assert!(setup.now(&whole(1, Shared)).is_err());
+}
+
+#[test]
+fn two_that_share_a_file_can_both_want_it_alone() {
+    let setup = Setup::new();
+    setup.now(&whole(0, Shared)).unwrap();
+    setup.now(&whole(1, Shared)).unwrap();
+    setup.waits(0, &whole(0, Exclusive));
+    // Which gives up its lock, and so lets the first go on.
+    setup.waits(1, &whole(1, Exclusive));
+    assert_eq!(setup.told(), [(0, true)]);
+}
+
+#[test]
+fn waiters_are_served_in_order_and_not_overtaken() {
+    let setup = Setup::new();
+    setup.now(&request(0, Shared, 0, 9)).unwrap();
+    setup.waits(1, &request(1, Exclusive, 0, 9));
+    // It could share with the holder, but came after one who cannot.
+    setup.waits(2, &request(2, Shared, 0, 9));
+    setup.waits(3, &request(3, Shared, 0, 9));
+    // Who does not wait looks at what is held only.
+    assert!(setup.now(&request(3, Shared, 3, 3)).is_ok());
+    setup.unlock(3, 3, 3);
+    setup.unlock(0, 0, 9);
+    assert_eq!(setup.told(), [(1, true)]);
+    setup.unlock(1, 0, 9);
+    assert_eq!(setup.told(), [(2, true), (3, true)]);
+    assert_eq!(setup.manager.counts(), (2, 0));
+}
+
+#[test]
+fn a_wait_is_given_up() {
+    let setup = Setup::new();
+    setup.now(&request(0, Exclusive, 0, 9)).unwrap();
+    let wanted = request(1, Exclusive, 0, 9);
+    let id = setup.waits(1, &wanted);
+    setup.waits(2, &request(2, Shared, 0, 9));
+    assert!(setup.manager.waits_for(&wanted) && setup.manager.cancel(&wanted));
+    assert!(!setup.manager.cancel(&wanted) && !setup.manager.cancel_wait(&owner(1), id));
+    assert_eq!(setup.told(), [(1, false)]);
+    setup.unlock(0, 0, 9);
+    assert_eq!(setup.told(), [(2, true)]);
+}
+
+#[test]
+fn a_circle_of_waits_is_refused() {
+    let setup = Setup::new();
+    for number in 0..3 {
+        setup.now(&request(number, Exclusive, u64::from(number), u64::from(number))).unwrap();
+    }
+    setup.waits(0, &request(0, Exclusive, 1, 1));
+    setup.waits(1, &request(1, Exclusive, 2, 2));
+    assert_eq!(setup.wait(2, &request(2, Exclusive, 0, 0)), Err(LockError::Deadlock));
+    // Also over two files.
+    let other = Request { file: file(2), ..request(2, Exclusive, 0, 0) };
+    setup.now(&Request { owner: owner(0), ..other.clone() }).unwrap();
+    assert_eq!(setup.wait(2, &other), Err(LockError::Deadlock));
+    setup.unlock(2, 2, 2);
+    assert_eq!(setup.told(), [(1, true)]);
+}
+
+#[test]
+fn order_among_waiters_makes_no_circle() {
+    let setup = Setup::new();
+    let elsewhere = |number| Request { file: file(2), ..request(number, Exclusive, 0, 0) };
+    setup.now(&request(0, Shared, 0, 9)).unwrap();
+    setup.now(&elsewhere(2)).unwrap();
+    setup.waits(1, &request(1, Exclusive, 0, 9));
+    setup.waits(0, &elsewhere(0));
+    // 2 would stand behind 1, who waits for 0, who waits for 2: so it does not stand behind.
+    assert_eq!(setup.wait(2, &request(2, Shared, 0, 9)), Ok(Outcome::Granted));
+}
+
+#[test]
+fn a_client_that_is_gone_holds_nothing() {
+    let setup = Setup::new();
+    setup.now(&request(0, Exclusive, 0, 4)).unwrap();
+    setup.now(&request(1, Exclusive, 5, 9)).unwrap();
+    setup.waits(1, &request(1, Exclusive, 0, 4));
+    setup.waits(2, &request(2, Exclusive, 0, 9));
+    setup.manager.share(file(1), Share { owner: owner(0), access: 1, deny: 3 }, false).unwrap();
+    setup.manager.forget_client(ClientId(0));
+    assert_eq!(setup.told(), [(2, true), (1, false)]);
+    assert_eq!(setup.manager.counts(), (1, 0));
+    setup.manager.share(file(1), Share { owner: owner(2), access: 3, deny: 3 }, false).unwrap();
+}
+
+#[test]
+fn in_the_grace_period_only_what_was_held_is_given() {
+    let setup = Setup::new();
+    let wanted = request(0, Exclusive, 0, 9);
+    assert_eq!(setup.manager.lock(&wanted, Attempt::Reclaim), Err(LockError::NoGrace));
+    setup.manager.begin_grace(100);
+    assert!(setup.manager.in_grace());
+    assert_eq!(setup.now(&wanted), Err(LockError::Grace));
+    setup.waits(2, &request(2, Shared, 0, 9));
+    setup.waits(3, &request(3, Shared, 20, 20));
+    assert_eq!(setup.manager.lock(&wanted, Attempt::Reclaim), Ok(Outcome::Granted));
+    let taken = setup.manager.lock(&request(1, Shared, 5, 5), Attempt::Reclaim);
+    assert!(matches!(taken, Err(LockError::Conflict(_))));
+    setup.unlock(0, 0, 2);
+    assert_eq!(setup.told(), []);
+    setup.clock.0.store(99, Ordering::Relaxed);
+    assert!(setup.manager.in_grace());
+    setup.clock.0.store(100, Ordering::Relaxed);
+    assert!(!setup.manager.in_grace());
+    assert_eq!(setup.told(), [(3, true)]);
+    assert_eq!(setup.manager.lock(&wanted, Attempt::Reclaim), Err(LockError::NoGrace));
+    setup.unlock(0, 3, 9);
+    assert_eq!(setup.told(), [(2, true)]);
+}
+
+#[test]
+fn reservations_deny_what_others_do() {
+    let setup = Setup::new();
+    let share = |number, access, deny| {
+        let share = Share { owner: owner(number), access, deny };
+        setup.manager.share(file(1), share, false)
+    };
+    assert_eq!(share(0, 1, 2), Ok(()));
+    assert_eq!(share(1, 1, 0), Ok(()));
+    assert_eq!(share(2, 2, 0), Err(LockError::Reserved), "writing is denied");
+    assert_eq!(share(2, 1, 1), Err(LockError::Reserved), "reading is done");
+    assert_eq!(share(0, 1, 0), Ok(()), "in the place of the one before");
+    assert_eq!(share(2, 2, 0), Ok(()));
+    setup.manager.unshare(file(1), &owner(0));
+    setup.manager.unshare(file(1), &owner(1));
+    assert_eq!(share(3, 1, 1), Ok(()));
+}
+
+#[test]
+fn limits_are_errors_and_giving_back_has_none() {
+    let limits = Limits { locks: 6, locks_of_file: 4, waits: 1, shares_of_file: 1 };
+    let manager = LockManager::new(Arc::new(TestClock::default()), limits);
+    let now = |request: &Request| manager.lock(request, Attempt::Now);
+    let wide = request(0, Exclusive, 0, 99);
+    now(&wide).unwrap();
+    now(&request(1, Exclusive, 200, 200)).unwrap();
+    now(&request(1, Exclusive, 202, 202)).unwrap();
+    let Err(LockError::TooMany { what, limit: 4 }) = now(&request(1, Exclusive, 204, 204)) else {
+        panic!("three are held, two more may be needed");
+    };
+    assert_eq!(what, "locks of the file");
+    for start in [10, 20, 30] {
+        manager.unlock(file(1), &owner(0), Kind::Record, &Range::new(start, start).unwrap());
+    }
+    assert_eq!(manager.counts().0, 6);
+    let elsewhere = Request { file: file(2), ..wide };
+    assert!(matches!(now(&elsewhere), Err(LockError::TooMany { what: "locks", .. })));
+}
+
+// ---- the model ----
+
+/// The bytes of the model's file; the last stands for all that follow.
+const BYTES: usize = 13;
+const OWNERS: u8 = 4;
+
+/// What each owner has of each byte, by kind; and who waits.
+#[derive(Default)]
+struct Model {
+    held: [[[Option<Mode>; BYTES]; 2]; OWNERS as usize],
+    waiting: Vec<(u32, Request)>,
+}
+
+const fn kind_index(kind: Kind) -> usize {
+    match kind {
+        Kind::Record => 0,
+        Kind::Whole => 1,
+    }
+}
+
+fn number(owner: &Owner) -> usize {
+    usize::from(owner.name[0])
+}
+
+fn bytes(range: &Range) -> std::ops::Range<usize> {
+    range.start() as usize..(range.last().min(BYTES as u64 - 1) + 1) as usize
+}
+
+fn meet(one: (&Owner, Kind, Mode), other: (&Owner, Kind, Mode)) -> bool {
+    let same_client = one.0.client == other.0.client;
+    one.0 != other.0
+        && !(same_client && one.1 != other.1)
+        && (one.2 == Exclusive || other.2 == Exclusive)
+}
+
+impl Model {
+    /// Owners whose locks exclude the request.
+    fn holders(&self, request: &Request) -> Vec<u8> {
+        let asks = (&request.owner, request.kind, request.mode);
+        let holds = |holder: &u8| {
+            [Kind::Record, Kind::Whole].into_iter().any(|kind| {
+                let modes = &self.held[usize::from(*holder)][kind_index(kind)];
+                bytes(&request.range).any(|byte| {
+                    modes[byte].is_some_and(|mode| meet((&owner(*holder), kind, mode), asks))
+                })
+            })
+        };
+        (0..OWNERS).filter(holds).collect()
+    }
+
+    /// Owners of the first `count` waiters that exclude the request.
+    fn queued(&self, request: &Request, count: usize) -> Vec<u8> {
+        let asks = (&request.owner, request.kind, request.mode);
+        let earlier = self.waiting[..count].iter().filter(|(_, waiting)| {
+            meet((&waiting.owner, waiting.kind, waiting.mode), asks)
+                && bytes(&waiting.range).any(|byte| bytes(&request.range).contains(&byte))
+        });
+        earlier.map(|(_, waiting)| waiting.owner.name[0]).collect()
+    }
+
+    fn set(&mut self, request: &Request, mode: Option<Mode>) {
+        let modes = &mut self.held[number(&request.owner)][kind_index(request.kind)];
+        bytes(&request.range).for_each(|byte| modes[byte] = mode);
+    }
+
+    fn grant(&mut self) -> Vec<(u32, bool)> {
+        let mut told = Vec::new();
+        loop {
+            let free = (0..self.waiting.len()).find(|place| {
+                let request = &self.waiting[*place].1;
+                self.holders(request).is_empty() && self.queued(request, *place).is_empty()
+            });
+            let Some(place) = free else { return told };
+            let (wait, request) = self.waiting.remove(place);
+            self.set(&request, Some(request.mode));
+            told.push((wait, true));
+        }
+    }
+
+    fn reaches(&self, request: &Request) -> bool {
+        if request.kind == Kind::Whole {
+            return false;
+        }
+        let mut reached = [false; OWNERS as usize];
+        let mut next = self.holders(request);
+        next.extend(self.queued(request, self.waiting.len()));
+        while let Some(holder) = next.pop() {
+            if std::mem::replace(&mut reached[usize::from(holder)], true) {
+                continue;
+            }
+            for (place, (_, waiting)) in self.waiting.iter().enumerate() {
+                if waiting.owner.name[0] == holder && waiting.kind == Kind::Record {
+                    next.extend(self.holders(waiting));
+                    next.extend(self.queued(waiting, place));
+                }
+            }
+        }
+        reached[number(&request.owner)]
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Now(Request),
+    Wait(Request),
+    Unlock(Request),
+    Cancel(usize),
+    Forget(u64),
+}
+
+fn any_request() -> impl Strategy<Value = Request> {
+    let range = (0..BYTES as u64 - 1, 0..BYTES as u64 + 2);
+    (0..OWNERS, any::<bool>(), range, 0..5_u8).prop_map(|(owner, shared, (start, end), kind)| {
+        let mode = if shared { Shared } else { Exclusive };
+        if kind == 0 {
+            return whole(owner, mode);
+        }
+        // As far as the model's last byte: to the end of the file.
+        let last = if end >= BYTES as u64 - 1 { u64::MAX } else { end.max(start) };
+        request(owner, mode, start, last)
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any_request().prop_map(Step::Now),
+        4 => any_request().prop_map(Step::Wait),
+        5 => any_request().prop_map(Step::Unlock),
+        1 => (0..4_usize).prop_map(Step::Cancel),
+        1 => (0..2_u64).prop_map(Step::Forget),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #[test]
+    fn the_manager_agrees_with_the_model(steps in prop::collection::vec(step(), 1..60)) {
+        let setup = Setup::new();
+        let mut model = Model::default();
+        for (at, step) in steps.iter().enumerate() {
+            let at = at as u32;
+            let mut expected = Vec::new();
+            if let Step::Now(request) | Step::Wait(request) = step && request.kind == Kind::Whole {
+                let modes = model.held[number(&request.owner)][1];
+                if modes[0].is_some_and(|mode| mode != request.mode) {
+                    model.set(request, None);
+                    expected.extend(model.grant());
+                }
+            }
+            match step {
+                Step::Now(request) => {
+                    let free = model.holders(request).is_empty();
+                    prop_assert_eq!(setup.now(request).is_ok(), free);
+                    prop_assert_eq!(setup.manager.conflict(request).is_none(), free);
+                    if free {
+                        model.set(request, Some(request.mode));
+                        expected.extend(model.grant());
+                    }
+                }
+                Step::Wait(request) => {
+                    let free = model.holders(request).is_empty();
+                    let queued = !model.queued(request, model.waiting.len()).is_empty();
+                    let circle = model.reaches(request);
+                    let found = setup.wait(at, request);
+                    if !free && circle {
+                        prop_assert_eq!(found, Err(LockError::Deadlock));
+                    } else if free && (!queued || circle) {
+                        prop_assert_eq!(found, Ok(Outcome::Granted));
+                        model.set(request, Some(request.mode));
+                        expected.extend(model.grant());
+                    } else {
+                        prop_assert!(matches!(found, Ok(Outcome::Waiting(_))));
+                        model.waiting.push((at, request.clone()));
+                    }
+                }
+                Step::Unlock(request) => {
+                    let Request { file, owner, kind, range, .. } = request;
+                    setup.manager.unlock(*file, owner, *kind, range);
+                    model.set(request, None);
+                    expected.extend(model.grant());
+                }
+                Step::Cancel(place) => if let Some((_, request)) = model.waiting.get(*place) {
+                    let request = request.clone();
+                    prop_assert!(setup.manager.cancel(&request));
+                    let first = model.waiting.iter().position(|(_, held)| *held == request);
+                    let (wait, _) = model.waiting.remove(first.unwrap());
+                    expected.extend(model.grant());
+                    expected.push((wait, false));
+                },
+                Step::Forget(client) => {
+                    setup.manager.forget_client(ClientId(*client));
+                    for held in &mut model.held[*client as usize * 2..][..2] {
+                        *held = [[None; BYTES]; 2];
+                    }
+                    let goes = |waiting: &mut (u32, Request)| waiting.1.owner.client.0 == *client;
+                    let gone: Vec<_> = model.waiting.extract_if(.., goes).collect();
+                    expected.extend(model.grant());
+                    expected.extend(gone.iter().map(|(wait, _)| (*wait, false)));
+                }
+            }
+            prop_assert_eq!(setup.told(), expected, "step {}", at);
+            let mut found = Model::default();
+            for held in setup.manager.held(file(1)) {
+                let Held { owner, process, kind, mode, range } = held;
+                let request = Request { file: file(1), owner, process, kind, mode, range };
+                let before = found.held[number(&request.owner)][kind_index(kind)];
+                prop_assert!(bytes(&range).all(|byte| before[byte].is_none()), "twice");
+                found.set(&request, Some(mode));
+            }
+            prop_assert_eq!(found.held, model.held);
+            let (ranges, waits) = setup.manager.counts();
+            prop_assert_eq!(waits, model.waiting.len());
+            prop_assert_eq!(ranges, setup.manager.held(file(1)).len());
+        }
+    }
+}

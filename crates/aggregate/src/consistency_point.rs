@@ -31,7 +31,7 @@ use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use units::{CpNumber, Timestamp, VolumeId};
+use units::{CpNumber, Pvbn, Timestamp, VolumeId};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
 /// Called when a consistency point has committed, or cannot.
@@ -450,6 +450,7 @@ impl Aggregate {
         side.publish(&cleaned);
         let freed = side.space.commit();
         side.refill.add_free(self.parts.store.geometry(), &freed);
+        self.send_forget(freed);
         settle_budget(&self.parts.shared, side);
         self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.statistics.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
@@ -473,6 +474,17 @@ impl Aggregate {
         self.statistics.consistency_points.fetch_add(1, Ordering::Relaxed);
         running.into_iter().for_each(|done| done(Ok(())));
         self.start_consistency_point();
+    }
+
+    /// Takes blocks out of the cache that nothing points at any more: their memory is worth more to
+    /// others. The message comes before every refill that could give their numbers again.
+    fn send_forget(self: &Arc<Self>, freed: Vec<u64>) {
+        let this = Arc::clone(self);
+        let message = move |_: &mut Access<'_>| {
+            freed.iter().for_each(|pvbn| this.parts.cache.remove(Pvbn(*pvbn)));
+            Outcome::Done
+        };
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
     }
 
     /// Takes the aggregate out of service: nothing more is written, everything waiting fails.

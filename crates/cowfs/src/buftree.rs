@@ -121,18 +121,72 @@ pub fn find<P: Pointer>(
     fbn: Fbn,
     reader: &Reader<'_>,
 ) -> Progress<P> {
-    if root.depth == 0 || fbn.get() >= Root::<P>::capacity(root.depth) {
-        return Ok(P::default());
+    Walk::new(root, key, *reader).find(fbn)
+}
+
+/// Looks up blocks of a file that lie near each other: the tree is walked once for all that one
+/// lowest-level node covers.
+pub struct Walk<'r, P> {
+    root: &'r Root<P>,
+    key: &'r FileKey,
+    reader: Reader<'r>,
+    /// The lowest-level node found last, by its index.
+    node: Option<(u64, BlockRef)>,
+}
+
+impl<'r, P: Pointer> Walk<'r, P> {
+    /// Begins.
+    #[must_use]
+    pub const fn new(root: &'r Root<P>, key: &'r FileKey, reader: Reader<'r>) -> Self {
+        Self { root, key, reader, node: None }
     }
-    let mut level = root.depth - 1;
-    let mut pointer = root.pointer(fbn.get() / span::<P>(level));
-    while level > 0 && !pointer.is_hole() {
-        let node = reader.block(&pointer, key.place(level, fbn.get() / span::<P>(level)))?;
-        level -= 1;
-        let entry = fbn.get() / span::<P>(level) % P::FANOUT;
-        pointer = P::decode_at(node.bytes(), entry as usize);
+
+    /// The pointer to file block `fbn`; a hole where there is none.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] when an indirect block must be loaded first.
+    pub fn find(&mut self, fbn: Fbn) -> Progress<P> {
+        let index = fbn.get() / P::FANOUT;
+        if let Some((found, node)) = &self.node
+            && *found == index
+        {
+            return Ok(P::decode_at(node.bytes(), (fbn.get() % P::FANOUT) as usize));
+        }
+        let root = self.root;
+        if root.depth == 0 || fbn.get() >= Root::<P>::capacity(root.depth) {
+            return Ok(P::default());
+        }
+        let mut level = root.depth - 1;
+        let mut pointer = root.pointer(fbn.get() / span::<P>(level));
+        while level > 0 && !pointer.is_hole() {
+            let place = self.key.place(level, fbn.get() / span::<P>(level));
+            let node = self.reader.block(&pointer, place)?;
+            level -= 1;
+            let entry = fbn.get() / span::<P>(level) % P::FANOUT;
+            pointer = P::decode_at(node.bytes(), entry as usize);
+            if level == 0 {
+                self.node = Some((index, node));
+            }
+        }
+        Ok(pointer)
     }
-    Ok(pointer)
+
+    /// The content of file block `fbn`; `None` for a hole.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] when a block must be loaded first.
+    pub fn read(&mut self, fbn: Fbn) -> Progress<Option<BlockRef>> {
+        if self.root.depth == 0 {
+            // As `next_present` has it: a tiny file of zeros is all hole.
+            let present = fbn.get() == 0 && !self.root.is_empty();
+            return Ok(if present { self.root.inline_block() } else { None });
+        }
+        let pointer = self.find(fbn)?;
+        if pointer.is_hole() {
+            return Ok(None);
+        }
+        self.reader.block(&pointer, self.key.place(0, fbn.get())).map(Some)
+    }
 }
 
 /// Adds the numbers of the blocks on the way from the root to file block `fbn`, that block
@@ -175,16 +229,7 @@ pub fn read<P: Pointer>(
     fbn: Fbn,
     reader: &Reader<'_>,
 ) -> Progress<Option<BlockRef>> {
-    if root.depth == 0 {
-        // As `next_present` has it: a tiny file of zeros is all hole.
-        let present = fbn.get() == 0 && !root.is_empty();
-        return Ok(if present { root.inline_block() } else { None });
-    }
-    let pointer = find(root, key, fbn, reader)?;
-    if pointer.is_hole() {
-        return Ok(None);
-    }
-    reader.block(&pointer, key.place(0, fbn.get())).map(Some)
+    Walk::new(root, key, *reader).read(fbn)
 }
 
 /// Whether the tree has file block `fbn`.
@@ -268,12 +313,13 @@ pub fn missing<P: Pointer>(
     if root.depth == 0 {
         return Ok(requests);
     }
+    let mut walk = Walk::new(root, key, *reader);
     for number in first.get()..first.get() + count {
         let fbn = Fbn(number);
         if !wanted(fbn) {
             continue;
         }
-        match find(root, key, fbn, reader) {
+        match walk.find(fbn) {
             Ok(pointer) if pointer.is_hole() => {}
             Ok(pointer) => {
                 let request = pointer.request(key.place(0, number));

@@ -266,8 +266,7 @@ impl<P: Pointer> Logical<P> {
             assert!(stripe.frozen.is_empty(), "one image at a time");
             numbers.append(&mut stripe.dirtied);
             stripe.frozen = Arc::new(std::mem::take(&mut stripe.active));
-            dirty_blocks +=
-                stripe.frozen.values().map(|file| file.blocks.len() as u64).sum::<u64>();
+            dirty_blocks += stripe.frozen.values().map(|file| file.len() as u64).sum::<u64>();
             stripes.push(Arc::clone(&stripe.frozen));
         }
         numbers.sort_unstable();
@@ -303,12 +302,17 @@ impl<P: Pointer> Logical<P> {
         })
     }
 
-    /// Takes over the image's new trees, once the consistency point has committed.
-    pub fn publish(&mut self, cleaned: &[CleanedInode<P>], inode_file: Root<P>, dirty_blocks: u64) {
+    /// Takes over the image's new trees, once the consistency point has committed. The overlays that
+    /// were frozen are given back: to be dropped where that keeps nobody waiting.
+    pub fn publish(
+        &mut self,
+        cleaned: &[CleanedInode<P>],
+        inode_file: Root<P>,
+        dirty_blocks: u64,
+    ) -> Vec<Arc<DirtyFiles>> {
         self.inode_file = inode_file;
-        for stripe in &mut self.stripes {
-            stripe.get_mut().frozen = Arc::default();
-        }
+        let stripes = self.stripes.iter_mut();
+        let frozen = stripes.map(|stripe| std::mem::take(&mut stripe.get_mut().frozen)).collect();
         for file in cleaned {
             if file.freed {
                 self.inodes.remove(&file.number);
@@ -323,6 +327,7 @@ impl<P: Pointer> Logical<P> {
         }
         self.frozen_quarantine.clear();
         self.shared.aggregate.dirty.remove(dirty_blocks);
+        frozen
     }
 
     /// Drops clean inodes from memory until at most `inodes_max` are left.

@@ -10,7 +10,8 @@
 //! block shares its memory with a frozen one until it is changed.
 
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use units::{BlockRef, Fbn, InodeNumber};
 
@@ -18,14 +19,132 @@ use units::{BlockRef, Fbn, InodeNumber};
 pub const STRIPE_BLOCKS: u64 = 512;
 /// Stripes of a volume: enough to occupy more cores than a node has disks for.
 pub const STRIPES: usize = 8;
+/// File blocks that lie in one node of a dirty file: few enough that blocks strewn over a sparse
+/// file cost little more than themselves, many enough that blocks in a row share the search.
+const RUN_BLOCKS: u64 = 32;
 
-/// Dirty blocks of one file in one stripe.
+/// Dirty blocks of one file in one stripe, in order.
 #[derive(Clone, Default, Debug)]
 pub struct DirtyFile {
-    /// By file block number.
-    pub blocks: BTreeMap<u64, BlockRef>,
-    /// Those whose content is not in the log: they may be lost until COMMIT.
-    pub unlogged: BTreeSet<u64>,
+    runs: BTreeMap<u64, Box<Run>>,
+    count: usize,
+}
+
+/// Dirty blocks in a row, with gaps.
+#[derive(Clone, Default, Debug)]
+struct Run {
+    blocks: [Option<BlockRef>; RUN_BLOCKS as usize],
+    /// A bit for each whose content is not in the log: it may be lost until COMMIT.
+    unlogged: u32,
+}
+
+/// Where a file block lies: its run, and the slot within.
+const fn slot(fbn: u64) -> (u64, usize) {
+    (fbn / RUN_BLOCKS, (fbn % RUN_BLOCKS) as usize)
+}
+
+impl DirtyFile {
+    /// How many blocks are dirty.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The content of a file block, if it is dirty.
+    #[must_use]
+    pub fn get(&self, fbn: u64) -> Option<&BlockRef> {
+        let (run, slot) = slot(fbn);
+        self.runs.get(&run)?.blocks[slot].as_ref()
+    }
+
+    /// The content of a dirty block, to be changed; `logged` says whether the change is in the log.
+    pub fn get_mut(&mut self, fbn: u64, logged: bool) -> Option<&mut BlockRef> {
+        let (run, slot) = slot(fbn);
+        let run = self.runs.get_mut(&run)?;
+        let block = run.blocks[slot].as_mut()?;
+        run.unlogged |= u32::from(!logged) << slot;
+        Some(block)
+    }
+
+    /// Puts a block in; whether it was not dirty before. What is not in the log stays so, whatever
+    /// is logged on top, until COMMIT logs it whole.
+    pub fn put(&mut self, fbn: u64, block: BlockRef, logged: bool) -> bool {
+        let (run, slot) = slot(fbn);
+        let run = self.runs.entry(run).or_default();
+        run.unlogged |= u32::from(!logged) << slot;
+        let new = run.blocks[slot].replace(block).is_none();
+        self.count += usize::from(new);
+        new
+    }
+
+    /// Drops the blocks of `start..end`; how many there were.
+    pub fn drop_range(&mut self, start: u64, end: u64) -> u64 {
+        let mut dropped = 0;
+        let mut emptied = Vec::new();
+        for (number, run) in self.runs.range_mut(runs_of(start, end)) {
+            let first = number * RUN_BLOCKS;
+            for slot in within(first, start, end) {
+                dropped += u64::from(run.blocks[slot].take().is_some());
+                run.unlogged &= !(1 << slot);
+            }
+            if run.blocks.iter().all(Option::is_none) {
+                emptied.push(*number);
+            }
+        }
+        for number in emptied {
+            self.runs.remove(&number);
+        }
+        self.count -= dropped as usize;
+        dropped
+    }
+
+    /// The dirty blocks of `start..end`, in order.
+    pub fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &BlockRef)> {
+        self.runs.range(runs_of(start, end)).flat_map(move |(number, run)| {
+            let first = number * RUN_BLOCKS;
+            within(first, start, end)
+                .filter_map(move |slot| Some((first + slot as u64, run.blocks[slot].as_ref()?)))
+        })
+    }
+
+    /// All dirty blocks, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &BlockRef)> {
+        self.range(0, u64::MAX)
+    }
+
+    /// Those whose content is not in the log.
+    pub fn unlogged(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().flat_map(|(number, run)| {
+            let first = number * RUN_BLOCKS;
+            (0..RUN_BLOCKS)
+                .filter(|slot| run.unlogged >> slot & 1 == 1)
+                .map(move |slot| first + slot)
+        })
+    }
+
+    /// The log holds all of them now.
+    pub fn set_logged(&mut self) {
+        self.runs.values_mut().for_each(|run| run.unlogged = 0);
+    }
+}
+
+/// The runs that hold blocks of `start..end`.
+fn runs_of(start: u64, end: u64) -> Range<u64> {
+    let first = start / RUN_BLOCKS;
+    first..end.div_ceil(RUN_BLOCKS).max(first)
+}
+
+/// The slots of the run beginning at `first` that lie in `start..end`.
+fn within(first: u64, start: u64, end: u64) -> Range<usize> {
+    let low = start.saturating_sub(first).min(RUN_BLOCKS);
+    let high = end.saturating_sub(first).min(RUN_BLOCKS);
+    low as usize..high.max(low) as usize
 }
 
 /// Dirty blocks by file.
@@ -54,42 +173,36 @@ impl Stripe {
     /// The active content of a file block.
     #[must_use]
     pub fn active(&self, inode: InodeNumber, fbn: Fbn) -> Option<&BlockRef> {
-        self.active.get(&inode)?.blocks.get(&fbn.get())
+        self.active.get(&inode)?.get(fbn.get())
     }
 
     /// The frozen content of a file block.
     #[must_use]
     pub fn frozen(&self, inode: InodeNumber, fbn: Fbn) -> Option<&BlockRef> {
-        self.frozen.get(&inode)?.blocks.get(&fbn.get())
+        self.frozen.get(&inode)?.get(fbn.get())
     }
 
     /// Puts a block in; whether it was not dirty before.
     pub fn put(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef, logged: bool) -> bool {
-        let file = self.active.entry(inode).or_default();
-        if !logged {
-            // And it stays unlogged, whatever is logged on top, until COMMIT logs it whole.
-            file.unlogged.insert(fbn.get());
-        }
-        file.blocks.insert(fbn.get(), block).is_none()
+        self.active.entry(inode).or_default().put(fbn.get(), block, logged)
     }
 
     /// Drops the active blocks of `start..end`; how many there were.
     pub fn drop_range(&mut self, inode: InodeNumber, start: u64, end: u64) -> u64 {
         let Some(file) = self.active.get_mut(&inode) else { return 0 };
-        let dropped: Vec<u64> = file.blocks.range(start..end).map(|(fbn, _)| *fbn).collect();
-        for fbn in &dropped {
-            file.blocks.remove(fbn);
-            file.unlogged.remove(fbn);
-        }
-        if file.blocks.is_empty() {
+        let dropped = file.drop_range(start, end);
+        if file.is_empty() {
             self.active.remove(&inode);
         }
-        dropped.len() as u64
+        dropped
     }
 
     /// Whether any block in `start..end` is dirty.
     #[must_use]
     pub fn is_any_active(&self, inode: InodeNumber, start: u64, end: u64) -> bool {
-        self.active.get(&inode).is_some_and(|file| file.blocks.range(start..end).next().is_some())
+        self.active.get(&inode).is_some_and(|file| file.range(start, end).next().is_some())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,19 +154,24 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// # Errors
     /// What to wait for.
     pub fn read(&mut self, inode: InodeNumber, fbn: Fbn) -> Progress<Option<BlockRef>> {
-        if let Some(block) = self.blocks.get(&(inode, fbn.get())) {
-            return Ok(Some(BlockRef::clone(block)));
-        }
-        let punched = |hole: &(InodeNumber, u64, u64)| {
-            hole.0 == inode && hole.1 <= fbn.get() && fbn.get() < hole.2
-        };
-        if self.holes.iter().any(punched) {
-            return Ok(None);
+        if let Some(own) = self.own(inode, fbn) {
+            return Ok(own);
         }
         if !self.logical.load(inode, &self.reader)? {
             return Ok(None);
         }
         self.logical.read_block(inode, fbn, &self.reader)
+    }
+
+    /// What the transaction itself has made of a file block, if it touched it.
+    fn own(&self, inode: InodeNumber, fbn: Fbn) -> Option<Option<BlockRef>> {
+        if let Some(block) = self.blocks.get(&(inode, fbn.get())) {
+            return Some(Some(BlockRef::clone(block)));
+        }
+        let punched = |hole: &(InodeNumber, u64, u64)| {
+            hole.0 == inode && hole.1 <= fbn.get() && fbn.get() < hole.2
+        };
+        self.holes.iter().any(punched).then_some(None)
     }
 
     /// A file block, to be changed: its content, or zeros where there is a hole.
@@ -408,7 +413,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if let Some(inode) = self.logged {
             for stripe in &mut logical.stripes {
                 if let Some(file) = stripe.get_mut().active.get_mut(&inode) {
-                    file.unlogged.clear();
+                    file.set_logged();
                 }
             }
         }

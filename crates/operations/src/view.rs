@@ -10,7 +10,7 @@
 
 use crate::attributes::visible;
 use crate::{Environment, OperationStop, file};
-use cowfs::buftree::{self, FileKey, Root};
+use cowfs::buftree::{self, FileKey, Root, Walk};
 use cowfs::directory::{DirectoryBlocks, DirectoryError};
 use cowfs::inode::InodeAttributes;
 use cowfs::logical::{SnapshotView, read_record};
@@ -145,7 +145,8 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         if !missing.is_empty() {
             return Err(Stop::Wait(Wait::Load(missing)));
         }
-        (first..first + count).map(|fbn| buftree::read(&root, &key, Fbn(fbn), reader)).collect()
+        let mut walk = Walk::new(&root, &key, *reader);
+        (first..first + count).map(|fbn| walk.read(Fbn(fbn))).collect()
     }
 
     /// The tree of a snapshot's file.

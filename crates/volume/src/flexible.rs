@@ -51,7 +51,10 @@ struct VbnSide {
 }
 
 struct VolumeCleaning {
-    cleaner: ImageCleaner<DualPointer>,
+    /// What the freeze set aside, until the cleaning begins: sorting it is no work for a moment in
+    /// which nothing else runs.
+    image: Option<(ImageFacts, Image<DualPointer>)>,
+    cleaner: Option<ImageCleaner<DualPointer>>,
     held: HeldBlocks,
     holdings: Holdings,
     context: FreezeContext,
@@ -165,10 +168,13 @@ impl FlexibleVolume {
             Ok(()) => {
                 let holdings = std::mem::take(&mut cleaning.holdings);
                 aggregate.pool.forfeit(holdings.used, holdings.reserved.into_iter());
-                let written = cleaning.cleaner.written();
+                let Some(mut cleaner) = cleaning.cleaner else {
+                    unreachable!("what is finished was begun")
+                };
+                let written = cleaner.written();
                 aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
                 side.finished = Some(Finished {
-                    cleaned: cleaning.cleaner.take_cleaned(),
+                    cleaned: cleaner.take_cleaned(),
                     dirty_blocks: cleaning.dirty_blocks,
                 });
                 let volume = self.front.id;
@@ -200,13 +206,18 @@ impl FlexibleVolume {
         let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
         let cp = cleaning.context.cp;
         let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };
-        cleaning.cleaner.run(&mut side.space, &mut backend, &reader)?;
+        if let Some((facts, mut image)) = cleaning.image.take() {
+            let work = file_work(&mut image);
+            cleaning.cleaner = Some(ImageCleaner::new(facts, work, &side.space));
+        }
+        let Some(cleaner) = &mut cleaning.cleaner else { unreachable!("made above") };
+        cleaner.run(&mut side.space, &mut backend, &reader)?;
         if !cleaning.restore_ready {
             side.requests.prepare_restore(&mut side.space, &reader)?;
             cleaning.restore_ready = true;
         }
         backend.reserve(1)?;
-        let root = cleaning.cleaner.root(&side.space);
+        let root = cleaner.root(&side.space);
         let block = Arc::new(self.vol_info(root, &cleaning.context).to_block());
         backend.write_at(Vvbn(VOL_INFO_VVBN), block, vol_info_place(self.front.id));
         let released = side.space.drain_released();
@@ -232,8 +243,8 @@ pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
         let mut leaves = BTreeMap::new();
         for stripe in &image.stripes {
             if let Some(file) = stripe.get(&inode.number) {
-                let blocks = file.blocks.iter();
-                leaves.extend(blocks.map(|(fbn, block)| (*fbn, Leaf::Block(Arc::clone(block)))));
+                let blocks = file.iter();
+                leaves.extend(blocks.map(|(fbn, block)| (fbn, Leaf::Block(Arc::clone(block)))));
             }
         }
         work.push(FileWork { inode, leaves: leaves.into_iter().collect() });
@@ -291,13 +302,13 @@ impl Member for FlexibleVolume {
         if !logical.is_dirty() && !wanted {
             return Cleaning::Nothing;
         }
-        let mut image = logical.freeze();
+        let image = logical.freeze();
         let side = self.vbn.write(access);
         let facts = image_facts(&image, &mut side.requests, context);
         let dirty_blocks = image.dirty_blocks;
-        let cleaner = ImageCleaner::new(facts, file_work(&mut image), &side.space);
         side.cleaning = Some(VolumeCleaning {
-            cleaner,
+            image: Some((facts, image)),
+            cleaner: None,
             held: HeldBlocks::default(),
             holdings: Holdings::default(),
             context: *context,
@@ -322,8 +333,10 @@ impl Member for FlexibleVolume {
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
         settle(&self.front, &side.space, self.size_blocks);
+        let mut frozen = None;
         let reaping = self.front.publish(access, |logical| {
-            logical.publish(&finished.cleaned, inode_file, finished.dirty_blocks);
+            let dirty_blocks = finished.dirty_blocks;
+            frozen = Some(logical.publish(&finished.cleaned, inode_file, dirty_blocks));
             logical.snapshots = views;
             match restore {
                 RestoreStep::None => {}
@@ -331,6 +344,14 @@ impl Member for FlexibleVolume {
                 RestoreStep::Ended => logical.suspended = false,
             }
         });
+        if let Some(aggregate) = self.aggregate.upgrade() {
+            // There may be very much of it, and nothing else runs now.
+            let forget = move |_: &mut Access<'_>| {
+                drop(frozen.take());
+                Outcome::Done
+            };
+            aggregate.parts.scheduler.send(self.front.affinities.vbn, Box::new(forget));
+        }
         again || reaping
     }
 }

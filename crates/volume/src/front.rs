@@ -118,7 +118,7 @@ pub(crate) fn discard_dirty<P: Pointer>(logical: &mut Logical<P>) {
     let mut dropped = 0;
     for stripe in &mut logical.stripes {
         let stripe = stripe.get_mut();
-        dropped += stripe.active.values().map(|file| file.blocks.len() as u64).sum::<u64>();
+        dropped += stripe.active.values().map(|file| file.len() as u64).sum::<u64>();
         stripe.active.clear();
         stripe.dirtied.clear();
     }

@@ -129,7 +129,7 @@ impl Member for TraditionalVolume {
         let aggregate = self.aggregate();
         let views = snapshot_views(&aggregate.block_side.read(access).space.snapshots);
         self.front.publish(access, |logical| {
-            logical.publish(published.cleaned, published.inode_file, dirty_blocks);
+            drop(logical.publish(published.cleaned, published.inode_file, dirty_blocks));
             logical.snapshots = views;
         })
     }

@@ -5,7 +5,7 @@
 //! the file as it is below the transaction; they are for operations that have not changed it.
 
 use super::{Transaction, map_position};
-use crate::buftree;
+use crate::buftree::{self, Walk};
 use crate::inode::Inode;
 use crate::logical::{Overlaid, overlaid};
 use crate::overlay::{DirtyFiles, Stripe, stripe_of};
@@ -30,8 +30,28 @@ impl<P: Pointer> Transaction<'_, P> {
     ) -> Progress<Vec<Option<BlockRef>>> {
         let mut blocks = Vec::with_capacity(count as usize);
         let mut missing = Vec::new();
+        let in_use = self.logical.load(inode, &self.reader)?;
+        let key = self.logical.key(inode);
+        let Some(found) = self.logical.inodes.get(&inode).filter(|_| in_use) else {
+            return (first.get()..first.get() + count)
+                .map(|number| Ok(self.own(inode, Fbn(number)).flatten()))
+                .collect();
+        };
+        let mut walk = Walk::new(&found.root, &key, self.reader);
         for number in first.get()..first.get() + count {
-            match self.read(inode, Fbn(number)) {
+            let fbn = Fbn(number);
+            let block = match self.own(inode, fbn) {
+                Some(own) => Ok(own),
+                None => {
+                    let stripe = self.logical.stripes[stripe_of(inode, fbn)].get_mut();
+                    match overlaid(found, inode, fbn, stripe) {
+                        Overlaid::Block(block) => Ok(Some(block)),
+                        Overlaid::Hole => Ok(None),
+                        Overlaid::Below => walk.read(fbn),
+                    }
+                }
+            };
+            match block {
                 Ok(block) => blocks.push(block),
                 Err(Stop::Wait(Wait::Load(requests))) => {
                     for request in requests {
@@ -81,13 +101,13 @@ impl<P: Pointer> Transaction<'_, P> {
         for stripe in &mut self.logical.stripes {
             let stripe = stripe.get_mut();
             if let Some(file) = stripe.active.get(&inode) {
-                blocks.extend(file.unlogged.iter().copied());
+                blocks.extend(file.unlogged());
             }
             if let (true, Some(file)) = (found.frozen, stripe.frozen.get(&inode)) {
                 let live = |fbn: &u64| {
                     !found.holes.contains(*fbn) || stripe.active(inode, Fbn(*fbn)).is_some()
                 };
-                blocks.extend(file.unlogged.iter().copied().filter(live));
+                blocks.extend(file.unlogged().filter(live));
             }
         }
         blocks.sort_unstable();
@@ -198,7 +218,7 @@ fn next_dirty(
     }
     let next = |stripe: &mut Partition<Stripe>| {
         let file = files(stripe.get_mut()).get(&inode)?;
-        file.blocks.range(from..end).next().map(|(fbn, _)| *fbn)
+        file.range(from, end).next().map(|(fbn, _)| fbn)
     };
     stripes.iter_mut().filter_map(next).min()
 }

@@ -20,8 +20,9 @@ use crate::apply::{part, touched};
 use crate::attributes::{change, visible};
 use crate::{Environment, OperationStop, Record};
 use cowfs::budget::Spender;
+use cowfs::buftree::Walk;
 use cowfs::inode::{Inode, InodeAttributes};
-use cowfs::logical::{Logical, Overlaid, overlaid, read_overlaid};
+use cowfs::logical::{Logical, Overlaid, overlaid};
 use cowfs::overlay::{Stripe, stripe_of};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
@@ -92,10 +93,15 @@ pub fn read<P: Pointer>(
     let range = request.range(environment, &attributes);
     let blocks = touched(range.start, range.end);
     let key = logical.key(number);
+    let mut walk = Walk::new(&inode.root, &key, *reader);
     let mut content = Vec::with_capacity((blocks.end - blocks.start) as usize);
     let mut missing = Missing::default();
     for fbn in blocks {
-        let block = read_overlaid(inode, &key, Fbn(fbn), stripe, reader);
+        let block = match overlaid(inode, number, Fbn(fbn), stripe) {
+            Overlaid::Block(block) => Ok(Some(block)),
+            Overlaid::Hole => Ok(None),
+            Overlaid::Below => walk.read(Fbn(fbn)),
+        };
         content.extend(missing.note(block)?);
     }
     missing.check()?;
@@ -235,13 +241,13 @@ impl<P: Pointer> Base<'_, P> {
         plan: &WritePlan,
         (fbn, offset): (u64, u64),
     ) -> Progress<Change> {
+        if stripe.active(self.number, Fbn(fbn)).is_some() {
+            return Ok(Change::Patch);
+        }
         let (low, high) = part(fbn, offset, plan.end);
         if high - low == BLOCK_SIZE {
             let block = Block::from_prefix(data_of(plan, offset, fbn));
             return Ok(Change::Whole(Arc::new(block)));
-        }
-        if stripe.active(self.number, Fbn(fbn)).is_some() {
-            return Ok(Change::Patch);
         }
         let block = match overlaid(self.inode, self.number, Fbn(fbn), stripe) {
             Overlaid::Block(block) => Some(block),
@@ -294,32 +300,24 @@ impl<P: Pointer> StripeWrite<'_, P> {
             let block = match change {
                 Change::Whole(block) => block,
                 Change::Copy(mut block) => {
-                    self.patch(&mut block, fbn, offset);
+                    patch(&mut block, &self.plan, fbn, offset);
                     block
                 }
                 Change::Patch => {
                     let Some(file) = self.stripe.active.get_mut(&number) else {
                         unreachable!("nobody else changes the stripe")
                     };
-                    let Some(mut block) = file.blocks.remove(&fbn) else {
+                    let Some(block) = file.get_mut(fbn, logged) else {
                         unreachable!("nobody else changes the stripe")
                     };
-                    self.patch(&mut block, fbn, offset);
                     // It was counted when it was put in first.
-                    self.stripe.put(number, Fbn(fbn), block, logged);
+                    patch(block, &self.plan, fbn, offset);
                     continue;
                 }
             };
             added += u64::from(self.stripe.put(number, Fbn(fbn), block, logged));
         }
         added
-    }
-
-    /// Copies the data that goes into a block into it; the block itself is copied first only if
-    /// somebody else looks at it.
-    fn patch(&self, block: &mut BlockRef, fbn: u64, offset: u64) {
-        let (low, high) = part(fbn, offset, self.plan.end);
-        Arc::make_mut(block)[low..high].copy_from_slice(data_of(&self.plan, offset, fbn));
     }
 
     fn note(&mut self, added: u64, now: Timestamp) -> Attributes {
@@ -335,6 +333,17 @@ impl<P: Pointer> StripeWrite<'_, P> {
             Some(attributes) => attributes,
             None => unreachable!("it was seen before"),
         }
+    }
+}
+
+/// Copies the data that goes into a block into it; what is not written over is copied first only if
+/// somebody else looks at the block.
+fn patch(block: &mut BlockRef, plan: &WritePlan, fbn: u64, offset: u64) {
+    let (low, high) = part(fbn, offset, plan.end);
+    let data = data_of(plan, offset, fbn);
+    match Arc::get_mut(block) {
+        None if data.len() == BLOCK_SIZE => *block = Arc::new(Block::from_prefix(data)),
+        _ => Arc::make_mut(block)[low..high].copy_from_slice(data),
     }
 }
 

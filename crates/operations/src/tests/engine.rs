@@ -374,8 +374,8 @@ impl State {
             .stripes
             .iter()
             .filter_map(|files| files.get(&number))
-            .flat_map(|file| file.blocks.iter())
-            .map(|(fbn, block)| (*fbn, Leaf::Block(Arc::clone(block))))
+            .flat_map(|file| file.iter())
+            .map(|(fbn, block)| (fbn, Leaf::Block(Arc::clone(block))))
             .collect();
         let kind = inode.attributes.kind;
         let tiny = matches!(kind, KIND_REGULAR | KIND_SYMLINK | KIND_ATTRIBUTES);
@@ -468,8 +468,8 @@ impl State {
     pub fn dirty_blocks(&mut self) -> u64 {
         let stripes = self.logical.get_mut().stripes.iter_mut();
         let files = |stripe: &Stripe| {
-            let active = stripe.active.values().map(|file| file.blocks.len());
-            let frozen = stripe.frozen.values().map(|file| file.blocks.len());
+            let active = stripe.active.values().map(|file| file.len());
+            let frozen = stripe.frozen.values().map(|file| file.len());
             (active.sum::<usize>() + frozen.sum::<usize>()) as u64
         };
         stripes.map(|stripe| files(stripe.get_mut())).sum()

@@ -1,0 +1,88 @@
+//! A dirty file against a map of its blocks.
+
+use super::DirtyFile;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{Block, BlockRef};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u64, bool),
+    Change(u64, bool),
+    Drop(u64, u64),
+    SetLogged,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let fbn = || prop_oneof![0..80_u64, (1_u64 << 40)..(1 << 40) + 80];
+    prop_oneof![
+        6 => (fbn(), any::<bool>()).prop_map(|(fbn, logged)| Step::Put(fbn, logged)),
+        2 => (fbn(), any::<bool>()).prop_map(|(fbn, logged)| Step::Change(fbn, logged)),
+        2 => (fbn(), fbn()).prop_map(|(start, end)| Step::Drop(start, end)),
+        1 => Just(Step::SetLogged),
+    ]
+}
+
+fn block(value: u64) -> BlockRef {
+    Arc::new(Block::from_prefix(&value.to_le_bytes()))
+}
+
+proptest! {
+    #[test]
+    fn is_a_map(
+        steps in prop::collection::vec(step(), 1..60),
+        low in 0..100_u64,
+        high in 0..100_u64,
+    ) {
+        let mut file = DirtyFile::default();
+        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut unlogged = BTreeSet::new();
+        for (value, step) in steps.into_iter().enumerate() {
+            let value = value as u64;
+            match step {
+                Step::Put(fbn, logged) => {
+                    let new = blocks.insert(fbn, value).is_none();
+                    prop_assert_eq!(file.put(fbn, block(value), logged), new);
+                    if !logged { unlogged.insert(fbn); }
+                }
+                Step::Change(fbn, logged) => {
+                    let found = file.get_mut(fbn, logged);
+                    prop_assert_eq!(found.is_some(), blocks.contains_key(&fbn));
+                    if let Some(found) = found {
+                        *found = block(value);
+                        blocks.insert(fbn, value);
+                        if !logged { unlogged.insert(fbn); }
+                    }
+                }
+                Step::Drop(start, end) => {
+                    let before = blocks.len();
+                    blocks.retain(|fbn, _| *fbn < start || *fbn >= end);
+                    unlogged.retain(|fbn| *fbn < start || *fbn >= end);
+                    let dropped = (before - blocks.len()) as u64;
+                    prop_assert_eq!(file.drop_range(start, end), dropped);
+                }
+                Step::SetLogged => {
+                    file.set_logged();
+                    unlogged.clear();
+                }
+            }
+            prop_assert_eq!(file.len(), blocks.len());
+            prop_assert_eq!(file.is_empty(), blocks.is_empty());
+        }
+        let content = |found: (u64, &BlockRef)| {
+            (found.0, u64::from_le_bytes(found.1.bytes()[..8].try_into().unwrap()))
+        };
+        let all: Vec<_> = file.iter().map(content).collect();
+        prop_assert_eq!(all, blocks.clone().into_iter().collect::<Vec<_>>());
+        let unlogged: Vec<_> = unlogged.into_iter().collect();
+        prop_assert_eq!(file.unlogged().collect::<Vec<_>>(), unlogged);
+        let some: Vec<_> = file.range(low, high).map(content).collect();
+        let mut expected: Vec<_> = blocks.clone().into_iter().collect();
+        expected.retain(|(fbn, _)| (low..high).contains(fbn));
+        prop_assert_eq!(some, expected);
+        for fbn in 0..90 {
+            prop_assert_eq!(file.get(fbn).is_some(), blocks.contains_key(&fbn));
+        }
+    }
+}

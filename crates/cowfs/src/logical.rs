@@ -302,8 +302,8 @@ impl<P: Pointer> Logical<P> {
         })
     }
 
-    /// Takes over the image's new trees, once the consistency point has committed. The overlays that
-    /// were frozen are given back: to be dropped where that keeps nobody waiting.
+    /// Takes over the image's new trees, once the consistency point has committed. The overlays
+    /// that were frozen are given back: to be dropped where that keeps nobody waiting.
     pub fn publish(
         &mut self,
         cleaned: &[CleanedInode<P>],

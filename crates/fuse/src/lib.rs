@@ -26,6 +26,7 @@
 mod abi;
 mod convert;
 mod device;
+pub mod dialogue;
 mod errno;
 mod kernel_mount;
 mod node;

@@ -91,7 +91,7 @@ pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32) -> io::Result
     }
 }
 
-fn answer_init(mut request: Request<'_>, transfer_bytes: u32) -> io::Result<()> {
+pub(crate) fn answer_init(mut request: Request<'_>, transfer_bytes: u32) -> io::Result<()> {
     let reply = request.reply();
     let offer = request.take::<InitIn>();
     // Kernels before 5.17 send no upper half.

@@ -44,4 +44,4 @@ mod wire;
 
 pub use export::{EveryClient, Export, ExportAccess, ExportPolicy, Squash};
 pub use onc_rpc::RpcError;
-pub use server::{Configuration, Server};
+pub use server::{Configuration, Programs, Server};

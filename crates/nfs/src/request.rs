@@ -32,7 +32,7 @@ pub(crate) struct Context {
 }
 
 /// What is remembered of a connection.
-pub(crate) struct Session {
+pub struct Session {
     /// The client's address and port.
     pub(crate) peer: SocketAddr,
     /// Its address as rules name it: an IPv4 address that came through an IPv6 socket is IPv4.

@@ -29,10 +29,34 @@ pub struct Configuration {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Both programs.
-struct Programs {
+/// Both programs, as a service of [`onc_rpc`].
+pub struct Programs {
     context: Arc<Context>,
     mounts: Arc<Mounts>,
+    record_bytes_max: usize,
+}
+
+impl Programs {
+    /// The programs over `service`, for whom `policy` lets in; answers are kept by `clock`.
+    #[must_use]
+    pub fn new(
+        service: Arc<dyn FileService>,
+        policy: Arc<dyn ExportPolicy>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let limits = service.limits();
+        let transfer = (limits.transfer_bytes_max as usize).max(RECORD_BYTES_MIN);
+        let replies = ReplyCache::new();
+        let context = Arc::new(Context { service, policy, limits, replies, clock });
+        let record_bytes_max = transfer + CALL_OVERHEAD_BYTES;
+        Self { context, mounts: Arc::default(), record_bytes_max }
+    }
+
+    /// The largest call that makes sense.
+    #[must_use]
+    pub const fn record_bytes_max(&self) -> usize {
+        self.record_bytes_max
+    }
 }
 
 impl Service for Programs {
@@ -73,16 +97,11 @@ impl Server {
         service: Arc<dyn FileService>,
         policy: Arc<dyn ExportPolicy>,
     ) -> Result<Self, RpcError> {
-        let limits = service.limits();
-        let transfer = (limits.transfer_bytes_max as usize).max(RECORD_BYTES_MIN);
+        let programs = Programs::new(service, policy, Arc::clone(&configuration.clock));
         let rpc = onc_rpc::Configuration {
             address: configuration.address,
-            record_bytes_max: transfer + CALL_OVERHEAD_BYTES,
+            record_bytes_max: programs.record_bytes_max(),
         };
-        let replies = ReplyCache::new();
-        let clock = Arc::clone(&configuration.clock);
-        let context = Arc::new(Context { service, policy, limits, replies, clock });
-        let programs = Programs { context, mounts: Arc::default() };
         Ok(Self { rpc: onc_rpc::Server::start(&rpc, programs)? })
     }
 

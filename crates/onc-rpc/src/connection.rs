@@ -68,16 +68,23 @@ pub(crate) enum Admission {
     Closed,
 }
 
+/// Where replies go.
+pub(crate) enum Outlet {
+    /// To a client; the poller goes on when its socket was full.
+    Socket(Arc<TcpStream>, Arc<Poller>),
+    /// To memory, which is never full ([`crate::dialogue`]).
+    Memory(Mutex<Vec<u8>>),
+}
+
 pub(crate) struct Connection {
     id: u64,
-    socket: TcpStream,
-    poller: Arc<Poller>,
+    outlet: Outlet,
     state: Mutex<State>,
     room: Condvar,
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, socket: TcpStream, poller: Arc<Poller>) -> Self {
+    pub(crate) fn new(id: u64, outlet: Outlet) -> Self {
         let state = State {
             queue: VecDeque::new(),
             queue_cost_bytes: 0,
@@ -88,11 +95,15 @@ impl Connection {
             registered: false,
             closed: false,
         };
-        Self { id, socket, poller, state: Mutex::new(state), room: Condvar::new() }
+        Self { id, outlet, state: Mutex::new(state), room: Condvar::new() }
     }
 
-    pub(crate) const fn socket(&self) -> &TcpStream {
-        &self.socket
+    /// What was written since the last time, if replies go to memory.
+    pub(crate) fn take_written(&self) -> Vec<u8> {
+        match &self.outlet {
+            Outlet::Socket(..) => Vec::new(),
+            Outlet::Memory(written) => std::mem::take(&mut written.lock()),
+        }
     }
 
     /// Counts a call as in flight, if there is room for it. `held`: the reader has the writer's
@@ -189,8 +200,10 @@ impl Connection {
             dropped
         };
         drop(dropped); // payloads are freed outside the lock
-        // It may be broken already; then there is nothing left to shut.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        if let Outlet::Socket(socket, _) = &self.outlet {
+            // It may be broken already; then there is nothing left to shut.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     fn wake_reader(&self, state: &mut State) {
@@ -249,8 +262,18 @@ impl Connection {
     }
 
     fn send(&self, batch: &Batch) -> Result<usize, Errno> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(&self.socket, &batch.slices(), &mut SendAncillaryBuffer::default(), flags)
+        match &self.outlet {
+            Outlet::Socket(socket, _) => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                sendmsg(socket, &batch.slices(), &mut SendAncillaryBuffer::default(), flags)
+            }
+            Outlet::Memory(written) => {
+                let mut written = written.lock();
+                let before = written.len();
+                batch.slices().iter().for_each(|slice| written.extend_from_slice(slice));
+                Ok(written.len() - before)
+            }
+        }
     }
 
     fn leave_to_poller(&self, batch: Batch, finished: Finished) {
@@ -261,7 +284,10 @@ impl Connection {
             self.wake_reader(&mut state);
             state.writer = Writer::Waiting(batch);
             let first = !std::mem::replace(&mut state.registered, true);
-            self.poller.arm(&self.socket, self.id, first)
+            match &self.outlet {
+                Outlet::Socket(socket, poller) => poller.arm(socket, self.id, first),
+                Outlet::Memory(_) => Err(Errno::NOBUFS), // more than a dialogue ever answers
+            }
         };
         if armed.is_err() {
             self.close();

@@ -10,6 +10,7 @@
 //! | [`message`] | call headers, credentials, the reply headers |
 //! | [`outgoing`] | replies with payloads that are not copied |
 //! | [`server`] | listener, connections, outgoing queues |
+//! | [`dialogue`] | a connection without a socket, for tests and fuzzing |
 //!
 //! A program (NFS, MOUNT) implements [`Service`]: it gets each [`Call`] on the connection's reader
 //! thread together with a [`Replier`], which it may keep and use later, on any thread.
@@ -24,6 +25,7 @@
 //! Fails: [`RpcError`] when listening is not possible. A connection that breaks the protocol is
 //! closed; one that names what the server does not have gets the RPC error that says so.
 
+pub mod dialogue;
 pub mod error;
 pub mod message;
 pub mod outgoing;
@@ -34,6 +36,7 @@ pub mod xdr;
 mod connection;
 mod poller;
 
+pub use dialogue::Dialogue;
 pub use error::RpcError;
 pub use message::{AuthStatus, AuthSys, CallHeader, Credential, ReplyError};
 pub use outgoing::Payload;

@@ -5,7 +5,7 @@
 //!
 //! Fails: [`RpcError`] from [`Server::start`]. Later failures concern one connection and end it.
 
-use crate::connection::{Admission, Connection};
+use crate::connection::{Admission, Connection, Outlet};
 use crate::error::RpcError;
 use crate::message::{self, CallHeader, HeaderError, ReplyError};
 use crate::outgoing::{Payload, Reply};
@@ -15,7 +15,7 @@ use crate::xdr::{Reader, Writer};
 use platform::sync::{Condvar, Mutex};
 use platform::thread::JoinHandle;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -239,7 +239,9 @@ fn serve<S: Service>(
     socket.set_nodelay(true)?;
     rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
     rustix::net::sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
-    let connection = Arc::new(Connection::new(id, socket, Arc::clone(&shared.poller)));
+    let socket = Arc::new(socket);
+    let outlet = Outlet::Socket(Arc::clone(&socket), Arc::clone(&shared.poller));
+    let connection = Arc::new(Connection::new(id, outlet));
     {
         let mut connections = shared.connections.lock();
         if connections.open.len() >= CONNECTIONS_MAX {
@@ -256,7 +258,8 @@ fn serve<S: Service>(
     platform::thread::spawn("rpc-reader", move || {
         let Ending { shared, connection, .. } = &ending;
         let mut session = shared.service.open(peer);
-        let error = read_calls(shared, connection, &mut session);
+        let records = RecordReader::new(&*socket, shared.record_bytes_max);
+        let error = read_calls(&shared.service, connection, &mut session, records);
         tracing::debug!(%peer, %error, "connection ended");
     })?;
     Ok(())
@@ -279,12 +282,13 @@ impl<S: Service> Drop for Ending<S> {
     }
 }
 
-fn read_calls<S: Service>(
-    shared: &Shared<S>,
+/// Dispatches the calls of a connection until their stream ends.
+pub(crate) fn read_calls<S: Service, R: Read>(
+    service: &S,
     connection: &Arc<Connection>,
     session: &mut S::Session,
+    mut records: RecordReader<R>,
 ) -> RecordError {
-    let mut records = RecordReader::new(connection.socket(), shared.record_bytes_max);
     loop {
         let mut held = connection.hold();
         let result = loop {
@@ -293,9 +297,7 @@ fn read_calls<S: Service>(
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            if !admit(connection, &mut held)
-                || !dispatch(&shared.service, session, connection, record)
-            {
+            if !admit(connection, &mut held) || !dispatch(service, session, connection, record) {
                 break Err(RecordError::Closed);
             }
         };

@@ -9,10 +9,8 @@
 //! Fails: every command ends with an exit status of `admin_api::Code`.
 
 mod bench_command;
-mod config;
 mod disks;
 mod front_ends;
-mod hostname;
 mod init;
 mod lock;
 mod logging;
@@ -26,7 +24,7 @@ use clap::Parser as _;
 use cli::arguments::CONFIG_PATH;
 use cli::output::{Output, print_error};
 use cli::{Cli, Command, Options, SocketTransport, Terminal};
-use config::Config;
+use server::config::{self, Config};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,0 +1,83 @@
+//! A mount without a kernel: requests go in as bytes, replies come out as bytes. For fuzzing.
+//!
+//! Invariants: what runs is what an event loop runs for a request, but for the reading of the
+//! device: replies are sent through a pair of sockets that keeps packets apart, as the device does.
+//!
+//! Fails: where the system has no sockets left.
+
+use crate::convert::Validity;
+use crate::device::Device;
+use crate::request::{Buffer, Request};
+use crate::server::Server;
+use crate::session::{answer_init, transfer_bytes};
+use file_service::{FileHandle, FileService};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Room for the replies to one request, more than the largest has.
+const REPLY_BYTES_MAX: usize = 2 << 20;
+/// How long names and attributes may be believed: any time, nobody here does.
+const VALID: Validity = Validity { seconds: 1, nanoseconds: 0 };
+
+/// A mounted volume whose kernel is the caller.
+pub struct Dialogue {
+    server: Arc<Server>,
+    device: Arc<Device>,
+    replies: OwnedFd,
+    transfer_bytes: u32,
+    packet: Vec<u8>,
+}
+
+impl Dialogue {
+    /// Mounts the volume below `root`.
+    ///
+    /// # Errors
+    /// If there is no pair of sockets to be had.
+    pub fn new(service: Arc<dyn FileService>, root: FileHandle) -> io::Result<Self> {
+        let kind = SocketType::SEQPACKET;
+        let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None)?;
+        // As far as the system allows; a reply that does not fit counts as not heard.
+        let _ = sockopt::set_socket_send_buffer_size(&pair.0, REPLY_BYTES_MAX);
+        let transfer_bytes = transfer_bytes(service.limits().transfer_bytes_max);
+        Ok(Self {
+            server: Server::new(service, root, VALID),
+            device: Arc::new(Device::from_descriptor(pair.0)),
+            replies: pair.1,
+            transfer_bytes,
+            packet: vec![0; REPLY_BYTES_MAX],
+        })
+    }
+
+    /// The first request of a mount, which agrees on the protocol; the replies to it.
+    pub fn agree(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
+        let buffer = buffer(request);
+        if let Some(request) = Request::parse(&buffer, request.len(), &self.device) {
+            let _refused_in_the_reply = answer_init(request, self.transfer_bytes);
+        }
+        self.take_replies()
+    }
+
+    /// Any other request: whether there was one in the bytes, and the replies to it.
+    pub fn ask(&mut self, request: &[u8]) -> (bool, Vec<Vec<u8>>) {
+        let buffer = buffer(request);
+        let Some(request) = Request::parse(&buffer, request.len(), &self.device) else {
+            return (false, self.take_replies());
+        };
+        self.server.dispatch(request);
+        (true, self.take_replies())
+    }
+
+    fn take_replies(&mut self) -> Vec<Vec<u8>> {
+        let mut replies = Vec::new();
+        while let Ok(length) = rustix::io::read(&self.replies, &mut self.packet[..]) {
+            replies.push(self.packet.get(..length).unwrap_or_default().to_vec());
+        }
+        replies
+    }
+}
+
+fn buffer(request: &[u8]) -> Buffer {
+    Arc::new(request.to_vec().into_boxed_slice())
+}

@@ -1,12 +1,14 @@
-//! The project's own tasks: `cargo xtask ci` and `cargo xtask tidy`.
+//! The project's own tasks: `cargo xtask ci`, `cargo xtask tidy` and `cargo xtask fuzz`.
 //!
 //! `ci` is everything that must pass before a change lands, in the order of its cost, and the only
 //! thing that a hosted CI calls (through `make test`). `tidy` is the part of it that no other tool
-//! checks: the rules of STYLE.md and the import rules of ARCHITECTURE.md.
+//! checks: the rules of STYLE.md and the import rules of ARCHITECTURE.md. `fuzz` wants a nightly
+//! compiler and cargo-fuzz, and is no part of `ci`, which replays its seeds only.
 //!
 //! Fails: with status 1 and a line for each finding, or the status of the command that failed;
 //! status 2 for a command line that makes no sense.
 
+mod fuzz;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -25,10 +27,12 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["ci"] => ci(),
         ["tidy"] => tidy::run(&root()),
+        ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         _ => {
             eprintln!(
                 "usage: cargo xtask ci      format, tidy, clippy, licences, tests\n       \
-                 cargo xtask tidy    the rules of STYLE.md and the import rules"
+                 cargo xtask tidy    the rules of STYLE.md and the import rules\n       \
+                 cargo xtask fuzz [TARGET] [--seconds N]    fuzz a target, or each in turn"
             );
             ExitCode::from(2)
         }

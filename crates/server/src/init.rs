@@ -6,11 +6,11 @@
 //! Fails: `Conflict` if something is there, `Denied` if the place may not be written to.
 
 use crate::config::{Config, JOURNAL_BYTES_DEFAULT, MEMORY_BYTES_DEFAULT, STATE_DIRECTORY};
-use server::hostname::hostname;
 use crate::serve::make_directory;
 use admin_api::{AdminError, Code};
 use cli::arguments::{CONFIG_PATH, DevelopmentDisks, InitArguments, Options};
 use cli::output::Output;
+use server::hostname::hostname;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ const LEFTOVERS: [(&str, &str); 5] = [
 ];
 
 /// Crates that may name `platform::linux` or `platform::simulated`.
-const PLATFORM_CRATES: [&str; 4] = ["platform", "server", "simulator", "bench"];
+const PLATFORM_CRATES: [&str; 5] = ["platform", "server", "simulator", "bench", "fuzzing"];
 
 /// What is wrong with the file at `path`, below the repository's root.
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {

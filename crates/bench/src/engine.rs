@@ -1,8 +1,11 @@
 //! The engine bench: the loads that matter first, each with many operations in flight.
 
+use crate::latency::Latencies;
+use crate::machine::Machine;
 use crate::node::{BenchError, Node, wait};
+use crate::numbers::Numbers;
 use crate::raw::RawFile;
-use crate::summary::Figure;
+use crate::summary::{Beside, Report, Role, Row, Series, Unit};
 use bytes::Bytes;
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
@@ -35,45 +38,48 @@ const SMALL: u64 = 4 << 10;
 const LARGE: u64 = 1 << 20;
 /// Operations of a round of loads that wait for the log.
 const LOGGED_OPERATIONS: u64 = 4_000;
+/// Writes of a round to the bare disk.
+const RAW_WRITES: u64 = 200;
 /// Operations of a round of loads in memory.
 const MEMORY_OPERATIONS: u64 = 40_000;
+
+/// The bare disk: 4 KiB appended and flushed.
+const RAW: &str = "disk 4K+flush";
 
 /// Runs the bench; `progress` is told the name of each load.
 ///
 /// # Errors
 /// [`BenchError`].
-pub fn engine(
-    bench: &EngineBench,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Figure>, BenchError> {
+pub fn engine(bench: &EngineBench, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+    let machine = Machine::here();
     progress("making an aggregate");
     let disk_bytes = (bench.file.0 * 2).max(1 << 30);
     let node = Node::start(&bench.directory, disk_bytes, bench.memory.0, bench.workers)?;
     let loads = Loads { node: &node, bench, clock: SystemClock };
     let root = wait(|done: Done<_>| node.service.root("bench", done));
     let root = root.map_err(|error| failed("root", error))?.handle;
-    let mut figures = Vec::new();
+    let mut rows = Vec::new();
 
     progress("raw writes");
-    let raw = loads.raw()?;
+    let raw = Beside { name: RAW.to_owned(), role: Role::Orientation, series: loads.raw()? };
     progress("creates");
-    figures.push(loads.creates(root)?.bounded("raw 4 KiB write+flush", raw));
+    rows.push(beside(loads.creates(root)?, &raw));
     progress("sequential writes");
-    let file = loads.make(root, "data", "sequential write 1 MiB")?;
-    figures.push(loads.sequential_writes(file)?);
+    let file = loads.make(root, "data", "write 1M")?;
+    rows.push(loads.sequential_writes(file)?);
     progress("sequential reads");
-    figures.push(loads.sequential_reads(file)?);
+    rows.push(loads.sequential_reads(file)?);
     progress("random reads");
-    figures.push(loads.random_reads(file)?);
+    rows.push(loads.random_reads(file)?);
     progress("random writes");
-    figures.push(loads.random_writes(file, Stability::Unstable, "random write 4 KiB, unstable")?);
-    let stable = "random write 4 KiB, stable";
-    figures.push(
-        loads
-            .random_writes(file, Stability::FileSync, stable)?
-            .bounded("raw 4 KiB write+flush", raw),
-    );
-    Ok(figures)
+    rows.push(loads.random_writes(file, Stability::Unstable, "write 4K unstable")?);
+    rows.push(beside(loads.random_writes(file, Stability::FileSync, "write 4K stable")?, &raw));
+    Ok(Report { machine, rows, notes: Vec::new() })
+}
+
+fn beside(mut row: Row, other: &Beside) -> Row {
+    row.beside.push(other.clone());
+    row
 }
 
 fn failed(load: &'static str, error: FsError) -> BenchError {
@@ -89,46 +95,42 @@ struct Loads<'a> {
 /// Keeps a number of operations in flight.
 #[derive(Default)]
 struct Flight {
-    state: Mutex<(usize, Option<FsError>)>,
+    state: Mutex<FlightState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct FlightState {
+    under_way: usize,
+    failure: Option<FsError>,
+    latencies: Latencies,
 }
 
 impl Flight {
     fn enter(&self, depth: usize) {
         let mut state = self.state.lock();
-        while state.0 >= depth {
+        while state.under_way >= depth {
             self.changed.wait(&mut state);
         }
-        state.0 += 1;
+        state.under_way += 1;
     }
 
-    fn leave<T>(&self, outcome: Result<T, FsError>) {
+    fn leave<T>(&self, outcome: Result<T, FsError>, nanoseconds: u64) {
         let mut state = self.state.lock();
-        state.0 -= 1;
+        state.under_way -= 1;
+        state.latencies.record(nanoseconds);
         if let Err(error) = outcome {
-            state.1.get_or_insert(error);
+            state.failure.get_or_insert(error);
         }
         self.changed.notify_one();
     }
 
-    fn drain(&self) -> Result<(), FsError> {
+    fn drain(&self) -> Result<Latencies, FsError> {
         let mut state = self.state.lock();
-        while state.0 > 0 {
+        while state.under_way > 0 {
             self.changed.wait(&mut state);
         }
-        state.1.map_or(Ok(()), Err)
-    }
-}
-
-/// A sequence of numbers that looks random, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
+        state.failure.map_or_else(|| Ok(std::mem::take(&mut state.latencies)), Err)
     }
 }
 
@@ -137,35 +139,47 @@ impl Loads<'_> {
     fn run<T: Send + 'static>(
         &self,
         load: &'static str,
-        (unit, scale): (&'static str, f64),
+        (unit, scale): (Unit, f64),
         count: u64,
         mut start: impl FnMut(u64, Done<T>),
-    ) -> Result<Figure, BenchError> {
-        let mut rounds = Vec::new();
+    ) -> Result<Row, BenchError> {
+        let mut ours = Series::default();
         for round in 0..self.bench.rounds as u64 {
             let flight = Arc::new(Flight::default());
             let begin = self.clock.monotonic_nanoseconds();
             for number in 0..count {
                 flight.enter(self.bench.depth);
-                let same = Arc::clone(&flight);
-                start(round * count + number, Box::new(move |outcome| same.leave(outcome)));
+                let (same, clock) = (Arc::clone(&flight), self.clock);
+                let begun = clock.monotonic_nanoseconds();
+                let done = move |outcome| {
+                    same.leave(outcome, clock.monotonic_nanoseconds() - begun);
+                };
+                start(round * count + number, Box::new(done));
             }
-            flight.drain().map_err(|error| failed(load, error))?;
+            let latencies = flight.drain().map_err(|error| failed(load, error))?;
+            ours.latencies.add(&latencies);
             let seconds = (self.clock.monotonic_nanoseconds() - begin) as f64 / 1e9;
-            rounds.push(count as f64 * scale / seconds);
+            ours.rounds.push(count as f64 * scale / seconds);
         }
-        Ok(Figure::of(load, unit, rounds))
+        Ok(Row { load: load.to_owned(), unit, ours, beside: Vec::new() })
     }
 
-    fn raw(&self) -> Result<f64, BenchError> {
+    fn raw(&self) -> Result<Series, BenchError> {
         let mut file = RawFile::create(&self.bench.directory)?;
-        let (block, count) = (vec![1; SMALL as usize], 500);
-        let begin = self.clock.monotonic_nanoseconds();
-        for _ in 0..count {
-            file.append(&block)?;
+        let block = vec![1; SMALL as usize];
+        let mut series = Series::default();
+        for _ in 0..self.bench.rounds {
+            let begin = self.clock.monotonic_nanoseconds();
+            let mut last = begin;
+            for _ in 0..RAW_WRITES {
+                file.append(&block)?;
+                let now = self.clock.monotonic_nanoseconds();
+                series.latencies.record(now - last);
+                last = now;
+            }
+            series.rounds.push(RAW_WRITES as f64 * 1e9 / (last - begin) as f64);
         }
-        let seconds = (self.clock.monotonic_nanoseconds() - begin) as f64 / 1e9;
-        Ok(f64::from(count) / seconds)
+        Ok(series)
     }
 
     fn make(
@@ -182,39 +196,39 @@ impl Loads<'_> {
         made.map(|(entry, _)| entry.handle).map_err(|error| failed(load, error))
     }
 
-    fn creates(&self, root: FileHandle) -> Result<Figure, BenchError> {
+    fn creates(&self, root: FileHandle) -> Result<Row, BenchError> {
         let caller = Caller::root();
-        self.run("create", ("files/s", 1.0), LOGGED_OPERATIONS, |number, done| {
+        self.run("create", (Unit::Files, 1.0), LOGGED_OPERATIONS, |number, done| {
             let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
             let name = format!("file{number}");
             self.node.service.create(&caller, root, name.as_bytes(), mode, set, done);
         })
     }
 
-    fn sequential_writes(&self, file: FileHandle) -> Result<Figure, BenchError> {
+    fn sequential_writes(&self, file: FileHandle) -> Result<Row, BenchError> {
         let (caller, count) = (Caller::root(), self.bench.file.0 / LARGE);
         let data = Bytes::from(vec![7; LARGE as usize]);
-        let load = "sequential write 1 MiB";
-        self.run(load, ("MiB/s", 1.0), count, |number, done| {
+        let load = "write 1M";
+        self.run(load, (Unit::Bytes, LARGE as f64), count, |number, done| {
             let offset = number % count * LARGE;
             let stability = Stability::Unstable;
             self.node.service.write(&caller, file, offset, data.clone(), stability, done);
         })
     }
 
-    fn sequential_reads(&self, file: FileHandle) -> Result<Figure, BenchError> {
+    fn sequential_reads(&self, file: FileHandle) -> Result<Row, BenchError> {
         let (caller, count) = (Caller::root(), self.bench.file.0 / LARGE);
-        self.run("sequential read 1 MiB", ("MiB/s", 1.0), count, |number, done| {
+        self.run("read 1M", (Unit::Bytes, LARGE as f64), count, |number, done| {
             let offset = number % count * LARGE;
             self.node.service.read(&caller, file, offset, LARGE as u32, done);
         })
     }
 
-    fn random_reads(&self, file: FileHandle) -> Result<Figure, BenchError> {
-        let (caller, mut numbers) = (Caller::root(), Numbers(1));
+    fn random_reads(&self, file: FileHandle) -> Result<Row, BenchError> {
+        let (caller, mut numbers) = (Caller::root(), Numbers::new(1));
         let blocks = (self.bench.file.0 / SMALL).min(self.bench.memory.0 / 4 / SMALL);
-        let load = "random read 4 KiB, cached";
-        self.run(load, ("ops/s", 1.0), MEMORY_OPERATIONS, |_, done| {
+        let load = "read 4K cached";
+        self.run(load, (Unit::Operations, 1.0), MEMORY_OPERATIONS, |_, done| {
             let offset = numbers.next(blocks) * SMALL;
             self.node.service.read(&caller, file, offset, SMALL as u32, done);
         })
@@ -225,15 +239,15 @@ impl Loads<'_> {
         file: FileHandle,
         stability: Stability,
         load: &'static str,
-    ) -> Result<Figure, BenchError> {
-        let (caller, mut numbers) = (Caller::root(), Numbers(2));
+    ) -> Result<Row, BenchError> {
+        let (caller, mut numbers) = (Caller::root(), Numbers::new(3));
         let blocks = self.bench.file.0 / SMALL;
         let data = Bytes::from(vec![9; SMALL as usize]);
         let count = match stability {
             Stability::Unstable => MEMORY_OPERATIONS,
             Stability::DataSync | Stability::FileSync => LOGGED_OPERATIONS,
         };
-        self.run(load, ("ops/s", 1.0), count, |_, done| {
+        self.run(load, (Unit::Operations, 1.0), count, |_, done| {
             let offset = numbers.next(blocks) * SMALL;
             self.node.service.write(&caller, file, offset, data.clone(), stability, done);
         })

@@ -1,18 +1,28 @@
 //! Benches: figures, never tests.
 //!
-//! [`engine()`] runs loads against an engine on file-backed disks of its own, through the same
-//! [`file_service::FileService`] that the front ends use, so that what is measured is the engine
-//! and not a protocol. Beside each figure that the disk bounds stands what the bare disk does in
-//! the same run.
+//! | bench | measures |
+//! | --- | --- |
+//! | [`engine()`] | the engine through [`file_service::FileService`], beside the bare disk |
+//! | [`nfs()`] | a node over NFS on the loopback, beside a server that does nothing |
+//! | [`compare_nfs`] | the same beside nfs-ganesha on XFS |
 //!
-//! Invariants: a figure is the median of several rounds, printed with the lowest and the highest; a
-//! load that fails ends the bench with its error.
+//! Invariants: a figure is the median of several rounds, printed with the lowest and the highest;
+//! what stands beside it was measured in the same run, in turns with it; a load that fails ends
+//! the bench with its error.
 
 mod engine;
+mod latency;
+mod machine;
+mod nfs;
 mod node;
+mod numbers;
 mod raw;
 mod summary;
+mod svg;
 
 pub use engine::{EngineBench, engine};
+pub use latency::Latencies;
+pub use machine::Machine;
+pub use nfs::{NfsBench, compare_nfs, nfs, peer_missing, serve_nothing, strip_chart};
 pub use node::BenchError;
-pub use summary::Figure;
+pub use summary::{Beside, Report, Role, Row, Series, Unit};

@@ -33,6 +33,30 @@ pub enum BenchError {
         /// What the engine answered.
         error: file_service::FsError,
     },
+    /// A load over a protocol failed.
+    #[error("{load}, {target}: {why}")]
+    Load {
+        /// The load.
+        load: String,
+        /// The server.
+        target: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A server was not to be had.
+    #[error("{what} does not serve: {why}")]
+    Server {
+        /// Which.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// No load has such a name.
+    #[error("no load is called so; there are: {known}")]
+    NoLoad {
+        /// All names.
+        known: String,
+    },
     /// The operating system refused.
     #[error("{what}: {error}")]
     System {

@@ -133,6 +133,60 @@ pub struct ServeArguments {
 pub enum BenchCommand {
     /// The engine on file-backed disks of its own: creates, reads and writes
     Engine(BenchEngineArguments),
+    /// A node over NFS on the loopback, beside a server that does nothing
+    Nfs {
+        /// What to run.
+        #[command(flatten)]
+        arguments: BenchNfsArguments,
+        /// Load a node with a mix for a minute instead, and draw latencies and consistency points
+        #[arg(long, value_name = "FILE.svg")]
+        strip_chart: Option<PathBuf>,
+    },
+    /// The same loads on others' servers, in turns with ours
+    #[command(subcommand)]
+    Compare(BenchCompareCommand),
+    /// The server that does nothing; prints its address and serves until it is killed
+    #[command(hide = true)]
+    NfsLimit,
+}
+
+/// `stroop bench compare`.
+#[derive(Subcommand, Debug)]
+pub enum BenchCompareCommand {
+    /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
+    Nfs(BenchNfsArguments),
+}
+
+/// `stroop bench nfs` and `stroop bench compare nfs`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchNfsArguments {
+    /// Where to make the node's disks; they are removed at the end [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Load this server instead of a node of our own: 127.0.0.1:2049/home
+    #[arg(long, value_name = "ADDRESS:PORT/EXPORT", value_parser = parse_server)]
+    pub server: Option<(SocketAddr, String)>,
+    /// A program that serves nothing on the port it is given, instead of the built-in one
+    #[arg(long, value_name = "PATH")]
+    pub limit: Option<PathBuf>,
+    /// Only the loads with one of these in their name, with a comma between
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// How long a round of a load takes
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// Rounds of each load, in turns with what stands beside it; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
+    pub rounds: usize,
+    /// Size of the file that is read and written
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub file_size: ByteSize,
+    /// The node's memory for caches and buffers
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: ByteSize,
+    /// The node's journal
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub journal_size: ByteSize,
 }
 
 /// `stroop bench engine`.
@@ -156,6 +210,17 @@ pub struct BenchEngineArguments {
     /// Threads of the engine
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
     pub workers: usize,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds from 0.01 to 3600".to_owned())
+}
+
+fn parse_server(text: &str) -> Result<(SocketAddr, String), String> {
+    let expected = || format!("'{text}' is not ADDRESS:PORT/EXPORT, such as 127.0.0.1:2049/home");
+    let (address, export) = text.split_once('/').ok_or_else(expected)?;
+    Ok((address.parse().map_err(|_| expected())?, format!("/{export}")))
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

@@ -1,71 +1,297 @@
 //! `stroop bench`: runs a bench of the crate `bench` and shows its figures.
 //!
-//! Invariants: progress goes to standard error; the JSON has plain numbers per second.
+//! Invariants: progress goes to standard error; the JSON has whole numbers in base units; a table
+//! stays within 100 columns.
 
 use admin_api::{AdminError, Code};
-use bench::{EngineBench, Figure, engine};
+use bench::{
+    Beside, EngineBench, Latencies, Machine, NfsBench, Report, Role, Row, Series, Unit, engine,
+    nfs, serve_nothing, strip_chart,
+};
 use cli::output::Output;
 use cli::table::{Column, Table};
-use cli::{BenchCommand, BenchEngineArguments};
+use cli::{BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchNfsArguments};
 use serde_json::{Value, json};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// In the environment of this program once it is in namespaces of its own.
+const APART: &str = "STROOP_BENCH_APART";
 
 /// Runs the bench.
 ///
 /// # Errors
 /// If a load fails.
 pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
-    let BenchCommand::Engine(arguments) = command;
-    let BenchEngineArguments { directory, file_size, memory, depth, rounds, workers } =
-        arguments.clone();
-    let bench = EngineBench {
-        directory: directory.clone(),
-        file: file_size,
-        memory,
-        depth,
-        rounds,
-        workers,
+    let report = match command {
+        BenchCommand::Engine(arguments) => run_engine(arguments)?,
+        BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
+        BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
+        BenchCommand::NfsLimit => return Err(run_limit()),
     };
-    let figures = engine(&bench, &mut |load| eprintln!("bench: {load}")).map_err(|error| {
-        let directory = directory.display().to_string();
-        AdminError::new(Code::Failed, "cannot run the bench in", directory)
-            .because(error.to_string())
-    })?;
-    let records: Vec<Value> = figures.iter().map(record).collect();
-    let names = figures.iter().map(|figure| figure.load.to_owned()).collect();
-    let json = json!({ "records": records, "num_records": records.len() });
-    Ok(Output { json, names, table: Some(table(&figures)), ..Output::default() })
+    Ok(output(&report))
 }
 
-fn record(figure: &Figure) -> Value {
+fn failed(cause: impl std::fmt::Display) -> AdminError {
+    AdminError::new(Code::Failed, "cannot run the bench", "").because(cause.to_string())
+}
+
+fn progress(what: &str) {
+    eprintln!("bench: {what}");
+}
+
+fn run_engine(arguments: &BenchEngineArguments) -> Result<Report, AdminError> {
+    let BenchEngineArguments { directory, file_size, memory, depth, rounds, workers } =
+        arguments.clone();
+    let bench = EngineBench { directory, file: file_size, memory, depth, rounds, workers };
+    engine(&bench, &mut progress).map_err(failed)
+}
+
+fn run_nfs(arguments: &BenchNfsArguments, chart: Option<&Path>) -> Result<Report, AdminError> {
+    let (bench, _removed) = nfs_bench(arguments)?;
+    match chart {
+        Some(file) => strip_chart(&bench, file, &mut progress).map_err(failed),
+        None => nfs(&bench, &mut progress).map_err(failed),
+    }
+}
+
+fn compare_nfs(arguments: &BenchNfsArguments) -> Result<Report, AdminError> {
+    let apart = std::env::var_os(APART).is_some();
+    if !apart && bench::peer_missing().is_none() {
+        // Only comes back if it cannot be done: this program goes on in the namespaces.
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--"]);
+        command.arg(std::env::current_exe().map_err(failed)?).args(std::env::args_os().skip(1));
+        let error = command.env(APART, "yes").exec();
+        progress(&format!("cannot make namespaces: {error}"));
+    }
+    let (bench, _removed) = nfs_bench(arguments)?;
+    bench::compare_nfs(&bench, apart, &mut progress).map_err(failed)
+}
+
+fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Option<Directory>), AdminError> {
+    let arguments = arguments.clone();
+    let (directory, removed) = Directory::of(arguments.directory)?;
+    let bench = NfsBench {
+        program: std::env::current_exe().map_err(failed)?,
+        directory,
+        server: arguments.server,
+        limit: arguments.limit,
+        only: arguments.only,
+        round_nanoseconds: u64::try_from(arguments.seconds.as_nanos()).unwrap_or(u64::MAX),
+        rounds: arguments.rounds,
+        file: arguments.file_size,
+        memory: arguments.memory,
+        journal: arguments.journal_size,
+    };
+    Ok((bench, removed))
+}
+
+/// Serves nothing; only an error ends it.
+fn run_limit() -> AdminError {
+    let serve = || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        println!("{}", listener.local_addr()?);
+        std::io::stdout().flush()?;
+        serve_nothing(&listener)
+    };
+    match serve() {
+        Ok(()) => failed("it ended"),
+        Err(error) => failed(error),
+    }
+}
+
+/// A temporary directory that is removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    /// The directory that was asked for, or a temporary one and what removes it.
+    fn of(asked: Option<PathBuf>) -> Result<(PathBuf, Option<Self>), AdminError> {
+        if let Some(asked) = asked {
+            return Ok((asked, None));
+        }
+        let name = format!("stroop-bench-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).map_err(failed)?;
+        Ok((path.clone(), Some(Self(path))))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Nobody needs it; a leftover in the temporary directory is the system's to remove.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn output(report: &Report) -> Output {
+    let records: Vec<Value> = report.rows.iter().map(record).collect();
+    let names = report.rows.iter().map(|row| row.load.clone()).collect();
+    let json = json!({
+        "machine": machine(&report.machine),
+        "notes": report.notes,
+        "records": records,
+        "num_records": records.len(),
+    });
+    let mut lines = vec![String::new()];
+    lines.extend(report.notes.iter().cloned());
+    let head = head(&report.machine);
+    Output { json, names, head, table: Some(table(&report.rows)), lines, ..Output::default() }
+}
+
+fn head(machine: &Machine) -> Vec<String> {
+    let contended = if machine.is_contended() { ": contended" } else { "" };
+    vec![
+        format!("{}", machine.command),
+        format!(
+            "commit {}, {} cores ({}), kernel {}, load {}.{:02} at the start{contended}",
+            machine.commit,
+            machine.cores,
+            machine.processor,
+            machine.kernel,
+            machine.load_hundredths / 100,
+            machine.load_hundredths % 100,
+        ),
+        String::new(),
+    ]
+}
+
+fn machine(machine: &Machine) -> Value {
     json!({
-        "load": figure.load,
-        "unit": figure.unit,
-        "median": figure.median,
-        "lowest": figure.lowest,
-        "highest": figure.highest,
-        "bound": figure.bound.map(|(name, value)| json!({ "name": name, "value": value })),
+        "command": machine.command,
+        "commit": machine.commit,
+        "cores": machine.cores,
+        "processor": machine.processor,
+        "kernel": machine.kernel,
+        "memory_bytes": machine.memory_bytes,
+        "load_hundredths": machine.load_hundredths,
+        "began_seconds": machine.began_seconds,
     })
 }
 
-fn table(figures: &[Figure]) -> Table {
+/// A whole number, none for none.
+fn whole(value: Option<f64>) -> Option<u64> {
+    value.map(|value| value.round() as u64)
+}
+
+fn series(series: &Series) -> Value {
+    let latency = |thousandths| series.latencies.quantile(thousandths);
+    json!({
+        "median": whole(series.median()),
+        "lowest": whole(series.lowest()),
+        "highest": whole(series.highest()),
+        "rounds": series.rounds.iter().map(|round| whole(Some(*round))).collect::<Vec<_>>(),
+        "latency_p50_ns": latency(500),
+        "latency_p99_ns": latency(990),
+        "latency_max_ns": latency(1000),
+    })
+}
+
+fn record(row: &Row) -> Value {
+    let beside = |beside: &Beside| {
+        let share = row.share(&beside.series).map(|share| share * 1e6);
+        json!({
+            "name": beside.name,
+            "role": match beside.role {
+                Role::Limit => "limit",
+                Role::Peer => "peer",
+                Role::Orientation => "orientation",
+            },
+            "figures": series(&beside.series),
+            "share_millionths": whole(share),
+        })
+    };
+    json!({
+        "load": row.load,
+        "unit": row.unit.base(),
+        "figures": series(&row.ours),
+        "beside": row.beside.iter().map(beside).collect::<Vec<_>>(),
+    })
+}
+
+/// A figure as the table shows it: three digits at least.
+fn figure(value: Option<f64>, unit: Unit) -> String {
+    let Some(value) = value.map(|value| value / unit.scale()) else { return "-".to_owned() };
+    if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// A duration with three digits.
+fn duration(nanoseconds: Option<u64>) -> String {
+    match nanoseconds {
+        None => "-".to_owned(),
+        Some(value @ ..10_000) => format!("{:.1}us", value as f64 / 1e3),
+        Some(value @ ..1_000_000) => format!("{}us", value / 1_000),
+        Some(value @ ..10_000_000) => format!("{:.1}ms", value as f64 / 1e6),
+        Some(value @ ..10_000_000_000) => format!("{}ms", value / 1_000_000),
+        Some(value) => format!("{}s", value / 1_000_000_000),
+    }
+}
+
+fn quantile(latencies: &Latencies, thousandths: u64) -> String {
+    duration(latencies.quantile(thousandths))
+}
+
+fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
         ("LOAD", Column::Text),
         ("MEDIAN", Column::Number),
         ("LOWEST", Column::Number),
         ("HIGHEST", Column::Number),
         ("UNIT", Column::Text),
-        ("BESIDE", Column::Text),
+        ("P50", Column::Number),
+        ("P99", Column::Number),
+        ("BESIDE", Column::Long),
+        ("MEDIAN", Column::Number),
+        ("SHARE", Column::Number),
     ]);
-    for figure in figures {
-        let bound = figure.bound.map(|(name, value)| format!("{name}: {value:.0}/s"));
+    for row in rows {
+        let unit = row.unit;
+        let measured = |beside: &&Beside| !beside.series.rounds.is_empty();
+        let mut others = row.beside.iter().filter(measured);
+        let other = |beside: Option<&Beside>| {
+            let Some(beside) = beside else {
+                return [String::new(), "-".to_owned(), "-".to_owned()];
+            };
+            let share = row.share(&beside.series);
+            let share = match share {
+                None => "-".to_owned(),
+                Some(share) if share < 1.5 => format!("{:.0}%", share * 100.0),
+                Some(share) => format!("{share:.2}x"),
+            };
+            [beside.name.clone(), figure(beside.series.median(), unit), share]
+        };
+        let [name, median, share] = other(others.next());
         table.row([
-            figure.load.to_owned(),
-            format!("{:.0}", figure.median),
-            format!("{:.0}", figure.lowest),
-            format!("{:.0}", figure.highest),
-            figure.unit.to_owned(),
-            bound.unwrap_or_default(),
+            row.load.clone(),
+            figure(row.ours.median(), unit),
+            figure(row.ours.lowest(), unit),
+            figure(row.ours.highest(), unit),
+            unit.shown().to_owned(),
+            quantile(&row.ours.latencies, 500),
+            quantile(&row.ours.latencies, 990),
+            name,
+            median,
+            share,
         ]);
+        for more in others {
+            let [name, median, share] = other(Some(more));
+            let empty = String::new;
+            table.row([
+                empty(),
+                empty(),
+                empty(),
+                empty(),
+                empty(),
+                empty(),
+                empty(),
+                name,
+                median,
+                share,
+            ]);
+        }
     }
     table
 }

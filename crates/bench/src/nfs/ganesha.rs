@@ -1,0 +1,147 @@
+//! The peer: nfs-ganesha on XFS on a loop device, as Debian packages them.
+//!
+//! It wants rpcbind and fixed ports, so it runs in network and mount namespaces of its own, and so
+//! does whoever talks to it: `bench compare nfs` starts itself again inside of them.
+//!
+//! Invariants: what was started is killed, and the namespace's mounts go with it; the image is in
+//! the bench's directory. Fails: with a sentence that says what is missing, and then the other
+//! figures are taken without it.
+
+use super::process::{Process, listens, loopback, wait_until};
+use super::session::{Kind, Target};
+use crate::node::BenchError;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where ganesha looks for its back ends, by distribution.
+const PLUGIN_DIRECTORIES: [&str; 3] =
+    ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib/ganesha"];
+/// What must be there, and the Debian package that has it.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("ganesha.nfsd", "nfs-ganesha"),
+    ("rpcbind", "rpcbind"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("ip", "iproute2"),
+    ("mount", "mount"),
+    ("unshare", "util-linux"),
+];
+const NFS_PORT: u16 = 2049;
+const MOUNT_PORT: u16 = 20_048;
+const RPCBIND_PORT: u16 = 111;
+
+/// A running peer.
+pub(crate) struct Ganesha {
+    _server: Process,
+    _rpcbind: Process,
+    pub target: Target,
+}
+
+/// Why it cannot run here, if it cannot.
+pub(crate) fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("nfs-ganesha is left out: it needs root, for a namespace and mounts".into());
+    }
+    if let Some((program, package)) = PROGRAMS.iter().find(|(name, _)| find(name).is_none()) {
+        return Some(format!("nfs-ganesha is left out: {program} is missing; install {package}"));
+    }
+    if plugins().is_none() {
+        return Some("nfs-ganesha is left out: install its back end, nfs-ganesha-vfs".into());
+    }
+    None
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::env::split_paths(&paths).chain(["/usr/sbin".into(), "/sbin".into()]);
+    paths.map(|path| path.join(program)).find(|path| path.exists())
+}
+
+fn command(program: &str) -> Command {
+    let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn plugins() -> Option<&'static str> {
+    PLUGIN_DIRECTORIES.into_iter().find(|path| Path::new(path).join("libfsalvfs.so").exists())
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), BenchError> {
+    let output = command(program).stderr(Stdio::piped()).args(arguments).output();
+    let what = "nfs-ganesha";
+    let output = output.map_err(|error| BenchError::System { what, error })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(BenchError::Server { what, why: format!("{program} {}: {said}", arguments.join(" ")) })
+}
+
+/// Starts it, with an XFS of `bytes` on an image in `directory`. The caller is in namespaces of
+/// its own.
+pub(crate) fn start(directory: &Path, bytes: u64) -> Result<Ganesha, BenchError> {
+    let what = "cannot prepare nfs-ganesha";
+    let system = |error| BenchError::System { what, error };
+    run("ip", &["link", "set", "lo", "up"])?;
+    // Sockets and locks of rpcbind and ganesha, apart from those of the machine.
+    run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
+    let (image, root) = (directory.join("xfs.img"), PathBuf::from("/run/xfs"));
+    fs::create_dir_all(directory).map_err(system)?;
+    for needed in ["/run/xfs", "/run/rpcbind", "/run/ganesha"] {
+        fs::create_dir_all(needed).map_err(system)?;
+    }
+    fs::File::create(&image).and_then(|file| file.set_len(bytes)).map_err(system)?;
+    let shown = image.display().to_string();
+    run("mkfs.xfs", &["-q", "-f", &shown])?;
+    run("mount", &["-t", "xfs", "-o", "loop", &shown, "/run/xfs"])?;
+    let mut rpcbind = Process::start(command("rpcbind").args(["-w", "-f"]), true)?;
+    wait_until("rpcbind", &mut rpcbind, || listens(loopback(RPCBIND_PORT)))?;
+    let config = PathBuf::from("/run/ganesha/bench.conf");
+    fs::write(&config, configuration(&root)).map_err(system)?;
+    let mut ganesha = command("ganesha.nfsd");
+    ganesha.args(["-F", "-L", "/run/ganesha/log", "-p", "/run/ganesha/pid", "-f"]).arg(&config);
+    let mut server = Process::start(&mut ganesha, true)?;
+    let (nfs, mount) = (loopback(NFS_PORT), loopback(MOUNT_PORT));
+    wait_until("nfs-ganesha", &mut server, || listens(nfs) && listens(mount))?;
+    // Nothing names the image any more; it goes when the loop device lets go of it.
+    fs::remove_file(&image).map_err(system)?;
+    let (name, path) = ("ganesha".to_owned(), root.display().to_string());
+    let target = Target { name, kind: Kind::Real, nfs, mount, path };
+    Ok(Ganesha { _server: server, _rpcbind: rpcbind, target })
+}
+
+/// Its defaults, but for what keeps it from starting here and a bound on its descriptors.
+fn configuration(root: &Path) -> String {
+    format!(
+        "NFS_CORE_PARAM {{\n\
+         \x20   NFS_Port = {NFS_PORT};\n\
+         \x20   MNT_Port = {MOUNT_PORT};\n\
+         \x20   Enable_NLM = false;\n\
+         \x20   Enable_RQUOTA = false;\n\
+         \x20   NFS_Protocols = 3;\n\
+         \x20   Plugins_Dir = \"{}\";\n\
+         }}\n\
+         NFSv4 {{ Only_Numeric_Owners = true; }}\n\
+         MDCACHE {{\n\
+         \x20   Entries_HWMark = 100000;\n\
+         \x20   FD_Limit_Percent = 50;\n\
+         \x20   FD_HWMark_Percent = 40;\n\
+         \x20   FD_LWMark_Percent = 20;\n\
+         }}\n\
+         EXPORT {{\n\
+         \x20   Export_Id = 1;\n\
+         \x20   Path = {};\n\
+         \x20   Pseudo = /bench;\n\
+         \x20   Access_Type = RW;\n\
+         \x20   Squash = no_root_squash;\n\
+         \x20   SecType = sys;\n\
+         \x20   Protocols = 3;\n\
+         \x20   Transports = TCP;\n\
+         \x20   FSAL {{ Name = VFS; }}\n\
+         }}\n\
+         LOG {{ Default_Log_Level = WARN; }}\n",
+        plugins().unwrap_or_default(),
+        root.display(),
+    )
+}

@@ -1,0 +1,212 @@
+//! NFS over a loopback connection, beside a server that does nothing.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `wire` | calls and replies as bytes |
+//! | `connection` | one TCP connection with many calls in flight |
+//! | `driver` | keeps lanes busy and counts |
+//! | `session` | one server and what was prepared on it |
+//! | `loads` | what is measured |
+//! | `limit` | the server that does nothing |
+//! | `process` | servers in processes of their own |
+//! | `strip` | the chart of latencies and consistency points |
+//! | `ganesha` | the peer of [`compare_nfs`] |
+//!
+//! Invariants: every server is a process of its own and is reached over TCP, the one that does
+//! nothing too; rounds of a load go round the servers in turns, so that all of them see the same
+//! machine. Fails: [`BenchError`], naming load and server.
+
+mod connection;
+mod driver;
+mod ganesha;
+mod limit;
+mod loads;
+mod process;
+mod session;
+mod strip;
+mod wire;
+
+pub use limit::serve_nothing;
+pub use strip::strip_chart;
+
+use crate::machine::Machine;
+use crate::node::BenchError;
+use crate::summary::{Beside, Report, Role, Row, Series};
+use loads::{CASES, Case, Sample};
+use process::{NodeOptions, NodeProcess, Process, VOLUME, start_limit};
+use session::{Kind, Session, Target};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use units::ByteSize;
+
+/// What to run, and where.
+#[derive(Clone, Debug)]
+pub struct NfsBench {
+    /// This program, which is also the server.
+    pub program: PathBuf,
+    /// A directory for disks; it needs eight times `file` of room.
+    pub directory: PathBuf,
+    /// A server that is there, and what to mount of it; otherwise one is made.
+    pub server: Option<(SocketAddr, String)>,
+    /// A compiled server that does nothing, instead of ours.
+    pub limit: Option<PathBuf>,
+    /// Only the lines in whose name one of these is.
+    pub only: Vec<String>,
+    /// How long a round of a load takes.
+    pub round_nanoseconds: u64,
+    /// Rounds of each load.
+    pub rounds: usize,
+    /// The size of the file that is read and written.
+    pub file: ByteSize,
+    /// The node's memory.
+    pub memory: ByteSize,
+    /// The node's journal.
+    pub journal: ByteSize,
+}
+
+/// Smallest disk of the node.
+const DISK_BYTES_MIN: u64 = 4 << 30;
+
+/// Runs the bench; `progress` is told what goes on.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn nfs(bench: &NfsBench, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+    with_peer(bench, None, Vec::new(), progress)
+}
+
+/// Why the peer of [`compare_nfs`] cannot run on this machine, if it cannot.
+#[must_use]
+pub fn peer_missing() -> Option<String> {
+    ganesha::missing()
+}
+
+/// The same with nfs-ganesha on XFS in turns with ours. With `apart` the caller is in network and
+/// mount namespaces of its own; otherwise the peer is left out, and the report says why.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn compare_nfs(
+    bench: &NfsBench,
+    apart: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, BenchError> {
+    let left_out = peer_missing().or_else(|| {
+        let sentence = "nfs-ganesha is left out: this is not in namespaces of its own";
+        (!apart).then(|| sentence.to_owned())
+    });
+    if let Some(note) = left_out {
+        return with_peer(bench, None, vec![note], progress);
+    }
+    progress("starting nfs-ganesha");
+    let peer = ganesha::start(&bench.directory, disk_bytes(bench) * 2)?;
+    let note = "peer: nfs-ganesha, FSAL VFS, on XFS on a loop device of a file beside our disks";
+    with_peer(bench, Some(&peer.target), vec![note.to_owned()], progress)
+}
+
+fn with_peer(
+    bench: &NfsBench,
+    peer: Option<&Target>,
+    notes: Vec<String>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, BenchError> {
+    let machine = Machine::here();
+    let cases = selected(&bench.only)?;
+    progress("starting servers");
+    let (_node, ours) = our_server(bench)?;
+    let (_limit, limit) = limit_server(bench)?;
+    let mut sides = Vec::new();
+    for target in [ours, limit].into_iter().chain(peer.cloned()) {
+        progress(&format!("preparing {}", target.name));
+        sides.push(Session::open(target, bench.file.0)?);
+    }
+    let rows = measure(bench, &cases, &mut sides, progress)?;
+    Ok(Report { machine, rows, notes })
+}
+
+fn disk_bytes(bench: &NfsBench) -> u64 {
+    (bench.file.0 * 2).max(DISK_BYTES_MIN)
+}
+
+/// The cases with a line that one of `only` is part of.
+fn selected(only: &[String]) -> Result<Vec<Case>, BenchError> {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
+    let is_wanted = |case: &&Case| case.lines().iter().any(|(name, _)| wanted(name));
+    let cases: Vec<Case> = CASES.iter().filter(is_wanted).copied().collect();
+    if cases.is_empty() {
+        let known = CASES.iter().flat_map(|case| case.lines()).map(|(name, _)| name);
+        return Err(BenchError::NoLoad { known: known.collect::<Vec<_>>().join(", ") });
+    }
+    Ok(cases)
+}
+
+fn our_server(bench: &NfsBench) -> Result<(Option<NodeProcess>, Target), BenchError> {
+    let name = "stroop".to_owned();
+    if let Some((address, path)) = &bench.server {
+        let (nfs, mount, path) = (*address, *address, path.clone());
+        return Ok((None, Target { name, kind: Kind::Real, nfs, mount, path }));
+    }
+    let disk = ByteSize(disk_bytes(bench));
+    let node = NodeProcess::start(&NodeOptions {
+        program: &bench.program,
+        directory: &bench.directory,
+        disk,
+        journal: bench.journal,
+        memory: bench.memory,
+        volume: ByteSize(disk.0 * 2),
+    })?;
+    let (nfs, mount, path) = (node.address, node.address, format!("/{VOLUME}"));
+    Ok((Some(node), Target { name, kind: Kind::Real, nfs, mount, path }))
+}
+
+fn limit_server(bench: &NfsBench) -> Result<(Process, Target), BenchError> {
+    let (process, nfs) = start_limit(&bench.program, bench.limit.as_deref())?;
+    let kind = if bench.limit.is_some() { Kind::ForeignLimit } else { Kind::Limit };
+    let name = bench.limit.as_deref().and_then(|path| path.file_name());
+    let name = name.map_or_else(|| "limit".into(), |name| name.to_string_lossy());
+    let (name, path) = (name.into_owned(), "/".to_owned());
+    Ok((process, Target { name, kind, nfs, mount: nfs, path }))
+}
+
+/// Runs the cases on all sides in turns; the first side is ours.
+fn measure(
+    bench: &NfsBench,
+    cases: &[Case],
+    sides: &mut [Session],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, BenchError> {
+    let mut rows = Vec::new();
+    for case in cases {
+        let lines = case.lines();
+        let names = lines.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let mut series = vec![vec![Series::default(); lines.len()]; sides.len()];
+        for round in 1..=bench.rounds {
+            progress(&format!("{names}: round {round} of {}", bench.rounds));
+            for (side, series) in sides.iter_mut().zip(&mut series) {
+                let samples = case.run(side, bench.round_nanoseconds);
+                let samples =
+                    samples.map_err(|stopped| stopped.error(&names, &side.target.name))?;
+                series.iter_mut().zip(samples).for_each(|(series, sample)| note(series, &sample));
+            }
+        }
+        let mut series: Vec<_> = series.into_iter().map(Vec::into_iter).collect();
+        for (load, unit) in lines {
+            let mut each = series.iter_mut().filter_map(Iterator::next);
+            let ours = each.next().unwrap_or_default();
+            let others = sides.iter().skip(1).zip(each);
+            let beside = others.map(|(side, series)| beside(&side.target, series)).collect();
+            rows.push(Row { load, unit, ours, beside });
+        }
+    }
+    Ok(rows)
+}
+
+fn note(series: &mut Series, sample: &Sample) {
+    series.rounds.push(sample.rate);
+    series.latencies.add(&sample.latencies);
+}
+
+fn beside(target: &Target, series: Series) -> Beside {
+    let role = if target.kind == Kind::Real { Role::Peer } else { Role::Limit };
+    Beside { name: target.name.clone(), role, series }
+}

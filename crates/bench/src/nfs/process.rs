@@ -1,0 +1,234 @@
+//! Servers in processes of their own: this program as a node, this program doing nothing, and a
+//! limit that somebody compiled.
+//!
+//! Invariants: what was started is stopped when it is let go of; the directory of a node is removed
+//! with it. Fails: with the last lines of the server's log.
+
+use crate::node::BenchError;
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use units::ByteSize;
+
+/// How long a server may take to answer; in steps of [`STEP_MILLISECONDS`].
+const PATIENCE_STEPS: usize = 600;
+const STEP_MILLISECONDS: i64 = 100;
+
+/// A process that is ended with this value.
+pub(crate) struct Process {
+    child: Child,
+    polite: bool,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.polite
+            && let Some(id) = rustix::process::Pid::from_raw(self.child.id() as i32)
+        {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        } else {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    /// Starts `command`; `polite` is asked to stop, others are killed.
+    pub fn start(command: &mut Command, polite: bool) -> Result<Self, BenchError> {
+        let what = "cannot start a server";
+        let child = command.spawn().map_err(|error| BenchError::System { what, error })?;
+        Ok(Self { child, polite })
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+/// Waits a little.
+pub(crate) fn pause() {
+    let step = rustix::time::Timespec { tv_sec: 0, tv_nsec: STEP_MILLISECONDS * 1_000_000 };
+    // A signal that ends it early only makes the next look come earlier.
+    let _ = rustix::thread::nanosleep(&step);
+}
+
+/// Looks again and again until `ready`.
+pub(crate) fn wait_until(
+    what: &'static str,
+    process: &mut Process,
+    mut ready: impl FnMut() -> bool,
+) -> Result<(), BenchError> {
+    for _ in 0..PATIENCE_STEPS {
+        if ready() {
+            return Ok(());
+        }
+        if process.has_ended() {
+            break;
+        }
+        pause();
+    }
+    let why = if process.has_ended() { "it ended" } else { "it does not answer" };
+    Err(BenchError::Server { what, why: why.to_owned() })
+}
+
+/// A port of the loopback that is free now.
+pub(crate) fn free_port() -> Result<u16, BenchError> {
+    let what = "cannot find a free port";
+    let system = |error| BenchError::System { what, error };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system)?;
+    Ok(listener.local_addr().map_err(system)?.port())
+}
+
+pub(crate) fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Whether something listens there.
+pub(crate) fn listens(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// The server that does nothing: our own, or the program at `path`, which takes a port.
+pub(crate) fn start_limit(
+    program: &Path,
+    path: Option<&Path>,
+) -> Result<(Process, SocketAddr), BenchError> {
+    if let Some(path) = path {
+        let port = free_port()?;
+        let mut process = Process::start(Command::new(path).arg(port.to_string()), false)?;
+        let address = loopback(port);
+        wait_until("the limit", &mut process, || listens(address))?;
+        return Ok((process, address));
+    }
+    let mut command = Command::new(program);
+    command.args(["bench", "nfs-limit"]).stdout(Stdio::piped());
+    let mut process = Process::start(&mut command, false)?;
+    let mut line = String::new();
+    if let Some(output) = process.child.stdout.take() {
+        let what = "cannot hear of the limit";
+        let read = BufReader::new(output).read_line(&mut line);
+        read.map_err(|error| BenchError::System { what, error })?;
+    }
+    let address = line.trim().parse().map_err(|_| BenchError::Server {
+        what: "the limit",
+        why: format!("it says '{}' and no address", line.trim()),
+    })?;
+    Ok((process, address))
+}
+
+/// How to make a node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeOptions<'a> {
+    pub program: &'a Path,
+    pub directory: &'a Path,
+    pub disk: ByteSize,
+    pub journal: ByteSize,
+    pub memory: ByteSize,
+    pub volume: ByteSize,
+}
+
+/// A node of our own in a process of its own.
+pub(crate) struct NodeProcess {
+    program: PathBuf,
+    directory: PathBuf,
+    process: Option<Process>,
+    pub address: SocketAddr,
+}
+
+/// The name of aggregate and volume.
+pub(crate) const VOLUME: &str = "bench";
+
+impl NodeProcess {
+    /// Disks, configuration, server, aggregate, volume.
+    pub fn start(options: &NodeOptions<'_>) -> Result<Self, BenchError> {
+        let address = loopback(free_port()?);
+        let (program, directory) = (options.program.to_owned(), options.directory.join("node"));
+        let mut node = Self { program, directory, process: None, address };
+        let what = "cannot make the node's directory";
+        std::fs::create_dir_all(&node.directory)
+            .map_err(|error| BenchError::System { what, error })?;
+        let state = node.directory.join("state");
+        node.command(&[
+            "init",
+            "--state-dir",
+            &state.display().to_string(),
+            "--dev-disks",
+            &format!("4x{}", options.disk.0),
+            "--nfs",
+            &address.to_string(),
+            "--memory",
+            &options.memory.0.to_string(),
+            "--journal-size",
+            &options.journal.0.to_string(),
+            "--name",
+            "bench",
+        ])?;
+        node.serve()?;
+        node.command(&["aggr", "create", VOLUME, "--disks", "4", "--raid", "raid4"])?;
+        let size = options.volume.0.to_string();
+        let export = "127.0.0.1:rw:none";
+        node.command(&["volume", "create", VOLUME, "--size", &size, "--export", export])?;
+        Ok(node)
+    }
+
+    fn serve(&mut self) -> Result<(), BenchError> {
+        let what = "cannot make the server's log";
+        let log = std::fs::File::create(self.directory.join("server.log"));
+        let log = log.map_err(|error| BenchError::System { what, error })?;
+        let mut command = self.stroop();
+        // The trace of consistency points is a few lines each.
+        command.args(["serve", "--log-format", "json", "--log", "warn,aggregate=debug"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut process = Process::start(&mut command, true)?;
+        let ready = || self.command(&["status"]).is_ok();
+        let started = wait_until("the node", &mut process, ready);
+        self.process = Some(process);
+        started.map_err(|error| match error {
+            BenchError::Server { what, why } => {
+                BenchError::Server { what, why: format!("{why}: {}", self.log_tail()) }
+            }
+            other => other,
+        })
+    }
+
+    /// What the server logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("server.log")).unwrap_or_default()
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().rev().take(3).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+    }
+
+    fn stroop(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_remove("STROOP_SOCKET").arg("--config");
+        command.arg(self.directory.join("stroop.toml"));
+        command
+    }
+
+    /// Runs a command of ours against the node; what it printed.
+    pub fn command(&self, words: &[&str]) -> Result<String, BenchError> {
+        let what = "cannot run a command against the node";
+        let output = self.stroop().args(words).output();
+        let output = output.map_err(|error| BenchError::System { what, error })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(BenchError::Server { what: "the node", why: format!("{}: {said}", words.join(" ")) })
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        self.process = None;
+        // A directory that cannot be removed is in nobody's way.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

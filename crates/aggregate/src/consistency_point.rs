@@ -27,6 +27,7 @@ use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::root::Superblock;
+use platform::Clock;
 use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,13 +161,16 @@ impl ConsistencyPoint {
         self.waiting.extend(done);
     }
 
-    fn advance(&mut self, to: Phase) {
+    /// Goes on to the next state, and tells whoever traces it when: `stroop bench nfs` draws the
+    /// phases beside what clients saw meanwhile.
+    fn advance(&mut self, to: Phase, clock: &dyn Clock) {
         assert!(
             TRANSITIONS.contains(&(self.phase, to)),
             "a consistency point does not go from {:?} to {to:?}",
             self.phase
         );
         self.phase = to;
+        tracing::debug!(phase = ?to, nanoseconds = clock.monotonic_nanoseconds(), "phase");
     }
 }
 
@@ -182,7 +186,7 @@ impl Aggregate {
             } else if state.phase != Phase::Idle || !state.requested {
                 return;
             } else {
-                state.advance(Phase::Freezing);
+                state.advance(Phase::Freezing, &*self.parts.clock);
                 state.requested = false;
                 state.started_nanoseconds = self.parts.clock.monotonic_nanoseconds();
                 None
@@ -247,7 +251,7 @@ impl Aggregate {
         }
         changed |= self.block_side.read(access).is_dirty();
         if !changed {
-            self.state.lock().advance(Phase::Idle);
+            self.state.lock().advance(Phase::Idle, &*self.parts.clock);
             running.into_iter().for_each(|done| done(Ok(())));
             return self.start_consistency_point();
         }
@@ -260,7 +264,7 @@ impl Aggregate {
             state.running_cp = cp;
             state.traditional = traditional;
             state.cleaning_members = jobs.len();
-            state.advance(Phase::CleaningMembers);
+            state.advance(Phase::CleaningMembers, &*self.parts.clock);
         }
         if jobs.is_empty() {
             return self.begin_aggregate();
@@ -305,7 +309,7 @@ impl Aggregate {
     }
 
     fn begin_aggregate(self: &Arc<Self>) {
-        self.state.lock().advance(Phase::CleaningAggregate);
+        self.state.lock().advance(Phase::CleaningAggregate, &*self.parts.clock);
         let this = Arc::clone(self);
         let message = move |access: &mut Access<'_>| this.clean_aggregate(access);
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
@@ -391,7 +395,7 @@ impl Aggregate {
 
     /// Makes the image durable, then the superblock.
     fn sync(self: &Arc<Self>, cp: CpNumber, superblock: Superblock) {
-        self.state.lock().advance(Phase::Syncing);
+        self.state.lock().advance(Phase::Syncing, &*self.parts.clock);
         if mutation::broken(Rule::LogRetiredEarly) {
             self.parts.log.retire(cp);
         }
@@ -427,7 +431,7 @@ impl Aggregate {
     fn begin_commit(self: &Arc<Self>, cp: CpNumber, slot: usize) {
         {
             let mut state = self.state.lock();
-            state.advance(Phase::Committing);
+            state.advance(Phase::Committing, &*self.parts.clock);
             state.superblock_slot = slot;
         }
         // Before the commit is told to anyone: what replay would apply is in the image.
@@ -463,7 +467,7 @@ impl Aggregate {
         }
         let running = {
             let mut state = self.state.lock();
-            state.advance(Phase::Idle);
+            state.advance(Phase::Idle, &*self.parts.clock);
             state.committed = cp;
             state.requested |= again;
             let now = self.parts.clock.monotonic_nanoseconds();

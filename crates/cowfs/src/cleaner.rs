@@ -183,7 +183,7 @@ impl<P: Pointer> FileCleaner<P> {
             let level = self.root.depth;
             assert!(level < DEPTH_MAX, "file block {last} is beyond the format's reach");
             if !self.root.is_empty() || self.path[usize::from(level) - 1].is_some() {
-                let block = Arc::new(Block::from_prefix(&self.root.payload));
+                let block = Block::shared(&self.root.payload);
                 let node = Node { index: 0, block, old: P::default(), modified: true };
                 self.path[usize::from(level)] = Some(node);
             }
@@ -318,7 +318,7 @@ impl<P: Pointer> FileCleaner<P> {
             let index = first / span::<P>(level);
             let old = self.entry(level + 1, index);
             let block = if old.is_hole() {
-                Arc::new(Block::zeroed())
+                Block::shared(&[])
             } else {
                 reader.block(&old, self.key.place(level, index))?
             };

@@ -325,7 +325,7 @@ impl<P: Pointer> ImageCleaner<P> {
         if !self.inode_leaves.contains_key(&fbn) {
             let key = inode_file_key(volume);
             let block = buftree::read(&self.inode_file, &key, Fbn(fbn), reader)?;
-            let block = block.unwrap_or_else(|| Arc::new(Block::zeroed()));
+            let block = block.unwrap_or_else(|| Block::shared(&[]));
             self.inode_leaves.insert(fbn, block);
         }
         match self.inode_leaves.get_mut(&fbn) {

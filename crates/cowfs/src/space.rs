@@ -395,7 +395,7 @@ impl<P: Pointer> Space<P> {
         let mut own: BTreeMap<u64, BlockRef> = BTreeMap::new();
         for vbn in self.snapshots[at].map_tree(self.volume, reader)?.iter() {
             let (index, byte, mask) = position(*vbn);
-            let block = own.entry(index).or_insert_with(|| Arc::new(Block::zeroed()));
+            let block = own.entry(index).or_insert_with(|| Block::shared(&[]));
             Arc::make_mut(block)[byte] |= mask;
         }
         // All that can wait comes first: letting go of some and not of others is not told apart.

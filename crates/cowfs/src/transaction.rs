@@ -180,7 +180,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// What to wait for.
     pub fn modify(&mut self, inode: InodeNumber, fbn: Fbn) -> Progress<&mut Block> {
         if !self.blocks.contains_key(&(inode, fbn.get())) {
-            let block = self.read(inode, fbn)?.unwrap_or_else(|| Arc::new(Block::zeroed()));
+            let block = self.read(inode, fbn)?.unwrap_or_else(|| Block::shared(&[]));
             self.put(inode, fbn, block)?;
         }
         match self.blocks.get_mut(&(inode, fbn.get())) {

@@ -13,6 +13,7 @@ use crate::staging::{BATCH_HEADER_BYTES, Batch, RECORD_HEADER_BYTES};
 use crate::{LogFull, LogIdentity, LogPosition};
 use ondisk::log::{LOG_KIND_INTERNAL, LogRecord};
 use platform::mutation::{self, Rule};
+use platform::round::{self, Round};
 use platform::sync::{Mutex, MutexGuard};
 use platform::{Disk, DiskError, WriteDone};
 use std::collections::VecDeque;
@@ -50,6 +51,8 @@ pub(crate) struct State {
     push_end: u64,
     queue: VecDeque<Batch>,
     in_flight: Option<InFlight>,
+    /// A round that is open will look for a batch to write at its end.
+    pump_due: bool,
     failure: Option<DiskError>,
 }
 
@@ -64,6 +67,7 @@ impl State {
             push_end: 0,
             queue: VecDeque::new(),
             in_flight: None,
+            pump_due: false,
             failure: None,
         }
     }
@@ -241,9 +245,8 @@ impl Log {
         // record does not use, because it was refused, is dropped outside the lock.
         let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
         let spare_max = self.0.half_blocks;
-        let mut spare: Vec<BlockRef> = (0..(body_bytes / BLOCK_SIZE).min(spare_max))
-            .map(|_| Arc::new(Block::zeroed()))
-            .collect();
+        let mut spare: Vec<BlockRef> =
+            (0..(body_bytes / BLOCK_SIZE).min(spare_max)).map(|_| Block::shared(&[])).collect();
         self.0.state.lock().append(cp, kind, parts, &mut spare)
     }
 
@@ -255,7 +258,17 @@ impl Log {
     pub fn when_durable(&self, position: LogPosition, done: WriteDone) {
         let mut state = self.0.state.lock();
         let answered = state.wait(position, done);
-        Inner::pump(&self.0, state);
+        if !round::is_open() {
+            Inner::pump(&self.0, state);
+        } else if !std::mem::replace(&mut state.pump_due, true) {
+            // Others may come in the same round: they go in one batch.
+            let inner = Arc::clone(&self.0);
+            round::at_end(move || {
+                let mut state = inner.state.lock();
+                state.pump_due = false;
+                Inner::pump(&inner, state);
+            });
+        }
         if let Some((done, result)) = answered {
             done(result);
         }
@@ -322,6 +335,7 @@ impl Log {
                 state.switch(committed.next());
             }
         }
+        let _round = Round::open();
         for done in waiters {
             done(Ok(()));
         }
@@ -381,15 +395,11 @@ impl Inner {
         drop(state);
         let blocks = batch.seal(this.identity.log, this.incarnation, disk_block);
         let log = Arc::clone(this);
-        let written: WriteDone = Box::new(move |result| match result {
-            Ok(()) if mutation::broken(Rule::LogNotFlushed) => Self::complete(&log, Ok(())),
-            Ok(()) => {
-                let flushed = Arc::clone(&log);
-                log.disk.flush(Box::new(move |result| Self::complete(&flushed, result)));
-            }
-            Err(cause) => Self::complete(&log, Err(cause)),
-        });
-        this.disk.write(disk_block, blocks, written);
+        let done: WriteDone = Box::new(move |result| Self::complete(&log, result));
+        if mutation::broken(Rule::LogNotFlushed) {
+            return this.disk.write(disk_block, blocks, done);
+        }
+        Arc::clone(&this.disk).write_durable(disk_block, blocks, done);
     }
 
     /// The end of the batch in flight.
@@ -409,8 +419,10 @@ impl Inner {
                 state.queue.clear();
             }
         }
-        // The next batch is under way before anyone is told of this one.
+        // The next batch is under way before anyone is told of this one. What the waiters send to
+        // their clients leaves together.
         Self::pump(this, state);
+        let _round = Round::open();
         for done in waiters {
             done(result.clone());
         }

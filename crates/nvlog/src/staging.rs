@@ -85,7 +85,7 @@ impl Batch {
         while !bytes.is_empty() {
             let within = self.byte_count % BLOCK_SIZE;
             if within == 0 {
-                self.blocks.push(spare.pop().unwrap_or_else(|| Arc::new(Block::zeroed())));
+                self.blocks.push(spare.pop().unwrap_or_else(|| Block::shared(&[])));
             }
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_SIZE - within));
             let Some(block) = self.blocks.last_mut().and_then(Arc::get_mut) else {

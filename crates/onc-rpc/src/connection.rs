@@ -2,7 +2,8 @@
 //! passes from thread to thread.
 //!
 //! Whoever queues a reply while nobody writes becomes the writer and writes what is queued, his own
-//! reply and those that others queue meanwhile, in gathering writes that never block. The reader
+//! reply and those that others queue meanwhile, in gathering writes that never block. A thread with
+//! many replies in hand does that once, at the end of its round ([`platform::round`]). The reader
 //! holds the right while it dispatches what one read brought in, so that the replies to many
 //! pipelined calls leave in one write. When the socket takes no more, the leftover waits for the
 //! poller.
@@ -18,6 +19,7 @@
 
 use crate::outgoing::{Batch, Finished, Reply};
 use crate::poller::Poller;
+use platform::round;
 use platform::sync::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -156,8 +158,8 @@ impl Connection {
     }
 
     /// Queues the reply to a call that promised `promised` bytes, and writes it if nobody else
-    /// does.
-    pub(crate) fn answer(&self, reply: Reply, promised: usize) {
+    /// does: with those that the thread queues in the same round.
+    pub(crate) fn answer(self: &Arc<Self>, reply: Reply, promised: usize) {
         let mut state = self.state.lock();
         state.reply_bytes -= promised;
         if state.closed {
@@ -170,7 +172,9 @@ impl Connection {
         state.queue.push_back(reply);
         if matches!(state.writer, Writer::Idle) {
             state.writer = Writer::Busy;
-            self.write_queue(state, Finished::default());
+            drop(state);
+            let this = Arc::clone(self);
+            round::at_end(move || this.release());
         } else {
             self.wake_reader(&mut state); // the promise may have been larger than the reply
         }

@@ -12,6 +12,7 @@ use crate::outgoing::{Payload, Reply};
 use crate::poller::Poller;
 use crate::record::{Record, RecordError, RecordReader};
 use crate::xdr::{Reader, Writer};
+use platform::round::Round;
 use platform::sync::{Condvar, Mutex};
 use platform::thread::JoinHandle;
 use std::collections::HashMap;
@@ -291,16 +292,21 @@ pub(crate) fn read_calls<S: Service, R: Read>(
 ) -> RecordError {
     loop {
         let mut held = connection.hold();
+        let round = Round::open();
         let result = loop {
             let record = match records.next_buffered() {
                 Ok(Some(record)) => record,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            if !admit(connection, &mut held) || !dispatch(service, session, connection, record) {
+            if !admit(connection, &mut held, &round)
+                || !dispatch(service, session, connection, record)
+            {
                 break Err(RecordError::Closed);
             }
         };
+        // What the calls left to be done once for all, then the replies that are there.
+        drop(round);
         if held {
             connection.release();
         }
@@ -311,13 +317,15 @@ pub(crate) fn read_calls<S: Service, R: Read>(
 }
 
 /// Waits until a call may be dispatched; false when the connection is closed.
-fn admit(connection: &Connection, held: &mut bool) -> bool {
+fn admit(connection: &Connection, held: &mut bool, round: &Round) -> bool {
     loop {
         match connection.admit(*held) {
             Admission::Dispatch => return true,
             Admission::Closed => return false,
             Admission::WriteFirst => connection.release(),
             Admission::Wait => {
+                // Room may depend on what the calls before left to the end of the round.
+                round.run();
                 if *held {
                     connection.release();
                 }

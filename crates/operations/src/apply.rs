@@ -13,7 +13,6 @@ use cowfs::transaction::Transaction;
 use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
 use ondisk::operation::FileState;
 use platform::mutation::{self, Rule};
-use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, InodeNumber, Timestamp};
 
 /// A file up to this size is freed by the operation that removes it; the blocks of a larger one are
@@ -58,7 +57,7 @@ pub fn make<P: Pointer>(
         })?,
         KIND_SYMLINK => {
             state.size = new.text.len() as u64;
-            transaction.put(inode, Fbn(0), Arc::new(Block::from_prefix(new.text)))?;
+            transaction.put(inode, Fbn(0), Block::shared(new.text))?;
         }
         KIND_REGULAR => state.size = new.state.size.get(),
         _ => {}
@@ -242,7 +241,7 @@ pub fn write<P: Pointer>(
         let (low, high) = part(fbn, offset, end);
         let (now, later) = rest.split_at(high - low);
         if now.len() == BLOCK_SIZE {
-            transaction.put(inode, Fbn(fbn), Arc::new(Block::from_prefix(now)))?;
+            transaction.put(inode, Fbn(fbn), Block::shared(now))?;
         } else {
             transaction.modify(inode, Fbn(fbn))?[low..high].copy_from_slice(now);
         }

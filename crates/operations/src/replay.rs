@@ -30,7 +30,6 @@ use ondisk::operation::{
 use ondisk::root::metafile;
 use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
 use platform::mutation::{self, Rule};
-use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
 
 pub use ondisk::operation::record_volume;
@@ -338,7 +337,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
             if fbn >= size.div_ceil(BLOCK_SIZE_U64) {
                 return Err(self.wrong("block number"));
             }
-            self.transaction.put(inode, Fbn(fbn), Arc::new(Block::from_prefix(block)))?;
+            self.transaction.put(inode, Fbn(fbn), Block::shared(block))?;
         }
         self.finish(inode, &record.state, 0)
     }

@@ -73,7 +73,7 @@ pub type ReadDone = Box<dyn FnOnce(Result<Vec<BlockRef>, DiskError>) + Send>;
 pub type WriteDone = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 
 /// A disk.
-pub trait Disk: Send + Sync {
+pub trait Disk: Send + Sync + 'static {
     /// What an operator calls it: a path.
     fn name(&self) -> &str;
 
@@ -88,6 +88,17 @@ pub trait Disk: Send + Sync {
 
     /// Makes all completed writes durable.
     fn flush(&self, done: WriteDone);
+
+    /// Writes consecutive blocks from `block` and makes them durable: what a log needs, in one
+    /// request where the device knows how.
+    fn write_durable(self: Arc<Self>, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
+        let disk = Arc::clone(&self);
+        let written: WriteDone = Box::new(move |result| match result {
+            Ok(()) => disk.flush(done),
+            Err(cause) => done(Err(cause)),
+        });
+        self.write(block, blocks, written);
+    }
 
     /// Whether it has a head that must move: then the distance between requests costs time.
     fn is_rotational(&self) -> bool {

@@ -16,6 +16,7 @@ pub mod disk;
 pub mod entropy;
 pub mod linux;
 pub mod mutation;
+pub mod round;
 pub mod simulated;
 pub mod sync;
 pub mod thread;

@@ -40,6 +40,27 @@ impl Block {
         block
     }
 
+    /// A shared block that begins with `bytes` and is zero after them. Each byte is written once:
+    /// a block that is made on the stack and moved is written three times.
+    ///
+    /// # Panics
+    /// If `bytes` is longer than a block.
+    #[must_use]
+    #[expect(unsafe_code, reason = "the one way to fill an allocation in place")]
+    pub fn shared(bytes: &[u8]) -> BlockRef {
+        assert!(bytes.len() <= BLOCK_SIZE, "{} bytes are more than a block", bytes.len());
+        let mut block = Arc::<Self>::new_uninit();
+        let Some(place) = Arc::get_mut(&mut block) else { unreachable!("nobody else has it yet") };
+        // SAFETY: a block is an array of `BLOCK_SIZE` bytes and nothing else (`repr(C)`), and both
+        // writes together fill it exactly.
+        unsafe {
+            let start = place.as_mut_ptr().cast::<u8>();
+            start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            start.add(bytes.len()).write_bytes(0, BLOCK_SIZE - bytes.len());
+            block.assume_init()
+        }
+    }
+
     /// The bytes.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; BLOCK_SIZE] {
@@ -95,6 +116,14 @@ pub fn zero_block() -> BlockRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shared_block_is_filled_in_place() {
+        let whole = [7; BLOCK_SIZE];
+        for length in [0, 1, 511, 4095, BLOCK_SIZE] {
+            assert_eq!(*Block::shared(&whole[..length]), Block::from_prefix(&whole[..length]));
+        }
+    }
 
     #[test]
     fn zero_is_seen() {

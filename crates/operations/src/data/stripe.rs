@@ -246,8 +246,7 @@ impl<P: Pointer> Base<'_, P> {
         }
         let (low, high) = part(fbn, offset, plan.end);
         if high - low == BLOCK_SIZE {
-            let block = Block::from_prefix(data_of(plan, offset, fbn));
-            return Ok(Change::Whole(Arc::new(block)));
+            return Ok(Change::Whole(Block::shared(data_of(plan, offset, fbn))));
         }
         let block = match overlaid(self.inode, self.number, Fbn(fbn), stripe) {
             Overlaid::Block(block) => Some(block),
@@ -257,7 +256,7 @@ impl<P: Pointer> Base<'_, P> {
                 cowfs::buftree::read(&self.inode.root, &key, Fbn(fbn), self.reader)?
             }
         };
-        Ok(Change::Copy(block.unwrap_or_else(|| Arc::new(Block::zeroed()))))
+        Ok(Change::Copy(block.unwrap_or_else(|| Block::shared(&[]))))
     }
 }
 
@@ -342,7 +341,7 @@ fn patch(block: &mut BlockRef, plan: &WritePlan, fbn: u64, offset: u64) {
     let (low, high) = part(fbn, offset, plan.end);
     let data = data_of(plan, offset, fbn);
     match Arc::get_mut(block) {
-        None if data.len() == BLOCK_SIZE => *block = Arc::new(Block::from_prefix(data)),
+        None if data.len() == BLOCK_SIZE => *block = Block::shared(data),
         _ => Arc::make_mut(block)[low..high].copy_from_slice(data),
     }
 }

@@ -164,8 +164,9 @@ fn perform(call: &Call) -> i64 {
             Call::Read { descriptor, vectors, count, offset } => {
                 libc::preadv(descriptor, vectors, count as i32, offset as libc::off_t)
             }
-            Call::Write { descriptor, vectors, count, offset } => {
-                libc::pwritev(descriptor, vectors, count as i32, offset as libc::off_t)
+            Call::Write { descriptor, vectors, count, offset, flags } => {
+                let offset = offset as libc::off_t;
+                libc::pwritev2(descriptor, vectors, count as i32, offset, flags)
             }
             Call::Flush { descriptor } => libc::fdatasync(descriptor) as isize,
         }

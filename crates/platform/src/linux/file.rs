@@ -93,6 +93,17 @@ impl FileDisk {
     pub fn is_direct(&self) -> bool {
         self.file.is_direct()
     }
+
+    fn submit_write(&self, block: u64, blocks: Vec<BlockRef>, durable: bool, done: WriteDone) {
+        let file = Arc::clone(&self.file);
+        if is_in_range(block, blocks.len(), file.size_blocks) {
+            self.engine.submit(Transfer::write(file, block, blocks, durable, done));
+        } else {
+            let error = file.out_of_range(block);
+            let refuse: WriteDone = Box::new(move |_| done(Err(error)));
+            self.engine.submit(Transfer::write(file, 0, Vec::new(), false, refuse));
+        }
+    }
 }
 
 fn open_direct(path: &str, flags: i32) -> io::Result<(File, bool)> {
@@ -138,19 +149,16 @@ impl Disk for FileDisk {
             // Through the engine all the same: a completion never runs on the caller's stack.
             let error = file.out_of_range(block);
             let refuse: WriteDone = Box::new(move |_| done(Err(error)));
-            self.engine.submit(Transfer::write(file, 0, Vec::new(), refuse));
+            self.engine.submit(Transfer::write(file, 0, Vec::new(), false, refuse));
         }
     }
 
     fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
-        let file = Arc::clone(&self.file);
-        if is_in_range(block, blocks.len(), file.size_blocks) {
-            self.engine.submit(Transfer::write(file, block, blocks, done));
-        } else {
-            let error = file.out_of_range(block);
-            let refuse: WriteDone = Box::new(move |_| done(Err(error)));
-            self.engine.submit(Transfer::write(file, 0, Vec::new(), refuse));
-        }
+        self.submit_write(block, blocks, false, done);
+    }
+
+    fn write_durable(self: Arc<Self>, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
+        self.submit_write(block, blocks, true, done);
     }
 
     fn flush(&self, done: WriteDone) {

@@ -17,9 +17,19 @@ const VECTORS_MAX: usize = 1024;
 const SECTOR_BYTES: usize = 512;
 
 pub(super) enum Body {
-    Read { blocks: Vec<BlockRef>, done: ReadDone },
-    Write { blocks: Vec<BlockRef>, done: WriteDone },
-    Flush { done: WriteDone },
+    Read {
+        blocks: Vec<BlockRef>,
+        done: ReadDone,
+    },
+    /// `durable`: each call returns when what it wrote is durable.
+    Write {
+        blocks: Vec<BlockRef>,
+        durable: bool,
+        done: WriteDone,
+    },
+    Flush {
+        done: WriteDone,
+    },
 }
 
 /// A request under way.
@@ -40,7 +50,7 @@ unsafe impl Send for Transfer {}
 /// What the kernel is to be asked next. The pointers are good until the transfer is touched again.
 pub(super) enum Call {
     Read { descriptor: i32, vectors: *const libc::iovec, count: u32, offset: u64 },
-    Write { descriptor: i32, vectors: *const libc::iovec, count: u32, offset: u64 },
+    Write { descriptor: i32, vectors: *const libc::iovec, count: u32, offset: u64, flags: i32 },
     Flush { descriptor: i32 },
 }
 
@@ -72,9 +82,10 @@ impl Transfer {
         file: Arc<DiskFile>,
         first_block: u64,
         blocks: Vec<BlockRef>,
+        durable: bool,
         done: WriteDone,
     ) -> Self {
-        Self::new(file, first_block, Body::Write { blocks, done })
+        Self::new(file, first_block, Body::Write { blocks, durable, done })
     }
 
     pub(super) fn flush(file: Arc<DiskFile>, done: WriteDone) -> Self {
@@ -124,7 +135,10 @@ impl Transfer {
         let (vectors, count) = (self.vectors.as_ptr(), self.vectors.len() as u32);
         match self.body {
             Body::Read { .. } => Call::Read { descriptor, vectors, count, offset },
-            _ => Call::Write { descriptor, vectors, count, offset },
+            Body::Write { durable: true, .. } => {
+                Call::Write { descriptor, vectors, count, offset, flags: libc::RWF_DSYNC }
+            }
+            _ => Call::Write { descriptor, vectors, count, offset, flags: 0 },
         }
     }
 
@@ -174,7 +188,7 @@ impl Transfer {
         drop(file);
         match body {
             Body::Read { blocks, done } => done(result.map(|()| blocks)),
-            Body::Write { blocks, done } => {
+            Body::Write { blocks, done, .. } => {
                 drop(blocks);
                 done(result);
             }

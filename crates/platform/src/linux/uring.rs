@@ -188,8 +188,11 @@ fn entry_for(call: &Call) -> squeue::Entry {
         Call::Read { descriptor, vectors, count, offset } => {
             opcode::Readv::new(types::Fd(descriptor), vectors, count).offset(offset).build()
         }
-        Call::Write { descriptor, vectors, count, offset } => {
-            opcode::Writev::new(types::Fd(descriptor), vectors, count).offset(offset).build()
+        Call::Write { descriptor, vectors, count, offset, flags } => {
+            opcode::Writev::new(types::Fd(descriptor), vectors, count)
+                .offset(offset)
+                .rw_flags(flags)
+                .build()
         }
         Call::Flush { descriptor } => {
             opcode::Fsync::new(types::Fd(descriptor)).flags(types::FsyncFlags::DATASYNC).build()

@@ -7,7 +7,7 @@ use crate::pool::BlockPool;
 use crate::refill::Refill;
 use cowfs::cache::BufferCache;
 use cowfs::image::Backend;
-use cowfs::pointer::{BlockPlace, Pointer};
+use cowfs::pointer::BlockPlace;
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
@@ -51,10 +51,11 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         block: BlockRef,
         place: BlockPlace,
     ) -> PhysicalPointer {
-        let check = PhysicalPointer::check_of(&block, place.content);
         let owner = block_owner(&place, Vvbn(0), self.cp);
-        self.cache.insert(address.pvbn, check, BlockRef::clone(&block));
-        self.store.write(BlockWrite { pvbn: address.pvbn, block, owner });
-        PhysicalPointer { pvbn: address.pvbn, check: check as u16 }
+        let write = BlockWrite::new(address.pvbn, block, owner);
+        let check = write.checksum as u16;
+        self.cache.insert(write.pvbn, u32::from(check), BlockRef::clone(&write.block));
+        self.store.write(write);
+        PhysicalPointer { pvbn: address.pvbn, check }
     }
 }

@@ -132,8 +132,14 @@ impl BlockIdentity {
     /// The identity of `block`, stored at `pvbn` for `owner`.
     #[must_use]
     pub fn new(owner: &BlockOwner, pvbn: Pvbn, block: &Block) -> Self {
+        Self::of_checksum(owner, pvbn, crc32c(block))
+    }
+
+    /// The identity of a block with this [`crc32c`] at `pvbn`.
+    #[must_use]
+    pub fn of_checksum(owner: &BlockOwner, pvbn: Pvbn, checksum: u32) -> Self {
         let mut identity = Self {
-            checksum: U32::new(linear_crc32c(block.bytes())),
+            checksum: U32::new(to_linear(checksum)),
             kind: owner.kind,
             level: owner.level,
             reserved_a: U16::ZERO,

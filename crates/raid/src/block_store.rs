@@ -7,7 +7,7 @@
 use crate::error::{Expectation, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::status::Status;
-use ondisk::identity::BlockOwner;
+use ondisk::identity::{BlockOwner, crc32c};
 use platform::WriteDone;
 use units::{Block, BlockRef, Pvbn};
 
@@ -29,6 +29,17 @@ pub struct BlockWrite {
     pub block: BlockRef,
     /// Whose it is.
     pub owner: BlockOwner,
+    /// Its [`ondisk::identity::crc32c`], which the writer has computed for its own pointer.
+    pub checksum: u32,
+}
+
+impl BlockWrite {
+    /// A block whose checksum is not known yet.
+    #[must_use]
+    pub fn new(pvbn: Pvbn, block: BlockRef, owner: BlockOwner) -> Self {
+        let checksum = crc32c(&block);
+        Self { pvbn, block, owner, checksum }
+    }
 }
 
 /// A block to be read.

@@ -13,7 +13,7 @@ use crate::parity::xor_all;
 use crate::resolve::{Answer, Question};
 use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
 use crate::store::{Batch, Inner};
-use ondisk::identity::{BlockIdentity, ChecksumBlock};
+use ondisk::identity::{BlockIdentity, ChecksumBlock, crc32c};
 use platform::DiskError;
 use platform::completion::{Sender, gather};
 use platform::mutation::{self, Rule};
@@ -24,12 +24,13 @@ use units::{Block, BlockRef, zero_block};
 struct BatchWrite {
     tetris: TetrisId,
     number: u64,
-    batch: Arc<Batch>,
     missing: Missing,
     /// Whether there is a parity disk that can be written.
     has_parity: bool,
     /// The new blocks of each data disk.
     fresh: Vec<Column>,
+    /// Their identities, by row.
+    identities: Vec<Vec<(usize, BlockIdentity)>>,
 }
 
 /// What goes to the disks.
@@ -73,7 +74,7 @@ impl Inner {
             state.cache.advance_generation(tetris);
             (batch, missing)
         };
-        let write = BatchWrite::new(self, tetris, number, batch, missing);
+        let write = BatchWrite::new(self, tetris, number, &batch, missing);
         // Before the group diverges from a disk that is not there its labels say so.
         self.label_missing(tetris.group);
         let question = write.question(self);
@@ -189,23 +190,21 @@ impl Inner {
 }
 
 impl BatchWrite {
-    fn new(
-        inner: &Inner,
-        tetris: TetrisId,
-        number: u64,
-        batch: Arc<Batch>,
-        missing: Missing,
-    ) -> Self {
+    fn new(inner: &Inner, tetris: TetrisId, number: u64, batch: &Batch, missing: Missing) -> Self {
         let group = inner.group(tetris.group);
         let has_parity = group.parity().is_some_and(|parity| !missing.contains(parity));
         let mut fresh = vec![Column::new(); group.data_disks];
-        for (pvbn, write) in &*batch {
-            let Some(location) = inner.geometry.locate(*pvbn) else {
+        let mut identities = vec![Vec::new(); group.data_disks];
+        for (pvbn, write) in batch {
+            let Some(location @ Location { disk, .. }) = inner.geometry.locate(*pvbn) else {
                 unreachable!("what is queued was located")
             };
-            fresh[location.disk].set(location.row(), Arc::clone(&write.block));
+            debug_assert_eq!(write.checksum, crc32c(&write.block), "the writer's checksum");
+            let identity = BlockIdentity::of_checksum(&write.owner, *pvbn, write.checksum);
+            fresh[disk].set(location.row(), Arc::clone(&write.block));
+            identities[disk].push((location.row(), identity));
         }
-        Self { tetris, number, batch, missing, has_parity, fresh }
+        Self { tetris, number, missing, has_parity, fresh, identities }
     }
 
     /// All rows in which something is written.
@@ -250,7 +249,7 @@ impl BatchWrite {
                 }
             }
             let old = checksums[member].take().filter(|_| fresh.rows() != DATA_ROWS);
-            checksums[member] = Some(Arc::new(self.identify(inner, member, old)));
+            checksums[member] = Some(Arc::new(self.identify(member, old)));
         }
         for (member, block) in checksums.iter().enumerate() {
             if let Some(block) = block.as_ref().filter(|_| !self.fresh[member].rows().is_empty()) {
@@ -266,7 +265,7 @@ impl BatchWrite {
     }
 
     /// The checksum block of a disk, with the identities of its new blocks.
-    fn identify(&self, inner: &Inner, member: usize, old: Option<BlockRef>) -> Block {
+    fn identify(&self, member: usize, old: Option<BlockRef>) -> Block {
         let mut block = Block::clone(&old.unwrap_or_else(zero_block));
         let checksums = ChecksumBlock::view_mut(&mut block);
         for identity in &mut checksums.identities {
@@ -275,14 +274,8 @@ impl BatchWrite {
                 *identity = BlockIdentity::zeroed();
             }
         }
-        for (pvbn, write) in &*self.batch {
-            let Some(location @ Location { disk, .. }) = inner.geometry.locate(*pvbn) else {
-                unreachable!("what is queued was located")
-            };
-            if disk == member {
-                checksums.identities[location.row()] =
-                    BlockIdentity::new(&write.owner, *pvbn, &write.block);
-            }
+        for (row, identity) in &self.identities[member] {
+            checksums.identities[*row] = *identity;
         }
         block
     }

@@ -542,7 +542,7 @@ pub fn build(wrong: &Wrong) -> Media {
     run(&wrong.owners, &mut owners);
     for (pvbn, (block, _)) in writer.writes {
         let owner = owners[&pvbn];
-        store.write(BlockWrite { pvbn: Pvbn(pvbn), block: Arc::new(block), owner });
+        store.write(BlockWrite::new(Pvbn(pvbn), Arc::new(block), owner));
     }
     wait(&world, |done| store.sync(done)).unwrap();
     let block = Arc::new(superblock.to_block());

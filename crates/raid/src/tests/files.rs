@@ -40,7 +40,7 @@ fn write_and_read(store: &Store, writer: u64, rounds: u64) {
             (0..100).map(|n| Pvbn(writer * per_disk + 1 + round * 100 + n)).collect();
         for pvbn in &pvbns {
             let (block, owner) = (content(*pvbn), owner_of(*pvbn));
-            store.write(BlockWrite { pvbn: *pvbn, block, owner });
+            store.write(BlockWrite::new(*pvbn, block, owner));
         }
         assert_eq!(wait(|done| store.sync(done)), Ok(()));
         let results: Vec<Result<BlockRef, ReadFailure>> = wait(|done| {

@@ -143,7 +143,7 @@ impl Model {
     pub fn write(&mut self, pvbn: Pvbn) {
         let block = self.content();
         self.blocks.insert(pvbn, Arc::clone(&block));
-        self.store.write(BlockWrite { pvbn, block, owner: owner_of(pvbn) });
+        self.store.write(BlockWrite::new(pvbn, block, owner_of(pvbn)));
     }
 
     pub fn sync(&self) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask ci`, `cargo xtask tidy` and `cargo xtask fuzz`.
+//! The project's own tasks: `cargo xtask ci`, `tidy`, `fuzz` and `callgrind`.
 //!
 //! `ci` is everything that must pass before a change lands, in the order of its cost, and the only
 //! thing that a hosted CI calls (through `make test`). `tidy` is the part of it that no other tool
@@ -8,6 +8,7 @@
 //! Fails: with status 1 and a line for each finding, or the status of the command that failed;
 //! status 2 for a command line that makes no sense.
 
+mod callgrind;
 mod fuzz;
 mod tidy;
 
@@ -27,11 +28,13 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["ci"] => ci(),
         ["tidy"] => tidy::run(&root()),
+        ["callgrind"] => callgrind::run(&root()),
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         _ => {
             eprintln!(
                 "usage: cargo xtask ci      format, tidy, clippy, licences, tests\n       \
                  cargo xtask tidy    the rules of STYLE.md and the import rules\n       \
+                 cargo xtask callgrind    instructions of each operation, by valgrind\n       \
                  cargo xtask fuzz [TARGET] [--seconds N]    fuzz a target, or each in turn"
             );
             ExitCode::from(2)

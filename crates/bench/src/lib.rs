@@ -5,24 +5,32 @@
 //! | [`engine()`] | the engine through [`file_service::FileService`], beside the bare disk |
 //! | [`nfs()`] | a node over NFS on the loopback, beside a server that does nothing |
 //! | [`compare_nfs`] | the same beside nfs-ganesha on XFS |
+//! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
+//! | [`run_operation`] | single operations, for tools that count instructions |
 //!
 //! Invariants: a figure is the median of several rounds, printed with the lowest and the highest;
 //! what stands beside it was measured in the same run, in turns with it; a load that fails ends
 //! the bench with its error.
 
 mod engine;
+mod fuse;
 mod latency;
 mod machine;
 mod nfs;
 mod node;
 mod numbers;
+mod operation;
+mod process;
 mod raw;
 mod summary;
 mod svg;
 
 pub use engine::{EngineBench, engine};
+pub use fuse::fuse;
 pub use latency::Latencies;
 pub use machine::Machine;
 pub use nfs::{NfsBench, compare_nfs, nfs, peer_missing, serve_nothing, strip_chart};
 pub use node::BenchError;
+pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};
+pub use process::NodeBench;
 pub use summary::{Beside, Report, Role, Row, Series, Unit};

@@ -59,6 +59,8 @@ pub struct Series {
     pub rounds: Vec<f64>,
     /// Of all rounds.
     pub latencies: Latencies,
+    /// Processor time of the load generator over all rounds.
+    pub client_nanoseconds: u64,
 }
 
 /// The middle of `values`, none of nothing.
@@ -73,13 +75,22 @@ impl Series {
     /// Of rounds without latencies.
     #[must_use]
     pub fn of(rounds: Vec<f64>) -> Self {
-        Self { rounds, latencies: Latencies::default() }
+        Self { rounds, ..Self::default() }
     }
 
     /// The middle round.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
         median(self.rounds.clone())
+    }
+
+    /// Processor time of the load generator for each operation, where it was noted.
+    #[must_use]
+    pub const fn client_cost(&self) -> Option<u64> {
+        match self.client_nanoseconds {
+            0 => None,
+            nanoseconds => nanoseconds.checked_div(self.latencies.total()),
+        }
     }
 
     /// The slowest round.

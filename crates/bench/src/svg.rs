@@ -34,9 +34,10 @@ impl Picture {
     }
 
     pub fn rectangle(&mut self, at: (f64, f64), size: (f64, f64), fill: &str, opacity: f64) {
+        let opacity =
+            if opacity < 1.0 { format!(" opacity=\"{opacity:.2}\"") } else { String::new() };
         self.add(&format!(
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{fill}\" \
-             fill-opacity=\"{opacity:.2}\"/>",
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{fill}\"{opacity}/>",
             at.0, at.1, size.0, size.1
         ));
     }

@@ -142,6 +142,8 @@ pub enum BenchCommand {
         #[arg(long, value_name = "FILE.svg")]
         strip_chart: Option<PathBuf>,
     },
+    /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
+    Fuse(BenchFuseArguments),
     /// The same loads on others' servers, in turns with ours
     #[command(subcommand)]
     Compare(BenchCompareCommand),
@@ -157,18 +159,12 @@ pub enum BenchCompareCommand {
     Nfs(BenchNfsArguments),
 }
 
-/// `stroop bench nfs` and `stroop bench compare nfs`.
+/// What benches of a node have in common.
 #[derive(Args, Clone, Debug)]
-pub struct BenchNfsArguments {
+pub struct BenchNodeArguments {
     /// Where to make the node's disks; they are removed at the end [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Load this server instead of a node of our own: 127.0.0.1:2049/home
-    #[arg(long, value_name = "ADDRESS:PORT/EXPORT", value_parser = parse_server)]
-    pub server: Option<(SocketAddr, String)>,
-    /// A program that serves nothing on the port it is given, instead of the built-in one
-    #[arg(long, value_name = "PATH")]
-    pub limit: Option<PathBuf>,
     /// Only the loads with one of these in their name, with a comma between
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -187,6 +183,28 @@ pub struct BenchNfsArguments {
     /// The node's journal
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub journal_size: ByteSize,
+}
+
+/// `stroop bench nfs` and `stroop bench compare nfs`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchNfsArguments {
+    /// What benches of a node have in common.
+    #[command(flatten)]
+    pub node: BenchNodeArguments,
+    /// Load this server instead of a node of our own: 127.0.0.1:2049/home
+    #[arg(long, value_name = "ADDRESS:PORT/EXPORT", value_parser = parse_server)]
+    pub server: Option<(SocketAddr, String)>,
+    /// A program that serves nothing on the port it is given, instead of the built-in one
+    #[arg(long, value_name = "PATH")]
+    pub limit: Option<PathBuf>,
+}
+
+/// `stroop bench fuse`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchFuseArguments {
+    /// What benches of a node have in common.
+    #[command(flatten)]
+    pub node: BenchNodeArguments,
 }
 
 /// `stroop bench engine`.

@@ -28,8 +28,9 @@ pub mod terminal;
 pub mod transport;
 
 pub use arguments::{
-    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchNfsArguments, Cli, ClientCommand,
-    Command, InitArguments, LogFormat, Options, ServeArguments,
+    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
+    BenchNodeArguments, Cli, ClientCommand, Command, InitArguments, LogFormat, Options,
+    ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

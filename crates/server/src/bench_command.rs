@@ -5,12 +5,15 @@
 
 use admin_api::{AdminError, Code};
 use bench::{
-    Beside, EngineBench, Latencies, Machine, NfsBench, Report, Role, Row, Series, Unit, engine,
-    nfs, serve_nothing, strip_chart,
+    Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, Report, Role, Row, Series, Unit,
+    engine, nfs, serve_nothing, strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
-use cli::{BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchNfsArguments};
+use cli::{
+    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
+    BenchNodeArguments,
+};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -29,6 +32,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
     let report = match command {
         BenchCommand::Engine(arguments) => run_engine(arguments)?,
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
+        BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
         BenchCommand::NfsLimit => return Err(run_limit()),
     };
@@ -72,14 +76,12 @@ fn compare_nfs(arguments: &BenchNfsArguments) -> Result<Report, AdminError> {
     bench::compare_nfs(&bench, apart, &mut progress).map_err(failed)
 }
 
-fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Option<Directory>), AdminError> {
-    let arguments = arguments.clone();
+/// What benches of a node have in common, with defaults filled in.
+fn node_bench(arguments: BenchNodeArguments) -> Result<(NodeBench, Option<Directory>), AdminError> {
     let (directory, removed) = Directory::of(arguments.directory)?;
-    let bench = NfsBench {
+    let bench = NodeBench {
         program: std::env::current_exe().map_err(failed)?,
         directory,
-        server: arguments.server,
-        limit: arguments.limit,
         only: arguments.only,
         round_nanoseconds: u64::try_from(arguments.seconds.as_nanos()).unwrap_or(u64::MAX),
         rounds: arguments.rounds,
@@ -88,6 +90,17 @@ fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Option<Director
         journal: arguments.journal_size,
     };
     Ok((bench, removed))
+}
+
+fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Option<Directory>), AdminError> {
+    let BenchNfsArguments { node, server, limit } = arguments.clone();
+    let (node, removed) = node_bench(node)?;
+    Ok((NfsBench { node, server, limit }, removed))
+}
+
+fn run_fuse(arguments: &BenchFuseArguments) -> Result<Report, AdminError> {
+    let (bench, _removed) = node_bench(arguments.node.clone())?;
+    bench::fuse(&bench, &mut progress).map_err(failed)
 }
 
 /// Serves nothing; only an error ends it.
@@ -187,6 +200,7 @@ fn series(series: &Series) -> Value {
         "latency_p50_ns": latency(500),
         "latency_p99_ns": latency(990),
         "latency_max_ns": latency(1000),
+        "client_cpu_ns": series.client_cost(),
     })
 }
 

@@ -36,6 +36,8 @@ pub(crate) trait Load {
 pub(crate) struct Measured {
     pub operations: u64,
     pub nanoseconds: u64,
+    /// Processor time of this process.
+    pub client_nanoseconds: u64,
     pub latencies: Latencies,
 }
 
@@ -104,6 +106,7 @@ pub(crate) fn run(
     assert!((1..=DEPTH_MAX).contains(&depth), "{depth} lanes");
     let clock = SystemClock;
     let begin = clock.monotonic_nanoseconds();
+    let client_begin = client_nanoseconds();
     let lanes = connections.len() * depth;
     let mut run = Run {
         depth,
@@ -138,7 +141,14 @@ pub(crate) fn run(
         }
     }
     run.measured.nanoseconds = end - begin;
+    run.measured.client_nanoseconds = client_nanoseconds() - client_begin;
     Ok(run.measured)
+}
+
+/// Processor time that this process has had.
+fn client_nanoseconds() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
 /// Waits until any connection has something to read; which, as bits.

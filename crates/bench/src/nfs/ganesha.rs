@@ -7,9 +7,9 @@
 //! the bench's directory. Fails: with a sentence that says what is missing, and then the other
 //! figures are taken without it.
 
-use super::process::{Process, listens, loopback, wait_until};
 use super::session::{Kind, Target};
 use crate::node::BenchError;
+use crate::process::{Process, listens, loopback, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

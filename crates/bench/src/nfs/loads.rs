@@ -59,11 +59,14 @@ pub(crate) struct Sample {
     /// In the base unit.
     pub rate: f64,
     pub latencies: Latencies,
+    pub client_nanoseconds: u64,
 }
 
 impl Sample {
     fn of(measured: Measured, scale: f64) -> Self {
-        Self { rate: measured.rate() * scale, latencies: measured.latencies }
+        let rate = measured.rate() * scale;
+        let Measured { latencies, client_nanoseconds, .. } = measured;
+        Self { rate, latencies, client_nanoseconds }
     }
 }
 
@@ -204,7 +207,8 @@ fn write_sequential(session: &mut Session, time: u64) -> Result<Vec<Sample>, Sto
     let mut latencies = Latencies::default();
     latencies.record(commit);
     let nanoseconds = measured.nanoseconds + commit;
-    let with_commit = Measured { operations: measured.operations, nanoseconds, latencies };
+    let with_commit =
+        Measured { operations: measured.operations, nanoseconds, latencies, ..Measured::default() };
     let bytes = f64::from(LARGE_BYTES);
     Ok(vec![Sample::of(measured, bytes), Sample::of(with_commit, bytes)])
 }

@@ -8,7 +8,6 @@
 //! | `session` | one server and what was prepared on it |
 //! | `loads` | what is measured |
 //! | `limit` | the server that does nothing |
-//! | `process` | servers in processes of their own |
 //! | `strip` | the chart of latencies and consistency points |
 //! | `ganesha` | the peer of [`compare_nfs`] |
 //!
@@ -21,7 +20,6 @@ mod driver;
 mod ganesha;
 mod limit;
 mod loads;
-mod process;
 mod session;
 mod strip;
 mod wire;
@@ -31,41 +29,23 @@ pub use strip::strip_chart;
 
 use crate::machine::Machine;
 use crate::node::BenchError;
+use crate::process::{NodeBench, NodeProcess, Process, VOLUME, start_limit};
 use crate::summary::{Beside, Report, Role, Row, Series};
 use loads::{CASES, Case, Sample};
-use process::{NodeOptions, NodeProcess, Process, VOLUME, start_limit};
 use session::{Kind, Session, Target};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use units::ByteSize;
 
 /// What to run, and where.
 #[derive(Clone, Debug)]
 pub struct NfsBench {
-    /// This program, which is also the server.
-    pub program: PathBuf,
-    /// A directory for disks; it needs eight times `file` of room.
-    pub directory: PathBuf,
-    /// A server that is there, and what to mount of it; otherwise one is made.
+    /// Loads, and the node of our own.
+    pub node: NodeBench,
+    /// A server that is there, and what to mount of it, instead of a node of our own.
     pub server: Option<(SocketAddr, String)>,
     /// A compiled server that does nothing, instead of ours.
     pub limit: Option<PathBuf>,
-    /// Only the lines in whose name one of these is.
-    pub only: Vec<String>,
-    /// How long a round of a load takes.
-    pub round_nanoseconds: u64,
-    /// Rounds of each load.
-    pub rounds: usize,
-    /// The size of the file that is read and written.
-    pub file: ByteSize,
-    /// The node's memory.
-    pub memory: ByteSize,
-    /// The node's journal.
-    pub journal: ByteSize,
 }
-
-/// Smallest disk of the node.
-const DISK_BYTES_MIN: u64 = 4 << 30;
 
 /// Runs the bench; `progress` is told what goes on.
 ///
@@ -99,7 +79,7 @@ pub fn compare_nfs(
         return with_peer(bench, None, vec![note], progress);
     }
     progress("starting nfs-ganesha");
-    let peer = ganesha::start(&bench.directory, disk_bytes(bench) * 2)?;
+    let peer = ganesha::start(&bench.node.directory, bench.node.disk_bytes() * 2)?;
     let note = "peer: nfs-ganesha, FSAL VFS, on XFS on a loop device of a file beside our disks";
     with_peer(bench, Some(&peer.target), vec![note.to_owned()], progress)
 }
@@ -111,27 +91,22 @@ fn with_peer(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, BenchError> {
     let machine = Machine::here();
-    let cases = selected(&bench.only)?;
+    let cases = selected(&bench.node)?;
     progress("starting servers");
     let (_node, ours) = our_server(bench)?;
     let (_limit, limit) = limit_server(bench)?;
     let mut sides = Vec::new();
     for target in [ours, limit].into_iter().chain(peer.cloned()) {
         progress(&format!("preparing {}", target.name));
-        sides.push(Session::open(target, bench.file.0)?);
+        sides.push(Session::open(target, bench.node.file.0)?);
     }
     let rows = measure(bench, &cases, &mut sides, progress)?;
     Ok(Report { machine, rows, notes })
 }
 
-fn disk_bytes(bench: &NfsBench) -> u64 {
-    (bench.file.0 * 2).max(DISK_BYTES_MIN)
-}
-
-/// The cases with a line that one of `only` is part of.
-fn selected(only: &[String]) -> Result<Vec<Case>, BenchError> {
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
-    let is_wanted = |case: &&Case| case.lines().iter().any(|(name, _)| wanted(name));
+/// The cases with a line that was asked for.
+fn selected(bench: &NodeBench) -> Result<Vec<Case>, BenchError> {
+    let is_wanted = |case: &&Case| case.lines().iter().any(|(name, _)| bench.wants(name));
     let cases: Vec<Case> = CASES.iter().filter(is_wanted).copied().collect();
     if cases.is_empty() {
         let known = CASES.iter().flat_map(|case| case.lines()).map(|(name, _)| name);
@@ -146,21 +121,13 @@ fn our_server(bench: &NfsBench) -> Result<(Option<NodeProcess>, Target), BenchEr
         let (nfs, mount, path) = (*address, *address, path.clone());
         return Ok((None, Target { name, kind: Kind::Real, nfs, mount, path }));
     }
-    let disk = ByteSize(disk_bytes(bench));
-    let node = NodeProcess::start(&NodeOptions {
-        program: &bench.program,
-        directory: &bench.directory,
-        disk,
-        journal: bench.journal,
-        memory: bench.memory,
-        volume: ByteSize(disk.0 * 2),
-    })?;
+    let node = NodeProcess::start(&bench.node)?;
     let (nfs, mount, path) = (node.address, node.address, format!("/{VOLUME}"));
     Ok((Some(node), Target { name, kind: Kind::Real, nfs, mount, path }))
 }
 
 fn limit_server(bench: &NfsBench) -> Result<(Process, Target), BenchError> {
-    let (process, nfs) = start_limit(&bench.program, bench.limit.as_deref())?;
+    let (process, nfs) = start_limit(&bench.node.program, bench.limit.as_deref())?;
     let kind = if bench.limit.is_some() { Kind::ForeignLimit } else { Kind::Limit };
     let name = bench.limit.as_deref().and_then(|path| path.file_name());
     let name = name.map_or_else(|| "limit".into(), |name| name.to_string_lossy());
@@ -180,10 +147,10 @@ fn measure(
         let lines = case.lines();
         let names = lines.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let mut series = vec![vec![Series::default(); lines.len()]; sides.len()];
-        for round in 1..=bench.rounds {
-            progress(&format!("{names}: round {round} of {}", bench.rounds));
+        for round in 1..=bench.node.rounds {
+            progress(&format!("{names}: round {round} of {}", bench.node.rounds));
             for (side, series) in sides.iter_mut().zip(&mut series) {
-                let samples = case.run(side, bench.round_nanoseconds);
+                let samples = case.run(side, bench.node.round_nanoseconds);
                 let samples =
                     samples.map_err(|stopped| stopped.error(&names, &side.target.name))?;
                 series.iter_mut().zip(samples).for_each(|(series, sample)| note(series, &sample));
@@ -204,9 +171,73 @@ fn measure(
 fn note(series: &mut Series, sample: &Sample) {
     series.rounds.push(sample.rate);
     series.latencies.add(&sample.latencies);
+    series.client_nanoseconds += sample.client_nanoseconds;
 }
 
 fn beside(target: &Target, series: Series) -> Beside {
     let role = if target.kind == Kind::Real { Role::Peer } else { Role::Limit };
     Beside { name: target.name.clone(), role, series }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use platform::thread::spawn;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    const FILE_BYTES: u64 = 4 << 20;
+    const ROUND_NANOSECONDS: u64 = 1_000_000;
+
+    fn target(kind: Kind) -> Target {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let nfs = listener.local_addr().unwrap();
+        // It ends with the test's process.
+        let _serving = spawn("limit", move || serve_nothing(&listener)).unwrap();
+        Target { name: "limit".to_owned(), kind, nfs, mount: nfs, path: "/".to_owned() }
+    }
+
+    #[test]
+    fn every_load_gets_through_to_a_server_and_is_counted() {
+        for kind in [Kind::Limit, Kind::ForeignLimit] {
+            let mut session = Session::open(target(kind), FILE_BYTES).unwrap();
+            for case in CASES {
+                let samples = case.run(&mut session, ROUND_NANOSECONDS).unwrap();
+                let whole = kind == Kind::Limit;
+                assert!(samples.len() == case.lines().len() || !whole, "{case:?}");
+                assert!(samples.iter().all(|sample| sample.rate > 0.0), "{case:?}");
+                assert!(samples.iter().all(|sample| sample.latencies.total() > 0), "{case:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_status_other_than_ok_ends_a_load() {
+        let mut session = Session::open(target(Kind::Limit), FILE_BYTES).unwrap();
+        // The server that does nothing knows no SYMLINK.
+        let root = session.directory;
+        let outcome = session.one(
+            |call| call.calls.call(call.xid, (wire::NFS, 10), |calls| calls.handle(&root)),
+            |reply| reply.u32(),
+        );
+        assert_eq!(outcome, Err(driver::Stopped::Status(10_004)));
+    }
+
+    #[test]
+    fn loads_are_chosen_by_a_part_of_their_name() {
+        let bench = |part: &str| NodeBench {
+            program: std::path::PathBuf::new(),
+            directory: std::path::PathBuf::new(),
+            only: vec![part.to_owned()],
+            round_nanoseconds: 1,
+            rounds: 1,
+            file: units::ByteSize(1),
+            memory: units::ByteSize(1),
+            journal: units::ByteSize(1),
+        };
+        assert_eq!(
+            selected(&bench("remove d1")).unwrap(),
+            [Case::CreateRemove(1), Case::CreateRemove(128)]
+        );
+        assert!(matches!(selected(&bench("no such")), Err(BenchError::NoLoad { .. })));
+    }
 }

@@ -151,7 +151,7 @@ pub fn strip_chart(
     let (node, target) = our_server(bench)?;
     let name = target.name.clone();
     progress("preparing");
-    let mut session = Session::open(target, bench.file.0)?;
+    let mut session = Session::open(target, bench.node.file.0)?;
     progress("loading it for a minute");
     let (mixed, measured) =
         load(&mut session).map_err(|stopped| stopped.error("mixed load", &name))?;
@@ -212,7 +212,7 @@ fn report(
 ) -> Report {
     let rows = KINDS.iter().zip(mixed.histories).map(|((load, unit), history)| {
         let rate = history.total.total() as f64 * 1e9 / measured.nanoseconds.max(1) as f64;
-        let ours = Series { rounds: vec![rate], latencies: history.total };
+        let ours = Series { rounds: vec![rate], latencies: history.total, ..Series::default() };
         Row { load: (*load).to_owned(), unit: *unit, ours, beside: Vec::new() }
     });
     let rows = rows.collect();
@@ -256,8 +256,10 @@ fn draw(machine: &Machine, histories: &[History], spans: &[PhaseSpan]) -> String
 }
 
 fn panel(picture: &mut Picture, top: f64, name: &str, history: &History, spans: &[PhaseSpan]) {
-    for span in spans {
-        let (from, to) = (x(span.from as f64), x(span.to as f64));
+    // A consistency point is one box, from its first phase to its last.
+    for point in spans.chunk_by(|one, next| one.to == next.from) {
+        let (Some(first), Some(last)) = (point.first(), point.last()) else { continue };
+        let (from, to) = (x(first.from as f64), x(last.to as f64));
         picture.rectangle((from, top), (to - from, PANEL_HEIGHT), "#000000", 0.06);
     }
     for (power, label) in (4..=10).zip(["10us", "100us", "1ms", "10ms", "100ms", "1s", "10s"]) {
@@ -280,9 +282,17 @@ fn panel(picture: &mut Picture, top: f64, name: &str, history: &History, spans: 
     for run in history.buckets.chunk_by(|one, next| one.number + 1 == next.number) {
         let p99: Vec<_> = run.iter().map(|bucket| (middle(bucket), y(top, bucket.p99))).collect();
         let p50: Vec<_> = run.iter().map(|bucket| (middle(bucket), y(top, bucket.p50))).collect();
-        picture.line(&p99, "#f4a261", 1.0);
-        picture.line(&p50, "#264653", 1.2);
+        picture.line(&visible(p99), "#f4a261", 1.0);
+        picture.line(&visible(p50), "#264653", 1.2);
     }
+}
+
+/// A single point would be a line of no length.
+fn visible(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    if let [(x, y)] = points[..] {
+        points.push((x + 1.0, y));
+    }
+    points
 }
 
 fn phase_strip(picture: &mut Picture, top: f64, spans: &[PhaseSpan]) {
@@ -296,7 +306,8 @@ fn phase_strip(picture: &mut Picture, top: f64, spans: &[PhaseSpan]) {
     let mut seconds = 0;
     while seconds <= LENGTH_NANOSECONDS / 1_000_000_000 {
         let place = (x(seconds as f64 * 1e9), top + STRIP_HEIGHT + 14.0);
-        picture.text(place, 10.0, Anchor::Start, &format!("{seconds} s"));
+        let anchor = if seconds == 0 { Anchor::Start } else { Anchor::End };
+        picture.text(place, 10.0, anchor, &format!("{seconds} s"));
         seconds += 10;
     }
     let mut left = LEFT;

@@ -119,15 +119,40 @@ pub(crate) fn start_limit(
     Ok((process, address))
 }
 
-/// How to make a node.
+/// What to run on a node of our own, and where.
 #[derive(Clone, Debug)]
-pub(crate) struct NodeOptions<'a> {
-    pub program: &'a Path,
-    pub directory: &'a Path,
-    pub disk: ByteSize,
-    pub journal: ByteSize,
+pub struct NodeBench {
+    /// This program, which is also the server.
+    pub program: PathBuf,
+    /// A directory for disks; it needs eight times `file` of room.
+    pub directory: PathBuf,
+    /// Only the lines in whose name one of these is.
+    pub only: Vec<String>,
+    /// How long a round of a load takes.
+    pub round_nanoseconds: u64,
+    /// Rounds of each load.
+    pub rounds: usize,
+    /// The size of the file that is read and written.
+    pub file: ByteSize,
+    /// The node's memory.
     pub memory: ByteSize,
-    pub volume: ByteSize,
+    /// The node's journal.
+    pub journal: ByteSize,
+}
+
+/// Smallest disk of the node.
+const DISK_BYTES_MIN: u64 = 4 << 30;
+
+impl NodeBench {
+    /// The size of each of the node's disks.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        (self.file.0 * 2).max(DISK_BYTES_MIN)
+    }
+
+    /// Whether the line called `name` was asked for.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
 }
 
 /// A node of our own in a process of its own.
@@ -143,9 +168,9 @@ pub(crate) const VOLUME: &str = "bench";
 
 impl NodeProcess {
     /// Disks, configuration, server, aggregate, volume.
-    pub fn start(options: &NodeOptions<'_>) -> Result<Self, BenchError> {
+    pub fn start(bench: &NodeBench) -> Result<Self, BenchError> {
         let address = loopback(free_port()?);
-        let (program, directory) = (options.program.to_owned(), options.directory.join("node"));
+        let (program, directory) = (bench.program.clone(), bench.directory.join("node"));
         let mut node = Self { program, directory, process: None, address };
         let what = "cannot make the node's directory";
         std::fs::create_dir_all(&node.directory)
@@ -156,19 +181,20 @@ impl NodeProcess {
             "--state-dir",
             &state.display().to_string(),
             "--dev-disks",
-            &format!("4x{}", options.disk.0),
+            &format!("4x{}", bench.disk_bytes()),
             "--nfs",
             &address.to_string(),
             "--memory",
-            &options.memory.0.to_string(),
+            &bench.memory.0.to_string(),
             "--journal-size",
-            &options.journal.0.to_string(),
+            &bench.journal.0.to_string(),
             "--name",
             "bench",
         ])?;
         node.serve()?;
         node.command(&["aggr", "create", VOLUME, "--disks", "4", "--raid", "raid4"])?;
-        let size = options.volume.0.to_string();
+        // Thin: more than is ever written, less than there is.
+        let size = (bench.disk_bytes() * 2).to_string();
         let export = "127.0.0.1:rw:none";
         node.command(&["volume", "create", VOLUME, "--size", &size, "--export", export])?;
         Ok(node)

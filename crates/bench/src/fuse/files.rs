@@ -1,0 +1,188 @@
+//! Loads on a file through the kernel, as a program makes them.
+//!
+//! Invariants: a thread has one call under way; buffers are aligned as `O_DIRECT` wants it; a round
+//! is timed from the first call to the end of the last thread.
+
+use crate::latency::Latencies;
+use crate::numbers::Numbers;
+use crate::summary::Unit;
+use platform::Clock;
+use platform::linux::SystemClock;
+use platform::thread::spawn;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+const SMALL_BYTES: usize = 4 << 10;
+const LARGE_BYTES: usize = 256 << 10;
+/// What `O_DIRECT` wants of an address: a page will do everywhere.
+const ALIGNMENT_BYTES: usize = 4096;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    Read,
+    Write,
+}
+
+/// A load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Case {
+    pub direction: Direction,
+    /// At random and small, or in order and large.
+    pub random: bool,
+    /// Past the page cache.
+    pub direct: bool,
+    pub threads: usize,
+}
+
+const fn case(direction: Direction, random: bool, direct: bool, threads: usize) -> Case {
+    Case { direction, random, direct, threads }
+}
+
+/// All of them, in the order they are run.
+pub(super) const CASES: [Case; 12] = [
+    case(Direction::Read, true, true, 1),
+    case(Direction::Read, true, true, 8),
+    case(Direction::Write, true, true, 1),
+    case(Direction::Write, true, true, 8),
+    case(Direction::Read, false, true, 1),
+    case(Direction::Write, false, true, 1),
+    case(Direction::Read, true, false, 1),
+    case(Direction::Read, true, false, 8),
+    case(Direction::Write, true, false, 1),
+    case(Direction::Write, true, false, 8),
+    case(Direction::Read, false, false, 1),
+    case(Direction::Write, false, false, 1),
+];
+
+/// One thread's work.
+struct Worker {
+    file: Arc<File>,
+    case: Case,
+    file_bytes: u64,
+    seed: u64,
+    deadline: u64,
+}
+
+impl Case {
+    pub fn name(self) -> String {
+        let direction = match self.direction {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        };
+        let size = if self.random { "4K" } else { "256K" };
+        let cache = if self.direct { "direct" } else { "buffered" };
+        format!("{direction} {size} {cache} t{}", self.threads)
+    }
+
+    pub const fn unit(self) -> Unit {
+        if self.random { Unit::Operations } else { Unit::Bytes }
+    }
+
+    const fn bytes(self) -> usize {
+        if self.random { SMALL_BYTES } else { LARGE_BYTES }
+    }
+
+    /// One round on the file at `path`: the rate in the base unit, and latencies.
+    pub fn run(
+        self,
+        path: &Path,
+        file_bytes: u64,
+        nanoseconds: u64,
+    ) -> io::Result<(f64, Latencies)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if self.direct {
+            options.custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32);
+        }
+        let file = Arc::new(options.open(path)?);
+        let clock = SystemClock;
+        let begin = clock.monotonic_nanoseconds();
+        let deadline = begin + nanoseconds;
+        let worker = |seed| Worker {
+            file: Arc::clone(&file),
+            case: self,
+            file_bytes,
+            seed: seed as u64 * 2 + 1,
+            deadline,
+        };
+        let mut latencies = Latencies::default();
+        if self.threads == 1 {
+            latencies = worker(0).run()?;
+        } else {
+            let workers = (0..self.threads).map(|number| {
+                let worker = worker(number);
+                spawn("load", move || worker.run())
+            });
+            for worker in workers.collect::<io::Result<Vec<_>>>()? {
+                let ended = worker.join().map_err(|_| io::Error::other("a thread panicked"))?;
+                latencies.add(&ended?);
+            }
+        }
+        let seconds = (clock.monotonic_nanoseconds() - begin) as f64 / 1e9;
+        let scale = if self.random { 1.0 } else { LARGE_BYTES as f64 };
+        let rate = latencies.total() as f64 * scale / seconds;
+        if self.direction == Direction::Write {
+            // So that the next load does not pay for it.
+            file.sync_data()?;
+        }
+        Ok((rate, latencies))
+    }
+}
+
+impl Worker {
+    fn run(self) -> io::Result<Latencies> {
+        let length = self.case.bytes();
+        let mut memory = vec![0x5a; length + ALIGNMENT_BYTES];
+        let start = memory.as_ptr().align_offset(ALIGNMENT_BYTES);
+        let buffer = memory.get_mut(start..start + length).unwrap_or_default();
+        let mut numbers = Numbers::new(self.seed);
+        let (pieces, clock) = (self.file_bytes / length as u64, SystemClock);
+        let mut latencies = Latencies::default();
+        let (mut number, mut before) = (0, clock.monotonic_nanoseconds());
+        while before < self.deadline {
+            let piece = if self.case.random { numbers.next(pieces) } else { number % pieces };
+            let offset = piece * length as u64;
+            match self.case.direction {
+                Direction::Read => self.file.read_exact_at(buffer, offset)?,
+                Direction::Write => self.file.write_all_at(buffer, offset)?,
+            }
+            let now = clock.monotonic_nanoseconds();
+            latencies.record(now - before);
+            (number, before) = (number + 1, now);
+        }
+        Ok(latencies)
+    }
+}
+
+/// Makes a file of `bytes` with data in it.
+pub(super) fn make(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    let data = vec![0x5a; LARGE_BYTES];
+    for piece in 0..bytes / LARGE_BYTES as u64 {
+        file.write_all_at(&data, piece * LARGE_BYTES as u64)?;
+    }
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_load_runs_on_a_file() {
+        const BYTES: u64 = 1 << 20;
+        let name = format!("stroop-bench-files-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        make(&path, BYTES).unwrap();
+        for case in CASES.into_iter().filter(|case| !case.direct) {
+            let (rate, latencies) = case.run(&path, BYTES, 1_000_000).unwrap();
+            assert!(rate > 0.0 && latencies.total() > 0, "{}", case.name());
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), BYTES);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

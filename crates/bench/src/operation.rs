@@ -1,0 +1,304 @@
+//! Single operations on an engine in memory, for tools that count instructions.
+//!
+//! One thread, disks that are a map, no clock that moves: the same operations make the same
+//! instructions, whatever else the machine does. `cargo xtask callgrind` runs each operation twice
+//! with different counts and divides the difference, so that what is prepared cancels out.
+//!
+//! Invariants: what is prepared does not depend on the count; one operation is under way; no
+//! consistency point begins but where the operation is one.
+
+use crate::node::BenchError;
+use bytes::Bytes;
+use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, VolumeRequest};
+use file_service::{
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
+};
+use ondisk::label::RaidKind;
+use platform::disk::{DiskError, is_in_range};
+use platform::sync::Mutex;
+use platform::{Clock, Disk, Entropy, ReadDone, WriteDone};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use units::{BlockRef, Timestamp, zero_block};
+
+/// What can be counted.
+pub const OPERATIONS: [&str; 9] = [
+    "getattr",
+    "lookup",
+    "read-4k",
+    "write-4k-unstable",
+    "write-4k-stable",
+    "create",
+    "remove",
+    "commit",
+    "write-4k-and-cp",
+];
+/// Most operations of a run; as many files are prepared.
+pub const OPERATIONS_MAX: u64 = 12_000;
+
+const BLOCK_BYTES: u64 = 4096;
+/// The file that is read and written.
+const FILE_BLOCKS: u64 = 4096;
+const DISK_BLOCKS: u64 = 1 << 20;
+/// Large enough that half of it takes all stable writes of a run.
+const LOG_BLOCKS: u64 = 1 << 18;
+const MEMORY_BYTES: u64 = 2 << 30;
+
+type Queue = Arc<Mutex<VecDeque<Box<dyn FnOnce() + Send>>>>;
+
+/// A clock that does not move: nothing happens because of the time.
+struct StillClock;
+
+impl Clock for StillClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_parts(1_600_000_000, 0)
+    }
+
+    fn monotonic_nanoseconds(&self) -> u64 {
+        1_000_000_000
+    }
+}
+
+/// Numbers that differ, the same in every run.
+#[derive(Default)]
+struct Counted(AtomicU64);
+
+impl Entropy for Counted {
+    fn next_u64(&self) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(ODD)
+    }
+}
+
+/// A disk in memory; what it was asked completes when the queue is worked off.
+struct MemoryDisk {
+    name: String,
+    size_blocks: u64,
+    blocks: Mutex<HashMap<u64, BlockRef>>,
+    queue: Queue,
+}
+
+impl MemoryDisk {
+    fn later(&self, completion: impl FnOnce() + Send + 'static) {
+        self.queue.lock().push_back(Box::new(completion));
+    }
+
+    fn outside(&self, block: u64) -> DiskError {
+        let (disk, size_blocks) = (self.name.clone(), self.size_blocks);
+        DiskError::OutOfRange { disk, block, size_blocks }
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_blocks(&self) -> u64 {
+        self.size_blocks
+    }
+
+    fn read(&self, block: u64, count: usize, done: ReadDone) {
+        if !is_in_range(block, count, self.size_blocks) {
+            let error = self.outside(block);
+            return self.later(move || done(Err(error)));
+        }
+        let blocks = self.blocks.lock();
+        let found = |block| blocks.get(&block).cloned().unwrap_or_else(zero_block);
+        let read: Vec<BlockRef> = (block..block + count as u64).map(found).collect();
+        self.later(move || done(Ok(read)));
+    }
+
+    fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
+        if !is_in_range(block, blocks.len(), self.size_blocks) {
+            let error = self.outside(block);
+            return self.later(move || done(Err(error)));
+        }
+        self.blocks.lock().extend((block..).zip(blocks));
+        self.later(move || done(Ok(())));
+    }
+
+    fn flush(&self, done: WriteDone) {
+        self.later(move || done(Ok(())));
+    }
+}
+
+struct Logs(Queue);
+
+impl LogProvider for Logs {
+    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        Ok(disk("log", LOG_BLOCKS, &self.0))
+    }
+
+    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        Err("nothing is kept here".to_owned())
+    }
+}
+
+fn disk(name: &str, size_blocks: u64, queue: &Queue) -> Arc<dyn Disk> {
+    let (name, queue) = (name.to_owned(), Arc::clone(queue));
+    Arc::new(MemoryDisk { name, size_blocks, blocks: Mutex::default(), queue })
+}
+
+/// An engine with one volume, a file, and a directory of files.
+struct World {
+    engine: Arc<Engine>,
+    service: Service,
+    queue: Queue,
+    caller: Caller,
+}
+
+impl World {
+    fn new() -> Result<Self, BenchError> {
+        let queue = Queue::default();
+        let engine = Engine::new(Configuration {
+            clock: Arc::new(StillClock),
+            entropy: Arc::new(Counted::default()),
+            logs: Arc::new(Logs(Arc::clone(&queue))),
+            memory_bytes: MEMORY_BYTES,
+            cp_interval_nanoseconds: u64::MAX,
+        });
+        let service = Service(Arc::clone(&engine));
+        let world = Self { engine, service, queue, caller: Caller::root() };
+        let disks = (0..4).map(|number| disk(&format!("d{number}"), DISK_BLOCKS, &world.queue));
+        let (name, disks, kind) = ("a".to_owned(), disks.collect(), RaidKind::Raid4);
+        let request = CreateAggregate { name, disks, kind, force: true, traditional: false };
+        world.wait(|done| world.engine.create_aggregate(request, done))?;
+        let volume = VolumeRequest {
+            name: "v".to_owned(),
+            aggregate: "a".to_owned(),
+            size_blocks: DISK_BLOCKS,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+        };
+        world.wait(|done| world.engine.create_volume(volume, done))?;
+        Ok(world)
+    }
+
+    /// Runs messages and completions, in order, until the answer is there.
+    fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
+        let slot = Arc::new(Mutex::new(None));
+        let same = Arc::clone(&slot);
+        start(Box::new(move |value| *same.lock() = Some(value)));
+        loop {
+            if let Some(value) = slot.lock().take() {
+                return value;
+            }
+            let ran = self.engine.scheduler().run_one(&mut |_| 0);
+            if !ran && !self.complete() {
+                unreachable!("one thread has nothing left to do and no answer");
+            }
+        }
+    }
+
+    fn complete(&self) -> bool {
+        let next = self.queue.lock().pop_front();
+        next.is_some_and(|completion| {
+            completion();
+            true
+        })
+    }
+
+    fn ask<T: Send + 'static>(&self, start: impl FnOnce(Done<T>)) -> Result<T, BenchError> {
+        let answer = self.wait(start);
+        answer.map_err(|error: FsError| BenchError::Operation { load: "preparing", error })
+    }
+
+    fn create(&self, directory: FileHandle, number: u64) -> Result<FileHandle, BenchError> {
+        let name = format!("file-{number}");
+        let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
+        let made = self.ask(|done| {
+            self.service.create(&self.caller, directory, name.as_bytes(), mode, set, done);
+        });
+        made.map(|(entry, _)| entry.handle)
+    }
+
+    fn write(
+        &self,
+        file: FileHandle,
+        block: u64,
+        data: &Bytes,
+        how: Stability,
+    ) -> Result<(), BenchError> {
+        let offset = block % FILE_BLOCKS * BLOCK_BYTES;
+        let data = data.clone();
+        let written =
+            self.ask(|done| self.service.write(&self.caller, file, offset, data, how, done));
+        written.map(|_| ())
+    }
+}
+
+/// Runs the operation called `name` so many times.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
+    let known = || OPERATIONS.join(", ");
+    if !OPERATIONS.contains(&name) || count > OPERATIONS_MAX {
+        return Err(BenchError::NoLoad { known: known() });
+    }
+    let world = World::new()?;
+    let root = world.ask(|done| world.service.root("v", done))?.handle;
+    let data = Bytes::from(vec![7; BLOCK_BYTES as usize]);
+    let file = world.create(root, OPERATIONS_MAX)?;
+    for block in 0..FILE_BLOCKS {
+        world.write(file, block, &data, Stability::Unstable)?;
+    }
+    if name == "remove" {
+        (0..OPERATIONS_MAX).try_for_each(|number| world.create(root, number).map(|_| ()))?;
+    }
+    world.ask(|done| world.service.commit(&world.caller, file, done))?;
+    for number in 0..count {
+        let block = number.wrapping_mul(7919);
+        match name {
+            "getattr" => {
+                world.ask(|done| world.service.attributes(file, done))?;
+            }
+            "lookup" => {
+                let name = format!("file-{OPERATIONS_MAX}");
+                world.ask(|done| {
+                    world.service.lookup(&world.caller, root, name.as_bytes(), done);
+                })?;
+            }
+            "read-4k" => {
+                let offset = block % FILE_BLOCKS * BLOCK_BYTES;
+                let bytes = BLOCK_BYTES as u32;
+                world.ask(|done| world.service.read(&world.caller, file, offset, bytes, done))?;
+            }
+            "write-4k-unstable" | "write-4k-and-cp" => {
+                world.write(file, block, &data, Stability::Unstable)?;
+            }
+            "write-4k-stable" => world.write(file, block, &data, Stability::FileSync)?,
+            "create" => {
+                world.create(root, number)?;
+            }
+            "remove" => {
+                let name = format!("file-{number}");
+                world.ask(|done| {
+                    world.service.remove(&world.caller, root, name.as_bytes(), done);
+                })?;
+            }
+            _ => {
+                world.ask(|done| world.service.commit(&world.caller, file, done))?;
+            }
+        }
+    }
+    if name == "write-4k-and-cp" {
+        world.wait(|done| world.engine.stop(done))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_runs() {
+        for name in OPERATIONS.into_iter().filter(|name| *name != "remove") {
+            run_operation(name, 3).unwrap();
+        }
+        assert!(run_operation("no such", 1).is_err());
+    }
+}

@@ -7,7 +7,7 @@ use crate::block_side::BlockSide;
 use crate::consistency_point::{Action, ConsistencyPoint, CpDone, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
-use crate::loader::{ContainerMaps, Loader, PlaceDone, suspend_for_load};
+use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlaceDone, suspend_for_load};
 use crate::member::Member;
 use crate::mount::container_lookup;
 use crate::pool::BlockPool;
@@ -72,6 +72,7 @@ pub struct Aggregate {
     /// Its own file system.
     pub block_side: Partition<BlockSide>,
     pub(crate) state: Mutex<ConsistencyPoint>,
+    pub(crate) loads: Arc<LoadsUnderWay>,
     filling: AtomicU64,
     pub(crate) failed: AtomicBool,
     /// Counters for status and metrics.
@@ -115,6 +116,7 @@ impl Aggregate {
             pool: BlockPool::default(),
             block_side,
             state,
+            loads: Arc::default(),
             filling,
             failed: AtomicBool::new(false),
             statistics,
@@ -213,6 +215,7 @@ impl Aggregate {
             store: Arc::clone(&self.parts.store),
             cache: Arc::clone(&self.parts.cache),
             lost_blocks: Arc::clone(&self.statistics.lost_blocks),
+            under_way: Arc::clone(&self.loads),
         }
     }
 
@@ -220,11 +223,9 @@ impl Aggregate {
     pub fn suspend(self: &Arc<Self>, wait: Wait, held: &HeldBlocks) -> Outcome {
         match wait {
             Wait::Load(requests) => suspend_for_load(&self.loader(), requests, held),
-            Wait::ConsistencyPoint => {
+            Wait::Room => {
                 let this = Arc::clone(self);
-                Outcome::Suspend(Box::new(move |waker| {
-                    this.request_consistency_point(Some(Box::new(move |_| waker.wake())));
-                }))
+                Outcome::Suspend(Box::new(move |waker| this.wait_for_room(waker)))
             }
             Wait::Blocks => {
                 let this = Arc::clone(self);

@@ -22,7 +22,7 @@ use crate::block_side::{AggregateCleaning, BlockSide, FileFacts};
 use crate::error::AggregateError;
 use crate::member::{Cleaning, Member, MemberCleaned, Published};
 use crate::refill::reopen_stock;
-use affinity::{Access, Outcome};
+use affinity::{Access, Outcome, Waker};
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use ondisk::pointer::PhysicalPointer;
@@ -108,6 +108,8 @@ pub(crate) struct ConsistencyPoint {
     stopping: bool,
     actions: Vec<(Action, CpDone)>,
     waiting: Vec<CpDone>,
+    /// Messages that wait for room: woken at each step that makes some.
+    room: Vec<Waker>,
     running: Vec<CpDone>,
     pub members: BTreeMap<VolumeId, Arc<dyn Member>>,
     cleaning_members: usize,
@@ -129,6 +131,7 @@ impl ConsistencyPoint {
             stopping: false,
             actions: Vec::new(),
             waiting: Vec::new(),
+            room: Vec::new(),
             running: Vec::new(),
             members: BTreeMap::new(),
             cleaning_members: 0,
@@ -252,6 +255,7 @@ impl Aggregate {
         changed |= self.block_side.read(access).is_dirty();
         if !changed {
             self.state.lock().advance(Phase::Idle, &*self.parts.clock);
+            self.wake_for_room();
             running.into_iter().for_each(|done| done(Ok(())));
             return self.start_consistency_point();
         }
@@ -266,6 +270,8 @@ impl Aggregate {
             state.cleaning_members = jobs.len();
             state.advance(Phase::CleaningMembers, &*self.parts.clock);
         }
+        // The log has an empty half.
+        self.wake_for_room();
         if jobs.is_empty() {
             return self.begin_aggregate();
         }
@@ -476,6 +482,7 @@ impl Aggregate {
             std::mem::take(&mut state.running)
         };
         self.statistics.consistency_points.fetch_add(1, Ordering::Relaxed);
+        self.wake_for_room();
         running.into_iter().for_each(|done| done(Ok(())));
         self.start_consistency_point();
     }
@@ -489,6 +496,26 @@ impl Aggregate {
             Outcome::Done
         };
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
+    /// Has a message run again at the next step that makes room: a freeze empties half of the log,
+    /// a commit gives back memory and space. So it waits for what is left of a consistency point,
+    /// not for a whole one.
+    pub(crate) fn wait_for_room(self: &Arc<Self>, waker: Waker) {
+        {
+            let mut state = self.state.lock();
+            state.room.push(waker);
+            state.requested |= state.phase == Phase::Idle;
+        }
+        self.start_consistency_point();
+        if self.is_failed() {
+            self.wake_for_room();
+        }
+    }
+
+    fn wake_for_room(&self) {
+        let waiting = std::mem::take(&mut self.state.lock().room);
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Takes the aggregate out of service: nothing more is written, everything waiting fails.
@@ -505,7 +532,8 @@ impl Aggregate {
             waiting
         };
         waiting.into_iter().for_each(|done| done(Err(error.clone())));
-        self.pool.end_refill().into_iter().for_each(affinity::Waker::wake);
+        self.wake_for_room();
+        self.pool.end_refill().into_iter().for_each(Waker::wake);
     }
 
     /// Lets go of everything that waits: the world that would have ended it is gone (a simulated
@@ -518,6 +546,7 @@ impl Aggregate {
         };
         drop(forgotten);
         drop(self.pool.end_refill());
+        self.loads.abandon();
         self.parts.log.abandon();
         self.parts.store.abandon();
     }

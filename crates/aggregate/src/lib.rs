@@ -34,7 +34,7 @@ pub use block_side::{BlockSide, Container, VolumeSlot};
 pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
-pub use loader::{ContainerMaps, Loader, PlaceDone, suspend_for_load};
+pub use loader::{ContainerMaps, Loader, LoadsUnderWay, PlaceDone, suspend_for_load};
 pub use member::{Cleaning, Member, MemberCleaned, Published, container_inode};
 pub use mount::{
     AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,

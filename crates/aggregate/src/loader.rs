@@ -16,6 +16,7 @@ use cowfs::content::content_checksum;
 use cowfs::reader::{HeldBlocks, LoadProof, LoadRequest};
 use platform::sync::Mutex;
 use raid::{BlockRead, BlockStore, Proof};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
@@ -43,6 +44,44 @@ pub struct Loader {
     pub cache: Arc<BufferCache>,
     /// Counts blocks that are lost.
     pub lost_blocks: Arc<AtomicU64>,
+    /// What is being read now, whoever asked first.
+    pub under_way: Arc<LoadsUnderWay>,
+}
+
+/// Loads under way and who waits for them: a block that two ask for is read once, be it that one of
+/// them reads ahead of the other.
+#[derive(Default)]
+pub struct LoadsUnderWay(Mutex<FxHashMap<(Pvbn, u32), Vec<Waiter>>>);
+
+/// One message's part in a load.
+struct Waiter {
+    held: HeldBlocks,
+    pending: Arc<Pending>,
+}
+
+impl LoadsUnderWay {
+    /// Waits for a block; whether nobody did before, so that it must be read now.
+    fn join(&self, request: &LoadRequest, waiter: Waiter) -> bool {
+        let mut loads = self.0.lock();
+        let waiters = loads.entry((request.pvbn, request.check)).or_default();
+        waiters.push(waiter);
+        waiters.len() == 1
+    }
+
+    /// Ends a load; `None` if the block is lost.
+    fn finish(&self, request: &LoadRequest, block: Option<&BlockRef>) {
+        let waiters = self.0.lock().remove(&(request.pvbn, request.check));
+        for waiter in waiters.into_iter().flatten() {
+            waiter.held.put(request, block.map(BlockRef::clone));
+            waiter.pending.end_one();
+        }
+    }
+
+    /// Lets go of everyone who waits, as after a power cut.
+    pub fn abandon(&self) {
+        let forgotten = std::mem::take(&mut *self.0.lock());
+        drop(forgotten);
+    }
 }
 
 /// Suspends a message until `requests` are there.
@@ -82,17 +121,19 @@ impl Loader {
         held: HeldBlocks,
         done: Box<dyn FnOnce() + Send>,
     ) {
-        requests.sort_unstable_by_key(|request| request.pvbn);
+        requests.sort_unstable_by_key(|request| (request.pvbn, request.check));
         requests.dedup_by_key(|request| (request.pvbn, request.check));
-        let runs = self.runs(requests);
-        let left = AtomicUsize::new(runs.len());
-        let pending = Arc::new(Pending { left, done: Mutex::new(Some(done)) });
-        if runs.is_empty() {
-            let done = pending.done.lock().take();
-            done.into_iter().for_each(|done| done());
+        if requests.is_empty() {
+            return done();
         }
-        for run in runs {
-            self.load_run(run, held.clone(), Arc::clone(&pending));
+        let left = AtomicUsize::new(requests.len());
+        let pending = Arc::new(Pending { left, done: Mutex::new(Some(done)) });
+        requests.retain(|request| {
+            let waiter = Waiter { held: held.clone(), pending: Arc::clone(&pending) };
+            self.under_way.join(request, waiter)
+        });
+        for run in self.runs(requests) {
+            self.load_run(run);
         }
     }
 
@@ -118,9 +159,9 @@ impl Loader {
         runs
     }
 
-    fn load_run(&self, run: Vec<LoadRequest>, held: HeldBlocks, pending: Arc<Pending>) {
+    fn load_run(&self, run: Vec<LoadRequest>) {
         if run.len() == 1 {
-            return self.load_one(run[0], held, pending);
+            return self.load_one(run[0]);
         }
         let this = self.clone();
         let proofs = run.iter().map(proof).collect();
@@ -128,32 +169,23 @@ impl Loader {
         let done = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
             Ok(blocks) => {
                 for (request, block) in run.iter().zip(blocks) {
-                    this.deliver(request, block, &held);
-                }
-                pending.end_one();
-            }
-            Err(_) => {
-                // Find out which; the others are good.
-                pending.left.fetch_add(run.len() - 1, Ordering::AcqRel);
-                for request in run {
-                    this.load_one(request, held.clone(), Arc::clone(&pending));
+                    this.deliver(request, &block);
                 }
             }
+            // Find out which; the others are good.
+            Err(_) => run.into_iter().for_each(|request| this.load_one(request)),
         };
         self.store.read_run(first, proofs, Box::new(done));
     }
 
-    fn load_one(&self, request: LoadRequest, held: HeldBlocks, pending: Arc<Pending>) {
+    fn load_one(&self, request: LoadRequest) {
         let this = self.clone();
         self.read_at(
             request.pvbn,
             request,
             Box::new(move |outcome| match outcome {
-                Some(block) => {
-                    this.deliver(&request, block, &held);
-                    pending.end_one();
-                }
-                None => this.load_by_map(request, held, pending),
+                Some(block) => this.deliver(&request, &block),
+                None => this.load_by_map(request),
             }),
         );
     }
@@ -173,42 +205,38 @@ impl Loader {
     }
 
     /// The pointer's hint is wrong, or the block is lost: the container map knows which (D8).
-    fn load_by_map(&self, request: LoadRequest, held: HeldBlocks, pending: Arc<Pending>) {
-        let lost_blocks = Arc::clone(&self.lost_blocks);
-        let lost = move |held: &HeldBlocks, pending: &Pending| {
-            lost_blocks.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(pvbn = %request.pvbn, "a block is lost");
-            held.put(&request, None);
-            pending.end_one();
-        };
+    fn load_by_map(&self, request: LoadRequest) {
         let (Some(maps), Some((volume, vvbn))) = (&self.maps, request.virtual_number) else {
-            return lost(&held, &pending);
+            return self.lose(&request);
         };
         let this = self.clone();
         let found = move |place: Option<Pvbn>| {
-            match place {
-            Some(pvbn) if pvbn != request.pvbn => this.read_at(
-                pvbn,
-                request,
-                Box::new(move |outcome| match outcome {
-                    Some(block) => {
-                        tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
-                        // Not into the cache: there another block may lie under the hint.
-                        held.put(&request, Some(block));
-                        pending.end_one();
-                    }
-                    None => lost(&held, &pending),
-                }),
-            ),
-            _ => lost(&held, &pending),
-        }
+            let Some(pvbn) = place.filter(|pvbn| *pvbn != request.pvbn) else {
+                return this.lose(&request);
+            };
+            let that = this.clone();
+            let read = move |outcome: Option<BlockRef>| match outcome {
+                Some(block) => {
+                    tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
+                    // Not into the cache: there another block may lie under the hint.
+                    that.under_way.finish(&request, Some(&block));
+                }
+                None => that.lose(&request),
+            };
+            this.read_at(pvbn, request, Box::new(read));
         };
         maps.place_of(volume, vvbn, Box::new(found));
     }
 
-    fn deliver(&self, request: &LoadRequest, block: BlockRef, held: &HeldBlocks) {
-        self.cache.insert(request.pvbn, request.check, BlockRef::clone(&block));
-        held.put(request, Some(block));
+    fn lose(&self, request: &LoadRequest) {
+        self.lost_blocks.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(pvbn = %request.pvbn, "a block is lost");
+        self.under_way.finish(request, None);
+    }
+
+    fn deliver(&self, request: &LoadRequest, block: &BlockRef) {
+        self.cache.insert(request.pvbn, request.check, BlockRef::clone(block));
+        self.under_way.finish(request, Some(block));
     }
 }
 

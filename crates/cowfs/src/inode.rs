@@ -11,6 +11,7 @@
 use crate::buftree::Root;
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
+use crate::stream::ReadStream;
 use ondisk::inode::{InodeRecord, KIND_FREE};
 use platform::sync::Mutex;
 use units::{Generation, InodeNumber, Timestamp};
@@ -150,6 +151,8 @@ pub struct SharedState {
     /// Blocks written beyond what the tree has, for the count of blocks in use: since the last
     /// freeze, and in the image that is being cleaned.
     pub new_blocks: (u64, u64),
+    /// Where readers are going.
+    pub stream: ReadStream,
 }
 
 /// An inode in memory.
@@ -191,7 +194,12 @@ impl<P: Pointer> Inode<P> {
 
     fn with(attributes: InodeAttributes, root: Root<P>, blocks: u64, dirty: bool) -> Self {
         Self {
-            shared: Mutex::new(SharedState { attributes, dirty, new_blocks: (0, 0) }),
+            shared: Mutex::new(SharedState {
+                attributes,
+                dirty,
+                new_blocks: (0, 0),
+                stream: ReadStream::default(),
+            }),
             root,
             blocks,
             holes: RangeSet::default(),

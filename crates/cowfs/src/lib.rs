@@ -30,4 +30,5 @@ pub mod ranges;
 pub mod reader;
 pub mod snapshot;
 pub mod space;
+pub mod stream;
 pub mod transaction;

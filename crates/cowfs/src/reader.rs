@@ -56,8 +56,8 @@ pub enum Wait {
     Load(Vec<LoadRequest>),
     /// More free blocks from the aggregate.
     Blocks,
-    /// The end of the next consistency point: for room in the log, in memory or on disk.
-    ConsistencyPoint,
+    /// The next step of consistency points that makes room in the log, in memory or on disk.
+    Room,
 }
 
 /// Why work stopped before its end.
@@ -93,6 +93,12 @@ impl HeldBlocks {
         if held.len() > blocks_max {
             held.clear();
         }
+    }
+
+    /// Whether nothing had to be loaded for the message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 
     fn get(&self, request: &LoadRequest) -> Option<Option<BlockRef>> {

@@ -372,7 +372,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let blocks = self.cost_blocks();
         let shared = Arc::clone(&self.logical.shared);
         if spender != Spender::Owed && !self.blocks.is_empty() && shared.aggregate.dirty.is_full() {
-            return Err(Stop::Wait(Wait::ConsistencyPoint));
+            return Err(Stop::Wait(Wait::Room));
         }
         promise(&shared, blocks, spender)?;
         Ok(Promised { transaction: Some(self), blocks })
@@ -488,7 +488,7 @@ pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -
         }
         shared.budget.forgo(blocks);
     }
-    Err(if shared.may_gain_room() { Stop::Wait(Wait::ConsistencyPoint) } else { Stop::NoSpace })
+    Err(if shared.may_gain_room() { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
 }
 
 /// A transaction whose space is promised. Dropping it takes the promise back.

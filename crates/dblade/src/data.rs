@@ -15,7 +15,7 @@ use file_service::{
     Stability, WriteResult,
 };
 use nvlog::LogPosition;
-use operations::data::stripe::{self, InStripe, stripe_of_range};
+use operations::data::stripe::{self, InStripe, StripeRead, stripe_of_range};
 use operations::data::{Allocate, Commit, CommitReply, Read, Seek, WriteMutation, Written};
 
 /// Reads from a file.
@@ -65,7 +65,7 @@ impl<P: Pointer> ReadMessage<P> {
         Ask { host: self.host, query: self.request, now, held: self.held, done: self.done }
     }
 
-    fn attempt(&self, index: usize, access: &mut Access<'_>) -> Result<InStripe<ReadData>, Halt> {
+    fn attempt(&self, index: usize, access: &mut Access<'_>) -> Result<InStripe<StripeRead>, Halt> {
         let front = self.host.fronted.front();
         let logical = front.logical.read(access);
         self.host.check(logical)?;
@@ -80,9 +80,13 @@ impl<P: Pointer> Message for InStripeOf<ReadMessage<P>> {
     fn run(&mut self, access: &mut Access<'_>) -> Outcome {
         let message = &mut self.1;
         match message.attempt(self.0, access) {
-            Ok(InStripe::Done(data)) => {
+            Ok(InStripe::Done(read)) => {
+                if !read.ahead.is_empty() {
+                    let loader = message.host.served.aggregate.loader();
+                    loader.load(read.ahead, HeldBlocks::default(), Box::new(|| {}));
+                }
                 if let Some(done) = message.done.take() {
-                    done(Ok(data));
+                    done(Ok(read.data));
                 }
                 Outcome::Done
             }

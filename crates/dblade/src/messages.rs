@@ -56,7 +56,7 @@ impl From<OperationStop> for Halt {
                 }
                 Self::Error(error)
             }
-            None => Self::Wait(stop.wait().cloned().unwrap_or(Wait::ConsistencyPoint)),
+            None => Self::Wait(stop.wait().cloned().unwrap_or(Wait::Room)),
         }
     }
 }
@@ -77,7 +77,7 @@ impl<P: Pointer> Host<P> {
             return Err(Halt::Error(FsError::Stale));
         }
         if logical.suspended {
-            return Err(Halt::Wait(Wait::ConsistencyPoint));
+            return Err(Halt::Wait(Wait::Room));
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl<P: Pointer> Host<P> {
             match aggregate.parts.log.append(cp, record.kind, &record.parts()) {
                 Ok(position) => last = Some(position),
                 Err(LogFull::Half { .. } | LogFull::NotRetired) => {
-                    return Err(Halt::Wait(Wait::ConsistencyPoint));
+                    return Err(Halt::Wait(Wait::Room));
                 }
                 Err(full) => {
                     tracing::error!(%full, "an operation cannot be logged");
@@ -165,7 +165,7 @@ impl<P: Pointer, M: Mutation> Mutate<P, M> {
         promised.apply();
         let was_logged = position.is_some_and(|position| position.get().is_multiple_of(8));
         if was_logged && mutation::broken(Rule::RestartAfterMutation) {
-            return Err(Halt::Wait(Wait::ConsistencyPoint));
+            return Err(Halt::Wait(Wait::Room));
         }
         // What it saw of others may still be on its way to the log.
         let position = position.or_else(|| self.host.served.aggregate.parts.log.last_position());

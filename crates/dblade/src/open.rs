@@ -165,6 +165,7 @@ impl Opening {
             store: Arc::clone(&self.store),
             cache: Arc::clone(&engine.cache),
             lost_blocks: Arc::default(),
+            under_way: Arc::default(),
         };
         let held = HeldBlocks::default();
         let mut opening = Some(self);

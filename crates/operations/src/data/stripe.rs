@@ -20,7 +20,7 @@ use crate::apply::{part, touched};
 use crate::attributes::{change, visible};
 use crate::{Environment, OperationStop, Record};
 use cowfs::budget::Spender;
-use cowfs::buftree::Walk;
+use cowfs::buftree::{self, FileKey, Walk};
 use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Overlaid, overlaid};
 use cowfs::overlay::{Stripe, stripe_of};
@@ -30,6 +30,7 @@ use cowfs::transaction::{BlockCost, inode_cost, promise};
 use file_service::rules::attributes::atime_is_due;
 use file_service::{Attributes, FileHandle, ReadData, Stability};
 use platform::mutation::{self, Rule};
+use std::ops::Range;
 use std::sync::Arc;
 use units::{BLOCK_SIZE, Block, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
 
@@ -70,6 +71,16 @@ fn find<'l, P: Pointer>(
     Some((inode, state, attributes))
 }
 
+/// What a read found, and what the next ones will want.
+#[derive(Debug)]
+pub struct StripeRead {
+    /// The answer.
+    pub data: ReadData,
+    /// Blocks that are not in memory and that the reader is coming to: to be loaded, with nobody
+    /// waiting for them.
+    pub ahead: Vec<LoadRequest>,
+}
+
 /// Reads a range within the stripe.
 ///
 /// # Errors
@@ -80,7 +91,7 @@ pub fn read<P: Pointer>(
     reader: &Reader<'_>,
     environment: &Environment,
     request: &Read,
-) -> Result<InStripe<ReadData>, OperationStop> {
+) -> Result<InStripe<StripeRead>, OperationStop> {
     environment.check(request.file)?;
     let number = request.file.inode;
     if request.file.is_read_only() {
@@ -106,12 +117,36 @@ pub fn read<P: Pointer>(
     }
     missing.check()?;
     let now = request.scope.now;
-    if request.count > 0 && atime_is_due(&attributes, now) {
-        // In memory only: see `crate::view::View::note_read`.
-        attributes.atime = now;
-        inode.shared.lock().attributes.atime = now;
+    let waited = !reader.held.is_empty();
+    let ahead = {
+        let mut shared = inode.shared.lock();
+        if request.count > 0 && atime_is_due(&attributes, now) {
+            // In memory only: see `crate::view::View::note_read`.
+            attributes.atime = now;
+            shared.attributes.atime = now;
+        }
+        shared.stream.note((range.start, range.end), attributes.size, waited)
+    };
+    let ahead = ahead.map_or_else(Vec::new, |blocks| read_ahead(inode, &key, blocks, reader));
+    Ok(InStripe::Done(StripeRead { data: range.data(content, attributes), ahead }))
+}
+
+/// The blocks of a range that are not in memory. The tree alone is asked: what lies in an overlay
+/// above is in memory anyway, and a block too many does no harm.
+fn read_ahead<P: Pointer>(
+    inode: &Inode<P>,
+    key: &FileKey,
+    blocks: Range<u64>,
+    reader: &Reader<'_>,
+) -> Vec<LoadRequest> {
+    let count = blocks.end - blocks.start;
+    // Damage is for the read that comes to it to report.
+    let missing = buftree::missing(&inode.root, key, Fbn(blocks.start), count, reader, |_| true);
+    let missing = missing.unwrap_or_default();
+    if missing.is_empty() {
+        inode.shared.lock().stream.rest();
     }
-    Ok(InStripe::Done(range.data(content, attributes)))
+    missing
 }
 
 /// Loads to ask for at once.
@@ -202,7 +237,7 @@ pub fn write<'s, P: Pointer>(
     }
     missing.check()?;
     if !changes.is_empty() && logical.shared.aggregate.dirty.is_full() {
-        return Err(Stop::Wait(Wait::ConsistencyPoint).into());
+        return Err(Stop::Wait(Wait::Room).into());
     }
     let dirty = inode.shared.lock().dirty;
     let promised = if changes.is_empty() { 0 } else { cost.blocks() + inode_cost(dirty) };

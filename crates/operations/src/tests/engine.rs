@@ -230,7 +230,7 @@ impl State {
             };
             match stop.wait() {
                 Some(Wait::Load(requests)) => self.media.serve(requests, &held),
-                Some(Wait::ConsistencyPoint) => self.consistency_point(),
+                Some(Wait::Room) => self.consistency_point(),
                 Some(Wait::Blocks) => panic!("operations take no blocks"),
                 None => {
                     let Some(error) = stop.fs_error() else { panic!("{stop:?}") };

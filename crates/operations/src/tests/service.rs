@@ -93,9 +93,9 @@ impl State {
             })
         })?;
         match done {
-            InStripe::Done(data) => {
+            InStripe::Done(read) => {
                 self.in_stripe += 1;
-                Ok(data)
+                Ok(read.data)
             }
             InStripe::Reroute => self.query(request),
         }

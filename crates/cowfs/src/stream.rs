@@ -1,0 +1,113 @@
+//! Where the readers of a file are going, and how far to read ahead of them.
+//!
+//! A stream is read from left to right, give or take what pipelined calls are out of order. Reading
+//! ahead begins when a stream had to wait for the disk, reaches further each time that it has to
+//! wait again, and ends when what lies ahead turns out to be in memory: a file in the cache is read
+//! without a look ahead.
+//!
+//! Invariants: a block is asked for once on the way through a file; nothing is asked for beyond the
+//! file's end.
+
+use std::ops::Range;
+use units::BLOCK_SIZE_U64;
+
+/// How far from its expected place a read may begin and still be of the stream: the calls that a
+/// client has under way.
+const DISORDER_BYTES_MAX: u64 = 2 << 20;
+/// Reads that go on from one another before it is a stream: random reads of a small file come near
+/// each other by chance.
+const READS_MIN: u32 = 2;
+/// What the first look ahead covers.
+const WINDOW_BLOCKS_MIN: u64 = 64;
+/// What a look ahead covers at most: beyond a few mebibytes a disk gets no faster.
+const WINDOW_BLOCKS_MAX: u64 = 1024;
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadStream {
+    /// Where the next read is expected.
+    next_byte: u64,
+    /// The end of what was asked for ahead, in file blocks.
+    asked_end: u64,
+    /// Reads in a row that went on from one another.
+    reads: u32,
+    /// How many blocks to reach ahead; zero for none.
+    window_blocks: u64,
+}
+
+impl ReadStream {
+    /// Notes that the bytes `start..end` were read, in a file of `size_bytes`; `waited` says that
+    /// the disk was waited for. The file blocks to be loaded ahead, if it is time for some.
+    pub fn note(
+        &mut self,
+        (start, end): (u64, u64),
+        size_bytes: u64,
+        waited: bool,
+    ) -> Option<Range<u64>> {
+        if start.abs_diff(self.next_byte) > DISORDER_BYTES_MAX {
+            *self = Self { next_byte: end, ..Self::default() };
+            return None;
+        }
+        self.next_byte = self.next_byte.max(end);
+        self.reads = self.reads.saturating_add(1);
+        if waited && self.reads >= READS_MIN {
+            self.window_blocks =
+                (self.window_blocks * 2).clamp(WINDOW_BLOCKS_MIN, WINDOW_BLOCKS_MAX);
+        }
+        if self.window_blocks == 0 {
+            return None;
+        }
+        let next = self.next_byte.div_ceil(BLOCK_SIZE_U64);
+        let from = self.asked_end.max(next);
+        let file_end = size_bytes.div_ceil(BLOCK_SIZE_U64);
+        let to = (next + self.window_blocks).min(file_end);
+        // Half a window at a time, so that requests are large.
+        if to <= from || to - from < self.window_blocks / 2 && to < file_end {
+            return None;
+        }
+        self.asked_end = to;
+        Some(from..to)
+    }
+
+    /// What lies ahead is in memory: no more looking until the stream waits again.
+    pub const fn rest(&mut self) {
+        self.window_blocks = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 64 << 20;
+    const STEP: u64 = 128 << 10;
+
+    #[test]
+    fn a_stream_that_waits_is_read_ahead_of_to_its_end_and_no_block_twice() {
+        let mut stream = ReadStream::default();
+        let mut asked = Vec::new();
+        for start in (0..SIZE).step_by(STEP as usize) {
+            let waited = asked.iter().all(|range: &Range<u64>| range.end * 4096 < start + STEP);
+            asked.extend(stream.note((start, start + STEP), SIZE, waited));
+        }
+        assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
+        assert_eq!(asked.last().map(|range| range.end), Some(SIZE / 4096));
+        assert!(asked.iter().all(|range| range.end - range.start <= WINDOW_BLOCKS_MAX));
+    }
+
+    #[test]
+    fn nothing_is_asked_for_random_reads_nor_for_cached_ones() {
+        let mut stream = ReadStream { next_byte: 1 << 30, ..ReadStream::default() };
+        for index in 0..100_u64 {
+            let start = index * 37 % 100 * (8 << 20);
+            assert_eq!(stream.note((start, start + 4096), 1 << 40, true), None, "read {index}");
+        }
+        let mut stream = ReadStream::default();
+        for start in (0..SIZE).step_by(STEP as usize) {
+            assert_eq!(stream.note((start, start + STEP), SIZE, false), None);
+        }
+        assert!(stream.note((SIZE, SIZE + STEP), 2 * SIZE, true).is_some());
+        stream.rest();
+        assert_eq!(stream.note((SIZE + STEP, SIZE + 2 * STEP), 2 * SIZE, false), None);
+    }
+}

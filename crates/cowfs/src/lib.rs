@@ -24,6 +24,7 @@ pub mod free_map;
 pub mod image;
 pub mod inode;
 pub mod logical;
+pub mod orphans;
 pub mod overlay;
 pub mod pointer;
 pub mod ranges;

@@ -15,6 +15,7 @@ use crate::budget::{Budget, DirtyMemory};
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
 use crate::inode::{Inode, InodeAttributes, position};
+use crate::orphans::OrphanList;
 use crate::overlay::{DirtyFiles, Stripe, stripe_of};
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
@@ -99,13 +100,15 @@ pub struct Logical<P> {
     /// Inodes in use.
     pub used_inodes: u64,
     /// Files without a name, in the order of the orphan list.
-    pub orphans: Vec<InodeNumber>,
+    pub orphans: OrphanList,
     /// Freed since the last freeze.
     pub quarantine: FxHashSet<InodeNumber>,
     /// Freed in the image that is being cleaned.
     pub frozen_quarantine: FxHashSet<InodeNumber>,
-    /// Where the search for a free inode begins.
+    /// Where the search for a free inode begins: there is none below that could be used.
     pub inode_hint: u64,
+    /// Blocks of the inode map that were found full: the search passes them by.
+    pub full_map_blocks: FxHashSet<u64>,
     /// Snapshots, oldest first, without those being deleted.
     pub snapshots: Vec<SnapshotView<P>>,
     /// Set while the volume is being restored: every operation waits.
@@ -325,7 +328,10 @@ impl<P: Pointer> Logical<P> {
             inode.frozen_holes = RangeSet::default();
             inode.shared.get_mut().new_blocks.1 = 0;
         }
-        self.frozen_quarantine.clear();
+        // What was freed may be used again: from the lowest on, so that the inode file grows with the
+        // files that there are and not with those that ever were.
+        let lowest = self.frozen_quarantine.drain().map(InodeNumber::get).min();
+        self.inode_hint = self.inode_hint.min(lowest.unwrap_or(u64::MAX));
         self.shared.aggregate.dirty.remove(dirty_blocks);
         frozen
     }

@@ -11,6 +11,7 @@
 use crate::budget::Spender;
 use crate::inode::{Inode, InodeAttributes};
 use crate::logical::Logical;
+use crate::orphans::OrphanEdits;
 use crate::overlay::{Stripe, stripe_of};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, Wait};
@@ -34,6 +35,9 @@ const NODES_ABOVE_BLOCK: u64 = 4;
 const BLOCKS_PER_INODE: u64 = 4;
 /// Bits in a block of the inode map.
 const BITS_PER_BLOCK: u64 = BLOCK_SIZE_U64 * 8;
+/// Blocks of the inode map that are loaded together: a first create after a start passes by all that
+/// are full, 2 Mi inodes for each wait.
+const MAP_BLOCKS_AHEAD: u64 = 64;
 
 #[derive(Debug)]
 struct Edit {
@@ -60,7 +64,7 @@ pub struct Transaction<'a, P: Pointer> {
     unlogged: bool,
     logged: Option<InodeNumber>,
     holes: Vec<(InodeNumber, u64, u64)>,
-    orphans: Option<Vec<InodeNumber>>,
+    orphans: Option<OrphanEdits>,
     next_generation: u32,
     inode_hint: u64,
     used_inodes: i64,
@@ -240,31 +244,56 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         attributes.size = attributes.size.max(size);
         let attributes = InodeAttributes::new(kind, mode, generation, self.now);
         self.inodes.insert(inode, Edit::of(attributes, true));
-        self.inode_hint = inode.get() + 1;
+        if chosen.is_none() {
+            self.inode_hint = inode.get() + 1;
+        }
         self.used_inodes += 1;
         Ok((inode, generation))
     }
 
     /// The next free inode number after the hint.
     fn free_inode(&mut self) -> Progress<InodeNumber> {
-        let map = InodeNumber(metafile::INODE_MAP);
         let hint = self.inode_hint.max(metafile::FIRST_FILE);
         let blocks = INODES_MAX.div_ceil(BITS_PER_BLOCK);
         for step in 0..=blocks {
             let fbn = (hint / BITS_PER_BLOCK + step) % blocks;
-            let from = if step == 0 { hint % BITS_PER_BLOCK } else { 0 };
-            let block = self.read(map, Fbn(fbn))?;
-            for bit in from..BITS_PER_BLOCK {
-                let in_use = block
-                    .as_ref()
-                    .is_some_and(|block| block[bit as usize / 8] & (1 << (bit % 8)) != 0);
+            if self.logical.full_map_blocks.contains(&fbn) {
+                continue;
+            }
+            let mut from = if step == 0 { hint % BITS_PER_BLOCK } else { 0 };
+            let block = self.read_map_block(fbn)?;
+            while let Some(bit) = first_clear(block.as_deref(), from) {
                 let inode = InodeNumber(fbn * BITS_PER_BLOCK + bit);
-                if !in_use && self.is_usable(inode) {
+                if self.is_usable(inode) {
                     return Ok(inode);
                 }
+                from = bit + 1;
+            }
+            // What the transaction itself changed may be dropped with it.
+            let map = InodeNumber(metafile::INODE_MAP);
+            let unchanged = !self.blocks.contains_key(&(map, fbn));
+            let lowest = if fbn == 0 { metafile::FIRST_FILE } else { 0 };
+            if unchanged && first_clear(block.as_deref(), lowest).is_none() {
+                self.logical.full_map_blocks.insert(fbn);
             }
         }
         Err(Stop::NoSpace)
+    }
+
+    /// A block of the inode map; if it is not in memory, those after it are asked for with it.
+    fn read_map_block(&mut self, fbn: u64) -> Progress<Option<BlockRef>> {
+        let map = InodeNumber(metafile::INODE_MAP);
+        match self.read(map, Fbn(fbn)) {
+            Err(Stop::Wait(Wait::Load(mut requests))) => {
+                for ahead in fbn + 1..fbn + MAP_BLOCKS_AHEAD {
+                    if let Err(Stop::Wait(Wait::Load(more))) = self.read(map, Fbn(ahead)) {
+                        requests.extend(more);
+                    }
+                }
+                Err(Stop::Wait(Wait::Load(requests)))
+            }
+            outcome => outcome,
+        }
     }
 
     fn is_usable(&self, inode: InodeNumber) -> bool {
@@ -308,11 +337,10 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if mutation::broken(Rule::OrphanForgotten) {
             return Ok(());
         }
-        let mut orphans = self.orphans();
-        orphans.push(inode);
-        self.store_orphan(&orphans, orphans.len() - 1)?;
-        self.orphans = Some(orphans);
-        Ok(())
+        let mut edits = self.orphan_edits();
+        let at = edits.push(inode);
+        self.store_orphan(at, inode)?;
+        self.store_orphans(edits)
     }
 
     /// Takes a file off the orphan list.
@@ -320,29 +348,30 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// # Errors
     /// What to wait for.
     pub fn remove_orphan(&mut self, inode: InodeNumber) -> Progress<()> {
-        let mut orphans = self.orphans();
-        let Some(at) = orphans.iter().position(|orphan| *orphan == inode) else { return Ok(()) };
-        orphans.swap_remove(at);
-        if at < orphans.len() {
-            self.store_orphan(&orphans, at)?;
+        let mut edits = self.orphan_edits();
+        let Some((at, now)) = edits.remove(&self.logical.orphans, inode) else { return Ok(()) };
+        if let Some(now) = now {
+            self.store_orphan(at, now)?;
         }
-        self.edit(InodeNumber(metafile::ORPHANS))?.size = orphans.len() as u64 * 4;
-        self.orphans = Some(orphans);
+        self.store_orphans(edits)
+    }
+
+    fn orphan_edits(&self) -> OrphanEdits {
+        self.orphans.clone().unwrap_or_else(|| self.logical.orphans.edits())
+    }
+
+    fn store_orphans(&mut self, edits: OrphanEdits) -> Progress<()> {
+        self.edit(InodeNumber(metafile::ORPHANS))?.size = edits.len() as u64 * 4;
+        self.orphans = Some(edits);
         Ok(())
     }
 
-    fn orphans(&self) -> Vec<InodeNumber> {
-        self.orphans.clone().unwrap_or_else(|| self.logical.orphans.clone())
-    }
-
-    fn store_orphan(&mut self, orphans: &[InodeNumber], at: usize) -> Progress<()> {
-        let file = InodeNumber(metafile::ORPHANS);
+    fn store_orphan(&mut self, at: usize, inode: InodeNumber) -> Progress<()> {
         let per_block = BLOCK_SIZE_U64 as usize / 4;
-        let number = orphans[at].get() as u32;
-        let block = self.modify(file, Fbn((at / per_block) as u64))?;
+        let fbn = Fbn((at / per_block) as u64);
+        let block = self.modify(InodeNumber(metafile::ORPHANS), fbn)?;
         let start = at % per_block * 4;
-        block[start..start + 4].copy_from_slice(&number.to_le_bytes());
-        self.edit(file)?.size = orphans.len() as u64 * 4;
+        block[start..start + 4].copy_from_slice(&(inode.get() as u32).to_le_bytes());
         Ok(())
     }
 
@@ -407,8 +436,8 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         logical.inode_hint = self.inode_hint;
         logical.used_inodes = logical.used_inodes.saturating_add_signed(self.used_inodes);
         logical.shared.used_inodes.store(logical.used_inodes, Ordering::Relaxed);
-        if let Some(orphans) = self.orphans {
-            logical.orphans = orphans;
+        if let Some(edits) = self.orphans {
+            logical.orphans.apply(edits);
         }
         if let Some(inode) = self.logged {
             for stripe in &mut logical.stripes {
@@ -424,9 +453,6 @@ fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: E
     if edit.created {
         logical.inodes.insert(number, Inode::new(edit.attributes));
         logical.dirtied.push(number);
-        if edit.freed {
-            logical.quarantine.insert(number);
-        }
     } else {
         logical.mark_dirty(number);
         let Some(inode) = logical.inodes.get_mut(&number) else {
@@ -436,6 +462,7 @@ fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: E
     }
     if edit.freed {
         logical.quarantine.insert(number);
+        logical.full_map_blocks.remove(&(number.get() / BITS_PER_BLOCK));
     }
     if let Some(inode) = logical.inodes.get_mut(&number) {
         inode.freed |= edit.freed;
@@ -519,6 +546,18 @@ impl<P: Pointer> Drop for Promised<'_, P> {
 /// Whether space is coming back in the background.
 pub fn set_reclaiming<P: Pointer>(logical: &Logical<P>, reclaiming: bool) {
     logical.shared.reclaiming.store(reclaiming, Ordering::Relaxed);
+}
+
+/// The first clear bit of a map block at or after `from`; a hole is all clear.
+fn first_clear(block: Option<&Block>, from: u64) -> Option<u64> {
+    let Some(block) = block else { return (from < BITS_PER_BLOCK).then_some(from) };
+    let first = (from / 8) as usize;
+    let before = (1_u8 << (from % 8)) - 1;
+    let bytes = block.bytes().get(first..)?;
+    bytes.iter().enumerate().find_map(|(index, byte)| {
+        let byte = if index == 0 { byte | before } else { *byte };
+        (byte != u8::MAX).then(|| (first + index) as u64 * 8 + u64::from(byte.trailing_ones()))
+    })
 }
 
 /// The block of the inode map, the byte in it and the bit that stand for an inode.

@@ -40,7 +40,7 @@ impl Mutation for Reap {
         let inode = self.inode;
         let Some(state) = transaction.attributes(inode)? else { return done(Reaped::Freed) };
         let logical = transaction.logical();
-        let orphan = state.links == 0 && logical.orphans.contains(&inode);
+        let orphan = state.links == 0 && logical.orphans.has(inode);
         if !orphan || logical.replaying || file::holds(transaction, inode) > 0 {
             return done(Reaped::Needed);
         }

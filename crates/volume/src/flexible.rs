@@ -275,10 +275,11 @@ pub(crate) fn switch_logical<P: Pointer>(
 ) {
     logical.inode_file = image.inode_file.0;
     logical.inodes.clear();
-    logical.orphans = image.orphans;
+    logical.orphans = image.orphans.into();
     logical.used_inodes = image.used_inodes;
     logical.shared.used_inodes.store(image.used_inodes, Ordering::Relaxed);
     logical.inode_hint = 0;
+    logical.full_map_blocks.clear();
     logical.quarantine.clear();
     crate::front::discard_dirty(logical);
 }

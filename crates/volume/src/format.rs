@@ -7,6 +7,7 @@ use affinity::{AffinityId, Partition};
 use cowfs::buftree::Root;
 use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Shared};
+use cowfs::orphans::OrphanList;
 use cowfs::overlay::{Stripe, stripe_of};
 use cowfs::pointer::Pointer;
 use ondisk::inode::KIND_METAFILE;
@@ -68,7 +69,8 @@ pub(crate) fn empty_logical<P: Pointer>(
         dirtied: Vec::new(),
         next_generation: 1,
         used_inodes: 0,
-        orphans: Vec::new(),
+        orphans: OrphanList::default(),
+        full_map_blocks: FxHashSet::default(),
         quarantine: FxHashSet::default(),
         frozen_quarantine: FxHashSet::default(),
         inode_hint: metafile::FIRST_FILE,

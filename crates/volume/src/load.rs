@@ -70,7 +70,7 @@ pub fn load_logical<P: Pointer>(
     logical.used_inodes = root.used_inodes.get();
     logical.shared.used_inodes.store(logical.used_inodes, Ordering::Relaxed);
     logical.snapshots = snapshot_views(snapshots);
-    logical.orphans = read_orphans(volume, &logical.inode_file, reader)?;
+    logical.orphans = read_orphans(volume, &logical.inode_file, reader)?.into();
     Ok(logical)
 }
 

@@ -16,15 +16,19 @@ use platform::Clock;
 use proptest::prelude::*;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, SnapshotId, Timestamp};
 
-fn scope(state: &State) -> Scope {
+pub(super) fn scope(state: &State) -> Scope {
     Scope { caller: Caller::root(), now: state.clock.wall() }
 }
 
-fn root(state: &mut State) -> FileHandle {
+pub(super) fn root(state: &mut State) -> FileHandle {
     state.query(&GetRoot).unwrap().handle
 }
 
-fn create(state: &mut State, directory: FileHandle, name: &[u8]) -> Result<FileHandle, FsError> {
+pub(super) fn create(
+    state: &mut State,
+    directory: FileHandle,
+    name: &[u8],
+) -> Result<FileHandle, FsError> {
     let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
     let create = Create { scope: scope(state), directory, name: name.to_vec(), mode, set };
     state.mutate(&create).map(|(entry, _)| entry.handle)
@@ -42,12 +46,12 @@ fn make_directory(state: &mut State, directory: FileHandle, name: &[u8]) -> File
     state.mutate(&make).unwrap().0.handle
 }
 
-fn remove(state: &mut State, directory: FileHandle, name: &[u8]) -> Result<(), FsError> {
+pub(super) fn remove(state: &mut State, directory: FileHandle, name: &[u8]) -> Result<(), FsError> {
     let remove = Remove { scope: scope(state), directory, name: name.to_vec() };
     state.mutate(&remove).map(|_| ())
 }
 
-fn write(
+pub(super) fn write(
     state: &mut State,
     file: FileHandle,
     offset: u64,
@@ -162,7 +166,7 @@ fn a_restart_amid_reaping_goes_on() {
     assert_eq!(state.mutate(&Reap { inode: file.inode }), Ok(Reaped::Later));
     state.consistency_point();
     state.restart();
-    assert_eq!(state.logical.get_mut().orphans, [file.inode]);
+    assert_eq!(state.logical.get_mut().orphans[..], [file.inode]);
     state.reap_orphans();
     state.verify();
 }

@@ -40,9 +40,9 @@ use units::{
 };
 use zerocopy::IntoBytes;
 
-/// Lowest-level nodes of a reaped file that a consistency point empties: few, so that it takes
-/// several.
-const REAP_NODES: u64 = 2;
+/// What a consistency point frees of a reaped file, in blocks and nodes: two full nodes, so that it
+/// takes several.
+const REAP_COST: u64 = 300;
 /// Blocks of the volume: more than tests fill.
 pub const BLOCKS: u64 = 1 << 24;
 /// Blocks that only frees may spend.
@@ -148,7 +148,8 @@ fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<D
         dirtied: Vec::new(),
         next_generation: 1,
         used_inodes: 0,
-        orphans: Vec::new(),
+        orphans: cowfs::orphans::OrphanList::default(),
+        full_map_blocks: rustc_hash::FxHashSet::default(),
         quarantine: FxHashSet::default(),
         frozen_quarantine: FxHashSet::default(),
         inode_hint: metafile::FIRST_FILE,
@@ -297,7 +298,7 @@ impl State {
     pub fn reap_orphans(&mut self) -> u32 {
         for rounds in 0..1_000 {
             let mut later = false;
-            for inode in self.logical.get_mut().orphans.clone() {
+            for inode in self.logical.get_mut().orphans.to_vec() {
                 later |= self.mutate(&Reap { inode }) == Ok(Reaped::Later);
             }
             if !later {
@@ -384,7 +385,7 @@ impl State {
         let leaves = leaves.into_iter().collect();
         let mut cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline);
         if inode.reaping && !inode.freed {
-            cleaner = cleaner.with_hole_limit(REAP_NODES);
+            cleaner = cleaner.with_hole_limit(REAP_COST);
         }
         let (root, change) = self.run_cleaner(cleaner);
         let blocks = inode.blocks.saturating_add_signed(change);
@@ -439,7 +440,7 @@ impl State {
             }
             Ok(orphans)
         });
-        self.logical.get_mut().orphans = orphans.unwrap();
+        self.logical.get_mut().orphans = orphans.unwrap().into();
         for (kind, body) in self.log.clone() {
             let replayed = self.transact(Spender::Owed, |transaction| {
                 let done = replay(kind, &body, transaction);

@@ -54,7 +54,7 @@ impl State {
                 *links.entry(child).or_default() += if is_directory { 2 } else { 1 };
             }
         }
-        for orphan in self.logical.get_mut().orphans.clone() {
+        for orphan in self.logical.get_mut().orphans.to_vec() {
             assert_eq!(links.insert(orphan, 0), None, "an orphan has a name");
         }
         let mut used = BTreeSet::new();

@@ -1,0 +1,88 @@
+//! What must hold when there is much of something: inodes, blocks of a file.
+
+use super::cases::{create, remove, root, scope, write};
+use super::engine::{BLOCKS, State};
+use crate::data::{Allocate, Seek};
+use file_service::{Allocation, SeekTarget, Stability};
+use units::BLOCK_SIZE_U64;
+
+#[test]
+fn freed_inodes_are_used_again_from_the_lowest() {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let mut names = Vec::new();
+    for number in 0..40 {
+        let name = format!("file{number}").into_bytes();
+        names.push((create(&mut state, root, &name).unwrap().inode, name));
+    }
+    state.consistency_point();
+    for (_, name) in &names[7..20] {
+        remove(&mut state, root, name).unwrap();
+    }
+    let next = create(&mut state, root, b"before the commit").unwrap().inode;
+    assert!(next > names[39].0, "a freed number may be in the image of the last commit");
+    state.consistency_point();
+    for (inode, name) in &names[7..20] {
+        assert_eq!(create(&mut state, root, name).unwrap().inode, *inode);
+    }
+    assert_eq!(create(&mut state, root, b"one more").unwrap().inode.get(), next.get() + 1);
+    state.verify();
+}
+
+#[test]
+fn full_blocks_of_the_inode_map_are_passed_by() {
+    const FIRST_OF_SECOND_BLOCK: u64 = BLOCK_SIZE_U64 * 8;
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let mut last = create(&mut state, root, b"first").unwrap();
+    for number in last.inode.get() + 1..=FIRST_OF_SECOND_BLOCK {
+        last = create(&mut state, root, format!("file{number}").as_bytes()).unwrap();
+    }
+    assert_eq!(last.inode.get(), FIRST_OF_SECOND_BLOCK);
+    state.consistency_point();
+    state.restart();
+    let next = create(&mut state, root, b"after the restart").unwrap();
+    assert_eq!(next.inode.get(), FIRST_OF_SECOND_BLOCK + 1);
+    assert!(state.logical.get_mut().full_map_blocks.contains(&0), "it is known to be full");
+    remove(&mut state, root, b"file20000").unwrap();
+    state.consistency_point();
+    let again = create(&mut state, root, b"again").unwrap();
+    assert_eq!(again.inode.get(), 20_000, "until one of it is freed");
+    state.verify();
+}
+
+#[test]
+fn a_hole_is_found_in_what_is_dirty_frozen_and_committed() {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let file = create(&mut state, root, b"file").unwrap();
+    let content = |blocks: u64| vec![7; (blocks * BLOCK_SIZE_U64) as usize];
+    for block in (0..1_500).step_by(250) {
+        write(&mut state, file, block * BLOCK_SIZE_U64, content(250), Stability::Unstable).unwrap();
+    }
+    let hole = |state: &mut State, block: u64| {
+        let (offset, target) = (block * BLOCK_SIZE_U64, SeekTarget::Hole);
+        state.query(&Seek { file, offset, target }).unwrap() / BLOCK_SIZE_U64
+    };
+    let punch = |state: &mut State, block: u64| {
+        let (allocation, scope) = (Allocation::PunchHole, scope(state));
+        let offset = block * BLOCK_SIZE_U64;
+        let punch = Allocate { scope, file, allocation, offset, length: BLOCK_SIZE_U64 };
+        state.mutate(&punch).unwrap();
+    };
+    assert_eq!(hole(&mut state, 3), 1_500, "all dirty");
+    state.consistency_point();
+    assert_eq!(hole(&mut state, 3), 1_500, "all committed");
+    punch(&mut state, 1_200);
+    state.freeze();
+    assert_eq!(hole(&mut state, 3), 1_200, "a frozen hole");
+    punch(&mut state, 900);
+    assert_eq!(hole(&mut state, 3), 900, "an active one before it");
+    write(&mut state, file, 900 * BLOCK_SIZE_U64, content(1), Stability::Unstable).unwrap();
+    assert_eq!(hole(&mut state, 3), 1_200, "written over");
+    state.publish();
+    assert_eq!(hole(&mut state, 3), 1_200);
+    assert_eq!(hole(&mut state, 1_200), 1_200);
+    assert_eq!(hole(&mut state, 1_201), 1_500);
+    state.verify();
+}

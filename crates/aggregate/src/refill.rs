@@ -63,12 +63,24 @@ impl Refill {
         AreaNumber(group.first_area + tetris.region / group.area_regions)
     }
 
-    /// Blocks became free.
+    /// Blocks became free; in order.
     pub fn add_free(&mut self, geometry: &Geometry, freed: &[u64]) {
+        // In order of their numbers, so those of one area come in runs.
+        let (mut run, mut count) = (None, 0);
         for &pvbn in freed {
-            if let Some(tetris) = geometry.tetris_of(Pvbn(pvbn)) {
-                self.scores.add_free(self.area_of(tetris), 1);
+            let area = geometry.tetris_of(Pvbn(pvbn)).map(|tetris| self.area_of(tetris));
+            if area != run {
+                self.add_run(run, count);
+                (run, count) = (area, 0);
             }
+            count += 1;
+        }
+        self.add_run(run, count);
+    }
+
+    fn add_run(&mut self, area: Option<AreaNumber>, free_blocks: u64) {
+        if let Some(area) = area {
+            self.scores.add_free(area, free_blocks);
         }
     }
 

@@ -16,10 +16,13 @@
 use crate::buftree::{FileKey, Root, span};
 use crate::pointer::{BlockPlace, Pointer};
 use crate::ranges::RangeSet;
-use crate::reader::{Progress, Reader};
+use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::{DEPTH_MAX, PAYLOAD_SIZE};
 use std::sync::Arc;
 use units::{Block, BlockRef};
+
+/// Nodes that are loaded together at most when one is missing.
+const NODES_AHEAD_MAX: usize = 64;
 
 /// Takes the blocks of new trees.
 pub trait Sink<P: Pointer> {
@@ -94,8 +97,11 @@ pub struct FileCleaner<P> {
     holes: RangeSet,
     /// Holes below this file block are done.
     holes_done: u64,
-    /// How many lowest-level nodes may still be emptied; the rest is left for later.
-    hole_nodes_left: u64,
+    /// The ranges of `holes` before this one are done: there may be as many as blocks.
+    next_range: usize,
+    /// How much may still be freed, of blocks and of the nodes that they are taken from; the rest
+    /// is left for later.
+    hole_cost_left: u64,
     /// The open node of each level, from 1; lower levels lie within higher ones.
     path: Vec<Option<Node<P>>>,
     blocks_change: i64,
@@ -138,19 +144,27 @@ impl<P: Pointer> FileCleaner<P> {
             next_leaf: 0,
             holes,
             holes_done: 0,
-            hole_nodes_left: u64::MAX,
+            next_range: 0,
+            hole_cost_left: u64::MAX,
             path: (0..=DEPTH_MAX).map(|_| None).collect(),
             blocks_change: 0,
             inline,
         }
     }
 
-    /// Empties at most `nodes` lowest-level nodes in this run: for files too large to be freed in
-    /// one consistency point.
+    /// Frees no more than `cost` in this run, counted in blocks and the lowest-level nodes that they
+    /// are taken from, but for the rest of the node that exceeds it: for files too large to be freed
+    /// in one consistency point.
     #[must_use]
-    pub fn with_hole_limit(mut self, nodes: u64) -> Self {
-        self.hole_nodes_left = nodes;
+    pub const fn with_hole_limit(mut self, cost: u64) -> Self {
+        self.hole_cost_left = cost;
         self
+    }
+
+    /// What is left of [`Self::with_hole_limit`].
+    #[must_use]
+    pub const fn hole_limit_left(&self) -> u64 {
+        self.hole_cost_left
     }
 
     /// Does the work; the new root, and by how much the count of data blocks changed.
@@ -211,19 +225,18 @@ impl<P: Pointer> FileCleaner<P> {
 
     /// The next block of the tree that lies in a new hole.
     fn next_hole(&mut self, reader: &Reader<'_>) -> Progress<Option<u64>> {
-        if self.hole_nodes_left == 0 {
+        if self.hole_cost_left == 0 {
             return Ok(None);
         }
-        for index in 0..self.holes.ranges().len() {
-            let (start, end) = self.holes.ranges()[index];
+        while let Some(&(start, end)) = self.holes.ranges().get(self.next_range) {
             let start = start.max(self.holes_done);
-            if start >= end {
-                continue;
-            }
-            if let Some(at) = self.present(start, end, reader)? {
+            if start < end
+                && let Some(at) = self.present(start, end, reader)?
+            {
                 return Ok(Some(at));
             }
-            self.holes_done = end;
+            self.holes_done = self.holes_done.max(end);
+            self.next_range += 1;
         }
         Ok(None)
     }
@@ -320,11 +333,46 @@ impl<P: Pointer> FileCleaner<P> {
             let block = if old.is_hole() {
                 Block::shared(&[])
             } else {
-                reader.block(&old, self.key.place(level, index))?
+                let read = reader.block(&old, self.key.place(level, index));
+                read.map_err(|stop| self.with_nodes_ahead(stop, level, index, reader))?
             };
             self.path[usize::from(level)] = Some(Node { index, block, old, modified: false });
         }
         Ok(())
+    }
+
+    /// Has the nodes of `level` that the work comes to after node `index`, beneath the same parent,
+    /// loaded together with it: with cold caches a wait for each would be most of the time.
+    fn with_nodes_ahead(&self, stop: Stop, level: u8, index: u64, reader: &Reader<'_>) -> Stop {
+        let Stop::Wait(Wait::Load(mut requests)) = stop else { return stop };
+        let span = span::<P>(level);
+        let parent_end = if level + 1 == self.root.depth {
+            P::ROOT_POINTERS
+        } else {
+            (index / P::FANOUT + 1) * P::FANOUT
+        };
+        let mut at = index + 1;
+        while at < parent_end && requests.len() < NODES_AHEAD_MAX {
+            let leaves = &self.leaves[self.next_leaf..];
+            let leaf = leaves.get(leaves.partition_point(|leaf| leaf.0 < at * span));
+            let ranges = &self.holes.ranges()[self.next_range..];
+            let hole = ranges.get(ranges.partition_point(|range| range.1 <= at * span));
+            let hole = hole.filter(|_| self.hole_cost_left > 0).map(|range| range.0.max(at * span));
+            let Some(next) = leaf.map(|leaf| leaf.0).into_iter().chain(hole).min() else { break };
+            at = next / span;
+            if at >= parent_end {
+                break;
+            }
+            let pointer = self.entry(level + 1, at);
+            if !pointer.is_hole() {
+                let request = pointer.request(self.key.place(level, at));
+                if matches!(reader.find(&request), Ok(None)) {
+                    requests.push(request);
+                }
+            }
+            at += 1;
+        }
+        Stop::Wait(Wait::Load(requests))
     }
 
     /// The pointer to the child `index` (at `level - 1`) in the open node at `level`, or the root.
@@ -353,24 +401,10 @@ impl<P: Pointer> FileCleaner<P> {
     /// Applies holes and leaves to the group that begins at `first`.
     fn apply(&mut self, first: u64, sink: &mut dyn Sink<P>) {
         let end = first + self.group();
-        let mut emptied = false;
-        for index in 0..self.holes.ranges().len() {
-            if self.hole_nodes_left == 0 {
-                break;
-            }
-            let (start, stop) = self.holes.ranges()[index];
-            for fbn in start.max(first)..stop.min(end) {
-                let old = self.entry(1, fbn);
-                if !old.is_hole() {
-                    sink.free(old);
-                    self.blocks_change -= 1;
-                    self.set_entry(1, fbn, &P::default());
-                    emptied = true;
-                }
-            }
-        }
-        if emptied {
-            self.hole_nodes_left = self.hole_nodes_left.saturating_sub(1);
+        if self.hole_cost_left > 0 {
+            let freed = self.apply_holes(first, end, sink);
+            let cost = if freed == 0 { 0 } else { freed + 1 };
+            self.hole_cost_left = self.hole_cost_left.saturating_sub(cost);
         }
         while let Some((fbn, leaf)) = self.leaves.get(self.next_leaf) {
             if *fbn >= end {
@@ -391,6 +425,28 @@ impl<P: Pointer> FileCleaner<P> {
             self.set_entry(1, fbn, &pointer);
         }
         self.holes_done = self.holes_done.max(end);
+    }
+
+    /// Frees what lies in holes between `first` and `end`; how many blocks those were.
+    fn apply_holes(&mut self, first: u64, end: u64, sink: &mut dyn Sink<P>) -> u64 {
+        let mut freed = 0;
+        let mut index = self.next_range;
+        while let Some(&(start, stop)) = self.holes.ranges().get(index) {
+            if start >= end {
+                break;
+            }
+            for fbn in start.max(first)..stop.min(end) {
+                let old = self.entry(1, fbn);
+                if !old.is_hole() {
+                    sink.free(old);
+                    freed += 1;
+                    self.set_entry(1, fbn, &P::default());
+                }
+            }
+            index += 1;
+        }
+        self.blocks_change -= freed as i64;
+        freed
     }
 
     /// Places the open node of `level` and stores its pointer in its parent.

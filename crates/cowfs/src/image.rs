@@ -43,10 +43,10 @@ use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, Timestamp, 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-/// Lowest-level nodes of a reaped file that one consistency point empties: 64 Mi blocks' worth in
-/// an aggregate, 32 Mi in a volume would be too long a stretch; 4,096 nodes are 4 GiB of a volume's
-/// file.
-const REAP_NODES_PER_CP: u64 = 4096;
+/// What one consistency point frees of reaped files, all of them together, in blocks and the nodes
+/// that they are taken from: about 256 MiB. The blocks of a file of 100 GiB come back in 400 steps,
+/// and clients wait for none of them longer than they would for a consistency point of their own.
+const REAP_COST_PER_CP: u64 = 64 << 10;
 
 /// The space below an image: gives addresses and takes blocks.
 pub trait Backend<P: Pointer> {
@@ -128,6 +128,8 @@ pub struct ImageCleaner<P: Pointer> {
     /// Files of the seal that are done.
     sealed: usize,
     sealing: Option<FileCleaner<P>>,
+    /// What may still be freed of reaped files.
+    reap_cost_left: u64,
     written: u64,
 }
 
@@ -200,6 +202,7 @@ impl<P: Pointer> ImageCleaner<P> {
             snapshot_table: space.snapshot_table.0,
             sealed: 0,
             sealing: None,
+            reap_cost_left: REAP_COST_PER_CP,
             written: 0,
         }
     }
@@ -251,13 +254,16 @@ impl<P: Pointer> ImageCleaner<P> {
         loop {
             if self.current.is_none() {
                 let Some(mut work) = self.work.pop_front() else { return Ok(()) };
-                let cleaner = file_cleaner(space.volume, &mut work);
+                let cleaner = file_cleaner(space.volume, &mut work, self.reap_cost_left);
                 self.current = Some((work, cleaner));
             }
             let Some((work, cleaner)) = &mut self.current else { unreachable!("set above") };
             let mut sink = Direct { space, backend, reader, written: &mut self.written };
             let (root, change) = cleaner.run(reader, &mut sink)?;
             let inode = &work.inode;
+            if is_reaped_in_steps(inode) {
+                self.reap_cost_left = cleaner.hole_limit_left();
+            }
             let blocks = inode.blocks.saturating_add_signed(change);
             let record = if inode.freed {
                 assert!(root.is_empty(), "a free inode keeps no blocks");
@@ -497,14 +503,22 @@ impl<P: Pointer> ImageCleaner<P> {
 /// Metafiles that are sealed: summary map, active map, inode file, snapshot table.
 const SEALED_FILES: usize = 4;
 
-fn file_cleaner<P: Pointer>(volume: VolumeId, work: &mut FileWork<P>) -> FileCleaner<P> {
+const fn is_reaped_in_steps<P>(inode: &FrozenInode<P>) -> bool {
+    inode.reaping && !inode.freed
+}
+
+fn file_cleaner<P: Pointer>(
+    volume: VolumeId,
+    work: &mut FileWork<P>,
+    reap_cost: u64,
+) -> FileCleaner<P> {
     let inode = &work.inode;
     let key = FileKey { volume, inode: inode.number, content: Content::Data };
     let tiny = matches!(inode.attributes.kind, KIND_REGULAR | KIND_SYMLINK | KIND_ATTRIBUTES);
     let inline_size = (tiny && !inode.freed && !inode.reaping).then_some(inode.attributes.size);
     let leaves = std::mem::take(&mut work.leaves);
     let cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline_size);
-    if inode.reaping && !inode.freed { cleaner.with_hole_limit(REAP_NODES_PER_CP) } else { cleaner }
+    if is_reaped_in_steps(inode) { cleaner.with_hole_limit(reap_cost) } else { cleaner }
 }
 
 fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {

@@ -27,6 +27,9 @@ use units::{Block, BlockRef, InodeNumber, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 const SCAN_BLOCKS_PER_CP: u64 = 256;
+/// Blocks that deleted snapshots let go of in one consistency point before the work is broken off,
+/// at the end of a map block: 256 MiB. Each costs changes of two maps and of the container.
+const SCAN_RELEASED_PER_CP: u64 = 64 << 10;
 
 /// Of so many blocks one is freed wrongly when a rule is broken on purpose.
 const MUTATED_BLOCKS: u64 = 16;
@@ -141,8 +144,8 @@ impl<P: Pointer> Space<P> {
         assert!(self.active_map.dirty.is_empty(), "the map was written");
         let mut freed: Vec<u64> = self.freed.drain().collect();
         freed.sort_unstable();
-        for vbn in &freed {
-            self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
+        for run in freed.chunk_by(|one, next| one / VBNS_PER_BLOCK == next / VBNS_PER_BLOCK) {
+            self.areas.add_free(AreaNumber(run[0] / VBNS_PER_BLOCK), run.len() as u64);
         }
         freed
     }
@@ -274,28 +277,35 @@ impl<P: Pointer> Space<P> {
     /// # Panics
     /// On a number that is taken twice or freed twice.
     pub fn settle(&mut self, reader: &Reader<'_>) -> Progress<()> {
-        while let Some(&vbn) = self.taken.front() {
-            let (index, byte, mask) = position(vbn);
+        // In order, so that each map block is looked up once.
+        self.taken.make_contiguous().sort_unstable();
+        self.freeing.make_contiguous().sort_unstable();
+        while let Some((index, run)) = first_run(&self.taken) {
             let block = self.active_map.modify(index, reader)?;
-            assert!(block[byte] & mask == 0, "block number {vbn} was in use and is taken");
-            block[byte] |= mask;
-            self.given.remove(&vbn);
-            self.used_blocks += 1;
-            self.active_blocks += 1;
-            self.taken.pop_front();
-        }
-        while let Some(&vbn) = self.freeing.front() {
-            let (index, byte, mask) = position(vbn);
-            let held = self.held(index, reader)?[byte] & mask != 0
-                && !mutation::broken(Rule::SnapshotHoldIgnored);
-            let block = self.active_map.modify(index, reader)?;
-            assert!(block[byte] & mask != 0, "block number {vbn} was free and is freed");
-            block[byte] &= !mask;
-            self.active_blocks -= 1;
-            if !held {
-                self.release(vbn);
+            for vbn in self.taken.drain(..run) {
+                let (_, byte, mask) = position(vbn);
+                assert!(block[byte] & mask == 0, "block number {vbn} was in use and is taken");
+                block[byte] |= mask;
+                self.given.remove(&vbn);
             }
-            self.freeing.pop_front();
+            self.used_blocks += run as u64;
+            self.active_blocks += run as u64;
+        }
+        while let Some((index, run)) = first_run(&self.freeing) {
+            let held = self.held(index, reader)?;
+            let ignored = mutation::broken(Rule::SnapshotHoldIgnored);
+            let block = self.active_map.modify(index, reader)?;
+            let mut alone = Vec::new();
+            for vbn in self.freeing.drain(..run) {
+                let (_, byte, mask) = position(vbn);
+                assert!(block[byte] & mask != 0, "block number {vbn} was free and is freed");
+                block[byte] &= !mask;
+                if held[byte] & mask == 0 || ignored {
+                    alone.push(vbn);
+                }
+            }
+            self.active_blocks -= run as u64;
+            alone.into_iter().for_each(|vbn| self.release(vbn));
         }
         Ok(())
     }
@@ -322,14 +332,15 @@ impl<P: Pointer> Space<P> {
     }
 
     /// Does some of the background work on snapshots: merging new ones into the summary map, then
-    /// releasing what deleted ones held. `budget` counts map blocks over calls of one consistency
-    /// point.
+    /// releasing what deleted ones held. `done` counts map blocks over calls of one consistency
+    /// point, and what they released as map blocks more.
     ///
     /// # Errors
     /// What to wait for; then call again.
     pub fn work_on_snapshots(&mut self, done: &mut u64, reader: &Reader<'_>) -> Progress<()> {
         let end = self.map_blocks();
         while *done < SCAN_BLOCKS_PER_CP {
+            let released = self.released.len();
             let merging = self.snapshots.iter().position(|snapshot| snapshot.merged_blocks < end);
             match (merging, self.releasing()) {
                 (Some(at), _) => self.merge_block(at, reader)?,
@@ -340,7 +351,8 @@ impl<P: Pointer> Space<P> {
                 (None, None) => return Ok(()),
             }
             self.snapshots_changed = true;
-            *done += 1;
+            let released = (self.released.len() - released) as u64;
+            *done += 1 + released * SCAN_BLOCKS_PER_CP / SCAN_RELEASED_PER_CP;
         }
         Ok(())
     }
@@ -455,6 +467,12 @@ impl<P: Pointer> Space<P> {
         found.dedup();
         found
     }
+}
+
+/// The map block of the first number of a sorted queue, and how many lie in it.
+fn first_run(queue: &VecDeque<u64>) -> Option<(u64, usize)> {
+    let index = queue.front()? / VBNS_PER_BLOCK;
+    Some((index, queue.partition_point(|vbn| vbn / VBNS_PER_BLOCK == index)))
 }
 
 fn or_into(block: &mut Block, other: &Block) {

@@ -160,6 +160,97 @@ fn verify<P: Addressed>(root: &Root<P>, model: &BTreeMap<u64, u64>, media: &Medi
         }
     }
     assert!(found.iter().eq(model.keys()), "{found:?} is not {model:?}");
+    for fbn in model.keys() {
+        let end = fbn + 700;
+        let naive = (*fbn..end).find(|at| !model.contains_key(at)).unwrap_or(end);
+        assert_eq!(absent(root, *fbn, end, media), naive, "the first hole from {fbn}");
+    }
+}
+
+fn absent<P: Addressed>(root: &Root<P>, from: u64, end: u64, media: &Media) -> u64 {
+    let cache = BufferCache::new(0);
+    let held = HeldBlocks::default();
+    loop {
+        let reader = Reader { cache: &cache, held: &held };
+        match buftree::next_absent(root, &key(), Fbn(from), Fbn(end), &reader) {
+            Ok(found) => return found.get(),
+            Err(Stop::Wait(Wait::Load(requests))) => serve(&requests, media, &held),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+/// A file whose blocks `numbers` are there, and what holds it.
+fn filled(numbers: impl Iterator<Item = u64>) -> (Root<DualPointer>, Media) {
+    let mut media = Media::default();
+    let leaf =
+        |fbn: u64| (fbn, Leaf::Block(Arc::new(Block::from_prefix(&(fbn + 1).to_le_bytes()))));
+    let leaves = numbers.map(leaf).collect();
+    let mut cleaner = FileCleaner::new(key(), Root::default(), leaves, RangeSet::default(), None);
+    let (root, _) = run(&mut cleaner, &mut media);
+    (root, media)
+}
+
+#[test]
+fn a_hole_is_found_behind_whole_nodes() {
+    let (root, media) = filled((0..20_000).filter(|fbn| *fbn != 19_000));
+    assert_eq!(absent(&root, 0, u64::MAX, &media), 19_000);
+    assert_eq!(absent(&root, 300, 18_000, &media), 18_000, "none before the end of the search");
+    assert_eq!(absent(&root, 19_001, u64::MAX, &media), 20_000);
+    assert_eq!(absent(&root, 1 << 30, u64::MAX, &media), 1 << 30);
+}
+
+#[test]
+fn a_limit_frees_a_file_step_by_step() {
+    const LIMIT: u64 = 1_000;
+    let (mut root, mut media) = filled((0..10_000).chain((20_000..900_000).step_by(10_000)));
+    let mut steps = 0;
+    while !root.is_empty() {
+        let cleaner = FileCleaner::new(key(), root, Vec::new(), RangeSet::all(), None);
+        let mut cleaner = cleaner.with_hole_limit(LIMIT);
+        let (new, change) = run(&mut cleaner, &mut media);
+        let freed = change.unsigned_abs();
+        assert!(freed > 0 && freed < LIMIT + DualPointer::FANOUT, "{freed} blocks in one step");
+        for number in std::mem::take(&mut media.freed) {
+            media.blocks.remove(&number);
+        }
+        (root, steps) = (new, steps + 1);
+    }
+    assert_eq!(steps, 10);
+    assert!(media.blocks.is_empty(), "an emptied file keeps nothing");
+}
+
+#[test]
+fn regression_cost_of_many_small_holes_grows_with_their_number() {
+    // As random overwrites leave them in a container: every other block of many nodes. With a search
+    // from the first hole for each node this took minutes.
+    let (root, mut media) = filled(0..400_000);
+    let mut holes = RangeSet::default();
+    (0..400_000).step_by(2).for_each(|fbn| holes.add(fbn, fbn + 1));
+    let mut cleaner = FileCleaner::new(key(), root, Vec::new(), holes, None);
+    let (root, change) = run(&mut cleaner, &mut media);
+    assert_eq!(change, -200_000);
+    assert_eq!(absent(&root, 1, u64::MAX, &media), 2);
+}
+
+#[test]
+fn missing_nodes_are_asked_for_together() {
+    let (root, mut media) = filled(0..30_000);
+    let leaf = |fbn: u64| (fbn, Leaf::Block(Arc::new(Block::from_prefix(&[9; 8]))));
+    let leaves = (0..30_000).step_by(1_000).map(leaf).collect();
+    let mut cleaner = FileCleaner::new(key(), root, leaves, RangeSet::default(), None);
+    let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
+    let mut waits = 0;
+    loop {
+        let reader = Reader { cache: &cache, held: &held };
+        match cleaner.run(&reader, &mut media) {
+            Ok(_) => break,
+            Err(Stop::Wait(Wait::Load(requests))) => serve(&requests, &media, &held),
+            Err(stop) => panic!("{stop:?}"),
+        }
+        waits += 1;
+    }
+    assert!(waits <= 2, "{waits} waits for 30 nodes beneath one");
 }
 
 fn block_number() -> impl Strategy<Value = u64> {

@@ -236,7 +236,7 @@ pub fn read<P: Pointer>(
 ///
 /// # Errors
 /// [`Stop::Wait`] when an indirect block must be loaded first.
-pub fn is_present<P: Pointer>(
+fn is_present<P: Pointer>(
     root: &Root<P>,
     key: &FileKey,
     fbn: Fbn,
@@ -294,6 +294,93 @@ pub fn next_present<P: Pointer>(
         }
     }
     Ok(None)
+}
+
+/// Nodes that a search for a hole asks for at once.
+const HOLE_NODES_AHEAD: u64 = 64;
+
+/// The first file block at or after `from` that the tree does not have; `end` if that has none
+/// before. A lowest-level node is looked at as a whole, and those that follow it are loaded with it.
+///
+/// # Errors
+/// [`Stop::Wait`] when an indirect block must be loaded first.
+pub fn next_absent<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    from: Fbn,
+    end: Fbn,
+    reader: &Reader<'_>,
+) -> Progress<Fbn> {
+    let mut at = from.get();
+    let reach = end.get().min(Root::<P>::capacity(root.depth));
+    if root.depth <= 1 {
+        while at < reach && is_present(root, key, Fbn(at), reader)? {
+            at += 1;
+        }
+        return Ok(Fbn(at.min(end.get())));
+    }
+    while at < reach {
+        let index = at / P::FANOUT;
+        let Some(node) = lowest_node(root, key, index, reader)
+            .map_err(|stop| with_nodes_ahead(stop, root, key, index, reach, reader))?
+        else {
+            break;
+        };
+        let first = at % P::FANOUT;
+        let hole =
+            (first..P::FANOUT).find(|entry| P::decode_at(node.bytes(), *entry as usize).is_hole());
+        at = index * P::FANOUT + hole.unwrap_or(P::FANOUT);
+        if hole.is_some() {
+            break;
+        }
+    }
+    Ok(Fbn(at.min(end.get())))
+}
+
+/// Lowest-level node `index` of a tree that has nodes; `None` for a hole.
+fn lowest_node<P: Pointer>(
+    root: &Root<P>,
+    key: &FileKey,
+    index: u64,
+    reader: &Reader<'_>,
+) -> Progress<Option<BlockRef>> {
+    let fbn = index * P::FANOUT;
+    let mut level = root.depth - 1;
+    let mut pointer = root.pointer(fbn / span::<P>(level));
+    while !pointer.is_hole() {
+        let node = reader.block(&pointer, key.place(level, fbn / span::<P>(level)))?;
+        if level == 1 {
+            return Ok(Some(node));
+        }
+        level -= 1;
+        let entry = fbn / span::<P>(level) % P::FANOUT;
+        pointer = P::decode_at(node.bytes(), entry as usize);
+    }
+    Ok(None)
+}
+
+/// Adds to a wait for lowest-level node `index` the waits for those after it.
+fn with_nodes_ahead<P: Pointer>(
+    stop: Stop,
+    root: &Root<P>,
+    key: &FileKey,
+    index: u64,
+    reach: u64,
+    reader: &Reader<'_>,
+) -> Stop {
+    let Stop::Wait(Wait::Load(mut requests)) = stop else { return stop };
+    let last = reach.div_ceil(P::FANOUT).min(index + HOLE_NODES_AHEAD);
+    for ahead in index + 1..last {
+        if let Err(Stop::Wait(Wait::Load(more))) = lowest_node(root, key, ahead, reader) {
+            // Until the node above is there, all wait for that one.
+            for request in more {
+                if !requests.contains(&request) {
+                    requests.push(request);
+                }
+            }
+        }
+    }
+    Stop::Wait(Wait::Load(requests))
 }
 
 /// The loads that reading `first..first + count` would need, all at once, so that one wait serves a

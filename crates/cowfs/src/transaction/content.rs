@@ -187,23 +187,44 @@ impl<P: Pointer> Transaction<'_, P> {
         Ok(None)
     }
 
-    /// Whether a file block is no hole.
+    /// The first file block in `from..end` that is a hole; `end` if there is none.
     ///
     /// # Errors
     /// What to wait for.
-    pub fn is_present(&mut self, inode: InodeNumber, fbn: u64) -> Progress<bool> {
+    pub fn next_absent(&mut self, inode: InodeNumber, from: u64, end: u64) -> Progress<u64> {
         if !self.logical.load(inode, &self.reader)? {
-            return Ok(false);
+            return Ok(from);
         }
         let key = self.logical.key(inode);
-        let Some(found) = self.logical.inodes.get(&inode) else { return Ok(false) };
-        let stripe = self.logical.stripes[stripe_of(inode, Fbn(fbn))].get_mut();
-        match overlaid(found, inode, Fbn(fbn), stripe) {
-            Overlaid::Block(_) => Ok(true),
-            Overlaid::Hole => Ok(false),
-            Overlaid::Below => buftree::is_present(&found.root, &key, Fbn(fbn), &self.reader),
+        let Some(found) = self.logical.inodes.get(&inode) else { return Ok(from) };
+        let mut at = from;
+        while at < end {
+            let stripe = self.logical.stripes[stripe_of(inode, Fbn(at))].get_mut();
+            match overlaid(found, inode, Fbn(at), stripe) {
+                Overlaid::Block(_) => at += 1,
+                Overlaid::Hole => return Ok(at),
+                Overlaid::Below => {
+                    // As far as the tree alone says, unless a hole was made before that.
+                    let holes =
+                        [range_start(&found.holes, at), range_start(&found.frozen_holes, at)];
+                    let limit = holes.into_iter().flatten().fold(end, u64::min);
+                    let below =
+                        buftree::next_absent(&found.root, &key, Fbn(at), Fbn(limit), &self.reader)?;
+                    if below.get() == at {
+                        return Ok(at);
+                    }
+                    at = below.get();
+                }
+            }
         }
+        Ok(end)
     }
+}
+
+/// The start of the first range after `number`.
+fn range_start(ranges: &RangeSet, number: u64) -> Option<u64> {
+    let ranges = ranges.ranges();
+    ranges.get(ranges.partition_point(|range| range.0 <= number)).map(|range| range.0)
 }
 
 fn next_dirty(

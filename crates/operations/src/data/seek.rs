@@ -5,7 +5,7 @@
 
 use crate::view::View;
 use crate::{Environment, OperationStop, Query};
-use cowfs::buftree::{self, Root};
+use cowfs::buftree;
 use cowfs::pointer::Pointer;
 use cowfs::reader::Progress;
 use cowfs::transaction::Transaction;
@@ -76,18 +76,13 @@ fn next_hole<P: Pointer>(
     first: u64,
     end: u64,
 ) -> Progress<u64> {
-    let tree = if view.image == SnapshotId::ACTIVE { None } else { view.tree(inode)? };
-    for fbn in first..end.min(first.saturating_add(HOLE_BLOCKS_MAX)) {
-        let present = match &tree {
-            None => view.transaction.is_present(inode, fbn)?,
-            Some((root, key)) => {
-                let root: &Root<P> = root;
-                buftree::is_present(root, key, Fbn(fbn), view.transaction.reader())?
-            }
-        };
-        if !present {
-            return Ok(fbn);
-        }
-    }
-    Ok(end)
+    let limit = end.min(first.saturating_add(HOLE_BLOCKS_MAX));
+    let found = if view.image == SnapshotId::ACTIVE {
+        view.transaction.next_absent(inode, first, limit)?
+    } else {
+        let Some((root, key)) = view.tree(inode)? else { return Ok(first) };
+        let reader = view.transaction.reader();
+        buftree::next_absent(&root, &key, Fbn(first), Fbn(limit), reader)?.get()
+    };
+    Ok(if found < limit { found } else { end })
 }

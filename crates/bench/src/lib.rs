@@ -12,6 +12,7 @@
 //! what stands beside it was measured in the same run, in turns with it; a load that fails ends
 //! the bench with its error.
 
+mod big;
 mod engine;
 mod fuse;
 mod latency;
@@ -25,6 +26,7 @@ mod raw;
 mod summary;
 mod svg;
 
+pub use big::{BigBench, BigFigure, BigLoad, big};
 pub use engine::{EngineBench, engine};
 pub use fuse::fuse;
 pub use latency::Latencies;

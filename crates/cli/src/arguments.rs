@@ -144,6 +144,8 @@ pub enum BenchCommand {
     },
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
+    /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots
+    Big(BenchBigArguments),
     /// The same loads on others' servers, in turns with ours
     #[command(subcommand)]
     Compare(BenchCompareCommand),
@@ -228,6 +230,38 @@ pub struct BenchEngineArguments {
     /// Threads of the engine
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
     pub workers: usize,
+}
+
+/// `stroop bench big`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchBigArguments {
+    /// Only these loads: directory, inodes, sparse, reclaim, snapshots
+    #[arg(value_name = "LOAD")]
+    pub loads: Vec<String>,
+    /// Where to make sparse disks; they are removed at the end
+    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
+    pub directory: PathBuf,
+    /// Memory for caches and buffers
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: ByteSize,
+    /// Threads of the engine
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
+    pub workers: usize,
+    /// Files in one directory
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub files: u64,
+    /// Inodes in a volume
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub inodes: u64,
+    /// Writes to the sparse file
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub writes: u64,
+    /// The file whose space is freed; that much room is needed
+    #[arg(long, value_name = "SIZE", default_value = "8G")]
+    pub freed: ByteSize,
+    /// Snapshots of a volume
+    #[arg(long, value_name = "N", default_value_t = 255)]
+    pub snapshots: u64,
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

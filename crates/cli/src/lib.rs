@@ -28,9 +28,9 @@ pub mod terminal;
 pub mod transport;
 
 pub use arguments::{
-    BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
-    BenchNodeArguments, Cli, ClientCommand, Command, InitArguments, LogFormat, Options,
-    ServeArguments,
+    BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
+    BenchNfsArguments, BenchNodeArguments, Cli, ClientCommand, Command, InitArguments, LogFormat,
+    Options, ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -300,7 +300,7 @@ pub fn next_present<P: Pointer>(
 const HOLE_NODES_AHEAD: u64 = 64;
 
 /// The first file block at or after `from` that the tree does not have; `end` if that has none
-/// before. A lowest-level node is looked at as a whole, and those that follow it are loaded with it.
+/// before. A lowest-level node is looked at as a whole, and those after it are loaded with it.
 ///
 /// # Errors
 /// [`Stop::Wait`] when an indirect block must be loaded first.

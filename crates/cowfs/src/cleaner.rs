@@ -152,9 +152,9 @@ impl<P: Pointer> FileCleaner<P> {
         }
     }
 
-    /// Frees no more than `cost` in this run, counted in blocks and the lowest-level nodes that they
-    /// are taken from, but for the rest of the node that exceeds it: for files too large to be freed
-    /// in one consistency point.
+    /// Frees no more than `cost` in this run, counted in blocks and the lowest-level nodes they are
+    /// taken from, but for the rest of the node that exceeds it: for files too large to be freed in
+    /// one consistency point.
     #[must_use]
     pub const fn with_hole_limit(mut self, cost: u64) -> Self {
         self.hole_cost_left = cost;

@@ -328,8 +328,8 @@ impl<P: Pointer> Logical<P> {
             inode.frozen_holes = RangeSet::default();
             inode.shared.get_mut().new_blocks.1 = 0;
         }
-        // What was freed may be used again: from the lowest on, so that the inode file grows with the
-        // files that there are and not with those that ever were.
+        // What was freed may be used again: from the lowest on, so that the inode file grows with
+        // the files that there are and not with those that ever were.
         let lowest = self.frozen_quarantine.drain().map(InodeNumber::get).min();
         self.inode_hint = self.inode_hint.min(lowest.unwrap_or(u64::MAX));
         self.shared.aggregate.dirty.remove(dirty_blocks);

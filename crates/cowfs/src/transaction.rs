@@ -35,8 +35,8 @@ const NODES_ABOVE_BLOCK: u64 = 4;
 const BLOCKS_PER_INODE: u64 = 4;
 /// Bits in a block of the inode map.
 const BITS_PER_BLOCK: u64 = BLOCK_SIZE_U64 * 8;
-/// Blocks of the inode map that are loaded together: a first create after a start passes by all that
-/// are full, 2 Mi inodes for each wait.
+/// Blocks of the inode map that are loaded together: a first create after a start passes by all
+/// that are full, 2 Mi inodes for each wait.
 const MAP_BLOCKS_AHEAD: u64 = 64;
 
 #[derive(Debug)]

@@ -21,6 +21,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod big;
+
 /// In the environment of this program once it is in namespaces of its own.
 const APART: &str = "STROOP_BENCH_APART";
 
@@ -34,6 +36,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
+        BenchCommand::Big(arguments) => return big::run(arguments),
         BenchCommand::NfsLimit => return Err(run_limit()),
     };
     Ok(output(&report))

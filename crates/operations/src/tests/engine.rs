@@ -298,7 +298,8 @@ impl State {
     pub fn reap_orphans(&mut self) -> u32 {
         for rounds in 0..1_000 {
             let mut later = false;
-            for inode in self.logical.get_mut().orphans.to_vec() {
+            let orphans = self.logical.get_mut().orphans.to_vec();
+            for inode in orphans {
                 later |= self.mutate(&Reap { inode }) == Ok(Reaped::Later);
             }
             if !later {

@@ -54,7 +54,8 @@ impl State {
                 *links.entry(child).or_default() += if is_directory { 2 } else { 1 };
             }
         }
-        for orphan in self.logical.get_mut().orphans.to_vec() {
+        let orphans = self.logical.get_mut().orphans.to_vec();
+        for orphan in orphans {
             assert_eq!(links.insert(orphan, 0), None, "an orphan has a name");
         }
         let mut used = BTreeSet::new();

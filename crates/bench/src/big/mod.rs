@@ -1,0 +1,121 @@
+//! The big bench: what must not slow down with size (issue: "The foundation under load", item 5).
+//!
+//! Each load makes something large and prints, besides rates, what tells whether a cost grows with
+//! the size of what is at rest: the last tenth beside the first, consistency points with much at
+//! rest beside those with little, clients' latency while space comes back beside that without,
+//! block reads with cold caches.
+//!
+//! Invariants: figures, never tests; a load that fails ends the bench with its error.
+
+mod directory;
+mod inodes;
+mod reclaim;
+mod rig;
+mod snapshots;
+mod sparse;
+
+use crate::node::BenchError;
+use rig::Shape;
+use std::path::PathBuf;
+use units::ByteSize;
+
+/// What to run, and where.
+#[derive(Clone, Debug)]
+pub struct BigBench {
+    /// A directory for sparse disks.
+    pub directory: PathBuf,
+    /// The memory of the engine.
+    pub memory: ByteSize,
+    /// Threads of the engine.
+    pub workers: usize,
+    /// Files in one directory.
+    pub directory_files: u64,
+    /// Inodes in a volume.
+    pub inodes: u64,
+    /// Writes to the sparse file.
+    pub sparse_writes: u64,
+    /// The file that is removed; the disk needs that much room.
+    pub reclaim: ByteSize,
+    /// Snapshots of a volume.
+    pub snapshots: u64,
+}
+
+/// A figure of the big bench.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BigFigure {
+    /// What was done.
+    pub load: String,
+    /// What came out, as text: some are rates, some times, some counts.
+    pub outcome: String,
+}
+
+/// The loads of the big bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BigLoad {
+    /// Very many files in one directory.
+    Directory,
+    /// Very many inodes in many directories.
+    Inodes,
+    /// A sparse file of 4 TiB, written at random.
+    Sparse,
+    /// A large file removed, truncated, held by a snapshot or a volume that goes.
+    Reclaim,
+    /// Very many snapshots.
+    Snapshots,
+}
+
+impl BigLoad {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Directory, Self::Inodes, Self::Sparse, Self::Reclaim, Self::Snapshots];
+
+    /// What it is called on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::Inodes => "inodes",
+            Self::Sparse => "sparse",
+            Self::Reclaim => "reclaim",
+            Self::Snapshots => "snapshots",
+        }
+    }
+}
+
+/// Runs one load; `report` is told each figure as it comes.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn big(
+    bench: &BigBench,
+    load: BigLoad,
+    report: &mut dyn FnMut(BigFigure),
+) -> Result<(), BenchError> {
+    let mut report = |load: &str, outcome: String| {
+        report(BigFigure { load: load.to_owned(), outcome });
+    };
+    match load {
+        BigLoad::Directory => directory::run(bench, &mut report),
+        BigLoad::Inodes => inodes::run(bench, &mut report),
+        BigLoad::Sparse => sparse::run(bench, &mut report),
+        BigLoad::Reclaim => reclaim::run(bench, &mut report),
+        BigLoad::Snapshots => snapshots::run(bench, &mut report),
+    }
+}
+
+/// Takes a figure: what was done and what came out.
+type Report<'a> = &'a mut dyn FnMut(&str, String);
+
+impl BigBench {
+    /// Disks of `bytes` together, one without parity or three and one for parity.
+    fn shape(&self, protected: bool, bytes: u64) -> Shape {
+        Shape {
+            directory: self.directory.clone(),
+            disks: if protected { 4 } else { 1 },
+            disk_bytes: if protected { bytes / 3 } else { bytes },
+            volume_bytes: bytes,
+            memory_bytes: self.memory.0,
+            workers: self.workers,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Much space that comes back: a large file removed, another truncated, a snapshot and a volume
+//! deleted that alone hold one; each while a writer goes on, whose latency is noted.
+
+use super::rig::{NAME, Numbers, Outcome, Rig, failed, largest, median};
+use super::{BigBench, Report};
+use crate::node::{BenchError, wait};
+use bytes::Bytes;
+use file_service::{Caller, Done, FileHandle, FileService, SetAttributes, Stability};
+use volume::SnapshotRequest;
+
+/// Writes in flight.
+const DEPTH: usize = 4;
+const BLOCK: u64 = 4096;
+const LARGE: u64 = 1 << 20;
+/// The writer's file.
+const WRITER_BYTES: u64 = 256 << 20;
+/// Writes of one round of the writer.
+const ROUND: u64 = 2_000;
+/// Rounds without anything else going on.
+const BASE_ROUNDS: usize = 10;
+/// Rounds at most that reclaim is waited for.
+const ROUNDS_MAX: usize = 2_000;
+
+pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError> {
+    let rig = Rig::new(bench.shape(false, bench.reclaim.0 * 2 + (8 << 30)))?;
+    let root = rig.root(NAME)?;
+    let size = bench.reclaim.0;
+    let writer = rig.file(root, "writer")?;
+    fill(&rig, writer, WRITER_BYTES)?;
+    rig.commit();
+    rig.take_cps();
+    let mut rounds = Vec::new();
+    for _ in 0..BASE_ROUNDS {
+        rounds.push(round(&rig, writer)?);
+    }
+    summary("writer alone", &rig, 0.0, &rounds, report);
+
+    let file = rig.file(root, "large")?;
+    let begin = rig.now();
+    fill(&rig, file, size)?;
+    rig.commit();
+    let rate = size as f64 / rig.since(begin) / (1 << 20) as f64;
+    report("sequential write of the large file", format!("{rate:.0} MiB/s"));
+    let caller = Caller::root();
+    let (begin, before) = (rig.now(), rig.used_blocks());
+    let removed = wait(|done| rig.service().remove(&caller, root, b"large", done));
+    removed.map_err(|error| failed("remove", error))?;
+    report("remove of the large file", format!("{:.2} ms", rig.since(begin) * 1e3));
+    reclaim("writer while it is reclaimed", &rig, writer, before - size / BLOCK * 9 / 10, report)?;
+
+    let file = rig.file(root, "large")?;
+    fill(&rig, file, size)?;
+    rig.commit();
+    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let (begin, before) = (rig.now(), rig.used_blocks());
+    let changed = wait(|done| rig.service().set_attributes(&caller, file, set, done));
+    changed.map_err(|error| failed("truncate", error))?;
+    report("truncate of the large file", format!("{:.2} ms", rig.since(begin) * 1e3));
+    reclaim("writer while it is truncated", &rig, writer, before - size / BLOCK * 9 / 10, report)?;
+
+    fill(&rig, file, size)?;
+    snapshot(&rig, SnapshotRequest::Create("held".to_owned()))?;
+    let removed = wait(|done| rig.service().remove(&caller, root, b"large", done));
+    removed.map_err(|error| failed("remove", error))?;
+    settle(&rig);
+    let (begin, before) = (rig.now(), rig.used_blocks());
+    snapshot(&rig, SnapshotRequest::Delete("held".to_owned()))?;
+    report("snapshot delete", format!("{:.2} ms", rig.since(begin) * 1e3));
+    reclaim(
+        "writer while the snapshot goes",
+        &rig,
+        writer,
+        before - size / BLOCK * 9 / 10,
+        report,
+    )?;
+
+    rig.add_volume("second")?;
+    let second = rig.root("second")?;
+    let file = rig.file(second, "large")?;
+    fill(&rig, file, size)?;
+    rig.commit();
+    let (begin, before) = (rig.now(), rig.used_blocks());
+    wait(|done| rig.engine().delete_volume("second", done))?;
+    report("volume delete", format!("{:.2} ms", rig.since(begin) * 1e3));
+    reclaim("writer while the volume goes", &rig, writer, before - size / BLOCK * 9 / 10, report)
+}
+
+fn snapshot(rig: &Rig, request: SnapshotRequest) -> Result<(), BenchError> {
+    Ok(wait(|done| rig.engine().request_snapshot(NAME, request, done))?)
+}
+
+/// Waits until consistency points free nothing more.
+fn settle(rig: &Rig) {
+    loop {
+        let before = rig.used_blocks();
+        rig.commit();
+        rig.commit();
+        if rig.used_blocks() >= before {
+            return;
+        }
+    }
+}
+
+fn fill(rig: &Rig, file: FileHandle, size: u64) -> Result<(), BenchError> {
+    let (caller, data) = (Caller::root(), Bytes::from(vec![7; LARGE as usize]));
+    let outcome = rig.load("fill", DEPTH, 0..size / LARGE, |number, done| {
+        let (offset, stability) = (number * LARGE, Stability::Unstable);
+        rig.service().write(&caller, file, offset, data.clone(), stability, done);
+    });
+    outcome.map(|_| ())
+}
+
+fn round(rig: &Rig, writer: FileHandle) -> Result<Outcome, BenchError> {
+    let (caller, mut numbers) = (Caller::root(), Numbers(rig.now() | 1));
+    let data = Bytes::from(vec![9; BLOCK as usize]);
+    rig.load("write", DEPTH, 0..ROUND, |_, done: Done<_>| {
+        let offset = numbers.next(WRITER_BYTES / BLOCK) * BLOCK;
+        let stability = Stability::FileSync;
+        rig.service().write(&caller, writer, offset, data.clone(), stability, done);
+    })
+}
+
+/// Writes on until no more than `used_blocks` are in use.
+fn reclaim(
+    load: &str,
+    rig: &Rig,
+    writer: FileHandle,
+    used_blocks: u64,
+    report: Report<'_>,
+) -> Result<(), BenchError> {
+    let begin = rig.now();
+    let mut rounds = Vec::new();
+    rig.take_cps();
+    for _ in 0..ROUNDS_MAX {
+        rounds.push(round(rig, writer)?);
+        if rig.used_blocks() <= used_blocks {
+            break;
+        }
+    }
+    summary(load, rig, rig.since(begin), &rounds, report);
+    settle(rig);
+    Ok(())
+}
+
+fn summary(load: &str, rig: &Rig, seconds: f64, rounds: &[Outcome], report: Report<'_>) {
+    let of = |value: fn(&Outcome) -> f64| rounds.iter().map(value).collect::<Vec<f64>>();
+    let cps = rig.take_cps();
+    report(
+        load,
+        format!(
+            "{:.0} writes/s, p50 {:.2}, p99 median {:.2} worst {:.2}, max {:.1} ms; {seconds:.1} s; \
+             {} CPs, median {:.3} s, longest {:.3} s",
+            median(of(|outcome| outcome.per_second)),
+            median(of(|outcome| outcome.p50_ms)),
+            median(of(|outcome| outcome.p99_ms)),
+            largest(&of(|outcome| outcome.p99_ms)),
+            largest(&of(|outcome| outcome.max_ms)),
+            cps.len(),
+            median(cps.clone()),
+            largest(&cps)
+        ),
+    );
+}

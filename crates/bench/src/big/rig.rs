@@ -1,0 +1,474 @@
+//! What the big loads run on: an engine on sparse files that can be stopped and opened again, with
+//! disks that count their reads, and loads that keep operations in flight and note how long each
+//! took.
+//!
+//! Invariants: the directory is the caller's; what was made in it is removed with the rig.
+
+use crate::node::{BenchError, wait};
+use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, VolumeRequest};
+use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
+use ondisk::label::RaidKind;
+use platform::disk::{DiskOpener, ReadDone, WriteDone};
+use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
+use platform::sync::{Condvar, Mutex};
+use platform::thread::{JoinHandle, spawn};
+use platform::{Clock, Disk};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use units::{BLOCK_SIZE_U64, BlockRef};
+
+/// How often consistency points are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// The engine is ticked each time that so many looks have passed.
+const LOOKS_PER_TICK: u64 = 10;
+const LOG_BYTES: u64 = 256 << 20;
+/// In what the kernel counts processor time, on all machines that Linux knows.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// The aggregate's and the volume's name.
+pub(super) const NAME: &str = "big";
+
+/// What a rig is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub directory: PathBuf,
+    pub disks: usize,
+    pub disk_bytes: u64,
+    pub volume_bytes: u64,
+    pub memory_bytes: u64,
+    pub workers: usize,
+}
+
+/// Reads of all disks since the start.
+#[derive(Default, Debug)]
+pub(super) struct Counts {
+    pub reads: AtomicU64,
+    pub read_blocks: AtomicU64,
+}
+
+struct Counted {
+    inner: Arc<dyn Disk>,
+    counts: Arc<Counts>,
+}
+
+impl Disk for Counted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size_blocks(&self) -> u64 {
+        self.inner.size_blocks()
+    }
+
+    fn read(&self, block: u64, count: usize, done: ReadDone) {
+        self.counts.reads.fetch_add(1, Ordering::Relaxed);
+        self.counts.read_blocks.fetch_add(count as u64, Ordering::Relaxed);
+        self.inner.read(block, count, done);
+    }
+
+    fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
+        self.inner.write(block, blocks, done);
+    }
+
+    fn flush(&self, done: WriteDone) {
+        self.inner.flush(done);
+    }
+
+    fn is_rotational(&self) -> bool {
+        self.inner.is_rotational()
+    }
+}
+
+struct Logs {
+    opener: Arc<platform::linux::DiskOpener>,
+    path: PathBuf,
+}
+
+impl LogProvider for Logs {
+    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        create_file_disk(&self.path, LOG_BYTES).map_err(|error| error.to_string())?;
+        self.open(aggregate)
+    }
+
+    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.opener.open(&self.path.display().to_string()).map_err(|error| error.to_string())
+    }
+}
+
+/// An engine in service.
+struct Running {
+    engine: Arc<Engine>,
+    service: Arc<Service>,
+    threads: Vec<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
+    counts: Arc<Counts>,
+    cps: Arc<Mutex<Vec<u64>>>,
+}
+
+/// See the module.
+pub(super) struct Rig {
+    shape: Shape,
+    running: Option<Running>,
+    clock: SystemClock,
+}
+
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> BenchError {
+    move |error| BenchError::System { what, error }
+}
+
+impl Rig {
+    /// A new aggregate with one volume; raid4 if it has more than two disks.
+    pub fn new(shape: Shape) -> Result<Self, BenchError> {
+        std::fs::create_dir_all(&shape.directory).map_err(system("cannot make the directory"))?;
+        let mut rig = Self { shape, running: None, clock: SystemClock };
+        rig.remove_files();
+        for disk in 0..rig.shape.disks {
+            create_file_disk(rig.disk_path(disk), rig.shape.disk_bytes)?;
+        }
+        let (running, disks) = rig.start()?;
+        let kind = if rig.shape.disks > 2 { RaidKind::Raid4 } else { RaidKind::None };
+        let name = NAME.to_owned();
+        let request = CreateAggregate { name, disks, kind, force: true, traditional: false };
+        let engine = Arc::clone(&running.engine);
+        rig.running = Some(running);
+        wait(|done| engine.create_aggregate(request, done))?;
+        rig.add_volume(NAME)?;
+        Ok(rig)
+    }
+
+    /// Adds a volume as large as the first.
+    pub fn add_volume(&self, name: &str) -> Result<(), BenchError> {
+        let volume = VolumeRequest {
+            name: name.to_owned(),
+            aggregate: NAME.to_owned(),
+            size_blocks: self.shape.volume_bytes / BLOCK_SIZE_U64,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+        };
+        Ok(wait(|done| self.engine().create_volume(volume, done))?)
+    }
+
+    fn disk_path(&self, disk: usize) -> PathBuf {
+        self.shape.directory.join(format!("big-disk{disk}.img"))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.shape.directory.join("big-journal.img")
+    }
+
+    fn remove_files(&self) {
+        for disk in 0..self.shape.disks {
+            let _ = std::fs::remove_file(self.disk_path(disk));
+        }
+        let _ = std::fs::remove_file(self.log_path());
+    }
+
+    fn start(&self) -> Result<(Running, Vec<Arc<dyn Disk>>), BenchError> {
+        let opener = platform::linux::DiskOpener::new(IoEngineKind::Automatic);
+        let opener = Arc::new(opener.map_err(system("cannot start disk I/O"))?);
+        let counts = Arc::new(Counts::default());
+        let mut disks: Vec<Arc<dyn Disk>> = Vec::new();
+        for disk in 0..self.shape.disks {
+            let inner = opener.open(&self.disk_path(disk).display().to_string())?;
+            disks.push(Arc::new(Counted { inner, counts: Arc::clone(&counts) }));
+        }
+        let engine = Engine::new(Configuration {
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            logs: Arc::new(Logs { opener, path: self.log_path() }),
+            memory_bytes: self.shape.memory_bytes,
+            cp_interval_nanoseconds: 10_000_000_000,
+        });
+        let stopping = Arc::new(AtomicBool::new(false));
+        let cps = Arc::new(Mutex::new(Vec::new()));
+        let threads = start_threads(&engine, &stopping, &cps, self.shape.workers);
+        let threads = threads.map_err(system("cannot start threads"))?;
+        let service = Arc::new(Service(Arc::clone(&engine)));
+        Ok((Running { engine, service, threads, stopping, counts, cps }, disks))
+    }
+
+    /// Stops the engine, and opens its disks with a new one; how long the opening took in seconds.
+    pub fn restart(&mut self) -> Result<f64, BenchError> {
+        self.stop()?;
+        let (running, disks) = self.start()?;
+        let engine = Arc::clone(&running.engine);
+        self.running = Some(running);
+        let begin = self.now();
+        wait(|done| engine.open_aggregate(disks, done))?;
+        Ok(self.since(begin))
+    }
+
+    fn stop(&mut self) -> Result<(), BenchError> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        let outcome = wait(|done| running.engine.stop(done));
+        running.stopping.store(true, Ordering::Release);
+        running.engine.scheduler().shutdown();
+        for thread in running.threads {
+            let _ = thread.join();
+        }
+        running.engine.halt();
+        Ok(outcome?)
+    }
+
+    fn running(&self) -> &Running {
+        let Some(running) = &self.running else { unreachable!("an engine runs between restarts") };
+        running
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.running().engine
+    }
+
+    pub fn service(&self) -> &Arc<Service> {
+        &self.running().service
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.running().counts
+    }
+
+    /// The durations in seconds of the consistency points since the last call.
+    pub fn take_cps(&self) -> Vec<f64> {
+        let cps = std::mem::take(&mut *self.running().cps.lock());
+        cps.into_iter().map(|nanoseconds| nanoseconds as f64 / 1e9).collect()
+    }
+
+    pub fn now(&self) -> u64 {
+        self.clock.monotonic_nanoseconds()
+    }
+
+    pub fn since(&self, begin: u64) -> f64 {
+        (self.now() - begin) as f64 / 1e9
+    }
+
+    /// Has everything that was done so far committed; how long that took in seconds.
+    pub fn commit(&self) -> f64 {
+        let begin = self.now();
+        if let Some(aggregate) = self.engine().aggregate_named(NAME) {
+            let _ = wait(|done| aggregate.request_consistency_point(Some(done)));
+        }
+        self.since(begin)
+    }
+
+    /// Blocks in use in the aggregate, as of the last commit.
+    pub fn used_blocks(&self) -> u64 {
+        self.engine().aggregate_named(NAME).map_or(0, |aggregate| aggregate.used_blocks())
+    }
+
+    /// The root directory of a volume.
+    pub fn root(&self, volume: &str) -> Result<FileHandle, BenchError> {
+        let root = wait(|done: Done<_>| self.service().root(volume, done));
+        root.map(|entry| entry.handle).map_err(|error| failed("root", error))
+    }
+
+    /// Makes a file or finds it.
+    pub fn file(&self, directory: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
+        let made = wait(|done| {
+            let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+            let caller = Caller::root();
+            self.service().create(&caller, directory, name.as_bytes(), mode, set, done);
+        });
+        made.map(|(entry, _)| entry.handle).map_err(|error| failed("create", error))
+    }
+
+    /// Makes a directory.
+    pub fn folder(&self, directory: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
+        let made = wait(|done| {
+            let (node, set) = (file_service::NewNode::Directory, SetAttributes::default());
+            let caller = Caller::root();
+            self.service().make_node(&caller, directory, name.as_bytes(), node, set, done);
+        });
+        made.map(|(entry, _)| entry.handle).map_err(|error| failed("mkdir", error))
+    }
+
+    /// The directory of this name.
+    pub fn folder_named(&self, at: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
+        let caller = Caller::root();
+        let found = wait(|done: Done<_>| self.service().lookup(&caller, at, name.as_bytes(), done));
+        found.map(|entry| entry.handle).map_err(|error| failed("lookup", error))
+    }
+
+    /// Runs operations `numbers` with `depth` in flight; what `start` starts must call its `done`.
+    pub fn load<T: Send + 'static>(
+        &self,
+        load: &'static str,
+        depth: usize,
+        numbers: std::ops::Range<u64>,
+        mut start: impl FnMut(u64, Done<T>),
+    ) -> Result<Outcome, BenchError> {
+        let flight = Arc::new(Flight::default());
+        let (begin, processor) = (self.now(), processor_seconds());
+        let count = numbers.end - numbers.start;
+        for number in numbers {
+            flight.enter(depth);
+            let (same, started) = (Arc::clone(&flight), self.now());
+            let done = move |outcome: Result<T, FsError>| {
+                same.leave(SystemClock.monotonic_nanoseconds() - started, outcome.err());
+            };
+            start(number, Box::new(done));
+        }
+        let latencies = flight.drain().map_err(|error| failed(load, error))?;
+        let per_second = count as f64 / self.since(begin);
+        let processor_us = (processor_seconds() - processor) * 1e6 / count as f64;
+        Ok(Outcome::of(per_second, processor_us, latencies))
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // The disks are thrown away: what the last consistency point says matters to nobody.
+        let _ = self.stop();
+        self.remove_files();
+    }
+}
+
+pub(super) fn failed(load: &'static str, error: FsError) -> BenchError {
+    BenchError::Operation { load, error }
+}
+
+/// What a load came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub per_second: f64,
+    /// Processor time of an operation, consistency points and clients included.
+    pub processor_us: f64,
+    /// Latency in milliseconds.
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+impl Outcome {
+    fn of(per_second: f64, processor_us: f64, mut nanoseconds: Vec<u64>) -> Self {
+        nanoseconds.sort_unstable();
+        let at = |share: f64| {
+            let index = (nanoseconds.len() as f64 * share) as usize;
+            let index = index.min(nanoseconds.len().saturating_sub(1));
+            nanoseconds.get(index).map_or(0.0, |found| *found as f64 / 1e6)
+        };
+        Self { per_second, processor_us, p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { per_second, processor_us, p50_ms, p99_ms, max_ms } = self;
+        write!(
+            f,
+            "{per_second:.0}/s, {processor_us:.0} us of processor each, p50 {p50_ms:.2}, p99 {p99_ms:.2}, max {max_ms:.1} ms"
+        )
+    }
+}
+
+/// Keeps a number of operations in flight.
+#[derive(Default)]
+struct Flight {
+    state: Mutex<FlightState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct FlightState {
+    running: usize,
+    error: Option<FsError>,
+    nanoseconds: Vec<u64>,
+}
+
+impl Flight {
+    fn enter(&self, depth: usize) {
+        let mut state = self.state.lock();
+        while state.running >= depth {
+            self.changed.wait(&mut state);
+        }
+        state.running += 1;
+    }
+
+    fn leave(&self, nanoseconds: u64, error: Option<FsError>) {
+        let mut state = self.state.lock();
+        state.running -= 1;
+        state.nanoseconds.push(nanoseconds);
+        state.error = state.error.or(error);
+        self.changed.notify_one();
+    }
+
+    fn drain(&self) -> Result<Vec<u64>, FsError> {
+        let mut state = self.state.lock();
+        while state.running > 0 {
+            self.changed.wait(&mut state);
+        }
+        state.error.map_or_else(|| Ok(std::mem::take(&mut state.nanoseconds)), Err)
+    }
+}
+
+/// A sequence of numbers that looks random, the same in every run.
+pub(super) struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+/// The middle one.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The largest.
+pub(super) fn largest(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+/// Processor time of this process in seconds, which tells costs apart from a busy machine.
+pub(super) fn processor_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may hold anything: user and system time are the 12th and 13th fields.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / TICKS_PER_SECOND
+}
+
+/// Resident memory of this process in bytes.
+pub(super) fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * BLOCK_SIZE_U64
+}
+
+fn start_threads(
+    engine: &Arc<Engine>,
+    stopping: &Arc<AtomicBool>,
+    cps: &Arc<Mutex<Vec<u64>>>,
+    workers: usize,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let worker = |number| {
+        let scheduler = engine.scheduler().clone();
+        spawn(&format!("worker-{number}"), move || scheduler.worker_loop())
+    };
+    let mut threads = (0..workers).map(worker).collect::<std::io::Result<Vec<_>>>()?;
+    let (engine, stopping, cps) = (Arc::clone(engine), Arc::clone(stopping), Arc::clone(cps));
+    threads.push(spawn("ticker", move || {
+        let (never, lock) = (Condvar::new(), Mutex::new(()));
+        let (mut seen, mut looks) = (0, 0_u64);
+        while !stopping.load(Ordering::Acquire) {
+            let _ = never.wait_for(&mut lock.lock(), LOOK);
+            looks += 1;
+            if looks.is_multiple_of(LOOKS_PER_TICK) {
+                engine.tick();
+            }
+            let Some(aggregate) = engine.aggregate_named(NAME) else { continue };
+            let statistics = &aggregate.statistics;
+            let done = statistics.consistency_points.load(Ordering::Relaxed);
+            if done != seen {
+                seen = done;
+                cps.lock().push(statistics.last_cp_nanoseconds.load(Ordering::Relaxed));
+            }
+        }
+    })?);
+    Ok(threads)
+}

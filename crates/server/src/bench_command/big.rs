@@ -1,0 +1,61 @@
+//! `stroop bench big`: runs the big bench and shows its figures as they come.
+//!
+//! Invariants: figures go to standard error as they come, since a load takes minutes, and all of
+//! them to standard output at the end.
+
+use super::{failed, progress};
+use admin_api::AdminError;
+use bench::{BigBench, BigFigure, BigLoad, big};
+use cli::BenchBigArguments;
+use cli::output::Output;
+use serde_json::{Value, json};
+
+/// Runs the loads that are asked for, or all.
+pub(super) fn run(arguments: &BenchBigArguments) -> Result<Output, AdminError> {
+    let loads = loads(&arguments.loads)?;
+    let bench = BigBench {
+        directory: arguments.directory.clone(),
+        memory: arguments.memory,
+        workers: arguments.workers,
+        directory_files: arguments.files,
+        inodes: arguments.inodes,
+        sparse_writes: arguments.writes,
+        reclaim: arguments.freed,
+        snapshots: arguments.snapshots,
+    };
+    let mut figures = Vec::new();
+    for load in loads {
+        let mut report = |figure: BigFigure| {
+            progress(&line(load, &figure));
+            figures.push((load, figure));
+        };
+        big(&bench, load, &mut report).map_err(failed)?;
+    }
+    Ok(output(&figures))
+}
+
+fn loads(names: &[String]) -> Result<Vec<BigLoad>, AdminError> {
+    if names.is_empty() {
+        return Ok(BigLoad::ALL.to_vec());
+    }
+    let named = |name: &String| {
+        let found = BigLoad::ALL.into_iter().find(|load| load.name() == name);
+        found.ok_or_else(|| {
+            let known = BigLoad::ALL.map(BigLoad::name).join(", ");
+            failed(format!("there is no load '{name}'; there are {known}"))
+        })
+    };
+    names.iter().map(named).collect()
+}
+
+fn line(load: BigLoad, figure: &BigFigure) -> String {
+    format!("{}: {}: {}", load.name(), figure.load, figure.outcome)
+}
+
+fn output(figures: &[(BigLoad, BigFigure)]) -> Output {
+    let record = |(load, figure): &(BigLoad, BigFigure)| json!({ "bench": load.name(), "load": figure.load, "outcome": figure.outcome });
+    let records: Vec<Value> = figures.iter().map(record).collect();
+    let json = json!({ "records": records, "num_records": records.len() });
+    let lines = figures.iter().map(|(load, figure)| line(*load, figure)).collect();
+    Output { json, lines, ..Output::default() }
+}

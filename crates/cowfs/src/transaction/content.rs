@@ -120,12 +120,12 @@ impl<P: Pointer> Transaction<'_, P> {
         self.logged = Some(inode);
     }
 
-    /// Whether nothing is left of a file's content, neither in its tree nor on the way there.
+    /// Whether nothing is left of a file's content, neither in its tree nor on the way there. A
+    /// consistency point that has the file frozen without blocks brings none.
     #[must_use]
     pub fn is_emptied(&mut self, inode: InodeNumber) -> bool {
         let Some(found) = self.logical.inodes.get(&inode) else { return false };
-        !found.frozen
-            && found.root.is_empty()
+        found.root.is_empty()
             && self.logical.stripes.iter_mut().all(|stripe| {
                 let stripe = stripe.get_mut();
                 !stripe.active.contains_key(&inode) && !stripe.frozen.contains_key(&inode)

@@ -151,6 +151,32 @@ fn a_large_orphan_goes_bit_by_bit() {
     assert!(create(&mut state, root, b"next").is_ok());
 }
 
+/// Found by the fuzz target `mount_image`: every look at the orphan came amid a consistency point
+/// that its own reaping had caused, and it was never found empty.
+#[test]
+fn regression_an_orphan_ends_though_each_look_at_it_comes_amid_a_consistency_point() {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let file = create(&mut state, root, b"large").unwrap();
+    set_size(&mut state, file, apply::FREE_AT_ONCE_BYTES_MAX * 2).unwrap();
+    for block in (0..2_000).step_by(100) {
+        let content = vec![7; BLOCK_SIZE];
+        write(&mut state, file, block * BLOCK_SIZE_U64, content, Stability::Unstable).unwrap();
+    }
+    state.consistency_point();
+    remove(&mut state, root, b"large").unwrap();
+    assert_eq!(state.mutate(&Reap { inode: file.inode }), Ok(Reaped::Later));
+    let ended = (0..50).any(|_| {
+        state.freeze();
+        let reaped = state.mutate(&Reap { inode: file.inode });
+        state.publish();
+        reaped == Ok(Reaped::Freed)
+    });
+    assert!(ended, "the orphan is never freed");
+    state.consistency_point();
+    state.verify();
+}
+
 #[test]
 fn a_restart_amid_reaping_goes_on() {
     let mut state = State::new(BLOCKS);

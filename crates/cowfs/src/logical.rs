@@ -97,6 +97,8 @@ pub struct Logical<P> {
     pub dirtied: Vec<InodeNumber>,
     /// The generation of the next file.
     pub next_generation: u32,
+    /// Generations go on from elsewhere since the last freeze ([`Self::renumber`]).
+    pub renumbered: bool,
     /// Inodes in use.
     pub used_inodes: u64,
     /// Files without a name, in the order of the orphan list.
@@ -246,10 +248,19 @@ impl<P: Pointer> Logical<P> {
         }
     }
 
+    /// Generations go on from `next`: after a crash, files that were made and lost have handles
+    /// that someone may have seen. A change like any other, or the next restart, though it be a
+    /// clean one, would find the count where it was and give those handles to other files.
+    pub const fn renumber(&mut self, next: u32) {
+        self.next_generation = next;
+        self.renumbered = true;
+    }
+
     /// Whether anything changed since the last freeze.
     #[must_use]
     pub fn is_dirty(&mut self) -> bool {
-        !self.dirtied.is_empty()
+        self.renumbered
+            || !self.dirtied.is_empty()
             || self.stripes.iter_mut().any(|stripe| {
                 let stripe = stripe.get_mut();
                 !stripe.dirtied.is_empty() || !stripe.active.is_empty()
@@ -261,6 +272,7 @@ impl<P: Pointer> Logical<P> {
     /// # Panics
     /// If the image before was not published.
     pub fn freeze(&mut self) -> Image<P> {
+        self.renumbered = false;
         let mut numbers = std::mem::take(&mut self.dirtied);
         let mut stripes = Vec::with_capacity(self.stripes.len());
         let mut dirty_blocks = 0;

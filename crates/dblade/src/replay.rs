@@ -170,6 +170,6 @@ impl Engine {
 fn end_replay_of<P: Pointer>(logical: &mut Logical<P>, generation: Option<u32>) {
     logical.replaying = false;
     if let Some(generation) = generation {
-        logical.next_generation = generation;
+        logical.renumber(generation);
     }
 }

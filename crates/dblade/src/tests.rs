@@ -5,7 +5,8 @@ use crate::{
 };
 use bytes::Bytes;
 use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, FsError, NewNode, SetAttributes, Stability,
+    Caller, CreateMode, Done, Durability, FileHandle, FileService, FsError, NewNode, SetAttributes,
+    Stability,
 };
 use ondisk::label::RaidKind;
 use platform::simulated::SimulatedWorld;
@@ -320,4 +321,36 @@ fn a_full_volume_refuses_and_deleting_helps() {
     node.settle();
     node.write_file(root, "again", content(1, 5_000_000));
     assert_eq!(node.read_file(root, "again").unwrap(), content(1, 5_000_000));
+}
+
+/// Found by the fuzz target `engine_operations`: after a crash generations went on from elsewhere
+/// in memory only. A clean stop before the next change, and the count was back where it had been.
+#[test]
+fn regression_handles_lost_in_a_crash_stay_stale_after_a_clean_stop_too() {
+    for (traditional, volume) in [(false, "home"), (true, "a1")] {
+        let world = SimulatedWorld::new(23);
+        let node = Node::create(&world, RaidKind::None, traditional);
+        let root = node.root(volume);
+        node.consistency_point();
+        let caller = Caller { durability: Durability::Ordered, ..Caller::root() };
+        let create = |node: &Node| {
+            let made = node.call(|service, done| {
+                let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+                service.create(&caller, root, b"file", mode, set, done);
+            });
+            made.unwrap().0.handle
+        };
+        let lost = create(&node);
+        let (node, recovery) = Node::open(&node.power_cut());
+        assert!(!recovery.clean);
+        let stale = node.call(|service, done| service.attributes(lost, done));
+        assert_eq!(stale.unwrap_err(), FsError::Stale);
+        node.wait(|done| node.engine.stop(done)).unwrap();
+        let (node, recovery) = Node::open(&node.power_cut());
+        assert!(recovery.clean);
+        assert_ne!(create(&node), lost);
+        let stale = node.call(|service, done| service.attributes(lost, done));
+        assert_eq!(stale.unwrap_err(), FsError::Stale);
+        node.settle();
+    }
 }

@@ -74,6 +74,7 @@ pub(crate) fn empty_logical<P: Pointer>(
         quarantine: FxHashSet::default(),
         frozen_quarantine: FxHashSet::default(),
         inode_hint: metafile::FIRST_FILE,
+        renumbered: false,
         snapshots: Vec::new(),
         suspended: false,
         replaying: false,

@@ -153,6 +153,7 @@ fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<D
         quarantine: FxHashSet::default(),
         frozen_quarantine: FxHashSet::default(),
         inode_hint: metafile::FIRST_FILE,
+        renumbered: false,
         snapshots: Vec::new(),
         suspended: false,
         replaying: false,

@@ -7,12 +7,14 @@
 //! the socket is read directly, and its payload is handed on as a slice of that buffer.
 //!
 //! Invariants: no record is above `record_bytes_max`; a peer that announces a large record and
-//! sends nothing costs address space, not memory. [`RecordReader::next_buffered`] never blocks;
-//! only [`RecordReader::fill`] reads.
+//! sends nothing costs address space, not memory; a few buffers of large records are kept for the
+//! next ones, because fresh memory costs more than the copy into it.
+//! [`RecordReader::next_buffered`] never blocks; only [`RecordReader::fill`] reads.
 //!
 //! Fails: [`RecordError`], after which the stream has no meaning any more and must be closed.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use platform::sync::Mutex;
 use std::io::{self, Read};
 use thiserror::Error;
 
@@ -75,7 +77,9 @@ impl<'a> Record<'a> {
 
 /// A record in the making, of more than one fragment or larger than a small one.
 struct Assembly {
-    bytes: Vec<u8>,
+    /// The record up to `filled`, and room behind.
+    bytes: BytesMut,
+    filled: usize,
     /// Bytes of the present fragment still to come.
     left: usize,
     /// Whether it is the last fragment.
@@ -94,6 +98,11 @@ pub struct RecordReader<R> {
     /// Owns the large record that was lent last.
     lent: Bytes,
 }
+
+/// Buffers of large records that nobody has any more, for the next ones of whichever connection.
+static SPARES: Mutex<Vec<BytesMut>> = Mutex::new(Vec::new());
+/// How many are kept: what busy connections use at one time, and little enough beside any cache.
+const SPARES_MAX: usize = 4;
 
 enum Found {
     Small { start: usize, end: usize },
@@ -120,7 +129,15 @@ impl<R: Read> RecordReader<R> {
     /// # Errors
     /// [`RecordError::TooLong`].
     pub fn next_buffered(&mut self) -> Result<Option<Record<'_>>, RecordError> {
-        self.lent = Bytes::new(); // the record before is no longer lent: let its buffer go
+        // The record before is no longer lent.
+        if let Ok(spare) = std::mem::take(&mut self.lent).try_into_mut()
+            && !spare.is_empty()
+        {
+            let mut spares = SPARES.lock();
+            if spares.len() < SPARES_MAX {
+                spares.push(spare);
+            }
+        }
         Ok(match self.find()? {
             None => None,
             Some(Found::Small { start, end }) => {
@@ -139,28 +156,20 @@ impl<R: Read> RecordReader<R> {
             && assembly.left > 0
         {
             assert!(self.start == self.end, "the buffer goes into the assembly first");
-            let limit = u64::try_from(assembly.left).unwrap_or(u64::MAX);
-            let read = self.source.by_ref().take(limit).read_to_end(&mut assembly.bytes)?;
-            assert!(read <= assembly.left);
+            let end = assembly.filled + assembly.left;
+            let room = assembly.bytes.get_mut(assembly.filled..end).unwrap_or_default();
+            let read = read_some(&mut self.source, room)?;
+            assembly.filled += read;
             assembly.left -= read;
-            return if assembly.left == 0 { Ok(()) } else { Err(RecordError::Closed) };
+            return Ok(());
         }
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         let free = self.buffer.get_mut(self.end..).unwrap_or_default();
         assert!(!free.is_empty(), "a small record fits into the buffer");
-        loop {
-            match self.source.read(free) {
-                Ok(0) => return Err(RecordError::Closed),
-                Ok(read) => {
-                    self.end += read;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.end += read_some(&mut self.source, free)?;
+        Ok(())
     }
 
     fn find(&mut self) -> Result<Option<Found>, RecordError> {
@@ -168,14 +177,18 @@ impl<R: Read> RecordReader<R> {
             if let Some(assembly) = &mut self.assembly {
                 let buffered = self.buffer.get(self.start..self.end).unwrap_or_default();
                 let count = buffered.len().min(assembly.left);
-                assembly.bytes.extend_from_slice(buffered.get(..count).unwrap_or_default());
+                let room = assembly.bytes.get_mut(assembly.filled..).unwrap_or_default();
+                room[..count].copy_from_slice(&buffered[..count]);
+                assembly.filled += count;
                 assembly.left -= count;
                 self.start += count;
                 if assembly.left > 0 {
                     return Ok(None);
                 }
                 if assembly.last {
-                    self.lent = std::mem::take(&mut assembly.bytes).into();
+                    let mut bytes = std::mem::take(&mut assembly.bytes);
+                    bytes.truncate(assembly.filled);
+                    self.lent = bytes.freeze();
                     self.assembly = None;
                     return Ok(Some(Found::Large));
                 }
@@ -187,7 +200,8 @@ impl<R: Read> RecordReader<R> {
             let mark = u32::from_be_bytes(*mark);
             let last = mark & LAST_FRAGMENT != 0;
             let left = usize::try_from(mark & !LAST_FRAGMENT).unwrap_or(usize::MAX);
-            let length = self.assembly.as_ref().map_or(0, |a| a.bytes.len()).saturating_add(left);
+            let filled = self.assembly.as_ref().map_or(0, |assembly| assembly.filled);
+            let length = filled.saturating_add(left);
             if length > self.record_bytes_max {
                 return Err(RecordError::TooLong { length, length_max: self.record_bytes_max });
             }
@@ -200,9 +214,28 @@ impl<R: Read> RecordReader<R> {
                 return Ok(Some(Found::Small { start, end: self.start }));
             }
             self.start += MARK_SIZE;
-            let mut bytes = self.assembly.take().map_or_else(Vec::new, |a| a.bytes);
-            bytes.reserve_exact(left);
-            self.assembly = Some(Assembly { bytes, left, last });
+            let mut bytes = match self.assembly.take() {
+                Some(assembly) => assembly.bytes,
+                None => SPARES.lock().pop().unwrap_or_default(),
+            };
+            if bytes.len() < length {
+                let mut larger = BytesMut::zeroed(length);
+                larger[..filled].copy_from_slice(&bytes[..filled]);
+                bytes = larger;
+            }
+            self.assembly = Some(Assembly { bytes, filled, left, last });
+        }
+    }
+}
+
+/// Reads what there is, blocking until there is something.
+fn read_some(source: &mut impl Read, room: &mut [u8]) -> Result<usize, RecordError> {
+    loop {
+        match source.read(room) {
+            Ok(0) => return Err(RecordError::Closed),
+            Ok(read) => return Ok(read),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

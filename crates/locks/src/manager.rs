@@ -15,7 +15,7 @@ use crate::range::Range;
 use file_service::FileHandle;
 use platform::Clock;
 use platform::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The wait was given up: by [`LockManager::cancel`], or because the client is gone.
@@ -142,6 +142,10 @@ impl LockManager {
     /// Gives back what an owner has of some bytes of a file.
     pub fn unlock(&self, file: FileHandle, owner: &Owner, kind: Kind, range: &Range) {
         let mut state = self.state.lock();
+        // Every close of a file on a FUSE mount comes here, and most files have no locks.
+        if !state.files.contains_key(&file) {
+            return;
+        }
         let granted = state.change(file, |locks| locks.held.give_back(owner, kind, range));
         drop(state);
         tell(granted);
@@ -237,6 +241,18 @@ impl LockManager {
         let granted = state.change(file, |locks| locks.shares.retain(|held| held.owner != *owner));
         drop(state);
         tell(granted);
+    }
+
+    /// Clients that hold or wait for anything.
+    #[must_use]
+    pub fn holders(&self) -> BTreeSet<ClientId> {
+        let state = self.state.lock();
+        let clients = |locks: &FileLocks| -> Vec<ClientId> {
+            let held = locks.held.iter().map(|held| held.owner.client);
+            let waiting = locks.waiting.iter().map(|waiter| waiter.request.owner.client);
+            held.chain(waiting).chain(locks.shares.iter().map(|share| share.owner.client)).collect()
+        };
+        state.files.values().flat_map(clients).collect()
     }
 
     /// How many ranges are held, and how many waits there are.

@@ -1,5 +1,5 @@
-//! ONC remote procedure calls (RFC 5531) over TCP: record marking, call and reply headers, XDR
-//! (RFC 4506), and a server that keeps many calls of one connection in flight.
+//! ONC remote procedure calls (RFC 5531): record marking, call and reply headers, XDR (RFC 4506), a
+//! server that keeps many calls of one connection in flight, and calls to others.
 //!
 //! The layers, lowest first:
 //!
@@ -11,6 +11,9 @@
 //! | [`outgoing`] | replies with payloads that are not copied |
 //! | [`server`] | listener, connections, outgoing queues |
 //! | [`dialogue`] | a connection without a socket, for tests and fuzzing |
+//! | [`datagram`] | the same services over UDP, for the small programs that are called so |
+//! | [`client`] | one call at a time to somebody else, over UDP, TCP or a Unix socket |
+//! | [`rpcbind`] | where a program is to be found, and saying where ours are |
 //!
 //! A program (NFS, MOUNT) implements [`Service`]: it gets each [`Call`] on the connection's reader
 //! thread together with a [`Replier`], which it may keep and use later, on any thread.
@@ -25,17 +28,22 @@
 //! Fails: [`RpcError`] when listening is not possible. A connection that breaks the protocol is
 //! closed; one that names what the server does not have gets the RPC error that says so.
 
+pub mod client;
+pub mod datagram;
 pub mod dialogue;
 pub mod error;
 pub mod message;
 pub mod outgoing;
 pub mod record;
+pub mod rpcbind;
 pub mod server;
 pub mod xdr;
 
 mod connection;
 mod poller;
 
+pub use client::CallError;
+pub use datagram::DatagramServer;
 pub use dialogue::Dialogue;
 pub use error::RpcError;
 pub use message::{AuthStatus, AuthSys, CallHeader, Credential, ReplyError};

@@ -72,6 +72,13 @@ impl Reply {
         Self { head: head.into_bytes(), payload, padding, length }
     }
 
+    /// The whole reply without its record mark.
+    pub(crate) fn to_datagram(&self) -> Vec<u8> {
+        let mut pieces = Pieces { slices: Vec::new(), skip: size_of::<u32>() };
+        self.pieces(&mut pieces);
+        pieces.slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
     /// What the reply costs while it is queued.
     pub(crate) fn cost_bytes(&self) -> usize {
         self.length + REPLY_OVERHEAD_BYTES

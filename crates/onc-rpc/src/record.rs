@@ -58,6 +58,12 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// A record that came by itself, as a datagram.
+    #[must_use]
+    pub const fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, owner: None }
+    }
+
     /// The bytes of the record.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {

@@ -6,6 +6,7 @@
 //! Fails: [`RpcError`] from [`Server::start`]. Later failures concern one connection and end it.
 
 use crate::connection::{Admission, Connection, Outlet};
+use crate::datagram::ReturnAddress;
 use crate::error::RpcError;
 use crate::message::{self, CallHeader, HeaderError, ReplyError};
 use crate::outgoing::{Payload, Reply};
@@ -56,24 +57,58 @@ pub trait Service: Send + Sync + 'static {
     /// A client connected.
     fn open(&self, peer: SocketAddr) -> Self::Session;
 
+    /// A datagram came from a client; it is a session of its own.
+    fn open_datagram(&self, peer: SocketAddr) -> Self::Session {
+        self.open(peer)
+    }
+
     /// A call came in. Must not block; the reply may be sent now or later, from any thread.
     fn dispatch(&self, session: &mut Self::Session, call: Call<'_>, replier: Replier);
 }
 
+impl<S: Service> Service for Arc<S> {
+    type Session = S::Session;
+
+    fn open(&self, peer: SocketAddr) -> S::Session {
+        (**self).open(peer)
+    }
+
+    fn open_datagram(&self, peer: SocketAddr) -> S::Session {
+        (**self).open_datagram(peer)
+    }
+
+    fn dispatch(&self, session: &mut S::Session, call: Call<'_>, replier: Replier) {
+        (**self).dispatch(session, call, replier);
+    }
+}
+
+/// How a reply goes back.
+enum Way {
+    Connection(Arc<Connection>),
+    Datagram(ReturnAddress),
+}
+
 /// The right and duty to answer one call.
 pub struct Replier {
-    connection: Arc<Connection>,
+    way: Way,
     xid: u32,
     promised: usize,
     answered: bool,
 }
 
 impl Replier {
+    /// The way back for a call that came as a datagram.
+    pub(crate) const fn for_datagram(xid: u32, address: ReturnAddress) -> Self {
+        Self { way: Way::Datagram(address), xid, promised: 0, answered: false }
+    }
+
     /// Says that the reply will carry about this many bytes, so that the connection's memory stays
     /// bounded while the call is in flight.
     pub fn expect_bytes(&mut self, bytes: usize) {
-        self.connection.promise(bytes);
-        self.promised += bytes;
+        if let Way::Connection(connection) = &self.way {
+            connection.promise(bytes);
+            self.promised += bytes;
+        }
     }
 
     /// A writer that holds the header of a successful reply; the results go behind it.
@@ -104,7 +139,12 @@ impl Replier {
 
     fn finish(&mut self, writer: Writer, payload: Option<Box<dyn Payload>>) {
         self.answered = true;
-        self.connection.answer(Reply::new(writer, payload), self.promised);
+        match &self.way {
+            Way::Connection(connection) => {
+                connection.answer(Reply::new(writer, payload), self.promised);
+            }
+            Way::Datagram(address) => address.send(&Reply::new(writer, payload)),
+        }
     }
 }
 
@@ -344,8 +384,8 @@ fn dispatch<S: Service>(
     record: Record<'_>,
 ) -> bool {
     let mut arguments = Reader::new(record.bytes());
-    let connection = Arc::clone(connection);
-    let replier = |xid| Replier { connection, xid, promised: 0, answered: false };
+    let way = Way::Connection(Arc::clone(connection));
+    let replier = |xid| Replier { way, xid, promised: 0, answered: false };
     match CallHeader::read(&mut arguments) {
         Ok(header) => {
             service.dispatch(session, Call { header, arguments, record }, replier(header.xid));

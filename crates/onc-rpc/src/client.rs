@@ -1,0 +1,208 @@
+//! One call at a time to somebody else's program: what a server asks of its clients (callbacks of
+//! lock managers, notices of a restart) and of its own machine (rpcbind).
+//!
+//! Calls block their thread until the answer comes or patience ends, so they are made on threads
+//! of their own.
+//!
+//! Invariants: a call over UDP is sent again with the same number, so that the other side may know
+//! it again; replies to other calls are passed over.
+//!
+//! Fails: [`CallError`].
+
+use crate::message::{AUTH_BYTES_MAX, AuthSys, CallHeader, Credential};
+use crate::record;
+use crate::xdr::{Reader, Writer, XdrError};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+
+/// How long each sending of a datagram is waited for.
+const DATAGRAM_PATIENCE: [Duration; 3] =
+    [Duration::from_millis(300), Duration::from_millis(700), Duration::from_millis(1000)];
+/// How long a connection, and then an answer over it, is waited for.
+const STREAM_PATIENCE: Duration = Duration::from_secs(2);
+/// Longest answer that is read.
+const REPLY_BYTES_MAX: usize = 64 << 10;
+/// Replies to other calls that are passed over before the answer is given up.
+const STRAY_REPLIES_MAX: usize = 64;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// Nobody is there, or does not answer in time.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The answer is none.
+    #[error("the answer makes no sense: {0}")]
+    Garbage(#[from] XdrError),
+    /// The other side refuses.
+    #[error("the call was refused (status {0})")]
+    Refused(u32),
+    /// The program is not there.
+    #[error("program {program} is not registered there")]
+    NotRegistered {
+        /// The program.
+        program: u32,
+    },
+}
+
+/// What is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Procedure {
+    /// The program.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// The procedure.
+    pub procedure: u32,
+}
+
+/// The next call's number. It starts where another process' numbers most likely do not.
+fn next_xid() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() << 12)
+}
+
+/// A call's bytes, with the record mark's place in front.
+fn encode(procedure: Procedure, xid: u32, arguments: &[u8]) -> Writer {
+    let Procedure { program, version, procedure } = procedure;
+    let mut writer = Writer::with_capacity(arguments.len() + 128);
+    writer.u32(0);
+    let credential = Credential::Sys(AuthSys::new(0, 0, &[]));
+    CallHeader { xid, program, version, procedure, credential }.write(&mut writer);
+    writer.fixed(arguments);
+    writer.overwrite_u32(0, record::mark(writer.len() - 4));
+    writer
+}
+
+/// The results in a reply to call `xid`; `None` if it answers another.
+fn decode(xid: u32, reply: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
+    let mut reader = Reader::new(reply);
+    if (reader.u32()?, reader.u32()?) != (xid, 1) {
+        return Ok(None);
+    }
+    if reader.u32()? != 0 {
+        return Err(CallError::Refused(reader.u32()?));
+    }
+    reader.u32()?;
+    reader.opaque(AUTH_BYTES_MAX)?;
+    match reader.u32()? {
+        0 => Ok(Some(reader.rest().to_vec())),
+        status => Err(CallError::Refused(status)),
+    }
+}
+
+/// Calls over UDP.
+///
+/// # Errors
+/// [`CallError`].
+pub fn call_datagram(
+    address: SocketAddr,
+    procedure: Procedure,
+    arguments: &[u8],
+) -> Result<Vec<u8>, CallError> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(address)?;
+    let xid = next_xid();
+    let call = encode(procedure, xid, arguments);
+    let call = call.bytes().get(4..).unwrap_or_default();
+    let mut buffer = vec![0; REPLY_BYTES_MAX];
+    let mut last = io::ErrorKind::TimedOut.into();
+    for patience in DATAGRAM_PATIENCE {
+        socket.set_read_timeout(Some(patience))?;
+        if let Err(error) = socket.send(call) {
+            last = error;
+            continue;
+        }
+        for _ in 0..STRAY_REPLIES_MAX {
+            let length = match socket.recv(&mut buffer) {
+                Ok(length) => length,
+                // Not waiting longer for one who is not there.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    last = error;
+                    break;
+                }
+            };
+            if let Some(results) = decode(xid, buffer.get(..length).unwrap_or_default())? {
+                return Ok(results);
+            }
+        }
+    }
+    Err(last.into())
+}
+
+/// Calls over a TCP connection made for it.
+///
+/// # Errors
+/// [`CallError`].
+pub fn call_stream(
+    address: SocketAddr,
+    procedure: Procedure,
+    arguments: &[u8],
+) -> Result<Vec<u8>, CallError> {
+    let socket = TcpStream::connect_timeout(&address, STREAM_PATIENCE)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(STREAM_PATIENCE))?;
+    socket.set_write_timeout(Some(STREAM_PATIENCE))?;
+    call_over(socket, procedure, arguments)
+}
+
+/// Calls over a Unix socket.
+///
+/// # Errors
+/// [`CallError`].
+pub fn call_local(
+    path: &Path,
+    procedure: Procedure,
+    arguments: &[u8],
+) -> Result<Vec<u8>, CallError> {
+    let socket = UnixStream::connect(path)?;
+    socket.set_read_timeout(Some(STREAM_PATIENCE))?;
+    socket.set_write_timeout(Some(STREAM_PATIENCE))?;
+    call_over(socket, procedure, arguments)
+}
+
+fn call_over(
+    mut socket: impl Read + Write,
+    procedure: Procedure,
+    arguments: &[u8],
+) -> Result<Vec<u8>, CallError> {
+    const LAST: u32 = 1 << 31;
+    let xid = next_xid();
+    socket.write_all(encode(procedure, xid, arguments).bytes())?;
+    for _ in 0..STRAY_REPLIES_MAX {
+        let mut reply = Vec::new();
+        loop {
+            let mut mark = [0; 4];
+            socket.read_exact(&mut mark)?;
+            let mark = u32::from_be_bytes(mark);
+            let length = (mark & !LAST) as usize;
+            if reply.len() + length > REPLY_BYTES_MAX {
+                let length_max = REPLY_BYTES_MAX;
+                return Err(XdrError::TooLong { length, length_max }.into());
+            }
+            let start = reply.len();
+            reply.resize(start + length, 0);
+            socket.read_exact(reply.get_mut(start..).unwrap_or_default())?;
+            if mark & LAST != 0 {
+                break;
+            }
+        }
+        if let Some(results) = decode(xid, &reply)? {
+            return Ok(results);
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::InvalidData).into())
+}

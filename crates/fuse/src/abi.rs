@@ -74,6 +74,13 @@ wire! {
         padding: u32,
     }
     WriteOut: 8 { size: u32, padding: u32 }
+    FlushIn: 24 { handle: u64, unused: u32, padding: u32, lock_owner: u64 }
+    ReleaseIn: 24 { handle: u64, flags: u32, release_flags: u32, lock_owner: u64 }
+    /// A range of bytes, `end` included, with the sort of lock and whose it is.
+    LockRange: 24 { start: u64, end: u64, kind: u32, process: u32 }
+    LockIn: 48 { handle: u64, owner: u64, lock: LockRange, flags: u32, padding: u32 }
+    LockOut: 24 { lock: LockRange }
+    InterruptIn: 8 { unique: u64 }
     StatFsOut: 80 {
         blocks: u64, blocks_free: u64, blocks_available: u64, files: u64, files_free: u64,
         block_size: u32, name_length: u32, fragment_size: u32, padding: u32, spare: [u32; 6],
@@ -121,12 +128,17 @@ pub(crate) mod opcode {
     pub(crate) const GETXATTR: u32 = 22;
     pub(crate) const LISTXATTR: u32 = 23;
     pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
     pub(crate) const INIT: u32 = 26;
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const GETLK: u32 = 31;
+    pub(crate) const SETLK: u32 = 32;
+    pub(crate) const SETLKW: u32 = 33;
     pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const FALLOCATE: u32 = 43;
@@ -139,8 +151,10 @@ pub(crate) mod opcode {
 /// Features agreed in `INIT`: bits of `flags` and, from 32 on, of `flags_high`.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -166,6 +180,17 @@ pub(crate) mod set_attr {
     pub(crate) const KILL_PRIVILEGE: u32 = 1 << 11;
 }
 
+/// [`LockRange::kind`], the same on all Linux architectures that this runs on.
+pub(crate) mod lock_kind {
+    pub(crate) const READ: u32 = 0;
+    pub(crate) const WRITE: u32 = 1;
+    pub(crate) const NONE: u32 = 2;
+}
+
+/// Bit of [`LockIn::flags`]: `flock`.
+pub(crate) const LOCK_FLOCK: u32 = 1 << 0;
+/// Bit of [`ReleaseIn::release_flags`]: the open file may have a `flock`.
+pub(crate) const RELEASE_FLOCK: u32 = 1 << 1;
 /// Bit of [`WriteIn::write_flags`]: the writer may not keep setuid and setgid.
 pub(crate) const WRITE_KILL_PRIVILEGE: u32 = 1 << 2;
 /// Bit of [`OpenOut::open_flags`]: past the page cache.

@@ -1,4 +1,5 @@
-//! A mount without a kernel: requests go in as bytes, replies come out as bytes. For fuzzing.
+//! A mount without a kernel: requests go in as bytes, replies come out as bytes. For fuzzing. Who
+//! waits for a lock has no reply until another request makes it due.
 //!
 //! Invariants: what runs is what an event loop runs for a request, but for the reading of the
 //! device: replies are sent through a pair of sockets that keeps packets apart, as the device does.
@@ -11,6 +12,7 @@ use crate::request::{Buffer, Request};
 use crate::server::Server;
 use crate::session::{answer_init, transfer_bytes};
 use file_service::{FileHandle, FileService};
+use locks::LockManager;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,18 +33,22 @@ pub struct Dialogue {
 }
 
 impl Dialogue {
-    /// Mounts the volume below `root`.
+    /// Mounts the volume below `root`, with locks of its own.
     ///
     /// # Errors
     /// If there is no pair of sockets to be had.
-    pub fn new(service: Arc<dyn FileService>, root: FileHandle) -> io::Result<Self> {
+    pub fn new(
+        service: Arc<dyn FileService>,
+        root: FileHandle,
+        locks: Arc<LockManager>,
+    ) -> io::Result<Self> {
         let kind = SocketType::SEQPACKET;
         let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK, None)?;
         // As far as the system allows; a reply that does not fit counts as not heard.
         let _ = sockopt::set_socket_send_buffer_size(&pair.0, REPLY_BYTES_MAX);
         let transfer_bytes = transfer_bytes(service.limits().transfer_bytes_max);
         Ok(Self {
-            server: Server::new(service, root, VALID),
+            server: Server::new(service, root, VALID, Some(locks)),
             device: Arc::new(Device::from_descriptor(pair.0)),
             replies: pair.1,
             transfer_bytes,
@@ -54,7 +60,7 @@ impl Dialogue {
     pub fn agree(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
         let buffer = buffer(request);
         if let Some(request) = Request::parse(&buffer, request.len(), &self.device) {
-            let _refused_in_the_reply = answer_init(request, self.transfer_bytes);
+            let _refused_in_the_reply = answer_init(request, self.transfer_bytes, true);
         }
         self.take_replies()
     }

@@ -18,8 +18,10 @@
 //! wait for the service. A panic in an event loop ends the process: a process in the kernel would
 //! wait for its answer for ever.
 //!
-//! Not here: POSIX access control lists, locks seen by other machines (the kernel's own locks work
-//! on this one), `O_TMPFILE`, copying within the server.
+//! - Locks (`fcntl`, `flock`) are shared with what else uses the same lock manager: other mounts,
+//!   NFS clients. A mount without one leaves them to the kernel.
+//!
+//! Not here: POSIX access control lists, `O_TMPFILE`, copying within the server.
 //!
 //! Fails: [`MountError`], with what to do about it.
 
@@ -38,6 +40,7 @@ mod session;
 
 use device::Device;
 use file_service::{Entry, FileService, FsError};
+use locks::LockManager;
 use platform::thread::{self, JoinHandle};
 use server::Server;
 use std::io;
@@ -184,13 +187,34 @@ impl FuseMount {
     /// # Errors
     /// [`MountError`].
     pub fn start(options: MountOptions, service: Arc<dyn FileService>) -> Result<Self, MountError> {
+        Self::start_with(options, service, None)
+    }
+
+    /// The same, with locks that other front ends see.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub fn start_with_locks(
+        options: MountOptions,
+        service: Arc<dyn FileService>,
+        locks: Arc<LockManager>,
+    ) -> Result<Self, MountError> {
+        Self::start_with(options, service, Some(locks))
+    }
+
+    fn start_with(
+        options: MountOptions,
+        service: Arc<dyn FileService>,
+        locks: Option<Arc<LockManager>>,
+    ) -> Result<Self, MountError> {
         let root = root_of(&options.volume, service.as_ref())?;
         let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
         let transfer_bytes = session::transfer_bytes(service.limits().transfer_bytes_max);
         let device = Arc::new(kernel_mount::mount(&mountpoint, &options, transfer_bytes)?);
         let mut mount = Self { mountpoint, connection: None, loops: Vec::new() };
-        let server = Server::new(service, root.handle, options.cache_time.into());
-        match mount.converse(&options, &server, &device, transfer_bytes) {
+        let shared = locks.is_some();
+        let server = Server::new(service, root.handle, options.cache_time.into(), locks);
+        match mount.converse(&options, &server, &device, (transfer_bytes, shared)) {
             Ok(()) => Ok(mount),
             Err(source) => {
                 let _unmounted_as_far_as_possible = kernel_mount::detach(&mount.mountpoint);
@@ -205,9 +229,9 @@ impl FuseMount {
         options: &MountOptions,
         server: &Arc<Server>,
         device: &Arc<Device>,
-        transfer_bytes: u32,
+        (transfer_bytes, shared_locks): (u32, bool),
     ) -> io::Result<()> {
-        session::handshake(device, transfer_bytes)?;
+        session::handshake(device, transfer_bytes, shared_locks)?;
         self.connection = kernel_mount::connection(&self.mountpoint);
         if let Some(connection) = self.connection {
             kernel_mount::set_read_ahead(connection, transfer_bytes);

@@ -39,6 +39,9 @@ const FEATURES: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
+/// What is asked for, too, where locks are shared with other front ends.
+const LOCK_FEATURES: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
+
 fn new_buffer() -> Buffer {
     Arc::new(vec![0; TRANSFER_BYTES_MAX as usize + REQUEST_HEAD_BYTES].into_boxed_slice())
 }
@@ -55,12 +58,13 @@ pub(crate) fn negotiate(
     offer: &InitIn,
     flags_high: u32,
     transfer_bytes: u32,
+    locks: bool,
 ) -> Result<InitOut, Errno> {
     if offer.major != abi::MAJOR || offer.minor < abi::MINOR_MIN {
         return Err(Errno::PROTOCOL);
     }
     let offered = u64::from(offer.flags) | u64::from(flags_high) << 32;
-    let agreed = FEATURES & offered;
+    let agreed = (FEATURES | if locks { LOCK_FEATURES } else { 0 }) & offered;
     Ok(InitOut {
         major: abi::MAJOR,
         minor: abi::MINOR.min(offer.minor),
@@ -77,7 +81,7 @@ pub(crate) fn negotiate(
 }
 
 /// Answers the kernel's INIT.
-pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32) -> io::Result<()> {
+pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) -> io::Result<()> {
     let mut buffer = new_buffer();
     loop {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
@@ -87,18 +91,22 @@ pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32) -> io::Result
             Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
         };
         let request = Request::parse(&buffer, length, device).ok_or(io::ErrorKind::InvalidData)?;
-        return answer_init(request, transfer_bytes);
+        return answer_init(request, transfer_bytes, locks);
     }
 }
 
-pub(crate) fn answer_init(mut request: Request<'_>, transfer_bytes: u32) -> io::Result<()> {
+pub(crate) fn answer_init(
+    mut request: Request<'_>,
+    transfer_bytes: u32,
+    locks: bool,
+) -> io::Result<()> {
     let reply = request.reply();
     let offer = request.take::<InitIn>();
     // Kernels before 5.17 send no upper half.
     let flags_high = request.take::<u32>().unwrap_or(0);
     let answer = match offer {
         Ok(offer) if request.header.opcode == opcode::INIT => {
-            negotiate(&offer, flags_high, transfer_bytes)
+            negotiate(&offer, flags_high, transfer_bytes, locks)
         }
         _ => Err(Errno::PROTOCOL),
     };
@@ -139,12 +147,14 @@ mod tests {
     #[test]
     fn only_what_is_offered_is_agreed() {
         let offer = |minor, flags| InitIn { major: 7, minor, max_readahead: 131_072, flags };
-        let agree = |offer: InitIn, high| negotiate(&offer, high, 1 << 20);
+        let agree = |offer: InitIn, high| negotiate(&offer, high, 1 << 20, false);
         let nothing = agree(offer(31, 0), 0).unwrap();
         assert_eq!((nothing.flags, nothing.flags_high, nothing.minor), (0, 0, 31));
         let all = agree(offer(45, u32::MAX), u32::MAX).unwrap();
         let agreed = u64::from(all.flags) | u64::from(all.flags_high) << 32;
         assert_eq!((agreed, all.minor, all.max_write), (FEATURES, abi::MINOR, 1 << 20));
+        let locks = negotiate(&offer(45, u32::MAX), u32::MAX, 1 << 20, true).unwrap();
+        assert_eq!(u64::from(locks.flags & !all.flags), LOCK_FEATURES);
         assert!(agree(offer(30, u32::MAX), 0).is_err());
         assert!(agree(InitIn { major: 8, ..offer(31, 0) }, 0).is_err());
     }

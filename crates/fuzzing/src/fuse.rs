@@ -2,11 +2,13 @@
 //! is right and whose arguments are any bytes.
 //!
 //! Rules: nothing panics; a request gets exactly one reply, with its number and the length that it
-//! says, but for the two that get none; the file system stays whole.
+//! says, but for the three that get none; who waits for a lock gets it later, or never; the file
+//! system stays whole.
 
 use crate::input::Input;
 use crate::memory;
 use fuse::dialogue::Dialogue;
+use locks::{Limits, LockManager};
 use std::sync::Arc;
 
 /// `struct fuse_in_header` and `struct fuse_out_header`.
@@ -15,6 +17,8 @@ const OUT_HEADER_SIZE: usize = 16;
 /// Opcodes; the kernel's highest is 52.
 const OPCODES: u64 = 56;
 const FORGET: u32 = 2;
+const SETLKW: u32 = 33;
+const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
 const UNIQUE: u64 = 0x1234_5678_9abc;
 /// Requests of one input.
@@ -29,7 +33,8 @@ pub fn fuse_request(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let service = memory::service();
     let root = memory::root(&service, "vol").handle;
-    let Ok(mut mount) = Dialogue::new(Arc::clone(&service) as _, root) else {
+    let locks = Arc::new(LockManager::new(memory::clock(), Limits::default()));
+    let Ok(mut mount) = Dialogue::new(Arc::clone(&service) as _, root, locks) else {
         unreachable!("there are sockets enough for one target")
     };
     match input.below(8) {
@@ -48,6 +53,7 @@ pub fn fuse_request(bytes: &[u8]) {
 
 fn converse(mount: &mut Dialogue, input: &mut Input<'_>) {
     let mut nodes = vec![1_u64];
+    let mut waiting = 0;
     for _ in 0..REQUESTS_MAX {
         if input.is_empty() {
             return;
@@ -68,8 +74,12 @@ fn converse(mount: &mut Dialogue, input: &mut Input<'_>) {
             arguments.push(0);
         }
         let (was_request, replies) = mount.ask(&request(opcode, node, extension, &arguments));
-        let expected = usize::from(was_request && !matches!(opcode, FORGET | BATCH_FORGET));
-        assert_eq!(replies.len(), expected, "replies to request {opcode}");
+        let unanswered = matches!(opcode, FORGET | BATCH_FORGET | INTERRUPT);
+        let owed = waiting + usize::from(was_request && !unanswered);
+        assert!(replies.len() <= owed, "replies to request {opcode}");
+        let late = owed - replies.len();
+        assert!(late <= waiting || opcode == SETLKW, "no reply to request {opcode}");
+        waiting = late;
         for reply in &replies {
             check(reply);
             remember(&mut nodes, opcode, reply);

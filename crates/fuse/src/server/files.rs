@@ -93,8 +93,12 @@ impl Server {
         self.service.hold(file, held);
     }
 
-    pub(super) fn release(&self, request: &Request<'_>) -> Handled {
-        self.let_go(self.file(request)?);
+    pub(super) fn release(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        if let Ok(arguments) = request.take() {
+            self.release_locks(file, &arguments);
+        }
+        self.let_go(file);
         request.reply().done();
         Ok(())
     }

@@ -13,20 +13,23 @@
 //! - `OPEN` and `CREATE` hold the file; `RELEASE` and the end of the mount let go, so unlinked open
 //!   files live on.
 //!   Directories are not held: they are read by cookie, and an empty one has nothing to read.
-//! - What has no case here answers ENOSYS, upon which the kernel does without: `FLUSH` (writes go
-//!   through, there is nothing to flush), `ACCESS`, `INTERRUPT`, `COPY_FILE_RANGE`, locks.
+//! - What has no case here answers ENOSYS, upon which the kernel does without: `ACCESS`,
+//!   `COPY_FILE_RANGE`; and without a lock manager `FLUSH` (writes go through, there is nothing to
+//!   flush), `INTERRUPT` and locks, which the kernel keeps to itself then.
 //!
 //! Fails: by error numbers; a file that is gone is ESTALE, and the kernel looks its name up again.
 
 mod attributes;
 mod directory;
 mod files;
+mod locks;
 mod names;
 mod xattrs;
 
 #[cfg(test)]
 mod tests;
 
+use self::locks::MountLocks;
 use crate::abi::{AttrOut, EntryOut, opcode};
 use crate::convert::{self, Validity};
 use crate::errno::Errno;
@@ -34,6 +37,7 @@ use crate::node::{NodeTable, visible_inode};
 use crate::opens::Opens;
 use crate::reply::Reply;
 use crate::request::Request;
+use ::locks::LockManager;
 use file_service::{Attributes, Caller, Done, Durability, Entry, FileHandle, FileService};
 use std::sync::Arc;
 
@@ -47,6 +51,8 @@ pub(crate) struct Server {
     valid: Validity,
     /// Root, with the order of changes that POSIX asks for.
     caller: Caller,
+    /// None: the kernel keeps locks to itself.
+    locks: Option<Arc<MountLocks>>,
 }
 
 /// The user that stands for a process with user id 0 that may not keep setuid: "nobody".
@@ -57,6 +63,7 @@ impl Server {
         service: Arc<dyn FileService>,
         root: FileHandle,
         valid: Validity,
+        locks: Option<Arc<LockManager>>,
     ) -> Arc<Self> {
         let caller = Caller { durability: Durability::Ordered, ..Caller::root() };
         Arc::new(Self {
@@ -65,6 +72,7 @@ impl Server {
             opens: Opens::default(),
             valid,
             caller,
+            locks: locks.map(|manager| Arc::new(MountLocks::new(manager))),
         })
     }
 
@@ -101,6 +109,10 @@ impl Server {
             opcode::WRITE => self.write(request),
             opcode::RELEASE => self.release(request),
             opcode::FSYNC | opcode::FSYNCDIR => self.commit(request),
+            opcode::FLUSH => self.flush(request),
+            opcode::GETLK => self.test_lock(request),
+            opcode::SETLK | opcode::SETLKW => self.set_lock(request),
+            opcode::INTERRUPT => self.interrupt(request),
             opcode::FALLOCATE => self.allocate(request),
             opcode::LSEEK => self.seek(request),
             opcode::OPENDIR => self.open_directory(request),
@@ -171,6 +183,9 @@ impl Server {
 impl Drop for Server {
     /// The last event loop has ended: lets go of what the kernel did not close.
     fn drop(&mut self) {
+        if let Some(locks) = &self.locks {
+            locks.give_all_back();
+        }
         for file in self.opens.drain() {
             self.service.release(file);
         }

@@ -4,6 +4,7 @@
 
 mod content;
 mod life;
+mod locks;
 mod names;
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};

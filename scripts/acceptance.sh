@@ -2,7 +2,7 @@
 # Acceptance: real programs on the real binary. Each item prints PASS, FAIL or SKIP with figures.
 #
 #   scripts/acceptance.sh all            every item below, in this order
-#   scripts/acceptance.sh ITEM...        git make sqlite pjdfstest fsx nfs-copy kernel-client kill
+#   scripts/acceptance.sh ITEM...        git make sqlite pjdfstest fsx nfs-copy kernel-client locks kill
 #
 # An item works on a server of its own kind: one for all items that are named, on four sparse disks
 # with parity, in a private directory, on a free loopback port. After each item the server must still
@@ -18,7 +18,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-items_known="git make sqlite pjdfstest fsx nfs-copy kernel-client kill"
+items_known="git make sqlite pjdfstest fsx nfs-copy kernel-client locks kill"
 # How long to wait for the server to answer after a start, and to end after a stop.
 patience_s=120
 # What an item returns that cannot be run here.
@@ -404,6 +404,18 @@ cd /; umount /tmp/t; echo kernel \$(uname -r) done
         figures+="; the same over FUSE"
         rm -rf "$mountpoint/kernel"
     fi
+}
+
+# ---- locks: two kernels, a FUSE mount, restarts; on a server of its own in a network of its own -----
+
+item_locks() {
+    local status=0 began
+    began=$(now)
+    "$root/scripts/nfs-locks.sh" "$binary" "$work" >"$work/locks.out" 2>&1 || status=$?
+    if [ "$status" = 77 ]; then why=$(tail -n 1 "$work/locks.out"); return "$skipped"; fi
+    [ "$status" = 0 ] || { cat "$work/locks.out" >&2; return 1; }
+    figures="$(grep -c '^nfs-locks: ' "$work/locks.out") things shown; $(grep 'who waited' "$work/locks.out" |
+        sed 's/^nfs-locks: //'); in $(since "$began")"
 }
 
 # ---- kill ----------------------------------------------------------------------------------------

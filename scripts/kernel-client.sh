@@ -13,7 +13,9 @@
 # Prints what the commands print and exits with their status; 125 if the guest did not get to an end.
 # Times measured inside are those of an emulation and mean nothing.
 #
-# Environment: GUEST_SECONDS (600), GUEST_MEMORY_MIB (1024), GUEST_CACHE (~/.cache/stroop-guest).
+# Environment: GUEST_SECONDS (600), GUEST_MEMORY_MIB (1024), GUEST_CACHE (~/.cache/stroop-guest),
+# GUEST_NETWORK and GUEST_MAC: QEMU's network, where the guest must be reached from outside; the
+# commands give it its address then (scripts/nfs-locks.sh).
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
@@ -141,7 +143,8 @@ run_guest() {
         -nodefaults -no-user-config -no-reboot -display none -serial "file:$desk/console" \
         -kernel "$cache/kernel/image" -initrd "$cache/first.gz" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr no_timer_check tsc=reliable random.trust_cpu=on" \
-        -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= \
+        -netdev "${GUEST_NETWORK:-user},id=net" \
+        -device "virtio-net-pci,netdev=net,romfile=,mac=${GUEST_MAC:-52:54:00:12:34:56}" \
         -fsdev local,id=tree,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=tree,mount_tag=tree \
         -fsdev "local,id=desk,path=$desk,security_model=none" \

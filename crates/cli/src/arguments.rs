@@ -126,6 +126,10 @@ pub struct ServeArguments {
     /// What to log: error, warn, info, debug, trace, or by crate: info,nfs=debug
     #[arg(long, value_name = "FILTER", default_value = "info", env = "STROOP_LOG")]
     pub log: String,
+    /// Register the NFS programs at this machine's rpcbind, where clients look for locks; as
+    /// rpcbind = true below [nfs] in the configuration
+    #[arg(long)]
+    pub rpcbind: bool,
 }
 
 /// `stroop bench`.

@@ -1,8 +1,10 @@
-//! NFS version 3 (RFC 1813) and its MOUNT protocol, on one TCP port, over any
+//! NFS version 3 (RFC 1813), its MOUNT protocol, and locks (NLM, NSM), on one port, over any
 //! [`file_service::FileService`].
 //!
-//! Both programs share the port, so that clients need no portmapper:
+//! The programs share the port, so that clients need no portmapper as long as they need no locks:
 //! `mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=N,mountport=N host:/volume /mnt`.
+//! For locks a Linux client asks the server's rpcbind, where the programs are registered if that is
+//! asked for ([`Locking::rpcbind`]); then `mount -t nfs -o vers=3 host:/volume /mnt` does.
 //!
 //! | module | does |
 //! | --- | --- |
@@ -13,6 +15,8 @@
 //! | `failure` | attributes that go with errors |
 //! | `procedures` | the 22 procedures |
 //! | `mount` | MOUNT version 3 |
+//! | [`nlm`] | NLM version 4 and NSM |
+//! | `register` | rpcbind |
 //! | `reply_cache` | answers to changes, kept for clients that ask again |
 //!
 //! Invariants:
@@ -27,21 +31,26 @@
 //! - Errors are mapped by [`file_service::FsError::nfs3_status`] and nowhere else; the numbers of
 //!   two protocol errors that no backend knows are in `wire`.
 //!
-//! Not here: locking (NLM; clients mount with `nolock`), ACLs (NFSACL), Kerberos (RPCSEC_GSS), UDP.
+//! Not here: ACLs (NFSACL), Kerberos (RPCSEC_GSS), NFS itself over UDP.
 //!
-//! Fails: [`Server::start`] with an error that names the address. A client's nonsense gets the
-//! error that the RFC has for it.
+//! Fails: [`Server::start`] with a [`StartError`] that names the address. A client's nonsense gets
+//! the error that the RFC has for it.
 
 pub mod export;
+pub mod nlm;
 pub mod server;
 
 mod failure;
 mod mount;
 mod procedures;
+mod register;
 mod reply_cache;
 mod request;
 mod wire;
 
 pub use export::{EveryClient, Export, ExportAccess, ExportPolicy, Squash};
+pub use nlm::{Ledger, Locking};
 pub use onc_rpc::RpcError;
-pub use server::{Configuration, Programs, Server};
+pub use onc_rpc::rpcbind::PORT as CLIENT_RPCBIND_PORT;
+pub use register::RegisterError;
+pub use server::{Configuration, Programs, Server, StartError};

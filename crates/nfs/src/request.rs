@@ -37,6 +37,8 @@ pub struct Session {
     pub(crate) peer: SocketAddr,
     /// Its address as rules name it: an IPv4 address that came through an IPv6 socket is IPv4.
     pub(crate) client: IpAddr,
+    /// Whether it is one datagram.
+    pub(crate) datagram: bool,
     /// The caller of the last call, which is the next call's more often than not: saves an
     /// allocation for its groups.
     last: Option<(Credential, ExportAccess, Caller)>,
@@ -44,7 +46,11 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(peer: SocketAddr) -> Self {
-        Self { peer, client: peer.ip().to_canonical(), last: None }
+        Self { peer, client: peer.ip().to_canonical(), datagram: false, last: None }
+    }
+
+    pub(crate) fn of_datagram(peer: SocketAddr) -> Self {
+        Self { datagram: true, ..Self::new(peer) }
     }
 
     fn caller(&mut self, credential: &Credential, access: &ExportAccess) -> Caller {

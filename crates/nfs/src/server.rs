@@ -1,17 +1,24 @@
-//! The NFS server: both programs behind one listener.
+//! The NFS server: all programs behind one port.
 //!
-//! Fails: [`RpcError`] from [`Server::start`], naming the address.
+//! Over TCP they are all there; over UDP, on the port of the same number, MOUNT, NLM and NSM,
+//! because that is how their clients call them by custom.
+//!
+//! Fails: [`StartError`] from [`Server::start`], naming the address.
 
 use crate::export::ExportPolicy;
 use crate::mount::{self, Mounts};
+use crate::nlm::{self, LockService, Locking};
 use crate::procedures;
+use crate::register::{RegisterError, Registration};
 use crate::reply_cache::ReplyCache;
 use crate::request::{Context, Session};
 use file_service::FileService;
-use onc_rpc::{Call, Replier, ReplyError, RpcError, Service};
+use onc_rpc::{Call, DatagramServer, Replier, ReplyError, RpcError, Service};
 use platform::Clock;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use thiserror::Error;
 
 /// Bytes of a WRITE call beside its data: the RPC header with the largest credential and verifier,
 /// handle, offset, count, stability, length.
@@ -27,17 +34,35 @@ pub struct Configuration {
     pub address: SocketAddr,
     /// Time, for how long answers are kept.
     pub clock: Arc<dyn Clock>,
+    /// For NLM and NSM, which are not served without.
+    pub locking: Option<Locking>,
 }
 
-/// Both programs, as a service of [`onc_rpc`].
+/// Why a server could not be started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It cannot listen.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The list of clients with locks cannot be used, or there is no room for a thread.
+    #[error("cannot serve locks: {0}")]
+    Locks(#[from] io::Error),
+    /// The programs cannot be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+}
+
+/// All programs, as a service of [`onc_rpc`].
 pub struct Programs {
     context: Arc<Context>,
     mounts: Arc<Mounts>,
+    locks: Option<Arc<LockService>>,
     record_bytes_max: usize,
 }
 
 impl Programs {
-    /// The programs over `service`, for whom `policy` lets in; answers are kept by `clock`.
+    /// NFS and MOUNT over `service`, for whom `policy` lets in; answers are kept by `clock`.
     #[must_use]
     pub fn new(
         service: Arc<dyn FileService>,
@@ -49,7 +74,13 @@ impl Programs {
         let replies = ReplyCache::new();
         let context = Arc::new(Context { service, policy, limits, replies, clock });
         let record_bytes_max = transfer + CALL_OVERHEAD_BYTES;
-        Self { context, mounts: Arc::default(), record_bytes_max }
+        Self { context, mounts: Arc::default(), locks: None, record_bytes_max }
+    }
+
+    /// NLM and NSM too. The grace period, if there is one, begins with this.
+    fn with_locks(mut self, locking: &Locking) -> io::Result<Self> {
+        self.locks = Some(Arc::new(LockService::start(&self.context, locking)?));
+        Ok(self)
     }
 
     /// The largest call that makes sense.
@@ -66,17 +97,31 @@ impl Service for Programs {
         Session::new(peer)
     }
 
+    fn open_datagram(&self, peer: SocketAddr) -> Session {
+        Session::of_datagram(peer)
+    }
+
     fn dispatch(&self, session: &mut Session, call: Call<'_>, replier: Replier) {
-        match (call.header.program, call.header.version) {
-            (procedures::PROGRAM, procedures::VERSION) => {
+        let mismatch = |low, high| ReplyError::ProgramMismatch { low, high };
+        match (call.header.program, call.header.version, &self.locks) {
+            (procedures::PROGRAM, ..) if session.datagram => {
+                replier.fail(ReplyError::ProgramUnavailable);
+            }
+            (procedures::PROGRAM, procedures::VERSION, _) => {
                 procedures::dispatch(&self.context, session, call, replier);
             }
-            (mount::PROGRAM, mount::VERSION) => {
+            (mount::PROGRAM, mount::VERSION, _) => {
                 mount::dispatch(&self.context, &self.mounts, session, call, replier);
             }
-            (procedures::PROGRAM | mount::PROGRAM, _) => {
-                replier.fail(ReplyError::ProgramMismatch { low: 3, high: 3 });
+            (procedures::PROGRAM | mount::PROGRAM, ..) => replier.fail(mismatch(3, 3)),
+            (nlm::procedures::PROGRAM, nlm::procedures::VERSION, Some(locks)) => {
+                nlm::procedures::dispatch(locks, session, call, replier);
             }
+            (nlm::procedures::PROGRAM, _, Some(_)) => replier.fail(mismatch(4, 4)),
+            (nlm::nsm::PROGRAM, nlm::nsm::VERSION, Some(locks)) => {
+                nlm::nsm::dispatch(locks, session, call, replier);
+            }
+            (nlm::nsm::PROGRAM, _, Some(_)) => replier.fail(mismatch(1, 1)),
             _ => replier.fail(ReplyError::ProgramUnavailable),
         }
     }
@@ -84,25 +129,59 @@ impl Service for Programs {
 
 /// A running NFS server; stops when dropped.
 pub struct Server {
-    rpc: onc_rpc::Server<Programs>,
+    // In the order of their ends: first nobody finds us any more.
+    registration: Option<Registration>,
+    rpc: onc_rpc::Server<Arc<Programs>>,
+    datagrams: Option<DatagramServer>,
+    locks: Option<Arc<LockService>>,
 }
 
 impl Server {
     /// Listens and serves `service` to whom `policy` lets in.
     ///
     /// # Errors
-    /// [`RpcError`].
+    /// [`StartError`].
     pub fn start(
         configuration: &Configuration,
         service: Arc<dyn FileService>,
         policy: Arc<dyn ExportPolicy>,
-    ) -> Result<Self, RpcError> {
+    ) -> Result<Self, StartError> {
         let programs = Programs::new(service, policy, Arc::clone(&configuration.clock));
+        let locking = configuration.locking.as_ref();
+        let programs = match locking {
+            Some(locking) => programs.with_locks(locking)?,
+            None => programs,
+        };
+        let locks = programs.locks.clone();
         let rpc = onc_rpc::Configuration {
             address: configuration.address,
             record_bytes_max: programs.record_bytes_max(),
         };
-        Ok(Self { rpc: onc_rpc::Server::start(&rpc, programs)? })
+        let programs = Arc::new(programs);
+        let rpc = match onc_rpc::Server::start(&rpc, Arc::clone(&programs)) {
+            Ok(rpc) => rpc,
+            Err(error) => {
+                locks.iter().for_each(|locks| locks.stop());
+                return Err(error.into());
+            }
+        };
+        let mut server = Self { registration: None, rpc, datagrams: None, locks };
+        if let Some(locking) = locking {
+            server.listen_for_datagrams(programs);
+            if locking.rpcbind {
+                let datagrams = server.datagrams.is_some();
+                server.registration = Some(Registration::start(server.local_address(), datagrams)?);
+            }
+        }
+        Ok(server)
+    }
+
+    /// Without UDP nothing is lost but notices of clients that were started anew and use it.
+    fn listen_for_datagrams(&mut self, programs: Arc<Programs>) {
+        match DatagramServer::start(self.local_address(), programs) {
+            Ok(datagrams) => self.datagrams = Some(datagrams),
+            Err(error) => tracing::warn!(%error, "locks are not served over UDP"),
+        }
     }
 
     /// The address that is listened on, with the port that the system chose.
@@ -114,6 +193,19 @@ impl Server {
     /// Closes the listener and all connections, and waits for the server's threads. Calls that the
     /// backend has not answered yet are answered into the void; their clients ask again.
     pub fn stop(&mut self) {
+        self.registration = None;
         self.rpc.stop();
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.stop();
+        }
+        if let Some(locks) = &self.locks {
+            locks.stop();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -12,6 +12,9 @@
 //! [listen]
 //! nfs = "[::]:2049"                    # default: NFS is not served
 //! admin_socket = "/var/lib/stroop/admin.sock"   # default: STATE_DIR/admin.sock
+//! [nfs]
+//! rpcbind = false                      # register at this machine's rpcbind; the default
+//! grace = "90s"                        # for taking back locks after a restart; the default
 //! ```
 //!
 //! Invariants: what is not said has the default above; a key that is not known is an error, so a
@@ -46,6 +49,10 @@ pub const JOURNAL_BYTES_MIN: u64 = 16 << 20;
 pub const JOURNAL_BYTES_MAX: u64 = 16 << 30;
 /// Most threads of the engine; far above what a machine has processors.
 pub const WORKERS_MAX: usize = 1024;
+/// How long NFS clients have for taking back locks: as on a Linux server.
+pub const NFS_GRACE_SECONDS_DEFAULT: u64 = 90;
+/// Longest such time: meanwhile nobody gets a new lock.
+pub const NFS_GRACE_SECONDS_MAX: u64 = 3600;
 /// Largest file that is read as a configuration.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -94,6 +101,10 @@ pub struct Config {
     pub workers: usize,
     /// Where to serve NFS.
     pub nfs: Option<SocketAddr>,
+    /// Whether to register the NFS programs at this machine's rpcbind.
+    pub nfs_rpcbind: bool,
+    /// How long NFS clients have for taking back their locks after a restart.
+    pub nfs_grace_seconds: u64,
     /// Where to listen for administrators.
     pub admin_socket: PathBuf,
 }
@@ -120,7 +131,7 @@ impl Config {
     /// If it does not make sense.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let reader = Reader::new(path, text)?;
-        reader.known(&["node", "listen"])?;
+        reader.known(&["node", "listen", "nfs"])?;
         let node = reader.section("node")?;
         node.known(&[
             "name",
@@ -133,6 +144,8 @@ impl Config {
         ])?;
         let listen = reader.section("listen")?;
         listen.known(&["nfs", "admin_socket"])?;
+        let nfs_section = reader.section("nfs")?;
+        nfs_section.known(&["rpcbind", "grace"])?;
 
         let base = path.parent().unwrap_or(Path::new("/"));
         let state_directory = node
@@ -149,6 +162,8 @@ impl Config {
             journal: journal(&node, base, &state_directory)?,
             workers: workers(&node)?,
             nfs: nfs(&listen)?,
+            nfs_rpcbind: nfs_section.boolean("rpcbind")?.unwrap_or(false),
+            nfs_grace_seconds: nfs_grace(&nfs_section)?,
             state_directory,
             admin_socket,
         })
@@ -248,6 +263,15 @@ fn nfs(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
             &format!("'{text}' is no address and port; write 127.0.0.1:2049 or [::]:2049"),
         )),
     }
+}
+
+fn nfs_grace(nfs: &Section<'_>) -> Result<u64, ConfigError> {
+    let Some(text) = nfs.text("grace")? else { return Ok(NFS_GRACE_SECONDS_DEFAULT) };
+    let seconds = cli::duration::parse(text).map_err(|error| nfs.wrong("grace", &error))?.as_secs();
+    if seconds <= NFS_GRACE_SECONDS_MAX {
+        return Ok(seconds);
+    }
+    Err(nfs.wrong("grace", &format!("{text} is longer than {NFS_GRACE_SECONDS_MAX}s")))
 }
 
 #[cfg(test)]

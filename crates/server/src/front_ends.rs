@@ -8,43 +8,62 @@
 //! Fails: by `AdminError`, naming address, volume or mountpoint.
 
 mod exports;
+mod ledger;
 mod mounts;
 
 pub(crate) use exports::ExportTable;
 pub(crate) use mounts::Mounts;
 
+use crate::config::Config;
 use admin_api::{AdminError, Code, Listener};
 use file_service::FileService;
+use ledger::LedgerFile;
+use locks::LockManager;
+use nfs::{RegisterError, RpcError, StartError};
 use platform::Clock;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
-/// Serves NFS on `address`. `config` is named in the error.
+/// Serves NFS on `address`, with locks that are kept in `locks`. The configuration's file is named
+/// in the error.
 ///
 /// # Errors
-/// `Conflict` if the port is in use, `Denied` if it takes privileges.
+/// `Conflict` if the port or a program of rpcbind is in use, `Denied` if it takes privileges.
 pub(crate) fn start_nfs(
     address: SocketAddr,
-    config: &Path,
+    config: &Config,
     service: Arc<dyn FileService>,
     exports: Arc<ExportTable>,
     clock: Arc<dyn Clock>,
+    locks: Arc<LockManager>,
 ) -> Result<nfs::Server, AdminError> {
-    let configuration = nfs::Configuration { address, clock };
+    let locking = nfs::Locking {
+        locks,
+        ledger: Arc::new(LedgerFile::new(&config.state_directory)),
+        node: config.name.clone(),
+        grace_nanoseconds: config.nfs_grace_seconds * 1_000_000_000,
+        rpcbind: config.nfs_rpcbind,
+        client_rpcbind_port: nfs::CLIENT_RPCBIND_PORT,
+    };
+    let configuration = nfs::Configuration { address, clock, locking: Some(locking) };
     nfs::Server::start(&configuration, service, exports).map_err(|error| {
         let code = match &error {
-            nfs::RpcError::Listen { source, .. } => match source.kind() {
+            StartError::Rpc(RpcError::Listen { source, .. }) => match source.kind() {
                 io::ErrorKind::AddrInUse => Code::Conflict,
                 io::ErrorKind::PermissionDenied => Code::Denied,
                 _ => Code::Failed,
             },
+            StartError::Register(RegisterError::Taken { .. }) => Code::Conflict,
             _ => Code::Failed,
+        };
+        let next = match &error {
+            StartError::Register(_) => "rpcinfo -p".to_owned(),
+            _ => format!("another [listen] nfs in {}", config.path.display()),
         };
         AdminError::new(code, "cannot serve NFS on", address.to_string())
             .because(error.to_string())
-            .try_next(format!("another [listen] nfs in {}", config.display()))
+            .try_next(next)
     })
 }
 
@@ -58,14 +77,19 @@ mod tests {
     use super::*;
     use file_service::memory::MemoryFileSystem;
     use platform::linux::SystemClock;
+    use std::path::Path;
 
     #[test]
     fn a_port_in_use_is_named() {
         let service: Arc<dyn FileService> = Arc::new(MemoryFileSystem::new(Arc::new(SystemClock)));
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::parse(Path::new("/etc/stroop.toml"), "").unwrap();
+        config.state_directory = directory.path().to_owned();
         let start = |address: SocketAddr| {
             let exports = Arc::new(ExportTable::default());
-            let clock = Arc::new(SystemClock);
-            start_nfs(address, Path::new("stroop.toml"), Arc::clone(&service), exports, clock)
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+            let locks = LockManager::new(Arc::clone(&clock), locks::Limits::default());
+            start_nfs(address, &config, Arc::clone(&service), exports, clock, Arc::new(locks))
         };
         let first = start(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let taken = first.local_address();
@@ -73,6 +97,6 @@ mod tests {
         let error = start(taken).err().unwrap();
         assert_eq!(error.code, Code::Conflict);
         assert_eq!(error.object, taken.to_string());
-        assert_eq!(error.next.as_deref(), Some("another [listen] nfs in stroop.toml"));
+        assert_eq!(error.next.as_deref(), Some("another [listen] nfs in /etc/stroop.toml"));
     }
 }

@@ -103,10 +103,11 @@ impl Node {
         let (service, exports) = (Arc::clone(&core.service), Arc::clone(&core.exports));
         let server = front_ends::start_nfs(
             address,
-            &core.config.path,
+            &core.config,
             service,
             exports,
             Arc::clone(&core.clock),
+            Arc::clone(&core.locks),
         )?;
         let set = core.nfs.set(front_ends::listener(&server));
         assert!(set.is_ok(), "NFS is started once");

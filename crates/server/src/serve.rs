@@ -25,7 +25,8 @@ use std::path::Path;
 /// # Errors
 /// If it cannot be started, or its last consistency point fails.
 pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<(), AdminError> {
-    let config = Config::load(config_path)?;
+    let mut config = Config::load(config_path)?;
+    config.nfs_rpcbind |= arguments.rpcbind;
     logging::start(arguments.log_format, &arguments.log)?;
     make_directory(&config.state_directory)?;
     let _lock = StateLock::take(&config.state_directory)?;

@@ -71,7 +71,7 @@ pub fn start() -> Setup {
 pub fn serve(service: Arc<dyn FileService>, policy: Arc<dyn ExportPolicy>) -> Server {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let clock = Arc::new(SystemClock);
-    Server::start(&Configuration { address, clock }, service, policy).unwrap()
+    Server::start(&Configuration { address, clock, locking: None }, service, policy).unwrap()
 }
 
 /// A server for everyone with one volume `vol`.

@@ -117,6 +117,14 @@ impl<'a> Section<'a> {
         }
     }
 
+    pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+        match self.get(key).map(Spanned::get_ref) {
+            None => Ok(None),
+            Some(DeValue::Boolean(value)) => Ok(Some(*value)),
+            Some(_) => Err(self.wrong(key, "true or false is expected")),
+        }
+    }
+
     pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, ConfigError> {
         let expected = || self.wrong(key, "a whole number is expected");
         match self.get(key).map(Spanned::get_ref) {

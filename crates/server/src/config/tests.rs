@@ -27,6 +27,9 @@ journal_size = "1G"
 workers = 3
 [listen]
 nfs = "[::]:2049"
+[nfs]
+rpcbind = true
+grace = "2m"
 "#,
     )
     .unwrap();
@@ -40,6 +43,7 @@ nfs = "[::]:2049"
     assert_eq!(config.workers, 3);
     assert_eq!(config.nfs, Some("[::]:2049".parse().unwrap()));
     assert_eq!(config.admin_socket, Path::new("/srv/stroop/admin.sock"));
+    assert_eq!((config.nfs_rpcbind, config.nfs_grace_seconds), (true, 120));
 }
 
 #[test]
@@ -49,6 +53,7 @@ fn an_empty_file_is_all_defaults() {
     assert_eq!(config.admin_socket, Path::new("/var/lib/stroop/admin.sock"));
     assert_eq!(config.memory, ByteSize(MEMORY_BYTES_DEFAULT));
     assert_eq!(config.nfs, None);
+    assert_eq!((config.nfs_rpcbind, config.nfs_grace_seconds), (false, 90));
     assert!(config.disks.is_empty() && config.workers >= 1 && !config.name.is_empty());
     assert!(matches!(config.journal, Journal::Directory { path, .. }
         if path == Path::new("/var/lib/stroop/journal")));
@@ -57,6 +62,8 @@ fn an_empty_file_is_all_defaults() {
 #[test]
 fn unknown_keys_are_named_with_their_line() {
     fails("[node]\n\nmemroy = \"1G\"", "line 3: unknown key 'node.memroy'; did you mean 'memory'?");
+    fails("[nfs]\nrpcbind = 1", "line 2: nfs.rpcbind: true or false is expected");
+    fails("[nfs]\ngrace = \"2h\"", "line 2: nfs.grace: 2h is longer than 3600s");
     fails("[listen]\nsmb = \"[::]:445\"", "line 2: unknown key 'listen.smb'");
     fails("[nodes]\n", "line 1: unknown key 'nodes'; did you mean 'node'?");
     fails("name = \"x\"", "line 1: unknown key 'name'");

@@ -7,6 +7,7 @@
 use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
 use file_service::{FileService, FsError};
 use fuse::{FuseMount, MountError, MountOptions};
+use locks::LockManager;
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,10 +34,12 @@ impl Mounts {
         &self,
         request: &MountCreate,
         service: Arc<dyn FileService>,
+        locks: Arc<LockManager>,
     ) -> Result<MountInfo, AdminError> {
         let MountCreate { volume, mountpoint } = request;
         let options = MountOptions::new(volume.clone(), mountpoint.clone());
-        let mount = FuseMount::start(options, service).map_err(|error| refused(request, &error))?;
+        let mount = FuseMount::start_with_locks(options, service, locks);
+        let mount = mount.map_err(|error| refused(request, &error))?;
         let info = MountInfo {
             volume: volume.clone(),
             mountpoint: mount.mountpoint().display().to_string(),
@@ -133,6 +136,10 @@ mod tests {
         Arc::new(memory)
     }
 
+    fn locks() -> Arc<LockManager> {
+        Arc::new(LockManager::new(Arc::new(SystemClock), locks::Limits::default()))
+    }
+
     fn request(volume: &str, mountpoint: &str) -> MountCreate {
         MountCreate { volume: volume.to_owned(), mountpoint: mountpoint.to_owned() }
     }
@@ -140,9 +147,10 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_is_named() {
         let mounts = Mounts::default();
-        let error = mounts.mount(&request("work", "/"), service()).unwrap_err();
+        let error = mounts.mount(&request("work", "/"), service(), locks()).unwrap_err();
         assert_eq!((error.code, error.object.as_str()), (Code::NotFound, "work"));
-        let error = mounts.mount(&request("home", "/no/such/place"), service()).unwrap_err();
+        let error =
+            mounts.mount(&request("home", "/no/such/place"), service(), locks()).unwrap_err();
         assert_eq!((error.code, error.object.as_str()), (Code::NotFound, "/no/such/place"));
         let request = MountRemove { mountpoint: "/mnt".to_owned() };
         assert_eq!(mounts.unmount(&request).unwrap_err().code, Code::NotFound);
@@ -158,14 +166,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = fs::canonicalize(directory.path()).unwrap().display().to_string();
         let (mounts, service) = (Mounts::default(), service());
-        mounts.mount(&request("home", &place), Arc::clone(&service)).unwrap();
+        mounts.mount(&request("home", &place), Arc::clone(&service), locks()).unwrap();
         fs::write(directory.path().join("file"), "text").unwrap();
         assert_eq!(mounts.of_volume("home"), std::slice::from_ref(&place));
-        let again = mounts.mount(&request("home", &place), Arc::clone(&service)).unwrap_err();
+        let again =
+            mounts.mount(&request("home", &place), Arc::clone(&service), locks()).unwrap_err();
         assert_eq!(again.code, Code::Conflict, "{again}");
         mounts.unmount(&MountRemove { mountpoint: place.clone() }).unwrap();
         assert!(mounts.list().is_empty() && !directory.path().join("file").exists());
-        mounts.mount(&request("home", &place), service).unwrap();
+        mounts.mount(&request("home", &place), service, locks()).unwrap();
         assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"text");
         mounts.stop_all();
         assert!(mounts.of_volume("home").is_empty());

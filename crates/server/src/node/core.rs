@@ -14,6 +14,7 @@ use crate::shutdown::Shutdown;
 use admin_api::Listener;
 use dblade::{Engine, Recovery, ServedVolume};
 use file_service::FileService;
+use locks::{Limits, LockManager};
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
@@ -34,6 +35,8 @@ pub(super) struct Core {
     pub journals: Arc<Journals>,
     pub exports: Arc<ExportTable>,
     pub mounts: Mounts,
+    /// The locks of all front ends.
+    pub locks: Arc<LockManager>,
     /// The NFS server's address once it runs.
     pub nfs: OnceLock<Listener>,
     /// What opening each aggregate came to.
@@ -60,6 +63,7 @@ impl Core {
             shutdown: shutdown.clone(),
             started: clock.wall(),
             started_monotonic_nanoseconds: clock.monotonic_nanoseconds(),
+            locks: Arc::new(LockManager::new(Arc::clone(&clock), Limits::default())),
             clock,
             registry: Registry::new(),
             service: Arc::new(dblade::Service(Arc::clone(&engine))),

@@ -214,7 +214,7 @@ impl Core {
         // So that the volume is not deleted meanwhile.
         let _turn = self.turn();
         self.find("cannot mount", &wanted.volume)?;
-        self.mounts.mount(wanted, Arc::clone(&self.service))
+        self.mounts.mount(wanted, Arc::clone(&self.service), Arc::clone(&self.locks))
     }
 }
 

@@ -1,0 +1,292 @@
+//! Calls to clients, on threads of their own: a lock that was waited for is granted, the result of
+//! a call that came as a message, and the notice that this server was started anew.
+//!
+//! Each call finds its client's port by that machine's rpcbind. Who does not answer is asked again
+//! after a while, with others in between.
+//!
+//! Invariants: a late grant is told until the client has answered, or asked again itself; if it
+//! does not want the lock, or cannot be reached for [`GRANT_ATTEMPTS_MAX`] attempts, the lock is
+//! given back, so that it stands in nobody's way.
+//!
+//! Fails: by asking again, then by giving up with a line in the log.
+
+use super::hosts::{Host, Hosts};
+use super::{nsm, procedures, wire};
+use locks::{LockManager, Mode, Request};
+use onc_rpc::client::{CallError, Procedure, call_datagram, call_stream};
+use onc_rpc::rpcbind::{self, Transport};
+use onc_rpc::{Reader, Writer};
+use platform::Clock;
+use platform::sync::{Condvar, Mutex};
+use platform::thread::JoinHandle;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One client that does not answer holds up a thread for some seconds.
+const THREADS: usize = 2;
+/// Calls that wait to be made; more are dropped: clients ask again.
+const JOBS_MAX: usize = 16 << 10;
+/// How long until a grant is told again. Clients ask by themselves every 30 seconds.
+const GRANT_PAUSE_NANOSECONDS: u64 = 5_000_000_000;
+/// Attempts at a grant, over a minute.
+const GRANT_ATTEMPTS_MAX: u32 = 12;
+/// How long until a notice of the restart is sent again, at first; it doubles.
+const NOTICE_PAUSE_NANOSECONDS: u64 = 2_000_000_000;
+/// Attempts at a notice, over a quarter of an hour, as `sm-notify` makes them.
+const NOTICE_ATTEMPTS_MAX: u32 = 9;
+/// How often the end of the grace period is looked for.
+const TICK: Duration = Duration::from_millis(500);
+/// Ticks between looks for machines without locks.
+const TICKS_A_SWEEP: u64 = 40;
+
+/// A call to be made.
+enum Job {
+    /// A lock that was waited for is held.
+    Grant { number: u64, host: Host },
+    /// The result of a call that came as a message.
+    Result { host: Host, procedure: u32, results: Vec<u8> },
+    /// This server was started anew.
+    Notice { host: Host },
+}
+
+/// Locks that were granted late and whose clients may not know it.
+#[derive(Default)]
+struct Grants {
+    next: u64,
+    told: BTreeMap<u64, Request>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Jobs by the time from which they are due, and the attempts made.
+    jobs: BTreeMap<(u64, u64), (Job, u32)>,
+    next: u64,
+    grants: Grants,
+    stopping: bool,
+}
+
+/// See the module.
+pub(crate) struct Callbacks {
+    clock: Arc<dyn Clock>,
+    locks: Arc<LockManager>,
+    hosts: Arc<Hosts>,
+    node: String,
+    client_rpcbind_port: u16,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Callbacks {
+    pub(crate) fn start(
+        clock: Arc<dyn Clock>,
+        locks: Arc<LockManager>,
+        hosts: Arc<Hosts>,
+        (node, client_rpcbind_port): (String, u16),
+    ) -> io::Result<Arc<Self>> {
+        let callbacks = Arc::new(Self {
+            clock,
+            locks,
+            hosts,
+            node,
+            client_rpcbind_port,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            threads: Mutex::default(),
+        });
+        for number in 0..THREADS {
+            let running = Arc::clone(&callbacks);
+            let body = move || running.run(number == 0);
+            match platform::thread::spawn(&format!("nlm-call-{number}"), body) {
+                Ok(thread) => callbacks.threads.lock().push(thread),
+                Err(error) => {
+                    callbacks.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(callbacks)
+    }
+
+    /// Ends the threads; what was not called is not called.
+    pub(crate) fn stop(&self) {
+        self.queue.lock().stopping = true;
+        self.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that calls clients panicked");
+            }
+        }
+    }
+
+    /// A lock that a client waited for is held now.
+    pub(crate) fn granted(&self, host: Host, request: Request) {
+        let number = {
+            let grants = &mut self.queue.lock().grants;
+            grants.next += 1;
+            grants.told.insert(grants.next, request);
+            grants.next
+        };
+        self.push(Job::Grant { number, host }, 0, 0);
+    }
+
+    /// The client has spoken about a lock of this owner and file by itself, so it need not be told;
+    /// gives the requests that it had not heard of.
+    pub(crate) fn heard(&self, request: &Request) -> Vec<Request> {
+        let same = |_: &u64, granted: &mut Request| {
+            granted.file == request.file && granted.owner == request.owner
+        };
+        let mut queue = self.queue.lock();
+        queue.grants.told.extract_if(.., same).map(|(_, granted)| granted).collect()
+    }
+
+    pub(crate) fn result(&self, host: Host, procedure: u32, results: Vec<u8>) {
+        self.push(Job::Result { host, procedure, results }, 0, 0);
+    }
+
+    pub(crate) fn tell_of_restart(&self, host: Host) {
+        self.push(Job::Notice { host }, 0, 0);
+    }
+
+    fn push(&self, job: Job, attempts: u32, pause_nanoseconds: u64) {
+        let due = match pause_nanoseconds {
+            0 => 0,
+            pause => self.clock.monotonic_nanoseconds() + pause,
+        };
+        let mut queue = self.queue.lock();
+        if queue.jobs.len() >= JOBS_MAX {
+            tracing::warn!(limit = JOBS_MAX, "too many calls to clients wait; one is dropped");
+            return;
+        }
+        queue.next += 1;
+        let place = (due, queue.next);
+        queue.jobs.insert(place, (job, attempts));
+        drop(queue);
+        self.changed.notify_one();
+    }
+
+    fn run(&self, ticks: bool) {
+        let mut tick = 0;
+        let mut queue = self.queue.lock();
+        while !queue.stopping {
+            let now = self.clock.monotonic_nanoseconds();
+            let due = queue.jobs.first_key_value().map(|(place, _)| *place);
+            if let Some(place) = due.filter(|(due, _)| *due <= now) {
+                let Some((job, attempts)) = queue.jobs.remove(&place) else {
+                    unreachable!("it was there under the same lock")
+                };
+                drop(queue);
+                self.attempt(job, attempts + 1);
+            } else {
+                self.changed.wait_for(&mut queue, TICK);
+                drop(queue);
+                if ticks {
+                    tick += 1;
+                    self.tick(tick);
+                }
+            }
+            queue = self.queue.lock();
+        }
+    }
+
+    fn tick(&self, tick: u64) {
+        // Who waits for its end is served by the look.
+        self.locks.in_grace();
+        if tick.is_multiple_of(TICKS_A_SWEEP) {
+            self.hosts.sweep();
+        }
+    }
+
+    fn attempt(&self, job: Job, attempts: u32) {
+        match job {
+            Job::Grant { number, host } => self.grant(number, host, attempts),
+            Job::Result { host, procedure, results } => {
+                // A client that does not get it asks again.
+                let called = self.call(&host, procedures::PROGRAM, 4, procedure, &results);
+                if let Err(error) = called {
+                    tracing::debug!(%host.address, %error, "a result was not delivered");
+                }
+            }
+            Job::Notice { host } => self.notice(host, attempts),
+        }
+    }
+
+    fn grant(&self, number: u64, host: Host, attempts: u32) {
+        let request = self.queue.lock().grants.told.get(&number).cloned();
+        let Some(request) = request else { return };
+        let mut arguments = Writer::default();
+        arguments.opaque(&number.to_be_bytes());
+        arguments.bool(request.mode == Mode::Exclusive);
+        wire::Lock {
+            caller: host.name.as_bytes(),
+            file: &request.file.encode(),
+            owner: wire::object_of(&request.owner),
+            process: request.process,
+            offset: request.range.start(),
+            length: request.range.length(),
+        }
+        .write(&mut arguments);
+        let answer =
+            self.call(&host, procedures::PROGRAM, 4, procedures::GRANTED, arguments.bytes());
+        let status = answer.and_then(|results| {
+            let mut reader = Reader::new(&results);
+            reader.opaque(wire::OBJECT_BYTES_MAX)?;
+            Ok(reader.u32()?)
+        });
+        let wanted = match status {
+            Ok(status) => status == wire::Status::Granted as u32,
+            Err(error) if attempts < GRANT_ATTEMPTS_MAX => {
+                tracing::debug!(%host.address, %error, attempts, "a grant was not delivered");
+                return self.push(Job::Grant { number, host }, attempts, GRANT_PAUSE_NANOSECONDS);
+            }
+            Err(error) => {
+                tracing::warn!(%host.address, %error, "a client does not take its lock");
+                false
+            }
+        };
+        let unheard = self.queue.lock().grants.told.remove(&number).is_some();
+        if unheard && !wanted {
+            let Request { file, owner, kind, range, .. } = request;
+            self.locks.unlock(file, &owner, kind, &range);
+        }
+    }
+
+    fn notice(&self, host: Host, attempts: u32) {
+        let mut arguments = Writer::default();
+        arguments.opaque(self.node.as_bytes());
+        arguments.u32(self.hosts.state());
+        match self.call(&host, nsm::PROGRAM, 1, nsm::NOTIFY, arguments.bytes()) {
+            Ok(_) => tracing::info!(%host.address, name = &*host.name, "told of the restart"),
+            Err(error) if attempts < NOTICE_ATTEMPTS_MAX => {
+                tracing::debug!(%host.address, %error, attempts, "cannot tell of the restart yet");
+                let pause = NOTICE_PAUSE_NANOSECONDS << attempts;
+                return self.push(Job::Notice { host }, attempts, pause);
+            }
+            Err(error) => tracing::warn!(%host.address, %error, "cannot tell of the restart"),
+        }
+        self.hosts.told(&host);
+    }
+
+    /// Calls a program of a client, over UDP as these programs are by custom, else over TCP.
+    fn call(
+        &self,
+        host: &Host,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        arguments: &[u8],
+    ) -> Result<Vec<u8>, CallError> {
+        let procedure = Procedure { program, version, procedure };
+        let at = SocketAddr::new(host.address, self.client_rpcbind_port);
+        let find = |transport| rpcbind::find(at, program, version, transport);
+        let datagram =
+            find(Transport::Udp).and_then(|address| call_datagram(address, procedure, arguments));
+        datagram.or_else(|_| {
+            find(Transport::Tcp).and_then(|address| call_stream(address, procedure, arguments))
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! NLM version 4 (X/Open XNFS, RFC 1813 appendix II) and NSM version 1: locks of NFS clients.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `wire` | NLM's types as XDR |
+//! | `procedures` | TEST, LOCK, CANCEL, UNLOCK, SHARE and the rest |
+//! | `hosts` | which machines have locks, kept over restarts in a [`Ledger`] |
+//! | `callbacks` | calls to clients: GRANTED, results of `_MSG`, notices of a restart |
+//! | `nsm` | the status monitor: clients that were started anew |
+//!
+//! The locks themselves are [`locks::LockManager`]'s, which other front ends share.
+//!
+//! Invariants:
+//! - A machine is in the ledger before its first lock is given, so that it is told of a restart.
+//! - A lock that was granted late and that its client does not want is given back; one that the
+//!   client has heard of in another way never is (`callbacks::Grants`).
+//! - A notice of a restart frees the locks of its sender's address only.
+//!
+//! Not here: monitoring for others (NSM MON): this node watches its own clients.
+//!
+//! Fails: with the statuses of NLM.
+
+pub(crate) mod callbacks;
+pub(crate) mod hosts;
+pub(crate) mod nsm;
+pub(crate) mod procedures;
+mod wire;
+
+use crate::request::Context;
+use callbacks::Callbacks;
+use hosts::Hosts;
+use locks::LockManager;
+use std::io;
+use std::sync::Arc;
+
+/// Keeps a short text over restarts.
+pub trait Ledger: Send + Sync {
+    /// What was stored last; empty if nothing was.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn load(&self) -> io::Result<String>;
+
+    /// Stores another text; it is durable when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written; what was stored before is still there then.
+    fn store(&self, text: &str) -> io::Result<()>;
+}
+
+/// What the server needs to serve locks.
+#[derive(Clone)]
+pub struct Locking {
+    /// Where locks are held; shared with other front ends.
+    pub locks: Arc<LockManager>,
+    /// Where it is kept who has locks.
+    pub ledger: Arc<dyn Ledger>,
+    /// The name under which clients are told of a restart.
+    pub node: String,
+    /// How long clients have for taking back their locks after a restart.
+    pub grace_nanoseconds: u64,
+    /// Whether to register at this machine's rpcbind, where Linux clients look for NLM and NSM.
+    pub rpcbind: bool,
+    /// Where the rpcbind of a client is asked for its ports: [`onc_rpc::rpcbind::PORT`], but for
+    /// tests.
+    pub client_rpcbind_port: u16,
+}
+
+/// The programs NLM and NSM.
+pub(crate) struct LockService {
+    pub(crate) context: Arc<Context>,
+    pub(crate) locks: Arc<LockManager>,
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) callbacks: Arc<Callbacks>,
+}
+
+impl LockService {
+    /// Begins the grace period if there were clients with locks, and tells them of the restart.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read or written, or there is no room for a thread.
+    pub(crate) fn start(context: &Arc<Context>, locking: &Locking) -> io::Result<Self> {
+        let locks = Arc::clone(&locking.locks);
+        let (hosts, to_tell) = Hosts::start(Arc::clone(&locking.ledger), Arc::clone(&locks))?;
+        let hosts = Arc::new(hosts);
+        if to_tell.is_empty() {
+            tracing::debug!("no client had locks; there is no grace period");
+        } else {
+            let seconds = locking.grace_nanoseconds / 1_000_000_000;
+            tracing::info!(clients = to_tell.len(), seconds, "clients may take back their locks");
+            locks.begin_grace(locking.grace_nanoseconds);
+        }
+        let callbacks = Callbacks::start(
+            Arc::clone(&context.clock),
+            Arc::clone(&locks),
+            Arc::clone(&hosts),
+            (locking.node.clone(), locking.client_rpcbind_port),
+        )?;
+        to_tell.into_iter().for_each(|host| callbacks.tell_of_restart(host));
+        Ok(Self { context: Arc::clone(context), locks, hosts, callbacks })
+    }
+
+    /// Ends the threads. Who has locks stays in the ledger.
+    pub(crate) fn stop(&self) {
+        self.callbacks.stop();
+    }
+}

@@ -1,0 +1,370 @@
+//! NLM version 4's procedures. Each exists twice: as a call with a result, and as a message
+//! (`_MSG`) whose result is a call of ours (`_RES`).
+//!
+//! Invariants: a lock is asked for only when the export rules let the client use the file, the
+//! file is there, and the client is in the ledger; in the grace period only what is taken back is
+//! given. Whatever a client says about a lock ends telling it of a late grant
+//! (`Callbacks::heard`).
+//!
+//! Fails: with a [`Status`].
+
+use super::LockService;
+use super::hosts::{Host, Unmonitored};
+use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
+use crate::request::Session;
+use file_service::{FileHandle, FsError};
+use locks::{Attempt, Cancelled, Held, Kind, LockError, Outcome, Owner, Range, Request, Share};
+use onc_rpc::{Call, Reader, Replier, ReplyError, Writer, XdrError};
+use std::sync::Arc;
+use units::SnapshotId;
+
+/// The program's number.
+pub(crate) const PROGRAM: u32 = 100_021;
+/// Its only version here: that of NFSv3.
+pub(crate) const VERSION: u32 = 4;
+/// GRANTED, of clients.
+pub(crate) const GRANTED: u32 = 5;
+
+const TEST: u32 = 1;
+const LOCK: u32 = 2;
+const CANCEL: u32 = 3;
+const UNLOCK: u32 = 4;
+/// From a message to the procedure that does the same.
+const MESSAGE: u32 = 5;
+/// From a procedure to the one that its result goes to.
+const RESULT: u32 = 10;
+const SHARE: u32 = 20;
+const UNSHARE: u32 = 21;
+const LOCK_UNMONITORED: u32 = 22;
+const FREE_ALL: u32 = 23;
+
+/// The way back.
+enum Way {
+    Call(Replier),
+    /// The result goes to this procedure of the client.
+    Message(Host, u32),
+}
+
+/// A result to be given.
+struct Answer {
+    service: Arc<LockService>,
+    way: Way,
+    cookie: Vec<u8>,
+}
+
+impl Answer {
+    fn send(self, status: Status, rest: impl FnOnce(&mut Writer)) {
+        let encode = |writer: &mut Writer| {
+            writer.opaque(&self.cookie);
+            writer.u32(status as u32);
+            rest(writer);
+        };
+        match self.way {
+            Way::Call(replier) => {
+                let mut writer = replier.begin(64);
+                encode(&mut writer);
+                replier.send(writer, None);
+            }
+            Way::Message(host, procedure) => {
+                let mut writer = Writer::default();
+                encode(&mut writer);
+                self.service.callbacks.result(host, procedure, writer.into_bytes());
+            }
+        }
+    }
+
+    fn status(self, status: Status) {
+        self.send(status, |_| {});
+    }
+}
+
+/// Does one call.
+pub(crate) fn dispatch(
+    service: &Arc<LockService>,
+    session: &Session,
+    call: Call<'_>,
+    replier: Replier,
+) {
+    let (number, mut arguments) = (call.header.procedure, call.arguments);
+    match number {
+        0 => done(replier),
+        TEST..=UNLOCK | SHARE..=LOCK_UNMONITORED => {
+            answer_call(service, session, number, &mut arguments, replier);
+        }
+        6..=9 => message(service, session, number - MESSAGE, &mut arguments, replier),
+        FREE_ALL => {
+            if let Ok(name) = arguments.opaque(NAME_BYTES_MAX) {
+                service.hosts.started_anew(session.client, name);
+            }
+            done(replier);
+        }
+        // GRANTED and the results of messages are for clients, SM_NOTIFY is for kernels.
+        GRANTED | 10..=16 => done(replier),
+        _ => replier.fail(ReplyError::ProcedureUnavailable),
+    }
+}
+
+/// Answers nothing but that the call came.
+fn done(replier: Replier) {
+    let writer = replier.begin(0);
+    replier.send(writer, None);
+}
+
+fn answer_call(
+    service: &Arc<LockService>,
+    session: &Session,
+    number: u32,
+    arguments: &mut Reader<'_>,
+    replier: Replier,
+) {
+    match Asked::read(number, arguments) {
+        Ok(asked) => {
+            let cookie = asked.cookie.to_vec();
+            let answer = Answer { service: Arc::clone(service), way: Way::Call(replier), cookie };
+            run(service, session, number, &asked, answer);
+        }
+        Err(_) => replier.fail(ReplyError::GarbageArguments),
+    }
+}
+
+/// A call whose result is a call of ours.
+fn message(
+    service: &Arc<LockService>,
+    session: &Session,
+    number: u32,
+    arguments: &mut Reader<'_>,
+    replier: Replier,
+) {
+    let asked = Asked::read(number, arguments);
+    done(replier);
+    let Ok(asked) = asked else { return };
+    let Some(host) = Host::new(session.client, asked.lock.caller) else { return };
+    let (way, cookie) = (Way::Message(host, number + RESULT), asked.cookie.to_vec());
+    let answer = Answer { service: Arc::clone(service), way, cookie };
+    run(service, session, number, &asked, answer);
+}
+
+/// The arguments of any procedure that has a result.
+struct Asked<'a> {
+    cookie: &'a [u8],
+    block: bool,
+    exclusive: bool,
+    lock: Lock<'a>,
+    reclaim: bool,
+    /// Of SHARE: what others may not do, and what the owner does.
+    deny: u32,
+    access: u32,
+}
+
+impl<'a> Asked<'a> {
+    fn read(number: u32, reader: &mut Reader<'a>) -> Result<Self, XdrError> {
+        let cookie = reader.opaque(OBJECT_BYTES_MAX)?;
+        if matches!(number, SHARE | UNSHARE) {
+            return Self::read_share(cookie, reader);
+        }
+        let block = matches!(number, LOCK | CANCEL | LOCK_UNMONITORED) && reader.bool()?;
+        let exclusive = number != UNLOCK && reader.bool()?;
+        let lock = Lock::read(reader)?;
+        let reclaim = matches!(number, LOCK | LOCK_UNMONITORED) && reader.bool()?;
+        Ok(Self { cookie, block, exclusive, lock, reclaim, deny: 0, access: 0 })
+    }
+
+    fn read_share(cookie: &'a [u8], reader: &mut Reader<'a>) -> Result<Self, XdrError> {
+        let caller = reader.opaque(NAME_BYTES_MAX)?;
+        let file = reader.opaque(OBJECT_BYTES_MAX)?;
+        let owner = reader.opaque(OBJECT_BYTES_MAX)?;
+        let (deny, access) = (reader.u32()?, reader.u32()?);
+        let reclaim = reader.bool()?;
+        let lock = Lock { caller, file, owner, process: 0, offset: 0, length: 0 };
+        Ok(Self { cookie, block: false, exclusive: false, lock, reclaim, deny, access })
+    }
+}
+
+/// A call that may be made: which machine, and about which lock.
+struct Checked {
+    host: Host,
+    request: Request,
+    read_only: bool,
+}
+
+fn check(service: &LockService, session: &Session, asked: &Asked<'_>) -> Result<Checked, Status> {
+    let lock = &asked.lock;
+    let file = FileHandle::decode(lock.file).map_err(|_| Status::Stale)?;
+    let host = Host::new(session.client, lock.caller).ok_or(Status::Failed)?;
+    let access = service.context.policy.rule(&file, session.client).ok_or(Status::Failed)?;
+    let image = file.snapshot != SnapshotId::ACTIVE;
+    if access.refuses_port(session.peer.port()) || (image && access.hide_snapshots) {
+        return Err(Status::Failed);
+    }
+    let range = Range::of_length(lock.offset, lock.length).ok_or(Status::TooFar)?;
+    let client = service.hosts.client(&host).map_err(|Unmonitored| Status::DeniedNoLocks)?;
+    let request = Request {
+        file,
+        owner: Owner::new(client, &wire::owner_name(lock.process, lock.owner)),
+        process: lock.process,
+        kind: Kind::Record,
+        mode: wire::mode(asked.exclusive),
+        range,
+    };
+    Ok(Checked { host, request, read_only: image || access.read_only })
+}
+
+fn run(
+    service: &Arc<LockService>,
+    session: &Session,
+    number: u32,
+    asked: &Asked<'_>,
+    answer: Answer,
+) {
+    let checked = match check(service, session, asked) {
+        Ok(checked) => checked,
+        Err(status) if matches!(number, SHARE | UNSHARE) => return answer.send(status, sequence),
+        Err(status) => return answer.status(status),
+    };
+    match number {
+        TEST => test(service, checked, answer),
+        CANCEL => cancel(service, &checked, answer),
+        UNLOCK => {
+            let Request { file, owner, kind, range, .. } = &checked.request;
+            service.callbacks.heard(&checked.request);
+            service.locks.unlock(*file, owner, *kind, range);
+            answer.status(Status::Granted);
+        }
+        SHARE | UNSHARE => share(service, number == SHARE, asked, &checked, answer),
+        _ => lock(service, number == LOCK, asked, checked, answer),
+    }
+}
+
+/// Looks whether the file is there.
+fn with_file(
+    service: &LockService,
+    file: FileHandle,
+    answer: Answer,
+    there: impl FnOnce(Answer) + Send + 'static,
+) {
+    let done = move |result: Result<file_service::Attributes, FsError>| match result {
+        Ok(_) => there(answer),
+        Err(FsError::Stale | FsError::BadHandle) => answer.status(Status::Stale),
+        Err(_) => answer.status(Status::Failed),
+    };
+    service.context.service.attributes(file, Box::new(done));
+}
+
+fn test(service: &Arc<LockService>, checked: Checked, answer: Answer) {
+    if service.locks.in_grace() {
+        return answer.status(Status::DeniedGracePeriod);
+    }
+    let request = checked.request;
+    with_file(service, request.file, answer, move |answer| {
+        match answer.service.locks.conflict(&request) {
+            None => answer.status(Status::Granted),
+            Some(held) => answer.send(Status::Denied, |writer| wire::holder(writer, &held)),
+        }
+    });
+}
+
+fn lock(
+    service: &Arc<LockService>,
+    monitored: bool,
+    asked: &Asked<'_>,
+    checked: Checked,
+    answer: Answer,
+) {
+    if checked.read_only && asked.exclusive {
+        return answer.status(Status::ReadOnly);
+    }
+    if service.locks.in_grace() != asked.reclaim {
+        return answer.status(Status::DeniedGracePeriod);
+    }
+    if monitored && service.hosts.monitor(&checked.host).is_err() {
+        return answer.status(Status::DeniedNoLocks);
+    }
+    let (block, reclaim) = (asked.block, asked.reclaim);
+    with_file(service, checked.request.file, answer, move |answer| {
+        let service = Arc::clone(&answer.service);
+        let mut status = take(&service, &checked, block, reclaim);
+        // It may have been without locks for so long that it was taken out of the ledger.
+        let held = matches!(status, Status::Granted | Status::Blocked);
+        if monitored && held && service.hosts.monitor(&checked.host).is_err() {
+            give_up(&service, &checked.request);
+            status = Status::DeniedNoLocks;
+        }
+        answer.status(status);
+    });
+}
+
+/// Gives back a lock or a wait that must not be.
+fn give_up(service: &LockService, request: &Request) {
+    if !service.locks.cancel(request) {
+        service.locks.unlock(request.file, &request.owner, request.kind, &request.range);
+    }
+}
+
+fn take(service: &Arc<LockService>, checked: &Checked, block: bool, reclaim: bool) -> Status {
+    let request = &checked.request;
+    // The client asks, so it will know what it has: it need not be told of an earlier grant.
+    service.callbacks.heard(request);
+    let outcome = if !block || reclaim {
+        let attempt = if reclaim { Attempt::Reclaim } else { Attempt::Now };
+        service.locks.lock(request, attempt)
+    } else if service.locks.waits_for(request) {
+        return Status::Blocked;
+    } else {
+        let (later, host, granted) =
+            (Arc::downgrade(service), checked.host.clone(), request.clone());
+        let done = move |result: Result<(), Cancelled>| {
+            if result.is_ok()
+                && let Some(service) = later.upgrade()
+            {
+                service.callbacks.granted(host, granted);
+            }
+        };
+        service.locks.lock(request, Attempt::Wait(Box::new(done)))
+    };
+    match outcome {
+        Ok(Outcome::Granted) => Status::Granted,
+        Ok(Outcome::Waiting(_)) => Status::Blocked,
+        Err(LockError::Conflict(Held { .. }) | LockError::Reserved) => Status::Denied,
+        Err(LockError::Deadlock) => Status::Deadlock,
+        Err(LockError::Grace | LockError::NoGrace) => Status::DeniedGracePeriod,
+        Err(_) => Status::DeniedNoLocks,
+    }
+}
+
+fn cancel(service: &LockService, checked: &Checked, answer: Answer) {
+    let request = &checked.request;
+    let waited = service.locks.cancel(request);
+    // It may have been granted while the client gave up.
+    let unheard = service.callbacks.heard(request);
+    if !waited && unheard.contains(request) {
+        service.locks.unlock(request.file, &request.owner, request.kind, &request.range);
+    }
+    answer.status(Status::Granted);
+}
+
+/// `sequence` of SHARE's results, which means nothing any more.
+fn sequence(writer: &mut Writer) {
+    writer.u32(0);
+}
+
+fn share(service: &LockService, take: bool, asked: &Asked<'_>, checked: &Checked, answer: Answer) {
+    let (file, owner) = (checked.request.file, checked.request.owner.clone());
+    if !take {
+        service.locks.unshare(file, &owner);
+        return answer.send(Status::Granted, sequence);
+    }
+    let bits = |value: u32| u8::try_from(value).ok().filter(|bits| bits & !Share::BITS == 0);
+    let (Some(deny), Some(access)) = (bits(asked.deny), bits(asked.access)) else {
+        return answer.send(Status::Failed, sequence);
+    };
+    if service.hosts.monitor(&checked.host).is_err() {
+        return answer.send(Status::DeniedNoLocks, sequence);
+    }
+    let status = match service.locks.share(file, Share { owner, access, deny }, asked.reclaim) {
+        Ok(()) => Status::Granted,
+        Err(LockError::Grace | LockError::NoGrace) => Status::DeniedGracePeriod,
+        Err(LockError::TooMany { .. }) => Status::DeniedNoLocks,
+        Err(_) => Status::Denied,
+    };
+    answer.send(status, sequence);
+}

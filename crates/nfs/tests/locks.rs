@@ -15,6 +15,7 @@ use onc_rpc::{Call, DatagramServer, Reader, Replier, Service, Writer};
 use platform::Clock;
 use platform::linux::SystemClock;
 use platform::sync::Mutex;
+use proptest::prelude::*;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -515,4 +516,38 @@ fn garbage_is_refused() {
     let procedure = Procedure { program: NLM, version: 4, procedure: 24 };
     let result = call_stream(setup.server.local_address(), procedure, &[]);
     assert!(matches!(result, Err(onc_rpc::CallError::Refused(3))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    /// Arbitrary arguments get one legal answer, and what they lock goes with their client.
+    #[test]
+    fn every_call_is_answered(
+        calls in prop::collection::vec(
+            (0..26_u32, prop::collection::vec((0..8_u8, 0..12_u32), 0..12)), 1..30),
+    ) {
+        let setup = Setup::new();
+        for (number, items) in &calls {
+            // One in a few goes to the status monitor.
+            let (program, version) = if number % 5 == 4 { (NSM, 1) } else { (NLM, 4) };
+            let mut writer = Writer::default();
+            for (kind, value) in items {
+                match kind {
+                    0 => writer.opaque(&setup.file),
+                    1 => writer.opaque(b"guest"),
+                    2 => writer.opaque(&vec![b'x'; *value as usize]),
+                    3 => writer.u64(u64::from(*value)),
+                    4 => writer.u32(value << 28),
+                    _ => writer.u32(value % 2),
+                }
+            }
+            let procedure = Procedure { program, version, procedure: *number };
+            let answer = call_stream(setup.server.local_address(), procedure, writer.bytes());
+            let legal = matches!(answer, Ok(_) | Err(onc_rpc::CallError::Refused(3 | 4)));
+            prop_assert!(legal, "{procedure:?}: {answer:?}");
+        }
+        setup.notify("guest");
+        setup.notify("");
+        setup.service.verify();
+    }
 }

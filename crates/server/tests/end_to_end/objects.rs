@@ -222,3 +222,21 @@ fn handles_of_snapshots_follow_the_rules_of_their_volume() {
     assert!(client.list(&root).is_err(), "the port is one that anybody may use");
     server.stop();
 }
+
+#[test]
+fn the_write_verifier_changes_with_each_start_and_only_then() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let file = client.create(&root, "file").unwrap();
+    let verifier = client.write(&file, 0, b"text", false).unwrap();
+    // A consistency point, and another connection.
+    place.ok(&["snapshot", "create", "home@before"]);
+    assert_eq!(client.commit(&file).unwrap(), verifier);
+    let (mut other, _) = connect(&place);
+    assert_eq!(other.write(&file, 9, b"more", true).unwrap(), verifier);
+    server.kill();
+    let server = place.serve();
+    let (mut client, _) = connect(&place);
+    assert_ne!(client.commit(&file).unwrap(), verifier);
+    server.stop();
+}

@@ -61,6 +61,13 @@ impl Shared {
         child
     }
 
+    /// Until the kernel has told of the end of all open files, which it does later.
+    fn nothing_is_held(&self) {
+        while self.manager.counts().0 != 0 {
+            std::thread::yield_now();
+        }
+    }
+
     /// Until so many wait.
     fn waits(&self, count: usize) {
         while self.manager.counts().1 != count {
@@ -112,6 +119,7 @@ fn who_waits_gets_the_lock_when_it_is_free_or_can_be_killed() {
     let mut second = shared.flock();
     shared.unlock();
     assert!(second.wait().unwrap().success());
+    shared.nothing_is_held();
     shared.lock(Mode::Exclusive, 0, 9).unwrap();
 }
 
@@ -125,10 +133,7 @@ fn a_whole_file_lock_goes_with_its_descriptor() {
     // Records of the same machine are another matter.
     assert_eq!(record(&file, libc::F_SETLK, libc::F_WRLCK, 0, 0).0, 0);
     drop(file);
-    // The kernel tells of the end of an open file later.
-    while shared.manager.counts().0 != 0 {
-        std::thread::yield_now();
-    }
+    shared.nothing_is_held();
     shared.lock(Mode::Exclusive, 0, 0).unwrap();
 }
 

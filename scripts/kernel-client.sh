@@ -15,12 +15,13 @@
 #
 # Environment: GUEST_SECONDS (600), GUEST_MEMORY_MIB (1024), GUEST_CACHE (~/.cache/stroop-guest),
 # GUEST_NETWORK and GUEST_MAC: QEMU's network, where the guest must be reached from outside; the
-# commands give it its address then (scripts/nfs-locks.sh).
+# commands give it its address then (scripts/nfs-locks.sh). GUEST_DESK: a directory that the guest
+# has as /run/desk and may write to; without it, a private one.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
 [ $# = 1 ] || {
-    sed -n '2,17s/^# \{0,1\}//p' "$0"
+    sed -n '2,19s/^# \{0,1\}//p' "$0"
     exit 2
 }
 cache=${GUEST_CACHE:-$HOME/.cache/stroop-guest}
@@ -123,8 +124,11 @@ make_first_file_system() {
 
 # What passes between guest and us: the commands in, their output and status out.
 lay_desk() {
-    desk=$(mktemp -d)
-    trap 'rm -rf "$desk"' EXIT
+    desk=${GUEST_DESK:-}
+    if [ -z "$desk" ]; then
+        desk=$(mktemp -d)
+        trap 'rm -rf "$desk"' EXIT
+    fi
     printf '%s\n' "$1" >"$desk/commands"
     printf '%s\n' "$cache/kernel/lib/modules" >"$desk/modules"
     # Two guests at one server must not have one name.

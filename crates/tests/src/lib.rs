@@ -11,8 +11,12 @@
 //! | [`tree`] | what must be there: a model with the freedom that a crash has |
 //! | [`found`] | what is there, read through the mount |
 //! | [`worker`] | a writer: random operations over FUSE or NFS, and what was promised of them |
+//! | [`kernel_client`] | Linux's own NFS client, in a guest, over kills |
+//! | [`measure`] | latencies by class, and what the server's process uses |
+//! | [`pace`] | so many operations a second |
 //! | [`programs`] | git, SQLite and make as writers |
-//! | [`rounds`] | the loop |
+//! | [`rounds`] | the loop of short rounds: everything dies with the server |
+//! | [`soak`] | hours of load with kills in between: clients go on over them; figures |
 //!
 //! Invariants: what is noted of acknowledged operations lies outside of the volume; a writer owns
 //! its directory, so its own order of operations is the order of what is there; the same seed makes
@@ -21,10 +25,14 @@
 //! Fails: [`Failure`], with what was expected and found.
 
 pub mod found;
+pub mod kernel_client;
+pub mod measure;
 pub mod node;
+pub mod pace;
 pub mod programs;
 pub mod random;
 pub mod rounds;
+pub mod soak;
 pub mod tree;
 pub mod worker;
 
@@ -56,6 +64,9 @@ pub enum Failure {
         /// What was answered.
         reason: String,
     },
+    /// A writer found what it takes for impossible.
+    #[error("a writer panicked; what it asserted is on standard error")]
+    Panicked,
     /// Somebody else found something.
     #[error("ended because of another finding")]
     Stopped,

@@ -13,7 +13,7 @@ use platform::linux::{DiskOpener, IoEngineKind};
 use platform::thread::spawn;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -41,9 +41,48 @@ pub struct Sizes {
     pub journal: String,
 }
 
+/// How commands are given to a node, whether its server runs or not.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    binary: PathBuf,
+    configuration: PathBuf,
+}
+
+impl CommandLine {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("--config").arg(&self.configuration);
+        command
+    }
+
+    /// Runs a command, which must succeed; what it prints.
+    ///
+    /// # Errors
+    /// [`Failure::Server`] with what it said.
+    pub fn run(&self, words: &[&str]) -> Result<String, Failure> {
+        let output =
+            self.command().args(words).output().map_err(Failure::at("run", &self.binary))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(Failure::Server(format!("{}: {said}", words.join(" "))))
+    }
+
+    /// Runs a command whose answer is JSON.
+    ///
+    /// # Errors
+    /// [`Failure::Server`].
+    pub fn json(&self, words: &[&str]) -> Result<serde_json::Value, Failure> {
+        let text = self.run(&[words, &["-o", "json"]].concat())?;
+        let wrong = |error| Failure::Server(format!("{} is no JSON: {error}", words.join(" ")));
+        serde_json::from_str(&text).map_err(wrong)
+    }
+}
+
 /// See the module.
 pub struct Node {
-    binary: PathBuf,
+    commands: CommandLine,
     directory: PathBuf,
     disks_count: usize,
     child: Option<Child>,
@@ -57,16 +96,19 @@ impl Node {
     /// # Errors
     /// [`Failure`].
     pub fn create(binary: &Path, directory: &Path, sizes: &Sizes) -> Result<Self, Failure> {
-        let (binary, directory) = (binary.to_owned(), directory.to_owned());
+        let directory = directory.to_owned();
+        let commands =
+            CommandLine { binary: binary.to_owned(), configuration: directory.join("stroop.toml") };
         fs::create_dir_all(directory.join("mnt")).map_err(Failure::at("make", &directory))?;
         let mut node = Self {
-            binary,
+            commands,
             directory,
             disks_count: sizes.disks_count,
             child: None,
             ready: channel().1,
         };
         let state = node.path("state").display().to_string();
+        let address = free_address().map_err(Failure::machine("find a free port"))?;
         node.stroop(&[
             "init",
             "--state-dir",
@@ -74,7 +116,7 @@ impl Node {
             "--dev-disks",
             &sizes.disks,
             "--nfs",
-            "127.0.0.1:0",
+            &address.to_string(),
             "--memory",
             &sizes.memory,
             "--journal-size",
@@ -110,17 +152,16 @@ impl Node {
     /// # Errors
     /// [`Failure::Server`] with what it said.
     pub fn stroop(&self, words: &[&str]) -> Result<String, Failure> {
-        let output = Command::new(&self.binary)
-            .arg("--config")
-            .arg(self.path("stroop.toml"))
-            .args(words)
-            .output()
-            .map_err(Failure::at("run", &self.binary))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Failure::Server(format!("{}: {said}{}", words.join(" "), self.log_tail())));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        self.commands.run(words).map_err(|failure| match failure {
+            Failure::Server(said) => Failure::Server(format!("{said}{}", self.log_tail())),
+            other => other,
+        })
+    }
+
+    /// How commands are given to it by other threads.
+    #[must_use]
+    pub fn commands(&self) -> CommandLine {
+        self.commands.clone()
     }
 
     /// Starts the server's process and does not wait for anything.
@@ -134,16 +175,16 @@ impl Node {
             .create(true)
             .open(self.path("server.log"))
             .map_err(Failure::machine("open the log"))?;
-        let mut child = Command::new(&self.binary)
-            .arg("--config")
-            .arg(self.path("stroop.toml"))
+        let mut child = self
+            .commands
+            .command()
             .arg("serve")
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(Failure::at("start", &self.binary))?;
+            .map_err(Failure::at("start", &self.commands.binary))?;
         let said = child.stderr.take();
         self.child = Some(child);
         let Some(said) = said else { unreachable!("it was asked for") };
@@ -216,20 +257,18 @@ impl Node {
         address.ok_or_else(|| Failure::Server("its status has no address of NFS".to_owned()))
     }
 
-    /// Operations that the last start replayed.
+    /// Operations that the last start replayed, and the time that it took, in nanoseconds.
     ///
     /// # Errors
     /// [`Failure::Server`].
-    pub fn replayed(&self) -> Result<u64, Failure> {
+    pub fn recovery(&self) -> Result<(u64, u64), Failure> {
         let status = self.status()?;
-        let replayed = status.get("recovery").and_then(|recovery| recovery.get("operations"));
-        Ok(replayed.and_then(serde_json::Value::as_u64).unwrap_or(0))
+        let number = |name: &str| status.get("recovery")?.get(name)?.as_u64();
+        Ok((number("operations").unwrap_or(0), number("duration_ns").unwrap_or(0)))
     }
 
     fn status(&self) -> Result<serde_json::Value, Failure> {
-        let text = self.stroop(&["status", "-o", "json"])?;
-        serde_json::from_str(&text)
-            .map_err(|error| Failure::Server(format!("its status is no JSON: {error}")))
+        self.commands.json(&["status"])
     }
 
     /// Whether the server runs.
@@ -326,6 +365,11 @@ impl Node {
         let bad: Vec<&str> = log.lines().filter(is_bad).take(FINDINGS_SHOWN).collect();
         if bad.is_empty() { Ok(()) } else { Err(Failure::Server(bad.join("\n"))) }
     }
+}
+
+/// A port that nobody uses. It is the node's over all its starts, so that clients find it again.
+fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 /// The kernel lets go of the files of a killed process's I/O rings some time after its end; the

@@ -105,7 +105,9 @@ pub fn run(
     for kind in Kind::ALL {
         match kind.missing_tool() {
             Some(tool) => tell(&format!("skipped: {kind:?}, {tool} is not installed")),
-            None => programs.push(Program::prepare(kind, &mountpoint, directory)?),
+            None => {
+                programs.push(Program::prepare(kind, &mountpoint, directory, address.port())?);
+            }
         }
     }
     let random = Random::new(plan.seed);
@@ -137,7 +139,7 @@ impl Run<'_> {
             self.summary.starts_killed += 1;
         }
         self.node.start()?;
-        self.summary.replayed += self.node.replayed()?;
+        self.summary.replayed += self.node.recovery()?.0;
         self.verify(program)?;
         self.summary.rounds += 1;
         self.summary.operations = self.workers.iter().map(Worker::answered).sum();
@@ -181,9 +183,10 @@ impl Run<'_> {
         // The moment of the kill, or a writer that found something.
         let early = reports.recv_timeout(life);
         debug_assert!(early != Err(RecvTimeoutError::Disconnected));
+        let works = program.map_or(Ok(()), |index| self.programs[index].check_running());
         is_killed.store(true, Ordering::SeqCst);
         let killed = self.node.kill();
-        let mut first = None;
+        let mut first = works.err();
         for handle in handles {
             let Ok((worker, result)) = handle.join() else { panic!("a writer panicked") };
             self.workers.push(worker);

@@ -11,6 +11,8 @@
 
 use crate::Failure;
 use crate::found::{Found, FoundKind, read_tree};
+use crate::measure::{Class, Recorder, now_ns};
+use crate::pace::Pace;
 use crate::random::Random;
 use crate::tree::{FileNumber, Node, Operation, Tree, parent};
 use nfs_client::{Handle, NfsClient, NfsFailure, STALE, Setting};
@@ -65,6 +67,8 @@ pub struct Worker {
     in_flight: Option<Operation>,
     /// Operations answered in all rounds.
     answered: u64,
+    recorder: Option<Arc<Recorder>>,
+    pace: Pace,
 }
 
 enum Refusal {
@@ -133,7 +137,14 @@ impl Worker {
             current: Tree::default(),
             in_flight: None,
             answered: 0,
+            recorder: None,
+            pace: Pace::unlimited(),
         }
+    }
+
+    /// From now on notes how long operations take, and takes its time.
+    pub fn record_to(&mut self, recorder: Arc<Recorder>, pace: Pace) {
+        (self.recorder, self.pace) = (Some(recorder), pace);
     }
 
     /// Operations that were answered in this writer's life.
@@ -148,9 +159,15 @@ impl Worker {
     /// [`Failure::Refused`] if an operation fails while the server lives.
     pub fn work(&mut self, is_killed: &AtomicBool) -> Result<(), Failure> {
         loop {
+            self.pace.wait(1);
             let operation = self.choose();
             self.in_flight = Some(operation.clone());
-            if let Err(refusal) = self.perform(&operation) {
+            let began_ns = now_ns();
+            let performed = self.perform(&operation);
+            if let (Some(recorder), Ok(())) = (&self.recorder, &performed) {
+                recorder.record(self.class(&operation), now_ns() - began_ns);
+            }
+            if let Err(refusal) = performed {
                 if is_killed.load(Ordering::SeqCst) {
                     return Ok(());
                 }
@@ -164,6 +181,13 @@ impl Worker {
                 });
             }
             self.note_answer(operation);
+        }
+    }
+
+    const fn class(&self, operation: &Operation) -> Class {
+        match self.door {
+            Door::Nfs(_) => Class::of_nfs_change(operation),
+            Door::Fuse => Class::of_fuse_change(operation),
         }
     }
 

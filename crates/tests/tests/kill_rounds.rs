@@ -1,15 +1,19 @@
-//! The short form of `kill_loop`: the real binary, small disks, one round for each program.
+//! The short forms of `kill_loop` and `soak`: the real binary, small disks, one round for each
+//! program, some seconds of soak.
 //!
 //! Skipped, saying so, without root or /dev/fuse.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 use tests::node::Sizes;
 use tests::programs::Kind;
 use tests::rounds::{Plan, run};
+use tests::soak;
 
 /// Why this machine cannot run it.
 fn obstacle() -> Option<String> {
@@ -36,22 +40,52 @@ fn server() -> PathBuf {
     place.join("stroop")
 }
 
+fn place() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    // Some programs work as other users.
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+fn sizes() -> Sizes {
+    let size = |text: &str| text.to_owned();
+    Sizes {
+        disks: size("4x512M"),
+        disks_count: 4,
+        volume: size("1G"),
+        memory: size("128M"),
+        journal: size("32M"),
+    }
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_by_sigkill() {
     if let Some(obstacle) = obstacle() {
         println!("skipped: {obstacle}");
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let size = |text: &str| text.to_owned();
-    let sizes = Sizes {
-        disks: size("4x512M"),
-        disks_count: 4,
-        volume: size("1G"),
-        memory: size("128M"),
-        journal: size("32M"),
-    };
-    let plan = Plan { rounds: Kind::ALL.len() as u64, seed: 5, sizes };
+    let directory = place();
+    let plan = Plan { rounds: Kind::ALL.len() as u64, seed: 5, sizes: sizes() };
     let summary = run(&server(), directory.path(), &plan, &mut |line| println!("{line}"));
     println!("{}", summary.unwrap());
+}
+
+#[test]
+fn clients_go_on_over_kills_and_lose_nothing() {
+    if let Some(obstacle) = obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let directory = place();
+    let plan = soak::Plan {
+        duration: Duration::from_secs(25),
+        kill_every: Some(Duration::from_secs(6)),
+        operations_per_second: 2000,
+        seed: 5,
+        sizes: sizes(),
+        snapshots_kept: 1,
+        inspect_every: 2,
+        output: directory.path().to_owned(),
+    };
+    soak::run(&server(), directory.path(), &plan, &mut |line| println!("{line}")).unwrap();
 }

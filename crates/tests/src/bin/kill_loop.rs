@@ -6,6 +6,7 @@
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tests::kernel_client;
 use tests::node::Sizes;
 use tests::rounds::{Plan, run};
 
@@ -24,6 +25,12 @@ struct Arguments {
     /// Where choices come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// scripts/kernel-client.sh: then Linux's own NFS client, in a guest, has its kills as well
+    #[arg(long)]
+    kernel_client: Option<PathBuf>,
+    /// How many of them
+    #[arg(long, default_value_t = 5)]
+    kernel_kills: u64,
     /// The disks, four of them
     #[arg(long, default_value = "4x2G")]
     disks: String,
@@ -49,7 +56,16 @@ fn main() -> ExitCode {
         journal: arguments.journal,
     };
     let plan = Plan { rounds: arguments.rounds, seed: arguments.seed, sizes };
-    let outcome = run(&arguments.server, &directory, &plan, &mut |line| println!("{line}"));
+    let mut tell = |line: &str| println!("{line}");
+    let outcome = run(&arguments.server, &directory, &plan, &mut tell);
+    let mut outcome = outcome.map(|summary| summary.to_string());
+    if let (Ok(summary), Some(script)) = (&outcome, &arguments.kernel_client) {
+        println!("{summary}");
+        let (server, kills) = (&arguments.server, arguments.kernel_kills);
+        let (seed, sizes) = (plan.seed, &plan.sizes);
+        let run = kernel_client::run(server, &directory, script, kills, seed, sizes, &mut tell);
+        outcome = run.map(|said| format!("{summary}; {said}"));
+    }
     match outcome {
         Ok(summary) => {
             println!("{summary}");

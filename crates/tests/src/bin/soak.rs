@@ -1,0 +1,90 @@
+//! `soak`: hours of mixed load over NFS and FUSE with snapshots, and SIGKILL in between; figures of
+//! memory and latencies. Needs root and /dev/fuse.
+//!
+//! Fails: with status 1 at the first finding; the directory is kept for a look at it.
+
+use clap::Parser;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tests::node::Sizes;
+use tests::soak::{Plan, run};
+
+/// Keeps a server under mixed load for hours, kills it now and then, and checks that nothing
+/// acknowledged is lost and that memory and latencies stay what they are.
+#[derive(Parser)]
+struct Arguments {
+    /// The binary `stroop`
+    #[arg(long)]
+    server: PathBuf,
+    /// Where disks, log and notes are put; below it a new directory is made
+    #[arg(long)]
+    directory: PathBuf,
+    /// Where soak.csv, lives.csv, soak.svg and soak.txt go; the directory if not given
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// How long
+    #[arg(long, default_value_t = 120)]
+    minutes: u64,
+    /// Where choices come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Operations a second over NFS and FUSE, programs aside; 0 for as many as can be
+    #[arg(long, default_value_t = 2000)]
+    operations_per_second: u64,
+    /// How long a server lives on average; 0 for one life, killed at the end
+    #[arg(long, default_value_t = 60)]
+    kill_every_seconds: u64,
+    /// How many snapshots are kept; one is taken every ten seconds
+    #[arg(long, default_value_t = 8)]
+    snapshots: usize,
+    /// The media are read as a whole after every so many kills
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    inspect_every: u64,
+    /// The disks, four of them
+    #[arg(long, default_value = "4x2G")]
+    disks: String,
+    /// Size of the volume
+    #[arg(long, default_value = "4G")]
+    volume: String,
+    /// Memory of the server
+    #[arg(long, default_value = "256M")]
+    memory: String,
+    /// Size of the operation log
+    #[arg(long, default_value = "128M")]
+    journal: String,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let directory = arguments.directory.join(format!("soak-{}", std::process::id()));
+    let sizes = Sizes {
+        disks: arguments.disks,
+        disks_count: 4,
+        volume: arguments.volume,
+        memory: arguments.memory,
+        journal: arguments.journal,
+    };
+    let kill_every = arguments.kill_every_seconds;
+    let plan = Plan {
+        duration: Duration::from_secs(arguments.minutes * 60),
+        kill_every: (kill_every > 0).then(|| Duration::from_secs(kill_every)),
+        operations_per_second: arguments.operations_per_second,
+        seed: arguments.seed,
+        sizes,
+        snapshots_kept: arguments.snapshots,
+        inspect_every: arguments.inspect_every,
+        output: arguments.output.unwrap_or(arguments.directory),
+    };
+    match run(&arguments.server, &directory, &plan, &mut |line| println!("{line}")) {
+        Ok(()) => {
+            let _ = std::fs::remove_dir_all(&directory);
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("finding: {failure}");
+            println!("kept: {}", directory.display());
+            ExitCode::FAILURE
+        }
+    }
+}

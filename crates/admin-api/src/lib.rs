@@ -31,8 +31,8 @@ pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskRole, DiskState, Health, HealthCheck, Listener,
-    MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo, StatusReply, VolumeExports,
-    VolumeInfo, VolumeState,
+    MemoryConsumer, MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo, StatusReply,
+    VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
     AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner, RaidKind,

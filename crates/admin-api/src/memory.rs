@@ -142,7 +142,12 @@ impl Administration for MemoryAdministration {
             started: Time::default(),
             uptime_ns: 1_000_000_000,
             recovery: None,
-            memory: MemoryUse { limit_bytes: 1 << 30, used_bytes: 0 },
+            memory: MemoryUse {
+                limit_bytes: 1 << 30,
+                used_bytes: 0,
+                peak_bytes: 0,
+                consumers: Vec::new(),
+            },
             listeners: vec![Listener { protocol: "nfs".into(), address: "127.0.0.1:2049".into() }],
             aggregates: state.aggregates.values().cloned().collect(),
             volumes: state.volumes.len() as u64,

@@ -286,13 +286,35 @@ pub struct Recovery {
     pub duration_ns: u64,
 }
 
-/// Memory of caches and buffers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A part of the server's memory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemoryConsumer {
+    /// Blocks that are `clean`, `dirty` or `moving` between clients, caches and disks; `spare` for
+    /// blocks to come; `other` than blocks.
+    pub name: String,
+    /// How much.
+    pub bytes: u64,
+}
+
+impl MemoryConsumer {
+    /// A part of this size.
+    #[must_use]
+    pub fn new(name: &str, bytes: u64) -> Self {
+        Self { name: name.to_owned(), bytes }
+    }
+}
+
+/// The server's memory, as the operating system counts it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// The cap.
     pub limit_bytes: u64,
     /// In use.
     pub used_bytes: u64,
+    /// The most that was in use at one time.
+    pub peak_bytes: u64,
+    /// Who has it.
+    pub consumers: Vec<MemoryConsumer>,
 }
 
 /// The node at a glance.

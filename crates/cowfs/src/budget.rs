@@ -86,18 +86,37 @@ impl Budget {
     }
 }
 
-/// Dirty blocks in memory, over all volumes of a node, under a cap.
+/// Changed inodes that take as much memory as a dirty block, with what a consistency point keeps
+/// of them beside it.
+const INODES_PER_BLOCK: u64 = 4;
+/// Clean inodes that each volume keeps in memory unless the node has less room.
+const INODES_PER_VOLUME_MAX: u64 = 100_000;
+/// Inodes that each volume may keep however many volumes there are: a path and what hangs on it.
+const INODES_PER_VOLUME_MIN: u64 = 64;
+
+/// What is dirty in memory, over all volumes of a node, under a cap; and how many clean inodes a
+/// volume may keep.
+///
+/// Changed inodes count, too: a million files made between two consistency points are a few blocks
+/// of directories and half a gigabyte of inodes.
 #[derive(Debug)]
 pub struct DirtyMemory {
     blocks: AtomicU64,
+    inodes: AtomicU64,
     blocks_max: u64,
+    inodes_per_volume: AtomicU64,
 }
 
 impl DirtyMemory {
     /// None yet, at most `blocks_max`.
     #[must_use]
     pub const fn new(blocks_max: u64) -> Self {
-        Self { blocks: AtomicU64::new(0), blocks_max }
+        Self {
+            blocks: AtomicU64::new(0),
+            inodes: AtomicU64::new(0),
+            blocks_max,
+            inodes_per_volume: AtomicU64::new(INODES_PER_VOLUME_MAX),
+        }
     }
 
     /// Adds; operations call it after [`Self::is_full`] said no.
@@ -110,22 +129,56 @@ impl DirtyMemory {
         self.blocks.fetch_sub(blocks, Ordering::Relaxed);
     }
 
+    /// Counts an inode that became dirty.
+    pub fn add_inode(&self) {
+        self.inodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes inodes off that are clean again, or gone.
+    pub fn remove_inodes(&self, inodes: u64) {
+        self.inodes.fetch_sub(inodes, Ordering::Relaxed);
+    }
+
     /// Whether operations must wait for a commit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.blocks.load(Ordering::Relaxed) >= self.blocks_max
+        self.weight() >= self.blocks_max
     }
 
     /// Whether a consistency point should begin: half of the cap is dirty, so that the other half
     /// is there for operations while it runs.
     #[must_use]
     pub fn is_half_full(&self) -> bool {
-        self.blocks.load(Ordering::Relaxed) >= self.blocks_max / 2
+        self.weight() >= self.blocks_max / 2
+    }
+
+    /// In blocks: all that counts against the cap.
+    fn weight(&self) -> u64 {
+        self.blocks() + self.inodes() / INODES_PER_BLOCK
     }
 
     /// Dirty blocks now.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Dirty inodes now.
+    #[must_use]
+    pub fn inodes(&self) -> u64 {
+        self.inodes.load(Ordering::Relaxed)
+    }
+
+    /// Shares room for `inodes` clean inodes out among `volumes` volumes.
+    pub fn share_inodes(&self, inodes: u64, volumes: usize) {
+        let share = inodes / volumes.max(1) as u64;
+        let share = share.clamp(INODES_PER_VOLUME_MIN, INODES_PER_VOLUME_MAX);
+        self.inodes_per_volume.store(share, Ordering::Relaxed);
+    }
+
+    /// Clean inodes that a volume may keep.
+    #[must_use]
+    pub fn inodes_per_volume(&self) -> usize {
+        self.inodes_per_volume.load(Ordering::Relaxed) as usize
     }
 }

@@ -8,6 +8,10 @@
 //! This is the one structure that all affinities share: hybrid access in the sense of Waffinity
 //! section 5, by short locks over shards.
 //!
+//! Blocks are elsewhere, too: dirty, on their way to a client or a disk, in a log batch. Where memory
+//! has a hard cap the cache is given a [`BlockGauge`], which counts them all, and takes what the
+//! others leave: at the cap each block that comes in replaces one, and above it two.
+//!
 //! Invariants: never more than `capacity` blocks; the replacement is CLOCK (second chance).
 
 use platform::mutation::{self, Rule};
@@ -16,10 +20,29 @@ use rustc_hash::FxHashMap;
 use units::{BlockRef, Pvbn};
 
 const SHARDS: usize = 64;
+/// Blocks that go for one that comes when there are too many: two, so that the cache shrinks as fast
+/// as others grow.
+const SURPLUS_MAX: u64 = 2;
+
+/// Counts the blocks of a node, whoever has them.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockGauge {
+    /// Blocks that live now.
+    pub live_blocks: fn() -> u64,
+    /// How many there may be.
+    pub blocks_max: u64,
+}
+
+impl BlockGauge {
+    fn excess_blocks(&self) -> u64 {
+        (self.live_blocks)().saturating_sub(self.blocks_max)
+    }
+}
 
 /// See the module.
 pub struct BufferCache {
     shards: Vec<Mutex<Shard>>,
+    gauge: Option<BlockGauge>,
 }
 
 struct Shard {
@@ -42,7 +65,22 @@ impl BufferCache {
     pub fn new(capacity_blocks: usize) -> Self {
         let slots_max = (capacity_blocks / SHARDS).max(1);
         let shard = || Shard { slots_max, index: FxHashMap::default(), slots: Vec::new(), hand: 0 };
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect() }
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(), gauge: None }
+    }
+
+    /// A cache of what others leave of the blocks that `gauge` counts.
+    #[must_use]
+    pub fn with_gauge(gauge: BlockGauge) -> Self {
+        let slots_max = (gauge.blocks_max as usize / SHARDS).max(1);
+        // Whole at once: tables that double as they fill would hold the old beside the new.
+        let shard = || Shard {
+            slots_max,
+            index: FxHashMap::with_capacity_and_hasher(slots_max, Default::default()),
+            slots: Vec::with_capacity(slots_max),
+            hand: 0,
+        };
+        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
+        Self { shards, gauge: Some(gauge) }
     }
 
     fn shard(&self, pvbn: Pvbn) -> &Mutex<Shard> {
@@ -66,7 +104,16 @@ impl BufferCache {
 
     /// Puts a block in, in place of what was known of its PVBN.
     pub fn insert(&self, pvbn: Pvbn, check: u32, block: BlockRef) {
-        self.shard(pvbn).lock().insert(Slot { pvbn, check, block, referenced: false });
+        // The block itself lives already, so at the cap this counts one too many.
+        let surplus = self.gauge.map_or(0, |gauge| gauge.excess_blocks().min(SURPLUS_MAX));
+        // What goes is freed outside the lock.
+        let mut gone = [const { None }; SURPLUS_MAX as usize];
+        let mut shard = self.shard(pvbn).lock();
+        for slot in gone.iter_mut().take(surplus as usize) {
+            *slot = shard.evict();
+        }
+        shard.insert(Slot { pvbn, check, block, referenced: false });
+        drop(shard);
     }
 
     /// Forgets a PVBN.
@@ -120,6 +167,17 @@ impl Shard {
         }
     }
 
+    /// Takes out the block whose turn it is.
+    fn evict(&mut self) -> Option<BlockRef> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let victim = self.victim();
+        let gone = BlockRef::clone(&self.slots[victim].block);
+        self.remove(self.slots[victim].pvbn);
+        Some(gone)
+    }
+
     fn remove(&mut self, pvbn: Pvbn) {
         let Some(at) = self.index.remove(&pvbn) else { return };
         self.slots.swap_remove(at);
@@ -134,6 +192,33 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use units::Block;
+
+    #[test]
+    fn the_cache_takes_what_others_leave() {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static OTHERS: AtomicU64 = AtomicU64::new(0);
+        static CACHED: AtomicU64 = AtomicU64::new(0);
+        const BLOCKS_MAX: u64 = 64 * 64;
+        let live_blocks = || OTHERS.load(Ordering::Relaxed) + CACHED.load(Ordering::Relaxed);
+        let cache = BufferCache::with_gauge(BlockGauge { live_blocks, blocks_max: BLOCKS_MAX });
+        let mut next = 1;
+        let mut insert = |count: u64| {
+            for pvbn in next..next + count {
+                CACHED.fetch_add(1, Ordering::Relaxed);
+                cache.insert(Pvbn(pvbn), 1, Arc::new(Block::zeroed()));
+                CACHED.store(cache.len() as u64, Ordering::Relaxed);
+            }
+            next += count;
+            cache.len() as u64
+        };
+        assert!(insert(3 * BLOCKS_MAX) >= BLOCKS_MAX * 7 / 8);
+        // Others take three quarters: within as many blocks the cache is down to the rest.
+        OTHERS.store(BLOCKS_MAX / 4 * 3, Ordering::Relaxed);
+        let left = insert(BLOCKS_MAX);
+        assert!(left <= BLOCKS_MAX / 4 + 1, "{left} blocks of {BLOCKS_MAX}");
+        OTHERS.store(0, Ordering::Relaxed);
+        assert!(insert(3 * BLOCKS_MAX) >= BLOCKS_MAX * 7 / 8, "and grows again");
+    }
 
     #[test]
     fn the_cap_holds_and_proofs_tell_blocks_apart() {

@@ -95,6 +95,8 @@ pub struct Logical<P> {
     pub stripes: Vec<Partition<Stripe>>,
     /// Inodes made dirty by messages that own the whole of this.
     pub dirtied: Vec<InodeNumber>,
+    /// Inodes that were on the lists of dirty ones at the last freeze.
+    pub frozen_inodes: u64,
     /// The generation of the next file.
     pub next_generation: u32,
     /// Generations go on from elsewhere since the last freeze ([`Self::renumber`]).
@@ -243,7 +245,7 @@ impl<P: Pointer> Logical<P> {
         if let Some(found) = self.inodes.get(&inode) {
             let first = !std::mem::replace(&mut found.shared.lock().dirty, true);
             if first {
-                self.dirtied.push(inode);
+                self.push_dirtied(inode);
             }
         }
     }
@@ -254,6 +256,12 @@ impl<P: Pointer> Logical<P> {
     pub const fn renumber(&mut self, next: u32) {
         self.next_generation = next;
         self.renumbered = true;
+    }
+
+    /// Puts an inode that was clean, or is new, on the list of dirty ones.
+    pub fn push_dirtied(&mut self, inode: InodeNumber) {
+        self.shared.aggregate.dirty.add_inode();
+        self.dirtied.push(inode);
     }
 
     /// Whether anything changed since the last freeze.
@@ -284,6 +292,7 @@ impl<P: Pointer> Logical<P> {
             dirty_blocks += stripe.frozen.values().map(|file| file.len() as u64).sum::<u64>();
             stripes.push(Arc::clone(&stripe.frozen));
         }
+        self.frozen_inodes = numbers.len() as u64;
         numbers.sort_unstable();
         numbers.dedup();
         let inodes = numbers.into_iter().filter_map(|number| self.freeze_inode(number)).collect();
@@ -345,7 +354,31 @@ impl<P: Pointer> Logical<P> {
         let lowest = self.frozen_quarantine.drain().map(InodeNumber::get).min();
         self.inode_hint = self.inode_hint.min(lowest.unwrap_or(u64::MAX));
         self.shared.aggregate.dirty.remove(dirty_blocks);
+        let frozen_inodes = std::mem::take(&mut self.frozen_inodes);
+        self.shared.aggregate.dirty.remove_inodes(frozen_inodes);
         frozen
+    }
+
+    /// Drops all that changed since the last freeze.
+    pub fn discard(&mut self) {
+        let (mut blocks, mut inodes) = (0, std::mem::take(&mut self.dirtied).len());
+        for stripe in &mut self.stripes {
+            let stripe = stripe.get_mut();
+            blocks += stripe.active.values().map(|file| file.len() as u64).sum::<u64>();
+            stripe.active.clear();
+            inodes += std::mem::take(&mut stripe.dirtied).len();
+        }
+        self.shared.aggregate.dirty.remove(blocks);
+        self.shared.aggregate.dirty.remove_inodes(inodes as u64);
+    }
+
+    /// Drops clean inodes if there are an eighth more than this volume may keep. Operations call it
+    /// before they begin: within one an inode that was looked at stays.
+    pub fn trim(&mut self) {
+        let inodes_max = self.shared.aggregate.dirty.inodes_per_volume();
+        if self.inodes.len() > inodes_max + inodes_max / 8 {
+            self.evict(inodes_max);
+        }
     }
 
     /// Drops clean inodes from memory until at most `inodes_max` are left.

@@ -452,7 +452,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
 fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: Edit) {
     if edit.created {
         logical.inodes.insert(number, Inode::new(edit.attributes));
-        logical.dirtied.push(number);
+        logical.push_dirtied(number);
     } else {
         logical.mark_dirty(number);
         let Some(inode) = logical.inodes.get_mut(&number) else {

@@ -115,7 +115,8 @@ impl Engine {
         let file_system = FileSystemId(u64::from_le_bytes(first));
         // Room for snapshots' numbers between volumes: an image of its own has its own number.
         let image_number = file_system.0.rotate_left(32) ^ (u64::from(volume.get()) << 40);
-        Environment { volume, file_system, image_number, limits: crate::service::LIMITS }
+        let limits = crate::service::limits(self.configuration.memory_bytes);
+        Environment { volume, file_system, image_number, limits }
     }
 
     /// Makes a flexible volume.

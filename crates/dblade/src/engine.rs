@@ -8,7 +8,7 @@ use crate::served::ServedVolume;
 use affinity::Scheduler;
 use aggregate::Aggregate;
 use cowfs::budget::DirtyMemory;
-use cowfs::cache::BufferCache;
+use cowfs::cache::{BlockGauge, BufferCache};
 use file_service::{FileHandle, FileSystemId};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, Entropy};
@@ -55,6 +55,13 @@ pub struct Configuration {
 /// The share of the memory that dirty blocks may take: a consistency point and the operations
 /// beside it each half of it.
 const DIRTY_SHARE: u64 = 4;
+/// The share of the memory that clean inodes may take.
+const INODES_SHARE: u64 = 16;
+/// What an inode in memory takes, with its place in a table that doubles as it fills.
+const INODE_BYTES: u64 = 1536;
+/// The share of the memory that one half of a log may come to: what it holds is read back whole
+/// when it is replayed.
+const LOG_SHARE: u64 = 8;
 /// The log's half is this full when a consistency point begins: the rest is for operations until
 /// the freeze.
 const LOG_FILL_MAX: f64 = 0.6;
@@ -68,6 +75,7 @@ pub struct Engine {
     pub(crate) register: RwLock<Register>,
     pub(crate) aggregates: Mutex<BTreeMap<String, Arc<Aggregate>>>,
     verifier: u64,
+    inodes_max: u64,
     last_tick_cp: AtomicU64,
 }
 
@@ -83,7 +91,27 @@ impl Engine {
     pub fn new(configuration: Configuration) -> Arc<Self> {
         let blocks = configuration.memory_bytes / BLOCK_SIZE_U64;
         let dirty_max = blocks / DIRTY_SHARE;
-        let cache = Arc::new(BufferCache::new((blocks - dirty_max) as usize));
+        let cache = BufferCache::new((blocks - dirty_max) as usize);
+        Self::assembled(configuration, cache, dirty_max)
+    }
+
+    /// An engine without aggregates, in a process where `live_blocks` tells how many blocks there
+    /// are and each takes `block_bytes`: its cache leaves room for those that are elsewhere.
+    #[must_use]
+    pub fn with_gauge(
+        configuration: Configuration,
+        live_blocks: fn() -> u64,
+        block_bytes: u64,
+    ) -> Arc<Self> {
+        let inodes = configuration.memory_bytes / INODES_SHARE;
+        let blocks_max = (configuration.memory_bytes - inodes) / block_bytes;
+        let cache = BufferCache::with_gauge(BlockGauge { live_blocks, blocks_max });
+        Self::assembled(configuration, cache, blocks_max / DIRTY_SHARE)
+    }
+
+    fn assembled(configuration: Configuration, cache: BufferCache, dirty_max: u64) -> Arc<Self> {
+        let cache = Arc::new(cache);
+        let inodes_max = configuration.memory_bytes / INODES_SHARE / INODE_BYTES;
         let verifier = configuration.entropy.next_u64();
         Arc::new(Self {
             scheduler: Scheduler::new(Arc::clone(&configuration.clock)),
@@ -92,6 +120,7 @@ impl Engine {
             register: RwLock::default(),
             aggregates: Mutex::default(),
             verifier,
+            inodes_max,
             last_tick_cp: AtomicU64::new(configuration.clock.monotonic_nanoseconds()),
             configuration,
         })
@@ -139,12 +168,14 @@ impl Engine {
         let key = (volume.environment.file_system, volume.environment.volume);
         register.by_number.insert(key, Arc::clone(&volume));
         register.by_name.insert(volume.name.clone(), volume);
+        self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
     pub(crate) fn unregister_volume(&self, volume: &ServedVolume) {
         let mut register = self.register.write();
         register.by_number.remove(&(volume.environment.file_system, volume.environment.volume));
         register.by_name.remove(&volume.name);
+        self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
     /// Takes all volumes of an aggregate out of service: it could not be opened.
@@ -187,7 +218,10 @@ impl Engine {
 
     /// Starts a consistency point if the log or the memory fills.
     pub(crate) fn watch_pressure(&self, aggregate: &Arc<Aggregate>) {
-        let full = aggregate.parts.log.used_ratio() >= LOG_FILL_MAX || self.dirty.is_half_full();
+        let (used_bytes, capacity_bytes) = aggregate.parts.log.used_bytes();
+        let used_bytes_max = (self.configuration.memory_bytes / LOG_SHARE)
+            .min((capacity_bytes as f64 * LOG_FILL_MAX) as u64);
+        let full = used_bytes >= used_bytes_max || self.dirty.is_half_full();
         if full && !aggregate.is_consistency_point_due() {
             aggregate.request_consistency_point(None);
         }

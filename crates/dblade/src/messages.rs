@@ -155,6 +155,7 @@ impl<P: Pointer, M: Mutation> Mutate<P, M> {
     fn attempt(&self, access: &mut Access<'_>) -> Result<(M::Reply, Option<LogPosition>), Halt> {
         let logical = self.host.fronted.front().logical.write(access);
         self.host.check(logical)?;
+        logical.trim();
         let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
         let mut transaction = Transaction::new(logical, reader, self.now);
         let environment = &self.host.served.environment;
@@ -203,6 +204,7 @@ impl<P: Pointer, Q: Query> Ask<P, Q> {
     fn attempt(&self, access: &mut Access<'_>) -> Result<Q::Reply, Halt> {
         let logical = self.host.fronted.front().logical.write(access);
         self.host.check(logical)?;
+        logical.trim();
         let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
         let mut transaction = Transaction::new(logical, reader, self.now);
         Ok(self.query.execute(&mut transaction, &self.host.served.environment)?)

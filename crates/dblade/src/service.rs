@@ -23,13 +23,25 @@ use units::BLOCK_SIZE_U64;
 /// Largest file: what block numbers of a volume reach, and beyond the 16 TiB of the brief.
 const FILE_BYTES_MAX: u64 = 1 << 46;
 
+/// Largest READ and WRITE: beyond it protocols and kernels gain nothing.
+const TRANSFER_BYTES_MAX: u64 = 1 << 20;
+/// And however little memory there is.
+const TRANSFER_BYTES_MIN: u64 = 128 << 10;
+/// The share of the engine's memory that one transfer may take: clients keep dozens under way.
+const TRANSFER_SHARE: u64 = 512;
+
 /// The limits that clients are told.
-pub(crate) const LIMITS: Limits = Limits {
-    transfer_bytes_max: 1 << 20,
-    file_bytes_max: FILE_BYTES_MAX,
-    links_max: file_service::rules::entries::LINKS_MAX,
-    name_bytes_max: 255,
-};
+pub(crate) fn limits(memory_bytes: u64) -> Limits {
+    let share = (memory_bytes / TRANSFER_SHARE).max(1);
+    // A power of two, as clients like them.
+    let share = (1 << share.ilog2()).clamp(TRANSFER_BYTES_MIN, TRANSFER_BYTES_MAX);
+    Limits {
+        transfer_bytes_max: share as u32,
+        file_bytes_max: FILE_BYTES_MAX,
+        links_max: file_service::rules::entries::LINKS_MAX,
+        name_bytes_max: 255,
+    }
+}
 
 /// Work on a volume of either pointer format.
 pub(crate) trait Work<T> {
@@ -112,7 +124,7 @@ impl Service {
 
 impl FileService for Service {
     fn limits(&self) -> Limits {
-        LIMITS
+        limits(self.0.configuration.memory_bytes)
     }
 
     fn write_verifier(&self) -> u64 {

@@ -249,7 +249,7 @@ impl FuseMount {
             let server = Arc::clone(server);
             let body = move || {
                 let _guard = EndProcessOnPanic;
-                session::serve(&server, &device)
+                session::serve(&server, &device, transfer_bytes)
             };
             self.loops.push(thread::spawn(&format!("fuse-{number}"), body)?);
         }

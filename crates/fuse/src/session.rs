@@ -42,8 +42,8 @@ const FEATURES: u64 = init::ASYNC_READ
 /// What is asked for, too, where locks are shared with other front ends.
 const LOCK_FEATURES: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
-fn new_buffer() -> Buffer {
-    Arc::new(vec![0; TRANSFER_BYTES_MAX as usize + REQUEST_HEAD_BYTES].into_boxed_slice())
+fn new_buffer(transfer_bytes: u32) -> Buffer {
+    Arc::new(vec![0; transfer_bytes as usize + REQUEST_HEAD_BYTES].into_boxed_slice())
 }
 
 /// Largest read and write of a mount whose service does not take more than `service_bytes_max` at
@@ -82,7 +82,7 @@ pub(crate) fn negotiate(
 
 /// Answers the kernel's INIT.
 pub(crate) fn handshake(device: &Arc<Device>, transfer_bytes: u32, locks: bool) -> io::Result<()> {
-    let mut buffer = new_buffer();
+    let mut buffer = new_buffer(transfer_bytes);
     loop {
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("nothing shares it yet") };
         let length = match device.receive(bytes)? {
@@ -121,12 +121,16 @@ pub(crate) fn answer_init(
 }
 
 /// One event loop: until the file system is unmounted.
-pub(crate) fn serve(server: &Arc<Server>, device: &Arc<Device>) -> io::Result<()> {
-    let mut buffer = new_buffer();
+pub(crate) fn serve(
+    server: &Arc<Server>,
+    device: &Arc<Device>,
+    transfer_bytes: u32,
+) -> io::Result<()> {
+    let mut buffer = new_buffer(transfer_bytes);
     loop {
         if Arc::get_mut(&mut buffer).is_none() {
             // A write's payload is still in use: leave it the buffer.
-            buffer = new_buffer();
+            buffer = new_buffer(transfer_bytes);
         }
         let Some(bytes) = Arc::get_mut(&mut buffer) else { unreachable!("shared with nobody") };
         match device.receive(bytes)? {

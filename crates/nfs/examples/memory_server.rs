@@ -22,7 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let access = ExportAccess { squash: Squash::None, ..ExportAccess::default() };
     let policy = EveryClient { access, volumes };
-    let configuration = Configuration { address, clock: Arc::new(SystemClock), locking: None };
+    let clock = Arc::new(SystemClock);
+    let configuration =
+        Configuration { address, clock, locking: None, in_flight_bytes_max: 64 << 20 };
     let server = Server::start(&configuration, Arc::new(service), Arc::new(policy))?;
     println!("listening on {}", server.local_address());
     loop {

@@ -36,6 +36,8 @@ pub struct Configuration {
     pub clock: Arc<dyn Clock>,
     /// For NLM and NSM, which are not served without.
     pub locking: Option<Locking>,
+    /// What large calls and replies may take, over all connections.
+    pub in_flight_bytes_max: usize,
 }
 
 /// Why a server could not be started.
@@ -156,6 +158,7 @@ impl Server {
         let rpc = onc_rpc::Configuration {
             address: configuration.address,
             record_bytes_max: programs.record_bytes_max(),
+            in_flight_bytes_max: configuration.in_flight_bytes_max,
         };
         let programs = Arc::new(programs);
         let rpc = match onc_rpc::Server::start(&rpc, Arc::clone(&programs)) {
@@ -188,6 +191,12 @@ impl Server {
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.rpc.local_address()
+    }
+
+    /// What calls and replies take now.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> usize {
+        self.rpc.in_flight_bytes()
     }
 
     /// Closes the listener and all connections, and waits for the server's threads. Calls that the

@@ -128,7 +128,8 @@ fn serve(
         client_rpcbind_port,
     };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let configuration = Configuration { address, clock, locking: Some(locking) };
+    let configuration =
+        Configuration { address, clock, locking: Some(locking), in_flight_bytes_max: 64 << 20 };
     let (service, policy) = (Arc::clone(service), Arc::clone(policy));
     (Server::start(&configuration, service, policy).unwrap(), locks)
 }

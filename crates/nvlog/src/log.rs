@@ -355,6 +355,14 @@ impl Log {
         (half.end_block as f64 / half.limit_blocks(false) as f64).min(1.0)
     }
 
+    /// Bytes of the active half that are used, and that it has for records of operations.
+    #[must_use]
+    pub fn used_bytes(&self) -> (u64, u64) {
+        let state = self.0.state.lock();
+        let half = state.active();
+        (half.end_block * BLOCK_SIZE_U64, half.limit_bytes(false))
+    }
+
     /// The largest body that an append of an operation's record would take now.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {

@@ -10,6 +10,9 @@
 //!
 //! Invariants:
 //! - At most one thread writes at any time; replies leave in the order of the queue.
+//! - Over all connections of a server, what large calls and replies take is at most what its
+//!   [`Memory`] allows, and one call for each connection beyond it: a connection with a call in
+//!   flight waits, one without never does, so that none starves behind a client that does not read.
 //! - Calls that were dispatched and whose replies are not written yet never exceed
 //!   [`CALLS_IN_FLIGHT_MAX`]; once queued and promised bytes exceed [`REPLY_BYTES_MAX`] no further
 //!   call is dispatched. So a client that does not read stops being read.
@@ -26,6 +29,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Calls of one connection that are dispatched and not answered. The Linux client keeps up to
 /// 65,536 slots, but queues in itself beyond what the server reads; 1,024 calls of 4 KiB are more
@@ -47,6 +51,23 @@ enum Writer {
     Busy,
     /// The socket was full; the poller will go on with this.
     Waiting(Batch),
+}
+
+/// What the calls and replies of all connections of a server take.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl Memory {
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), bytes_max }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 struct State {
@@ -81,12 +102,13 @@ pub(crate) enum Outlet {
 pub(crate) struct Connection {
     id: u64,
     outlet: Outlet,
+    memory: Arc<Memory>,
     state: Mutex<State>,
     room: Condvar,
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, outlet: Outlet) -> Self {
+    pub(crate) fn new(id: u64, outlet: Outlet, memory: Arc<Memory>) -> Self {
         let state = State {
             queue: VecDeque::new(),
             queue_cost_bytes: 0,
@@ -97,7 +119,7 @@ impl Connection {
             registered: false,
             closed: false,
         };
-        Self { id, outlet, state: Mutex::new(state), room: Condvar::new() }
+        Self { id, outlet, memory, state: Mutex::new(state), room: Condvar::new() }
     }
 
     /// What was written since the last time, if replies go to memory.
@@ -116,7 +138,7 @@ impl Connection {
             Admission::Closed
         } else if held && state.queue_cost_bytes > HELD_BYTES_MAX {
             Admission::WriteFirst
-        } else if state.is_full() {
+        } else if self.is_full(&state) {
             Admission::Wait
         } else {
             state.calls_in_flight += 1;
@@ -128,7 +150,7 @@ impl Connection {
     /// not hold the writer's right.
     pub(crate) fn wait_for_room(&self) {
         let mut state = self.state.lock();
-        while state.is_full() && !state.closed {
+        while self.is_full(&state) && !state.closed {
             state.reader_waits = true;
             self.room.wait(&mut state);
         }
@@ -137,7 +159,21 @@ impl Connection {
 
     /// Counts bytes that the reply to a call in flight will have.
     pub(crate) fn promise(&self, bytes: usize) {
-        self.state.lock().reply_bytes += bytes;
+        self.charge(&mut self.state.lock(), bytes);
+    }
+
+    fn charge(&self, state: &mut State, bytes: usize) {
+        state.reply_bytes += bytes;
+        self.memory.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn credit(&self, state: &mut State, bytes: usize) {
+        state.reply_bytes -= bytes;
+        self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        state.is_full() || state.calls_in_flight > 0 && self.memory.bytes() > self.memory.bytes_max
     }
 
     /// Takes the writer's right, if nobody has it.
@@ -161,13 +197,13 @@ impl Connection {
     /// does: with those that the thread queues in the same round.
     pub(crate) fn answer(self: &Arc<Self>, reply: Reply, promised: usize) {
         let mut state = self.state.lock();
-        state.reply_bytes -= promised;
+        self.credit(&mut state, promised);
         if state.closed {
             state.calls_in_flight -= 1;
             return;
         }
         let cost = reply.cost_bytes();
-        state.reply_bytes += cost;
+        self.charge(&mut state, cost);
         state.queue_cost_bytes += cost;
         state.queue.push_back(reply);
         if matches!(state.writer, Writer::Idle) {
@@ -198,8 +234,8 @@ impl Connection {
             state.closed = true;
             let dropped = std::mem::take(&mut state.queue);
             state.calls_in_flight -= dropped.len();
-            state.reply_bytes -= state.queue_cost_bytes;
-            state.queue_cost_bytes = 0;
+            let cost = std::mem::take(&mut state.queue_cost_bytes);
+            self.credit(&mut state, cost);
             self.room.notify_one();
             dropped
         };
@@ -211,7 +247,7 @@ impl Connection {
     }
 
     fn wake_reader(&self, state: &mut State) {
-        if state.reader_waits && !state.is_full() {
+        if state.reader_waits && !self.is_full(state) {
             state.reader_waits = false;
             self.room.notify_one();
         }
@@ -220,7 +256,7 @@ impl Connection {
     /// Takes the queue for writing, or gives the writer's right back when it is empty.
     fn next_batch(&self, state: &mut State, finished: Finished) -> Batch {
         state.calls_in_flight -= finished.calls;
-        state.reply_bytes -= finished.cost_bytes;
+        self.credit(state, finished.cost_bytes);
         self.wake_reader(state);
         state.queue_cost_bytes = 0;
         if state.queue.is_empty() {
@@ -284,7 +320,7 @@ impl Connection {
         let armed = {
             let mut state = self.state.lock();
             state.calls_in_flight -= finished.calls;
-            state.reply_bytes -= finished.cost_bytes;
+            self.credit(&mut state, finished.cost_bytes);
             self.wake_reader(&mut state);
             state.writer = Writer::Waiting(batch);
             let first = !std::mem::replace(&mut state.registered, true);
@@ -296,6 +332,14 @@ impl Connection {
         if armed.is_err() {
             self.close();
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Of a closed connection: what waited for the poller was never written.
+        let left = std::mem::take(&mut self.state.get_mut().reply_bytes);
+        self.memory.bytes.fetch_sub(left, Ordering::Relaxed);
     }
 }
 

@@ -70,6 +70,12 @@ impl<'a> Record<'a> {
         self.bytes
     }
 
+    /// Whether it has a buffer of its own.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        self.owner.is_some()
+    }
+
     /// A part of the record that outlives it: a reference to a large record's buffer, a copy out
     /// of a small one.
     #[must_use]

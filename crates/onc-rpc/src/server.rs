@@ -5,7 +5,7 @@
 //!
 //! Fails: [`RpcError`] from [`Server::start`]. Later failures concern one connection and end it.
 
-use crate::connection::{Admission, Connection, Outlet};
+use crate::connection::{Admission, Connection, Memory, Outlet};
 use crate::datagram::ReturnAddress;
 use crate::error::RpcError;
 use crate::message::{self, CallHeader, HeaderError, ReplyError};
@@ -37,6 +37,9 @@ pub struct Configuration {
     pub address: SocketAddr,
     /// Largest call: the largest WRITE and the headers around it.
     pub record_bytes_max: usize,
+    /// What large calls and replies may take, over all connections: beyond it those that have a
+    /// call in flight are not read from.
+    pub in_flight_bytes_max: usize,
 }
 
 /// A call, on its connection's reader thread.
@@ -166,6 +169,7 @@ struct Shared<S> {
     service: S,
     record_bytes_max: usize,
     poller: Arc<Poller>,
+    memory: Arc<Memory>,
     connections: Mutex<Connections>,
     /// A reader ended, or the server is stopping.
     changed: Condvar,
@@ -195,6 +199,7 @@ impl<S: Service> Server<S> {
             service,
             record_bytes_max: configuration.record_bytes_max,
             poller: Arc::new(Poller::new().map_err(start)?),
+            memory: Arc::new(Memory::new(configuration.in_flight_bytes_max)),
             connections: Mutex::new(Connections { open: HashMap::new(), readers: 0 }),
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -217,6 +222,12 @@ impl<S: Service> Server<S> {
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What calls and replies take now.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> usize {
+        self.shared.memory.bytes()
     }
 
     /// The service.
@@ -282,7 +293,7 @@ fn serve<S: Service>(
     rustix::net::sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
     let socket = Arc::new(socket);
     let outlet = Outlet::Socket(Arc::clone(&socket), Arc::clone(&shared.poller));
-    let connection = Arc::new(Connection::new(id, outlet));
+    let connection = Arc::new(Connection::new(id, outlet, Arc::clone(&shared.memory)));
     {
         let mut connections = shared.connections.lock();
         if connections.open.len() >= CONNECTIONS_MAX {
@@ -388,7 +399,11 @@ fn dispatch<S: Service>(
     let replier = |xid| Replier { way, xid, promised: 0, answered: false };
     match CallHeader::read(&mut arguments) {
         Ok(header) => {
-            service.dispatch(session, Call { header, arguments, record }, replier(header.xid));
+            let mut replier = replier(header.xid);
+            if record.is_large() {
+                replier.expect_bytes(record.bytes().len());
+            }
+            service.dispatch(session, Call { header, arguments, record }, replier);
             true
         }
         Err(HeaderError::Reply { xid, error }) => {

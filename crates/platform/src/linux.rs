@@ -4,6 +4,8 @@
 //! kernel allows it, a few threads with `preadv` and `pwritev` elsewhere. I/O goes past the page
 //! cache (`O_DIRECT`) where the file system allows it.
 //!
+//! [`BlockAllocator`] packs blocks densely, for servers whose memory has a cap.
+//!
 //! Invariants:
 //! - Completions run on the engine's threads, never on the caller's.
 //! - One process has a disk at a time: an advisory lock, and `O_EXCL` on block devices.
@@ -12,15 +14,19 @@
 //! Fails: what the operating system reports becomes a [`crate::DiskError`]; a file that is shorter
 //! than it was gives `OutOfRange`.
 
+mod blocks;
 mod clock;
 mod engine;
 mod file;
+mod heap;
 mod transfer;
 mod uring;
 
 #[cfg(test)]
 mod tests;
 
+pub use blocks::{BLOCK_FOOTPRINT_BYTES, BlockAllocator};
 pub use clock::{SystemClock, SystemEntropy};
 pub use engine::{IoEngine, IoEngineKind};
 pub use file::{DiskOpener, FileDisk, create_file_disk};
+pub use heap::{HeapLimits, limit_heap};

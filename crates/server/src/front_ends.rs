@@ -15,6 +15,7 @@ pub(crate) use exports::ExportTable;
 pub(crate) use mounts::Mounts;
 
 use crate::config::Config;
+use crate::memory::Shares;
 use admin_api::{AdminError, Code, Listener};
 use file_service::FileService;
 use ledger::LedgerFile;
@@ -46,7 +47,9 @@ pub(crate) fn start_nfs(
         rpcbind: config.nfs_rpcbind,
         client_rpcbind_port: nfs::CLIENT_RPCBIND_PORT,
     };
-    let configuration = nfs::Configuration { address, clock, locking: Some(locking) };
+    let in_flight_bytes_max = Shares::of(config.memory.0).front_end_bytes as usize;
+    let configuration =
+        nfs::Configuration { address, clock, locking: Some(locking), in_flight_bytes_max };
     nfs::Server::start(&configuration, service, exports).map_err(|error| {
         let code = match &error {
             StartError::Rpc(RpcError::Listen { source, .. }) => match source.kind() {

@@ -14,6 +14,7 @@ mod front_ends;
 mod init;
 mod lock;
 mod logging;
+mod memory;
 mod node;
 mod notify;
 mod serve;
@@ -28,11 +29,6 @@ use server::config::{self, Config};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Blocks are allocated by one thread and let go of by another; the system's allocator keeps an
-/// arena for each thread, and memory that nobody uses in all of them.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

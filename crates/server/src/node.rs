@@ -33,6 +33,7 @@ mod volumes;
 use self::core::Core;
 use crate::config::Config;
 use crate::front_ends;
+use crate::memory::{self, Shares};
 use crate::shutdown::Shutdown;
 use admin_api::{AdminError, Administration, Code};
 use blocking::request;
@@ -44,11 +45,6 @@ use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, 
 use std::io;
 use std::sync::Arc;
 use threads::Threads;
-
-/// The engine's share of the configured memory, in quarters. It counts the blocks that it caches
-/// and those that are dirty. The rest is for what nobody counts block by block: inodes and maps in
-/// memory, requests and answers of clients on their way, log batches, threads' stacks.
-const ENGINE_MEMORY_QUARTERS: u64 = 3;
 
 /// A consistency point begins at the latest this long after the one before: what a client wrote
 /// without asking for stability is lost by a crash only within it.
@@ -73,13 +69,16 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     tracing::debug!(kind = ?opener.engine().kind(), "disk I/O");
     let opener: Arc<dyn DiskOpener> = Arc::new(opener);
     let journals = Arc::new(Journals::new(config.journal.clone(), Arc::clone(&opener)));
-    let engine = Engine::new(Configuration {
+    memory::keep_little(config.memory.0);
+    let shares = Shares::of(config.memory.0);
+    let configuration = Configuration {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         logs: Arc::clone(&journals) as Arc<dyn LogProvider>,
-        memory_bytes: config.memory.0 / 4 * ENGINE_MEMORY_QUARTERS,
+        memory_bytes: shares.engine_bytes,
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
-    });
+    };
+    let engine = Engine::with_gauge(configuration, memory::live_blocks, memory::BLOCK_BYTES);
     let threads = Threads::start(&engine, config.workers).map_err(failed)?;
     let disks = DiskTable::new(config.disks.clone(), opener);
     let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);

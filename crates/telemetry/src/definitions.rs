@@ -217,11 +217,21 @@ metrics! {
         "stroop_affinity_messages_total", Unit::Count,
         "Runs of messages, by kind of affinity and outcome.",
     ).by(&["kind", "outcome"]);
-    /// Labels: state (`clean`, `dirty`, `frozen`).
-    CACHE_BYTES = gauge(
-        "stroop_cache_bytes", Unit::Bytes,
-        "Memory held by the buffer cache.",
-    ).by(&["state"]);
+    /// Labels: consumer (`clean`, `dirty`, `moving`, `spare`, `other`).
+    MEMORY_BYTES = gauge(
+        "stroop_memory_bytes", Unit::Bytes,
+        "Memory of the server by who has it: blocks in caches, and all else.",
+    ).by(&["consumer"]);
+    /// No labels.
+    MEMORY_LIMIT = gauge(
+        "stroop_memory_limit_bytes", Unit::Bytes,
+        "The cap on the server's memory.",
+    );
+    /// No labels.
+    MEMORY_PEAK = gauge(
+        "stroop_memory_peak_bytes", Unit::Bytes,
+        "The most memory that the server had at one time.",
+    );
     /// Labels: result (`hit`, `miss`).
     CACHE_LOOKUPS = counter(
         "stroop_cache_lookups_total", Unit::Count,

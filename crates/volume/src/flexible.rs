@@ -155,7 +155,7 @@ impl FlexibleVolume {
 
     /// Lets go of everything dirty: the volume is being deleted. Part of a freeze's action.
     pub fn discard(&self, access: &mut Access<'_>) {
-        crate::front::discard_dirty(self.front.logical.write(access));
+        self.front.logical.write(access).discard();
     }
 
     fn clean(self: &Arc<Self>, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> Outcome {
@@ -281,7 +281,7 @@ pub(crate) fn switch_logical<P: Pointer>(
     logical.inode_hint = 0;
     logical.full_map_blocks.clear();
     logical.quarantine.clear();
-    crate::front::discard_dirty(logical);
+    logical.discard();
 }
 
 fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, size_blocks: u64) {

@@ -41,7 +41,7 @@ pub fn format_logical<P: Pointer>(
         [(metafile::INODE_MAP, metafile(BLOCK_SIZE_U64)), (metafile::ORPHANS, metafile(0))]
     {
         logical.inodes.insert(InodeNumber(number), Inode::new(attributes));
-        logical.dirtied.push(InodeNumber(number));
+        logical.push_dirtied(InodeNumber(number));
     }
     let mut map = Block::zeroed();
     for number in 0..metafile::ROOT_DIRECTORY as usize {
@@ -67,6 +67,7 @@ pub(crate) fn empty_logical<P: Pointer>(
         inodes: FxHashMap::default(),
         stripes,
         dirtied: Vec::new(),
+        frozen_inodes: 0,
         next_generation: 1,
         used_inodes: 0,
         orphans: OrphanList::default(),

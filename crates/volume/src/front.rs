@@ -60,9 +60,6 @@ pub struct Front<P: Pointer> {
     background: Mutex<Option<Arc<BackgroundHook>>>,
 }
 
-/// Inodes that a volume keeps in memory though they are clean.
-const INODES_IN_MEMORY_MAX: usize = 100_000;
-
 impl<P: Pointer> Front<P> {
     /// A front over a logical side that was loaded or formatted.
     #[must_use]
@@ -103,7 +100,7 @@ impl<P: Pointer> Front<P> {
     pub fn publish(&self, access: &mut Access<'_>, publish: impl FnOnce(&mut Logical<P>)) -> bool {
         let logical = self.logical.write(access);
         publish(logical);
-        logical.evict(INODES_IN_MEMORY_MAX);
+        logical.evict(self.shared.aggregate.dirty.inodes_per_volume());
         let reaping = logical.inodes.values().any(|inode| inode.reaping);
         let orphans = !logical.orphans.is_empty();
         if orphans {
@@ -111,17 +108,4 @@ impl<P: Pointer> Front<P> {
         }
         reaping
     }
-}
-
-/// Drops all that changed since the last freeze.
-pub(crate) fn discard_dirty<P: Pointer>(logical: &mut Logical<P>) {
-    let mut dropped = 0;
-    for stripe in &mut logical.stripes {
-        let stripe = stripe.get_mut();
-        dropped += stripe.active.values().map(|file| file.len() as u64).sum::<u64>();
-        stripe.active.clear();
-        stripe.dirtied.clear();
-    }
-    logical.dirtied.clear();
-    logical.shared.aggregate.dirty.remove(dropped);
 }

@@ -51,9 +51,10 @@ fn head(status: &StatusReply, colour: bool) -> Vec<String> {
             duration::format(status.uptime_ns)
         ),
         format!(
-            "memory  {} of {}  volumes {}",
+            "memory  {} of {}, at most {}  volumes {}",
             ByteSize(status.memory.used_bytes),
             ByteSize(status.memory.limit_bytes),
+            ByteSize(status.memory.peak_bytes),
             status.volumes
         ),
     ];

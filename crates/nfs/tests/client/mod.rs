@@ -71,7 +71,9 @@ pub fn start() -> Setup {
 pub fn serve(service: Arc<dyn FileService>, policy: Arc<dyn ExportPolicy>) -> Server {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let clock = Arc::new(SystemClock);
-    Server::start(&Configuration { address, clock, locking: None }, service, policy).unwrap()
+    let configuration =
+        Configuration { address, clock, locking: None, in_flight_bytes_max: 64 << 20 };
+    Server::start(&configuration, service, policy).unwrap()
 }
 
 /// A server for everyone with one volume `vol`.

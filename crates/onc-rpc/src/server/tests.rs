@@ -77,7 +77,11 @@ impl Service for Test {
 fn start() -> (Server<Test>, mpsc::Receiver<Replier>) {
     let (kept, receiver) = mpsc::channel();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-    let configuration = Configuration { address, record_bytes_max: (1 << 20) + 4096 };
+    let configuration = Configuration {
+        address,
+        record_bytes_max: (1 << 20) + 4096,
+        in_flight_bytes_max: 64 << 20,
+    };
     (Server::start(&configuration, Test { kept: Mutex::new(kept) }).unwrap(), receiver)
 }
 
@@ -259,7 +263,8 @@ fn stopping_closes_everything_and_frees_the_port() {
     server.stop();
     assert_eq!(idle.read(&mut [0; 1]).unwrap_or(0), 0);
     let (kept, _receiver) = mpsc::channel();
-    let configuration = Configuration { address, record_bytes_max: 4096 };
+    let configuration =
+        Configuration { address, record_bytes_max: 4096, in_flight_bytes_max: 64 << 20 };
     let again = Server::start(&configuration, Test { kept: Mutex::new(kept) }).unwrap();
     assert_eq!(again.local_address(), address);
 }
@@ -267,7 +272,11 @@ fn stopping_closes_everything_and_frees_the_port() {
 #[test]
 fn an_address_in_use_is_named() {
     let (server, _kept) = start();
-    let configuration = Configuration { address: server.local_address(), record_bytes_max: 4096 };
+    let configuration = Configuration {
+        address: server.local_address(),
+        record_bytes_max: 4096,
+        in_flight_bytes_max: 64 << 20,
+    };
     let (kept, _receiver) = mpsc::channel();
     let error = Server::start(&configuration, Test { kept: Mutex::new(kept) }).err().unwrap();
     let text = error.to_string();

@@ -359,6 +359,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
         note_write(&mut shared.attributes, self.plan.end, self.plan.mode_cleared, now);
         shared.new_blocks.0 += added;
         if !std::mem::replace(&mut shared.dirty, true) {
+            self.logical.shared.aggregate.dirty.add_inode();
             self.stripe.dirtied.push(self.number);
         }
         let blocks = self.inode.blocks + shared.new_blocks.0 + shared.new_blocks.1;

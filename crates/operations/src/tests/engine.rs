@@ -146,6 +146,7 @@ fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<D
         inodes: FxHashMap::default(),
         stripes: stripes.map(|stripe| Partition::new(*stripe, Stripe::default())).collect(),
         dirtied: Vec::new(),
+        frozen_inodes: 0,
         next_generation: 1,
         used_inodes: 0,
         orphans: cowfs::orphans::OrphanList::default(),

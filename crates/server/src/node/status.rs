@@ -5,11 +5,11 @@
 
 use super::core::Core;
 use super::health::{check_aggregate, check_left_out, check_offline, check_volume};
+use crate::memory;
 use admin_api::{
     AggregateInfo, HealthCheck, Listener, MemoryUse, Recovery, StatusReply, Time, VolumeInfo,
 };
 use telemetry::definitions;
-use units::BLOCK_SIZE_U64;
 
 impl Core {
     /// The node at a glance.
@@ -27,7 +27,8 @@ impl Core {
         let (cached, dirty) = self.engine.memory_blocks();
         let recovery = self.recovery();
         self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
-        self.measure(&aggregates, &volumes, &checks, (cached, dirty));
+        let memory = memory::report(self.config.memory.0, cached, dirty);
+        self.measure(&aggregates, &volumes, &checks, &memory);
         StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.config.name.clone(),
@@ -36,10 +37,7 @@ impl Core {
             started: Time(self.started),
             uptime_ns,
             recovery,
-            memory: MemoryUse {
-                limit_bytes: self.config.memory.0,
-                used_bytes: (cached + dirty) * BLOCK_SIZE_U64,
-            },
+            memory,
             listeners: self.nfs.get().cloned().into_iter().chain([admin]).collect(),
             aggregates,
             volumes: volumes.len() as u64,
@@ -75,7 +73,7 @@ impl Core {
         aggregates: &[AggregateInfo],
         volumes: &[VolumeInfo],
         checks: &[HealthCheck],
-        (cached, dirty): (u64, u64),
+        memory: &MemoryUse,
     ) {
         let set = |definition, labels: &[&str], value| {
             self.registry.gauge(definition, labels).set_count(value);
@@ -105,8 +103,11 @@ impl Core {
                 set(&definitions::VOLUME_BYTES, &[&info.name, kind], bytes);
             }
         }
-        set(&definitions::CACHE_BYTES, &["clean"], cached * BLOCK_SIZE_U64);
-        set(&definitions::CACHE_BYTES, &["dirty"], dirty * BLOCK_SIZE_U64);
+        for consumer in &memory.consumers {
+            set(&definitions::MEMORY_BYTES, &[&consumer.name], consumer.bytes);
+        }
+        set(&definitions::MEMORY_LIMIT, &[], memory.limit_bytes);
+        set(&definitions::MEMORY_PEAK, &[], memory.peak_bytes);
         let replayed = self.recovery().map_or(0, |recovery| recovery.operations);
         set(&definitions::REPLAYED_OPERATIONS, &[], replayed);
         for severity in ["warning", "error"] {

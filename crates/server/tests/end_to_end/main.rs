@@ -5,5 +5,6 @@
 mod command_line;
 mod faults;
 mod files;
+mod memory;
 mod objects;
 mod place;

@@ -15,12 +15,19 @@ pub struct Place {
 impl Place {
     /// Four disks of 64 MiB and a configuration that serves NFS on a free port.
     pub fn new() -> Self {
+        Self::with_disks("4x64M", "1G")
+    }
+
+    /// Disks and a cap on memory as `stroop init` takes them.
+    pub fn with_disks(disks: &str, memory: &str) -> Self {
         let place = Self { directory: tempfile::tempdir().unwrap() };
         let state = place.path("state").display().to_string();
         let made = place.stroop(&[
             "init",
             "--dev-disks",
-            "4x64M",
+            disks,
+            "--memory",
+            memory,
             "--nfs",
             "127.0.0.1:0",
             "--journal-size",

@@ -135,8 +135,12 @@ impl DirtyMemory {
     }
 
     /// Takes inodes off that are clean again, or gone.
+    ///
+    /// # Panics
+    /// If they were not counted.
     pub fn remove_inodes(&self, inodes: u64) {
-        self.inodes.fetch_sub(inodes, Ordering::Relaxed);
+        let before = self.inodes.fetch_sub(inodes, Ordering::Relaxed);
+        assert!(before >= inodes, "{inodes} inodes are clean again of {before} dirty ones");
     }
 
     /// Whether operations must wait for a commit.

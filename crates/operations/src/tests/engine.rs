@@ -188,7 +188,7 @@ impl State {
         for number in [metafile::INODE_MAP, metafile::ORPHANS] {
             let attributes = InodeAttributes::new(KIND_METAFILE, 0, Generation(1), Timestamp(0));
             empty.inodes.insert(InodeNumber(number), Inode::new(attributes));
-            empty.dirtied.push(InodeNumber(number));
+            empty.push_dirtied(InodeNumber(number));
         }
         let mut state = Self {
             logical: Partition::new(of_logical, empty),

@@ -79,6 +79,11 @@ impl State {
         assert_eq!(self.logical.get_mut().used_inodes, used.len() as u64);
         let dirty = self.dirty_blocks();
         assert_eq!(self.logical.get_mut().shared.aggregate.dirty.blocks(), dirty);
+        let logical = self.logical.get_mut();
+        let of_stripes = logical.stripes.iter_mut().map(|stripe| stripe.get_mut().dirtied.len());
+        let listed = of_stripes.sum::<usize>() + logical.dirtied.len();
+        let inodes = listed as u64 + logical.frozen_inodes;
+        assert_eq!(logical.shared.aggregate.dirty.inodes(), inodes);
     }
 
     fn verify_directory(&mut self, inode: InodeNumber, parent: InodeNumber) -> Vec<Entry> {

@@ -38,8 +38,10 @@ pub const OPERATIONS: [&str; 9] = [
 pub const OPERATIONS_MAX: u64 = 12_000;
 
 const BLOCK_BYTES: u64 = 4096;
-/// The file that is read and written.
-const FILE_BLOCKS: u64 = 4096;
+/// The file that is read and written; a power of two above [`OPERATIONS_MAX`], so that no block is
+/// written twice.
+const FILE_BLOCKS: u64 = 1 << 14;
+const _: () = assert!(FILE_BLOCKS >= OPERATIONS_MAX && FILE_BLOCKS.is_power_of_two());
 const DISK_BLOCKS: u64 = 1 << 20;
 /// Large enough that half of it takes all stable writes of a run.
 const LOG_BLOCKS: u64 = 1 << 18;
@@ -205,6 +207,16 @@ impl World {
         answer.map_err(|error: FsError| BenchError::Operation { load: "preparing", error })
     }
 
+    /// Makes everything clean.
+    fn consistency_point(&self) -> Result<(), BenchError> {
+        for aggregate in self.engine.aggregates() {
+            let committed = self.wait(|done| aggregate.request_consistency_point(Some(done)));
+            let what = "the engine";
+            committed.map_err(|error| BenchError::Server { what, why: error.to_string() })?;
+        }
+        Ok(())
+    }
+
     fn create(&self, directory: FileHandle, number: u64) -> Result<FileHandle, BenchError> {
         let name = format!("file-{number}");
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
@@ -248,7 +260,7 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
     if name == "remove" {
         (0..OPERATIONS_MAX).try_for_each(|number| world.create(root, number).map(|_| ()))?;
     }
-    world.ask(|done| world.service.commit(&world.caller, file, done))?;
+    world.consistency_point()?;
     for number in 0..count {
         let block = number.wrapping_mul(7919);
         match name {
@@ -285,7 +297,7 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
         }
     }
     if name == "write-4k-and-cp" {
-        world.wait(|done| world.engine.stop(done))?;
+        world.consistency_point()?;
     }
     Ok(())
 }

@@ -143,7 +143,8 @@ impl Worker {
         let (pieces, clock) = (self.file_bytes / length as u64, SystemClock);
         let mut latencies = Latencies::default();
         let (mut number, mut before) = (0, clock.monotonic_nanoseconds());
-        while before < self.deadline {
+        // One call at least, however late this thread came to run.
+        while latencies.total() == 0 || before < self.deadline {
             let piece = if self.case.random { numbers.next(pieces) } else { number % pieces };
             let offset = piece * length as u64;
             match self.case.direction {

@@ -8,9 +8,9 @@
 //! This is the one structure that all affinities share: hybrid access in the sense of Waffinity
 //! section 5, by short locks over shards.
 //!
-//! Blocks are elsewhere, too: dirty, on their way to a client or a disk, in a log batch. Where memory
-//! has a hard cap the cache is given a [`BlockGauge`], which counts them all, and takes what the
-//! others leave: at the cap each block that comes in replaces one, and above it two.
+//! Blocks are elsewhere, too: dirty, on their way to a client or a disk, in a log batch. Where
+//! memory has a hard cap the cache is given a [`BlockGauge`], which counts them all, and takes
+//! what the others leave: at the cap each block that comes in replaces one, and above it two.
 //!
 //! Invariants: never more than `capacity` blocks; the replacement is CLOCK (second chance).
 
@@ -20,8 +20,8 @@ use rustc_hash::FxHashMap;
 use units::{BlockRef, Pvbn};
 
 const SHARDS: usize = 64;
-/// Blocks that go for one that comes when there are too many: two, so that the cache shrinks as fast
-/// as others grow.
+/// Blocks that go for one that comes when there are too many: two, so that the cache shrinks as
+/// fast as others grow.
 const SURPLUS_MAX: u64 = 2;
 
 /// Counts the blocks of a node, whoever has them.

@@ -51,7 +51,9 @@ fn nfs_load(place: &Place, number: u64, pieces: u64) {
 fn fuse_load(mountpoint: &Path, number: u64, pieces: u64) {
     let path = mountpoint.join(format!("fuse{number}"));
     for round in 0..2 {
-        let mut file = File::options().read(true).write(true).create(true).open(&path).unwrap();
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).unwrap();
         for index in 0..pieces {
             file.write_all(&piece(number << 40 | round << 24 | index)).unwrap();
         }

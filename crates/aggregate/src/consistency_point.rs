@@ -357,6 +357,10 @@ impl Aggregate {
                 self.fail(AggregateError::Unreadable { what, pvbn });
                 Outcome::Done
             }
+            Err(Stop::Contradiction(problem)) => {
+                self.fail(AggregateError::Contradiction { what: "the aggregate's image", problem });
+                Outcome::Done
+            }
             Err(Stop::NoSpace) => unreachable!("cleaning never asks for promises"),
         }
     }
@@ -571,11 +575,13 @@ impl Aggregate {
                 }
                 Err(stop) => {
                     let what = "the aggregate's free map";
-                    let pvbn = match stop {
-                        Stop::Damaged(pvbn) => pvbn,
-                        _ => units::Pvbn(0),
-                    };
-                    self.fail(AggregateError::Unreadable { what, pvbn });
+                    self.fail(match stop {
+                        Stop::Contradiction(problem) => {
+                            AggregateError::Contradiction { what, problem }
+                        }
+                        Stop::Damaged(pvbn) => AggregateError::Unreadable { what, pvbn },
+                        _ => AggregateError::Unreadable { what, pvbn: units::Pvbn(0) },
+                    });
                     return Outcome::Done;
                 }
             }

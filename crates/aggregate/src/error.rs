@@ -41,6 +41,14 @@ pub enum AggregateError {
         /// Where.
         pvbn: Pvbn,
     },
+    /// The image contradicts itself, though every block of it is proved.
+    #[error("{what} contradicts itself: {problem}; nothing more is written")]
+    Contradiction {
+        /// The part.
+        what: &'static str,
+        /// How.
+        problem: &'static str,
+    },
     /// The disks are too small.
     #[error("the disks hold {found_blocks} blocks; an aggregate takes {minimum_blocks} at least")]
     TooSmall {

@@ -11,7 +11,7 @@
 use crate::pool::BlockPool;
 use allocator::{AreaCache, AreaNumber, ScoreTable};
 use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
-use cowfs::reader::{Progress, Reader};
+use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
@@ -100,10 +100,8 @@ impl Refill {
     ) -> Progress<()> {
         loop {
             let Some((group, region, end)) = self.current.or_else(|| self.next_area()) else {
-                panic!(
-                    "the aggregate has no free block for its consistency point: {} of {} in use",
-                    space.used_blocks, space.size_blocks
-                )
+                // The counts said that there are some when the operations were accepted.
+                return Err(Stop::Contradiction("a free map holds less than the counts say"));
             };
             self.current = Some((group, region, end));
             let tetris = TetrisId { group, region };

@@ -28,7 +28,7 @@ use crate::inode::position;
 use crate::logical::{CleanedInode, FrozenInode, inode_file_key};
 use crate::pointer::{BlockPlace, Pointer};
 use crate::ranges::RangeSet;
-use crate::reader::{Progress, Reader};
+use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
 use crate::space::Space;
 use ondisk::inode::{
@@ -266,7 +266,9 @@ impl<P: Pointer> ImageCleaner<P> {
             }
             let blocks = inode.blocks.saturating_add_signed(change);
             let record = if inode.freed {
-                assert!(root.is_empty(), "a free inode keeps no blocks");
+                if !root.is_empty() {
+                    return Err(Stop::Contradiction("a free inode keeps blocks"));
+                }
                 InodeRecord::free(inode.attributes.generation.get())
             } else {
                 inode.attributes.record(&root, blocks)
@@ -565,7 +567,6 @@ pub fn read_snapshots<P: Pointer>(
     count: u32,
     reader: &Reader<'_>,
 ) -> Progress<Vec<Snapshot<P>>> {
-    use crate::reader::Stop;
     use zerocopy::FromBytes;
     let damaged = || Stop::Damaged(units::Pvbn(0));
     let mut snapshots = Vec::new();

@@ -67,6 +67,9 @@ pub enum Stop {
     Wait(Wait),
     /// A block is lost, or is not what it should be.
     Damaged(Pvbn),
+    /// The image contradicts itself: what a sound image cannot lead to, whatever it holds. To go on
+    /// would spoil what is still sound.
+    Contradiction(&'static str),
     /// There is no room.
     NoSpace,
 }

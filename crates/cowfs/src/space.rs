@@ -15,7 +15,7 @@ use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
 use crate::image::{read_snapshots, root_of};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
-use crate::reader::{Progress, Reader};
+use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
 use allocator::{AreaCache, AreaNumber, ScoreTable};
 use ondisk::root::{FileSystemRoot, metafile};
@@ -208,7 +208,10 @@ impl<P: Pointer> Space<P> {
     /// Whether a number may be given: not in the running consistency point's hands.
     #[must_use]
     pub fn is_givable(&self, vbn: u64) -> bool {
-        vbn < self.size_blocks && !self.given.contains(&vbn) && !self.freed.contains(&vbn)
+        // Number 0 is that of a hole: no map should say that it is free.
+        (1..self.size_blocks).contains(&vbn)
+            && !self.given.contains(&vbn)
+            && !self.freed.contains(&vbn)
     }
 
     /// Notes that a number was found free and handed to a pool.
@@ -229,10 +232,8 @@ impl<P: Pointer> Space<P> {
     pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
         while self.pool.len() < count {
             let Some(area) = self.areas.pick() else {
-                panic!(
-                    "volume {} has no free block number for its consistency point: {} of {} in use",
-                    self.volume, self.used_blocks, self.size_blocks
-                )
+                // The counts said that there are some when the operations were accepted.
+                return Err(Stop::Contradiction("a free map holds less than the counts say"));
             };
             let block = match self.in_use(area.0, reader) {
                 Ok(block) => block,
@@ -272,10 +273,8 @@ impl<P: Pointer> Space<P> {
     /// Works the queues into the active map.
     ///
     /// # Errors
-    /// What to wait for; then call again.
-    ///
-    /// # Panics
-    /// On a number that is taken twice or freed twice.
+    /// What to wait for; then call again. [`Stop::Contradiction`] on a number that is taken twice
+    /// or freed twice.
     pub fn settle(&mut self, reader: &Reader<'_>) -> Progress<()> {
         // In order, so that each map block is looked up once.
         self.taken.make_contiguous().sort_unstable();
@@ -284,7 +283,9 @@ impl<P: Pointer> Space<P> {
             let block = self.active_map.modify(index, reader)?;
             for vbn in self.taken.drain(..run) {
                 let (_, byte, mask) = position(vbn);
-                assert!(block[byte] & mask == 0, "block number {vbn} was in use and is taken");
+                if block[byte] & mask != 0 {
+                    return Err(Stop::Contradiction("a block number was in use and is taken"));
+                }
                 block[byte] |= mask;
                 self.given.remove(&vbn);
             }
@@ -298,26 +299,31 @@ impl<P: Pointer> Space<P> {
             let mut alone = Vec::new();
             for vbn in self.freeing.drain(..run) {
                 let (_, byte, mask) = position(vbn);
-                assert!(block[byte] & mask != 0, "block number {vbn} was free and is freed");
+                if block[byte] & mask == 0 {
+                    return Err(Stop::Contradiction("a block number was free and is freed"));
+                }
                 block[byte] &= !mask;
                 if held[byte] & mask == 0 || ignored {
                     alone.push(vbn);
                 }
             }
-            self.active_blocks -= run as u64;
-            alone.into_iter().for_each(|vbn| self.release(vbn));
+            let few = Stop::Contradiction("more blocks are freed than are in use");
+            self.active_blocks = self.active_blocks.checked_sub(run as u64).ok_or(few)?;
+            alone.into_iter().try_for_each(|vbn| self.release(vbn))?;
         }
         Ok(())
     }
 
-    fn release(&mut self, vbn: u64) {
-        self.used_blocks -= 1;
+    fn release(&mut self, vbn: u64) -> Progress<()> {
+        let few = Stop::Contradiction("more blocks are freed than are in use");
+        self.used_blocks = self.used_blocks.checked_sub(1).ok_or(few)?;
         self.freed.insert(vbn);
         self.released.push(vbn);
         if mutation::broken(Rule::ReuseBeforeCommit) {
             self.freed.remove(&vbn);
             self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
         }
+        Ok(())
     }
 
     /// Whether background work on snapshots is left.
@@ -450,7 +456,7 @@ impl<P: Pointer> Space<P> {
         and_not_into(summary, &alone);
         and_not_into(Arc::make_mut(&mut alone), &active);
         for vbn in set_bits(&alone, index) {
-            self.release(vbn);
+            self.release(vbn)?;
         }
         Ok(())
     }
@@ -501,4 +507,59 @@ fn bits(block: &Block, index: u64, flip: u8) -> impl Iterator<Item = u64> {
             (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first + bit)
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::BufferCache;
+    use crate::reader::HeldBlocks;
+    use ondisk::pointer::PhysicalPointer;
+
+    /// Runs `work` on a space of which numbers 1 to 9 are in use.
+    fn outcome(
+        work: impl FnOnce(&mut Space<PhysicalPointer>, &Reader<'_>) -> Progress<()>,
+    ) -> Progress<()> {
+        let (cache, held) = (BufferCache::new(8), HeldBlocks::default());
+        let reader = Reader { cache: &cache, held: &held };
+        let mut space = Space::new(VolumeId(0), 100);
+        (1..10).for_each(|vbn| space.take(vbn));
+        assert_eq!(space.settle(&reader), Ok(()));
+        work(&mut space, &reader)
+    }
+
+    /// Found by the fuzz target `mount_image`: blocks that prove themselves may still contradict
+    /// each other, and an image that does is no reason to end the process.
+    #[test]
+    fn regression_what_the_maps_contradict_is_an_error() {
+        let is_refused = |work: &dyn Fn(&mut Space<PhysicalPointer>)| {
+            let found = outcome(|space, reader| {
+                work(space);
+                space.settle(reader)
+            });
+            matches!(found, Err(Stop::Contradiction(_)))
+        };
+        assert!(!is_refused(&|space| space.free(5)));
+        assert!(is_refused(&|space| space.free(50)), "free and freed");
+        assert!(is_refused(&|space| space.take(5)), "in use and taken");
+        assert!(is_refused(&|space| {
+            space.used_blocks = 0;
+            space.free(5);
+        }));
+        assert!(is_refused(&|space| {
+            space.active_blocks = 0;
+            space.free(5);
+        }));
+    }
+
+    #[test]
+    fn regression_number_0_is_never_given_and_a_full_map_is_an_error() {
+        let found = outcome(|space, reader| {
+            // Ninety are free but 0; the map says of it that it is free too.
+            space.fill_pool(90, reader)?;
+            assert!((0..90).all(|_| space.take_from_pool() != 0));
+            space.fill_pool(1, reader)
+        });
+        assert!(matches!(found, Err(Stop::Contradiction(_))), "{found:?}");
+    }
 }

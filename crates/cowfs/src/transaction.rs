@@ -137,14 +137,13 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// A file's attributes, to be changed.
     ///
     /// # Errors
-    /// What to wait for.
-    ///
-    /// # Panics
-    /// If the inode is free: the caller looked before.
+    /// What to wait for. [`Stop::Contradiction`] if the inode is free: the caller looked before, or
+    /// an image cannot be without it.
     pub fn edit(&mut self, inode: InodeNumber) -> Progress<&mut InodeAttributes> {
         if !self.inodes.contains_key(&inode) {
             let attributes = self.attributes(inode)?;
-            let Some(attributes) = attributes else { panic!("{inode} is free and is changed") };
+            let free = Stop::Contradiction("an inode is free and is changed");
+            let attributes = attributes.ok_or(free)?;
             self.inodes.insert(inode, Edit::of(attributes, false));
         }
         match self.inodes.get_mut(&inode) {
@@ -237,7 +236,9 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let map = InodeNumber(metafile::INODE_MAP);
         let (fbn, byte, bit) = map_position(inode);
         let block = self.modify(map, fbn)?;
-        assert!(block[byte] & bit == 0, "{inode} is in use and would be used again");
+        if block[byte] & bit != 0 {
+            return Err(Stop::Contradiction("an inode is in use and would be used again"));
+        }
         block[byte] |= bit;
         let size = (fbn.get() + 1) * BLOCK_SIZE_U64;
         let attributes = self.edit(map)?;
@@ -316,7 +317,9 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let map = InodeNumber(metafile::INODE_MAP);
         let (fbn, byte, bit) = map_position(inode);
         let block = self.modify(map, fbn)?;
-        assert!(block[byte] & bit != 0, "{inode} is free and would be freed again");
+        if block[byte] & bit == 0 {
+            return Err(Stop::Contradiction("an inode is free and would be freed again"));
+        }
         block[byte] &= !bit;
         self.punch(inode, 0, u64::MAX)?;
         let attributes = self.edit(inode)?;
@@ -325,7 +328,8 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if let Some(edit) = self.inodes.get_mut(&inode) {
             edit.freed = true;
         }
-        self.used_inodes -= 1;
+        let few = Stop::Contradiction("more inodes are freed than are in use");
+        self.used_inodes = self.used_inodes.checked_sub(1).ok_or(few)?;
         Ok(())
     }
 

@@ -321,9 +321,10 @@ impl Engine {
 }
 
 fn unreadable(what: &'static str, stop: &Stop) -> EngineError {
-    let pvbn = match stop {
-        Stop::Damaged(pvbn) => *pvbn,
-        _ => Pvbn(0),
+    let error = match stop {
+        Stop::Contradiction(problem) => AggregateError::Contradiction { what, problem },
+        Stop::Damaged(pvbn) => AggregateError::Unreadable { what, pvbn: *pvbn },
+        _ => AggregateError::Unreadable { what, pvbn: Pvbn(0) },
     };
-    AggregateError::Unreadable { what, pvbn }.into()
+    error.into()
 }

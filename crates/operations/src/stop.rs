@@ -77,7 +77,7 @@ impl OperationStop {
             Self::Cow(Stop::Wait(_)) => None,
             Self::Cow(Stop::NoSpace) => Some(FsError::NoSpace),
             Self::Error(error) => Some(*error),
-            Self::Cow(Stop::Damaged(_))
+            Self::Cow(Stop::Damaged(_) | Stop::Contradiction(_))
             | Self::Directory { .. }
             | Self::Content { .. }
             | Self::Dangling { .. }

@@ -191,6 +191,10 @@ impl FlexibleVolume {
                 aggregate.fail(AggregateError::Unreadable { what, pvbn });
                 Outcome::Done
             }
+            Err(Stop::Contradiction(problem)) => {
+                aggregate.fail(AggregateError::Contradiction { what: "a volume's image", problem });
+                Outcome::Done
+            }
             Err(Stop::NoSpace) => unreachable!("cleaning never asks for promises"),
         }
     }

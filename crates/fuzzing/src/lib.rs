@@ -10,6 +10,8 @@
 //! | [`fuse::fuse_request`] | a sequence of the kernel's requests |
 //! | [`config::config`] | a configuration, a command line, an administrator's messages |
 //! | [`formats::ondisk_types`] | a structure as a disk might hold it |
+//! | [`image::mount_image`] | damages to an image that the engine made |
+//! | [`engine::engine_operations`] | operations, consistency points, power cuts |
 //!
 //! Invariants: a target is a function of its bytes alone: no clock, no randomness, no state left
 //! from the input before. It ends, soon, on any bytes.
@@ -17,11 +19,14 @@
 //! Fails: by a panic that says which rule was broken.
 
 pub mod config;
+pub mod engine;
 pub mod formats;
 pub mod fuse;
+pub mod image;
 pub mod input;
 mod memory;
 pub mod nfs;
+mod node;
 mod results;
 pub mod rpc;
 
@@ -35,4 +40,6 @@ pub const TARGETS: &[Target] = &[
     ("fuse_request", fuse::fuse_request),
     ("config", config::config),
     ("ondisk_types", formats::ondisk_types),
+    ("mount_image", image::mount_image),
+    ("engine_operations", engine::engine_operations),
 ];

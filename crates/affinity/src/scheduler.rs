@@ -203,6 +203,16 @@ impl Scheduler {
     /// # Panics
     /// If the chooser's answer is out of range.
     pub fn run_one(&self, choose: &mut dyn FnMut(usize) -> usize) -> bool {
+        self.run_one_of(&mut |ready| choose(ready.len()))
+    }
+
+    /// Like [`Self::run_one`], for a chooser that wants to know which affinities can run. It may be
+    /// called while a message of another affinity runs on the calling thread, where that message
+    /// calls out: what runs then is what another thread might have run.
+    ///
+    /// # Panics
+    /// If the chooser's answer is out of range.
+    pub fn run_one_of(&self, choose: &mut dyn FnMut(&[AffinityId]) -> usize) -> bool {
         let mut batch = Batch::new();
         let mut state = self.0.state.lock();
         let Some(affinity) = state.pick_chosen(choose, &mut batch) else { return false };
@@ -262,6 +272,12 @@ impl Scheduler {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.0.state.lock().is_idle()
+    }
+
+    /// The affinities whose messages run now: for a driver that checks exclusion.
+    #[must_use]
+    pub fn running(&self) -> Vec<AffinityId> {
+        self.0.state.lock().running()
     }
 
     /// What was counted so far.

@@ -25,5 +25,5 @@ mod world;
 mod tests;
 
 pub use disk::{FaultRates, SimulatedDisk};
-pub use image::WorldImage;
-pub use world::{IoKind, PendingIo, SimulatedWorld};
+pub use image::{Fate, WorldImage};
+pub use world::{IoKind, PendingIo, SimulatedWorld, SubmitHook, WorldCounters};

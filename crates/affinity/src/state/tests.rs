@@ -129,7 +129,7 @@ impl Pair {
         let mut batch = Batch::new();
         let picked = match choice {
             None => self.state.pick(&mut batch),
-            Some(choice) => self.state.pick_chosen(&mut |count| choice % count, &mut batch),
+            Some(choice) => self.state.pick_chosen(&mut |ready| choice % ready.len(), &mut batch),
         };
         match picked {
             Some(id) => {

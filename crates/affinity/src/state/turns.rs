@@ -35,7 +35,7 @@ impl State {
     /// message in `batch`.
     pub(crate) fn pick_chosen(
         &mut self,
-        choose: &mut dyn FnMut(usize) -> usize,
+        choose: &mut dyn FnMut(&[AffinityId]) -> usize,
         batch: &mut VecDeque<Box<dyn Message>>,
     ) -> Option<AffinityId> {
         self.settle_front()?;
@@ -46,7 +46,8 @@ impl State {
                 Some(blocker) => self.park(slot, blocker),
             }
         }
-        let chosen = choose(self.ready.len());
+        let ready: Vec<AffinityId> = self.ready.iter().map(|slot| self.node(*slot).id).collect();
+        let chosen = choose(&ready);
         let Some(slot) = self.ready.remove(chosen) else {
             panic!("the chooser chose {chosen} of {}", self.ready.len());
         };
@@ -103,6 +104,12 @@ impl State {
         self.begin(slot);
         self.counters.kind_mut(id.kind()).direct_turns += 1;
         true
+    }
+
+    /// The affinities that run.
+    pub(crate) fn running(&self) -> Vec<AffinityId> {
+        let running = self.nodes.iter().filter(|node| node.phase == Phase::Running);
+        running.map(|node| node.id).collect()
     }
 
     /// Starts the root alone.

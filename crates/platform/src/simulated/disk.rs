@@ -17,6 +17,8 @@ pub struct FaultRates {
     pub lost_write_per_million: u32,
     /// A write of a block is acknowledged and applied to another block.
     pub misdirected_write_per_million: u32,
+    /// A write request or a flush is refused; of a million requests, not blocks.
+    pub write_error_per_million: u32,
 }
 
 /// What is wrong with a disk.

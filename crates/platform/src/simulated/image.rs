@@ -4,6 +4,7 @@
 //! completed writes that no flush covers, oldest first; blocks absent from both read as zero.
 
 use crate::simulated::disk::SimulatedFaults;
+use crate::simulated::world::WorldCounters;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 use std::collections::BTreeMap;
@@ -97,24 +98,32 @@ impl DiskImage {
     }
 
     /// The power goes: each write that no flush covers is kept, lost or torn.
-    pub(super) fn cut(&mut self, random: &mut ChaCha8Rng) {
+    pub(super) fn cut(&mut self, judge: &mut Judge<'_>) {
         for (block, writes) in std::mem::take(&mut self.volatile) {
             for write in writes {
-                self.settle(block, &write.content, random);
+                self.settle(block, &write.content, judge);
             }
         }
     }
 
     /// Decides the fate of one write of one block.
-    pub(super) fn settle(&mut self, block: u64, content: &BlockRef, random: &mut ChaCha8Rng) {
-        match random.next_u32() % 3 {
-            0 => {}
+    pub(super) fn settle(&mut self, block: u64, content: &BlockRef, judge: &mut Judge<'_>) {
+        let choice = match judge.fate {
+            Fate::Each => judge.random.next_u32() % 3,
+            Fate::AllLost => 0,
+            Fate::AllKept => 1,
+            Fate::AllTorn => 2,
+        };
+        match choice {
+            0 => judge.counters.lost_at_cuts += 1,
             1 => {
+                judge.counters.kept_at_cuts += 1;
                 self.durable.insert(block, Arc::clone(content));
             }
             _ => {
+                judge.counters.torn_at_cuts += 1;
                 let old = self.durable.get(&block).map_or_else(zero_block, Arc::clone);
-                self.durable.insert(block, Arc::new(torn(&old, content, random)));
+                self.durable.insert(block, Arc::new(torn(&old, content, judge.random)));
             }
         }
     }
@@ -126,6 +135,27 @@ impl DiskImage {
         self.volatile.remove(&block);
         self.durable.insert(block, Arc::new(content));
     }
+}
+
+/// What a power cut does to the writes that no flush covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fate {
+    /// Each block is kept, lost or torn, by itself: what writes in any order leave.
+    #[default]
+    Each,
+    /// Nothing was written.
+    AllLost,
+    /// All is there, what was under way as well.
+    AllKept,
+    /// Each block is partly there.
+    AllTorn,
+}
+
+/// Decides fates.
+pub(super) struct Judge<'a> {
+    pub fate: Fate,
+    pub random: &'a mut ChaCha8Rng,
+    pub counters: &'a mut WorldCounters,
 }
 
 /// Each sector from `old` or `new`.

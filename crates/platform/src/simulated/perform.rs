@@ -3,6 +3,7 @@
 use crate::DiskError;
 use crate::disk::is_in_range;
 use crate::simulated::image::DiskImage;
+use crate::simulated::world::WorldCounters;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 use units::{BLOCK_SIZE, BlockRef};
@@ -28,17 +29,19 @@ pub(super) fn read(
     disk: &str,
     block: u64,
     count: usize,
-    choices: &mut ChaCha8Rng,
+    chance: &mut Chance<'_>,
 ) -> Result<Vec<BlockRef>, DiskError> {
     check(image, disk, block, count)?;
     let rates = image.faults.rates;
     let mut blocks = Vec::with_capacity(count);
     for block in block..block + count as u64 {
-        if happens(rates.latent_error_per_million, choices) {
+        if chance.happens(rates.latent_error_per_million) {
+            chance.counters.latent_errors += 1;
             image.faults.unreadable.insert(block);
         }
-        if happens(rates.bit_flip_per_million, choices) {
-            let bit = choices.next_u32() as usize;
+        if chance.happens(rates.bit_flip_per_million) {
+            chance.counters.flipped_bits += 1;
+            let bit = chance.random.next_u32() as usize;
             image.corrupt(block, |bytes| flip(bytes, bit));
         }
         if image.faults.unreadable.contains(&block) {
@@ -55,23 +58,26 @@ pub(super) fn write(
     disk: &str,
     block: u64,
     blocks: Vec<BlockRef>,
-    choices: &mut ChaCha8Rng,
+    chance: &mut Chance<'_>,
 ) -> Result<(), DiskError> {
     check(image, disk, block, blocks.len())?;
     let rates = image.faults.rates;
+    may_refuse(rates.write_error_per_million, disk, block, chance)?;
     for (block, content) in (block..).zip(blocks) {
         if image.faults.unwritable.contains(&block) {
             let kind = "simulated write error".to_owned();
             return Err(DiskError::Io { disk: disk.to_owned(), block, kind });
         }
         let lost = image.faults.lose_next.remove(&block);
-        if lost || happens(rates.lost_write_per_million, choices) {
+        if lost || chance.happens(rates.lost_write_per_million) {
+            chance.counters.lost_writes += 1;
             continue;
         }
         let target = match image.faults.misdirect_next.remove(&block) {
             Some(target) => target,
-            None if happens(rates.misdirected_write_per_million, choices) => {
-                choices.next_u64() % image.size_blocks
+            None if chance.happens(rates.misdirected_write_per_million) => {
+                chance.counters.misdirected_writes += 1;
+                chance.random.next_u64() % image.size_blocks
             }
             None => block,
         };
@@ -81,9 +87,42 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Draws only where the rate is not zero, so that turning a fault on does not change runs without.
-fn happens(rate_per_million: u32, choices: &mut ChaCha8Rng) -> bool {
-    rate_per_million > 0 && choices.next_u32() % 1_000_000 < rate_per_million
+/// A flush; what it covers is the caller's business.
+pub(super) fn flush(
+    image: &DiskImage,
+    disk: &str,
+    chance: &mut Chance<'_>,
+) -> Result<(), DiskError> {
+    check(image, disk, 0, 0)?;
+    may_refuse(image.faults.rates.write_error_per_million, disk, 0, chance)
+}
+
+fn may_refuse(
+    rate_per_million: u32,
+    disk: &str,
+    block: u64,
+    chance: &mut Chance<'_>,
+) -> Result<(), DiskError> {
+    if !chance.happens(rate_per_million) {
+        return Ok(());
+    }
+    chance.counters.refused_writes += 1;
+    let kind = "simulated write error".to_owned();
+    Err(DiskError::Io { disk: disk.to_owned(), block, kind })
+}
+
+/// Decides what happens, and counts it.
+pub(super) struct Chance<'a> {
+    pub random: &'a mut ChaCha8Rng,
+    pub counters: &'a mut WorldCounters,
+}
+
+impl Chance<'_> {
+    /// Draws only where the rate is not zero, so that turning a fault on does not change runs
+    /// without.
+    fn happens(&mut self, rate_per_million: u32) -> bool {
+        rate_per_million > 0 && self.random.next_u32() % 1_000_000 < rate_per_million
+    }
 }
 
 pub(super) fn flip(bytes: &mut units::Block, bit: usize) {

@@ -4,8 +4,8 @@
 
 use crate::disk::is_in_range;
 use crate::simulated::disk::{FaultRates, SimulatedDisk};
-use crate::simulated::image::{DiskImage, GhostWrite, WorldImage};
-use crate::simulated::perform::{check, flip, read, write};
+use crate::simulated::image::{DiskImage, Fate, GhostWrite, Judge, WorldImage};
+use crate::simulated::perform::{Chance, flip, flush, read, write};
 use crate::sync::Mutex;
 use crate::{Clock, Disk, DiskError, DiskOpener, Entropy, ReadDone, WriteDone};
 use rand_chacha::ChaCha8Rng;
@@ -58,8 +58,37 @@ pub struct PendingIo {
     pub count: usize,
 }
 
+/// What happened in a world so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorldCounters {
+    /// Moments at which what a power cut leaves has changed: a write or a flush was submitted or
+    /// has completed.
+    pub boundaries: u64,
+    /// Unflushed writes of blocks that a power cut kept.
+    pub kept_at_cuts: u64,
+    /// Those that it lost.
+    pub lost_at_cuts: u64,
+    /// Those that it tore.
+    pub torn_at_cuts: u64,
+    /// Blocks that became unreadable.
+    pub latent_errors: u64,
+    /// Bits that flipped.
+    pub flipped_bits: u64,
+    /// Writes of blocks that were acknowledged and lost.
+    pub lost_writes: u64,
+    /// Writes of blocks that were acknowledged and went elsewhere.
+    pub misdirected_writes: u64,
+    /// Writes and flushes that were refused.
+    pub refused_writes: u64,
+}
+
+/// Called after each submission, with no lock held.
+pub type SubmitHook = Arc<dyn Fn() + Send + Sync>;
+
 struct State {
     monotonic_nanoseconds: u64,
+    counters: WorldCounters,
+    hook: Option<SubmitHook>,
     wall: Timestamp,
     choices: ChaCha8Rng,
     engine: ChaCha8Rng,
@@ -84,6 +113,8 @@ impl SimulatedWorld {
         engine.set_stream(ENGINE_STREAM);
         let state = State {
             monotonic_nanoseconds: 0,
+            counters: WorldCounters::default(),
+            hook: None,
             wall: Timestamp::from_parts(WALL_START_SECONDS, 0),
             choices,
             engine,
@@ -135,6 +166,18 @@ impl SimulatedWorld {
         let disk =
             SimulatedDisk::new(self.clone(), Arc::clone(name), image.size_blocks, state.epoch);
         Some(Arc::new(disk))
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> WorldCounters {
+        self.state.lock().counters
+    }
+
+    /// Has `hook` called after each submission: a place where another thread might run.
+    pub fn set_submit_hook(&self, hook: Option<SubmitHook>) {
+        let old = std::mem::replace(&mut self.state.lock().hook, hook);
+        drop(old);
     }
 
     /// The names of all disks, in order.
@@ -195,14 +238,20 @@ impl SimulatedWorld {
 
     /// The power goes and comes back. Handles opened before are dead; open the disks again.
     pub fn power_cut(&self) {
+        self.power_cut_with(Fate::Each);
+    }
+
+    /// A power cut with a choice of what becomes of unflushed writes.
+    pub fn power_cut_with(&self, fate: Fate) {
         let dropped = {
             let mut state = self.state.lock();
             state.epoch += 1;
             let dropped = std::mem::take(&mut state.pending);
-            let State { disks, choices, .. } = &mut *state;
+            let State { disks, choices, counters, .. } = &mut *state;
+            let mut judge = Judge { fate, random: choices, counters };
             // First what had completed, in its order, then what was under way.
             for image in disks.values_mut() {
-                image.cut(choices);
+                image.cut(&mut judge);
             }
             for request in &dropped {
                 let RequestBody::Write { block, blocks, .. } = &request.body else { continue };
@@ -211,7 +260,7 @@ impl SimulatedWorld {
                     continue;
                 }
                 for (block, content) in (*block..).zip(blocks) {
-                    image.settle(block, content, choices);
+                    image.settle(block, content, &mut judge);
                 }
             }
             dropped
@@ -326,11 +375,21 @@ impl SimulatedWorld {
         {
             *sequence_end = image.writes_completed;
         }
+        state.counters.boundaries += u64::from(request.changes_disk());
         state.pending.push(request);
+        let hook = state.hook.clone();
+        drop(state);
+        if let Some(hook) = hook {
+            hook();
+        }
     }
 }
 
 impl Request {
+    const fn changes_disk(&self) -> bool {
+        !matches!(self.body, RequestBody::Read { .. })
+    }
+
     fn describe(&self) -> PendingIo {
         let (kind, block, count) = match &self.body {
             RequestBody::Read { block, count, .. } => (IoKind::Read, *block, *count),
@@ -355,18 +414,19 @@ impl State {
 
     /// Does what the request asks; what is returned tells its owner.
     fn perform(&mut self, request: Request) -> Box<dyn FnOnce()> {
+        self.counters.boundaries += u64::from(request.changes_disk());
         let Request { disk, body, .. } = request;
         let Some(image) = self.disks.get_mut(&disk) else {
             unreachable!("disks are never removed, and requests of another epoch are dropped")
         };
-        let choices = &mut self.choices;
+        let chance = &mut Chance { random: &mut self.choices, counters: &mut self.counters };
         match body {
             RequestBody::Read { block, count, done } => {
-                let result = read(image, &disk, block, count, choices);
+                let result = read(image, &disk, block, count, chance);
                 Box::new(move || done(result))
             }
             RequestBody::Write { block, blocks, done } => {
-                let result = write(image, &disk, block, blocks, choices);
+                let result = write(image, &disk, block, blocks, chance);
                 Box::new(move || {
                     if let Some(done) = done {
                         done(result);
@@ -374,7 +434,7 @@ impl State {
                 })
             }
             RequestBody::Flush { sequence_end, done } => {
-                let result = check(image, &disk, 0, 0);
+                let result = flush(image, &disk, chance);
                 if result.is_ok() {
                     image.make_durable(sequence_end);
                 }

@@ -496,7 +496,8 @@ impl Aggregate {
     fn send_forget(self: &Arc<Self>, freed: Vec<u64>) {
         let this = Arc::clone(self);
         let message = move |_: &mut Access<'_>| {
-            freed.iter().for_each(|pvbn| this.parts.cache.remove(Pvbn(*pvbn)));
+            let gone = freed.iter().filter(|_| !mutation::broken(Rule::CacheEntryKept));
+            gone.for_each(|pvbn| this.parts.cache.remove(Pvbn(*pvbn)));
             Outcome::Done
         };
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));

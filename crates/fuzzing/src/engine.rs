@@ -13,11 +13,13 @@ use crate::input::Input;
 use file_service::Durability;
 use model_fs::Mix;
 use ondisk::label::RaidKind;
+use platform::simulated::Fate;
 use simulator::Finding;
 use simulator::choices::Choices;
 use simulator::machine::{AGGREGATE, Machine, Promise, promise};
 use simulator::media::check_media;
-use simulator::plan::{Plan, VolumePlan};
+use simulator::plan::{Filling, Plan, VolumePlan};
+use simulator::schedule::{MessageOrder, RequestOrder};
 use simulator::subject::snapshot_name;
 use simulator::tenant::Tenant;
 use simulator::trace::Trace;
@@ -49,8 +51,8 @@ fn live(input: &mut Input<'_>, trace: &mut Trace) -> Result<(), Finding> {
     let plan = plan(input);
     let seed = u64::from(input.byte());
     let (is_traditional, volume) = (plan.is_traditional, plan.volumes[0]);
-    let mut machine = Machine::new(seed, plan, Choices::new(seed), trace);
-    machine.create_aggregate()?;
+    let mut machine = Machine::new(seed, 0, plan, trace);
+    machine.create_aggregate(false)?;
     let name = if is_traditional { AGGREGATE.to_owned() } else { "v0".to_owned() };
     let mut root_mode = TRADITIONAL_ROOT_MODE;
     if !is_traditional {
@@ -67,7 +69,7 @@ fn live(input: &mut Input<'_>, trace: &mut Trace) -> Result<(), Finding> {
         assert!(made.is_ok(), "{made:?}");
     }
     let tenant = Tenant::new(&mut machine, name, volume, root_mode)?;
-    let mut life = Life { machine, tenant, points: Vec::new(), cuts: 0 };
+    let mut life = Life { machine, tenant, points: Vec::new(), operations: 0, cuts: 0 };
     for _ in 0..EVENTS_MAX {
         if input.is_empty() {
             break;
@@ -97,11 +99,14 @@ fn plan(input: &mut Input<'_>) -> Plan {
         is_traditional: choice & 64 != 0,
         volumes: vec![VolumePlan { size_blocks, durability }],
         mix: Mix { snapshots: 10, ..Mix::WITH_SNAPSHOTS },
-        fills: choice & 128 != 0,
+        filling: if choice & 128 == 0 { Filling::Nothing } else { Filling::Volumes },
         rounds: 1,
         operations: EVENTS_MAX as u64,
         io_percent: 40,
         in_flight_max: 3,
+        messages: MessageOrder::Even,
+        requests: RequestOrder::Even,
+        overlap_percent: 0,
         fault: None,
     }
 }
@@ -110,6 +115,7 @@ struct Life<'a> {
     machine: Machine<'a>,
     tenant: Tenant,
     points: Vec<Point>,
+    operations: u64,
     cuts: u32,
 }
 
@@ -139,10 +145,9 @@ impl Life<'_> {
         let name = input.below(1 << 16);
         let mut idle = 0;
         loop {
-            let schedule = std::mem::replace(&mut self.machine.choices, Choices::new(name));
-            let begun = self.tenant.start_operation(&mut self.machine);
-            self.machine.choices = schedule;
-            if begun? {
+            let (number, choices) = (self.operations, Choices::new(name));
+            if self.tenant.start_operation(&mut self.machine, number, choices)? {
+                self.operations += 1;
                 return Ok(());
             }
             self.get_on(&mut idle)?;
@@ -215,7 +220,7 @@ impl Life<'_> {
         }
         self.cuts += 1;
         self.points.clear();
-        self.machine.power_cut();
+        self.machine.power_cut(Fate::Each);
         let again = input.byte();
         if again >= 0xc0 {
             self.machine.start();
@@ -224,7 +229,7 @@ impl Life<'_> {
                 self.machine.drive();
             }
             drop(opened);
-            self.machine.power_cut();
+            self.machine.power_cut(Fate::Each);
         }
         self.machine.start();
         let opened = self.machine.open_aggregate();

@@ -1,9 +1,25 @@
-//! The simulator's own choices: one stream of numbers out of the seed.
+//! The simulator's own choices: streams of numbers out of the seed, one for each purpose, so that
+//! leaving one choice out (an operation, when a life is shrunk) changes no other.
 //!
-//! It is not the stream of the simulated world (faults, torn writes) nor the engine's, so that a
-//! change of the simulator's habits does not change what a disk does, and the other way round.
+//! They are not the streams of the simulated world (faults, torn writes) nor the engine's, so that
+//! a change of the simulator's habits does not change what a disk does, and the other way round.
 //!
 //! Invariants: the same seed gives the same numbers on every machine and in every build.
+
+/// What a stream is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// What kind of node it is.
+    Plan = 1,
+    /// Who runs next, which request completes next, how time passes.
+    Schedule = 2,
+    /// How rounds end, when the power goes, what happens beside operations.
+    Events = 3,
+    /// One operation.
+    Operation = 4,
+    /// What other threads would do in the middle of a message.
+    Overlap = 5,
+}
 
 /// SplitMix64: small, fast, and good enough to choose with.
 #[derive(Clone, Debug)]
@@ -15,6 +31,14 @@ impl Choices {
     pub const fn new(seed: u64) -> Self {
         // Neighbouring seeds begin far from each other.
         Self(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x2545_f491_4f6c_dd1d))
+    }
+
+    /// Stream `index` of a purpose.
+    #[must_use]
+    pub const fn of(seed: u64, purpose: Purpose, index: u64) -> Self {
+        let mut mixed = Self::new(seed ^ ((purpose as u64) << 56)).next();
+        mixed ^= index.wrapping_mul(0x9e6c_63d0_876a_3f6b);
+        Self::new(mixed)
     }
 
     /// The next number.
@@ -73,6 +97,9 @@ mod tests {
         };
         assert_eq!(stream(1), stream(1));
         assert_ne!(stream(1), stream(2));
+        let of = |purpose, index| Choices::of(1, purpose, index).next();
+        assert_ne!(of(Purpose::Plan, 0), of(Purpose::Events, 0));
+        assert_ne!(of(Purpose::Operation, 0), of(Purpose::Operation, 1));
         let mut choices = Choices::new(3);
         assert!((0..1000).all(|_| choices.scaled(8) <= 257));
         assert!((0..1000).any(|_| choices.chance(1)));

@@ -81,6 +81,15 @@ pub enum Finding {
     /// The media say otherwise than the engine.
     #[error("on the media: {0}")]
     Media(String),
+    /// Space is not what it must be.
+    #[error("space: {0}")]
+    Space(String),
+    /// Two affinities ran at once of which one covers the other.
+    #[error("exclusion: {0}")]
+    Exclusion(String),
+    /// The power goes now: no finding, but on its way up through all that was going on.
+    #[error("a power cut")]
+    PowerCut,
     /// The engine panicked.
     #[error("panic: {0}")]
     Panic(String),

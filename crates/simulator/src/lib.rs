@@ -12,15 +12,21 @@
 //! | [`plan`] | what kind of node a seed has |
 //! | [`machine`] | the world and the engine on it; one step at a time |
 //! | [`tenant`] | one volume on both sides, what is in flight, its history |
+//! | [`schedule`], [`overlap`] | who is next, and who runs in the middle of another |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
 //! | [`run`] | many seeds on many threads; panics are findings |
+//! | [`boundaries`] | one seed, cut at each of its writes and flushes |
+//! | [`reduction`], [`shrink`] | a finding made small enough to read |
+//! | `mutations` | whether rules that are broken on purpose are noticed |
 //!
 //! Invariants: everything follows from the seed, bit for bit: [`trace::Trace::hash`] is the proof.
 //! No part of a life knows the time, the machine or another life.
 //!
 //! Fails: [`Finding`], which names what is wrong; the seed replays it.
 
+pub mod boundaries;
 pub mod choices;
+pub mod cut;
 pub mod finding;
 pub mod footprint;
 pub mod history;
@@ -29,12 +35,20 @@ pub mod machine;
 pub mod media;
 #[cfg(feature = "mutations")]
 pub mod mutations;
+pub mod overlap;
 pub mod plan;
+mod recovery;
+pub mod reduction;
 pub mod run;
+pub mod schedule;
+pub mod shrink;
+pub mod space;
 pub mod subject;
 pub mod tenant;
 pub mod trace;
+mod volumes;
 
 pub use finding::Finding;
 pub use plan::MixChoice;
+pub use reduction::Reduction;
 pub use run::{Lives, Outcome, Summary, first_finding, live_seed, run};

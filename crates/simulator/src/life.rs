@@ -1,43 +1,27 @@
 //! A seed's life: a node is made, works in rounds, is cut off or stopped, comes back, is checked,
 //! and works on.
 //!
-//! A round ends in one of three ways: the power goes at a moment that the seed chose; the node
-//! stops cleanly; or everything comes to rest and a consistency point is made. After each of them
-//! the trees of all volumes and of all their snapshots are compared with the model's, and the media
-//! are read by the independent reader.
+//! A round is work, then rest with a consistency point, then sometimes a clean stop; the power may
+//! go at any moment of it that the seed chose, or of the node's creation. After each stop of either
+//! kind, and at rest, the trees of all volumes and of all their snapshots are compared with the
+//! model's, the media are read by the independent reader, and nothing may be promised any more.
 //!
 //! Fails: the first [`Finding`].
 
-use crate::choices::Choices;
+use crate::choices::{Choices, Purpose};
+use crate::cut::{Cut, choose_fate};
 use crate::finding::Finding;
 use crate::history::Moment;
-use crate::machine::{AGGREGATE, Machine, Promise, promise};
+use crate::machine::{Machine, Promise, promise};
 use crate::media::check_media;
-use crate::plan::{Plan, VolumePlan};
+use crate::plan::{Fault, Plan};
+use crate::reduction::{Calm, Reduction};
 use crate::run::Lives;
-use crate::subject::snapshot_name;
+use crate::space::check_promises;
 use crate::tenant::Tenant;
 use crate::trace::Trace;
-use aggregate::Phase;
-use dblade::{EngineError, VolumeRequest};
+use crate::volumes::Change;
 use std::collections::BTreeMap;
-
-/// Volumes that there may be at a time.
-const VOLUMES_MAX: usize = 4;
-/// Mode of a flexible volume's root: everyone may make files in it.
-const ROOT_MODE: u16 = 0o777;
-/// Mode of the root of a traditional volume, which the engine chooses.
-const TRADITIONAL_ROOT_MODE: u32 = 0o755;
-/// Cuts during one recovery at most.
-const RECOVERY_CUTS_MAX: u32 = 2;
-/// A cut is at most about 2^this many steps after a round began.
-const CUT_STEPS_BITS: u64 = 11;
-
-/// A change of the set of volumes that was asked for.
-enum Change {
-    Create(String, VolumePlan, Promise<Result<(), EngineError>>),
-    Delete(String, Promise<Result<(), EngineError>>),
-}
 
 /// A consistency point that was asked for, and where that stands in each volume's history.
 struct Point {
@@ -45,27 +29,28 @@ struct Point {
     committed: Promise<Result<(), aggregate::AggregateError>>,
 }
 
-struct Life<'a> {
-    machine: Machine<'a>,
-    tenants: Vec<Tenant>,
-    change: Option<Change>,
+/// See the module.
+pub(crate) struct Life<'a> {
+    pub machine: Machine<'a>,
+    /// How rounds end, and what happens beside operations.
+    pub events: Choices,
+    pub seed: u64,
+    pub reduction: Reduction,
+    pub tenants: Vec<Tenant>,
+    pub change: Option<Change>,
+    pub next_name: u32,
+    /// The number of the next operation in this life.
+    pub next_operation: u64,
     points: Vec<Point>,
-    next_name: u32,
 }
 
-/// When the power goes.
-#[derive(Clone, Copy)]
-enum Cut {
-    /// At a step.
+/// Where the one cut of a life is that is lived for its boundaries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BoundaryCut {
+    /// Nowhere: the life only counts its boundaries.
+    Nowhere,
+    /// At this one.
     At(u64),
-    /// Some steps after a consistency point, from a step on, has come to a phase.
-    InPhase { phase: Phase, after: u64, steps: u64 },
-}
-
-/// How a round ended.
-enum End {
-    Cut,
-    Rest,
 }
 
 /// Lives a seed's life.
@@ -76,149 +61,131 @@ enum End {
 /// # Errors
 /// The first [`Finding`].
 pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> {
-    let mut choices = Choices::new(seed);
-    let plan = Plan::new(&mut choices, lives.mix);
-    trace.note(format!("seed {seed}: {plan}"));
-    let rounds = plan.rounds;
-    let machine = Machine::new(seed, plan, choices, trace);
-    let mut life =
-        Life { machine, tenants: Vec::new(), change: None, points: Vec::new(), next_name: 0 };
-    life.begin()?;
-    for round in 1..=rounds {
-        life.machine.trace.round = round;
-        match life.round() {
-            Ok(()) => {}
-            Err(finding) if finding.is_known_loss() && life.machine.may_have_lost => {
-                // Nothing more can be said of this life, but it is no fault of the engine.
-                life.machine.trace.note(format!("lost by two failures: {finding}"));
-                life.machine.trace.meet("lost: damage in a stripe that was being written at a cut");
-                return Ok(());
-            }
-            Err(finding) => return Err(finding),
+    let mut life = Life::new(seed, lives, trace);
+    let outcome = match lives.boundary {
+        None => life.live(),
+        Some(cut) => life.live_for_boundary(cut),
+    };
+    life.machine.count_world();
+    life.machine.trace.boundaries = life.machine.world.counters().boundaries;
+    match outcome {
+        Err(finding) if finding.is_known_loss() && life.machine.may_have_lost => {
+            // Nothing more can be said of this life, but it is no fault of the engine.
+            life.machine.trace.note(format!("lost by two failures: {finding}"));
+            life.machine.trace.meet("lost: damage in a stripe that was being written at a cut");
+            Ok(())
         }
+        outcome => outcome,
     }
-    Ok(())
 }
 
-impl Life<'_> {
-    fn begin(&mut self) -> Result<(), Finding> {
-        self.machine.create_aggregate()?;
-        let volumes = self.machine.plan.volumes.clone();
-        for plan in volumes {
-            if self.machine.plan.is_traditional {
-                self.add_tenant(AGGREGATE.to_owned(), plan, TRADITIONAL_ROOT_MODE)?;
-                continue;
-            }
-            let (name, promise) = self.request_volume(plan);
-            let made = self.machine.wait("create volume", &promise)?;
-            self.volume_made(name, plan, made)?;
-        }
-        Ok(())
-    }
-
-    fn request_volume(&mut self, plan: VolumePlan) -> (String, Promise<Result<(), EngineError>>) {
-        let name = format!("v{}", self.next_name);
-        self.next_name += 1;
-        let request = VolumeRequest {
-            name: name.clone(),
-            aggregate: AGGREGATE.to_owned(),
-            size_blocks: plan.size_blocks,
-            root: (0, 0, ROOT_MODE),
-            exports: Vec::new(),
-        };
-        self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
-        let engine = &self.machine.engine;
-        (name, promise(|done| engine.create_volume(request, done)))
-    }
-
-    fn volume_made(
-        &mut self,
-        name: String,
-        plan: VolumePlan,
-        made: Result<(), EngineError>,
-    ) -> Result<(), Finding> {
-        if let Err(error) = made {
-            let request = format!("create volume {name}");
-            return Err(Finding::Refused { request, error: error.to_string() });
-        }
-        self.add_tenant(name, plan, u32::from(ROOT_MODE))
-    }
-
-    fn add_tenant(&mut self, name: String, plan: VolumePlan, mode: u32) -> Result<(), Finding> {
-        let tenant = Tenant::new(&mut self.machine, name, plan, mode)?;
-        self.tenants.push(tenant);
-        Ok(())
-    }
-
-    fn round(&mut self) -> Result<(), Finding> {
-        if self.machine.trace.round > 1 || self.machine.choices.chance(50) {
-            self.machine.begin_fault()?;
-        }
-        let way = self.machine.choices.below(10);
-        let cut = (way < 7).then(|| self.choose_cut());
-        match self.work(cut)? {
-            End::Cut => {
-                self.machine.power_cut();
-                self.recover(true)
-            }
-            End::Rest if way == 9 => {
-                self.rest()?;
-                self.stop()
-            }
-            End::Rest => {
-                self.rest()?;
-                // Sometimes the cut comes with nothing under way.
-                if self.machine.choices.chance(30) {
-                    self.machine.power_cut();
-                    return self.recover(true);
-                }
-                Ok(())
-            }
+impl<'a> Life<'a> {
+    fn new(seed: u64, lives: &Lives, trace: &'a mut Trace) -> Self {
+        let reduction = lives.reduction.clone();
+        let plan = Plan::new(&mut Choices::of(seed, Purpose::Plan, 0), lives.mix, lives.forgets);
+        let plan = plan.reduced(&reduction);
+        trace.note(format!("seed {seed}: {plan}"));
+        Self {
+            machine: Machine::new(seed, reduction.salt, plan, trace),
+            events: Choices::of(seed, Purpose::Events, reduction.salt),
+            seed,
+            reduction,
+            tenants: Vec::new(),
+            change: None,
+            next_name: 0,
+            next_operation: 0,
+            points: Vec::new(),
         }
     }
 
-    fn choose_cut(&mut self) -> Cut {
-        let choices = &mut self.machine.choices;
-        let steps = choices.scaled(CUT_STEPS_BITS);
-        let at = self.machine.trace.step + steps;
-        if choices.chance(40) {
-            return Cut::At(at);
-        }
-        let phases = [
-            Phase::Freezing,
-            Phase::CleaningMembers,
-            Phase::CleaningAggregate,
-            Phase::Syncing,
-            Phase::Committing,
-        ];
-        Cut::InPhase { phase: choices.pick(&phases), after: at, steps: choices.below(16) }
-    }
-
-    /// Whether the moment of the cut has come.
-    fn is_cut(&self, cut: &mut Option<Cut>) -> bool {
+    fn live(&mut self) -> Result<(), Finding> {
+        // Sometimes the power goes while the node is made.
         let step = self.machine.trace.step;
-        match *cut {
-            None => false,
-            Some(Cut::At(at)) => step >= at,
-            Some(Cut::InPhase { phase, after, steps }) => {
-                let is_there = step >= after
-                    && self.machine.aggregate().is_some_and(|found| found.phase() == phase);
-                if is_there {
-                    *cut = Some(Cut::At(step + steps));
-                }
-                is_there && steps == 0
-            }
+        let cut = self.events.chance(10).then(|| Cut::At(step + self.events.scaled(8)));
+        self.machine.arm(cut.filter(|_| !self.reduction.is_calm(Calm::EarlyCuts)));
+        self.begin()?;
+        let rounds = self.machine.plan.rounds;
+        for round in 1..=rounds {
+            self.machine.trace.round = round;
+            self.events =
+                Choices::of(self.seed, Purpose::Events, round << 32 | self.reduction.salt);
+            self.round(round == rounds)?;
         }
+        Ok(())
     }
 
-    /// Operations, consistency points, time, volumes: until all is done, or the cut.
-    fn work(&mut self, mut cut: Option<Cut>) -> Result<End, Finding> {
+    /// The node is made, works for one round, rests, stops and starts; the power goes once, at a
+    /// boundary.
+    fn live_for_boundary(&mut self, cut: BoundaryCut) -> Result<(), Finding> {
+        if let BoundaryCut::At(boundary) = cut {
+            self.machine.trace.boundary_cut = Some(boundary);
+            self.machine.arm(Some(Cut::AtBoundary(boundary)));
+        }
+        self.begin()?;
+        self.machine.trace.round = 1;
+        let done = self.work().and_then(|()| self.rest()).and_then(|()| self.stop());
+        self.after(done)
+    }
+
+    /// Makes the aggregate and its first volumes, through a power cut if there is one.
+    fn begin(&mut self) -> Result<(), Finding> {
+        let made = self.machine.create_aggregate(false);
+        if let Err(Finding::PowerCut) = made {
+            self.machine.trace.meet("cut: while the aggregate is made");
+            self.cut_power();
+            self.recover_creation()?;
+        } else {
+            made?;
+            self.tenants_of_aggregate()?;
+        }
+        let made = self.make_volumes();
+        self.after(made)?;
+        self.make_volumes()
+    }
+
+    /// After something that a power cut may have ended.
+    fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
+        let Err(Finding::PowerCut) = outcome else { return outcome };
+        self.cut_power();
+        self.recover(true)
+    }
+
+    fn cut_power(&mut self) {
+        let fate = choose_fate(&mut self.events);
+        self.machine.power_cut(fate);
+    }
+
+    fn round(&mut self, is_last: bool) -> Result<(), Finding> {
+        if self.machine.trace.round > 1 || self.events.chance(50) {
+            let begun = self.machine.begin_fault();
+            self.after(begun)?;
+        }
+        let way = self.events.below(10);
+        // Damage that the engine made good, or made permanent, shows when all is read again after
+        // a clean stop: a cut in a stripe that is damaged may lose blocks.
+        let damages = self.machine.plan.fault.is_some_and(|(_, fault)| fault.damages());
+        let is_stopped = way == 9 || damages && (way > 5 || self.machine.trace.round == 1);
+        let is_cut =
+            way < 7 && !is_stopped && (is_last || !self.reduction.is_calm(Calm::EarlyCuts));
+        let step = self.machine.trace.step;
+        let cut = is_cut.then(|| Cut::choose(&mut self.events, step));
+        self.machine.arm(cut);
+        let done = self.work().and_then(|()| self.rest());
+        let done = done.and_then(|()| if is_stopped { self.stop() } else { Ok(()) });
+        // Sometimes the cut comes with nothing under way.
+        let is_cut_at_rest = !is_stopped && self.events.chance(30);
+        let at_rest = if is_cut_at_rest { Err(Finding::PowerCut) } else { Ok(()) };
+        let done = done.and(at_rest);
+        self.after(done)?;
+        self.machine.arm(None);
+        Ok(())
+    }
+
+    /// Operations, consistency points, time, volumes, until all is done.
+    fn work(&mut self) -> Result<(), Finding> {
         let mut left = self.machine.plan.operations;
         let mut idle = 0;
         loop {
-            if self.is_cut(&mut cut) {
-                return Ok(End::Cut);
-            }
             let mut is_busy = false;
             if left > 0 && self.machine.choices.chance(25) && self.start_operation()? {
                 left -= 1;
@@ -232,7 +199,7 @@ impl Life<'_> {
             }
             self.poll()?;
             if left == 0 && self.is_idle() {
-                return Ok(End::Rest);
+                return Ok(());
             }
             if is_busy {
                 idle = 0;
@@ -240,66 +207,40 @@ impl Life<'_> {
                 self.machine.pass_time();
                 idle += 1;
             }
-            self.machine.check_progress(idle / 8, || self.waiting())?;
+            let Self { machine, tenants, points, change, .. } = self;
+            machine.check_progress(idle / 8, || waiting(tenants, points, change.as_ref()))?;
         }
-    }
-
-    fn waiting(&self) -> String {
-        let waiting: Vec<String> =
-            self.tenants.iter().filter(|tenant| !tenant.is_idle()).map(Tenant::waiting).collect();
-        let points = self.points.len();
-        let change = match &self.change {
-            Some(Change::Create(name, ..)) => format!("; create volume {name}"),
-            Some(Change::Delete(name, _)) => format!("; delete volume {name}"),
-            None => String::new(),
-        };
-        format!("{}; {points} consistency points{change}", waiting.join("; "))
     }
 
     fn is_idle(&self) -> bool {
         self.change.is_none() && self.points.is_empty() && self.tenants.iter().all(Tenant::is_idle)
     }
 
+    /// Begins the life's next operation; false if it cannot be begun now.
     fn start_operation(&mut self) -> Result<bool, Finding> {
-        let index = self.machine.choices.index(self.tenants.len().max(1));
-        let is_deleted =
-            |name: &str| matches!(&self.change, Some(Change::Delete(gone, _)) if gone == name);
-        match self.tenants.get_mut(index) {
-            Some(tenant) if !is_deleted(&tenant.name) => tenant.start_operation(&mut self.machine),
-            _ => Ok(self.tenants.is_empty()),
-        }
+        let number = self.next_operation;
+        let mut choices = Choices::of(self.seed, Purpose::Operation, number);
+        let index = choices.index(self.tenants.len().max(1));
+        let Some(tenant) = self.tenants.get_mut(index) else { return Ok(self.tenants.is_empty()) };
+        let is_going = self.change.as_ref().is_some_and(|change| change.deletes(&tenant.name));
+        let is_skipped = self.reduction.skipped.contains(&number);
+        let is_begun =
+            is_skipped || is_going || tenant.start_operation(&mut self.machine, number, choices)?;
+        self.next_operation += u64::from(is_begun);
+        self.machine.trace.operations_asked = self.next_operation;
+        Ok(is_begun)
     }
 
     fn request_point(&mut self) {
         let Some(aggregate) = self.machine.aggregate() else { return };
+        if self.reduction.is_calm(Calm::Points) {
+            return;
+        }
         self.machine.trace.note("ask for a consistency point".to_owned());
         let moments =
             self.tenants.iter_mut().map(|tenant| (tenant.name.clone(), tenant.now())).collect();
         let committed = promise(|done| aggregate.request_consistency_point(Some(done)));
         self.points.push(Point { moments, committed });
-    }
-
-    /// Makes or deletes a volume now and then.
-    fn change_volumes(&mut self) {
-        if self.change.is_some() || self.machine.plan.is_traditional {
-            return;
-        }
-        let choices = &mut self.machine.choices;
-        if self.tenants.len() < VOLUMES_MAX && choices.chance(60) {
-            let plan = self.machine.plan.another_volume(choices);
-            let (name, promise) = self.request_volume(plan);
-            self.change = Some(Change::Create(name, plan, promise));
-        } else if self.tenants.len() > 1 {
-            let index = choices.index(self.tenants.len());
-            let Some(tenant) = self.tenants.get(index).filter(|tenant| tenant.is_idle()) else {
-                return;
-            };
-            let name = tenant.name.clone();
-            self.machine.trace.note(format!("delete volume {name}"));
-            let engine = &self.machine.engine;
-            let promise = promise(|done| engine.delete_volume(&name, done));
-            self.change = Some(Change::Delete(name, promise));
-        }
     }
 
     /// Takes in what was answered.
@@ -317,8 +258,7 @@ impl Life<'_> {
             match committed {
                 None => self.points.push(point),
                 Some(Err(error)) => {
-                    let request = "consistency point".to_owned();
-                    return Err(Finding::Refused { request, error: error.to_string() });
+                    return Err(self.machine.refused("consistency point", &error.to_string()));
                 }
                 Some(Ok(())) => {
                     self.machine.trace.note("a consistency point has committed".to_owned());
@@ -333,40 +273,18 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn poll_change(&mut self) -> Result<(), Finding> {
-        let outcome = match &self.change {
-            Some(Change::Create(_, _, promise) | Change::Delete(_, promise)) => {
-                promise.lock().take()
-            }
-            None => None,
-        };
-        let Some(outcome) = outcome else { return Ok(()) };
-        match self.change.take() {
-            Some(Change::Create(name, plan, _)) => {
-                self.machine.trace.meet("volume created beside others");
-                self.volume_made(name, plan, outcome)
-            }
-            Some(Change::Delete(name, _)) => {
-                self.machine.trace.meet("volume deleted");
-                if let Err(error) = outcome {
-                    let request = format!("delete volume {name}");
-                    return Err(Finding::Refused { request, error: error.to_string() });
-                }
-                self.tenants.retain(|tenant| tenant.name != name);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Everything comes to rest, is durable, and is checked.
     fn rest(&mut self) -> Result<(), Finding> {
+        if self.machine.plan.fault.is_some_and(|(_, fault)| fault == Fault::Forgets) {
+            self.machine.end_fault();
+        }
         self.machine.consistency_point()?;
         for tenant in &mut self.tenants {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;
         }
         self.machine.settle()?;
+        check_promises(&mut self.machine)?;
         check_media(&mut self.machine)
     }
 
@@ -377,112 +295,22 @@ impl Life<'_> {
         let stopped = promise(|done| engine.stop(done));
         let stopped = self.machine.wait("stop", &stopped)?;
         if let Err(error) = stopped {
-            let request = "stop".to_owned();
-            return Err(Finding::Refused { request, error: error.to_string() });
+            return Err(self.machine.refused("stop", &error.to_string()));
         }
-        self.machine.power_cut();
+        self.cut_power();
         self.recover(false)
     }
 
-    /// Opens the aggregate, through more cuts if the seed says so, and checks what is there.
-    fn recover(&mut self, is_crash: bool) -> Result<(), Finding> {
-        let mut cuts = 0;
-        if self.machine.choices.chance(25) {
-            self.machine.end_absence();
-        }
-        loop {
-            self.machine.start();
-            let opened = self.machine.open_aggregate();
-            let cut = cuts < RECOVERY_CUTS_MAX && self.machine.choices.chance(20);
-            let cut = cut.then(|| self.machine.trace.step + self.machine.choices.scaled(9));
-            self.machine.drive_until("open aggregate", |machine| {
-                opened.lock().is_some() || cut.is_some_and(|cut| machine.trace.step >= cut)
-            })?;
-            let opened = opened.lock().take();
-            let Some(opened) = opened else {
-                cuts += 1;
-                self.machine.trace.meet("cut: during recovery");
-                self.machine.power_cut();
-                continue;
-            };
-            let recovery = opened.map_err(|error| Finding::Open(error.to_string()))?;
-            self.machine.trace.note(format!(
-                "open: clean {}, {} operations replayed",
-                recovery.clean, recovery.replayed
-            ));
-            if recovery.replayed > 0 {
-                self.machine.trace.meet("replay with records");
-            }
-            if !is_crash && cuts == 0 && (!recovery.clean || recovery.replayed > 0) {
-                return Err(Finding::Listing {
-                    what: "recovery after a clean stop".to_owned(),
-                    expected: "clean, nothing to replay".to_owned(),
-                    found: format!("{recovery:?}"),
-                });
-            }
-            break;
-        }
+    /// What was asked for beside operations is forgotten with the engine that was asked.
+    pub fn forget_points(&mut self) {
         self.points.clear();
-        self.recover_volumes()?;
-        for index in 0..self.tenants.len() {
-            let Some(tenant) = self.tenants.get_mut(index) else { break };
-            let listed = listed_snapshots(&mut self.machine, &tenant.name)?;
-            tenant.recover(&mut self.machine, &listed)?;
-        }
-        if let Some(aggregate) = self.machine.aggregate()
-            && aggregate.parts.store.status().is_degraded()
-        {
-            self.machine.trace.meet("open: degraded");
-        }
-        self.machine.settle()?;
-        check_media(&mut self.machine)
-    }
-
-    /// Which volumes there are: those that there were, and those of a change under way as it likes.
-    fn recover_volumes(&mut self) -> Result<(), Finding> {
-        let found: Vec<String> =
-            self.machine.engine.volumes().iter().map(|served| served.name.clone()).collect();
-        match self.change.take() {
-            Some(Change::Create(name, plan, _)) if found.contains(&name) => {
-                self.machine.trace.meet("crash: while a volume is created");
-                self.add_tenant(name, plan, u32::from(ROOT_MODE))?;
-            }
-            Some(Change::Delete(name, _)) if !found.contains(&name) => {
-                self.machine.trace.meet("crash: while a volume is deleted");
-                self.tenants.retain(|tenant| tenant.name != name);
-            }
-            _ => {}
-        }
-        let mut expected: Vec<String> =
-            self.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-        expected.sort();
-        if expected == found {
-            return Ok(());
-        }
-        Err(Finding::Listing {
-            what: "volumes".to_owned(),
-            expected: format!("{expected:?}"),
-            found: format!("{found:?}"),
-        })
     }
 }
 
-/// The snapshots of operations' small domain that the engine lists, oldest first.
-fn listed_snapshots(machine: &mut Machine<'_>, volume: &str) -> Result<Vec<u8>, Finding> {
-    let engine = &machine.engine;
-    let listed = promise(|done| engine.snapshots(volume, done));
-    let listed = machine.wait("list snapshots", &listed)?.map_err(|error| Finding::Refused {
-        request: format!("list snapshots of {volume}"),
-        error: error.to_string(),
-    })?;
-    let names: Vec<&str> = listed.iter().map(|info| info.name.as_str()).collect();
-    let number = |name: &&str| {
-        (0..model_fs::operation::SNAPSHOT_COUNT).find(|number| snapshot_name(*number) == **name)
-    };
-    let numbers: Option<Vec<u8>> = names.iter().map(number).collect();
-    numbers.ok_or_else(|| Finding::Listing {
-        what: format!("snapshots of {volume}"),
-        expected: "names of the simulator".to_owned(),
-        found: format!("{names:?}"),
-    })
+/// What is not answered, in words.
+fn waiting(tenants: &[Tenant], points: &[Point], change: Option<&Change>) -> String {
+    let waiting: Vec<String> =
+        tenants.iter().filter(|tenant| !tenant.is_idle()).map(Tenant::waiting).collect();
+    let change = change.map(Change::describe).unwrap_or_default();
+    format!("{}; {} consistency points{change}", waiting.join("; "), points.len())
 }

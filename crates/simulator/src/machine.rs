@@ -4,17 +4,21 @@
 //! on one thread, and follows from the seed.
 //!
 //! Fails: [`Finding::Stalled`] when something waits and nothing is left to run, however much time
-//! passes; [`Finding::Endless`] after [`STEPS_MAX`] steps.
+//! passes; [`Finding::Endless`] after [`STEPS_MAX`] steps; [`Finding::PowerCut`] when the moment
+//! has come that [`Machine::arm`] was told.
 
-use crate::choices::Choices;
+use crate::choices::{Choices, Purpose};
+use crate::cut::{Cut, phase_name};
 use crate::finding::Finding;
+use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
+use crate::schedule::Chooser;
 use crate::trace::Trace;
 use aggregate::{Aggregate, Phase};
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service};
 use platform::Disk;
 use platform::disk::DiskOpener;
-use platform::simulated::SimulatedWorld;
+use platform::simulated::{Fate, FaultRates, SimulatedWorld};
 use platform::sync::Mutex;
 use std::sync::Arc;
 
@@ -22,7 +26,7 @@ use std::sync::Arc;
 pub const AGGREGATE: &str = "a1";
 const LOG_DISK: &str = "log";
 /// More steps than a seed can need by far: most take some ten thousand.
-const STEPS_MAX: u64 = 5_000_000;
+const STEPS_MAX: u64 = 2_000_000;
 /// A step takes up to this long, about what an SSD takes.
 const STEP_NANOSECONDS_MAX: u64 = 100_000;
 /// Times that time may pass without anything to run before what waits is called stalled.
@@ -47,7 +51,7 @@ pub type Promise<T> = Arc<Mutex<Option<T>>>;
 pub struct Machine<'a> {
     /// What the seed is like.
     pub plan: Plan,
-    /// The seed's choices.
+    /// Who runs next, what completes next.
     pub choices: Choices,
     /// What happened.
     pub trace: &'a mut Trace,
@@ -60,15 +64,19 @@ pub struct Machine<'a> {
     /// The power went while stripes were being written, with a disk that damages blocks: where both
     /// meet there are two failures in one stripe, and parity makes good one.
     pub may_have_lost: bool,
+    chooser: Chooser,
+    overlap: Overlap,
+    cut: Option<Cut>,
     is_gone: bool,
     /// The disk that was gone is there again, with what it had when it went.
     is_back: bool,
+    log_fails: bool,
 }
 
 impl<'a> Machine<'a> {
     /// A world with disks and an engine without an aggregate.
     #[must_use]
-    pub fn new(seed: u64, plan: Plan, choices: Choices, trace: &'a mut Trace) -> Self {
+    pub fn new(seed: u64, salt: u64, plan: Plan, trace: &'a mut Trace) -> Self {
         let world = SimulatedWorld::new(seed);
         for disk in 0..plan.disks {
             world.add_disk(&disk_name(disk), plan.disk_blocks);
@@ -76,16 +84,24 @@ impl<'a> Machine<'a> {
         world.add_disk(LOG_DISK, plan.log_blocks);
         let engine = start(&world, &plan);
         let service = Arc::new(Service(Arc::clone(&engine)));
+        trace.meet(plan.messages.name());
+        trace.meet(plan.requests.name());
+        let overlap = Overlap::new(Choices::of(seed, Purpose::Overlap, salt), plan.overlap_percent);
+        overlap.watch(&world, &engine);
         Self {
+            choices: Choices::of(seed, Purpose::Schedule, salt),
+            chooser: Chooser::new(plan.messages, plan.requests),
             plan,
-            choices,
             trace,
             world,
             engine,
             service,
             may_have_lost: false,
+            overlap,
+            cut: None,
             is_gone: false,
             is_back: false,
+            log_fails: false,
         }
     }
 
@@ -93,6 +109,7 @@ impl<'a> Machine<'a> {
     pub fn start(&mut self) {
         self.engine = start(&self.world, &self.plan);
         self.service = Arc::new(Service(Arc::clone(&self.engine)));
+        self.overlap.watch(&self.world, &self.engine);
     }
 
     /// The aggregate's disks.
@@ -117,9 +134,17 @@ impl<'a> Machine<'a> {
     pub fn begin_fault(&mut self) -> Result<(), Finding> {
         let Some((disk, fault)) = self.plan.fault else { return Ok(()) };
         self.trace.meet(fault.name());
-        if fault != Fault::Gone {
-            self.world.set_fault_rates(&disk_name(disk), fault.rates());
-            return Ok(());
+        match fault {
+            Fault::Gone => {}
+            Fault::Log => {
+                self.log_fails = true;
+                self.world.set_fault_rates(LOG_DISK, fault.rates());
+                return Ok(());
+            }
+            _ => {
+                self.world.set_fault_rates(&disk_name(disk), fault.rates());
+                return Ok(());
+            }
         }
         if self.is_gone || self.is_back {
             return Ok(());
@@ -131,6 +156,27 @@ impl<'a> Machine<'a> {
             aggregate.force();
         }
         self.consistency_point()
+    }
+
+    /// Faults that do not last are over: the log's, and that of a disk that forgets.
+    pub fn end_fault(&mut self) {
+        let Some((disk, fault)) = self.plan.fault else { return };
+        match fault {
+            Fault::Log => {
+                self.log_fails = false;
+                self.world.set_fault_rates(LOG_DISK, FaultRates::default());
+            }
+            Fault::Forgets => {
+                self.world.set_fault_rates(&disk_name(disk), FaultRates::default());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the log's disk has refused anything, or may.
+    #[must_use]
+    pub const fn log_fails(&self) -> bool {
+        self.log_fails
     }
 
     /// The disk that was gone is there again at the next start; it missed what was written since.
@@ -147,12 +193,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Makes the aggregate.
-    pub fn create_aggregate(&mut self) -> Result<(), Finding> {
+    pub fn create_aggregate(&mut self, force: bool) -> Result<(), Finding> {
         let request = CreateAggregate {
             name: AGGREGATE.to_owned(),
             disks: self.disks(),
             kind: self.plan.kind,
-            force: false,
+            force,
             traditional: self.plan.is_traditional,
         };
         let promise = promise(|done| self.engine.create_aggregate(request, done));
@@ -174,6 +220,12 @@ impl<'a> Machine<'a> {
         self.engine.aggregate_named(AGGREGATE)
     }
 
+    /// Where the consistency point is.
+    #[must_use]
+    pub fn phase(&self) -> Option<Phase> {
+        self.aggregate().map(|aggregate| aggregate.phase())
+    }
+
     /// Runs a message or completes a request, as the seed chooses; false if there is neither.
     pub fn step(&mut self) -> bool {
         self.trace.step += 1;
@@ -182,29 +234,35 @@ impl<'a> Machine<'a> {
             || self.run_message()
             || (!prefers_io && self.complete_io());
         self.trace.fold(u64::from(found));
+        let overlapped = self.overlap.take_count();
+        if overlapped > 0 {
+            self.trace.fold(overlapped);
+            self.trace.meet_times("schedule: a message in the middle of another", overlapped);
+        }
         found
     }
 
     fn run_message(&mut self) -> bool {
-        let choices = &mut self.choices;
+        let Self { choices, chooser, engine, .. } = self;
         let mut choice = 0;
-        let mut choose = |count: usize| {
-            choice = choices.index(count);
+        let mut choose = |ready: &[affinity::AffinityId]| {
+            choice = chooser.message(ready, choices);
             choice
         };
-        let ran = self.engine.scheduler().run_one(&mut choose);
+        let ran = engine.scheduler().run_one_of(&mut choose);
         self.trace.fold(choice as u64);
         ran
     }
 
     fn complete_io(&mut self) -> bool {
-        let pending = self.world.pending_count();
-        if pending == 0 {
+        let count = self.world.pending_count();
+        if count == 0 {
             return false;
         }
-        let choice = self.choices.index(pending);
+        let world = &self.world;
+        let choice = self.chooser.request(count, || world.pending(), &mut self.choices);
         self.world.advance(1 + self.choices.below(STEP_NANOSECONDS_MAX));
-        self.trace.fold((pending as u64) << 32 | choice as u64);
+        self.trace.fold((count as u64) << 32 | choice as u64);
         self.trace.remark(|| match self.world.pending().get(choice) {
             Some(io) => {
                 format!("{:?} of {} at {}, {} blocks", io.kind, io.disk, io.block, io.count)
@@ -250,10 +308,16 @@ impl<'a> Machine<'a> {
 
     /// Whether the machine gets on: `idle` is how often in a row there was nothing to run.
     pub fn check_progress(
-        &self,
+        &mut self,
         idle: u32,
         waiting: impl FnOnce() -> String,
     ) -> Result<(), Finding> {
+        if let Some(violation) = self.overlap.take_violation() {
+            return Err(Finding::Exclusion(violation));
+        }
+        if self.is_cut_due() {
+            return Err(Finding::PowerCut);
+        }
         if idle > IDLE_MAX {
             return Err(Finding::Stalled { waiting: waiting() });
         }
@@ -286,34 +350,98 @@ impl<'a> Machine<'a> {
     pub fn consistency_point(&mut self) -> Result<(), Finding> {
         let Some(aggregate) = self.aggregate() else { unreachable!("the aggregate is open") };
         let committed = promise(|done| aggregate.request_consistency_point(Some(done)));
-        self.wait("consistency point", &committed)?.map_err(|error| Finding::Refused {
-            request: "consistency point".to_owned(),
-            error: error.to_string(),
-        })
+        let outcome = self.wait("consistency point", &committed)?;
+        outcome.map_err(|error| self.refused("consistency point", &error.to_string()))
+    }
+
+    /// A request of management was refused: with a log that fails that is right, and only a
+    /// restart helps.
+    pub fn refused(&self, request: &str, error: &str) -> Finding {
+        if self.log_fails {
+            return Finding::PowerCut;
+        }
+        Finding::Refused { request: request.to_owned(), error: error.to_owned() }
+    }
+
+    /// The power is to go at this moment, or not at all.
+    pub fn arm(&mut self, cut: Option<Cut>) {
+        self.cut = cut;
+    }
+
+    fn is_cut_due(&mut self) -> bool {
+        let Some(cut) = self.cut else { return false };
+        let step = self.trace.step;
+        match cut {
+            Cut::At(at) => step >= at,
+            Cut::AtBoundary(boundary) => self.world.counters().boundaries >= boundary,
+            Cut::InPhase { phase, after, steps } => {
+                let is_there = step >= after && self.phase() == Some(phase);
+                if is_there {
+                    self.cut = Some(Cut::At(step + steps));
+                }
+                is_there && steps == 0
+            }
+        }
     }
 
     /// The power goes.
-    pub fn power_cut(&mut self) {
+    pub fn power_cut(&mut self, fate: Fate) {
+        self.cut = None;
         let pending = self.world.pending();
-        let phase = self.aggregate().map(|aggregate| aggregate.phase());
+        let phase = self.phase();
         if let Some(phase) = phase {
             self.trace.meet(phase_name(phase));
         }
         if pending.iter().any(|io| &*io.disk == LOG_DISK) {
             self.trace.meet("cut: with a log write under way");
         }
+        self.count_stores();
         self.trace.power_cuts += 1;
-        let damages = self.plan.fault.is_some_and(|(_, fault)| fault != Fault::Gone);
+        let damages = self.plan.fault.is_some_and(|(_, fault)| fault.damages());
         self.may_have_lost |= damages && phase != Some(Phase::Idle);
-        self.trace.note(format!("power cut in {phase:?} with {} requests", pending.len()));
+        // A block and its identity that are both lost leave the pair that was there before, which
+        // proves itself.
+        self.may_have_lost |= self.world.counters().lost_writes > 1;
+        let count = pending.len();
+        self.trace.note(format!("power cut in {phase:?} with {count} requests, {fate:?}"));
+        self.world.set_submit_hook(None);
         self.engine.halt();
-        self.world.power_cut();
+        self.world.power_cut_with(fate);
+    }
+
+    /// What the engine's store has counted since its start.
+    fn count_stores(&mut self) {
+        let Some(aggregate) = self.aggregate() else { return };
+        let counters = aggregate.parts.store.status().counters;
+        let trace = &mut self.trace;
+        trace.meet_times("store: blocks repaired from parity", counters.repaired_blocks);
+        trace.meet_times("store: blocks not repaired", counters.damaged_blocks);
+        trace.meet_times("store: partial tetris writes", counters.partial_tetris_writes);
+    }
+
+    /// What the world has counted in the whole life.
+    pub fn count_world(&mut self) {
+        self.count_stores();
+        let counters = self.world.counters();
+        for (what, times) in [
+            ("world: unflushed writes kept", counters.kept_at_cuts),
+            ("world: unflushed writes lost", counters.lost_at_cuts),
+            ("world: unflushed writes torn", counters.torn_at_cuts),
+            ("world: latent errors", counters.latent_errors),
+            ("world: bits flipped", counters.flipped_bits),
+            ("world: acknowledged writes lost", counters.lost_writes),
+            ("world: writes misdirected", counters.misdirected_writes),
+            ("world: writes refused", counters.refused_writes),
+        ] {
+            self.trace.meet_times(what, times);
+        }
     }
 }
 
 impl Drop for Machine<'_> {
     /// Lets go of what waits in the engine, which else would keep itself in memory.
     fn drop(&mut self) {
+        self.world.set_submit_hook(None);
         if !std::thread::panicking() {
             self.engine.halt();
             self.world.power_cut();
@@ -341,16 +469,4 @@ pub fn promise<T: Send + 'static>(call: impl FnOnce(Box<dyn FnOnce(T) + Send>)) 
     let place = Arc::clone(&promise);
     call(Box::new(move |value| *place.lock() = Some(value)));
     promise
-}
-
-const fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Idle => "cut: between consistency points",
-        Phase::Freezing => "cut: freezing",
-        Phase::CleaningMembers => "cut: cleaning volumes",
-        Phase::CleaningAggregate => "cut: cleaning the aggregate",
-        Phase::Syncing => "cut: syncing",
-        Phase::Committing => "cut: committing",
-        Phase::Failed => "cut: out of service",
-    }
 }

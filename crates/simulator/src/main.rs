@@ -6,7 +6,10 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use platform::Clock;
 use platform::linux::SystemClock;
-use simulator::{Lives, MixChoice, Summary, live_seed, run};
+use simulator::boundaries::live_boundaries;
+use simulator::life::BoundaryCut;
+use simulator::shrink::shrink;
+use simulator::{Lives, MixChoice, Reduction, Summary, live_seed, run};
 use std::ops::Range;
 use std::process::ExitCode;
 
@@ -31,9 +34,19 @@ enum Command {
         seeds: Range<u64>,
         #[command(flatten)]
         how: HowArguments,
+        /// Live one round of each seed, cut at each write and flush that is submitted or completes.
+        #[arg(long)]
+        every_boundary: bool,
         /// Threads; as many as the machine has by default.
         #[arg(long)]
         jobs: Option<usize>,
+    },
+    /// Leaves out of a seed's life what its finding does not need, and lives what is left.
+    Shrink {
+        /// The seed.
+        seed: u64,
+        #[command(flatten)]
+        how: HowArguments,
     },
     /// Lives one seed's life again.
     Replay {
@@ -41,6 +54,9 @@ enum Command {
         seed: u64,
         #[command(flatten)]
         how: HowArguments,
+        /// Cut it at this boundary, as `run --every-boundary` does.
+        #[arg(long)]
+        boundary: Option<u64>,
         /// Print every event, and what the engine says of itself.
         #[arg(long)]
         verbose: bool,
@@ -69,6 +85,13 @@ struct HowArguments {
     /// What the operations are.
     #[arg(long, value_enum, default_value_t)]
     mix: MixArgument,
+    /// Faulty disks acknowledge all writes of a while and keep none. Blocks are lost then; see
+    /// docs/testing.md.
+    #[arg(long)]
+    forgetting: bool,
+    /// Leave this out, as `shrink` says.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reduced: Reduction,
     /// Break this rule of the engine.
     #[cfg(feature = "mutations")]
     #[arg(long = "break", value_name = "RULE", value_parser = parse_rule)]
@@ -80,7 +103,12 @@ impl HowArguments {
     fn lives(&self) -> Lives {
         #[cfg(feature = "mutations")]
         platform::mutation::break_rule(self.broken);
-        Lives { mix: self.mix.into() }
+        Lives {
+            mix: self.mix.into(),
+            forgets: self.forgetting,
+            reduction: self.reduced.clone(),
+            boundary: None,
+        }
     }
 }
 
@@ -124,10 +152,17 @@ fn parse_rule(text: &str) -> Result<platform::mutation::Rule, String> {
 fn main() -> ExitCode {
     let all = platform::thread::parallelism;
     match Arguments::parse().command {
-        Command::Run { seeds, how, jobs } => {
+        Command::Run { seeds, how, every_boundary: true, .. } => {
+            run_boundaries(seeds, &how.lives())
+        }
+        Command::Run { seeds, how, jobs, .. } => {
             run_seeds(seeds, &how.lives(), jobs.unwrap_or_else(all))
         }
-        Command::Replay { seed, how, verbose } => replay(seed, &how.lives(), verbose),
+        Command::Shrink { seed, how } => shrink_seed(seed, &how.lives()),
+        Command::Replay { seed, how, boundary, verbose } => {
+            let boundary = boundary.map(BoundaryCut::At);
+            replay(seed, &Lives { boundary, ..how.lives() }, verbose)
+        }
         #[cfg(feature = "mutations")]
         Command::Mutations { seeds, rule, verbose, jobs } => {
             break_rules(&seeds, rule, verbose, jobs.unwrap_or_else(all))
@@ -181,10 +216,7 @@ fn run_seeds(seeds: Range<u64>, lives: &Lives, jobs: usize) -> ExitCode {
     for outcome in summary.failures.iter().take(REPORTS_MAX) {
         eprintln!("\n{}", outcome.report());
     }
-    println!("seeds that met each situation:");
-    for (what, count) in summary.coverage.counts() {
-        println!("{count:8}  {what}");
-    }
+    print_coverage(&summary);
     println!("{}", line(&summary));
     if summary.failures.is_empty() {
         return ExitCode::SUCCESS;
@@ -195,6 +227,44 @@ fn run_seeds(seeds: Range<u64>, lives: &Lives, jobs: usize) -> ExitCode {
         println!("seed {}: {first_line}", outcome.seed);
     }
     ExitCode::FAILURE
+}
+
+fn run_boundaries(seeds: Range<u64>, lives: &Lives) -> ExitCode {
+    let mut summary = Summary::default();
+    for seed in seeds {
+        let before = summary.seeds;
+        let found = live_boundaries(seed, lives, &mut summary);
+        println!("seed {seed}: {} lives", summary.seeds - before);
+        if let Some(outcome) = found {
+            let boundary = outcome.trace.boundary_cut.unwrap_or_default();
+            println!("{}", outcome.report());
+            println!("simulator replay {seed} --boundary {boundary}");
+            return ExitCode::FAILURE;
+        }
+    }
+    print_coverage(&summary);
+    println!("{} lives, {} power cuts, no finding", summary.seeds, summary.power_cuts);
+    ExitCode::SUCCESS
+}
+
+fn shrink_seed(seed: u64, lives: &Lives) -> ExitCode {
+    let mut progress = |reduction: &Reduction| eprintln!("{reduction}");
+    let Some(outcome) = shrink(seed, lives, &mut progress) else {
+        println!("seed {seed} finds nothing");
+        return ExitCode::SUCCESS;
+    };
+    println!("{}", outcome.report());
+    let asked = outcome.trace.operations;
+    println!("{asked} operations answered, {} power cuts", outcome.trace.power_cuts);
+    println!("simulator replay {seed} --reduced '{}'", outcome.reduction);
+    ExitCode::FAILURE
+}
+
+fn print_coverage(summary: &Summary) {
+    println!("   seeds      times  situation");
+    for (what, seeds, times) in summary.coverage.counts() {
+        println!("{seeds:8} {times:10}  {what}");
+    }
 }
 
 fn replay(seed: u64, lives: &Lives, is_verbose: bool) -> ExitCode {

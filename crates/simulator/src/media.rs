@@ -2,7 +2,6 @@
 
 use crate::finding::Finding;
 use crate::machine::Machine;
-use crate::plan::Fault;
 use inspect::Inspector;
 
 /// Checks the media of a node at rest, after a consistency point: everything accounted for once,
@@ -12,7 +11,7 @@ use inspect::Inspector;
 /// # Errors
 /// [`Finding::Media`] with everything that is wrong.
 pub fn check_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
-    if machine.plan.fault.is_some_and(|(_, fault)| fault != Fault::Gone) {
+    if machine.plan.fault.is_some_and(|(_, fault)| fault.damages()) {
         return Ok(());
     }
     let disks = machine.disks();

@@ -4,6 +4,8 @@
 //! nothing cached, no room left) happens in every few seeds, and a seed takes milliseconds.
 
 use crate::choices::Choices;
+use crate::reduction::{Calm, Reduction};
+use crate::schedule::{MessageOrder, RequestOrder};
 use file_service::Durability;
 use model_fs::Mix;
 use ondisk::label::RaidKind;
@@ -21,11 +23,37 @@ const LOG_HALF_BLOCKS: [u64; 4] = [144, 160, 200, 400];
 /// The same with a group that lacks a disk, whose notes of stripes hold contents: the smallest
 /// journal that the server makes, 16 MiB.
 const LOG_HALF_BLOCKS_DEGRADED: u64 = 2047;
-/// Sizes of volumes: most have room for all that a seed writes, some fill.
-const VOLUME_BLOCKS: [u64; 4] = [400, 1024, 4096, 16_384];
-/// Dirty memory is a quarter of the memory: 256 blocks at least, twice what one operation takes.
-const MEMORY_BYTES: [u64; 4] = [4 << 20, 6 << 20, 8 << 20, 32 << 20];
+/// Sizes of volumes: most have room for all that a seed writes.
+const VOLUME_BLOCKS: [u64; 3] = [1024, 4096, 16_384];
+/// Sizes of volumes that are to be filled.
+const SMALL_VOLUME_BLOCKS: [u64; 3] = [400, 400, 700];
+/// Dirty memory is a quarter of the memory: in the smallest, half of what one operation may take.
+const MEMORY_BYTES: [u64; 6] = [1 << 20, 2 << 20, 4 << 20, 6 << 20, 8 << 20, 32 << 20];
 const MILLISECOND: u64 = 1_000_000;
+/// How often a faulty log refuses a write or flush: about once in a round.
+const LOG_ERRORS_PER_MILLION: u32 = 20_000;
+
+/// What is to be filled to the last block, and emptied again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filling {
+    /// Nothing.
+    Nothing,
+    /// Volumes, which are small.
+    Volumes,
+    /// The aggregate, on one small disk.
+    Aggregate,
+}
+
+impl Filling {
+    /// Bytes of a write that fills, at most.
+    #[must_use]
+    pub const fn write_bytes_max(self) -> u64 {
+        match self {
+            Self::Aggregate => 1 << 20,
+            _ => 1 << 18,
+        }
+    }
+}
 
 /// What is wrong with the one faulty disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,24 +68,39 @@ pub enum Fault {
     Misdirected,
     /// The disk goes, for good.
     Gone,
+    /// For a while the disk acknowledges everything and writes nothing.
+    Forgets,
+    /// The log's disk refuses writes.
+    Log,
 }
 
 impl Fault {
-    /// Per million blocks: high enough that a seed with some thousand blocks of traffic sees a few.
-    const RATE_PER_MILLION: u32 = 1500;
+    /// Per million blocks read: high enough that a seed, which reads some hundred blocks from its
+    /// disks, sees a few.
+    const READ_RATE_PER_MILLION: u32 = 20_000;
+    /// Per million blocks written, of which there are more.
+    const WRITE_RATE_PER_MILLION: u32 = 1_000;
 
     /// The rates of a disk with this fault.
     #[must_use]
     pub fn rates(self) -> FaultRates {
         let mut rates = FaultRates::default();
         match self {
-            Self::Latent => rates.latent_error_per_million = Self::RATE_PER_MILLION,
-            Self::BitFlip => rates.bit_flip_per_million = Self::RATE_PER_MILLION,
-            Self::Lost => rates.lost_write_per_million = Self::RATE_PER_MILLION / 5,
-            Self::Misdirected => rates.misdirected_write_per_million = Self::RATE_PER_MILLION / 5,
+            Self::Latent => rates.latent_error_per_million = Self::READ_RATE_PER_MILLION,
+            Self::BitFlip => rates.bit_flip_per_million = Self::READ_RATE_PER_MILLION,
+            Self::Lost => rates.lost_write_per_million = Self::WRITE_RATE_PER_MILLION,
+            Self::Misdirected => rates.misdirected_write_per_million = Self::WRITE_RATE_PER_MILLION,
+            Self::Forgets => rates.lost_write_per_million = 1_000_000,
+            Self::Log => rates.write_error_per_million = LOG_ERRORS_PER_MILLION,
             Self::Gone => {}
         }
         rates
+    }
+
+    /// Whether blocks of a disk of the aggregate may be damaged.
+    #[must_use]
+    pub const fn damages(self) -> bool {
+        !matches!(self, Self::Gone | Self::Log)
     }
 
     /// Its name in the coverage.
@@ -69,6 +112,8 @@ impl Fault {
             Self::Lost => "fault: lost writes",
             Self::Misdirected => "fault: misdirected writes",
             Self::Gone => "fault: disk gone",
+            Self::Forgets => "fault: all writes of a while lost",
+            Self::Log => "fault: log refuses writes",
         }
     }
 }
@@ -119,8 +164,8 @@ pub struct Plan {
     pub volumes: Vec<VolumePlan>,
     /// The operations.
     pub mix: Mix,
-    /// Whether most writes are large, so that volumes fill.
-    pub fills: bool,
+    /// What fills: then most writes are large.
+    pub filling: Filling,
     /// Rounds from one check to the next.
     pub rounds: u64,
     /// Operations of a round.
@@ -131,59 +176,118 @@ pub struct Plan {
     pub in_flight_max: usize,
     /// What is wrong with which disk.
     pub fault: Option<(usize, Fault)>,
+    /// How messages are chosen.
+    pub messages: MessageOrder,
+    /// How completions are chosen.
+    pub requests: RequestOrder,
+    /// Of 100 submissions, those at which another thread's message runs in the middle of this one.
+    pub overlap_percent: u64,
 }
 
 impl Plan {
     /// The plan of a seed.
     #[must_use]
-    pub fn new(choices: &mut Choices, mix: MixChoice) -> Self {
-        let kind = if choices.chance(65) { RaidKind::Raid4 } else { RaidKind::None };
+    pub fn new(choices: &mut Choices, mix: MixChoice, forgets: bool) -> Self {
+        let filling = match choices.below(100) {
+            0..15 => Filling::Volumes,
+            15..20 => Filling::Aggregate,
+            _ => Filling::Nothing,
+        };
+        let is_small = filling == Filling::Aggregate;
+        let is_protected = choices.chance(65) && !is_small;
+        let kind = if is_protected { RaidKind::Raid4 } else { RaidKind::None };
         let disks = match kind {
+            RaidKind::None if is_small => 1,
             RaidKind::None => 1 + choices.index(3),
             _ => 3 + choices.index(3),
         };
         let is_traditional = choices.chance(25);
         let volumes = if is_traditional { 1 } else { 1 + choices.index(3) };
-        let fills = choices.chance(15);
-        let volumes = (0..volumes).map(|_| Self::volume(choices, fills)).collect();
+        let volumes = (0..volumes).map(|_| Self::volume(choices, filling)).collect();
         let fault = (kind != RaidKind::None && choices.chance(40)).then(|| {
             let faults =
                 [Fault::Latent, Fault::BitFlip, Fault::Lost, Fault::Misdirected, Fault::Gone];
+            if forgets {
+                return (choices.index(disks), Fault::Forgets);
+            }
             (choices.index(disks), choices.pick(&faults))
         });
+        let has_bad_log = fault.is_none() && choices.chance(10);
+        let fault = if has_bad_log { Some((0, Fault::Log)) } else { fault };
         let half_blocks = match fault {
             Some((_, Fault::Gone)) => LOG_HALF_BLOCKS_DEGRADED,
+            // A record may hold all of a large write.
+            _ if is_small => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
             _ => choices.pick(&LOG_HALF_BLOCKS),
         };
         Self {
             kind,
             disks,
-            disk_blocks: DISK_BLOCKS_MIN * if fills { 1 } else { choices.pick(&[1, 1, 2, 4]) },
+            disk_blocks: DISK_BLOCKS_MIN * if is_small { 1 } else { choices.pick(&[1, 1, 2, 4]) },
             log_blocks: LOG_HEADER_BLOCKS + 2 * half_blocks,
             memory_bytes: choices.pick(&MEMORY_BYTES),
             cp_interval_nanoseconds: MILLISECOND * choices.pick(&[2, 5, 20, 100]),
             is_traditional,
             volumes,
             mix: Self::mix(choices, mix),
-            fills,
+            filling,
             rounds: 2 + choices.below(3),
-            operations: 10 + choices.below(70),
+            operations: 10 + choices.below(70) + if is_small { 60 } else { 0 },
             io_percent: choices.pick(&[15, 40, 60, 90]),
             in_flight_max: 1 + choices.index(model_fs::crash::IN_FLIGHT_MAX),
             fault,
+            messages: choices.pick(&MessageOrder::CHOICES),
+            requests: RequestOrder::choose(choices, disks),
+            overlap_percent: choices.pick(&[0, 0, 10, 50]),
         }
     }
 
-    fn volume(choices: &mut Choices, fills: bool) -> VolumePlan {
+    /// The same with what a reduction leaves out.
+    #[must_use]
+    pub fn reduced(mut self, reduction: &Reduction) -> Self {
+        self.rounds = reduction.rounds.map_or(self.rounds, |rounds| rounds.min(self.rounds));
+        if reduction.is_calm(Calm::Fault) {
+            self.fault = None;
+        }
+        if reduction.is_calm(Calm::Volumes) {
+            self.volumes.truncate(1);
+        }
+        if reduction.is_calm(Calm::Parallel) {
+            self.in_flight_max = 1;
+        }
+        if reduction.is_calm(Calm::Order) {
+            (self.messages, self.requests) = (MessageOrder::Oldest, RequestOrder::Oldest);
+        }
+        if reduction.is_calm(Calm::Overlap) {
+            self.overlap_percent = 0;
+        }
+        if reduction.is_calm(Calm::Memory) {
+            self.memory_bytes = MEMORY_BYTES[MEMORY_BYTES.len() - 1];
+        }
+        if reduction.is_calm(Calm::Disks) {
+            let disks_min = if self.kind == RaidKind::None { 1 } else { 3 };
+            // The faulty disk stays.
+            let faulty = self.fault.map_or(0, |(disk, _)| disk + 1);
+            self.disks = disks_min.max(faulty);
+            self.disk_blocks = DISK_BLOCKS_MIN;
+        }
+        self
+    }
+
+    fn volume(choices: &mut Choices, filling: Filling) -> VolumePlan {
         let durability = if choices.chance(50) { Durability::Logged } else { Durability::Ordered };
-        // Small volumes fill; large ones fill the aggregate.
-        let sizes = if fills { &VOLUME_BLOCKS[..] } else { &VOLUME_BLOCKS[1..] };
+        let sizes = match filling {
+            Filling::Nothing => &VOLUME_BLOCKS[..],
+            Filling::Volumes => &SMALL_VOLUME_BLOCKS[..],
+            // Large ones fill the aggregate.
+            Filling::Aggregate => &VOLUME_BLOCKS[2..],
+        };
         VolumePlan { size_blocks: choices.pick(sizes), durability }
     }
 
     /// A volume that is made later.
     pub fn another_volume(&self, choices: &mut Choices) -> VolumePlan {
-        Self::volume(choices, self.fills)
+        Self::volume(choices, self.filling)
     }
 
     fn mix(choices: &mut Choices, mix: MixChoice) -> Mix {
@@ -207,7 +311,7 @@ impl fmt::Display for Plan {
         write!(
             formatter,
             "{:?}, {} disks of {} MiB, log of {} blocks, memory of {} MiB, {} volumes{}, {} rounds \
-             of {} operations, fault: {:?}",
+             of {} operations, {} at once, fault: {:?}, messages {:?}, requests {:?}, overlap {} %",
             self.kind,
             self.disks,
             mebibytes(self.disk_blocks),
@@ -217,7 +321,11 @@ impl fmt::Display for Plan {
             if self.is_traditional { " (traditional)" } else { "" },
             self.rounds,
             self.operations,
+            self.in_flight_max,
             self.fault,
+            self.messages,
+            self.requests,
+            self.overlap_percent,
         )
     }
 }

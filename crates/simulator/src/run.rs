@@ -4,8 +4,9 @@
 //! not change it.
 
 use crate::finding::Finding;
-use crate::life::live;
+use crate::life::{BoundaryCut, live};
 use crate::plan::MixChoice;
+use crate::reduction::Reduction;
 use crate::trace::{Coverage, Trace};
 use platform::sync::Mutex;
 use std::cell::{Cell, RefCell};
@@ -24,6 +25,12 @@ thread_local! {
 pub struct Lives {
     /// What the operations are.
     pub mix: MixChoice,
+    /// Whether the faulty disk, if there is one, loses all writes of a while.
+    pub forgets: bool,
+    /// What is left out.
+    pub reduction: Reduction,
+    /// If set, each life is one round, cut there.
+    pub boundary: Option<BoundaryCut>,
 }
 
 /// A seed's life with how it ended.
@@ -31,6 +38,8 @@ pub struct Lives {
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
+    /// What was left out.
+    pub reduction: Reduction,
     /// What happened.
     pub trace: Trace,
     /// What was found.
@@ -64,7 +73,7 @@ pub fn live_seed(seed: u64, lives: &Lives, is_verbose: bool) -> Outcome {
         Ok(outcome) => outcome.err(),
         Err(_) => Some(Finding::Panic(PANIC.take())),
     };
-    Outcome { seed, trace, finding }
+    Outcome { seed, reduction: lives.reduction.clone(), trace, finding }
 }
 
 /// Panics of seeds' lives are kept for the report; others are printed as usual.
@@ -144,7 +153,8 @@ fn live_all(
 }
 
 impl Summary {
-    fn add(&mut self, outcome: Outcome) {
+    /// Adds one life.
+    pub fn add(&mut self, outcome: Outcome) {
         self.seeds += 1;
         self.operations += outcome.trace.operations;
         self.power_cuts += outcome.trace.power_cuts;

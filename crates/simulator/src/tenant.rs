@@ -11,7 +11,8 @@ use crate::finding::Finding;
 use crate::footprint::Footprint;
 use crate::history::{History, Moment};
 use crate::machine::{Machine, Promise, promise};
-use crate::plan::{Plan, VolumePlan};
+use crate::plan::{Filling, Plan, VolumePlan};
+use crate::space::check_refusal;
 use crate::subject::{EngineSubject, snapshot_outcome, snapshot_request};
 use dblade::EngineError;
 use file_service::{
@@ -26,9 +27,7 @@ use model_fs::{
 
 /// Ordinary names from this on are mostly directories', as in the mixes of `model-fs`.
 const DIRECTORY_NAME_FIRST: u8 = 5;
-/// Largest write of a volume that is to be filled.
-const FILL_BYTES_MAX: u64 = 1 << 18;
-/// Where such writes begin: so many places of 64 KiB.
+/// Where writes that fill begin: so many places of 64 KiB.
 const FILL_OFFSETS: u64 = 48;
 
 struct InFlight {
@@ -57,8 +56,6 @@ pub struct Tenant {
     pub snapshots: Vec<u8>,
     history: History,
     in_flight: Vec<InFlight>,
-    /// An operation that waits until it is independent of those in flight.
-    next: Option<Operation>,
     answered: usize,
 }
 
@@ -87,7 +84,6 @@ impl Tenant {
             snapshots: Vec::new(),
             history,
             in_flight: Vec::new(),
-            next: None,
             answered: 0,
         })
     }
@@ -116,20 +112,23 @@ impl Tenant {
     }
 
     /// Begins an operation of the seed's choice if one can be begun now.
-    pub fn start_operation(&mut self, machine: &mut Machine<'_>) -> Result<bool, Finding> {
+    /// `number` is the operation's in the life, `choices` are its own.
+    pub fn start_operation(
+        &mut self,
+        machine: &mut Machine<'_>,
+        number: u64,
+        mut choices: Choices,
+    ) -> Result<bool, Finding> {
         if self.in_flight.len() >= machine.plan.in_flight_max {
             return Ok(false);
         }
-        let operation = match self.next.take() {
-            Some(operation) => operation,
-            None => choose_operation(&machine.plan, &mut machine.choices, self.answered),
-        };
+        let operation = choose_operation(&machine.plan, &mut choices, number, machine.trace.round);
         let footprint = Footprint::of(&operation, &self.model.executor);
+        // It waits until it is independent of those in flight.
         if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {
-            self.next = Some(operation);
             return Ok(false);
         }
-        machine.trace.note(format!("{}: ask {operation:?}", self.name));
+        machine.trace.note(format!("{}: ask {number} {operation:?}", self.name));
         let asked = self.history.now();
         let wait = match &operation {
             Operation::Snapshot(action) => {
@@ -155,6 +154,7 @@ impl Tenant {
                     let outcome = promise.lock().take();
                     match outcome {
                         None => None,
+                        Some(Err(_)) if machine.log_fails() => return Err(Finding::PowerCut),
                         Some(outcome) => {
                             Some(settle_snapshot(&self.name, &mut self.subject, *action, &outcome)?)
                         }
@@ -163,6 +163,11 @@ impl Tenant {
             };
             match found {
                 None => index += 1,
+                // A log that failed: what came of the operation the next start will tell.
+                Some(Observation::Failed(FsError::Io)) if machine.log_fails() => {
+                    machine.trace.meet("log: an operation failed with it");
+                    return Err(Finding::PowerCut);
+                }
                 Some(found) => {
                     let InFlight { asked, operation, .. } = self.in_flight.remove(index);
                     self.finish(machine, asked, operation, found)?;
@@ -184,6 +189,7 @@ impl Tenant {
         self.answered += 1;
         if matches!(found, Observation::Failed(FsError::NoSpace)) {
             machine.trace.meet("no space");
+            check_refusal(machine, &self.name)?;
         }
         if !is_left_out(&operation, &found) {
             self.compare(&operation, &found)?;
@@ -274,7 +280,6 @@ impl Tenant {
         self.subject.subject.restarted(&machine.service);
         self.subject.executor.restarted(machine.service.clone());
         let in_flight: Vec<_> = std::mem::take(&mut self.in_flight);
-        self.next = None;
         let found = self.capture(machine)?;
         machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
         let asked_snapshot = in_flight.iter().find_map(|one| match one.wait {
@@ -400,14 +405,15 @@ fn settle_snapshot(
     Ok(subject.run(&Operation::Snapshot(action), &mut || {}))
 }
 
-/// Operations that come first: files and directories in most slots, for the others to work on.
-const FIRST_OPERATIONS: usize = 12;
+/// Operations that come first in each volume: files and directories in most slots, for the others
+/// to work on.
+const FIRST_OPERATIONS: u64 = 12;
 
-fn choose_operation(plan: &Plan, choices: &mut Choices, answered: usize) -> Operation {
-    if answered < FIRST_OPERATIONS {
+fn choose_operation(plan: &Plan, choices: &mut Choices, number: u64, round: u64) -> Operation {
+    if number < FIRST_OPERATIONS * plan.volumes.len() as u64 {
         return first_operation(choices);
     }
-    let operation = choose_any(plan, choices);
+    let operation = choose_any(plan, choices, round);
     // Refused by traditional volumes as yet; an image to compare with is as good.
     match operation {
         Operation::Snapshot(SnapshotAction::Restore(snapshot)) if plan.is_traditional => {
@@ -434,11 +440,21 @@ fn first_operation(choices: &mut Choices) -> Operation {
     Operation::Create { who, directory, name, mode, set, into }
 }
 
-fn choose_any(plan: &Plan, choices: &mut Choices) -> Operation {
-    if plan.fills && choices.chance(60) {
+/// Of the operations on a volume that is to be filled, those that fill it, or make room.
+const FILL_PERCENT: u64 = 60;
+
+fn choose_any(plan: &Plan, choices: &mut Choices, round: u64) -> Operation {
+    // First it fills, then room is made, then it fills again.
+    let fills = plan.filling != Filling::Nothing;
+    if fills && round.is_multiple_of(2) && choices.chance(FILL_PERCENT) {
+        let directory = Slot(choices.below(u64::from(FILE_SLOT_FIRST)) as u8);
+        let name = Name(choices.below(u64::from(ORDINARY_NAMES)) as u8);
+        return Operation::Remove { who: Who::ROOT, directory, name };
+    }
+    if fills && choices.chance(FILL_PERCENT) {
         let slot =
             u64::from(FILE_SLOT_FIRST) + choices.below(u64::from(SLOT_COUNT - FILE_SLOT_FIRST));
-        let length = choices.below(FILL_BYTES_MAX) as u32;
+        let length = choices.below(plan.filling.write_bytes_max()) as u32;
         return Operation::Write {
             who: Who::ROOT,
             file: Slot(slot as u8),

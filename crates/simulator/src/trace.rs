@@ -4,7 +4,7 @@
 //! Invariants: the hash is a function of the events alone, so two runs of one seed that differ in
 //! anything that was chosen, answered or found differ in it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Lines that are kept for the report of a finding.
 const TAIL_LINES: usize = 40;
@@ -15,7 +15,7 @@ pub struct Trace {
     hash: u64,
     is_verbose: bool,
     tail: VecDeque<String>,
-    met: BTreeSet<&'static str>,
+    met: BTreeMap<&'static str, u64>,
     /// Rounds begun.
     pub round: u64,
     /// Messages run and requests completed.
@@ -24,6 +24,12 @@ pub struct Trace {
     pub operations: u64,
     /// Power cuts.
     pub power_cuts: u64,
+    /// The boundary at which the power went, if it was asked to go at one.
+    pub boundary_cut: Option<u64>,
+    /// Operations asked for or left out.
+    pub operations_asked: u64,
+    /// Moments at which what a power cut leaves had changed.
+    pub boundaries: u64,
 }
 
 impl Trace {
@@ -34,11 +40,14 @@ impl Trace {
             hash: 0xcbf2_9ce4_8422_2325,
             is_verbose,
             tail: VecDeque::new(),
-            met: BTreeSet::new(),
+            met: BTreeMap::new(),
             round: 0,
             step: 0,
             operations: 0,
             power_cuts: 0,
+            boundary_cut: None,
+            operations_asked: 0,
+            boundaries: 0,
         }
     }
 
@@ -80,7 +89,14 @@ impl Trace {
 
     /// A situation was met.
     pub fn meet(&mut self, what: &'static str) {
-        self.met.insert(what);
+        self.meet_times(what, 1);
+    }
+
+    /// A situation was met so many times.
+    pub fn meet_times(&mut self, what: &'static str, times: u64) {
+        if times > 0 {
+            *self.met.entry(what).or_default() += times;
+        }
     }
 
     /// The hash of all events so far.
@@ -94,39 +110,34 @@ impl Trace {
         self.tail.iter().map(String::as_str)
     }
 
-    /// The situations that were met.
-    pub fn met(&self) -> impl Iterator<Item = &'static str> {
-        self.met.iter().copied()
+    /// The situations that were met, and how often.
+    pub fn met(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.met.iter().map(|(what, times)| (*what, *times))
     }
 }
 
-/// In how many seeds each situation was met.
+/// How often each situation was met: in how many seeds, and how many times.
 #[derive(Clone, Default, Debug)]
-pub struct Coverage(BTreeMap<&'static str, u64>);
+pub struct Coverage(BTreeMap<&'static str, (u64, u64)>);
 
 impl Coverage {
     /// Adds one seed.
     pub fn add(&mut self, trace: &Trace) {
-        for what in trace.met() {
-            *self.0.entry(what).or_default() += 1;
-        }
-    }
-
-    /// Adds another count.
-    pub fn merge(&mut self, other: &Self) {
-        for (what, count) in &other.0 {
-            *self.0.entry(what).or_default() += count;
+        for (what, times) in trace.met() {
+            let (seeds, total) = self.0.entry(what).or_default();
+            *seeds += 1;
+            *total += times;
         }
     }
 
     /// Seeds that met a situation.
     #[must_use]
     pub fn count(&self, what: &str) -> u64 {
-        self.0.get(what).copied().unwrap_or(0)
+        self.0.get(what).map_or(0, |(seeds, _)| *seeds)
     }
 
-    /// All situations with their counts, by name.
-    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().map(|(what, count)| (*what, *count))
+    /// All situations with the seeds and the times, by name.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        self.0.iter().map(|(what, (seeds, times))| (*what, *seeds, *times))
     }
 }

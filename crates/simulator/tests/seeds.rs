@@ -1,7 +1,8 @@
 //! A fixed range of seeds finds nothing, meets what it must meet, and every seed replays bit for
 //! bit.
 
-use simulator::{Lives, live_seed, run};
+use simulator::boundaries::live_boundaries;
+use simulator::{Lives, Summary, live_seed, run};
 
 /// Few enough for every build, many enough to meet each situation below.
 const SEEDS: u64 = 60;
@@ -19,8 +20,17 @@ fn the_first_seeds_find_nothing_and_meet_what_matters() {
         "crash: operations lost that may be",
         "replay with records",
         "snapshot restored",
-        "volume created beside others",
+        "volume created",
         "volume deleted",
+        "crash: the aggregate was not made",
+        "crash: before a volume is created",
+        "fault: log refuses writes",
+        "no space",
+        "open: degraded",
+        "schedule: a message in the middle of another",
+        "schedule: consistency points starve",
+        "store: blocks repaired from parity",
+        "world: unflushed writes torn",
     ] {
         assert!(summary.coverage.count(what) > 0, "no seed met '{what}'");
     }
@@ -37,4 +47,12 @@ fn a_seed_replays_bit_for_bit() {
     }
     hashes.dedup();
     assert_eq!(hashes.len(), 5, "different seeds are different lives");
+}
+
+#[test]
+fn a_cut_at_each_boundary_of_a_seed_finds_nothing() {
+    let mut summary = Summary::default();
+    let found = live_boundaries(1, &Lives::default(), &mut summary);
+    assert!(found.is_none(), "{}", found.map(|outcome| outcome.report()).unwrap_or_default());
+    assert!(summary.seeds > 100, "{} boundaries are none of a whole life", summary.seeds);
 }

@@ -1,0 +1,133 @@
+//! The node starts again: opening, through more power cuts if the seed says so, and everything that
+//! must hold after it.
+//!
+//! Invariants: the moments of cuts during recovery are the seed's, like all others. While trees are
+//! compared the power stays on: what they show is what the recovery came to.
+
+use crate::cut::{Cut, choose_fate};
+use crate::finding::Finding;
+use crate::life::Life;
+use crate::machine::{Machine, promise};
+use crate::media::check_media;
+use crate::reduction::Calm;
+use crate::subject::snapshot_name;
+use dblade::Recovery;
+
+/// Cuts during one recovery at most.
+const RECOVERY_CUTS_MAX: u32 = 2;
+
+impl Life<'_> {
+    /// Opens the aggregate, and checks what is there.
+    pub fn recover(&mut self, is_crash: bool) -> Result<(), Finding> {
+        self.machine.arm(None);
+        self.machine.end_fault();
+        if self.events.chance(25) {
+            self.machine.end_absence();
+        }
+        let (recovery, cuts) = self.open()?;
+        if !is_crash && cuts == 0 && (!recovery.clean || recovery.replayed > 0) {
+            return Err(Finding::Listing {
+                what: "recovery after a clean stop".to_owned(),
+                expected: "clean, nothing to replay".to_owned(),
+                found: format!("{recovery:?}"),
+            });
+        }
+        self.check_recovered()
+    }
+
+    /// Opens the aggregate; how it was found, and how often the power went on the way.
+    fn open(&mut self) -> Result<(Recovery, u32), Finding> {
+        let cuts_max =
+            if self.reduction.is_calm(Calm::RecoveryCuts) { 0 } else { RECOVERY_CUTS_MAX };
+        let mut cuts = 0;
+        loop {
+            self.machine.start();
+            let opened = self.machine.open_aggregate();
+            let is_cut = self.events.chance(20) && cuts < cuts_max;
+            let step = self.machine.trace.step;
+            let cut = is_cut.then(|| Cut::At(step + self.events.scaled(9)));
+            self.machine.arm(cut);
+            let driven = self.machine.drive_until("open aggregate", |_| opened.lock().is_some());
+            self.machine.arm(None);
+            if driven == Err(Finding::PowerCut) {
+                cuts += 1;
+                self.machine.trace.meet("cut: during recovery");
+                let fate = choose_fate(&mut self.events);
+                self.machine.power_cut(fate);
+                continue;
+            }
+            driven?;
+            let Some(opened) = opened.lock().take() else {
+                unreachable!("it was driven until it was opened")
+            };
+            let recovery = opened.map_err(|error| Finding::Open(error.to_string()))?;
+            self.machine.trace.note(format!(
+                "open: clean {}, {} operations replayed",
+                recovery.clean, recovery.replayed
+            ));
+            if recovery.replayed > 0 {
+                self.machine.trace.meet("replay with records");
+                self.machine.trace.meet_times("replay: records", recovery.replayed);
+            }
+            return Ok((recovery, cuts));
+        }
+    }
+
+    fn check_recovered(&mut self) -> Result<(), Finding> {
+        self.forget_points();
+        self.recover_volumes()?;
+        for index in 0..self.tenants.len() {
+            let Some(tenant) = self.tenants.get_mut(index) else { break };
+            let listed = listed_snapshots(&mut self.machine, &tenant.name)?;
+            tenant.recover(&mut self.machine, &listed)?;
+        }
+        if let Some(aggregate) = self.machine.aggregate()
+            && aggregate.parts.store.status().is_degraded()
+        {
+            self.machine.trace.meet("open: degraded");
+        }
+        self.machine.settle()?;
+        check_media(&mut self.machine)
+    }
+
+    /// After a cut while the aggregate was made: it is there, whole and empty, or it is not, and
+    /// can be made on the same disks.
+    pub fn recover_creation(&mut self) -> Result<(), Finding> {
+        self.machine.arm(None);
+        self.machine.start();
+        let opened = self.machine.open_aggregate();
+        self.machine.drive_until("open aggregate", |_| opened.lock().is_some())?;
+        let opened = opened.lock().take();
+        if matches!(opened, Some(Ok(_))) {
+            self.machine.trace.meet("crash: the aggregate was made");
+        } else {
+            self.machine.trace.meet("crash: the aggregate was not made");
+            self.machine.power_cut(platform::simulated::Fate::Each);
+            self.machine.start();
+            self.machine.create_aggregate(true)?;
+        }
+        self.tenants_of_aggregate()?;
+        self.machine.settle()?;
+        check_media(&mut self.machine)
+    }
+}
+
+/// The snapshots of operations' small domain that the engine lists, oldest first.
+fn listed_snapshots(machine: &mut Machine<'_>, volume: &str) -> Result<Vec<u8>, Finding> {
+    let engine = &machine.engine;
+    let listed = promise(|done| engine.snapshots(volume, done));
+    let listed = machine.wait("list snapshots", &listed)?.map_err(|error| Finding::Refused {
+        request: format!("list snapshots of {volume}"),
+        error: error.to_string(),
+    })?;
+    let names: Vec<&str> = listed.iter().map(|info| info.name.as_str()).collect();
+    let number = |name: &&str| {
+        (0..model_fs::operation::SNAPSHOT_COUNT).find(|number| snapshot_name(*number) == **name)
+    };
+    let numbers: Option<Vec<u8>> = names.iter().map(number).collect();
+    numbers.ok_or_else(|| Finding::Listing {
+        what: format!("snapshots of {volume}"),
+        expected: "names of the simulator".to_owned(),
+        found: format!("{names:?}"),
+    })
+}

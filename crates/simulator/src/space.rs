@@ -1,0 +1,69 @@
+//! Whether space is what it must be: nothing promised at rest, and no refusal while there is room.
+//!
+//! What is in use the independent reader counts ([`crate::media`]); here it is about promises
+//! (decision D6), which are in memory only. If a promise were never taken back the room would
+//! shrink without anything being in use; if one were too small a consistency point would fail.
+
+use crate::finding::Finding;
+use crate::machine::Machine;
+use cowfs::budget::Budget;
+use dblade::VolumeKind;
+
+/// An operation is refused for want of room only when less than this is left: what the largest one
+/// of the simulator may come to cost, data and the worst case of metadata.
+const REFUSAL_BLOCKS_MAX: u64 = 256;
+
+/// Consistency points until nothing is promised: background work promises, too, and what it did is
+/// in the next one.
+const POINTS_MAX: u32 = 4;
+
+/// At rest, after consistency points, nothing is promised to anybody.
+///
+/// # Errors
+/// [`Finding::Space`].
+pub fn check_promises(machine: &mut Machine<'_>) -> Result<(), Finding> {
+    for _ in 0..POINTS_MAX {
+        if promises_kept(machine).is_ok() {
+            return Ok(());
+        }
+        machine.consistency_point()?;
+        machine.settle()?;
+    }
+    promises_kept(machine)
+}
+
+fn promises_kept(machine: &Machine<'_>) -> Result<(), Finding> {
+    for served in machine.engine.volumes() {
+        let own = match &served.kind {
+            VolumeKind::Flexible(volume) => &volume.front.shared.budget,
+            VolumeKind::Traditional(volume) => &volume.front.shared.budget,
+        };
+        check_kept(&format!("volume {}", served.name), own)?;
+    }
+    match machine.aggregate() {
+        Some(aggregate) => check_kept("the aggregate", &aggregate.parts.shared.budget),
+        None => Ok(()),
+    }
+}
+
+fn check_kept(what: &str, budget: &Budget) -> Result<(), Finding> {
+    if budget.has_promises() {
+        let text = format!("{what} is at rest and has promises that nobody keeps: {budget:?}");
+        return Err(Finding::Space(text));
+    }
+    Ok(())
+}
+
+/// A refusal for want of room is right only if there is none.
+///
+/// # Errors
+/// [`Finding::Space`].
+pub fn check_refusal(machine: &Machine<'_>, volume: &str) -> Result<(), Finding> {
+    let Some(served) = machine.engine.volume_named(volume) else { return Ok(()) };
+    let available = served.available_blocks();
+    if available > REFUSAL_BLOCKS_MAX {
+        let text = format!("volume {volume} has room for {available} blocks and refuses");
+        return Err(Finding::Space(text));
+    }
+    Ok(())
+}

@@ -348,10 +348,14 @@ fn rot_is_told() {
     node.expect_clean("before");
     let image = world.snapshot();
     let mut told = BTreeMap::new();
-    for _ in 0..300 {
+    for round in 0..300 {
         let disk = format!("disk{}", world.choose(DISKS as u64));
-        // The first regions: where most blocks in use are.
-        let block = 16 + world.choose(64 * 2);
+        // The first regions: where most blocks in use are. Every fourth time their last blocks,
+        // which hold the identities.
+        let block = match round % 4 {
+            0 => 16 + 63 + 64 * world.choose(2),
+            _ => 16 + world.choose(64 * 2),
+        };
         world.flip_bit(&disk, block, world.choose(32_768) as usize);
         let report = node.check();
         let kind = match report.findings.as_slice() {

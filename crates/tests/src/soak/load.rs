@@ -58,7 +58,8 @@ const SHAPES: [Shape; 4] = [
         name: "base",
         names: 3,
         file_bytes_max: 8 << 20,
-        write_bytes_max: 256 << 10,
+        // What a server with the least memory takes at once; more would be written in part.
+        write_bytes_max: 128 << 10,
         depth: 4,
         changes: 1,
         writes: 45,

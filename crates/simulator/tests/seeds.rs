@@ -56,3 +56,13 @@ fn a_cut_at_each_boundary_of_a_seed_finds_nothing() {
     assert!(found.is_none(), "{}", found.map(|outcome| outcome.report()).unwrap_or_default());
     assert!(summary.seeds > 100, "{} boundaries are none of a whole life", summary.seeds);
 }
+
+/// After a crash the orphans of a traditional volume were reaped, and it went on saying that space
+/// was coming back: an operation for which there was no room waited for ever.
+#[test]
+fn regression_a_full_traditional_volume_refuses_after_orphans_were_reaped() {
+    for seed in [2868, 3181] {
+        let outcome = live_seed(seed, &Lives::default(), false);
+        assert!(outcome.finding.is_none(), "{}", outcome.report());
+    }
+}

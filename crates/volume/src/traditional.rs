@@ -11,6 +11,7 @@ use crate::snapshots::{Requests, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Partition};
 use aggregate::{Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published};
 use ondisk::pointer::PhysicalPointer;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use units::{Timestamp, VolumeId};
 
@@ -127,7 +128,11 @@ impl Member for TraditionalVolume {
         };
         self.front.shared.budget.settle(UNLIMITED_BLOCKS, 0);
         let aggregate = self.aggregate();
-        let views = snapshot_views(&aggregate.block_side.read(access).space.snapshots);
+        let space = &aggregate.block_side.read(access).space;
+        let views = snapshot_views(&space.snapshots);
+        // Orphans may all be gone by now. While this says that space is coming back a full volume
+        // has its operations wait for it, and refuses none.
+        self.front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
         self.front.publish(access, |logical| {
             drop(logical.publish(published.cleaned, published.inode_file, dirty_blocks));
             logical.snapshots = views;

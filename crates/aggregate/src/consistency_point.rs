@@ -254,6 +254,7 @@ impl Aggregate {
         }
         changed |= self.block_side.read(access).is_dirty();
         if !changed {
+            self.parts.shared.budget.clear();
             self.state.lock().advance(Phase::Idle, &*self.parts.clock);
             self.wake_for_room();
             running.into_iter().for_each(|done| done(Ok(())));
@@ -474,6 +475,10 @@ impl Aggregate {
         for member in members {
             let published = Published { cleaned: &cleaned, inode_file };
             again |= member.publish(access, &published);
+        }
+        if again {
+            // Whatever goes on in the background frees blocks.
+            self.parts.shared.budget.note_frees();
         }
         let running = {
             let mut state = self.state.lock();

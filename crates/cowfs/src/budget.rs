@@ -5,18 +5,23 @@
 //! only frees may spend; against it stand the promises of the active image and those of the image
 //! that a consistency point is writing. What operations free counts only after the commit.
 //!
+//! Writing a volume's image also writes what no single operation is to blame for: its root, its free
+//! maps, and the nodes of its container map that the new and the freed block numbers fall to. The
+//! first change of a volume after a freeze is charged for the former, every change for the latter
+//! until all of the map is paid for ([`Overhead`]). The aggregate's own maps come out of its reserve.
+//!
 //! Invariants: `active + frozen <= available` for promises out of the common part, and
-//! `<= available + reserve` for those of frees.
+//! `<= available + reserve / 2` for those of frees: the other half of the reserve is for what
+//! consistency points write unasked.
 
-use platform::mutation::{self, Rule};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Who spends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spender {
     /// An operation that stores more.
     Common,
-    /// An operation that frees: it may spend the reserve, so that deleting always works.
+    /// An operation that frees: it may spend of the reserve, so that deleting always works.
     Free,
     /// Work that was promised before (replay): always granted.
     Owed,
@@ -29,6 +34,8 @@ pub struct Budget {
     reserve: AtomicU64,
     active: AtomicU64,
     frozen: AtomicU64,
+    frees: AtomicBool,
+    frozen_frees: AtomicBool,
 }
 
 impl Budget {
@@ -38,27 +45,31 @@ impl Budget {
         self.available.store(free_blocks - reserve, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
         self.frozen.store(0, Ordering::Relaxed);
+        self.frozen_frees.store(false, Ordering::Relaxed);
+    }
+
+    fn limit(&self, spender: Spender) -> u64 {
+        let available = self.available.load(Ordering::Relaxed);
+        match spender {
+            Spender::Common => available,
+            Spender::Free => available + self.reserve.load(Ordering::Relaxed) / 2,
+            Spender::Owed => u64::MAX,
+        }
     }
 
     /// Sets `blocks` aside; whether there was room.
     #[must_use]
     pub fn promise(&self, blocks: u64, spender: Spender) -> bool {
-        let limit = match spender {
-            Spender::Common => self.available.load(Ordering::Relaxed),
-            Spender::Free => {
-                self.available.load(Ordering::Relaxed) + self.reserve.load(Ordering::Relaxed)
-            }
-            Spender::Owed => u64::MAX,
-        };
-        let before = self.active.fetch_add(blocks, Ordering::Relaxed);
-        let fits = before + blocks + self.frozen.load(Ordering::Relaxed) <= limit;
-        if mutation::broken(Rule::PromiseNotTaken) {
-            return true;
-        }
-        if !fits {
-            self.active.fetch_sub(blocks, Ordering::Relaxed);
-        }
-        fits
+        let limit = self.limit(spender).saturating_sub(self.frozen.load(Ordering::Relaxed));
+        let add = |active: u64| active.checked_add(blocks).filter(|sum| *sum <= limit);
+        self.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// Whether there would be room if nothing else were promised: a commit makes promises into
+    /// blocks in use, and those are mostly fewer.
+    #[must_use]
+    pub fn could_promise(&self, blocks: u64, spender: Spender) -> bool {
+        blocks <= self.limit(spender)
     }
 
     /// Takes a promise back.
@@ -70,6 +81,14 @@ impl Budget {
     pub fn freeze(&self) {
         let active = self.active.swap(0, Ordering::Relaxed);
         self.frozen.fetch_add(active, Ordering::Relaxed);
+        let frees = self.frees.swap(false, Ordering::Relaxed);
+        self.frozen_frees.fetch_or(frees, Ordering::Relaxed);
+    }
+
+    /// A freeze that found nothing changed: nothing that was promised is needed.
+    pub fn clear(&self) {
+        self.active.store(0, Ordering::Relaxed);
+        self.frees.store(false, Ordering::Relaxed);
     }
 
     /// Blocks that a common operation could still be promised.
@@ -79,11 +98,98 @@ impl Budget {
         self.available.load(Ordering::Relaxed).saturating_sub(promised)
     }
 
-    /// Whether a commit could make room: something is promised or being written.
-    #[must_use]
-    pub fn has_promises(&self) -> bool {
-        self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed) > 0
+    /// Notes that a commit to come makes room.
+    pub fn note_frees(&self) {
+        self.frees.store(true, Ordering::Relaxed);
     }
+
+    /// Whether a commit to come makes room.
+    #[must_use]
+    pub fn has_frees(&self) -> bool {
+        self.frees.load(Ordering::Relaxed) || self.frozen_frees.load(Ordering::Relaxed)
+    }
+}
+
+/// Blocks that any change of a volume costs its aggregate: the root, a block and the path to it of
+/// each free map, of the inode file, of the snapshot table and of the container map, and the
+/// container's inode.
+pub const VOLUME_OVERHEAD_BLOCKS: u64 = 24;
+/// Block numbers of a volume whose map entries, of the container and of free maps, fill a block at
+/// least: 510 in a node of the container map, less the share of the nodes above and of the free maps.
+const NUMBERS_PER_BLOCK: u64 = 400;
+/// Levels above, which are hardly begun.
+const LEVELS_BLOCKS: u64 = 16;
+
+/// What a volume's image costs its aggregate beyond what the volume's operations were promised.
+/// A traditional volume costs nothing: its numbers are the aggregate's.
+#[derive(Debug, Default)]
+pub struct Overhead {
+    /// Block numbers that changes since the last freeze may come to take or free.
+    touched: AtomicU64,
+    /// Blocks of the container map and the free maps, if all are written; zero without a container.
+    maps_blocks: AtomicU64,
+}
+
+impl Overhead {
+    /// The volume has a container with this many block numbers.
+    pub fn set_numbers(&self, numbers: u64) {
+        self.maps_blocks.store(numbers / NUMBERS_PER_BLOCK + LEVELS_BLOCKS, Ordering::Relaxed);
+    }
+
+    fn blocks(&self, touched: u64) -> u64 {
+        let maps_blocks = self.maps_blocks.load(Ordering::Relaxed);
+        if maps_blocks == 0 || touched == 0 {
+            return 0;
+        }
+        // Each number lies in a node of the container map and in a block of a free map of its own.
+        VOLUME_OVERHEAD_BLOCKS + touched.saturating_mul(2).min(maps_blocks)
+    }
+
+    /// What `touches` more cost. Growth slows with what was touched, so that messages which ask at
+    /// the same time are charged too much and never too little.
+    fn growth(&self, touches: u64) -> u64 {
+        let touched = self.touched.load(Ordering::Relaxed);
+        self.blocks(touched + touches) - self.blocks(touched)
+    }
+
+    fn touch(&self, touches: u64) {
+        self.touched.fetch_add(touches, Ordering::Relaxed);
+    }
+
+    /// A freeze: the next change is the first again.
+    pub fn reset(&self) {
+        self.touched.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Promises `blocks` in a volume, and in its aggregate with the overhead. `false` changes nothing.
+#[must_use]
+pub fn promise_both(
+    (volume, overhead, aggregate): (&Budget, &Overhead, &Budget),
+    blocks: u64,
+    spender: Spender,
+) -> bool {
+    if !volume.promise(blocks, spender) {
+        return false;
+    }
+    if !aggregate.promise(blocks + overhead.growth(blocks), spender) {
+        volume.forgo(blocks);
+        return false;
+    }
+    // Kept when the promise is taken back: the freeze to come lets go of it.
+    overhead.touch(blocks);
+    true
+}
+
+/// Whether it would be promised if nothing else were.
+#[must_use]
+pub fn could_promise_both(
+    (volume, overhead, aggregate): (&Budget, &Overhead, &Budget),
+    blocks: u64,
+    spender: Spender,
+) -> bool {
+    let all = blocks + overhead.blocks(blocks);
+    volume.could_promise(blocks, spender) && aggregate.could_promise(all, spender)
 }
 
 /// Changed inodes that take as much memory as a dirty block, with what a consistency point keeps
@@ -184,5 +290,40 @@ impl DirtyMemory {
     #[must_use]
     pub fn inodes_per_volume(&self) -> usize {
         self.inodes_per_volume.load(Ordering::Relaxed) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_charged_once_for_its_root_and_for_its_maps_at_most() {
+        let (volume, aggregate, overhead) = <(Budget, Budget, Overhead)>::default();
+        overhead.set_numbers(40_000);
+        volume.settle(100_000, 0);
+        aggregate.settle(100_000, 0);
+        let all = (&volume, &overhead, &aggregate);
+        let taken = || 100_000 - aggregate.free_blocks();
+        assert!(promise_both(all, 10, Spender::Common));
+        assert_eq!(taken(), 10 + VOLUME_OVERHEAD_BLOCKS + 20);
+        assert!(promise_both(all, 1000, Spender::Common));
+        let maps = 40_000 / NUMBERS_PER_BLOCK + LEVELS_BLOCKS;
+        assert_eq!(taken(), 1010 + VOLUME_OVERHEAD_BLOCKS + maps);
+        volume.freeze();
+        overhead.reset();
+        assert!(promise_both(all, 1, Spender::Common));
+        assert_eq!(taken(), 1011 + 2 * VOLUME_OVERHEAD_BLOCKS + maps + 2);
+    }
+
+    #[test]
+    fn frees_may_spend_half_of_the_reserve() {
+        let budget = Budget::default();
+        budget.settle(100, 40);
+        assert!(budget.promise(60, Spender::Common) && !budget.promise(1, Spender::Common));
+        assert!(budget.promise(20, Spender::Free) && !budget.promise(1, Spender::Free));
+        assert!(budget.could_promise(60, Spender::Common));
+        assert!(!budget.could_promise(61, Spender::Common));
+        assert!(budget.promise(1000, Spender::Owed));
     }
 }

@@ -11,7 +11,7 @@
 //! - An inode number freed since a freeze is not used again before that freeze's image is committed
 //!   (`quarantine`): replay then never meets it in use.
 
-use crate::budget::{Budget, DirtyMemory};
+use crate::budget::{Budget, DirtyMemory, Overhead};
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
 use crate::inode::{Inode, InodeAttributes, position};
@@ -46,6 +46,8 @@ pub struct AggregateShared {
 pub struct Shared {
     /// The volume's space.
     pub budget: Budget,
+    /// What its images cost the aggregate beside.
+    pub overhead: Overhead,
     /// Its aggregate's.
     pub aggregate: Arc<AggregateShared>,
     /// Space is coming back in the background: a shortage is worth waiting for a commit.
@@ -65,8 +67,8 @@ impl Shared {
     #[must_use]
     pub fn may_gain_room(&self) -> bool {
         self.reclaiming.load(Ordering::Relaxed)
-            || self.budget.has_promises()
-            || self.aggregate.budget.has_promises()
+            || self.budget.has_frees()
+            || self.aggregate.budget.has_frees()
     }
 }
 
@@ -298,6 +300,7 @@ impl<P: Pointer> Logical<P> {
         let inodes = numbers.into_iter().filter_map(|number| self.freeze_inode(number)).collect();
         self.frozen_quarantine.extend(self.quarantine.drain());
         self.shared.budget.freeze();
+        self.shared.overhead.reset();
         Image {
             inodes,
             stripes,
@@ -324,6 +327,12 @@ impl<P: Pointer> Logical<P> {
             freed: inode.freed,
             reaping: inode.reaping,
         })
+    }
+
+    /// A freeze that found nothing changed.
+    pub fn freeze_unchanged(&self) {
+        self.shared.budget.clear();
+        self.shared.overhead.reset();
     }
 
     /// Takes over the image's new trees, once the consistency point has committed. The overlays

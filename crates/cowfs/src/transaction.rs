@@ -8,7 +8,7 @@
 //! Invariants: a transaction holds the whole of the logical side; what it applies is one step for
 //! every other message.
 
-use crate::budget::Spender;
+use crate::budget::{Spender, could_promise_both, promise_both};
 use crate::inode::{Inode, InodeAttributes};
 use crate::logical::Logical;
 use crate::orphans::OrphanEdits;
@@ -413,6 +413,10 @@ impl<'a, P: Pointer> Transaction<'a, P> {
 
     fn apply(self) {
         let logical = self.logical;
+        if !self.holes.is_empty() || self.orphans.is_some() {
+            logical.shared.budget.note_frees();
+            logical.shared.aggregate.budget.note_frees();
+        }
         for (number, edit) in self.inodes {
             apply_edit(logical, number, edit);
         }
@@ -513,13 +517,13 @@ pub const fn inode_cost(dirty: bool) -> u64 {
 /// # Errors
 /// [`Stop::NoSpace`], or to wait for a commit that may make room.
 pub fn promise(shared: &crate::logical::Shared, blocks: u64, spender: Spender) -> Progress<()> {
-    if shared.budget.promise(blocks, spender) {
-        if shared.aggregate.budget.promise(blocks, spender) {
-            return Ok(());
-        }
-        shared.budget.forgo(blocks);
+    let all = (&shared.budget, &shared.overhead, &shared.aggregate.budget);
+    if promise_both(all, blocks, spender) {
+        return Ok(());
     }
-    Err(if shared.may_gain_room() { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
+    // What others were promised is mostly more than what they come to use.
+    let worth_waiting = could_promise_both(all, blocks, spender) || shared.may_gain_room();
+    Err(if worth_waiting { Stop::Wait(Wait::Room) } else { Stop::NoSpace })
 }
 
 /// A transaction whose space is promised. Dropping it takes the promise back.

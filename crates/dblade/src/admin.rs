@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::{Aggregate, AggregateError, Container, FreezeScope};
+use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::buftree::Root;
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -169,6 +170,12 @@ impl Engine {
         {
             return refused(format!("volume '{}' exists or is being deleted", request.name));
         }
+        // Nothing of a volume is there yet: its first image takes this much.
+        let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
+        if !aggregate.parts.shared.budget.promise(cost, Spender::Common) {
+            return refused("the aggregate is full; remove files, snapshots or volumes".to_owned());
+        }
+        let side = scope.block_side();
         let Some(slot) = side.free_slot() else {
             return refused("the aggregate has as many volumes as it can have".to_owned());
         };

@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::served::VolumeKind;
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
-use cowfs::budget::Budget;
+use cowfs::budget::{Budget, Overhead};
 use cowfs::logical::{AggregateShared, Shared};
 use nvlog::{Log, LogIdentity};
 use ondisk::label::RaidKind;
@@ -213,6 +213,7 @@ impl Engine {
 pub(crate) fn volume_shared(aggregate: &Arc<Aggregate>) -> Arc<Shared> {
     Arc::new(Shared {
         budget: Budget::default(),
+        overhead: Overhead::default(),
         aggregate: Arc::clone(&aggregate.parts.shared),
         reclaiming: AtomicBool::new(false),
         used_inodes: AtomicU64::new(0),

@@ -15,6 +15,8 @@ use platform::{Disk, disk::DiskOpener};
 use std::sync::Arc;
 use volume::SnapshotRequest;
 
+mod full;
+
 const DISK_BLOCKS: u64 = 8192;
 const DISKS: usize = 4;
 

@@ -78,6 +78,7 @@ impl FlexibleVolume {
         let used_blocks = AtomicU64::new(space.used_blocks);
         let active_blocks = AtomicU64::new(space.active_blocks);
         settle(&front, &space, size_blocks);
+        front.shared.overhead.set_numbers(space.size_blocks);
         let side = VbnSide { space, requests: Requests::default(), cleaning: None, finished: None };
         Arc::new_cyclic(|this| Self {
             vbn: Partition::new(front.affinities.vbn, side),
@@ -306,6 +307,7 @@ impl Member for FlexibleVolume {
             || side.requests.is_pending();
         let logical = self.front.logical.write(access);
         if !logical.is_dirty() && !wanted {
+            logical.freeze_unchanged();
             return Cleaning::Nothing;
         }
         let image = logical.freeze();
@@ -340,7 +342,8 @@ impl Member for FlexibleVolume {
         self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
         settle(&self.front, &side.space, self.size_blocks);
         let mut frozen = None;
-        let reaping = self.front.publish(access, |logical| {
+        let reclaiming = side.space.has_snapshot_work();
+        let reaping = self.front.publish(access, reclaiming, |logical| {
             let dirty_blocks = finished.dirty_blocks;
             frozen = Some(logical.publish(&finished.cleaned, inode_file, dirty_blocks));
             logical.snapshots = views;

@@ -9,6 +9,7 @@ use cowfs::overlay::{STRIPES, stripe_of};
 use cowfs::pointer::Pointer;
 use platform::sync::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use units::{Fbn, InodeNumber, VolumeId};
 
 /// The affinities of one volume.
@@ -97,12 +98,21 @@ impl<P: Pointer> Front<P> {
     }
 
     /// Takes new trees over; whether reaped files are left.
-    pub fn publish(&self, access: &mut Access<'_>, publish: impl FnOnce(&mut Logical<P>)) -> bool {
+    /// `reclaiming` says whether other background work goes on that makes room.
+    pub fn publish(
+        &self,
+        access: &mut Access<'_>,
+        reclaiming: bool,
+        publish: impl FnOnce(&mut Logical<P>),
+    ) -> bool {
         let logical = self.logical.write(access);
         publish(logical);
         logical.evict(self.shared.aggregate.dirty.inodes_per_volume());
         let reaping = logical.inodes.values().any(|inode| inode.reaping);
         let orphans = !logical.orphans.is_empty();
+        // With orphans until the hook has looked who holds them: whoever waits for room runs next.
+        // Without, a full volume must say so, or its operations wait for ever.
+        self.shared.reclaiming.store(reclaiming || reaping || orphans, Ordering::Relaxed);
         if orphans {
             self.call_background();
         }

@@ -11,7 +11,6 @@ use crate::snapshots::{Requests, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Partition};
 use aggregate::{Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published};
 use ondisk::pointer::PhysicalPointer;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use units::{Timestamp, VolumeId};
 
@@ -108,6 +107,7 @@ impl Member for TraditionalVolume {
         let mut requests = std::mem::take(&mut self.state.write(access).requests);
         let logical = self.front.logical.write(access);
         if !logical.is_dirty() && !wanted && !requests.is_pending() {
+            logical.freeze_unchanged();
             self.state.write(access).requests = requests;
             return Cleaning::Nothing;
         }
@@ -129,11 +129,8 @@ impl Member for TraditionalVolume {
         self.front.shared.budget.settle(UNLIMITED_BLOCKS, 0);
         let aggregate = self.aggregate();
         let space = &aggregate.block_side.read(access).space;
-        let views = snapshot_views(&space.snapshots);
-        // Orphans may all be gone by now. While this says that space is coming back a full volume
-        // has its operations wait for it, and refuses none.
-        self.front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
-        self.front.publish(access, |logical| {
+        let (views, reclaiming) = (snapshot_views(&space.snapshots), space.has_snapshot_work());
+        self.front.publish(access, reclaiming, |logical| {
             drop(logical.publish(published.cleaned, published.inode_file, dirty_blocks));
             logical.snapshots = views;
         })

@@ -130,6 +130,7 @@ fn shared(blocks: u64) -> Arc<Shared> {
     aggregate.budget.settle(blocks, RESERVE_BLOCKS);
     let shared = Shared {
         budget: Budget::default(),
+        overhead: cowfs::budget::Overhead::default(),
         aggregate: Arc::new(aggregate),
         reclaiming: AtomicBool::new(false),
         used_inodes: std::sync::atomic::AtomicU64::new(0),

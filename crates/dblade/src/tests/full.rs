@@ -1,0 +1,227 @@
+//! Filled to the last block and emptied again, on aggregates of 64 MiB: the operation is refused,
+//! never the consistency point; deleting always works; what `df` says is there.
+
+use super::*;
+use file_service::FileSystemStatistics;
+
+/// Of 64 MiB in four disks.
+const TINY_DISK_BLOCKS: u64 = 4096;
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A node with `volumes` volumes, each as large as the aggregate; none for a traditional one.
+fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
+    for disk in 0..DISKS {
+        world.add_disk(&format!("disk{disk}"), TINY_DISK_BLOCKS);
+    }
+    world.add_disk("log", 1024);
+    let node = Node::start(world);
+    let (name, disks, traditional) = ("a1".to_owned(), node.disks(), volumes == 0);
+    let request = CreateAggregate { name, disks, kind, force: false, traditional };
+    node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
+    for volume in 0..volumes {
+        let request = VolumeRequest {
+            name: format!("v{volume}"),
+            aggregate: "a1".to_owned(),
+            size_blocks: TINY_DISK_BLOCKS * DISKS as u64,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+        };
+        node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    }
+    node
+}
+
+fn names(volumes: usize) -> Vec<String> {
+    match volumes {
+        0 => vec!["a1".to_owned()],
+        _ => (0..volumes).map(|volume| format!("v{volume}")).collect(),
+    }
+}
+
+impl Node {
+    fn create_file(&self, directory: FileHandle, name: &str) -> Result<FileHandle, FsError> {
+        let (caller, set) = (Caller::root(), SetAttributes::default());
+        let (entry, _) = self.call(|service, done| {
+            service.create(&caller, directory, name.as_bytes(), CreateMode::Unchecked, set, done);
+        })?;
+        Ok(entry.handle)
+    }
+
+    fn write_piece(&self, file: FileHandle, offset: u64, data: Vec<u8>) -> Result<(), FsError> {
+        let (caller, data) = (Caller::root(), Bytes::from(data));
+        let write = |service: &Service, done: Done<file_service::WriteResult>| {
+            service.write(&caller, file, offset, data, Stability::FileSync, done);
+        };
+        self.call(write).map(drop)
+    }
+
+    fn remove(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
+        let caller = Caller::root();
+        let remove = |service: &Service, done: Done<file_service::NodeChange>| {
+            service.remove(&caller, directory, name.as_bytes(), done);
+        };
+        self.call(remove).map(drop)
+    }
+
+    fn statistics(&self, file: FileHandle) -> FileSystemStatistics {
+        self.call(|service, done| service.statistics(file, done)).unwrap()
+    }
+
+    /// Writes files of `pieces` pieces each in turn to all of `roots` until none takes more; their
+    /// names, and how many pieces were written.
+    fn fill(&self, roots: &[FileHandle], pieces: u64) -> (Vec<Vec<String>>, u64) {
+        let (mut made, mut written) = (vec![Vec::new(); roots.len()], 0);
+        let mut open: Vec<usize> = (0..roots.len()).collect();
+        for number in 0.. {
+            open.retain(|volume| {
+                let name = format!("file{number}");
+                let Ok(file) = self.create_file(roots[*volume], &name) else { return false };
+                made[*volume].push(name);
+                (0..pieces).all(|piece| {
+                    let data = content(number << 8 | piece, PIECE_BYTES);
+                    match self.write_piece(file, piece * PIECE_BYTES as u64, data) {
+                        Ok(()) => written += 1,
+                        Err(FsError::NoSpace) => return false,
+                        Err(error) => panic!("{error}"),
+                    }
+                    true
+                })
+            });
+            if open.is_empty() {
+                break;
+            }
+        }
+        (made, written)
+    }
+}
+
+/// Fills, overwrites what is there, removes everything, and again; the last time over a power cut.
+fn filled_and_emptied(seed: u64, kind: RaidKind, volumes: usize, pieces: u64) {
+    let world = SimulatedWorld::new(seed);
+    let mut node = tiny(&world, kind, volumes);
+    let mut most = 0;
+    for round in 0..3 {
+        let roots: Vec<FileHandle> = names(volumes).iter().map(|name| node.root(name)).collect();
+        let (made, written) = node.fill(&roots, pieces);
+        most = most.max(written);
+        // Space came back whole: the last rounds take what the first took.
+        assert!(written * 10 >= most * 9, "seed {seed}: {written} pieces, {most} before");
+        if round == 2 {
+            node.engine.halt();
+            world.power_cut();
+            node = Node::open(&world).0;
+        }
+        for (root, names) in roots.iter().zip(&made) {
+            for name in names {
+                node.remove(*root, name).unwrap();
+            }
+        }
+        node.consistency_point();
+        node.settle();
+    }
+    let root = node.root(&names(volumes)[0]);
+    node.write_file(root, "again", content(1, 5_000_000));
+    assert_eq!(node.read_file(root, "again").unwrap(), content(1, 5_000_000));
+    assert!(node.engine.aggregate_named("a1").unwrap().failure().is_none());
+}
+
+#[test]
+fn one_volume_is_filled_and_emptied() {
+    filled_and_emptied(1, RaidKind::Raid4, 1, 40);
+    filled_and_emptied(2, RaidKind::None, 1, 1);
+}
+
+#[test]
+fn a_traditional_volume_is_filled_and_emptied() {
+    filled_and_emptied(3, RaidKind::Raid4, 0, 40);
+    filled_and_emptied(4, RaidKind::None, 0, 1);
+}
+
+#[test]
+fn many_volumes_are_filled_and_emptied() {
+    filled_and_emptied(5, RaidKind::Raid4, 40, 3);
+    filled_and_emptied(6, RaidKind::None, 100, 1);
+}
+
+#[test]
+fn volumes_are_refused_before_the_aggregate_has_no_room_for_their_roots() {
+    let world = SimulatedWorld::new(7);
+    let node = tiny(&world, RaidKind::Raid4, 1);
+    let root = node.root("v0");
+    node.fill(&[root], 16);
+    let mut made = 0;
+    let refusal = loop {
+        let request = VolumeRequest {
+            name: format!("w{made}"),
+            aggregate: "a1".to_owned(),
+            size_blocks: 1024,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+        };
+        match node.wait(|done| node.engine.create_volume(request, done)) {
+            Ok(()) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 1000, "an aggregate that is full takes volume after volume");
+    };
+    assert!(refusal.to_string().contains("the aggregate is full"), "{refusal}");
+    node.wait(|done| node.engine.delete_volume("v0", done)).unwrap();
+    node.settle();
+    let root = node.root(if made > 0 { "w0" } else { return });
+    node.write_file(root, "again", content(1, 1_000_000));
+}
+
+#[test]
+fn what_is_said_to_be_free_can_be_written() {
+    for (seed, volumes) in [(8, 1), (9, 0)] {
+        let world = SimulatedWorld::new(seed);
+        let node = tiny(&world, RaidKind::Raid4, volumes);
+        let root = node.root(&names(volumes)[0]);
+        for (number, target) in [20_u64 << 20, 10 << 20, 0].into_iter().enumerate() {
+            let available = node.statistics(root).available_bytes;
+            let file = node.create_file(root, &format!("part{number}")).unwrap();
+            let room = available.saturating_sub(target) / PIECE_BYTES as u64;
+            assert!(room > 0, "{available} bytes");
+            for piece in 0..room {
+                let data = content(piece, PIECE_BYTES);
+                let written = node.write_piece(file, piece * PIECE_BYTES as u64, data);
+                assert!(written.is_ok(), "piece {piece} of {room}: {available} bytes were free");
+            }
+        }
+    }
+}
+
+#[test]
+fn room_shows_as_soon_as_it_is_asked_for() {
+    let world = SimulatedWorld::new(10);
+    let node = tiny(&world, RaidKind::Raid4, 1);
+    let root = node.root("v0");
+    let (made, _) = node.fill(&[root], 16);
+    let before = node.statistics(root).available_bytes;
+    for name in &made[0] {
+        node.remove(root, name).unwrap();
+    }
+    // Nobody waits for the timer, which this world's clock has not reached.
+    let after = node.statistics(root).available_bytes;
+    assert!(after > before + (20 << 20), "{before} bytes were free, {after} are");
+}
+
+#[test]
+fn snapshots_are_deleted_on_a_full_aggregate() {
+    let world = SimulatedWorld::new(11);
+    let node = tiny(&world, RaidKind::Raid4, 1);
+    let root = node.root("v0");
+    let request = |request| node.wait(|done| node.engine.request_snapshot("v0", request, done));
+    node.write_file(root, "kept", content(1, 20_000_000));
+    request(SnapshotRequest::Create("full".to_owned())).unwrap();
+    let (made, _) = node.fill(&[root], 16);
+    for name in made[0].iter().chain([&"kept".to_owned()]) {
+        node.remove(root, name).unwrap();
+    }
+    node.settle();
+    node.fill(&[root], 16);
+    request(SnapshotRequest::Delete("full".to_owned())).unwrap();
+    node.settle();
+    node.write_file(root, "again", content(2, 10_000_000));
+    assert_eq!(node.read_file(root, "again").unwrap(), content(2, 10_000_000));
+}

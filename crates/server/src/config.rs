@@ -5,7 +5,7 @@
 //! name = "nas1"                        # default: the machine's name
 //! state_dir = "/var/lib/stroop"        # socket, lock; the default
 //! disks = ["/dev/disk/by-id/ata-*", "file:/var/lib/stroop/disks/*.img"]   # default: none
-//! memory = "4GiB"                      # hard cap for caches and buffers; default 1GiB
+//! memory = "4GiB"                      # hard cap for the whole server; default 1GiB
 //! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal
 //! journal_size = "256MiB"              # of each aggregate's journal file; the default
 //! workers = 4                          # threads of the engine; default: one per processor
@@ -37,9 +37,10 @@ use units::ByteSize;
 
 /// Where state is kept unless the configuration says otherwise.
 pub const STATE_DIRECTORY: &str = "/var/lib/stroop";
-/// Default cap for caches and buffers: fits a small machine, and caches a useful working set.
+/// Default cap for the server: fits a small machine, and caches a useful working set.
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
-/// Below this a consistency point's dirty blocks and its metadata do not fit beside a cache.
+/// Below this a consistency point's dirty blocks and its metadata do not fit beside a cache, code
+/// and buffers: of the smallest cap half is the engine's (`crate::memory`).
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// Default size of a journal: each half holds seconds of changes at the speed of a disk.
 pub const JOURNAL_BYTES_DEFAULT: u64 = 256 << 20;
@@ -93,7 +94,7 @@ pub struct Config {
     pub state_directory: PathBuf,
     /// Which disks may be used.
     pub disks: Vec<DiskPattern>,
-    /// Hard cap for caches and buffers.
+    /// Hard cap for the server's memory.
     pub memory: ByteSize,
     /// Where journals are.
     pub journal: Journal,

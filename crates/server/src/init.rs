@@ -95,7 +95,7 @@ fn text(arguments: &InitArguments, state: &Path) -> Result<String, AdminError> {
          name = {}\n\
          state_dir = {}\n\
          disks = {disks}\n\
-         memory = {}   # hard cap for caches and buffers\n\
+         memory = {}   # hard cap for the whole server\n\
          journal = {}   # a file of journal_size for each aggregate\n\
          journal_size = {}\n\
          \n\

@@ -5,10 +5,11 @@
 //! only frees may spend; against it stand the promises of the active image and those of the image
 //! that a consistency point is writing. What operations free counts only after the commit.
 //!
-//! Writing a volume's image also writes what no single operation is to blame for: its root, its free
-//! maps, and the nodes of its container map that the new and the freed block numbers fall to. The
-//! first change of a volume after a freeze is charged for the former, every change for the latter
-//! until all of the map is paid for ([`Overhead`]). The aggregate's own maps come out of its reserve.
+//! Writing a volume's image also writes what no single operation is to blame for: its root, its
+//! free maps, and the nodes of its container map that the new and the freed block numbers fall to.
+//! The first change of a volume after a freeze is charged for the former, every change for the
+//! latter until all of the map is paid for ([`Overhead`]). The aggregate's own maps come out of its
+//! reserve.
 //!
 //! Invariants: `active + frozen <= available` for promises out of the common part, and
 //! `<= available + reserve / 2` for those of frees: the other half of the reserve is for what
@@ -98,6 +99,12 @@ impl Budget {
         self.available.load(Ordering::Relaxed).saturating_sub(promised)
     }
 
+    /// Whether anything is promised that is not in use yet.
+    #[must_use]
+    pub fn has_promises(&self) -> bool {
+        self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed) > 0
+    }
+
     /// Notes that a commit to come makes room.
     pub fn note_frees(&self) {
         self.frees.store(true, Ordering::Relaxed);
@@ -115,8 +122,10 @@ impl Budget {
 /// container's inode.
 pub const VOLUME_OVERHEAD_BLOCKS: u64 = 24;
 /// Block numbers of a volume whose map entries, of the container and of free maps, fill a block at
-/// least: 510 in a node of the container map, less the share of the nodes above and of the free maps.
+/// least: 510 in a node of the container map, less the share of nodes above and of free maps.
 const NUMBERS_PER_BLOCK: u64 = 400;
+/// Blocks that letting go of all 32,768 numbers of a free map's block writes, by the same measure.
+const NODES_PER_MAP_BLOCK: u64 = 32_768 / NUMBERS_PER_BLOCK + 1;
 /// Levels above, which are hardly begun.
 const LEVELS_BLOCKS: u64 = 16;
 
@@ -154,6 +163,14 @@ impl Overhead {
 
     fn touch(&self, touches: u64) {
         self.touched.fetch_add(touches, Ordering::Relaxed);
+    }
+
+    /// What background work on snapshots may come to write for `map_blocks` blocks of a free map:
+    /// the nodes of the container map that their numbers fall to.
+    #[must_use]
+    pub fn of_scan(&self, map_blocks: u64) -> u64 {
+        let nodes = map_blocks.saturating_mul(NODES_PER_MAP_BLOCK);
+        VOLUME_OVERHEAD_BLOCKS + nodes.min(self.maps_blocks.load(Ordering::Relaxed))
     }
 
     /// A freeze: the next change is the first again.

@@ -30,7 +30,7 @@ use crate::pointer::{BlockPlace, Pointer};
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
-use crate::space::Space;
+use crate::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::inode::{
     INODE_SIZE, InodeRecord, KIND_ATTRIBUTES, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
 };
@@ -205,6 +205,13 @@ impl<P: Pointer> ImageCleaner<P> {
             reap_cost_left: REAP_COST_PER_CP,
             written: 0,
         }
+    }
+
+    /// Background work on snapshots handles at most this many map blocks.
+    #[must_use]
+    pub fn with_scan(mut self, map_blocks_max: u64) -> Self {
+        self.snapshot_blocks_done = SCAN_BLOCKS_PER_CP.saturating_sub(map_blocks_max);
+        self
     }
 
     /// Does the work.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use units::{Block, BlockRef, InodeNumber, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
-const SCAN_BLOCKS_PER_CP: u64 = 256;
+pub const SCAN_BLOCKS_PER_CP: u64 = 256;
 /// Blocks that deleted snapshots let go of in one consistency point before the work is broken off,
 /// at the end of a map block: 256 MiB. Each costs changes of two maps and of the container.
 const SCAN_RELEASED_PER_CP: u64 = 64 << 10;

@@ -61,7 +61,12 @@ fn check_kept(what: &str, budget: &Budget) -> Result<(), Finding> {
 pub fn check_refusal(machine: &Machine<'_>, volume: &str) -> Result<(), Finding> {
     let Some(served) = machine.engine.volume_named(volume) else { return Ok(()) };
     let available = served.available_blocks();
-    if available > REFUSAL_BLOCKS_MAX {
+    // A volume's first change since a freeze pays for its maps as well.
+    let overhead = match &served.kind {
+        VolumeKind::Flexible(volume) => volume.front.shared.overhead.of_scan(u64::MAX),
+        VolumeKind::Traditional(_) => 0,
+    };
+    if available > REFUSAL_BLOCKS_MAX + overhead {
         let text = format!("volume {volume} has room for {available} blocks and refuses");
         return Err(Finding::Space(text));
     }

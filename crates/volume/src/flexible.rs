@@ -13,12 +13,13 @@ use aggregate::{
     Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned, Published,
     vol_info_place,
 };
+use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::cleaner::Leaf;
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::logical::{CleanedInode, Image, Logical};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
-use cowfs::space::Space;
+use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,6 +48,8 @@ struct VbnSide {
     requests: Requests<DualPointer>,
     cleaning: Option<VolumeCleaning>,
     finished: Option<Finished>,
+    /// Background work waits for the next consistency point.
+    is_put_off: bool,
 }
 
 struct VolumeCleaning {
@@ -59,6 +62,8 @@ struct VolumeCleaning {
     context: FreezeContext,
     dirty_blocks: u64,
     restore_ready: bool,
+    /// Map blocks that background work on snapshots may handle.
+    scan_blocks_max: u64,
 }
 
 struct Finished {
@@ -79,7 +84,13 @@ impl FlexibleVolume {
         let active_blocks = AtomicU64::new(space.active_blocks);
         settle(&front, &space, size_blocks);
         front.shared.overhead.set_numbers(space.size_blocks);
-        let side = VbnSide { space, requests: Requests::default(), cleaning: None, finished: None };
+        let side = VbnSide {
+            space,
+            requests: Requests::default(),
+            cleaning: None,
+            finished: None,
+            is_put_off: false,
+        };
         Arc::new_cyclic(|this| Self {
             vbn: Partition::new(front.affinities.vbn, side),
             front,
@@ -129,6 +140,15 @@ impl FlexibleVolume {
         request: &SnapshotRequest,
         now: Timestamp,
     ) -> Result<(), AggregateError> {
+        let shared = &self.front.shared;
+        let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
+        // The room is there, or it is refused; deleting and restoring have the reserve.
+        if matches!(request, SnapshotRequest::Create(_))
+            && !shared.aggregate.budget.promise(cost, Spender::Common)
+        {
+            let why = "the aggregate is full; remove files, snapshots or volumes";
+            return Err(AggregateError::Refused(why.to_owned()));
+        }
         let side = self.vbn.write(access);
         side.requests.accept(&mut side.space, request, now)?;
         let restoring = side.requests.restore.is_some();
@@ -137,6 +157,15 @@ impl FlexibleVolume {
         logical.suspended |= restoring;
         logical.snapshots = views;
         Ok(())
+    }
+
+    /// How many map blocks of background work the aggregate has room for now. Many volumes may have
+    /// such work at once, and what it writes was promised to nobody.
+    fn scan_blocks(&self) -> u64 {
+        let shared = &self.front.shared;
+        let budget = &shared.aggregate.budget;
+        let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), Spender::Free);
+        [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits).unwrap_or(0)
     }
 
     /// The snapshots that are not being deleted; for messages that may read the block side.
@@ -212,7 +241,9 @@ impl FlexibleVolume {
         let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };
         if let Some((facts, mut image)) = cleaning.image.take() {
             let work = file_work(&mut image);
-            cleaning.cleaner = Some(ImageCleaner::new(facts, work, &side.space));
+            cleaning.cleaner = Some(
+                ImageCleaner::new(facts, work, &side.space).with_scan(cleaning.scan_blocks_max),
+            );
         }
         let Some(cleaner) = &mut cleaning.cleaner else { unreachable!("made above") };
         cleaner.run(&mut side.space, &mut backend, &reader)?;
@@ -302,9 +333,12 @@ impl Member for FlexibleVolume {
 
     fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning {
         let side = self.vbn.write(access);
-        let wanted = side.space.snapshots_changed
-            || side.space.has_snapshot_work()
-            || side.requests.is_pending();
+        let has_work = side.space.has_snapshot_work();
+        let scan_blocks_max = if has_work { self.scan_blocks() } else { SCAN_BLOCKS_PER_CP };
+        let is_put_off = has_work && scan_blocks_max == 0;
+        side.is_put_off = is_put_off;
+        let wanted =
+            side.space.snapshots_changed || has_work && !is_put_off || side.requests.is_pending();
         let logical = self.front.logical.write(access);
         if !logical.is_dirty() && !wanted {
             logical.freeze_unchanged();
@@ -322,6 +356,7 @@ impl Member for FlexibleVolume {
             context: *context,
             dirty_blocks,
             restore_ready: false,
+            scan_blocks_max,
         });
         let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
             unreachable!("a member is alive while its aggregate freezes")
@@ -332,7 +367,9 @@ impl Member for FlexibleVolume {
 
     fn publish(&self, access: &mut Access<'_>, _: &Published<'_>) -> bool {
         let side = self.vbn.write(access);
-        let Some(finished) = side.finished.take() else { return false };
+        let Some(finished) = side.finished.take() else {
+            return std::mem::take(&mut side.is_put_off);
+        };
         side.space.commit();
         let inode_file = side.space.inode_file.0;
         let restore = side.requests.take_restore(&mut side.space);

@@ -225,3 +225,26 @@ fn snapshots_are_deleted_on_a_full_aggregate() {
     node.write_file(root, "again", content(2, 10_000_000));
     assert_eq!(node.read_file(root, "again").unwrap(), content(2, 10_000_000));
 }
+
+#[test]
+fn many_volumes_delete_their_snapshots_at_once_on_a_full_aggregate() {
+    const VOLUMES: usize = 60;
+    let world = SimulatedWorld::new(12);
+    let node = tiny(&world, RaidKind::None, VOLUMES);
+    let roots: Vec<FileHandle> = names(VOLUMES).iter().map(|name| node.root(name)).collect();
+    for (root, name) in roots.iter().zip(names(VOLUMES)) {
+        node.write_file(*root, "kept", content(1, 300_000));
+        let request = SnapshotRequest::Create("full".to_owned());
+        node.wait(|done| node.engine.request_snapshot(&name, request, done)).unwrap();
+        node.remove(*root, "kept").unwrap();
+    }
+    let (_, written) = node.fill(&roots, 1);
+    assert!(written > 100, "{written} pieces");
+    for name in names(VOLUMES) {
+        let request = SnapshotRequest::Delete("full".to_owned());
+        node.engine.request_snapshot(&name, request, Box::new(|outcome| outcome.unwrap()));
+    }
+    node.settle();
+    let (_, more) = node.fill(&roots, 1);
+    assert!(more > VOLUMES as u64 * 3, "{more} pieces of {VOLUMES} times 300 kB");
+}

@@ -6,20 +6,24 @@
 //! overlays of their files ([`crate::overlay`]) until a consistency point places them.
 //!
 //! This is the one structure that all affinities share: hybrid access in the sense of Waffinity
-//! section 5, by short locks over shards.
+//! section 5, by short locks over shards, of which neighbours share one.
 //!
 //! Blocks are elsewhere, too: dirty, on their way to a client or a disk, in a log batch. Where
 //! memory has a hard cap the cache is given a [`BlockGauge`], which counts them all, and takes
 //! what the others leave: at the cap each block that comes in replaces one, and above it two.
 //!
-//! Invariants: never more than `capacity` blocks; the replacement is CLOCK (second chance).
+//! Invariants: never more than `capacity_blocks` blocks; the replacement is CLOCK (second chance).
 
-use platform::mutation::{self, Rule};
+mod shard;
+
 use platform::sync::Mutex;
-use rustc_hash::FxHashMap;
+use shard::{RUN_BLOCKS, Shard};
 use units::{BlockRef, Pvbn};
 
-const SHARDS: usize = 64;
+/// Shards of a large cache: more than processors that meet in it.
+const SHARDS_MAX: usize = 64;
+/// Blocks that a shard has at least, so that a small cache is not cut into pieces of chance size.
+const SHARD_BLOCKS_MIN: usize = 512;
 /// Blocks that go for one that comes when there are too many: two, so that the cache shrinks as
 /// fast as others grow.
 const SURPLUS_MAX: u64 = 2;
@@ -45,61 +49,31 @@ pub struct BufferCache {
     gauge: Option<BlockGauge>,
 }
 
-struct Shard {
-    slots_max: usize,
-    index: FxHashMap<Pvbn, usize>,
-    slots: Vec<Slot>,
-    hand: usize,
-}
-
-struct Slot {
-    pvbn: Pvbn,
-    check: u32,
-    block: BlockRef,
-    referenced: bool,
-}
-
 impl BufferCache {
-    /// A cache of at most `capacity_blocks` blocks, at least one for each shard.
+    /// A cache of at most `capacity_blocks` blocks, and of one.
     #[must_use]
     pub fn new(capacity_blocks: usize) -> Self {
-        let slots_max = (capacity_blocks / SHARDS).max(1);
-        let shard = || Shard { slots_max, index: FxHashMap::default(), slots: Vec::new(), hand: 0 };
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(), gauge: None }
+        let count = (capacity_blocks / SHARD_BLOCKS_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
+        let blocks_max = (capacity_blocks / count).max(1);
+        let shards = (0..count).map(|_| Mutex::new(Shard::new(blocks_max))).collect();
+        Self { shards, gauge: None }
     }
 
     /// A cache of what others leave of the blocks that `gauge` counts.
     #[must_use]
     pub fn with_gauge(gauge: BlockGauge) -> Self {
-        let slots_max = (gauge.blocks_max as usize / SHARDS).max(1);
-        // Whole at once: tables that double as they fill would hold the old beside the new.
-        let shard = || Shard {
-            slots_max,
-            index: FxHashMap::with_capacity_and_hasher(slots_max, Default::default()),
-            slots: Vec::with_capacity(slots_max),
-            hand: 0,
-        };
-        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
-        Self { shards, gauge: Some(gauge) }
+        Self { gauge: Some(gauge), ..Self::new(gauge.blocks_max as usize) }
     }
 
     fn shard(&self, pvbn: Pvbn) -> &Mutex<Shard> {
-        // Fibonacci hashing: neighbours go to different shards.
-        let hash = pvbn.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-        &self.shards[hash as usize % SHARDS]
+        let hash = shard::hash(pvbn.get() / RUN_BLOCKS) >> 58;
+        &self.shards[hash as usize & (self.shards.len() - 1)]
     }
 
     /// The block at `pvbn` with this proof, if it is here.
     #[must_use]
     pub fn get(&self, pvbn: Pvbn, check: u32) -> Option<BlockRef> {
-        let mut shard = self.shard(pvbn).lock();
-        let slot = *shard.index.get(&pvbn)?;
-        let slot = &mut shard.slots[slot];
-        if slot.check != check && !mutation::broken(Rule::CacheEntryKept) {
-            return None;
-        }
-        slot.referenced = true;
-        Some(BlockRef::clone(&slot.block))
+        self.shard(pvbn).lock().get(pvbn, check)
     }
 
     /// Puts a block in, in place of what was known of its PVBN.
@@ -112,78 +86,27 @@ impl BufferCache {
         for slot in gone.iter_mut().take(surplus as usize) {
             *slot = shard.evict();
         }
-        shard.insert(Slot { pvbn, check, block, referenced: false });
+        let replaced = shard.insert(pvbn, check, block);
         drop(shard);
+        drop((gone, replaced));
     }
 
     /// Forgets a PVBN.
     pub fn remove(&self, pvbn: Pvbn) {
-        self.shard(pvbn).lock().remove(pvbn);
+        let gone = self.shard(pvbn).lock().remove(pvbn);
+        drop(gone);
     }
 
     /// Blocks in the cache.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().slots.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl Shard {
-    fn insert(&mut self, slot: Slot) {
-        if let Some(&at) = self.index.get(&slot.pvbn) {
-            if !mutation::broken(Rule::CacheEntryKept) {
-                self.slots[at] = slot;
-            }
-            return;
-        }
-        let at = if self.slots.len() < self.slots_max {
-            self.slots.len()
-        } else {
-            let victim = self.victim();
-            self.index.remove(&self.slots[victim].pvbn);
-            victim
-        };
-        self.index.insert(slot.pvbn, at);
-        if at == self.slots.len() {
-            self.slots.push(slot);
-        } else {
-            self.slots[at] = slot;
-        }
-    }
-
-    fn victim(&mut self) -> usize {
-        loop {
-            let at = self.hand % self.slots.len();
-            self.hand = at + 1;
-            if !std::mem::take(&mut self.slots[at].referenced) {
-                return at;
-            }
-        }
-    }
-
-    /// Takes out the block whose turn it is.
-    fn evict(&mut self) -> Option<BlockRef> {
-        if self.slots.is_empty() {
-            return None;
-        }
-        let victim = self.victim();
-        let gone = BlockRef::clone(&self.slots[victim].block);
-        self.remove(self.slots[victim].pvbn);
-        Some(gone)
-    }
-
-    fn remove(&mut self, pvbn: Pvbn) {
-        let Some(at) = self.index.remove(&pvbn) else { return };
-        self.slots.swap_remove(at);
-        if let Some(moved) = self.slots.get(at) {
-            self.index.insert(moved.pvbn, at);
-        }
     }
 }
 
@@ -222,11 +145,11 @@ mod tests {
 
     #[test]
     fn the_cap_holds_and_proofs_tell_blocks_apart() {
-        let cache = BufferCache::new(SHARDS * 2);
+        let cache = BufferCache::new(512);
         for pvbn in 1..10_000 {
             cache.insert(Pvbn(pvbn), 1, Arc::new(Block::from_prefix(&pvbn.to_le_bytes())));
         }
-        assert!(cache.len() <= SHARDS * 2);
+        assert!(cache.len() <= 512);
         assert!(cache.get(Pvbn(9_999), 2).is_none());
         let block = cache.get(Pvbn(9_999), 1).unwrap();
         assert_eq!(block[..8], 9_999_u64.to_le_bytes());

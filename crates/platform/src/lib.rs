@@ -15,6 +15,7 @@ pub mod completion;
 pub mod disk;
 pub mod entropy;
 pub mod linux;
+pub mod memory;
 pub mod mutation;
 pub mod round;
 pub mod simulated;

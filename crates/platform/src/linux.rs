@@ -21,6 +21,7 @@ mod file;
 mod heap;
 mod transfer;
 mod uring;
+mod window;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,18 @@
 //! The engine that all disks of a process share: it owns the threads on which I/O happens.
 //!
+//! Durable writes have a lane of their own, with blocking calls: a client waits for each, and on a
+//! ring one would stand behind the image's writes and their completions, and end on one more thread
+//! of the kernel's before its flush.
+//!
 //! Invariants: every transfer that was submitted is finished, also when the engine is dropped
 //! meanwhile; the threads end after the last.
 
 use crate::linux::transfer::{Call, Progress, Transfer};
 use crate::linux::uring::UringQueue;
+use crate::linux::window::WriteWindow;
 use crate::sync::{Condvar, Mutex};
 use crate::thread;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Threads of the engine without io_uring. A request occupies one for its whole life, so this is
 /// the queue depth; more would help an array of disks, but io_uring is the answer there.
 const THREADS_COUNT: usize = 8;
+/// Threads of the lane for durable writes. A log has one such write under way: while one thread
+/// tells those who waited for a batch, the other writes the next.
+const DURABLE_THREADS_COUNT: usize = 2;
 /// Rings: completions (checksums, parity) run on the ring's thread, so more than one.
 const RINGS_COUNT_MAX: usize = 2;
 
@@ -37,6 +45,9 @@ enum Backend {
 /// Performs the I/O of [`crate::linux::FileDisk`]s.
 pub struct IoEngine {
     backend: Backend,
+    durable: Arc<ThreadQueue>,
+    /// By the number of the device.
+    windows: Mutex<BTreeMap<u64, Arc<WriteWindow>>>,
 }
 
 impl IoEngine {
@@ -50,7 +61,8 @@ impl IoEngine {
             IoEngineKind::Threads => start_threads()?,
             IoEngineKind::Automatic => start_rings().or_else(|_| start_threads())?,
         };
-        Ok(Arc::new(Self { backend }))
+        let durable = ThreadQueue::start("io-durable", DURABLE_THREADS_COUNT)?;
+        Ok(Arc::new(Self { backend, durable, windows: Mutex::default() }))
     }
 
     /// What it turned out to be.
@@ -62,7 +74,16 @@ impl IoEngine {
         }
     }
 
+    /// The window that all disks of a device share.
+    pub(super) fn window(&self, device: u64) -> Arc<WriteWindow> {
+        Arc::clone(self.windows.lock().entry(device).or_default())
+    }
+
     pub(super) fn submit(&self, transfer: Transfer) {
+        if transfer.is_durable_write() {
+            return self.durable.submit(transfer);
+        }
+        let Some(transfer) = transfer.admit() else { return };
         match &self.backend {
             Backend::Rings { rings, next } => {
                 let index = next.fetch_add(1, Ordering::Relaxed) % rings.len();
@@ -76,6 +97,7 @@ impl IoEngine {
 impl Drop for IoEngine {
     fn drop(&mut self) {
         // No join: the last owner may be a completion, on the very thread.
+        self.durable.stop();
         match &self.backend {
             Backend::Rings { rings, .. } => rings.iter().for_each(|ring| ring.stop()),
             Backend::Threads(queue) => queue.stop(),
@@ -90,16 +112,7 @@ fn start_rings() -> io::Result<Backend> {
 }
 
 fn start_threads() -> io::Result<Backend> {
-    let queue = Arc::new(ThreadQueue::default());
-    for index in 0..THREADS_COUNT {
-        let worker = Arc::clone(&queue);
-        let started = thread::spawn(&format!("io-{index}"), move || worker.run());
-        if let Err(error) = started {
-            queue.stop();
-            return Err(error);
-        }
-    }
-    Ok(Backend::Threads(queue))
+    Ok(Backend::Threads(ThreadQueue::start("io", THREADS_COUNT)?))
 }
 
 #[derive(Default)]
@@ -115,6 +128,19 @@ struct ThreadQueue {
 }
 
 impl ThreadQueue {
+    fn start(name: &str, threads_count: usize) -> io::Result<Arc<Self>> {
+        let queue = Arc::new(Self::default());
+        for index in 0..threads_count {
+            let worker = Arc::clone(&queue);
+            let started = thread::spawn(&format!("{name}-{index}"), move || worker.run());
+            if let Err(error) = started {
+                queue.stop();
+                return Err(error);
+            }
+        }
+        Ok(queue)
+    }
+
     fn submit(&self, transfer: Transfer) {
         self.waiting.lock().transfers.push_back(transfer);
         self.changed.notify_one();
@@ -150,6 +176,8 @@ impl ThreadQueue {
                     break result;
                 }
             };
+            // What waited for room in the device goes first: telling may take a while.
+            transfer.release().into_iter().for_each(|admitted| self.submit(admitted));
             transfer.finish(result);
         }
     }

@@ -3,6 +3,7 @@
 use crate::disk::is_in_range;
 use crate::linux::engine::{IoEngine, IoEngineKind};
 use crate::linux::transfer::Transfer;
+use crate::linux::window::WriteWindow;
 use crate::{Disk, DiskError, ReadDone, WriteDone};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use std::fs::{File, Metadata, OpenOptions};
@@ -19,6 +20,7 @@ pub(super) struct DiskFile {
     pub(super) file: File,
     size_blocks: u64,
     direct: AtomicBool,
+    pub(super) window: Arc<WriteWindow>,
 }
 
 impl DiskFile {
@@ -84,6 +86,7 @@ impl FileDisk {
             file,
             size_blocks: size_bytes / BLOCK_SIZE_U64,
             direct: AtomicBool::new(direct),
+            window: engine.window(device_of(&metadata)),
         };
         Ok(Self { file: Arc::new(file), engine, is_rotational: is_rotational(&metadata) })
     }
@@ -119,11 +122,15 @@ fn open_direct(path: &str, flags: i32) -> io::Result<(File, bool)> {
     }
 }
 
+/// The number of the device, or of the one below a file.
+fn device_of(metadata: &Metadata) -> u64 {
+    if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() }
+}
+
 /// What the kernel says of the device, or of the device below a file; a file system over many
 /// devices says nothing and counts as an SSD.
 fn is_rotational(metadata: &Metadata) -> bool {
-    let is_device = metadata.file_type().is_block_device();
-    let device = if is_device { metadata.rdev() } else { metadata.dev() };
+    let device = device_of(metadata);
     let base = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
     // A partition's queue is its disk's.
     [format!("{base}/queue/rotational"), format!("{base}/../queue/rotational")]

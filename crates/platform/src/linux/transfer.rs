@@ -104,6 +104,38 @@ impl Transfer {
         }
     }
 
+    /// Blocks that it moves.
+    pub(super) fn block_count(&self) -> usize {
+        match &self.body {
+            Body::Read { blocks, .. } | Body::Write { blocks, .. } => blocks.len(),
+            Body::Flush { .. } => 0,
+        }
+    }
+
+    /// Whether it counts for its device's window: a write that nobody outside waits for.
+    fn is_windowed(&self) -> bool {
+        matches!(&self.body, Body::Write { blocks, durable: false, .. } if !blocks.is_empty())
+    }
+
+    /// Passes its device's window, or stays there.
+    pub(super) fn admit(self) -> Option<Self> {
+        if !self.is_windowed() {
+            return Some(self);
+        }
+        let file = Arc::clone(&self.file);
+        file.window.admit(self)
+    }
+
+    /// Leaves its device's window, when it is over: what enters instead.
+    pub(super) fn release(&self) -> Vec<Self> {
+        if self.is_windowed() { self.file.window.release(self.block_count()) } else { Vec::new() }
+    }
+
+    /// Whether it is to be durable at its end.
+    pub(super) fn is_durable_write(&self) -> bool {
+        matches!(self.body, Body::Write { durable: true, .. })
+    }
+
     /// The system call that comes next.
     pub(super) fn next_call(&mut self) -> Call {
         let descriptor = self.file.file.as_raw_fd();

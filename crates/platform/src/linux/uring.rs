@@ -6,6 +6,7 @@
 //! Invariants: at most [`RING_ENTRIES`] - 1 transfers are in the kernel, one entry is for the
 //! counter's poll; a transfer is not touched while the kernel has it.
 
+use crate::DiskError;
 use crate::linux::engine::AbortOnPanic;
 use crate::linux::transfer::{Call, Progress, Transfer};
 use crate::sync::Mutex;
@@ -91,16 +92,16 @@ struct Driver {
 impl Driver {
     fn run(mut self) {
         let _guard = AbortOnPanic;
-        let mut answers = Vec::with_capacity(RING_ENTRIES as usize);
+        let mut ended: Vec<(Transfer, Result<(), DiskError>)> = Vec::new();
         loop {
             let stopping = self.take_waiting();
-            if stopping && self.ready.is_empty() && self.free.len() == TRANSFERS_MAX {
+            let is_idle = self.ready.is_empty() && self.free.len() == TRANSFERS_MAX;
+            if stopping && is_idle && ended.is_empty() {
                 return;
             }
             self.arm_poll();
-            let finished = self.enter_ready();
-            let wanted = usize::from(finished.is_empty());
-            match self.ring.submit_and_wait(wanted) {
+            self.enter_ready(&mut ended);
+            match self.ring.submit_and_wait(usize::from(ended.is_empty())) {
                 Ok(_) => {}
                 // EBUSY and EAGAIN: the kernel wants completions reaped first.
                 Err(error)
@@ -111,13 +112,11 @@ impl Driver {
                 Err(error) => panic!("io_uring does not answer: {error}"),
             }
             self.queue.waiting.lock().asleep = false;
-            answers.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
-            for transfer in finished {
-                transfer.finish(Ok(()));
+            // Owners are told while the kernel has what was ready: some do long work.
+            for (transfer, result) in ended.drain(..) {
+                transfer.finish(result);
             }
-            for (token, result) in answers.drain(..) {
-                self.handle(token, result);
-            }
+            self.reap(&mut ended);
         }
     }
 
@@ -139,13 +138,12 @@ impl Driver {
         self.poll_armed = true;
     }
 
-    /// Hands ready transfers to the ring while there is room; those that need no call are returned.
-    fn enter_ready(&mut self) -> Vec<Transfer> {
-        let mut finished = Vec::new();
+    /// Hands ready transfers to the ring while there is room; those that need no call have ended.
+    fn enter_ready(&mut self, ended: &mut Vec<(Transfer, Result<(), DiskError>)>) {
         while let Some(slot) = self.free.last().copied() {
             let Some(mut transfer) = self.ready.pop_front() else { break };
             if transfer.is_empty() {
-                finished.push(transfer);
+                ended.push((transfer, Ok(())));
                 continue;
             }
             self.free.pop();
@@ -153,7 +151,6 @@ impl Driver {
             self.slots[slot] = Some(transfer);
             self.push(&entry);
         }
-        finished
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
@@ -163,22 +160,29 @@ impl Driver {
         assert!(pushed.is_ok(), "there are no more transfers than entries");
     }
 
-    fn handle(&mut self, token: u64, result: i32) {
-        if token == WAKE {
-            self.poll_armed = false;
-            let mut value = [0; 8];
-            // Resets the counter. Would-block means that it was reset already.
-            let _reset = rustix::io::read(&self.queue.counter, &mut value);
-            return;
-        }
-        let slot = token as usize;
-        let Some(mut transfer) = self.slots.get_mut(slot).and_then(Option::take) else {
-            unreachable!("the kernel answers what it was asked, once")
-        };
-        self.free.push(slot);
-        match transfer.advance(i64::from(result)) {
-            Progress::Again => self.ready.push_front(transfer),
-            Progress::Over(result) => transfer.finish(result),
+    /// Takes the kernel's answers.
+    fn reap(&mut self, ended: &mut Vec<(Transfer, Result<(), DiskError>)>) {
+        while let Some(entry) = self.ring.completion().next() {
+            let (token, result) = (entry.user_data(), entry.result());
+            if token == WAKE {
+                self.poll_armed = false;
+                let mut value = [0; 8];
+                // Resets the counter. Would-block means that it was reset already.
+                let _reset = rustix::io::read(&self.queue.counter, &mut value);
+                continue;
+            }
+            let slot = token as usize;
+            let Some(mut transfer) = self.slots.get_mut(slot).and_then(Option::take) else {
+                unreachable!("the kernel answers what it was asked, once")
+            };
+            self.free.push(slot);
+            match transfer.advance(i64::from(result)) {
+                Progress::Again => self.ready.push_front(transfer),
+                Progress::Over(result) => {
+                    self.ready.extend(transfer.release());
+                    ended.push((transfer, result));
+                }
+            }
         }
     }
 }

@@ -1,0 +1,295 @@
+//! A shard of the buffer cache: an open-addressed table of groups.
+//!
+//! A group holds the blocks of [`RUN_BLOCKS`] neighbouring PVBNs: what a consistency point wrote in
+//! one go lies together, and so is found together when it is read in one go. Everything that an
+//! answer needs is in the group's two cache lines; a block that is asked for alone costs those, the
+//! lock's, and the count of its owners.
+//!
+//! Invariants: the bits of `present` are the blocks that are there; a group with blocks is reached
+//! from its home without meeting an empty group; an empty group has no blocks and no marks; never
+//! more than `blocks_max` blocks, never more than seven eighths of the groups in use.
+
+use platform::memory::prefer_huge_pages;
+use platform::mutation::{self, Rule};
+use units::{BlockRef, Pvbn};
+
+/// Neighbours that share a group: their marks are the bits of a byte.
+pub(super) const RUN_BLOCKS: u64 = 8;
+/// A table has a group for this many blocks at least: runs that are here in part have room as long
+/// as they are so filled on average.
+const BLOCKS_PER_GROUP: usize = 2;
+
+/// And a few at least, so that an eighth of them is one.
+const GROUPS_MIN: usize = 8;
+
+/// Blocks of a run; see the module.
+#[derive(Default)]
+#[repr(align(128))]
+struct Group {
+    run: u64,
+    /// A bit for each block that is here.
+    present: u8,
+    /// A bit for each block that was used since the hand last passed.
+    referenced: u8,
+    checks: [u32; RUN_BLOCKS as usize],
+    blocks: [Option<BlockRef>; RUN_BLOCKS as usize],
+}
+
+const _: () = assert!(size_of::<Group>() == 128);
+
+impl Group {
+    const fn is_empty(&self) -> bool {
+        self.present == 0
+    }
+}
+
+pub(super) struct Shard {
+    blocks_max: usize,
+    len: usize,
+    groups_used: usize,
+    /// A power of two of them.
+    groups: Vec<Group>,
+    /// Where CLOCK goes on: a place in a group.
+    hand: usize,
+}
+
+/// The run of a PVBN, and its place in it.
+const fn place(pvbn: Pvbn) -> (u64, usize) {
+    (pvbn.get() / RUN_BLOCKS, (pvbn.get() % RUN_BLOCKS) as usize)
+}
+
+/// Spreads the numbers of runs. The cache takes the high bits to choose a shard.
+pub(super) const fn hash(run: u64) -> u64 {
+    // Fibonacci hashing.
+    run.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Shard {
+    pub(super) fn new(blocks_max: usize) -> Self {
+        let count = (blocks_max / BLOCKS_PER_GROUP).max(GROUPS_MIN).next_power_of_two();
+        let mut groups = Vec::with_capacity(count);
+        prefer_huge_pages(groups.spare_capacity_mut());
+        groups.resize_with(count, Group::default);
+        Self { blocks_max, len: 0, groups_used: 0, groups, hand: 0 }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    fn home(&self, run: u64) -> usize {
+        (hash(run) >> 16) as usize & (self.groups.len() - 1)
+    }
+
+    const fn next(&self, at: usize) -> usize {
+        (at + 1) & (self.groups.len() - 1)
+    }
+
+    /// The group of a run, or the empty one where it would be.
+    fn find(&self, run: u64) -> Result<usize, usize> {
+        let mut at = self.home(run);
+        loop {
+            let group = &self.groups[at];
+            if group.run == run && !group.is_empty() {
+                return Ok(at);
+            }
+            if group.is_empty() {
+                return Err(at);
+            }
+            at = self.next(at);
+        }
+    }
+
+    pub(super) fn get(&mut self, pvbn: Pvbn, check: u32) -> Option<BlockRef> {
+        let (run, way) = place(pvbn);
+        let at = self.find(run).ok()?;
+        let group = &mut self.groups[at];
+        let block = group.blocks[way].as_ref()?;
+        if group.checks[way] != check && !mutation::broken(Rule::CacheEntryKept) {
+            return None;
+        }
+        group.referenced |= 1 << way;
+        Some(BlockRef::clone(block))
+    }
+
+    /// Puts a block in. Returns what it replaces, at its PVBN or for want of room.
+    pub(super) fn insert(&mut self, pvbn: Pvbn, check: u32, block: BlockRef) -> Vec<BlockRef> {
+        let (run, way) = place(pvbn);
+        if let Ok(at) = self.find(run)
+            && self.groups[at].blocks[way].is_some()
+        {
+            if mutation::broken(Rule::CacheEntryKept) {
+                return vec![block];
+            }
+            let group = &mut self.groups[at];
+            group.checks[way] = check;
+            group.referenced &= !(1 << way);
+            return group.blocks[way].replace(block).into_iter().collect();
+        }
+        let mut gone = Vec::new();
+        while self.len >= self.blocks_max || self.groups_used >= self.groups.len() / 8 * 7 {
+            let Some(victim) = self.evict() else { break };
+            gone.push(victim);
+        }
+        let at = match self.find(run) {
+            Ok(at) => at,
+            Err(at) => {
+                self.groups_used += 1;
+                self.groups[at].run = run;
+                at
+            }
+        };
+        let group = &mut self.groups[at];
+        group.present |= 1 << way;
+        group.checks[way] = check;
+        group.blocks[way] = Some(block);
+        self.len += 1;
+        gone
+    }
+
+    /// Takes out the block whose turn it is.
+    pub(super) fn evict(&mut self) -> Option<BlockRef> {
+        if self.len == 0 {
+            return None;
+        }
+        loop {
+            let (at, way) = (self.hand / RUN_BLOCKS as usize, self.hand % RUN_BLOCKS as usize);
+            self.hand = (self.hand + 1) % (self.groups.len() * RUN_BLOCKS as usize);
+            let group = &mut self.groups[at];
+            let mark = 1 << way;
+            if group.blocks[way].is_some() && group.referenced & mark == 0 {
+                return self.take(at, way);
+            }
+            group.referenced &= !mark;
+        }
+    }
+
+    pub(super) fn remove(&mut self, pvbn: Pvbn) -> Option<BlockRef> {
+        let (run, way) = place(pvbn);
+        let at = self.find(run).ok()?;
+        self.take(at, way)
+    }
+
+    fn take(&mut self, at: usize, way: usize) -> Option<BlockRef> {
+        let group = &mut self.groups[at];
+        let block = group.blocks[way].take()?;
+        group.present &= !(1 << way);
+        group.referenced &= !(1 << way);
+        self.len -= 1;
+        if group.is_empty() {
+            self.groups_used -= 1;
+            self.close(at);
+        }
+        Some(block)
+    }
+
+    /// Moves what stands behind an emptied group nearer to its home, until nothing would be missed.
+    fn close(&mut self, mut hole: usize) {
+        let mask = self.groups.len() - 1;
+        let mut at = self.next(hole);
+        while !self.groups[at].is_empty() {
+            let home = self.home(self.groups[at].run);
+            // Whether the hole is on its way from its home to where it is.
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                self.groups.swap(hole, at);
+                hole = at;
+            }
+            at = self.next(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use units::Block;
+
+    fn block(number: u64) -> BlockRef {
+        Arc::new(Block::from_prefix(&number.to_le_bytes()))
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64, u32),
+        Get(u64, u32),
+        Remove(u64),
+        Evict,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // Few runs and many: neighbours, and runs that meet in the table.
+        let pvbn = prop_oneof![0..40_u64, (0..60_u64).prop_map(|number| number * 1000)];
+        let step = prop_oneof![
+            4 => (pvbn.clone(), 0..3_u32).prop_map(|(pvbn, check)| Step::Insert(pvbn, check)),
+            3 => (pvbn.clone(), 0..3_u32).prop_map(|(pvbn, check)| Step::Get(pvbn, check)),
+            2 => pvbn.prop_map(Step::Remove),
+            1 => Just(Step::Evict),
+        ];
+        proptest::collection::vec(step, 1..300)
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map_that_forgets(steps in steps(), blocks_max in 1..50_usize) {
+            let mut shard = Shard::new(blocks_max);
+            // What was put in and neither taken out nor seen to be gone.
+            let mut model: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                let number = number as u64;
+                let mut gone = Vec::new();
+                match step {
+                    Step::Insert(pvbn, check) => {
+                        model.remove(&pvbn);
+                        gone = shard.insert(Pvbn(pvbn), check, block(number));
+                        model.insert(pvbn, (check, number));
+                    }
+                    Step::Get(pvbn, check) => {
+                        let found = shard.get(Pvbn(pvbn), check);
+                        let known = model.get(&pvbn).filter(|(known, _)| *known == check);
+                        let expected = known.map(|(_, number)| block(*number));
+                        prop_assert_eq!(found.map(|found| found.bytes().to_vec()),
+                            expected.map(|expected| expected.bytes().to_vec()));
+                    }
+                    Step::Remove(pvbn) => {
+                        let was_there = model.remove(&pvbn).is_some();
+                        prop_assert_eq!(shard.remove(Pvbn(pvbn)).is_some(), was_there);
+                    }
+                    Step::Evict => {
+                        let victim = shard.evict();
+                        prop_assert_eq!(victim.is_none(), model.is_empty());
+                        gone.extend(victim);
+                    }
+                }
+                for gone in gone {
+                    model.retain(|_, (_, number)| gone.bytes() != block(*number).bytes());
+                }
+                prop_assert_eq!(shard.len(), model.len());
+                prop_assert!(shard.len() <= blocks_max);
+                for group in &shard.groups {
+                    for (way, block) in group.blocks.iter().enumerate() {
+                        prop_assert_eq!(block.is_some(), group.present >> way & 1 == 1);
+                    }
+                }
+                let used = shard.groups.iter().filter(|group| !group.is_empty()).count();
+                prop_assert_eq!(used, shard.groups_used);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_used_stays() {
+        let mut shard = Shard::new(16);
+        for pvbn in 0..16 {
+            shard.insert(Pvbn(pvbn), 1, block(pvbn));
+        }
+        for round in 1..20 {
+            assert!(shard.get(Pvbn(3), 1).is_some(), "round {round}");
+            for new in 0..8 {
+                shard.insert(Pvbn(round * 100 + new), 1, block(new));
+            }
+        }
+    }
+}

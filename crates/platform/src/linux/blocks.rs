@@ -110,6 +110,29 @@ impl Shard {
     }
 }
 
+/// A chunk at an address that a huge page can have, and asked to be one: a cache of many small
+/// pages would miss the processor's address tables at nearly every block.
+fn map_chunk() -> *mut u8 {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of twice the size has an aligned chunk in it; what is before and behind
+    // that is given back, and nobody knows of it. Advice changes no contents.
+    unsafe {
+        let mapped = libc::mmap(ptr::null_mut(), 2 * CHUNK_BYTES, protection, flags, -1, 0);
+        if mapped == libc::MAP_FAILED {
+            return ptr::null_mut();
+        }
+        let before_bytes = mapped.cast::<u8>().align_offset(CHUNK_BYTES);
+        let chunk = mapped.cast::<u8>().add(before_bytes);
+        if before_bytes > 0 {
+            libc::munmap(mapped, before_bytes);
+        }
+        libc::munmap(chunk.add(CHUNK_BYTES).cast(), CHUNK_BYTES - before_bytes);
+        libc::madvise(chunk.cast(), CHUNK_BYTES, libc::MADV_HUGEPAGE);
+        chunk
+    }
+}
+
 impl<A> BlockAllocator<A> {
     /// An allocator over `below`, without memory.
     pub const fn new(below: A) -> Self {
@@ -181,13 +204,11 @@ impl<A> BlockAllocator<A> {
         // `next` on belong to nobody.
         unsafe {
             if *self.carving.left.get() < SLOT.size() {
-                let protection = libc::PROT_READ | libc::PROT_WRITE;
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                let chunk = libc::mmap(ptr::null_mut(), CHUNK_BYTES, protection, flags, -1, 0);
-                if chunk == libc::MAP_FAILED {
+                let chunk = map_chunk();
+                if chunk.is_null() {
                     return ptr::null_mut();
                 }
-                *self.carving.next.get() = chunk.cast();
+                *self.carving.next.get() = chunk;
                 *self.carving.left.get() = CHUNK_BYTES;
             }
             let slot = *self.carving.next.get();

@@ -37,8 +37,16 @@ pub mod tree;
 pub mod worker;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
+
+/// A path as an argument: absolute, since programs under test change their directory.
+///
+/// # Errors
+/// An empty path, or no current directory.
+pub fn absolute_path(text: &str) -> io::Result<PathBuf> {
+    std::path::absolute(text)
+}
 
 /// Why a round did not pass.
 #[derive(Debug, Error)]

@@ -6,6 +6,7 @@
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tests::absolute_path;
 use tests::kernel_client;
 use tests::node::Sizes;
 use tests::rounds::{Plan, run};
@@ -14,10 +15,10 @@ use tests::rounds::{Plan, run};
 #[derive(Parser)]
 struct Arguments {
     /// The binary `stroop`
-    #[arg(long)]
+    #[arg(long, value_parser = absolute_path)]
     server: PathBuf,
     /// Where disks, log and notes are put; below it a new directory is made
-    #[arg(long)]
+    #[arg(long, value_parser = absolute_path)]
     directory: PathBuf,
     /// How many kills
     #[arg(long, default_value_t = 100)]

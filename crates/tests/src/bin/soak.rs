@@ -7,6 +7,7 @@ use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tests::absolute_path;
 use tests::node::Sizes;
 use tests::soak::{Plan, run};
 
@@ -15,13 +16,13 @@ use tests::soak::{Plan, run};
 #[derive(Parser)]
 struct Arguments {
     /// The binary `stroop`
-    #[arg(long)]
+    #[arg(long, value_parser = absolute_path)]
     server: PathBuf,
     /// Where disks, log and notes are put; below it a new directory is made
-    #[arg(long)]
+    #[arg(long, value_parser = absolute_path)]
     directory: PathBuf,
     /// Where soak.csv, lives.csv, soak.svg and soak.txt go; the directory if not given
-    #[arg(long)]
+    #[arg(long, value_parser = absolute_path)]
     output: Option<PathBuf>,
     /// How long
     #[arg(long, default_value_t = 120)]

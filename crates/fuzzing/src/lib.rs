@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`rpc::rpc_stream`] | what a client sends on a connection, in pieces |
 //! | [`nfs::nfs_call`] | a sequence of NFSv3 and MOUNT calls |
+//! | [`nlm::nlm_call`] | a sequence of NLM and NSM calls |
 //! | [`fuse::fuse_request`] | a sequence of the kernel's requests |
 //! | [`config::config`] | a configuration, a command line, an administrator's messages |
 //! | [`formats::ondisk_types`] | a structure as a disk might hold it |
@@ -26,6 +27,7 @@ pub mod image;
 pub mod input;
 mod memory;
 pub mod nfs;
+pub mod nlm;
 mod node;
 mod results;
 pub mod rpc;
@@ -37,6 +39,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("rpc_stream", rpc::rpc_stream),
     ("nfs_call", nfs::nfs_call),
+    ("nlm_call", nlm::nlm_call),
     ("fuse_request", fuse::fuse_request),
     ("config", config::config),
     ("ondisk_types", formats::ondisk_types),

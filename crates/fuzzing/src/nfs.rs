@@ -318,7 +318,12 @@ fn set_attributes(writer: &mut Writer, input: &mut Input<'_>) {
 
 /// The call with its mark: whole mostly, else cut short, made longer, or changed in a place behind
 /// its header.
-fn spoilt(mut call: Vec<u8>, header_bytes: usize, choice: u8, input: &mut Input<'_>) -> Vec<u8> {
+pub(crate) fn spoilt(
+    mut call: Vec<u8>,
+    header_bytes: usize,
+    choice: u8,
+    input: &mut Input<'_>,
+) -> Vec<u8> {
     if choice & 0xf == 0xf {
         let at = header_bytes + input.index(call.len() - header_bytes + 1);
         match input.below(3) {

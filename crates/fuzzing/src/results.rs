@@ -8,6 +8,8 @@ use onc_rpc::Reader;
 
 /// Longest handle (`NFS3_FHSIZE`).
 const HANDLE_BYTES_MAX: usize = 64;
+/// Longest cookie or owner (`MAXNETOBJ_SZ`).
+const NETWORK_OBJECT_BYTES_MAX: usize = 1024;
 /// Longest name, path or data that a reply here holds.
 const OPAQUE_BYTES_MAX: usize = 2 << 20;
 
@@ -77,6 +79,27 @@ pub(crate) fn nfs(procedure: u32, reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     };
     end(reader);
     handle
+}
+
+/// The results of an NLM procedure; messages have none.
+pub(crate) fn nlm(procedure: u32, reader: &mut Reader<'_>) {
+    if matches!(procedure, 1..=4 | 20..=22) {
+        opaque(reader, NETWORK_OBJECT_BYTES_MAX);
+        let status = word(reader);
+        assert!(status <= 9, "nlm4_stats {status}");
+        match procedure {
+            // The holder: whether alone, the process, the owner, the range.
+            1 if status == 1 => {
+                flag(reader);
+                word(reader);
+                opaque(reader, NETWORK_OBJECT_BYTES_MAX);
+                words(reader, 4);
+            }
+            20 | 21 => words(reader, 1),
+            _ => {}
+        }
+    }
+    end(reader);
 }
 
 fn success(procedure: u32, reader: &mut Reader<'_>) -> Option<Vec<u8>> {

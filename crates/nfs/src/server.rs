@@ -7,6 +7,7 @@
 
 use crate::export::ExportPolicy;
 use crate::mount::{self, Mounts};
+use crate::nlm::callbacks::THREADS;
 use crate::nlm::{self, LockService, Locking};
 use crate::procedures;
 use crate::register::{RegisterError, Registration};
@@ -80,8 +81,21 @@ impl Programs {
     }
 
     /// NLM and NSM too. The grace period, if there is one, begins with this.
-    fn with_locks(mut self, locking: &Locking) -> io::Result<Self> {
-        self.locks = Some(Arc::new(LockService::start(&self.context, locking)?));
+    fn with_locks(self, locking: &Locking) -> io::Result<Self> {
+        self.with_lock_service(locking, THREADS)
+    }
+
+    /// The same for whoever drives the programs without a network: calls to clients are queued and
+    /// not made.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read or written.
+    pub fn with_silent_locks(self, locking: &Locking) -> io::Result<Self> {
+        self.with_lock_service(locking, 0)
+    }
+
+    fn with_lock_service(mut self, locking: &Locking, threads: usize) -> io::Result<Self> {
+        self.locks = Some(Arc::new(LockService::start(&self.context, locking, threads)?));
         Ok(self)
     }
 

@@ -138,6 +138,8 @@ fn fill(node: &Node, volume: &str, kind: &Kind) {
     assert!(node.consistency_point());
     if kind.replays {
         work(&mut executor, OPERATIONS / 2);
+        // Of those one may have begun a consistency point; this one does not.
+        large_file(node, &mut executor);
     }
 }
 

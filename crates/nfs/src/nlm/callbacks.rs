@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// One client that does not answer holds up a thread for some seconds.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 /// Calls that wait to be made; more are dropped: clients ask again.
 const JOBS_MAX: usize = 16 << 10;
 /// How long until a grant is told again. Clients ask by themselves every 30 seconds.
@@ -86,6 +86,7 @@ impl Callbacks {
         locks: Arc<LockManager>,
         hosts: Arc<Hosts>,
         (node, client_rpcbind_port): (String, u16),
+        threads_count: usize,
     ) -> io::Result<Arc<Self>> {
         let callbacks = Arc::new(Self {
             clock,
@@ -97,7 +98,7 @@ impl Callbacks {
             changed: Condvar::new(),
             threads: Mutex::default(),
         });
-        for number in 0..THREADS {
+        for number in 0..threads_count {
             let running = Arc::clone(&callbacks);
             let body = move || running.run(number == 0);
             match platform::thread::spawn(&format!("nlm-call-{number}"), body) {

@@ -79,7 +79,11 @@ impl LockService {
     ///
     /// # Errors
     /// If the ledger cannot be read or written, or there is no room for a thread.
-    pub(crate) fn start(context: &Arc<Context>, locking: &Locking) -> io::Result<Self> {
+    pub(crate) fn start(
+        context: &Arc<Context>,
+        locking: &Locking,
+        callback_threads: usize,
+    ) -> io::Result<Self> {
         let locks = Arc::clone(&locking.locks);
         let (hosts, to_tell) = Hosts::start(Arc::clone(&locking.ledger), Arc::clone(&locks))?;
         let hosts = Arc::new(hosts);
@@ -95,6 +99,7 @@ impl LockService {
             Arc::clone(&locks),
             Arc::clone(&hosts),
             (locking.node.clone(), locking.client_rpcbind_port),
+            callback_threads,
         )?;
         to_tell.into_iter().for_each(|host| callbacks.tell_of_restart(host));
         Ok(Self { context: Arc::clone(context), locks, hosts, callbacks })

@@ -5,7 +5,7 @@
 //!
 //! Fails: [`AggregateError::Unreadable`], [`AggregateError::Damaged`].
 
-use crate::block_side::{BlockSide, Container, FileFacts, VolumeSlot};
+use crate::block_side::{BlockSide, Container, FileFacts, VOLUMES_MAX, VolumeSlot};
 use crate::error::AggregateError;
 use crate::member::container_inode;
 use crate::refill::Refill;
@@ -14,6 +14,7 @@ use cowfs::content::Content;
 use cowfs::logical::read_record;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
+use ondisk::inode::InodeRecord;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
@@ -99,14 +100,10 @@ pub fn mount(
     let table_inode = InodeNumber(metafile::VOLUME_TABLE);
     let inode_file = space.inode_file.0;
     let record = read_record(&inode_file, VolumeId(0), table_inode, reader)?;
-    let mut table = Vec::new();
-    let mut table_file = (Root::default(), 0);
-    if let Some(record) = record.filter(|record| !record.is_free()) {
-        table_file = (Root::of(&record), record.blocks.get());
-        for slot in 0..record.size.get() / BLOCK_SIZE_U64 {
-            table.push(read_slot(&table_file.0, slot, reader)?);
-        }
-    }
+    let (table_file, table) = match record.filter(|record| !record.is_free()) {
+        Some(record) => read_table(&record, reader)?,
+        None => ((Root::default(), 0), Vec::new()),
+    };
     let mut containers = BTreeMap::new();
     for slot in &table {
         if slot.record.state == STATE_EMPTY || slot.record.kind != VOLUME_FLEXIBLE {
@@ -139,6 +136,21 @@ pub fn mount(
     })
 }
 
+/// The volume table: its file, and its slots.
+fn read_table(
+    record: &InodeRecord,
+    reader: &Reader<'_>,
+) -> Progress<((Root<PhysicalPointer>, u64), Vec<VolumeSlot>)> {
+    let slots_count = record.size.get() / BLOCK_SIZE_U64;
+    if slots_count > VOLUMES_MAX as u64 {
+        return Err(Stop::Contradiction("the volume table has more slots than there are"));
+    }
+    let root = Root::of(record);
+    let slots = (0..slots_count).map(|slot| read_slot(&root, slot, reader));
+    let slots = slots.collect::<Progress<Vec<_>>>()?;
+    Ok(((root, record.blocks.get()), slots))
+}
+
 fn read_slot(root: &Root<PhysicalPointer>, slot: u64, reader: &Reader<'_>) -> Progress<VolumeSlot> {
     let inode = InodeNumber(metafile::VOLUME_TABLE);
     let key = FileKey { volume: VolumeId(0), inode, content: Content::Data };
@@ -162,4 +174,25 @@ pub fn container_lookup(
     let inode = container_inode(volume);
     let key = FileKey { volume: VolumeId(0), inode, content: Content::Data };
     buftree::find(&container.root, &key, Fbn(vvbn), reader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cowfs::cache::BufferCache;
+    use cowfs::reader::HeldBlocks;
+
+    /// Found by the fuzz target `mount_image`: holes are empty slots, so a size that nobody checks
+    /// takes all memory that there is.
+    #[test]
+    fn regression_a_table_that_is_too_long_is_an_error() {
+        let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
+        let reader = Reader { cache: &cache, held: &held };
+        let mut record = InodeRecord::zeroed();
+        record.size.set(VOLUMES_MAX as u64 * BLOCK_SIZE_U64);
+        assert!(read_table(&record, &reader).is_ok());
+        record.size.set(u64::MAX);
+        let refused = read_table(&record, &reader);
+        assert!(matches!(refused, Err(Stop::Contradiction(_))));
+    }
 }

@@ -40,8 +40,9 @@ pub use verify::{DirectorySummary, verify};
 
 use tree::Tree;
 
-/// Most blocks that one operation changes, for reservations: on each level a node and a split-off
-/// or merged neighbour, and the free-list blocks trimmed at the file's end.
+/// Most blocks that one operation changes, for reservations: on each level a node and a neighbour
+/// that is split off, merged or takes a range over, and the free-list blocks trimmed at the file's
+/// end.
 pub const BLOCKS_CHANGED_MAX: u64 = 2 * (LEVEL_MAX as u64 + 1) + 2;
 
 /// Most blocks that one insert adds to the file: one for each level, and one for a new root.

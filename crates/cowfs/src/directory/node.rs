@@ -223,6 +223,11 @@ impl<'a> NodeEdit<'a> {
         self.children()[index] = DirectoryChild { key: key.into(), fbn: number.into() };
     }
 
+    /// Lets a branch begin at `key`, which is not above its first key.
+    pub fn set_first_key(&mut self, key: u64) {
+        self.children()[0].key = key.into();
+    }
+
     /// Takes child `index` out of a branch that has others. Its neighbour takes its range over, so
     /// that the branch's first key stays its lower bound.
     pub fn remove_child(&mut self, index: usize) {

@@ -88,10 +88,33 @@ impl<B: DirectoryBlocks> Tree<'_, B> {
                 return Ok(()); // all blocks but the root's are gone
             }
         } else {
+            if parent.index == 0 {
+                self.extend_second_child(parent)?;
+            }
             let block = self.blocks.write(parent.fbn)?;
             NodeEdit::new(block, parent.fbn).remove_child(parent.index);
         }
         self.free(node.fbn)
+    }
+
+    /// The first child of a branch goes, and the second takes its range over: the branches on the
+    /// left edge beneath begin where the first began, because a branch's first key is its bound.
+    fn extend_second_child(&mut self, parent: Step) -> Outcome<(), B> {
+        let mut block = self.blocks.read(parent.fbn)?;
+        let (mut fbn, mut index, mut upper) = (parent.fbn, 1, parent.upper);
+        loop {
+            let node = DirectoryNode::view(&block, fbn)?;
+            let DirectoryContent::Branch(children) = node.content else { return Ok(()) };
+            let (child, level) = (children[index], node.header.level - 1);
+            if level == 0 {
+                return Ok(()); // a leaf may hold less than its range
+            }
+            upper = children.get(index + 1).map_or(upper, |next| next.key.get());
+            fbn = Fbn(child.fbn.get().into());
+            block = self.load(fbn, level, child.key.get(), upper)?;
+            NodeEdit::new(self.blocks.write(fbn)?, fbn).set_first_key(parent.lower);
+            index = 0;
+        }
     }
 
     /// Merges the node at `depth`, if it is low, with a neighbour, if they fit. Whether it did.

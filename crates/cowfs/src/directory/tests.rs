@@ -335,6 +335,28 @@ fn two_hundred_thousand_entries_come_and_go() {
     assert_eq!(blocks.size_blocks(), 1);
 }
 
+/// `rm -r` removes in the order of a listing: the first branch below the root goes whole while the
+/// next is full, and hands its range over to one whose first key was its own bound.
+#[test]
+fn regression_entries_are_removed_in_the_order_of_a_listing() {
+    const COUNT: u64 = 80_000;
+    let mut blocks = created();
+    for number in 0..COUNT {
+        insert(&mut blocks, format!("file-{number}.dat").as_bytes(), entry(100 + number)).unwrap();
+    }
+    assert!(verify(&mut blocks).unwrap().levels >= 2, "there are branches below the root");
+    let mut left = COUNT;
+    while left > 0 {
+        let page = list(&mut blocks, 0, 500).unwrap();
+        for listed in &page.entries {
+            assert_eq!(remove(&mut blocks, &listed.name).unwrap(), Some(listed.entry));
+            left -= 1;
+        }
+        assert_eq!(verify(&mut blocks).unwrap().entries, left);
+    }
+    assert_eq!(blocks.size_blocks(), 1);
+}
+
 #[test]
 fn freed_blocks_are_used_again() {
     let mut pair = Pair::new(name_hash);

@@ -93,6 +93,10 @@ pub struct Logical<P> {
     pub inode_file: Root<P>,
     /// Inodes in memory.
     pub inodes: FxHashMap<InodeNumber, Inode<P>>,
+    /// How many of them have [`Inode::reaping`] set.
+    pub reaping_inodes: u64,
+    /// [`Logical::trim`] looks for clean inodes when there are more than this in memory.
+    pub trim_above: usize,
     /// Dirty blocks.
     pub stripes: Vec<Partition<Stripe>>,
     /// Inodes made dirty by messages that own the whole of this.
@@ -348,7 +352,8 @@ impl<P: Pointer> Logical<P> {
         let frozen = stripes.map(|stripe| std::mem::take(&mut stripe.get_mut().frozen)).collect();
         for file in cleaned {
             if file.freed {
-                self.inodes.remove(&file.number);
+                let gone = self.inodes.remove(&file.number);
+                self.reaping_inodes -= u64::from(gone.is_some_and(|inode| inode.reaping));
                 continue;
             }
             let Some(inode) = self.inodes.get_mut(&file.number) else { continue };
@@ -383,34 +388,36 @@ impl<P: Pointer> Logical<P> {
 
     /// Drops clean inodes if there are an eighth more than this volume may keep. Operations call it
     /// before they begin: within one an inode that was looked at stays.
+    ///
+    /// What cannot be dropped now is looked at again only when there is an eighth more: every inode
+    /// in memory is looked at, and between two consistency points many times as many as may stay
+    /// can be dirty.
     pub fn trim(&mut self) {
         let inodes_max = self.shared.aggregate.dirty.inodes_per_volume();
-        if self.inodes.len() > inodes_max + inodes_max / 8 {
+        if self.inodes.len() > self.trim_above.max(inodes_max + inodes_max / 8) {
             self.evict(inodes_max);
         }
     }
 
     /// Drops clean inodes from memory until at most `inodes_max` are left.
     pub fn evict(&mut self, inodes_max: usize) {
-        if self.inodes.len() <= inodes_max {
-            return;
-        }
-        let mut excess = self.inodes.len() - inodes_max;
-        // Sorted, so that a seed evicts the same inodes in every run.
-        let mut clean: Vec<InodeNumber> = self
-            .inodes
-            .iter()
-            .filter(|(number, inode)| number.get() > metafile::ROOT_DIRECTORY && !inode.is_pinned())
-            .map(|(number, _)| *number)
-            .collect();
-        clean.sort_unstable();
-        for number in clean {
-            if excess == 0 {
-                break;
+        if let Some(excess) = self.inodes.len().checked_sub(inodes_max).filter(|excess| *excess > 0)
+        {
+            let droppable = |(number, inode): &(&InodeNumber, &Inode<P>)| {
+                number.get() > metafile::ROOT_DIRECTORY && !inode.is_pinned()
+            };
+            let clean = self.inodes.iter().filter(droppable).map(|(number, _)| *number);
+            let mut clean: Vec<InodeNumber> = clean.collect();
+            // The lowest ones, so that a seed evicts the same inodes in every run.
+            if excess < clean.len() {
+                clean.select_nth_unstable(excess);
+                clean.truncate(excess);
             }
-            self.inodes.remove(&number);
-            excess -= 1;
+            for number in clean {
+                self.inodes.remove(&number);
+            }
         }
+        self.trim_above = self.inodes.len() + self.inodes.len() / 8;
     }
 
     /// The snapshot with this number.
@@ -506,4 +513,85 @@ pub fn overlaid<P: Pointer>(
         }
     }
     Overlaid::Below
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::pointer::PhysicalPointer;
+
+    /// A volume in memory that may keep so many clean inodes.
+    fn logical(inodes_max: u64) -> Logical<PhysicalPointer> {
+        let dirty = Arc::new(DirtyMemory::new(1_000_000));
+        dirty.share_inodes(inodes_max, 1);
+        let aggregate = Arc::new(AggregateShared { budget: Budget::default(), dirty });
+        let shared = Arc::new(Shared {
+            budget: Budget::default(),
+            overhead: Overhead::default(),
+            aggregate,
+            reclaiming: AtomicBool::new(false),
+            used_inodes: AtomicU64::new(0),
+        });
+        Logical {
+            volume: VolumeId(1),
+            inode_file: Root::default(),
+            inodes: FxHashMap::default(),
+            reaping_inodes: 0,
+            trim_above: 0,
+            stripes: Vec::new(),
+            dirtied: Vec::new(),
+            frozen_inodes: 0,
+            next_generation: 1,
+            renumbered: false,
+            used_inodes: 0,
+            orphans: OrphanList::default(),
+            quarantine: FxHashSet::default(),
+            frozen_quarantine: FxHashSet::default(),
+            inode_hint: 0,
+            full_map_blocks: FxHashSet::default(),
+            snapshots: Vec::new(),
+            suspended: false,
+            replaying: false,
+            shared,
+        }
+    }
+
+    fn add(logical: &mut Logical<PhysicalPointer>, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            // A new inode is dirty.
+            let attributes = InodeAttributes::new(1, 0o644, Generation(1), Timestamp(0));
+            logical.inodes.insert(InodeNumber(number), Inode::new(attributes));
+        }
+    }
+
+    /// A million files made between two consistency points were looked at by every operation.
+    #[test]
+    fn regression_dirty_inodes_are_not_looked_at_again_and_again() {
+        let mut logical = logical(800);
+        add(&mut logical, 100..1700);
+        logical.trim();
+        assert_eq!(logical.inodes.len(), 1600, "all are dirty");
+        for number in 100..1000 {
+            logical.inodes[&InodeNumber(number)].shared.lock().dirty = false;
+        }
+        add(&mut logical, 1700..1900);
+        logical.trim();
+        assert_eq!(logical.inodes.len(), 1800, "an eighth more, and none was looked at");
+        add(&mut logical, 1900..1901);
+        logical.trim();
+        assert_eq!(logical.inodes.len(), 901, "all that could go went");
+        assert!(!logical.inodes.contains_key(&InodeNumber(999)));
+    }
+
+    #[test]
+    fn the_lowest_clean_inodes_go_first() {
+        let mut logical = logical(800);
+        add(&mut logical, 100..1100);
+        for inode in logical.inodes.values() {
+            inode.shared.lock().dirty = false;
+        }
+        logical.evict(800);
+        assert_eq!(logical.inodes.len(), 800);
+        assert!((300..1100).all(|number| logical.inodes.contains_key(&InodeNumber(number))));
+    }
 }

@@ -474,6 +474,7 @@ fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: E
     }
     if let Some(inode) = logical.inodes.get_mut(&number) {
         inode.freed |= edit.freed;
+        logical.reaping_inodes += u64::from(edit.reaping && !inode.reaping);
         inode.reaping |= edit.reaping;
     }
 }

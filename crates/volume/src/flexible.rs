@@ -311,6 +311,7 @@ pub(crate) fn switch_logical<P: Pointer>(
 ) {
     logical.inode_file = image.inode_file.0;
     logical.inodes.clear();
+    logical.reaping_inodes = 0;
     logical.orphans = image.orphans.into();
     logical.used_inodes = image.used_inodes;
     logical.shared.used_inodes.store(image.used_inodes, Ordering::Relaxed);

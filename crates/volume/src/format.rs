@@ -65,6 +65,8 @@ pub(crate) fn empty_logical<P: Pointer>(
         volume,
         inode_file: Root::default(),
         inodes: FxHashMap::default(),
+        reaping_inodes: 0,
+        trim_above: 0,
         stripes,
         dirtied: Vec::new(),
         frozen_inodes: 0,

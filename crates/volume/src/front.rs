@@ -108,7 +108,7 @@ impl<P: Pointer> Front<P> {
         let logical = self.logical.write(access);
         publish(logical);
         logical.evict(self.shared.aggregate.dirty.inodes_per_volume());
-        let reaping = logical.inodes.values().any(|inode| inode.reaping);
+        let reaping = logical.reaping_inodes > 0;
         let orphans = !logical.orphans.is_empty();
         // With orphans until the hook has looked who holds them: whoever waits for room runs next.
         // Without, a full volume must say so, or its operations wait for ever.

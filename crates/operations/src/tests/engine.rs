@@ -145,6 +145,8 @@ fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<D
         volume: VOLUME,
         inode_file: Root::default(),
         inodes: FxHashMap::default(),
+        reaping_inodes: 0,
+        trim_above: 0,
         stripes: stripes.map(|stripe| Partition::new(*stripe, Stripe::default())).collect(),
         dirtied: Vec::new(),
         frozen_inodes: 0,

@@ -14,7 +14,7 @@ use crate::ranges::RangeSet;
 use crate::stream::ReadStream;
 use ondisk::inode::{InodeRecord, KIND_FREE};
 use platform::sync::Mutex;
-use units::{Generation, InodeNumber, Timestamp};
+use units::{Fbn, Generation, InodeNumber, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
 /// What an inode says of its file, without the tree.
@@ -155,6 +155,39 @@ pub struct SharedState {
     pub stream: ReadStream,
 }
 
+/// Which blocks of a directory were validated whole since its inode came into memory.
+///
+/// It stays true though blocks change: a directory's blocks are changed by [`crate::directory`]
+/// only, which keeps them valid; and though they leave memory and come back: they are proved to be
+/// what was written. A volume that is restored forgets its inodes.
+#[derive(Clone, Default, Debug)]
+pub struct ValidatedBlocks(Vec<u64>);
+
+/// Beyond, blocks are validated each time: a bit for each of so many takes 128 KiB, and a directory
+/// of so many holds some forty million names.
+const VALIDATED_BLOCKS_MAX: u64 = 1 << 20;
+
+impl ValidatedBlocks {
+    /// Whether a block was.
+    #[must_use]
+    pub fn contains(&self, fbn: Fbn) -> bool {
+        let word = usize::try_from(fbn.get() / 64).ok().and_then(|word| self.0.get(word));
+        word.is_some_and(|word| word >> (fbn.get() % 64) & 1 == 1)
+    }
+
+    /// Notes that a block was.
+    pub fn insert(&mut self, fbn: Fbn) {
+        if fbn.get() >= VALIDATED_BLOCKS_MAX {
+            return;
+        }
+        let word = (fbn.get() / 64) as usize;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (fbn.get() % 64);
+    }
+}
+
 /// An inode in memory.
 #[derive(Debug)]
 pub struct Inode<P> {
@@ -164,6 +197,8 @@ pub struct Inode<P> {
     pub root: Root<P>,
     /// Data blocks of that tree.
     pub blocks: u64,
+    /// Of a directory: blocks that were validated since it came into memory.
+    pub validated: ValidatedBlocks,
     /// Holes made since the last freeze; dirty blocks on top of them count.
     pub holes: RangeSet,
     /// Holes of the image that is being cleaned.
@@ -202,6 +237,7 @@ impl<P: Pointer> Inode<P> {
             }),
             root,
             blocks,
+            validated: ValidatedBlocks::default(),
             holes: RangeSet::default(),
             frozen_holes: RangeSet::default(),
             frozen: false,

@@ -166,6 +166,20 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         self.logical.read_block(inode, fbn, &self.reader)
     }
 
+    /// Whether a directory's block was validated since the directory came into memory.
+    #[must_use]
+    pub fn is_validated(&self, inode: InodeNumber, fbn: Fbn) -> bool {
+        self.logical.inodes.get(&inode).is_some_and(|found| found.validated.contains(fbn))
+    }
+
+    /// Notes that a directory's block was validated. True whatever becomes of the transaction: what
+    /// it changes itself stays valid, and is dropped with it if it is dropped.
+    pub fn set_validated(&mut self, inode: InodeNumber, fbn: Fbn) {
+        if let Some(found) = self.logical.inodes.get_mut(&inode) {
+            found.validated.insert(fbn);
+        }
+    }
+
     /// What the transaction itself has made of a file block, if it touched it.
     fn own(&self, inode: InodeNumber, fbn: Fbn) -> Option<Option<BlockRef>> {
         if let Some(block) = self.blocks.get(&(inode, fbn.get())) {

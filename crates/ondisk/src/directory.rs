@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Invariants, all of them checked by [`DirectoryNode::view`] (in constant time: what must hold so
-//! that the block can be read at all) and [`DirectoryNode::validate`] (linear: order and content):
+//! that the block can be read at all) and [`DirectoryNode::validate`] (linear: order and content;
+//! [`DirectoryNode::validate_place`] is what of it the parent has a say in):
 //! - Cookies of a leaf, keys of a branch ascend strictly and lie within the bounds that the parent
 //!   gives; a branch's first key equals its lower bound.
 //! - Names fill `names_start..BLOCK_SIZE` without a gap, the first record's name last, so that
@@ -415,6 +416,40 @@ impl<'a> DirectoryNode<'a> {
             .map_err(|problem| DirectoryDamage { fbn: self.fbn(), problem })
     }
 
+    /// Checks, in constant time, what can be wrong with a block that was validated before and is
+    /// what it was, or was changed by what keeps a block valid: that it is not where its parent
+    /// says now.
+    ///
+    /// # Errors
+    /// [`DirectoryDamage`].
+    pub fn validate_place(
+        &self,
+        lower: u64,
+        upper: u64,
+        size_blocks: u64,
+    ) -> Result<(), DirectoryDamage> {
+        let (first, last, is_exact) = match self.content {
+            DirectoryContent::Leaf(records) => {
+                let cookie = |record: Option<&DirectoryRecord>| {
+                    record.map_or(lower, |record| record.cookie.get())
+                };
+                (cookie(records.first()), cookie(records.last()), false)
+            }
+            DirectoryContent::Branch(children) => {
+                let key =
+                    |child: Option<&DirectoryChild>| child.map_or(lower, |child| child.key.get());
+                (key(children.first()), key(children.last()), true)
+            }
+            DirectoryContent::Free => (lower, lower, false),
+        };
+        let checked = if first < lower || last >= upper || (is_exact && first != lower) {
+            Err(DirectoryProblem::Order(first))
+        } else {
+            self.root.map_or(Ok(()), |root| self.validate_root(root, size_blocks))
+        };
+        checked.map_err(|problem| DirectoryDamage { fbn: self.fbn(), problem })
+    }
+
     fn validate_leaf(
         &self,
         records: &[DirectoryRecord],
@@ -663,6 +698,19 @@ mod tests {
         assert_eq!(broken(record(2, 27), 0), Problem::Record(2));
         assert_eq!(broken(BLOCK_SIZE - 1, b'/'), Problem::NameBytes);
         assert_eq!(broken(BLOCK_SIZE - 1, 0), Problem::NameBytes);
+    }
+
+    #[test]
+    fn a_block_that_lies_elsewhere_is_refused_though_it_is_sound() {
+        let block = leaf(&["alpha", "b", "gamma"]);
+        let node = DirectoryNode::view(&block, Fbn(3)).unwrap();
+        let place = |lower, upper| node.validate_place(lower, upper, 9);
+        assert_eq!((place(10, 31), place(0, COOKIE_LIMIT)), (Ok(()), Ok(())));
+        for (lower, upper) in [(11, 31), (10, 30), (0, 10), (31, 40)] {
+            let problem = DirectoryProblem::Order(10);
+            assert_eq!(place(lower, upper), Err(DirectoryDamage { fbn: Fbn(3), problem }));
+            assert!(node.validate(lower, upper, 9).is_err());
+        }
     }
 
     #[test]

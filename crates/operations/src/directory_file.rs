@@ -62,6 +62,14 @@ impl<P: Pointer> DirectoryBlocks for DirectoryFile<'_, '_, P> {
         state.size = size_blocks * BLOCK_SIZE_U64;
         self.size_blocks = size_blocks;
     }
+
+    fn is_validated(&self, fbn: Fbn) -> bool {
+        self.transaction.is_validated(self.inode, fbn)
+    }
+
+    fn set_validated(&mut self, fbn: Fbn) {
+        self.transaction.set_validated(self.inode, fbn);
+    }
 }
 
 /// Does something with a directory's blocks.

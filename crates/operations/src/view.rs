@@ -259,4 +259,14 @@ impl<P: Pointer> DirectoryBlocks for DirectoryView<'_, '_, '_, P> {
     fn truncate(&mut self, _: u64) {
         unreachable!("queries change nothing")
     }
+
+    fn is_validated(&self, fbn: Fbn) -> bool {
+        self.view.image == SnapshotId::ACTIVE && self.view.transaction.is_validated(self.inode, fbn)
+    }
+
+    fn set_validated(&mut self, fbn: Fbn) {
+        if self.view.image == SnapshotId::ACTIVE {
+            self.view.transaction.set_validated(self.inode, fbn);
+        }
+    }
 }

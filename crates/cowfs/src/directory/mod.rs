@@ -10,8 +10,9 @@
 //! end, are cut off; a directory that is emptied is one block again.
 //!
 //! Invariants:
-//! - Nothing is believed that was not validated: every block is checked whole each time it is read,
-//!   against the bounds and the level that its parent gives.
+//! - Nothing is believed that was not validated: every block is checked against the bounds and the
+//!   level that its parent gives each time it is read, and whole the first time. Nothing but this
+//!   module changes a directory's blocks, and it leaves them valid.
 //! - An entry keeps its cookie until it is removed; [`replace`] keeps it, too.
 //! - An operation changes at most [`BLOCKS_CHANGED_MAX`] blocks.
 //! - Operations may fail after they changed blocks: the caller drops a failed transaction whole.
@@ -72,6 +73,15 @@ pub trait DirectoryBlocks {
 
     /// Cuts the file to `size_blocks`.
     fn truncate(&mut self, size_blocks: u64);
+
+    /// Whether a block of this file and image was validated whole before, and changed by this
+    /// module only since.
+    fn is_validated(&self, _fbn: Fbn) -> bool {
+        false
+    }
+
+    /// Notes that a block was validated whole.
+    fn set_validated(&mut self, _fbn: Fbn) {}
 }
 
 /// Why a directory operation did not happen.

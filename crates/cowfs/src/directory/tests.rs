@@ -5,7 +5,7 @@ use super::hash::name_hash;
 use super::tree::{HashFunction, Tree};
 use super::verify::verify_with;
 use super::*;
-use ondisk::directory::{COLLISION_MAX, COOKIE_LIMIT, COOKIE_MIN};
+use ondisk::directory::{COLLISION_MAX, COOKIE_LIMIT, COOKIE_MIN, DirectoryContent, DirectoryNode};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,6 +17,8 @@ struct Blocks {
     blocks: Vec<BlockRef>,
     absent: BTreeSet<u64>,
     changed: BTreeSet<u64>,
+    /// Blocks that were validated, if that is to be remembered.
+    validated: Option<BTreeSet<u64>>,
 }
 
 type Failure = DirectoryError<u64>;
@@ -52,6 +54,16 @@ impl DirectoryBlocks for Blocks {
         assert!(size_blocks <= self.size_blocks() && size_blocks > 0);
         self.blocks.truncate(size_blocks as usize);
         self.absent.retain(|&fbn| fbn < size_blocks);
+    }
+
+    fn is_validated(&self, fbn: Fbn) -> bool {
+        self.validated.as_ref().is_some_and(|validated| validated.contains(&fbn.get()))
+    }
+
+    fn set_validated(&mut self, fbn: Fbn) {
+        if let Some(validated) = &mut self.validated {
+            validated.insert(fbn.get());
+        }
     }
 }
 
@@ -107,7 +119,8 @@ struct Pair {
 impl Pair {
     fn new(hash: HashFunction) -> Self {
         let (by_name, by_cookie) = (HashMap::new(), BTreeMap::new());
-        Self { blocks: created(), hash, by_name, by_cookie }
+        let blocks = Blocks { validated: Some(BTreeSet::new()), ..created() };
+        Self { blocks, hash, by_name, by_cookie }
     }
 
     fn tree(&mut self) -> Tree<'_, Blocks> {
@@ -340,7 +353,7 @@ fn two_hundred_thousand_entries_come_and_go() {
 #[test]
 fn regression_entries_are_removed_in_the_order_of_a_listing() {
     const COUNT: u64 = 80_000;
-    let mut blocks = created();
+    let mut blocks = Blocks { validated: Some(BTreeSet::new()), ..created() };
     for number in 0..COUNT {
         insert(&mut blocks, format!("file-{number}.dat").as_bytes(), entry(100 + number)).unwrap();
     }
@@ -530,6 +543,28 @@ fn every_single_byte_of_the_root_may_be_wrong() {
                 let _ = insert(&mut blocks.clone(), &numbered(number), entry(1));
             }
         }
+    }
+}
+
+/// A block that was validated and whose parent says something else of it now is refused.
+#[test]
+fn a_validated_block_in_another_ones_place_is_refused() {
+    let mut blocks = varied();
+    blocks.validated = Some(BTreeSet::new());
+    verify(&mut blocks).unwrap();
+    for fbn in 1..blocks.size_blocks() {
+        let mut wrong = blocks.clone();
+        let node = DirectoryNode::view(&blocks.blocks[fbn as usize], Fbn(fbn)).unwrap();
+        let DirectoryContent::Leaf(records) = node.content else { continue };
+        assert!(blocks.is_validated(Fbn(fbn)));
+        // The least cookie goes down, out of the parent's bounds for all leaves but the first.
+        let is_first =
+            list(&mut blocks.clone(), 0, 1).unwrap().entries[0].cookie == records[0].cookie.get();
+        let at = ondisk::directory::NODE_START;
+        Arc::make_mut(&mut wrong.blocks[fbn as usize])[at..at + 8]
+            .copy_from_slice(&COOKIE_MIN.to_le_bytes());
+        let listed = list(&mut wrong, 0, usize::MAX);
+        assert_eq!(matches!(listed, Err(DirectoryError::Damaged(_))), !is_first, "block {fbn}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading the tree: the way down to a cookie, finding a name, walking in the order of cookies.
 //!
 //! Invariants: a block is handed on only after it was validated against the bounds and the level
-//! that its parent gives. A descent takes at most `LEVEL_MAX + 1` blocks, a walk only goes up in
+//! that its parent gives; whole, unless it is known to have been validated whole before. A descent takes at most `LEVEL_MAX + 1` blocks, a walk only goes up in
 //! cookies; so both end on any bytes.
 
 use std::ops::ControlFlow;
@@ -105,7 +105,7 @@ impl<'a, B: DirectoryBlocks> Tree<'a, B> {
         }
         let block = self.blocks.read(Fbn(0))?;
         let node = DirectoryNode::view(&block, Fbn(0))?;
-        node.validate(0, COOKIE_LIMIT, size_blocks)?;
+        self.validate(&node, 0, COOKIE_LIMIT)?;
         let root = *node.root.ok_or(missing)?;
         Ok((block, root))
     }
@@ -131,8 +131,23 @@ impl<'a, B: DirectoryBlocks> Tree<'a, B> {
         if node.header.level != level {
             return Err(damaged(DirectoryProblem::Level(node.header.level)).into());
         }
-        node.validate(lower, upper, size_blocks)?;
+        self.validate(&node, lower, upper)?;
         Ok(block)
+    }
+
+    fn validate(
+        &mut self,
+        node: &DirectoryNode<'_>,
+        lower: u64,
+        upper: u64,
+    ) -> Result<(), DirectoryDamage> {
+        let (fbn, size_blocks) = (node.fbn(), self.blocks.size_blocks());
+        if self.blocks.is_validated(fbn) {
+            return node.validate_place(lower, upper, size_blocks);
+        }
+        node.validate(lower, upper, size_blocks)?;
+        self.blocks.set_validated(fbn);
+        Ok(())
     }
 
     /// The way to the leaf in whose range `cookie` lies, and the leaf; from the opened root.

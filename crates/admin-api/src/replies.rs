@@ -282,6 +282,8 @@ pub struct Listener {
 pub struct Recovery {
     /// Operations.
     pub operations: u64,
+    /// Their records' bytes.
+    pub bytes: u64,
     /// In this time.
     pub duration_ns: u64,
 }

@@ -5,6 +5,7 @@
 //! | [`engine()`] | the engine through [`file_service::FileService`], beside the bare disk |
 //! | [`nfs()`] | a node over NFS on the loopback, beside a server that does nothing |
 //! | [`compare_nfs`] | the same beside nfs-ganesha on XFS |
+//! | [`start()`] | the time until a node serves again, killed or stopped |
 //! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
 //! | [`run_operation`] | single operations, for tools that count instructions |
 //!
@@ -31,7 +32,9 @@ pub use engine::{EngineBench, engine};
 pub use fuse::fuse;
 pub use latency::Latencies;
 pub use machine::Machine;
-pub use nfs::{NfsBench, compare_nfs, nfs, peer_missing, serve_nothing, strip_chart};
+pub use nfs::{
+    NfsBench, StartBench, compare_nfs, nfs, peer_missing, serve_nothing, start, strip_chart,
+};
 pub use node::BenchError;
 pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};
 pub use process::NodeBench;

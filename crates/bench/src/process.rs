@@ -5,6 +5,8 @@
 //! with it. Fails: with the last lines of the server's log.
 
 use crate::node::BenchError;
+use platform::Clock;
+use platform::linux::SystemClock;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -43,14 +45,27 @@ impl Process {
         Ok(Self { child, polite })
     }
 
+    /// Kills it as it stands.
+    pub fn kill(mut self) {
+        self.polite = false;
+    }
+
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 }
 
+/// How long a restart may take, and how often it is looked at.
+const RESTART_NANOSECONDS_MAX: u64 = 120_000_000_000;
+const RESTART_STEP_NANOSECONDS: i64 = 500_000;
+
 /// Waits a little.
 pub(crate) fn pause() {
-    let step = rustix::time::Timespec { tv_sec: 0, tv_nsec: STEP_MILLISECONDS * 1_000_000 };
+    pause_for(STEP_MILLISECONDS * 1_000_000);
+}
+
+fn pause_for(nanoseconds: i64) {
+    let step = rustix::time::Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // A signal that ends it early only makes the next look come earlier.
     let _ = rustix::thread::nanosleep(&step);
 }
@@ -200,15 +215,36 @@ impl NodeProcess {
         Ok(node)
     }
 
+    /// Asks the node to stop, and waits until it did.
+    pub fn stop(&mut self) {
+        self.process = None;
+    }
+
+    /// Kills the node, as the loss of its power would.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Starts the node again; how long it took until it served NFS, in nanoseconds.
+    pub fn start_again(&mut self) -> Result<u64, BenchError> {
+        let begin = SystemClock.monotonic_nanoseconds();
+        let mut process = self.spawn()?;
+        while !listens(self.address) {
+            let waited = SystemClock.monotonic_nanoseconds() - begin;
+            if process.has_ended() || waited > RESTART_NANOSECONDS_MAX {
+                let why = format!("after a restart: {}", self.log_tail());
+                return Err(BenchError::Server { what: "the node", why });
+            }
+            pause_for(RESTART_STEP_NANOSECONDS);
+        }
+        self.process = Some(process);
+        Ok(SystemClock.monotonic_nanoseconds() - begin)
+    }
+
     fn serve(&mut self) -> Result<(), BenchError> {
-        let what = "cannot make the server's log";
-        let log = std::fs::File::create(self.directory.join("server.log"));
-        let log = log.map_err(|error| BenchError::System { what, error })?;
-        let mut command = self.stroop();
-        // The trace of consistency points is a few lines each.
-        command.args(["serve", "--log-format", "json", "--log", "warn,aggregate=debug"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let mut process = Process::start(&mut command, true)?;
+        let mut process = self.spawn()?;
         let ready = || self.command(&["status"]).is_ok();
         let started = wait_until("the node", &mut process, ready);
         self.process = Some(process);
@@ -218,6 +254,17 @@ impl NodeProcess {
             }
             other => other,
         })
+    }
+
+    fn spawn(&self) -> Result<Process, BenchError> {
+        let what = "cannot make the server's log";
+        let log = std::fs::File::create(self.directory.join("server.log"));
+        let log = log.map_err(|error| BenchError::System { what, error })?;
+        let mut command = self.stroop();
+        // The trace of consistency points is a few lines each.
+        command.args(["serve", "--log-format", "json", "--log", "warn,aggregate=debug"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Process::start(&mut command, true)
     }
 
     /// What the server logged.
@@ -236,6 +283,12 @@ impl NodeProcess {
         command.env_remove("STROOP_SOCKET").arg("--config");
         command.arg(self.directory.join("stroop.toml"));
         command
+    }
+
+    /// What a command of ours against the node prints as JSON; null if it is none.
+    pub fn json(&self, words: &[&str]) -> Result<serde_json::Value, BenchError> {
+        let printed = self.command(&[&["--output", "json"], words].concat())?;
+        Ok(serde_json::from_str(&printed).unwrap_or_default())
     }
 
     /// Runs a command of ours against the node; what it printed.

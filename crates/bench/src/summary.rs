@@ -6,7 +6,7 @@
 use crate::latency::Latencies;
 use crate::machine::Machine;
 
-/// What a figure counts each second.
+/// What a figure counts, each second but where it says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Operations.
@@ -17,6 +17,12 @@ pub enum Unit {
     Entries,
     /// Bytes; shown as MiB.
     Bytes,
+    /// Not a rate but a time, in nanoseconds; shown as milliseconds.
+    Duration,
+    /// Not a rate but a number of records.
+    Records,
+    /// Not a rate but bytes; shown as MiB.
+    Size,
 }
 
 impl Unit {
@@ -28,6 +34,9 @@ impl Unit {
             Self::Files => "files/s",
             Self::Entries => "names/s",
             Self::Bytes => "MiB/s",
+            Self::Duration => "ms",
+            Self::Records => "records",
+            Self::Size => "MiB",
         }
     }
 
@@ -39,6 +48,9 @@ impl Unit {
             Self::Files => "files_per_second",
             Self::Entries => "entries_per_second",
             Self::Bytes => "bytes_per_second",
+            Self::Duration => "nanoseconds",
+            Self::Records => "records",
+            Self::Size => "bytes",
         }
     }
 
@@ -46,8 +58,9 @@ impl Unit {
     #[must_use]
     pub const fn scale(self) -> f64 {
         match self {
-            Self::Bytes => (1_u32 << 20) as f64,
-            Self::Operations | Self::Files | Self::Entries => 1.0,
+            Self::Bytes | Self::Size => (1_u32 << 20) as f64,
+            Self::Duration => 1e6,
+            Self::Operations | Self::Files | Self::Entries | Self::Records => 1.0,
         }
     }
 }
@@ -55,7 +68,7 @@ impl Unit {
 /// The rounds of one load on one side.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
-    /// Per second and in the base unit, in the order taken.
+    /// In the base unit, in the order taken.
     pub rounds: Vec<f64>,
     /// Of all rounds.
     pub latencies: Latencies,

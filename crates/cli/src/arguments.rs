@@ -148,6 +148,8 @@ pub enum BenchCommand {
     },
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
+    /// How long a node takes until it serves again: killed with a full log half, and stopped
+    Start(BenchStartArguments),
     /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots
     Big(BenchBigArguments),
     /// The same loads on others' servers, in turns with ours
@@ -211,6 +213,32 @@ pub struct BenchFuseArguments {
     /// What benches of a node have in common.
     #[command(flatten)]
     pub node: BenchNodeArguments,
+}
+
+/// `stroop bench start`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchStartArguments {
+    /// Where to make the node's disks; they are removed at the end [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Only these: kill, stop
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Starts of each; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
+    pub rounds: usize,
+    /// Most data at rest at a clean stop; the disks need four times as much
+    #[arg(long, value_name = "SIZE", default_value = "8G")]
+    pub data: ByteSize,
+    /// Most files at rest at a clean stop
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub files: u64,
+    /// The node's memory for caches and buffers
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: ByteSize,
+    /// The node's journal
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub journal_size: ByteSize,
 }
 
 /// `stroop bench engine`.

@@ -40,6 +40,8 @@ pub struct Recovery {
     pub clean: bool,
     /// Operations that were replayed.
     pub replayed: u64,
+    /// Their records' bytes.
+    pub replayed_bytes: u64,
     /// How long it took from the superblock to service, in nanoseconds.
     pub nanoseconds: u64,
 }

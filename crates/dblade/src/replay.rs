@@ -67,7 +67,8 @@ impl Opening {
             }
             let clean = this.superblock.clean.get() == 1;
             this.engine.end_replay(&aggregate, access, clean);
-            this.commit(Arc::clone(&aggregate), position as u64);
+            let bytes = records.iter().map(|record| record.body.len() as u64).sum();
+            this.commit(Arc::clone(&aggregate), position as u64, bytes);
             Outcome::Done
         };
         engine.scheduler.send(affinity, Box::new(message));
@@ -77,10 +78,11 @@ impl Opening {
     /// when the last one says that the log is not needed, because from now on it is; and when the
     /// log holds nothing but notes of stripes, because they keep a half of it from being switched
     /// to, and a later consistency point would retire operations together with them.
-    fn commit(self, aggregate: Arc<Aggregate>, replayed: u64) {
+    fn commit(self, aggregate: Arc<Aggregate>, replayed: u64, replayed_bytes: u64) {
         let clean = self.superblock.clean.get() == 1;
+        let name = self.identity.name.clone();
         let recovery =
-            Recovery { aggregate: self.identity.name.clone(), clean, replayed, nanoseconds: 0 };
+            Recovery { aggregate: name, clean, replayed, replayed_bytes, nanoseconds: 0 };
         aggregate.force();
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {

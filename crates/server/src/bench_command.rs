@@ -5,14 +5,14 @@
 
 use admin_api::{AdminError, Code};
 use bench::{
-    Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, Report, Role, Row, Series, Unit,
-    engine, nfs, serve_nothing, strip_chart,
+    Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, Report, Role, Row, Series,
+    StartBench, Unit, engine, nfs, serve_nothing, strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
 use cli::{
     BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
-    BenchNodeArguments,
+    BenchNodeArguments, BenchStartArguments,
 };
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -36,6 +36,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
+        BenchCommand::Start(arguments) => run_start(arguments)?,
         BenchCommand::Big(arguments) => return big::run(arguments),
         BenchCommand::NfsLimit => return Err(run_limit()),
     };
@@ -104,6 +105,17 @@ fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Option<Director
 fn run_fuse(arguments: &BenchFuseArguments) -> Result<Report, AdminError> {
     let (bench, _removed) = node_bench(arguments.node.clone())?;
     bench::fuse(&bench, &mut progress).map_err(failed)
+}
+
+fn run_start(arguments: &BenchStartArguments) -> Result<Report, AdminError> {
+    let BenchStartArguments { directory, only, rounds, data, files, memory, journal_size } =
+        arguments.clone();
+    let (directory, _removed) = Directory::of(directory)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let (round_nanoseconds, file, journal) = (0, data, journal_size);
+    let node =
+        NodeBench { program, directory, only, round_nanoseconds, rounds, file, memory, journal };
+    bench::start(&StartBench { node, files }, &mut progress).map_err(failed)
 }
 
 /// Serves nothing; only an error ends it.

@@ -8,6 +8,7 @@
 //! | `session` | one server and what was prepared on it |
 //! | `loads` | what is measured |
 //! | `limit` | the server that does nothing |
+//! | `start` | how long a node takes until it serves again |
 //! | `strip` | the chart of latencies and consistency points |
 //! | `ganesha` | the peer of [`compare_nfs`] |
 //!
@@ -21,10 +22,12 @@ mod ganesha;
 mod limit;
 mod loads;
 mod session;
+mod start;
 mod strip;
 mod wire;
 
 pub use limit::serve_nothing;
+pub use start::{StartBench, start};
 pub use strip::strip_chart;
 
 use crate::machine::Machine;

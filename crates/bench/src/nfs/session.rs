@@ -191,19 +191,26 @@ impl Session {
         Ok(())
     }
 
+    /// Makes empty files in a directory of their own.
+    pub fn make_files(&mut self, count: u64) -> Result<Handle, Stopped> {
+        let directory = self.new_directory()?;
+        let create =
+            |number: u64, call: Call<'_>| call.create(&directory, &format!("file-{number:05}"));
+        let mut load = Each::new(count, create, |_: Reply<'_>| Ok(()));
+        run(&mut self.connections, PREPARE_DEPTH, None, &mut load)?;
+        Ok(directory)
+    }
+
     /// The directory of [`DIRECTORY_ENTRIES`] names.
     pub fn listing(&mut self) -> Result<Handle, Stopped> {
         if let Some(listing) = self.listing {
             return Ok(listing);
         }
-        let directory = self.new_directory()?;
-        if self.target.kind == Kind::Real {
-            let create = |number: u64, call: Call<'_>| {
-                call.create(&directory, &format!("file-{number:05}"));
-            };
-            let mut load = Each::new(DIRECTORY_ENTRIES, create, |_: Reply<'_>| Ok(()));
-            run(&mut self.connections, PREPARE_DEPTH, None, &mut load)?;
-        }
+        let directory = if self.target.kind == Kind::Real {
+            self.make_files(DIRECTORY_ENTRIES)?
+        } else {
+            self.new_directory()?
+        };
         self.listing = Some(directory);
         Ok(directory)
     }

@@ -63,8 +63,9 @@ fn head(status: &StatusReply, colour: bool) -> Vec<String> {
     }
     if let Some(recovery) = status.recovery {
         lines.push(format!(
-            "replay  {} in {} when the server started, which had not been stopped cleanly",
+            "replay  {}, {}, in {} when the server started, which had not been stopped cleanly",
             count(recovery.operations, "operation"),
+            ByteSize(recovery.bytes),
             duration::format(recovery.duration_ns)
         ));
     }

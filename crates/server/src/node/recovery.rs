@@ -146,10 +146,11 @@ impl Core {
         self.disks.hold(name, &disks);
         let duration_ms = recovery.nanoseconds / 1_000_000;
         let (replayed, clean) = (recovery.replayed, recovery.clean);
+        let bytes = units::ByteSize(recovery.replayed_bytes);
         tracing::info!(
             aggregate = name,
             clean,
-            "opened: replayed {replayed} operations in {duration_ms} ms"
+            "opened: replayed {replayed} operations, {bytes}, in {duration_ms} ms"
         );
         self.recoveries.lock().push(recovery);
         Ok(())

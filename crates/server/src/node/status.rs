@@ -51,8 +51,10 @@ impl Core {
         let held = self.recoveries.lock();
         let mut unclean = held.iter().filter(|recovery| !recovery.clean).peekable();
         unclean.peek()?;
-        Some(unclean.fold(Recovery { operations: 0, duration_ns: 0 }, |sum, one| Recovery {
+        let none = Recovery { operations: 0, bytes: 0, duration_ns: 0 };
+        Some(unclean.fold(none, |sum, one| Recovery {
             operations: sum.operations + one.replayed,
+            bytes: sum.bytes + one.replayed_bytes,
             duration_ns: sum.duration_ns + one.nanoseconds,
         }))
     }

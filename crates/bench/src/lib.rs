@@ -5,6 +5,7 @@
 //! | [`engine()`] | the engine through [`file_service::FileService`], beside the bare disk |
 //! | [`nfs()`] | a node over NFS on the loopback, beside a server that does nothing |
 //! | [`compare_nfs`] | the same beside nfs-ganesha on XFS |
+//! | [`listing()`] | `ls -l` of a large directory, over NFS and on a mount |
 //! | [`start()`] | the time until a node serves again, killed or stopped |
 //! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
 //! | [`run_operation`] | single operations, for tools that count instructions |
@@ -33,7 +34,8 @@ pub use fuse::fuse;
 pub use latency::Latencies;
 pub use machine::Machine;
 pub use nfs::{
-    NfsBench, StartBench, compare_nfs, nfs, peer_missing, serve_nothing, start, strip_chart,
+    NfsBench, StartBench, compare_nfs, listing, nfs, peer_missing, serve_nothing, start,
+    strip_chart,
 };
 pub use node::BenchError;
 pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};

@@ -239,8 +239,11 @@ impl NodeProcess {
             }
             pause_for(RESTART_STEP_NANOSECONDS);
         }
+        let nanoseconds = SystemClock.monotonic_nanoseconds() - begin;
+        // Commands are answered a little later than NFS.
+        wait_until("the node", &mut process, || self.command(&["status"]).is_ok())?;
         self.process = Some(process);
-        Ok(SystemClock.monotonic_nanoseconds() - begin)
+        Ok(nanoseconds)
     }
 
     fn serve(&mut self) -> Result<(), BenchError> {

@@ -148,6 +148,8 @@ pub enum BenchCommand {
     },
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
+    /// ls -l of 50,000 files over NFS and on a mount, with warm and cold caches; wants root
+    List(BenchNodeArguments),
     /// How long a node takes until it serves again: killed with a full log half, and stopped
     Start(BenchStartArguments),
     /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots

@@ -36,6 +36,10 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
+        BenchCommand::List(arguments) => {
+            let (bench, _removed) = node_bench(arguments.clone())?;
+            bench::listing(&bench, &mut progress).map_err(failed)?
+        }
         BenchCommand::Start(arguments) => run_start(arguments)?,
         BenchCommand::Big(arguments) => return big::run(arguments),
         BenchCommand::NfsLimit => return Err(run_limit()),

@@ -312,7 +312,8 @@ impl Load for Listing {
     }
 }
 
-fn read_directory(session: &mut Session, time: u64) -> Result<Measured, Stopped> {
+/// The large directory from beginning to end.
+pub(super) fn read_directory(session: &mut Session, time: u64) -> Result<Measured, Stopped> {
     let directory = session.listing()?;
     let mut load = Listing { directory, place: DirectoryPlace::default(), entries: 0 };
     run(&mut session.connections, 1, Some(time), &mut load)

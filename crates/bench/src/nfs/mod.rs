@@ -8,6 +8,7 @@
 //! | `session` | one server and what was prepared on it |
 //! | `loads` | what is measured |
 //! | `limit` | the server that does nothing |
+//! | `listing` | `ls -l` of a large directory, over NFS and on a mount |
 //! | `start` | how long a node takes until it serves again |
 //! | `strip` | the chart of latencies and consistency points |
 //! | `ganesha` | the peer of [`compare_nfs`] |
@@ -20,6 +21,7 @@ mod connection;
 mod driver;
 mod ganesha;
 mod limit;
+mod listing;
 mod loads;
 mod session;
 mod start;
@@ -27,6 +29,7 @@ mod strip;
 mod wire;
 
 pub use limit::serve_nothing;
+pub use listing::listing;
 pub use start::{StartBench, start};
 pub use strip::strip_chart;
 

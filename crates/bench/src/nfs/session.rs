@@ -201,6 +201,11 @@ impl Session {
         Ok(directory)
     }
 
+    /// The directory of [`DIRECTORY_ENTRIES`] names was made by an earlier session.
+    pub const fn set_listing(&mut self, directory: Handle) {
+        self.listing = Some(directory);
+    }
+
     /// The directory of [`DIRECTORY_ENTRIES`] names.
     pub fn listing(&mut self) -> Result<Handle, Stopped> {
         if let Some(listing) = self.listing {

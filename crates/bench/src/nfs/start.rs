@@ -81,7 +81,8 @@ pub fn start(bench: &StartBench, progress: &mut dyn FnMut(&str)) -> Result<Repor
     Ok(Report { machine, rows, notes })
 }
 
-fn target(node: &NodeProcess) -> Target {
+/// A node of our own as sessions find it.
+pub(super) fn target(node: &NodeProcess) -> Target {
     let (nfs, mount, path) = (node.address, node.address, format!("/{VOLUME}"));
     Target { name: "stroop".to_owned(), kind: Kind::Real, nfs, mount, path }
 }

@@ -9,6 +9,7 @@ use super::wire::{Call, Handle, MOUNT, Malformed, Reply, Stability, accepted};
 use crate::node::BenchError;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What kind of server it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +41,10 @@ pub(crate) struct Session {
     pub file_bytes: u64,
     payload: Arc<[u8]>,
     listing: Option<Handle>,
-    names: u64,
 }
+
+/// Names that the sessions of this process took: one follows another on the same server.
+static NAMES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of the largest write.
 pub(crate) const LARGE_BYTES: u32 = 256 << 10;
@@ -104,7 +107,7 @@ impl Session {
         let connections = vec![Connection::open(target.nfs, &payload)?];
         let (directory, file, listing) = (root, root, None);
         let mut session =
-            Self { target, connections, directory, file, file_bytes, payload, listing, names: 0 };
+            Self { target, connections, directory, file, file_bytes, payload, listing };
         session.directory = session.new_directory()?;
         session.file = session.new_file()?;
         session.write_all()?;
@@ -122,9 +125,9 @@ impl Session {
     }
 
     /// A name that was not used yet, also not by an earlier bench on this server.
-    pub fn new_name(&mut self) -> String {
-        self.names += 1;
-        format!("bench-{}-{}", std::process::id(), self.names)
+    pub fn new_name(&self) -> String {
+        let number = NAMES.fetch_add(1, Ordering::Relaxed);
+        format!("bench-{}-{number}", std::process::id())
     }
 
     /// A new, empty directory.

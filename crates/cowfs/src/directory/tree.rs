@@ -1,8 +1,8 @@
 //! Reading the tree: the way down to a cookie, finding a name, walking in the order of cookies.
 //!
 //! Invariants: a block is handed on only after it was validated against the bounds and the level
-//! that its parent gives; whole, unless it is known to have been validated whole before. A descent takes at most `LEVEL_MAX + 1` blocks, a walk only goes up in
-//! cookies; so both end on any bytes.
+//! that its parent gives; whole, unless it is known to have been validated whole before. A descent
+//! takes at most `LEVEL_MAX + 1` blocks, a walk only goes up in cookies; so both end on any bytes.
 
 use std::ops::ControlFlow;
 

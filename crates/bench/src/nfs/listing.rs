@@ -62,6 +62,8 @@ pub fn listing(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Repo
             }
         }
     }
+    // Whoever named the directory gets it back as it was; a leftover mount keeps it.
+    let _ = std::fs::remove_dir(&mountpoint);
     let row = |(name, rounds)| {
         let load = format!("ls -l of {DIRECTORY_ENTRIES}, {name}");
         Row { load, unit: Unit::Duration, ours: Series::of(rounds), beside: Vec::new() }

@@ -136,11 +136,10 @@ pub fn mount(
     })
 }
 
-/// The volume table: its file, and its slots.
-fn read_table(
-    record: &InodeRecord,
-    reader: &Reader<'_>,
-) -> Progress<((Root<PhysicalPointer>, u64), Vec<VolumeSlot>)> {
+/// The tree of the volume table's file and its data blocks, and the slots.
+type Table = ((Root<PhysicalPointer>, u64), Vec<VolumeSlot>);
+
+fn read_table(record: &InodeRecord, reader: &Reader<'_>) -> Progress<Table> {
     let slots_count = record.size.get() / BLOCK_SIZE_U64;
     if slots_count > VOLUMES_MAX as u64 {
         return Err(Stop::Contradiction("the volume table has more slots than there are"));

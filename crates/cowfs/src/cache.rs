@@ -81,14 +81,12 @@ impl BufferCache {
         // The block itself lives already, so at the cap this counts one too many.
         let surplus = self.gauge.map_or(0, |gauge| gauge.excess_blocks().min(SURPLUS_MAX));
         // What goes is freed outside the lock.
-        let mut gone = [const { None }; SURPLUS_MAX as usize];
+        let mut gone = Vec::new();
         let mut shard = self.shard(pvbn).lock();
-        for slot in gone.iter_mut().take(surplus as usize) {
-            *slot = shard.evict();
-        }
-        let replaced = shard.insert(pvbn, check, block);
+        gone.extend((0..surplus).map_while(|_| shard.evict()));
+        shard.insert(pvbn, check, block, &mut gone);
         drop(shard);
-        drop((gone, replaced));
+        drop(gone);
     }
 
     /// Forgets a PVBN.

@@ -118,9 +118,9 @@ impl Client {
             self.arguments(procedure, &mut writer, input);
         }
         let call = spoilt(writer.into_bytes(), header_bytes, choice, input);
-        let reply = self.send(&call);
+        let reply = reply_to(&mut self.dialogue, &call);
         if choice & 0x40 != 0 && (2..=15).contains(&procedure) && !is_mount {
-            let again = self.send(&call);
+            let again = reply_to(&mut self.dialogue, &call);
             let may_repeat = matches!(procedure, 3..=7);
             assert!(may_repeat || again == reply, "the same reply to a call that came again");
         }
@@ -135,15 +135,6 @@ impl Client {
                 self.remember(handle);
             }
         }
-    }
-
-    /// The reply, without its mark.
-    fn send(&mut self, call: &[u8]) -> Vec<u8> {
-        self.dialogue.hear(call);
-        let stream = self.dialogue.take_replies();
-        let replies = results::split(&stream);
-        assert_eq!(replies.len(), 1, "each call gets one reply");
-        replies.first().map(|reply| reply.to_vec()).unwrap_or_default()
     }
 
     fn remember(&mut self, handle: Vec<u8>) {
@@ -314,6 +305,15 @@ fn set_attributes(writer: &mut Writer, input: &mut Input<'_>) {
             writer.u32(input.u32());
         }
     }
+}
+
+/// The one reply to a call, without its mark.
+pub(crate) fn reply_to(dialogue: &mut Dialogue<Programs>, call: &[u8]) -> Vec<u8> {
+    dialogue.hear(call);
+    let stream = dialogue.take_replies();
+    let replies = results::split(&stream);
+    assert_eq!(replies.len(), 1, "each call gets one reply");
+    replies.first().map(|reply| reply.to_vec()).unwrap_or_default()
 }
 
 /// The call with its mark: whole mostly, else cut short, made longer, or changed in a place behind

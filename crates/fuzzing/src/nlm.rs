@@ -5,7 +5,7 @@
 //! another are held at a time; who frees all that he has holds nothing.
 
 use crate::input::Input;
-use crate::nfs::{ACCESS, spoilt};
+use crate::nfs::{ACCESS, reply_to, spoilt};
 use crate::{memory, results};
 use file_service::FileHandle;
 use locks::{Held, Limits, LockManager, Mode};
@@ -105,7 +105,7 @@ impl Client {
             _ => self.arguments(procedure, &mut writer, input),
         }
         let call = spoilt(writer.into_bytes(), header_bytes, choice, input);
-        let reply = self.send(&call);
+        let reply = reply_to(&mut self.dialogue, &call);
         let mut reader = Reader::new(&reply);
         let header = results::header(&mut reader);
         assert_eq!(header.xid, self.xid);
@@ -123,15 +123,6 @@ impl Client {
         let credential = Credential::Sys(AuthSys::new(0, 0, &[]));
         CallHeader { xid: self.xid, program, version, procedure, credential }.write(&mut writer);
         writer
-    }
-
-    /// The reply, without its mark.
-    fn send(&mut self, call: &[u8]) -> Vec<u8> {
-        self.dialogue.hear(call);
-        let stream = self.dialogue.take_replies();
-        let replies = results::split(&stream);
-        assert_eq!(replies.len(), 1, "each call gets one reply");
-        replies.first().map(|reply| reply.to_vec()).unwrap_or_default()
     }
 
     fn arguments(&self, procedure: u32, writer: &mut Writer, input: &mut Input<'_>) {
@@ -195,7 +186,7 @@ impl Client {
             writer.opaque(name);
             writer.u32(1);
             let call = spoilt(writer.into_bytes(), header_bytes, 0, &mut Input::new(&[]));
-            self.send(&call);
+            reply_to(&mut self.dialogue, &call);
         }
         assert_eq!(self.locks.counts(), (0, 0), "all was given back");
     }

@@ -6,16 +6,14 @@
 //! Fails: by a panic when a request is not answered though nothing is left to run, or not within
 //! [`STEPS_MAX`] steps.
 
-use dblade::{Configuration, Engine, LogProvider, Service};
+use dblade::{Configuration, Engine, Service};
 use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
-use platform::sync::Mutex;
+use simulator::machine::{LOG_DISK, Logs, promise};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The log's disk.
-pub(crate) const LOG_DISK: &str = "log";
 /// Steps of a node's whole life: a hundred times what a sound image takes.
 const STEPS_MAX: u64 = 2_000_000;
 /// Times that time may pass without anything to run before what waits is called forgotten.
@@ -23,21 +21,6 @@ const IDLE_MAX: u32 = 20;
 /// Memory of the node: a quarter of it may be dirty.
 const MEMORY_BYTES: u64 = 8 << 20;
 const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
-
-struct Logs(SimulatedWorld);
-
-impl LogProvider for Logs {
-    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.0.open(LOG_DISK).map_err(|error| error.to_string())
-    }
-
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.create(aggregate)
-    }
-}
-
-/// An answer that will come.
-pub(crate) type Promise<T> = Arc<Mutex<Option<T>>>;
 
 /// A node between a start and the end of its power.
 pub(crate) struct Node {
@@ -94,9 +77,7 @@ impl Node {
         what: &str,
         call: impl FnOnce(Box<dyn FnOnce(T) + Send>),
     ) -> T {
-        let promise: Promise<T> = Arc::default();
-        let place = Arc::clone(&promise);
-        call(Box::new(move |value| *place.lock() = Some(value)));
+        let promise = promise(call);
         let mut idle = 0;
         loop {
             if let Some(value) = promise.lock().take() {

@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 /// The aggregate's name, and its volume's if it is traditional.
 pub const AGGREGATE: &str = "a1";
-const LOG_DISK: &str = "log";
+/// The name of the log's disk.
+pub const LOG_DISK: &str = "log";
 /// More steps than a seed can need by far: most take some ten thousand.
 const STEPS_MAX: u64 = 2_000_000;
 /// A step takes up to this long, about what an SSD takes.
@@ -32,7 +33,8 @@ const STEP_NANOSECONDS_MAX: u64 = 100_000;
 /// Times that time may pass without anything to run before what waits is called stalled.
 const IDLE_MAX: u32 = 20;
 
-struct Logs(SimulatedWorld);
+/// Finds the log in a world: there is one.
+pub struct Logs(pub SimulatedWorld);
 
 impl LogProvider for Logs {
     fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {

@@ -112,21 +112,26 @@ impl Shard {
         Some(BlockRef::clone(block))
     }
 
-    /// Puts a block in. Returns what it replaces, at its PVBN or for want of room.
-    pub(super) fn insert(&mut self, pvbn: Pvbn, check: u32, block: BlockRef) -> Vec<BlockRef> {
+    /// Puts a block in. What it replaces, at its PVBN or for want of room, goes to `gone`.
+    pub(super) fn insert(
+        &mut self,
+        pvbn: Pvbn,
+        check: u32,
+        block: BlockRef,
+        gone: &mut Vec<BlockRef>,
+    ) {
         let (run, way) = place(pvbn);
         if let Ok(at) = self.find(run)
             && self.groups[at].blocks[way].is_some()
         {
             if mutation::broken(Rule::CacheEntryKept) {
-                return vec![block];
+                return gone.push(block);
             }
             let group = &mut self.groups[at];
             group.checks[way] = check;
             group.referenced &= !(1 << way);
-            return group.blocks[way].replace(block).into_iter().collect();
+            return gone.extend(group.blocks[way].replace(block));
         }
-        let mut gone = Vec::new();
         while self.len >= self.blocks_max || self.groups_used >= self.groups.len() / 8 * 7 {
             let Some(victim) = self.evict() else { break };
             gone.push(victim);
@@ -144,7 +149,6 @@ impl Shard {
         group.checks[way] = check;
         group.blocks[way] = Some(block);
         self.len += 1;
-        gone
     }
 
     /// Takes out the block whose turn it is.
@@ -243,7 +247,7 @@ mod tests {
                 match step {
                     Step::Insert(pvbn, check) => {
                         model.remove(&pvbn);
-                        gone = shard.insert(Pvbn(pvbn), check, block(number));
+                        shard.insert(Pvbn(pvbn), check, block(number), &mut gone);
                         model.insert(pvbn, (check, number));
                     }
                     Step::Get(pvbn, check) => {
@@ -283,12 +287,12 @@ mod tests {
     fn what_is_used_stays() {
         let mut shard = Shard::new(16);
         for pvbn in 0..16 {
-            shard.insert(Pvbn(pvbn), 1, block(pvbn));
+            shard.insert(Pvbn(pvbn), 1, block(pvbn), &mut Vec::new());
         }
         for round in 1..20 {
             assert!(shard.get(Pvbn(3), 1).is_some(), "round {round}");
             for new in 0..8 {
-                shard.insert(Pvbn(round * 100 + new), 1, block(new));
+                shard.insert(Pvbn(round * 100 + new), 1, block(new), &mut Vec::new());
             }
         }
     }

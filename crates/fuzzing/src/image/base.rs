@@ -3,7 +3,7 @@
 //! Each has directories of several blocks, files of several levels, links, extended attributes, a
 //! file without a name, snapshots; most have records in the log that a mount replays.
 
-use crate::node::{LOG_DISK, Node};
+use crate::node::Node;
 use dblade::{CreateAggregate, VolumeRequest};
 use file_service::{CreateMode, Durability, FileService, SetAttributes};
 use media::DISK_BLOCKS_MIN;
@@ -14,6 +14,7 @@ use ondisk::identity::{BlockOwner, ChecksumBlock, REGION_BLOCKS, REGION_DATA_BLO
 use ondisk::label::RaidKind;
 use ondisk::xattr::XATTR_MAGIC;
 use platform::simulated::{SimulatedWorld, WorldImage};
+use simulator::machine::LOG_DISK;
 use std::sync::{Arc, OnceLock};
 use units::BlockRef;
 use volume::SnapshotRequest;

@@ -7,7 +7,6 @@
 use super::base::{Base, Place, identity_place};
 use super::forge;
 use crate::input::Input;
-use crate::node::LOG_DISK;
 use cowfs::content::{Content, content_checksum};
 use media::{SUPERBLOCK_BLOCK, SUPERBLOCK_SLOTS};
 use ondisk::damage::Damage;
@@ -16,6 +15,7 @@ use ondisk::label::DiskLabel;
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogHeader};
 use ondisk::root::Superblock;
 use platform::simulated::SimulatedWorld;
+use simulator::machine::LOG_DISK;
 use units::{BLOCK_SIZE, Block};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

@@ -12,8 +12,8 @@ use crate::linux::transfer::Transfer;
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 
-/// Blocks of writes in one device: more than a fast SSD moves in a millisecond, so that there is
-/// always another one to go on with.
+/// Blocks of writes in one device: four tetrises, so that there is always another one to go on
+/// with, and less than a fast SSD moves in a millisecond.
 const WINDOW_BLOCKS: usize = 256;
 
 #[derive(Default)]

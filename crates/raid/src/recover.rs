@@ -1,8 +1,11 @@
 //! Closes the write hole after a crash: computes the parity of noted stripes anew.
 //!
 //! What the disks hold counts. Blocks that were being written belong to no complete consistency
-//! point and may be anything; blocks in use were not touched. A block of a missing disk is taken
-//! from its note, for parity is not to be trusted.
+//! point and may be anything; blocks in use were not touched. A block of a disk that was missing
+//! when the stripe was noted is taken from the note, for parity is not to be trusted. A disk that
+//! has gone since left no copy there: its blocks come from parity, and those that are proved by it
+//! are as good as any. Its checksum block is, old or new, whole for every row in which nothing was
+//! being written.
 
 use crate::block_store::{StripeNote, SyncDone};
 use crate::member::Missing;
@@ -14,7 +17,6 @@ use platform::completion::gather;
 use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::zero_block;
 
 impl Inner {
     pub(crate) fn recover_stripes(self: &Arc<Self>, notes: Vec<StripeNote>, done: SyncDone) {
@@ -67,11 +69,6 @@ impl Inner {
         };
         let rows = RowSet(note.rows);
         let mut given = vec![Column::new(); group.data_disks];
-        for (disk, column) in given.iter_mut().enumerate() {
-            if missing.contains(disk) {
-                rows.iter().for_each(|row| column.set(row, zero_block()));
-            }
-        }
         for kept in note.kept {
             // Of what a note says of disks that are there, the disks know better.
             let column = given.get_mut(kept.disk).filter(|_| missing.contains(kept.disk));

@@ -79,6 +79,34 @@ fn synced_blocks_survive_a_cut_in_a_degraded_group() {
     }
 }
 
+/// A disk goes, its stripes are noted as those of a disk that is there, and the power is cut: what
+/// it held in rows that nobody else was writing was forgotten.
+#[test]
+fn regression_a_disk_lost_between_note_and_cut_keeps_its_blocks() {
+    for steps in 0..40 {
+        let mut model = Model::new(steps, &[(Raid4, 4)]);
+        (1..20).for_each(|row| model.write(Pvbn(row)));
+        write_some(&mut model, 20);
+        assert_eq!(model.sync(), Ok(()));
+        model.notes.lock().clear();
+        let committed = model.blocks.clone();
+        model.world.set_gone(&disk_name(0, 0), true);
+        let free = (20..63).map(Pvbn).filter(|pvbn| !committed.contains_key(pvbn));
+        free.take(5).for_each(|pvbn| model.write(pvbn));
+        model.store.sync(Box::new(|_| ()));
+        for _ in 0..steps {
+            model.world.step();
+        }
+        model.world.power_cut();
+        model.blocks = committed;
+        model.reassemble().unwrap();
+        let notes = model.notes.lock().clone();
+        let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
+        assert_eq!(recovered, Ok(()));
+        model.check();
+    }
+}
+
 /// The journal is what it takes: without recovery the same cuts leave stripes that cannot make a
 /// lost disk good.
 #[test]

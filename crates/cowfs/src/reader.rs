@@ -14,6 +14,7 @@ use crate::pointer::{BlockPlace, Pointer};
 use platform::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+use thiserror::Error;
 use units::{BlockRef, Pvbn, VolumeId, Vvbn};
 
 /// How a loaded block is proved.
@@ -61,16 +62,20 @@ pub enum Wait {
 }
 
 /// Why work stopped before its end.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Stop {
     /// Run again when this is there.
+    #[error("something must be loaded, or room made, first")]
     Wait(Wait),
     /// A block is lost, or is not what it should be.
+    #[error("{0} is damaged beyond repair")]
     Damaged(Pvbn),
     /// The image contradicts itself: what a sound image cannot lead to, whatever it holds. To go on
     /// would spoil what is still sound.
+    #[error("the image contradicts itself: {0}")]
     Contradiction(&'static str),
     /// There is no room.
+    #[error("there is no room")]
     NoSpace,
 }
 

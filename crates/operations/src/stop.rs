@@ -13,7 +13,7 @@ use units::InodeNumber;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum OperationStop {
     /// Something must be loaded, or is lost, or there is no room.
-    #[error("stopped by the file system core: {0:?}")]
+    #[error(transparent)]
     Cow(Stop),
     /// The operation is refused.
     #[error(transparent)]

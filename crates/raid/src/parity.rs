@@ -1,7 +1,7 @@
 //! Row parity: XOR.
 
 use std::sync::Arc;
-use units::{Block, BlockRef};
+use units::{Block, BlockRef, zero_block};
 
 /// Bytes that are taken at a time: wide enough that the compiler uses vector registers.
 const LANE_BYTES: usize = 64;
@@ -18,20 +18,21 @@ pub(crate) fn xor_into(into: &mut Block, from: &Block) {
 
 /// The XOR of all blocks.
 pub(crate) fn xor_all<'a>(blocks: impl Iterator<Item = &'a BlockRef>) -> BlockRef {
-    let mut result = Block::zeroed();
-    for block in blocks {
-        xor_into(&mut result, block);
+    match xor_known(blocks.map(Some)) {
+        Some(sum) => sum,
+        None => unreachable!("every block is known"),
     }
-    Arc::new(result)
 }
 
 /// The XOR of all blocks, if none is unknown.
 pub(crate) fn xor_known<'a>(
-    blocks: impl Iterator<Item = Option<&'a BlockRef>>,
+    mut blocks: impl Iterator<Item = Option<&'a BlockRef>>,
 ) -> Option<BlockRef> {
-    let mut result = Block::zeroed();
+    let Some(first) = blocks.next() else { return Some(zero_block()) };
+    let mut result = Block::shared(first?.bytes());
+    let sum = Arc::make_mut(&mut result);
     for block in blocks {
-        xor_into(&mut result, block?);
+        xor_into(sum, block?);
     }
-    Some(Arc::new(result))
+    Some(result)
 }

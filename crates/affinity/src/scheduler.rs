@@ -280,6 +280,12 @@ impl Scheduler {
         self.0.state.lock().running()
     }
 
+    /// The affinities that could run a message now: for the same.
+    #[must_use]
+    pub fn ready(&self) -> Vec<AffinityId> {
+        self.0.state.lock().ready()
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

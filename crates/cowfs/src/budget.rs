@@ -15,6 +15,7 @@
 //! `<= available + reserve / 2` for those of frees: the other half of the reserve is for what
 //! consistency points write unasked.
 
+use platform::mutation::{self, Rule};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Who spends.
@@ -61,7 +62,10 @@ impl Budget {
     /// Sets `blocks` aside; whether there was room.
     #[must_use]
     pub fn promise(&self, blocks: u64, spender: Spender) -> bool {
-        let limit = self.limit(spender).saturating_sub(self.frozen.load(Ordering::Relaxed));
+        let mut limit = self.limit(spender).saturating_sub(self.frozen.load(Ordering::Relaxed));
+        if mutation::broken(Rule::PromiseNotTaken) {
+            limit = u64::MAX;
+        }
         let add = |active: u64| active.checked_add(blocks).filter(|sum| *sum <= limit);
         self.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }

@@ -6,7 +6,8 @@
 //! and then something runs there, as far as the scheduler lets it.
 //!
 //! Invariants: one level deep. Whatever the scheduler offers in the middle of a message excludes
-//! neither that message's affinity nor is excluded by it; if it does, that is the finding.
+//! neither that message's affinity nor is excluded by it; if it does, that is the finding. That is
+//! looked at in the middle of every message, whether anything runs there or not.
 
 use crate::choices::Choices;
 use affinity::AffinityId;
@@ -38,54 +39,46 @@ impl Overlap {
 
     /// Has it happen in this world, to this engine.
     pub fn watch(&self, world: &SimulatedWorld, engine: &Arc<Engine>) {
-        if self.percent == 0 {
-            return;
-        }
         let (percent, state) = (self.percent, Arc::clone(&self.state));
         let engine: Weak<Engine> = Arc::downgrade(engine);
         world.set_submit_hook(Some(Arc::new(move || {
+            let Some(engine) = engine.upgrade() else { return };
+            let scheduler = engine.scheduler();
             {
                 let mut state = state.lock();
-                if state.is_inside || !state.choices.chance(percent) {
+                if state.is_inside {
+                    return;
+                }
+                state.check(&scheduler.running(), &scheduler.ready());
+                if percent == 0 || !state.choices.chance(percent) {
                     return;
                 }
                 state.is_inside = true;
             }
-            if let Some(engine) = engine.upgrade() {
-                let running = engine.scheduler().running();
-                let ran = engine
-                    .scheduler()
-                    .run_one_of(&mut |ready| state.lock().choose(&running, ready));
-                state.lock().count += u64::from(ran);
-            }
-            state.lock().is_inside = false;
+            let ran = scheduler.run_one_of(&mut |ready| state.lock().choices.index(ready.len()));
+            let mut state = state.lock();
+            state.count += u64::from(ran);
+            state.is_inside = false;
         })));
     }
 
     /// Messages that ran in the middle of others since the last call.
     pub fn take_count(&self) -> u64 {
-        if self.percent == 0 {
-            return 0;
-        }
         std::mem::take(&mut self.state.lock().count)
     }
 
     /// What the scheduler should not have offered.
     pub fn take_violation(&self) -> Option<String> {
-        if self.percent == 0 {
-            return None;
-        }
         self.state.lock().violation.take()
     }
 }
 
 impl State {
-    fn choose(&mut self, running: &[AffinityId], ready: &[AffinityId]) -> usize {
+    fn check(&mut self, running: &[AffinityId], ready: &[AffinityId]) {
         for one in running {
             if let Some(other) = ready.iter().find(|other| other.excludes(*one)) {
                 self.violation = Some(format!("{other} was to run while {one} runs"));
             }
         }
-        self.choices.index(ready.len())
     }
 }

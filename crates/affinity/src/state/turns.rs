@@ -112,6 +112,12 @@ impl State {
         running.map(|node| node.id).collect()
     }
 
+    /// The affinities that could run now.
+    pub(crate) fn ready(&self) -> Vec<AffinityId> {
+        let free = self.ready.iter().filter(|slot| self.blocker(**slot).is_none());
+        free.map(|slot| self.node(*slot).id).collect()
+    }
+
     /// Starts the root alone.
     ///
     /// # Panics

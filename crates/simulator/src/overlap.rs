@@ -7,7 +7,7 @@
 //!
 //! Invariants: one level deep. Whatever the scheduler offers in the middle of a message excludes
 //! neither that message's affinity nor is excluded by it; if it does, that is the finding. That is
-//! looked at in the middle of every message, whether anything runs there or not.
+//! checked at every request that a message submits, whether anything runs there or not.
 
 use crate::choices::Choices;
 use affinity::AffinityId;
@@ -50,7 +50,7 @@ impl Overlap {
                     return;
                 }
                 state.check(&scheduler.running(), &scheduler.ready());
-                if percent == 0 || !state.choices.chance(percent) {
+                if !state.choices.chance(percent) {
                     return;
                 }
                 state.is_inside = true;

@@ -4,7 +4,7 @@ use super::model::*;
 use crate::*;
 use ondisk::label::RaidKind::Raid4;
 use std::collections::BTreeMap;
-use units::Pvbn;
+use units::{BlockRef, Pvbn};
 
 const STRIPES: u64 = 63 * 2;
 
@@ -33,24 +33,30 @@ fn run(seed: u64, lost_before: Option<usize>) {
         write_some(&mut model, count);
         assert_eq!(model.sync(), Ok(()));
         model.notes.lock().clear();
-        let committed: BTreeMap<_, _> = model.blocks.clone();
+        let committed = model.blocks.clone();
         let count = 1 + model.choose(40);
         write_some(&mut model, count);
-        model.store.sync(Box::new(|_| ()));
-        for _ in 0..model.choose(250) {
-            model.world.step();
-        }
-        model.world.power_cut();
-        model.blocks = committed;
-        model.reassemble().unwrap();
-        let notes = model.notes.lock().clone();
-        let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
-        assert_eq!(recovered, Ok(()));
+        let steps = model.choose(250);
+        model.cut_and_recover(steps, committed);
         model.check_with_each_disk_lost(lost_before);
     }
 }
 
 impl Model {
+    /// Writes what is queued, with a cut after so many steps; then what was `committed` counts.
+    fn cut_and_recover(&mut self, steps: u64, committed: BTreeMap<Pvbn, BlockRef>) {
+        self.store.sync(Box::new(|_| ()));
+        for _ in 0..steps {
+            self.world.step();
+        }
+        self.world.power_cut();
+        self.blocks = committed;
+        self.reassemble().unwrap();
+        let notes = self.notes.lock().clone();
+        let recovered = wait(&self.world, |done| self.store.recover_stripes(notes, done));
+        assert_eq!(recovered, Ok(()));
+    }
+
     fn check_with_each_disk_lost(&mut self, lost_before: Option<usize>) {
         self.check();
         if lost_before.is_some() {
@@ -93,16 +99,7 @@ fn regression_a_disk_lost_between_note_and_cut_keeps_its_blocks() {
         model.world.set_gone(&disk_name(0, 0), true);
         let free = (20..63).map(Pvbn).filter(|pvbn| !committed.contains_key(pvbn));
         free.take(5).for_each(|pvbn| model.write(pvbn));
-        model.store.sync(Box::new(|_| ()));
-        for _ in 0..steps {
-            model.world.step();
-        }
-        model.world.power_cut();
-        model.blocks = committed;
-        model.reassemble().unwrap();
-        let notes = model.notes.lock().clone();
-        let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
-        assert_eq!(recovered, Ok(()));
+        model.cut_and_recover(steps, committed);
         model.check();
     }
 }

@@ -2,14 +2,16 @@
 //! D5).
 //!
 //! ```text
-//! Idle -> Freezing -> CleaningMembers -> CleaningAggregate -> Syncing -> Committing -> Idle
+//! Idle -> Freezing -> CleaningMembers -> CleaningAggregate -> Syncing -> Sealing -> Committing
+//! -> Idle
 //! ```
 //!
 //! - *Freezing* (Aggregate affinity, so nothing else runs): administrators' actions, then every
 //!   volume sets its changes aside; the log switches halves.
 //! - *CleaningMembers* (each in its Volume VBN affinity, in parallel with operations).
 //! - *CleaningAggregate* (Aggregate VBN affinity): container maps, volume table, free map.
-//! - *Syncing*: all blocks durable, then the superblock durable. This is the commit.
+//! - *Syncing*: all blocks durable.
+//! - *Sealing*: the superblock on every disk, durable. This is the commit.
 //! - *Committing* (Aggregate affinity): new roots are published, the log's half is retired, freed
 //!   blocks may be used again.
 //!
@@ -81,6 +83,8 @@ pub enum Phase {
     /// See the module.
     Syncing,
     /// See the module.
+    Sealing,
+    /// See the module.
     Committing,
     /// Out of service.
     Failed,
@@ -93,7 +97,8 @@ pub const TRANSITIONS: &[(Phase, Phase)] = &[
     (Phase::Freezing, Phase::CleaningMembers),
     (Phase::CleaningMembers, Phase::CleaningAggregate),
     (Phase::CleaningAggregate, Phase::Syncing),
-    (Phase::Syncing, Phase::Committing),
+    (Phase::Syncing, Phase::Sealing),
+    (Phase::Sealing, Phase::Committing),
     (Phase::Committing, Phase::Idle),
 ];
 
@@ -423,7 +428,11 @@ impl Aggregate {
 
     /// Makes the superblock durable: the commit.
     fn write_superblock(self: &Arc<Self>, cp: CpNumber, superblock: &Superblock) {
-        let last_slot = self.state.lock().superblock_slot;
+        let last_slot = {
+            let mut state = self.state.lock();
+            state.advance(Phase::Sealing, &*self.parts.clock);
+            state.superblock_slot
+        };
         // Never the slot of the last one: it must survive a torn write.
         let is_kept = mutation::broken(Rule::SuperblockSlotKept);
         let slot = if is_kept { last_slot } else { 1 - last_slot };

@@ -60,6 +60,9 @@ pub enum AggregateError {
     /// The aggregate is being taken out of service.
     #[error("aggregate is stopping")]
     Stopping,
+    /// There is no room for what was asked for.
+    #[error("the aggregate is full; remove files, snapshots or volumes")]
+    Full,
     /// A request cannot be met.
     #[error("{0}")]
     Refused(String),

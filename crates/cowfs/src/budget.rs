@@ -38,6 +38,8 @@ pub struct Budget {
     frozen: AtomicU64,
     frees: AtomicBool,
     frozen_frees: AtomicBool,
+    /// Whether replay was granted what nobody counted, since the last commit.
+    owes: AtomicBool,
 }
 
 impl Budget {
@@ -48,6 +50,7 @@ impl Budget {
         self.reserve.store(reserve, Ordering::Relaxed);
         self.frozen.store(0, Ordering::Relaxed);
         self.frozen_frees.store(false, Ordering::Relaxed);
+        self.owes.store(false, Ordering::Relaxed);
     }
 
     fn limit(&self, spender: Spender) -> u64 {
@@ -65,6 +68,9 @@ impl Budget {
         let mut limit = self.limit(spender).saturating_sub(self.frozen.load(Ordering::Relaxed));
         if mutation::broken(Rule::PromiseNotTaken) {
             limit = u64::MAX;
+        }
+        if spender == Spender::Owed {
+            self.owes.store(true, Ordering::Relaxed);
         }
         let add = |active: u64| active.checked_add(blocks).filter(|sum| *sum <= limit);
         self.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
@@ -101,6 +107,15 @@ impl Budget {
     pub fn free_blocks(&self) -> u64 {
         let promised = self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed);
         self.available.load(Ordering::Relaxed).saturating_sub(promised)
+    }
+
+    /// Whether more is promised than there is, reserve included: the consistency point could fail.
+    /// Only replay may do that, whose space was found before the crash.
+    #[must_use]
+    pub fn is_overdrawn(&self) -> bool {
+        let promised = self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed);
+        let free = self.limit(Spender::Common) + self.reserve.load(Ordering::Relaxed);
+        promised > free && !self.owes.load(Ordering::Relaxed)
     }
 
     /// Whether anything is promised that is not in use yet.
@@ -345,6 +360,10 @@ mod tests {
         assert!(budget.promise(20, Spender::Free) && !budget.promise(1, Spender::Free));
         assert!(budget.could_promise(60, Spender::Common));
         assert!(!budget.could_promise(61, Spender::Common));
+        assert!(!budget.is_overdrawn());
         assert!(budget.promise(1000, Spender::Owed));
+        assert!(!budget.is_overdrawn(), "replay's space was found before the crash");
+        budget.settle(100, 40);
+        assert!(budget.is_overdrawn(), "what is promised now is more than there is");
     }
 }

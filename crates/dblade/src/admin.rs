@@ -173,7 +173,7 @@ impl Engine {
         // Nothing of a volume is there yet: its first image takes this much.
         let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
         if !aggregate.parts.shared.budget.promise(cost, Spender::Common) {
-            return refused("the aggregate is full; remove files, snapshots or volumes".to_owned());
+            return Err(AggregateError::Full);
         }
         let side = scope.block_side();
         let Some(slot) = side.free_slot() else {

@@ -38,18 +38,21 @@ impl Cut {
             Phase::CleaningMembers,
             Phase::CleaningAggregate,
             Phase::Syncing,
+            Phase::Sealing,
             Phase::Committing,
         ];
         Self::InPhase { phase: choices.pick(&phases), after: at, steps: choices.below(16) }
     }
 }
 
-/// What a cut of the seed's choice does to unflushed writes: mostly each by itself.
-pub fn choose_fate(choices: &mut Choices) -> Fate {
+/// What a cut of the seed's choice does to unflushed writes: mostly each by itself. Where nothing
+/// but superblocks is under way half of the cuts tear all: one that is whole hides the others.
+pub fn choose_fate(choices: &mut Choices, phase: Option<Phase>) -> Fate {
     match choices.below(10) {
         0 => Fate::AllLost,
         1 => Fate::AllKept,
         2 => Fate::AllTorn,
+        3..7 if phase == Some(Phase::Sealing) => Fate::AllTorn,
         _ => Fate::Each,
     }
 }
@@ -63,6 +66,7 @@ pub const fn phase_name(phase: Phase) -> &'static str {
         Phase::CleaningMembers => "cut: cleaning volumes",
         Phase::CleaningAggregate => "cut: cleaning the aggregate",
         Phase::Syncing => "cut: syncing",
+        Phase::Sealing => "cut: sealing",
         Phase::Committing => "cut: committing",
         Phase::Failed => "cut: out of service",
     }

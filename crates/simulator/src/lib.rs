@@ -47,6 +47,7 @@ pub mod subject;
 pub mod tenant;
 pub mod trace;
 mod volumes;
+mod workload;
 
 pub use finding::Finding;
 pub use plan::MixChoice;

@@ -151,7 +151,7 @@ impl<'a> Life<'a> {
     }
 
     fn cut_power(&mut self) {
-        let fate = choose_fate(&mut self.events);
+        let fate = choose_fate(&mut self.events, self.machine.phase());
         self.machine.power_cut(fate);
     }
 

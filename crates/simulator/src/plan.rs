@@ -53,6 +53,13 @@ impl Filling {
             _ => 1 << 18,
         }
     }
+
+    /// Bytes that such writes give to one file, at most: a few files are more than there is room
+    /// for.
+    #[must_use]
+    pub const fn file_bytes(self) -> u64 {
+        16 * self.write_bytes_max()
+    }
 }
 
 /// What is wrong with the one faulty disk.

@@ -52,7 +52,7 @@ impl Life<'_> {
             if driven == Err(Finding::PowerCut) {
                 cuts += 1;
                 self.machine.trace.meet("cut: during recovery");
-                let fate = choose_fate(&mut self.events);
+                let fate = choose_fate(&mut self.events, self.machine.phase());
                 self.machine.power_cut(fate);
                 continue;
             }

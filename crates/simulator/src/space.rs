@@ -2,7 +2,8 @@
 //!
 //! What is in use the independent reader counts ([`crate::media`]); here it is about promises
 //! (decision D6), which are in memory only. If a promise were never taken back the room would
-//! shrink without anything being in use; if one were too small a consistency point would fail.
+//! shrink without anything being in use; if one were too small, or not taken, a consistency point
+//! would fail.
 
 use crate::finding::Finding;
 use crate::machine::Machine;
@@ -33,25 +34,38 @@ pub fn check_promises(machine: &mut Machine<'_>) -> Result<(), Finding> {
 }
 
 fn promises_kept(machine: &Machine<'_>) -> Result<(), Finding> {
+    no_budget(machine, Budget::has_promises, "is at rest and has promises that nobody keeps")
+}
+
+/// Nothing was promised that is not there: the consistency point to come finds room for all of it.
+///
+/// # Errors
+/// [`Finding::Space`].
+pub fn check_room(machine: &Machine<'_>) -> Result<(), Finding> {
+    no_budget(machine, Budget::is_overdrawn, "has promised more than is free")
+}
+
+/// No volume's budget, nor the aggregate's, is what `is_wrong` says.
+fn no_budget(
+    machine: &Machine<'_>,
+    is_wrong: fn(&Budget) -> bool,
+    wrong: &str,
+) -> Result<(), Finding> {
+    let check = |what: &str, budget: &Budget| match is_wrong(budget) {
+        true => Err(Finding::Space(format!("{what} {wrong}: {budget:?}"))),
+        false => Ok(()),
+    };
     for served in machine.engine.volumes() {
         let own = match &served.kind {
             VolumeKind::Flexible(volume) => &volume.front.shared.budget,
             VolumeKind::Traditional(volume) => &volume.front.shared.budget,
         };
-        check_kept(&format!("volume {}", served.name), own)?;
+        check(&format!("volume {}", served.name), own)?;
     }
     match machine.aggregate() {
-        Some(aggregate) => check_kept("the aggregate", &aggregate.parts.shared.budget),
+        Some(aggregate) => check("the aggregate", &aggregate.parts.shared.budget),
         None => Ok(()),
     }
-}
-
-fn check_kept(what: &str, budget: &Budget) -> Result<(), Finding> {
-    if budget.has_promises() {
-        let text = format!("{what} is at rest and has promises that nobody keeps: {budget:?}");
-        return Err(Finding::Space(text));
-    }
-    Ok(())
 }
 
 /// A refusal for want of room is right only if there is none.

@@ -4,6 +4,7 @@
 //! simulator asks the engine itself, and gives the outcome to [`EngineSubject::settle`], for the
 //! runner to find when it runs the operation.
 
+use aggregate::AggregateError;
 use dblade::{EngineError, Service};
 use file_service::{Caller, FileHandle, FileService, FsError};
 use model_fs::answer::Answer;
@@ -89,9 +90,11 @@ pub fn snapshot_outcome(
     outcome: &Result<(), EngineError>,
 ) -> Option<Result<(), FsError>> {
     let Err(error) = outcome else { return Some(Ok(())) };
-    let EngineError::Aggregate(aggregate::AggregateError::Refused(_)) = error else { return None };
-    Some(Err(match action {
-        SnapshotAction::Create(_) => FsError::Exists,
-        SnapshotAction::Delete(_) | SnapshotAction::Restore(_) => FsError::NotFound,
-    }))
+    let EngineError::Aggregate(error) = error else { return None };
+    match (error, action) {
+        (AggregateError::Full, SnapshotAction::Create(_)) => Some(Err(FsError::NoSpace)),
+        (AggregateError::Refused(_), SnapshotAction::Create(_)) => Some(Err(FsError::Exists)),
+        (AggregateError::Refused(_), _) => Some(Err(FsError::NotFound)),
+        _ => None,
+    }
 }

@@ -11,24 +11,17 @@ use crate::finding::Finding;
 use crate::footprint::Footprint;
 use crate::history::{History, Moment};
 use crate::machine::{Machine, Promise, promise};
-use crate::plan::{Filling, Plan, VolumePlan};
-use crate::space::check_refusal;
+use crate::plan::VolumePlan;
+use crate::space::{check_refusal, check_room};
 use crate::subject::{EngineSubject, snapshot_outcome, snapshot_request};
+use crate::workload::choose_operation;
 use dblade::EngineError;
-use file_service::{
-    CreateMode, Durability, FileService, FsError, NewNode, SetAttributes, Stability,
-};
+use file_service::{Durability, FileService, FsError};
 use model_fs::executor::Pending;
-use model_fs::operation::{FILE_SLOT_FIRST, Fill, ORDINARY_NAMES, SLOT_COUNT, Who};
+use model_fs::operation::Fill;
 use model_fs::{
-    FileView, Image, Mismatch, Model, Name, Numbers, Observation, Operation, Runner, Slot,
-    SnapshotAction, Tolerance,
+    FileView, Image, Mismatch, Model, Observation, Operation, Runner, SnapshotAction, Tolerance,
 };
-
-/// Ordinary names from this on are mostly directories', as in the mixes of `model-fs`.
-const DIRECTORY_NAME_FIRST: u8 = 5;
-/// Where writes that fill begin: so many places of 64 KiB.
-const FILL_OFFSETS: u64 = 48;
 
 struct InFlight {
     asked: Moment,
@@ -122,7 +115,12 @@ impl Tenant {
         if self.in_flight.len() >= machine.plan.in_flight_max {
             return Ok(false);
         }
-        let operation = choose_operation(&machine.plan, &mut choices, number, machine.trace.round);
+        let operation = choose_operation(
+            &machine.plan,
+            &mut choices,
+            (number, machine.trace.round),
+            &self.model.executor,
+        );
         let footprint = Footprint::of(&operation, &self.model.executor);
         // It waits until it is independent of those in flight.
         if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {
@@ -191,6 +189,7 @@ impl Tenant {
             machine.trace.meet("no space");
             check_refusal(machine, &self.name)?;
         }
+        check_room(machine)?;
         if !is_left_out(&operation, &found) {
             self.compare(&operation, &found)?;
         }
@@ -352,7 +351,9 @@ fn is_left_out(operation: &Operation, found: &Observation) -> bool {
         && operation.is_mutation()
         && !matches!(
             operation,
-            Operation::Remove { .. } | Operation::RemoveDirectory { .. } | Operation::Snapshot(_)
+            Operation::Remove { .. }
+                | Operation::RemoveDirectory { .. }
+                | Operation::Snapshot(SnapshotAction::Delete(_) | SnapshotAction::Restore(_))
         )
 }
 
@@ -403,66 +404,4 @@ fn settle_snapshot(
     };
     subject.subject.settle(settled);
     Ok(subject.run(&Operation::Snapshot(action), &mut || {}))
-}
-
-/// Operations that come first in each volume: files and directories in most slots, for the others
-/// to work on.
-const FIRST_OPERATIONS: u64 = 12;
-
-fn choose_operation(plan: &Plan, choices: &mut Choices, number: u64, round: u64) -> Operation {
-    if number < FIRST_OPERATIONS * plan.volumes.len() as u64 {
-        return first_operation(choices);
-    }
-    let operation = choose_any(plan, choices, round);
-    // Refused by traditional volumes as yet; an image to compare with is as good.
-    match operation {
-        Operation::Snapshot(SnapshotAction::Restore(snapshot)) if plan.is_traditional => {
-            Operation::Snapshot(SnapshotAction::Create(snapshot))
-        }
-        operation => operation,
-    }
-}
-
-fn first_operation(choices: &mut Choices) -> Operation {
-    let directory = Slot(choices.below(u64::from(FILE_SLOT_FIRST)) as u8);
-    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
-    if choices.chance(30) {
-        let into = Slot(1 + choices.below(u64::from(FILE_SLOT_FIRST) - 1) as u8);
-        let first = u64::from(DIRECTORY_NAME_FIRST);
-        let name = Name((first + choices.below(u64::from(ORDINARY_NAMES) - first)) as u8);
-        let (who, node) = (Who::ROOT, NewNode::Directory);
-        return Operation::MakeNode { who, directory, name, node, set, into };
-    }
-    let files = u64::from(SLOT_COUNT - FILE_SLOT_FIRST);
-    let into = Slot(FILE_SLOT_FIRST + choices.below(files) as u8);
-    let name = Name(choices.below(u64::from(DIRECTORY_NAME_FIRST)) as u8);
-    let (who, mode) = (Who::ROOT, CreateMode::Unchecked);
-    Operation::Create { who, directory, name, mode, set, into }
-}
-
-/// Of the operations on a volume that is to be filled, those that fill it, or make room.
-const FILL_PERCENT: u64 = 60;
-
-fn choose_any(plan: &Plan, choices: &mut Choices, round: u64) -> Operation {
-    // First it fills, then room is made, then it fills again.
-    let fills = plan.filling != Filling::Nothing;
-    if fills && round.is_multiple_of(2) && choices.chance(FILL_PERCENT) {
-        let directory = Slot(choices.below(u64::from(FILE_SLOT_FIRST)) as u8);
-        let name = Name(choices.below(u64::from(ORDINARY_NAMES)) as u8);
-        return Operation::Remove { who: Who::ROOT, directory, name };
-    }
-    if fills && choices.chance(FILL_PERCENT) {
-        let slot =
-            u64::from(FILE_SLOT_FIRST) + choices.below(u64::from(SLOT_COUNT - FILE_SLOT_FIRST));
-        let length = choices.below(plan.filling.write_bytes_max()) as u32;
-        return Operation::Write {
-            who: Who::ROOT,
-            file: Slot(slot as u8),
-            offset: choices.below(FILL_OFFSETS) << 16,
-            fill: Fill { length, seed: choices.below(200) as u16 },
-            stability: Stability::Unstable,
-        };
-    }
-    let mix = plan.mix;
-    mix.operation(&mut Numbers(&mut || choices.next() >> 3))
 }

@@ -9,6 +9,7 @@ use crate::machine::{AGGREGATE, Promise, promise};
 use crate::plan::VolumePlan;
 use crate::reduction::Calm;
 use crate::tenant::Tenant;
+use aggregate::AggregateError;
 use dblade::{EngineError, VolumeRequest};
 
 /// Volumes that there may be at a time.
@@ -111,6 +112,11 @@ impl Life<'_> {
         let outcome = self.change.as_ref().and_then(|change| change.promise().lock().take());
         let Some(outcome) = outcome else { return Ok(()) };
         let change = self.change.take();
+        let is_full = matches!(outcome, Err(EngineError::Aggregate(AggregateError::Full)));
+        if is_full && matches!(change, Some(Change::Create(..))) {
+            self.machine.trace.meet("no space for a volume");
+            return Ok(());
+        }
         if let Err(error) = &outcome {
             let request = change.as_ref().map(Change::describe).unwrap_or_default();
             let request = request.trim_start_matches("; ").to_owned();

@@ -15,6 +15,7 @@ fn the_first_seeds_find_nothing_and_meet_what_matters() {
     assert_eq!(summary.seeds, SEEDS);
     for what in [
         "cut: syncing",
+        "cut: sealing",
         "cut: during recovery",
         "cut: with a log write under way",
         "crash: operations lost that may be",

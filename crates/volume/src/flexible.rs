@@ -146,8 +146,7 @@ impl FlexibleVolume {
         if matches!(request, SnapshotRequest::Create(_))
             && !shared.aggregate.budget.promise(cost, Spender::Common)
         {
-            let why = "the aggregate is full; remove files, snapshots or volumes";
-            return Err(AggregateError::Refused(why.to_owned()));
+            return Err(AggregateError::Full);
         }
         let side = self.vbn.write(access);
         side.requests.accept(&mut side.space, request, now)?;

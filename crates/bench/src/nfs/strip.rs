@@ -35,11 +35,12 @@ const KINDS: [(&str, Unit); 3] = [
     ("create d8", Unit::Files),
 ];
 /// Each phase and its colour.
-const PHASES: [(&str, &str); 5] = [
+const PHASES: [(&str, &str); 6] = [
     ("Freezing", "#d62728"),
     ("CleaningMembers", "#1f77b4"),
     ("CleaningAggregate", "#17becf"),
     ("Syncing", "#ff7f0e"),
+    ("Sealing", "#8c564b"),
     ("Committing", "#9467bd"),
 ];
 const WIDTH: f64 = 1000.0;

@@ -36,6 +36,10 @@ pub enum RaidKind {
     None,
     /// One parity disk: survives the loss of any one disk.
     Raid4,
+    /// Two parity disks: survives the loss of any two disks.
+    Dp,
+    /// Three parity disks: survives the loss of any three disks.
+    Tp,
 }
 
 impl RaidKind {
@@ -45,6 +49,8 @@ impl RaidKind {
         match self {
             Self::None => 0,
             Self::Raid4 => 1,
+            Self::Dp => 2,
+            Self::Tp => 3,
         }
     }
 
@@ -54,6 +60,8 @@ impl RaidKind {
         match self {
             Self::None => 1,
             Self::Raid4 => 3,
+            Self::Dp => 4,
+            Self::Tp => 5,
         }
     }
 }
@@ -63,6 +71,8 @@ impl fmt::Display for RaidKind {
         formatter.pad(match self {
             Self::None => "none",
             Self::Raid4 => "raid4",
+            Self::Dp => "dp",
+            Self::Tp => "tp",
         })
     }
 }
@@ -362,6 +372,8 @@ mod tests {
             (&["a", "b"][..], RaidKind::Raid4, "needs 3 disks"),
             (&[], RaidKind::None, "needs 1 disks"),
             (&["a", "b", "a"], RaidKind::None, "a is named twice"),
+            (&["a", "b", "c"], RaidKind::Dp, "needs 4 disks"),
+            (&["a", "b", "c", "d"], RaidKind::Tp, "needs 5 disks"),
             (&["a", "", "c"], RaidKind::Raid4, "disk 2"),
         ] {
             let error = aggregate(disks, raid).validate().unwrap_err();

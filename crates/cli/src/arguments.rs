@@ -385,7 +385,7 @@ pub enum AggregateCommand {
         /// How many of the unused disks to take, or which: d1,d2,d3 or paths
         #[arg(long, value_name = "N or LIST")]
         disks: String,
-        /// Protection: none, or raid4, which survives the loss of any one disk
+        /// Protection: none, or so that any one (raid4), two (dp), three (tp) disks may fail
         #[arg(long, value_parser = parse_raid)]
         raid: RaidKind,
         /// Take disks that hold something else; what they hold is lost
@@ -558,7 +558,9 @@ fn parse_raid(text: &str) -> Result<RaidKind, String> {
     match text {
         "none" | "0" => Ok(RaidKind::None),
         "raid4" | "4" => Ok(RaidKind::Raid4),
-        _ => Err("raid is one of: none, raid4".to_owned()),
+        "dp" => Ok(RaidKind::Dp),
+        "tp" | "tec" => Ok(RaidKind::Tp),
+        _ => Err("raid is one of: none, raid4, dp, tp".to_owned()),
     }
 }
 

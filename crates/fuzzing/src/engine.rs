@@ -108,6 +108,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         requests: RequestOrder::Even,
         overlap_percent: 0,
         fault: None,
+        lost_disks: Vec::new(),
     }
 }
 

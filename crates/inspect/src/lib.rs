@@ -39,6 +39,7 @@ mod parity;
 mod pump;
 mod report;
 mod space;
+mod stripe;
 mod tree;
 mod vbn_set;
 mod walker;

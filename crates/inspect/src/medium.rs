@@ -12,6 +12,7 @@ use crate::finding::{Finding, Place};
 use crate::format::{Content, tree_checksum};
 use crate::pump::Pump;
 use crate::report::Report;
+use crate::stripe::Solver;
 use ondisk::identity::{
     BlockIdentity, BlockOwner, ChecksumBlock, REGION_BLOCKS, REGION_DATA_BLOCKS, crc32c,
 };
@@ -55,6 +56,7 @@ pub(crate) struct Medium<'a> {
     /// Rows with damage that was told: their parity cannot be right.
     pub damaged_rows: FxHashSet<Row>,
     told: FxHashSet<Pvbn>,
+    solver: Solver,
     blocks: FxHashMap<Pvbn, BlockRef>,
     checksums: FxHashMap<(TetrisId, usize), Option<BlockRef>>,
 }
@@ -68,6 +70,7 @@ impl<'a> Medium<'a> {
             report: Report::default(),
             damaged_rows: FxHashSet::default(),
             told: FxHashSet::default(),
+            solver: Solver::default(),
             blocks: FxHashMap::default(),
             checksums: FxHashMap::default(),
         }
@@ -182,7 +185,7 @@ impl<'a> Medium<'a> {
                     if self.array.is_present(tetris.group, disk) {
                         self.tell_unreadable(tetris, disk, CHECKSUM_ROW);
                     }
-                    self.reconstruct(tetris, disk, CHECKSUM_ROW)?
+                    self.reconstruct(tetris, disk, CHECKSUM_ROW, |_| true)?
                 }
             };
             self.checksums.insert((tetris, disk), block);
@@ -203,8 +206,8 @@ impl<'a> Medium<'a> {
         want: &Want,
         place: Location,
     ) -> Result<Option<BlockRef>, InspectError> {
-        let candidate = self.reconstruct(place.tetris(), place.disk, place.row())?;
-        let good = candidate.filter(|block| is_right(want, block));
+        let (tetris, row) = (place.tetris(), place.row());
+        let good = self.reconstruct(tetris, place.disk, row, |block| is_right(want, block))?;
         if good.is_some() && !self.array.is_present(place.group, place.disk) {
             self.report.totals.degraded_reads += 1;
             return Ok(good);
@@ -217,28 +220,37 @@ impl<'a> Medium<'a> {
         Ok(good)
     }
 
-    /// The XOR of the other disks' blocks, if the group has parity and all of them can be read.
+    /// The block as it follows from the other disks: from all that can be read, or else without
+    /// one of them, which is damaged then.
     fn reconstruct(
         &mut self,
         tetris: TetrisId,
         disk: usize,
         row: usize,
+        is_right: impl Fn(&Block) -> bool,
     ) -> Result<Option<BlockRef>, InspectError> {
-        let group = self.array.geometry.group(tetris.group);
+        let group = *self.array.geometry.group(tetris.group);
         if group.kind.parity_disks() == 0 {
             return Ok(None);
         }
         let block = self.array.geometry.device_block(tetris, row);
-        let others = (0..group.disks()).filter(|other| *other != disk);
-        let stretches: Vec<Stretch> =
-            others.map(|disk| Stretch { group: tetris.group, disk, block, count: 1 }).collect();
+        let stretches: Vec<Stretch> = (0..group.disks())
+            .map(|disk| Stretch { group: tetris.group, disk, block, count: 1 })
+            .collect();
         let read = self.array.read(&stretches, &mut self.pump)?;
-        let mut sum = Block::zeroed();
-        for blocks in read {
-            let Some(block) = blocks.into_iter().next().flatten() else { return Ok(None) };
-            xor_into(&mut sum, &block);
+        let blocks: Vec<Option<BlockRef>> =
+            read.into_iter().map(|blocks| blocks.into_iter().next().flatten()).collect();
+        let without = |left_out: Option<usize>| -> Vec<Option<&BlockRef>> {
+            let known = blocks.iter().enumerate();
+            known.map(|(at, block)| block.as_ref().filter(|_| Some(at) != left_out)).collect()
+        };
+        for left_out in std::iter::once(None).chain((0..group.disks()).map(Some)) {
+            let found = self.solver.solve(&without(left_out), group.data_disks, disk);
+            if let Some(found) = found.filter(|found| is_right(found)) {
+                return Ok(Some(found));
+            }
         }
-        Ok(Some(Arc::new(sum)))
+        Ok(None)
     }
 
     /// The identity beside a block.
@@ -314,9 +326,4 @@ fn identity_fault(
         return Some(IdentityFault::Content);
     }
     (found.cp > cp).then_some(IdentityFault::Future(found.cp))
-}
-
-/// `into ^= from`.
-pub(crate) fn xor_into(into: &mut Block, from: &Block) {
-    into.iter_mut().zip(from.iter()).for_each(|(into, from)| *into ^= from);
 }

@@ -5,7 +5,8 @@
 
 use crate::error::InspectError;
 use crate::finding::Finding;
-use crate::medium::{CHECKSUM_ROW, Medium, xor_into};
+use crate::medium::{CHECKSUM_ROW, Medium};
+use crate::stripe::parity_of;
 use crate::vbn_set::VbnSet;
 use raid::TetrisId;
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub(crate) fn check(medium: &mut Medium<'_>, used: &VbnSet) -> Result<(), Inspec
 }
 
 fn check_tetris(medium: &mut Medium<'_>, tetris: TetrisId, rows: u64) -> Result<(), InspectError> {
+    let data_disks = medium.array.geometry.group(tetris.group).data_disks;
     let disks = medium.read_regions(tetris)?;
     for row in (0..=CHECKSUM_ROW).filter(|row| rows >> row & 1 == 1) {
         if medium.damaged_rows.contains(&(tetris, row)) {
@@ -38,15 +40,21 @@ fn check_tetris(medium: &mut Medium<'_>, tetris: TetrisId, rows: u64) -> Result<
             disks.iter().map(|blocks| blocks.get(row).and_then(Option::as_ref)).collect();
         medium.report.totals.stripes += 1;
         let unreadable = blocks.iter().position(Option::is_none);
-        let mut sum = Block::zeroed();
-        blocks.into_iter().flatten().for_each(|block| xor_into(&mut sum, block));
         if let Some(disk) = unreadable {
             let block = medium.array.geometry.device_block(tetris, row);
             medium.report.add(Finding::Unreadable { group: tetris.group, disk, block });
-        } else if !sum.is_zero() {
+        } else if !is_true(&blocks, data_disks) {
             let (group, region) = (tetris.group, tetris.region);
             medium.report.add(Finding::Parity { group, region, row });
         }
     }
     Ok(())
+}
+
+/// Whether a row's parity blocks, behind its data blocks, are what they must be.
+fn is_true(row: &[Option<&BlockRef>], data_disks: usize) -> bool {
+    let blocks: Vec<&Block> = row.iter().flatten().map(|block| &***block).collect();
+    let (data, parity) = blocks.split_at(data_disks);
+    let columns: Vec<&Block> = parity.first().into_iter().chain(data).copied().collect();
+    parity.iter().enumerate().all(|(which, block)| parity_of(which, &columns) == **block)
 }

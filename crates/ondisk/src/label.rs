@@ -24,7 +24,7 @@ pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 
 /// Versions of the label: name, number, date, what is new. Append only.
 pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 1] =
-    [("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members")];
+    [("first", 1, "2025-11", "RAID kinds none, raid4, dp, tp; two copies, missing members")];
 
 /// The version that is written.
 pub const LABEL_VERSION: u16 = LABEL_VERSIONS[LABEL_VERSIONS.len() - 1].1;
@@ -45,6 +45,10 @@ pub enum RaidKind {
     None,
     /// One dedicated parity disk.
     Raid4,
+    /// Two: row and diagonal parity.
+    Dp,
+    /// Three: row, diagonal and anti-diagonal parity.
+    Tp,
 }
 
 impl RaidKind {
@@ -54,6 +58,8 @@ impl RaidKind {
         match self {
             Self::None => 1,
             Self::Raid4 => 2,
+            Self::Dp => 3,
+            Self::Tp => 4,
         }
     }
 
@@ -63,6 +69,8 @@ impl RaidKind {
         match number {
             1 => Some(Self::None),
             2 => Some(Self::Raid4),
+            3 => Some(Self::Dp),
+            4 => Some(Self::Tp),
             _ => None,
         }
     }
@@ -73,6 +81,8 @@ impl RaidKind {
         match self {
             Self::None => 0,
             Self::Raid4 => 1,
+            Self::Dp => 2,
+            Self::Tp => 3,
         }
     }
 }
@@ -82,6 +92,8 @@ impl fmt::Display for RaidKind {
         formatter.pad(match self {
             Self::None => "none",
             Self::Raid4 => "raid4",
+            Self::Dp => "dp",
+            Self::Tp => "tp",
         })
     }
 }
@@ -91,7 +103,7 @@ impl fmt::Display for RaidKind {
 pub enum DiskRole {
     /// Holds data.
     Data,
-    /// Holds the XOR of the data disks.
+    /// Holds parity; a group's parity disks are its last: row, diagonal, anti-diagonal.
     Parity,
 }
 

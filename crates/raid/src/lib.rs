@@ -1,14 +1,14 @@
 //! RAID: blocks by PVBN above disks, with identities beside them and parity across them
 //! (FreeSpace sections 3.2.4 and 4.2; decision D8).
 //!
-//! A group is some data disks and, for raid4, one parity disk. Every disk is divided into regions
-//! of 64 blocks: 63 of data and the checksum block with their identities. A *tetris* is one region
-//! across all disks of a group: 63 stripes of data and the stripe of checksum blocks, which has
-//! parity like every other. The tetris is the unit of writing and of mutual exclusion.
+//! A group is some data disks and none to three parity disks ([`parity`]). Every disk is divided
+//! into regions of 64 blocks: 63 of data and the checksum block with their identities. A *tetris*
+//! is one region across all disks of a group: 63 stripes of data and the stripe of checksum blocks,
+//! which has parity like every other. The tetris is the unit of writing and of mutual exclusion.
 //!
 //! Invariants:
 //! - After a successful [`BlockStore::sync`] every block written before it is readable, with any
-//!   one disk of each raid4 group lost.
+//!   disks of each group lost, as many as it has parity disks.
 //! - Parity is computed from blocks that were proved, or that no one can prove: damage is never
 //!   folded into parity while parity could still undo it.
 //! - Blocks in use are never overwritten, except by their own content (repair). So a crash can

@@ -5,6 +5,7 @@
 //! labels of the others before `sync` succeeds.
 
 use crate::error::StoreError;
+use crate::parity::Code;
 use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
 use crate::store::Inner;
 use media::{Device, MediaError};
@@ -50,9 +51,20 @@ impl Missing {
 }
 
 impl Group {
-    /// The parity disk's index.
-    pub(crate) fn parity(&self) -> Option<usize> {
-        (self.kind == RaidKind::Raid4).then_some(self.data_disks)
+    /// How its rows are made.
+    pub(crate) const fn code(&self) -> Code {
+        Code { data_disks: self.data_disks, parity_disks: self.kind.parity_disks() }
+    }
+
+    /// The indices of parity disks that can be used.
+    pub(crate) fn parity(&self, missing: Missing) -> impl Iterator<Item = usize> {
+        (self.data_disks..self.members.len())
+            .filter(move |member| self.device(*member, missing).is_some())
+    }
+
+    /// Whether there is parity to ask and to keep right.
+    pub(crate) fn has_parity(&self, missing: Missing) -> bool {
+        self.parity(missing).next().is_some()
     }
 
     /// A disk, if it can be used.

@@ -1,15 +1,15 @@
 //! A block that failed its proof, or cannot be read: made good from parity, and proved again.
 //!
 //! The block, its identity or both may be wrong (a lost write loses either). So of the block as
-//! read and the one from parity, and of the checksum block as read and the one from parity, the
-//! first pair that proves is taken; what of it is not on the disk is written there.
+//! read and those from parity, and of the checksum block as read and those from parity, the first
+//! pair that proves is taken; what of it is not on the disk is written there. First those are tried
+//! that follow if all other blocks are right.
 
 use crate::block_store::{BlockRead, Proof, ReadDone};
 use crate::error::ReadFailure;
 use crate::geometry::Location;
 use crate::member::Missing;
-use crate::parity::xor_known;
-use crate::rows::{CHECKSUM_ROW, Column, RowSet};
+use crate::rows::{CHECKSUM_ROW, Column, RowSet, get_row};
 use crate::store::Inner;
 use ondisk::identity::ChecksumBlock;
 use std::sync::Arc;
@@ -54,39 +54,48 @@ impl Inner {
             missing,
             &wants,
             Box::new(move |columns| {
-                let verdict = inner.judge(&read, location, &columns);
+                let verdict = inner
+                    .judge(&read, location, &columns, 1)
+                    .or_else(|| inner.judge(&read, location, &columns, usize::MAX));
                 inner.conclude(read, location, missing, verdict, done);
             }),
         );
     }
 
-    fn judge(&self, read: &BlockRead, location: Location, columns: &[Column]) -> Option<Verdict> {
-        let has_parity = self.group(location.group).parity().is_some();
-        let row = location.row();
-        let from_parity = |row: usize| {
-            let others = columns.iter().enumerate().filter(|(disk, _)| *disk != location.disk);
-            xor_known(others.map(|(_, column)| column.get(row))).filter(|_| has_parity)
+    /// Looks at so many blocks from parity, and as many checksum blocks.
+    fn judge(
+        &self,
+        read: &BlockRead,
+        location: Location,
+        columns: &[Column],
+        candidates_max: usize,
+    ) -> Option<Verdict> {
+        let (own, code) = (&columns[location.disk], self.group(location.group).code());
+        // Those from parity are marked.
+        let blocks = |row: usize| {
+            let own = own.get(row).map(|block| (Arc::clone(block), false));
+            let known = get_row(columns, row);
+            let from_parity: Vec<_> =
+                code.candidates(&known, location.disk).take(candidates_max).collect();
+            own.into_iter().chain(from_parity.into_iter().map(|block| (block, true)))
         };
-        let own = &columns[location.disk];
-        let blocks = [own.get(row).cloned(), from_parity(row)];
-        let checksums = [own.get(CHECKSUM_ROW).cloned(), from_parity(CHECKSUM_ROW)];
-        for (which, block) in blocks.into_iter().enumerate() {
-            let Some(block) = block else { continue };
+        let row = location.row();
+        let checksums: Vec<_> = blocks(CHECKSUM_ROW).collect();
+        for (block, is_block_wrong) in blocks(row) {
             let agrees = |checksums: &BlockRef| match &read.proof {
                 Proof::Content(_) => names(checksums, row, read.pvbn, &block),
                 proof @ Proof::Identity { .. } => {
                     proof.holds(read.pvbn, row, &block, Some(checksums))
                 }
             };
-            let agreeing =
-                checksums.iter().position(|checksums| checksums.as_ref().is_some_and(agrees));
             let is_good = match &read.proof {
                 Proof::Content(is_right) => is_right(&block),
-                Proof::Identity { .. } => agreeing.is_some(),
+                Proof::Identity { .. } => checksums.iter().any(|(checksums, _)| agrees(checksums)),
             };
             if is_good {
-                let is_block_wrong = which == 1;
-                let good_checksums = if agreeing == Some(1) { checksums[1].clone() } else { None };
+                let agreeing = checksums.iter().find(|(checksums, _)| agrees(checksums));
+                let good_checksums =
+                    agreeing.filter(|(_, differs)| *differs).map(|(block, _)| Arc::clone(block));
                 return Some(Verdict { block, is_block_wrong, good_checksums });
             }
         }

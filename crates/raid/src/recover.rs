@@ -8,10 +8,10 @@
 //! being written.
 
 use crate::block_store::{StripeNote, SyncDone};
+use crate::geometry::TetrisId;
 use crate::member::Missing;
-use crate::parity::xor_all;
 use crate::resolve::{Answer, Question};
-use crate::rows::{Column, RowSet};
+use crate::rows::{Column, RowSet, set_row};
 use crate::store::Inner;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -63,10 +63,10 @@ impl Inner {
     fn recover_tetris(self: &Arc<Self>, note: StripeNote, done: Box<dyn FnOnce(()) + Send>) {
         let group = self.group(note.tetris.group);
         let missing = self.missing(note.tetris.group);
-        let Some(parity) = group.parity().filter(|parity| !missing.contains(*parity)) else {
+        if !group.has_parity(missing) {
             done(());
             return;
-        };
+        }
         let rows = RowSet(note.rows);
         let mut given = vec![Column::new(); group.data_disks];
         for kept in note.kept {
@@ -83,7 +83,7 @@ impl Inner {
         self.resolve(
             question,
             Box::new(move |answer| {
-                inner.write_recovered(&answer, rows, (tetris, parity), missing, done);
+                inner.write_recovered(&answer, rows, tetris, missing, done);
             }),
         );
     }
@@ -92,7 +92,7 @@ impl Inner {
         self: &Arc<Self>,
         answer: &Answer,
         rows: RowSet,
-        (tetris, parity): (crate::geometry::TetrisId, usize),
+        tetris: TetrisId,
         missing: Missing,
         done: Box<dyn FnOnce(()) + Send>,
     ) {
@@ -104,10 +104,18 @@ impl Inner {
             state.cache.advance_generation(tetris);
         }
         let mut columns = answer.repairs.clone();
-        columns.resize(parity + 1, Column::new());
+        let code = self.group(tetris.group).code();
+        let mut parity = vec![Column::new(); code.parity_disks];
         for row in rows.iter() {
-            columns[parity].set(row, xor_all(answer.columns.iter().filter_map(|c| c.get(row))));
+            let blocks = answer.columns.iter().map(|column| {
+                let Some(block) = column.get(row) else {
+                    unreachable!("every block of a noted row was resolved")
+                };
+                block
+            });
+            set_row(&mut parity, row, code.encode(blocks));
         }
+        columns.extend(parity);
         // A repair of a row that was not noted (a checksum block read for proof) keeps parity
         // right: it was computed from parity.
         self.write_columns(tetris, missing, &columns, done);

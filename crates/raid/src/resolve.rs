@@ -13,8 +13,8 @@
 
 use crate::geometry::TetrisId;
 use crate::member::Missing;
-use crate::parity::xor_known;
-use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
+use crate::parity::{Code, xor_known};
+use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, get_row};
 use crate::store::Inner;
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use platform::completion::Sender;
@@ -55,6 +55,7 @@ impl Inner {
         let wants = self.first_wants(&question);
         let inner = Arc::clone(self);
         let (tetris, missing) = (question.tetris, question.missing);
+        let code = self.group(tetris.group).code();
         self.load(
             tetris,
             missing,
@@ -66,7 +67,7 @@ impl Inner {
                 let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
                 let answer = Box::new(move |more: Vec<Column>| {
                     let columns = merge(more, &columns);
-                    done(Resolution::new(&question, columns).run());
+                    done(Resolution::new(&question, columns, code).run());
                 });
                 inner.load(tetris, missing, &wants, answer);
             }),
@@ -87,7 +88,7 @@ impl Inner {
         let is_checked = |(rows, given): (&RowSet, &Column)| {
             rows.contains(CHECKSUM_ROW) && given.get(CHECKSUM_ROW).is_none()
         };
-        if let Some(parity) = group.parity()
+        if let Some(parity) = group.parity(question.missing).next()
             && question.rows.iter().zip(&question.given).any(is_checked)
         {
             wants[parity].insert(CHECKSUM_ROW);
@@ -101,12 +102,11 @@ impl Inner {
     /// The rows of which some block was not proved, if there is parity to ask.
     fn doubtful_rows(&self, question: &Question, columns: &[Column]) -> RowSet {
         let group = self.group(question.tetris.group);
-        let has_parity =
-            group.parity().is_some_and(|parity| group.device(parity, question.missing).is_some());
-        if !has_parity {
+        if !group.has_parity(question.missing) {
             return RowSet::EMPTY;
         }
-        let mut doubtful = differing_identities(columns);
+        // The data disks and row parity: the sum of a row is zero.
+        let mut doubtful = differing_identities(&columns[..=group.data_disks]);
         for (member, rows) in question.rows.iter().enumerate() {
             let checksums = columns[member].get(CHECKSUM_ROW);
             for row in rows.without(question.given[member].rows()).iter() {
@@ -170,11 +170,12 @@ struct Resolution<'a> {
     question: &'a Question,
     /// As read: all disks of the group.
     columns: Vec<Column>,
+    code: Code,
     answer: Answer,
 }
 
 impl<'a> Resolution<'a> {
-    fn new(question: &'a Question, columns: Vec<Column>) -> Self {
+    fn new(question: &'a Question, columns: Vec<Column>, code: Code) -> Self {
         let data_disks = question.rows.len();
         let answer = Answer {
             columns: question.given.clone(),
@@ -182,7 +183,7 @@ impl<'a> Resolution<'a> {
             repaired_blocks: 0,
             damaged_blocks: 0,
         };
-        Self { question, columns, answer }
+        Self { question, columns, code, answer }
     }
 
     fn run(mut self) -> Answer {
@@ -201,59 +202,66 @@ impl<'a> Resolution<'a> {
         self.answer
     }
 
-    /// The XOR of the row's other blocks, if there is parity and all are known.
-    fn candidate(&self, member: usize, row: usize) -> Option<BlockRef> {
-        // Without parity the columns are the data disks alone.
-        let has_parity = self.columns.len() > self.question.rows.len();
-        let others = self.columns.iter().enumerate().filter(|(other, _)| *other != member);
-        xor_known(others.map(|(_, column)| column.get(row))).filter(|_| has_parity)
+    fn decide_checksums(&mut self, member: usize) {
+        let Some(decided) = self.decided_checksums(member) else {
+            self.answer.damaged_blocks += 1;
+            return self.settle(member, CHECKSUM_ROW, zero_block(), true);
+        };
+        let differs = self.columns[member].get(CHECKSUM_ROW) != Some(&decided);
+        let is_missing = self.question.missing.contains(member);
+        self.answer.repaired_blocks += u64::from(differs && !is_missing);
+        self.settle(member, CHECKSUM_ROW, decided, differs);
     }
 
-    fn decide_checksums(&mut self, member: usize) {
-        let found = self.columns[member].get(CHECKSUM_ROW).cloned();
-        match (found, self.candidate(member, CHECKSUM_ROW)) {
-            (Some(found), Some(candidate)) if found != candidate => {
-                let merged = self.merge_identities(member, &found, &candidate);
-                let differs = *merged != *found;
-                self.answer.repaired_blocks += u64::from(differs);
-                self.settle(member, CHECKSUM_ROW, merged, differs);
+    /// The checksum block as found, with what parity knows better.
+    fn decided_checksums(&self, member: usize) -> Option<BlockRef> {
+        let found = self.columns[member].get(CHECKSUM_ROW);
+        let row = get_row(&self.columns, CHECKSUM_ROW);
+        let mut candidates = self.code.candidates(&row, member);
+        let first = candidates.next();
+        let begin = match (found, first) {
+            (Some(found), Some(first)) if *found != first => {
+                self.merge(member, Arc::clone(found), &first, true)
             }
-            (Some(found), _) => self.settle(member, CHECKSUM_ROW, found, false),
-            (None, Some(candidate)) => {
-                let is_missing = self.question.missing.contains(member);
-                self.answer.repaired_blocks += u64::from(!is_missing);
-                self.settle(member, CHECKSUM_ROW, candidate, true);
-            }
-            (None, None) => {
-                self.answer.damaged_blocks += 1;
-                self.settle(member, CHECKSUM_ROW, zero_block(), true);
-            }
-        }
+            (Some(found), _) => return Some(Arc::clone(found)),
+            (None, first) => first?,
+        };
+        Some(candidates.fold(begin, |merged, one| self.merge(member, merged, &one, false)))
     }
 
     /// Of the identities that were found and those that follow from parity, the ones that the
     /// blocks bear out.
-    fn merge_identities(&self, member: usize, found: &BlockRef, candidate: &BlockRef) -> BlockRef {
-        let mut merged = Block::clone(found);
-        let merging = ChecksumBlock::view_mut(&mut merged);
+    /// One that no block bears out counts only if it `may_fill` a place where none was found.
+    fn merge(
+        &self,
+        member: usize,
+        mut found: BlockRef,
+        candidate: &BlockRef,
+        may_fill: bool,
+    ) -> BlockRef {
+        if found == *candidate {
+            return found;
+        }
+        let merging = ChecksumBlock::view_mut(Arc::make_mut(&mut found));
         let candidates = ChecksumBlock::view(candidate).identities;
         let pairs = merging.identities.iter_mut().zip(candidates).enumerate();
         for (row, (found, candidate)) in pairs.take(CHECKSUM_ROW) {
-            if *found == candidate {
+            if *found == candidate || candidate.validate().is_err() {
                 continue;
             }
-            let blocks = [self.columns[member].get(row).cloned(), self.candidate(member, row)];
+            let known = get_row(&self.columns, row);
             let is_borne_out = |identity: &BlockIdentity| {
-                blocks.iter().flatten().any(|block| identity_proves(identity, block))
+                let own = known[member].cloned().into_iter();
+                let mut blocks = own.chain(self.code.candidates(&known, member));
+                blocks.any(|block| identity_proves(identity, &block))
             };
-            let is_better = !is_borne_out(found)
-                && (is_borne_out(&candidate)
-                    || found.validate().is_err() && candidate.validate().is_ok());
+            let is_better = may_fill && found.validate().is_err()
+                || !is_borne_out(found) && is_borne_out(&candidate);
             if is_better {
                 *found = candidate;
             }
         }
-        Arc::new(merged)
+        found
     }
 
     fn decide(&mut self, member: usize, row: usize) {
@@ -264,16 +272,24 @@ impl<'a> Resolution<'a> {
             self.settle(member, row, Arc::clone(found), false);
             return;
         }
-        let candidate = self.candidate(member, row);
-        let is_good = candidate.as_ref().is_some_and(proves);
-        match (found, candidate) {
-            (_, Some(candidate)) if is_good => {
+        let is_named = checksums.as_ref().is_some_and(|checksums| {
+            ChecksumBlock::view(checksums).identities[row].validate().is_ok()
+        });
+        let (good, any) = {
+            let known = get_row(&self.columns, row);
+            let mut candidates = self.code.candidates(&known, member).peekable();
+            let any = if found.is_none() { candidates.peek().cloned() } else { None };
+            // Of a block that nobody named no candidate is better than another.
+            (candidates.filter(|_| is_named).find(proves), any)
+        };
+        let is_unknown = found.is_none();
+        match (good, found.or(any)) {
+            (Some(good), _) => {
                 let is_missing = self.question.missing.contains(member);
                 self.answer.repaired_blocks += u64::from(!is_missing);
-                self.settle(member, row, candidate, true);
+                self.settle(member, row, good, true);
             }
-            (Some(found), _) => self.settle(member, row, found, false),
-            (None, Some(candidate)) => self.settle(member, row, candidate, true),
+            (None, Some(block)) => self.settle(member, row, block, is_unknown),
             (None, None) => {
                 self.answer.damaged_blocks += 1;
                 self.settle(member, row, zero_block(), true);

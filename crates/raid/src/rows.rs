@@ -88,6 +88,18 @@ impl Column {
     }
 }
 
+/// Sets a row of several columns, a block each.
+pub(crate) fn set_row(columns: &mut [Column], row: usize, blocks: Vec<BlockRef>) {
+    for (column, block) in columns.iter_mut().zip(blocks) {
+        column.set(row, block);
+    }
+}
+
+/// A row of all columns.
+pub(crate) fn get_row(columns: &[Column], row: usize) -> Vec<Option<&BlockRef>> {
+    columns.iter().map(|column| column.get(row)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,7 +42,19 @@ impl GroupStatus {
     /// Whether a disk is missing.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.members.iter().any(|member| member.state != MemberState::Online)
+        self.missing_disks() > 0
+    }
+
+    /// Disks that are not used, for whatever reason.
+    #[must_use]
+    pub fn missing_disks(&self) -> usize {
+        self.members.iter().filter(|member| member.state != MemberState::Online).count()
+    }
+
+    /// Disks that can fail now without loss.
+    #[must_use]
+    pub fn survivable_failures(&self) -> usize {
+        self.kind.parity_disks().saturating_sub(self.missing_disks())
     }
 }
 

@@ -5,5 +5,5 @@ mod crash;
 mod damage;
 mod files;
 mod geometry;
-mod model;
+pub(crate) mod model;
 mod random;

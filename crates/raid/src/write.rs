@@ -8,10 +8,9 @@
 use crate::block_store::{KeptBlock, StripeNote};
 use crate::error::StoreError;
 use crate::geometry::{Location, TetrisId};
-use crate::member::Missing;
-use crate::parity::xor_all;
+use crate::member::{Group, Missing};
 use crate::resolve::{Answer, Question};
-use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
+use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, set_row};
 use crate::store::{Batch, Inner};
 use ondisk::identity::{BlockIdentity, ChecksumBlock, crc32c};
 use platform::DiskError;
@@ -25,7 +24,7 @@ struct BatchWrite {
     tetris: TetrisId,
     number: u64,
     missing: Missing,
-    /// Whether there is a parity disk that can be written.
+    /// Whether there is parity to keep right.
     has_parity: bool,
     /// The new blocks of each data disk.
     fresh: Vec<Column>,
@@ -192,7 +191,7 @@ impl Inner {
 impl BatchWrite {
     fn new(inner: &Inner, tetris: TetrisId, number: u64, batch: &Batch, missing: Missing) -> Self {
         let group = inner.group(tetris.group);
-        let has_parity = group.parity().is_some_and(|parity| !missing.contains(parity));
+        let has_parity = group.has_parity(missing);
         let mut fresh = vec![Column::new(); group.data_disks];
         let mut identities = vec![Vec::new(); group.data_disks];
         for (pvbn, write) in batch {
@@ -257,8 +256,9 @@ impl BatchWrite {
             }
         }
         if self.has_parity && !self.touched().is_empty() {
-            let parity = inner.group(self.tetris.group).data_disks;
-            columns[parity] = self.parity(answer, &checksums);
+            let group = inner.group(self.tetris.group);
+            columns.truncate(group.data_disks);
+            columns.extend(self.parity(group, answer, &checksums));
         }
         let note = self.note(answer, &checksums);
         Plan { columns, checksums, note }
@@ -280,8 +280,15 @@ impl BatchWrite {
         block
     }
 
-    fn parity(&self, answer: &Answer, checksums: &[Option<BlockRef>]) -> Column {
-        let mut parity = Column::new();
+    /// The columns of the parity disks.
+    fn parity(
+        &self,
+        group: &Group,
+        answer: &Answer,
+        checksums: &[Option<BlockRef>],
+    ) -> Vec<Column> {
+        let code = group.code();
+        let mut parity = vec![Column::new(); code.parity_disks];
         for row in self.touched().iter() {
             let is_partial = self.fresh.iter().any(|fresh| fresh.get(row).is_none());
             if is_partial && mutation::broken(Rule::ParityStale) {
@@ -293,7 +300,7 @@ impl BatchWrite {
                 };
                 block
             });
-            parity.set(row, xor_all(blocks));
+            set_row(&mut parity, row, code.encode(blocks));
         }
         let checksums = checksums.iter().map(|block| {
             let Some(block) = block else {
@@ -301,7 +308,7 @@ impl BatchWrite {
             };
             block
         });
-        parity.set(CHECKSUM_ROW, xor_all(checksums));
+        set_row(&mut parity, CHECKSUM_ROW, code.encode(checksums));
         parity
     }
 

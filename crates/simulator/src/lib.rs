@@ -31,6 +31,7 @@ pub mod finding;
 pub mod footprint;
 pub mod history;
 pub mod life;
+pub mod losses;
 pub mod machine;
 pub mod media;
 #[cfg(feature = "mutations")]

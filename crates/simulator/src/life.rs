@@ -82,7 +82,7 @@ pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> 
 impl<'a> Life<'a> {
     fn new(seed: u64, lives: &Lives, trace: &'a mut Trace) -> Self {
         let reduction = lives.reduction.clone();
-        let plan = Plan::new(&mut Choices::of(seed, Purpose::Plan, 0), lives.mix, lives.forgets);
+        let plan = Plan::new(&mut Choices::of(seed, Purpose::Plan, 0), lives);
         let plan = plan.reduced(&reduction);
         trace.note(format!("seed {seed}: {plan}"));
         Self {
@@ -157,8 +157,7 @@ impl<'a> Life<'a> {
 
     fn round(&mut self, is_last: bool) -> Result<(), Finding> {
         if self.machine.trace.round > 1 || self.events.chance(50) {
-            let begun = self.machine.begin_fault();
-            self.after(begun)?;
+            self.machine.begin_fault();
         }
         let way = self.events.below(10);
         // Damage that the engine made good, or made permanent, shows when all is read again after
@@ -195,6 +194,7 @@ impl<'a> Life<'a> {
                 0..3 => self.request_point(),
                 3..6 => self.machine.pass_time(),
                 6 => self.change_volumes(),
+                7..9 => self.machine.lose_disk(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -279,6 +279,7 @@ impl<'a> Life<'a> {
             self.machine.end_fault();
         }
         self.machine.consistency_point()?;
+        self.machine.drive_until("a lost disk", |machine| !machine.has_recent_loss())?;
         for tenant in &mut self.tenants {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;

@@ -10,6 +10,7 @@
 use crate::choices::{Choices, Purpose};
 use crate::cut::{Cut, phase_name};
 use crate::finding::Finding;
+use crate::losses::Losses;
 use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::schedule::Chooser;
@@ -69,9 +70,8 @@ pub struct Machine<'a> {
     chooser: Chooser,
     overlap: Overlap,
     cut: Option<Cut>,
-    is_gone: bool,
-    /// The disk that was gone is there again, with what it had when it went.
-    is_back: bool,
+    /// Disks that have gone.
+    pub losses: Losses,
     log_fails: bool,
 }
 
@@ -101,8 +101,7 @@ impl<'a> Machine<'a> {
             may_have_lost: false,
             overlap,
             cut: None,
-            is_gone: false,
-            is_back: false,
+            losses: Losses::default(),
             log_fails: false,
         }
     }
@@ -117,7 +116,7 @@ impl<'a> Machine<'a> {
     /// The aggregate's disks.
     #[must_use]
     pub fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        let is_there = |disk: &usize| !self.is_gone || Some(*disk) != self.faulty_disk();
+        let is_there = |disk: &usize| self.losses.is_there(*disk);
         let open = |disk| {
             let disk = self.world.disk(&disk_name(disk));
             disk.map(|disk| disk as Arc<dyn Disk>)
@@ -125,39 +124,13 @@ impl<'a> Machine<'a> {
         (0..self.plan.disks).filter(is_there).filter_map(open).collect()
     }
 
-    fn faulty_disk(&self) -> Option<usize> {
-        self.plan.fault.map(|(disk, _)| disk)
-    }
-
     /// From now on the faulty disk has its fault.
-    ///
-    /// A disk that goes is noticed before anything else happens: if it went during the same write
-    /// of a stripe as the power, that would be two failures at once, and parity makes good one.
-    pub fn begin_fault(&mut self) -> Result<(), Finding> {
-        let Some((disk, fault)) = self.plan.fault else { return Ok(()) };
+    pub fn begin_fault(&mut self) {
+        let Some((disk, fault)) = self.plan.fault else { return };
         self.trace.meet(fault.name());
-        match fault {
-            Fault::Gone => {}
-            Fault::Log => {
-                self.log_fails = true;
-                self.world.set_fault_rates(LOG_DISK, fault.rates());
-                return Ok(());
-            }
-            _ => {
-                self.world.set_fault_rates(&disk_name(disk), fault.rates());
-                return Ok(());
-            }
-        }
-        if self.is_gone || self.is_back {
-            return Ok(());
-        }
-        self.trace.note(format!("disk {disk} is gone"));
-        self.world.set_gone(&disk_name(disk), true);
-        self.is_gone = true;
-        if let Some(aggregate) = self.aggregate() {
-            aggregate.force();
-        }
-        self.consistency_point()
+        let name = if fault == Fault::Log { LOG_DISK.to_owned() } else { disk_name(disk) };
+        self.log_fails |= fault == Fault::Log;
+        self.world.set_fault_rates(&name, fault.rates());
     }
 
     /// Faults that do not last are over: the log's, and that of a disk that forgets.
@@ -179,19 +152,6 @@ impl<'a> Machine<'a> {
     #[must_use]
     pub const fn log_fails(&self) -> bool {
         self.log_fails
-    }
-
-    /// The disk that was gone is there again at the next start; it missed what was written since.
-    pub fn end_absence(&mut self) {
-        let Some((disk, Fault::Gone)) = self.plan.fault else { return };
-        if !self.is_gone {
-            return;
-        }
-        self.trace.meet("fault: disk back, with old content");
-        self.trace.note(format!("disk {disk} is back"));
-        self.world.set_gone(&disk_name(disk), false);
-        self.is_gone = false;
-        self.is_back = true;
     }
 
     /// Makes the aggregate.
@@ -372,6 +332,9 @@ impl<'a> Machine<'a> {
 
     fn is_cut_due(&mut self) -> bool {
         let Some(cut) = self.cut else { return false };
+        if self.has_recent_loss() {
+            return false;
+        }
         let step = self.trace.step;
         match cut {
             Cut::At(at) => step >= at,
@@ -389,6 +352,7 @@ impl<'a> Machine<'a> {
     /// The power goes.
     pub fn power_cut(&mut self, fate: Fate) {
         self.cut = None;
+        self.forget_recent_loss();
         let pending = self.world.pending();
         let phase = self.phase();
         if let Some(phase) = phase {
@@ -461,7 +425,7 @@ fn start(world: &SimulatedWorld, plan: &Plan) -> Arc<Engine> {
     })
 }
 
-fn disk_name(disk: usize) -> String {
+pub(crate) fn disk_name(disk: usize) -> String {
     format!("disk{disk}")
 }
 

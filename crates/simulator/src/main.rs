@@ -4,6 +4,7 @@
 //! not noticed), 2 if the arguments are wrong.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ondisk::label::RaidKind;
 use platform::Clock;
 use platform::linux::SystemClock;
 use simulator::boundaries::live_boundaries;
@@ -89,6 +90,9 @@ struct HowArguments {
     /// docs/testing.md.
     #[arg(long)]
     forgetting: bool,
+    /// Every life is on a group of this kind, and loses as many disks as it can do without.
+    #[arg(long, value_name = "raid4|dp|tp", value_parser = parse_kind)]
+    losing: Option<RaidKind>,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -106,6 +110,7 @@ impl HowArguments {
         Lives {
             mix: self.mix.into(),
             forgets: self.forgetting,
+            losing: self.losing,
             reduction: self.reduced.clone(),
             boundary: None,
         }
@@ -139,6 +144,12 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").ok_or_else(wrong)?;
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
     Ok(number(first)?..number(end)?)
+}
+
+fn parse_kind(text: &str) -> Result<RaidKind, String> {
+    let kinds = [RaidKind::Raid4, RaidKind::Dp, RaidKind::Tp];
+    let named = kinds.into_iter().find(|kind| kind.to_string() == text);
+    named.ok_or_else(|| "a group that survives failures is one of: raid4, dp, tp".to_owned())
 }
 
 #[cfg(feature = "mutations")]

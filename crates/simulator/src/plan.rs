@@ -5,6 +5,7 @@
 
 use crate::choices::Choices;
 use crate::reduction::{Calm, Reduction};
+use crate::run::Lives;
 use crate::schedule::{MessageOrder, RequestOrder};
 use file_service::Durability;
 use model_fs::Mix;
@@ -73,8 +74,6 @@ pub enum Fault {
     Lost,
     /// Writes are acknowledged and go elsewhere.
     Misdirected,
-    /// The disk goes, for good.
-    Gone,
     /// For a while the disk acknowledges everything and writes nothing.
     Forgets,
     /// The log's disk refuses writes.
@@ -99,7 +98,6 @@ impl Fault {
             Self::Misdirected => rates.misdirected_write_per_million = Self::WRITE_RATE_PER_MILLION,
             Self::Forgets => rates.lost_write_per_million = 1_000_000,
             Self::Log => rates.write_error_per_million = LOG_ERRORS_PER_MILLION,
-            Self::Gone => {}
         }
         rates
     }
@@ -107,7 +105,7 @@ impl Fault {
     /// Whether blocks of a disk of the aggregate may be damaged.
     #[must_use]
     pub const fn damages(self) -> bool {
-        !matches!(self, Self::Gone | Self::Log)
+        !matches!(self, Self::Log)
     }
 
     /// Its name in the coverage.
@@ -118,7 +116,6 @@ impl Fault {
             Self::BitFlip => "fault: flipped bits",
             Self::Lost => "fault: lost writes",
             Self::Misdirected => "fault: misdirected writes",
-            Self::Gone => "fault: disk gone",
             Self::Forgets => "fault: all writes of a while lost",
             Self::Log => "fault: log refuses writes",
         }
@@ -183,6 +180,8 @@ pub struct Plan {
     pub in_flight_max: usize,
     /// What is wrong with which disk.
     pub fault: Option<(usize, Fault)>,
+    /// The disks that go, in order.
+    pub lost_disks: Vec<usize>,
     /// How messages are chosen.
     pub messages: MessageOrder,
     /// How completions are chosen.
@@ -194,38 +193,40 @@ pub struct Plan {
 impl Plan {
     /// The plan of a seed.
     #[must_use]
-    pub fn new(choices: &mut Choices, mix: MixChoice, forgets: bool) -> Self {
+    pub fn new(choices: &mut Choices, lives: &Lives) -> Self {
         let filling = match choices.below(100) {
             0..15 => Filling::Volumes,
-            15..20 => Filling::Aggregate,
+            15..20 if lives.losing.is_none() => Filling::Aggregate,
             _ => Filling::Nothing,
         };
         let is_small = filling == Filling::Aggregate;
         let is_protected = choices.chance(65) && !is_small;
-        let kind = if is_protected { RaidKind::Raid4 } else { RaidKind::None };
+        let protected =
+            choices.pick(&[RaidKind::Raid4, RaidKind::Raid4, RaidKind::Dp, RaidKind::Tp]);
+        let kind = if is_protected { protected } else { RaidKind::None };
+        let kind = lives.losing.unwrap_or(kind);
         let disks = match kind {
             RaidKind::None if is_small => 1,
             RaidKind::None => 1 + choices.index(3),
-            _ => 3 + choices.index(3),
+            _ => kind.parity_disks() + 2 + choices.index(3),
         };
         let is_traditional = choices.chance(25);
         let volumes = if is_traditional { 1 } else { 1 + choices.index(3) };
         let volumes = (0..volumes).map(|_| Self::volume(choices, filling)).collect();
-        let fault = (kind != RaidKind::None && choices.chance(40)).then(|| {
-            let faults =
-                [Fault::Latent, Fault::BitFlip, Fault::Lost, Fault::Misdirected, Fault::Gone];
-            if forgets {
-                return (choices.index(disks), Fault::Forgets);
-            }
-            (choices.index(disks), choices.pick(&faults))
+        let is_damaged = kind != RaidKind::None && choices.chance(32) && lives.losing.is_none();
+        let fault = is_damaged.then(|| {
+            let faults = [Fault::Latent, Fault::BitFlip, Fault::Lost, Fault::Misdirected];
+            let fault = if lives.forgets { Fault::Forgets } else { choices.pick(&faults) };
+            (choices.index(disks), fault)
         });
-        let has_bad_log = fault.is_none() && choices.chance(10);
+        let lost_disks = Self::lost_disks(choices, lives, (kind, disks), fault);
+        let has_bad_log = fault.is_none() && lost_disks.is_empty() && choices.chance(10);
         let fault = if has_bad_log { Some((0, Fault::Log)) } else { fault };
-        let half_blocks = match fault {
-            Some((_, Fault::Gone)) => LOG_HALF_BLOCKS_DEGRADED,
+        let half_blocks = match lost_disks.is_empty() {
+            false => LOG_HALF_BLOCKS_DEGRADED,
             // A record may hold all of a large write.
-            _ if is_small => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
-            _ => choices.pick(&LOG_HALF_BLOCKS),
+            true if is_small => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
+            true => choices.pick(&LOG_HALF_BLOCKS),
         };
         Self {
             kind,
@@ -236,17 +237,36 @@ impl Plan {
             cp_interval_nanoseconds: MILLISECOND * choices.pick(&[2, 5, 20, 100]),
             is_traditional,
             volumes,
-            mix: Self::mix(choices, mix),
+            mix: Self::mix(choices, lives.mix),
             filling,
             rounds: 2 + choices.below(3),
             operations: 10 + choices.below(70) + if is_small { 60 } else { 0 },
             io_percent: choices.pick(&[15, 40, 60, 90]),
             in_flight_max: 1 + choices.index(model_fs::crash::IN_FLIGHT_MAX),
             fault,
+            lost_disks,
             messages: choices.pick(&MessageOrder::CHOICES),
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
         }
+    }
+
+    /// Different disks, as many as parity makes good beside the one that damages blocks.
+    fn lost_disks(
+        choices: &mut Choices,
+        lives: &Lives,
+        (kind, disks): (RaidKind, usize),
+        fault: Option<(usize, Fault)>,
+    ) -> Vec<usize> {
+        let damaged = fault.map(|(disk, _)| disk);
+        let tolerated = kind.parity_disks() - usize::from(damaged.is_some());
+        let count = match lives.losing {
+            Some(_) => tolerated,
+            None if tolerated > 0 && choices.chance(20) => 1 + choices.index(tolerated),
+            None => 0,
+        };
+        let mut left: Vec<usize> = (0..disks).filter(|disk| Some(*disk) != damaged).collect();
+        (0..count).map(|_| left.swap_remove(choices.index(left.len()))).collect()
     }
 
     /// The same with what a reduction leaves out.
@@ -255,6 +275,7 @@ impl Plan {
         self.rounds = reduction.rounds.map_or(self.rounds, |rounds| rounds.min(self.rounds));
         if reduction.is_calm(Calm::Fault) {
             self.fault = None;
+            self.lost_disks.clear();
         }
         if reduction.is_calm(Calm::Volumes) {
             self.volumes.truncate(1);
@@ -272,10 +293,13 @@ impl Plan {
             self.memory_bytes = MEMORY_BYTES[MEMORY_BYTES.len() - 1];
         }
         if reduction.is_calm(Calm::Disks) {
-            let disks_min = if self.kind == RaidKind::None { 1 } else { 3 };
-            // The faulty disk stays.
-            let faulty = self.fault.map_or(0, |(disk, _)| disk + 1);
-            self.disks = disks_min.max(faulty);
+            let disks_min = match self.kind {
+                RaidKind::None => 1,
+                kind => kind.parity_disks() + 2,
+            };
+            // Disks with faults stay.
+            let faulty = self.fault.iter().map(|(disk, _)| disk).chain(&self.lost_disks).max();
+            self.disks = disks_min.max(faulty.map_or(0, |disk| disk + 1));
             self.disk_blocks = DISK_BLOCKS_MIN;
         }
         self
@@ -318,7 +342,7 @@ impl fmt::Display for Plan {
         write!(
             formatter,
             "{:?}, {} disks of {} MiB, log of {} blocks, memory of {} MiB, {} volumes{}, {} rounds \
-             of {} operations, {} at once, fault: {:?}, messages {:?}, requests {:?}, overlap {} %",
+             of {} operations, {} at once, fault: {:?}, lost disks: {:?}, messages {:?}, requests {:?}, overlap {} %",
             self.kind,
             self.disks,
             mebibytes(self.disk_blocks),
@@ -330,6 +354,7 @@ impl fmt::Display for Plan {
             self.operations,
             self.in_flight_max,
             self.fault,
+            self.lost_disks,
             self.messages,
             self.requests,
             self.overlap_percent,

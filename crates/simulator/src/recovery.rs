@@ -22,7 +22,7 @@ impl Life<'_> {
         self.machine.arm(None);
         self.machine.end_fault();
         if self.events.chance(25) {
-            self.machine.end_absence();
+            self.machine.return_disks();
         }
         let (recovery, cuts) = self.open()?;
         if !is_crash && cuts == 0 && (!recovery.clean || recovery.replayed > 0) {

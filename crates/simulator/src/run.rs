@@ -8,6 +8,7 @@ use crate::life::{BoundaryCut, live};
 use crate::plan::MixChoice;
 use crate::reduction::Reduction;
 use crate::trace::{Coverage, Trace};
+use ondisk::label::RaidKind;
 use platform::sync::Mutex;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -27,6 +28,8 @@ pub struct Lives {
     pub mix: MixChoice,
     /// Whether the faulty disk, if there is one, loses all writes of a while.
     pub forgets: bool,
+    /// If set, each life is on a group of this kind that loses as many disks as it can do without.
+    pub losing: Option<RaidKind>,
     /// What is left out.
     pub reduction: Reduction,
     /// If set, each life is one round, cut there.

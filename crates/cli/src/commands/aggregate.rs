@@ -87,10 +87,11 @@ fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output
     )))
 }
 
-const fn survives(raid: RaidKind) -> &'static str {
-    match raid {
-        RaidKind::None => "loses data with any disk that fails",
-        RaidKind::Raid4 => "survives 1 disk failure",
+fn survives(raid: RaidKind) -> String {
+    match raid.parity_disks() {
+        0 => "loses data with any disk that fails".to_owned(),
+        1 => "survives 1 disk failure".to_owned(),
+        count => format!("survives {count} disk failures"),
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::arguments::DiskCommand;
 use crate::output::Output;
 use crate::table::{Column, Table};
-use admin_api::{AdminError, Administration, Code, DiskInfo, DiskState};
+use admin_api::{AdminError, Administration, Code, DiskInfo, DiskState, RaidKind};
 use units::ByteSize;
 
 pub(super) fn run(command: &DiskCommand, node: &dyn Administration) -> Result<Output, AdminError> {
@@ -20,7 +20,11 @@ pub(super) fn run(command: &DiskCommand, node: &dyn Administration) -> Result<Ou
     }
     let unused = disks.iter().filter(|disk| disk.state == DiskState::Unused).count();
     if unused > 0 {
-        let raid = if unused < 3 { "none" } else { "raid4" };
+        let raid = match unused {
+            0..3 => RaidKind::None,
+            3..5 => RaidKind::Raid4,
+            _ => RaidKind::Dp,
+        };
         output = output.next(format!("stroop aggr create a1 --disks {unused} --raid {raid}"));
     }
     Ok(output)

@@ -2,7 +2,7 @@
 
 use super::model::*;
 use crate::*;
-use ondisk::label::RaidKind::Raid4;
+use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
 use std::collections::BTreeMap;
 use units::{BlockRef, Pvbn};
 
@@ -21,13 +21,14 @@ fn write_some(model: &mut Model, count: u64) {
 
 /// Consistency points with a cut in the middle of each, until `rounds` are over. What was synced
 /// before a cut must be readable after it, whichever disk is lost then.
-fn run(seed: u64, lost_before: Option<usize>) {
-    let mut model = Model::new(seed, &[(Raid4, 4)]);
-    if let Some(lost) = lost_before {
+fn run(seed: u64, (kind, disks): (RaidKind, usize), lost_before: &[usize]) {
+    let mut model = Model::new(seed, &[(kind, disks)]);
+    for lost in lost_before {
         write_some(&mut model, 20);
         assert_eq!(model.sync(), Ok(()));
-        model.world.set_gone(&disk_name(0, lost), true);
+        model.world.set_gone(&disk_name(0, *lost), true);
     }
+    let spare = kind.parity_disks() - lost_before.len();
     for _ in 0..5 {
         let count = 1 + model.choose(40);
         write_some(&mut model, count);
@@ -38,7 +39,7 @@ fn run(seed: u64, lost_before: Option<usize>) {
         write_some(&mut model, count);
         let steps = model.choose(250);
         model.cut_and_recover(steps, committed);
-        model.check_with_each_disk_lost(lost_before);
+        model.check_with_disks_lost(disks, lost_before, spare);
     }
 }
 
@@ -57,14 +58,17 @@ impl Model {
         assert_eq!(recovered, Ok(()));
     }
 
-    fn check_with_each_disk_lost(&mut self, lost_before: Option<usize>) {
+    /// With as many more disks lost as the group can do without, any of them.
+    fn check_with_disks_lost(&mut self, disks: usize, lost_before: &[usize], spare: usize) {
         self.check();
-        if lost_before.is_some() {
-            return;
-        }
         let image = self.world.snapshot();
-        for lost in 0..4 {
-            self.world.set_gone(&disk_name(0, lost), true);
+        let sets = (1_u32..1 << disks).filter(|set| set.count_ones() as usize == spare);
+        for set in sets {
+            let lost: Vec<usize> = (0..disks).filter(|disk| set >> disk & 1 == 1).collect();
+            if lost.iter().any(|disk| lost_before.contains(disk)) {
+                continue;
+            }
+            lost.iter().for_each(|disk| self.world.set_gone(&disk_name(0, *disk), true));
             self.reassemble().unwrap();
             self.check();
             self.world.restore(&image);
@@ -74,14 +78,24 @@ impl Model {
 }
 
 #[test]
-fn synced_blocks_survive_a_cut_and_then_a_disk() {
-    (0..60).for_each(|seed| run(seed, None));
+fn synced_blocks_survive_a_cut_and_then_disks() {
+    (0..60).for_each(|seed| run(seed, (Raid4, 4), &[]));
+    (0..20).for_each(|seed| run(seed, (Dp, 5), &[]));
+    (0..8).for_each(|seed| run(seed, (Tp, 6), &[]));
 }
 
 #[test]
 fn synced_blocks_survive_a_cut_in_a_degraded_group() {
     for seed in 0..60 {
-        run(seed, Some((seed % 4) as usize));
+        let lost = (seed % 4) as usize;
+        run(seed, (Raid4, 4), &[lost]);
+        run(seed, (Dp, 5), &[lost, lost + 1]);
+    }
+    for seed in 0..20 {
+        let lost = (seed % 5) as usize;
+        run(seed, (Dp, 5), &[lost]);
+        run(seed, (Tp, 6), &[lost, lost + 1]);
+        run(seed, (Tp, 6), &[lost % 4, lost % 4 + 1, lost % 4 + 2]);
     }
 }
 

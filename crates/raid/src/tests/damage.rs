@@ -3,13 +3,16 @@
 use super::model::*;
 use crate::*;
 use ondisk::identity::crc32c;
-use ondisk::label::RaidKind::{None as Unprotected, Raid4};
+use ondisk::label::RaidKind::{self, Dp, None as Unprotected, Raid4, Tp};
 use units::{Block, Pvbn};
 
 type Harm = fn(&mut Model, Pvbn);
 
-fn filled(seed: u64) -> Model {
-    let mut model = Model::new(seed, &[(Raid4, 4)]);
+/// The kinds, with three data disks each.
+const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
+
+fn filled(seed: u64, kind: (RaidKind, usize)) -> Model {
+    let mut model = Model::new(seed, &[kind]);
     let per_disk = model.store.geometry().group(0).blocks_per_disk();
     for number in 1..40 {
         model.write(Pvbn(number));
@@ -77,8 +80,8 @@ const HARMS: [(&str, Harm); 9] = [
 fn damage_is_repaired_where_it_is_read() {
     for (name, harm) in HARMS {
         for by_content in [true, false] {
-            for seed in 0..8 {
-                let mut model = filled(seed);
+            for seed in 0..9 {
+                let mut model = filled(seed, KINDS[seed as usize % KINDS.len()]);
                 let pvbn = Pvbn(1 + model.choose(38));
                 harm(&mut model, pvbn);
                 for number in 1..40 {
@@ -107,8 +110,8 @@ fn damage_is_repaired_where_it_is_read() {
 #[test]
 fn partial_writes_do_not_fold_damage_into_parity() {
     for (name, harm) in HARMS {
-        for seed in 0..8 {
-            let mut model = filled(seed);
+        for seed in 0..12 {
+            let mut model = filled(seed, KINDS[seed as usize % KINDS.len()]);
             let pvbn = Pvbn(3 * (1 + model.choose(12)));
             harm(&mut model, pvbn);
             // Some stripe is written, the same or one beside it, before the damage was read.
@@ -124,7 +127,7 @@ fn partial_writes_do_not_fold_damage_into_parity() {
 
 #[test]
 fn damage_beyond_parity_is_named() {
-    let model = filled(1);
+    let model = filled(1, (Raid4, 4));
     let per_disk = model.store.geometry().group(0).blocks_per_disk();
     let pvbn = Pvbn(9);
     flip(&model, model.place(pvbn));
@@ -164,59 +167,111 @@ fn unprotected_damage_is_seen() {
     assert_eq!(model.sync(), Err(failure), "for good");
 }
 
+/// As many disks as there are parity disks are harmed in one row, each in another way.
 #[test]
-fn one_lost_disk_is_no_loss() {
-    for seed in 0..8 {
-        for lost in 0..4 {
-            let mut model = filled(seed);
-            model.world.set_gone(&disk_name(0, lost), true);
-            model.check();
-            // Degraded writes, over old and new places, whole and in part.
+fn damage_to_several_disks_is_repaired() {
+    for kind in [(Dp, 5), (Tp, 6)] {
+        let harmed_count = kind.0.parity_disks() as u64;
+        for seed in 0..40 {
+            let mut model = filled(seed, kind);
             let per_disk = model.store.geometry().group(0).blocks_per_disk();
-            for _ in 0..60 {
-                let stripe = 1 + model.choose(120);
-                let disk = model.choose(3);
-                model.write(Pvbn(disk * per_disk + stripe));
+            let row = 3 * (1 + model.choose(12));
+            for disk in 0..harmed_count {
+                let (name, harm) = HARMS[model.choose(HARMS.len() as u64) as usize];
+                // Writes to a stripe that is damaged already would be another test.
+                if name.contains("write") {
+                    continue;
+                }
+                let pvbn = Pvbn(disk * per_disk + row);
+                if model.blocks.contains_key(&pvbn) {
+                    harm(&mut model, pvbn);
+                }
             }
-            let region = 3 * 63;
-            (0..3 * 63).for_each(|n| model.write(Pvbn(n / 63 * per_disk + region + n % 63)));
-            assert_eq!(model.sync(), Ok(()));
             model.check();
+            assert_eq!(model.store.status().counters.damaged_blocks, 0);
+            model.reassemble().unwrap();
+            model.check();
+            assert_eq!(model.sync(), Ok(()));
+            model.check_parity();
+        }
+    }
+}
+
+/// All sets of a group's disks with one to `count_max` of them.
+fn disk_sets(disks: usize, count_max: usize) -> Vec<Vec<usize>> {
+    let sets = 1_u32..1 << disks;
+    let sets = sets.filter(|set| set.count_ones() as usize <= count_max);
+    sets.map(|set| (0..disks).filter(|disk| set >> disk & 1 == 1).collect()).collect()
+}
+
+#[test]
+fn lost_disks_are_no_loss() {
+    for (kind, disks) in KINDS {
+        for (seed, lost) in (0..).zip(disk_sets(disks, kind.parity_disks())) {
+            let mut model = filled(seed, (kind, disks));
+            let per_disk = model.store.geometry().group(0).blocks_per_disk();
+            for disk in &lost {
+                model.world.set_gone(&disk_name(0, *disk), true);
+                model.check();
+                // Degraded writes, over old and new places, whole and in part.
+                for _ in 0..60 {
+                    let stripe = 1 + model.choose(120);
+                    let disk = model.choose(3);
+                    model.write(Pvbn(disk * per_disk + stripe));
+                }
+                let region = 3 * 63;
+                (0..3 * 63).for_each(|n| model.write(Pvbn(n / 63 * per_disk + region + n % 63)));
+                assert_eq!(model.sync(), Ok(()));
+                model.check();
+            }
             let status = model.store.status();
             assert!(status.is_degraded());
             assert_eq!(status.counters.damaged_blocks, 0);
-            // The disk comes back with old content, and is not believed.
-            model.world.set_gone(&disk_name(0, lost), false);
+            // The disks come back with old content, and are not believed.
+            lost.iter().for_each(|disk| model.world.set_gone(&disk_name(0, *disk), false));
             model.reassemble().unwrap();
-            assert_eq!(model.store.status().groups[0].members[lost].state, MemberState::Missing);
+            for disk in &lost {
+                let state = model.store.status().groups[0].members[*disk].state.clone();
+                assert_eq!(state, MemberState::Missing);
+            }
             model.check();
-            // A second one is too many.
-            model.world.set_gone(&disk_name(0, (lost + 1) % 4), true);
-            let refused = model.reassemble().unwrap_err().to_string();
-            assert!(refused.starts_with("group 0 is short of 2 of its 4 disks"), "{refused}");
+            if lost.len() == kind.parity_disks() {
+                // One more is too many.
+                let one_more = (0..disks).find(|disk| !lost.contains(disk)).unwrap();
+                model.world.set_gone(&disk_name(0, one_more), true);
+                let refused = model.reassemble().unwrap_err().to_string();
+                let expected = format!("group 0 is short of {} of its {disks}", lost.len() + 1);
+                assert!(refused.starts_with(&expected), "{refused}");
+            }
         }
     }
 }
 
 #[test]
-fn a_disk_that_fails_in_the_middle_of_a_write_is_given_up() {
-    for seed in 0..40 {
-        let mut model = filled(seed);
+fn disks_that_fail_in_the_middle_of_a_write_are_given_up() {
+    for seed in 0..60 {
+        let (kind, disks) = KINDS[seed as usize % KINDS.len()];
+        let mut model = filled(seed, (kind, disks));
         let per_disk = model.store.geometry().group(0).blocks_per_disk();
         for number in 1..60 {
             model.write(Pvbn(model.choose(3) * per_disk + number));
         }
         model.store.sync(Box::new(|result| assert_eq!(result, Ok(()))));
-        for _ in 0..model.choose(12) {
-            model.world.step();
+        let first = model.choose(disks as u64) as usize;
+        let lost: Vec<usize> = (0..kind.parity_disks()).map(|at| (first + at) % disks).collect();
+        for disk in &lost {
+            for _ in 0..model.choose(12) {
+                model.world.step();
+            }
+            model.world.set_gone(&disk_name(0, *disk), true);
         }
-        let lost = model.choose(4) as usize;
-        model.world.set_gone(&disk_name(0, lost), true);
         model.world.run_until_idle();
         assert_eq!(model.sync(), Ok(()));
         model.check();
         model.world.power_cut();
-        model.world.set_gone(&disk_name(0, lost), model.choose(2) == 0);
+        for disk in &lost {
+            model.world.set_gone(&disk_name(0, *disk), model.choose(2) == 0);
+        }
         model.reassemble().unwrap();
         model.check();
     }

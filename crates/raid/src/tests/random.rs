@@ -2,7 +2,7 @@
 
 use super::model::*;
 use crate::*;
-use ondisk::label::RaidKind::{self, None as Unprotected, Raid4};
+use ondisk::label::RaidKind::{self, Dp, None as Unprotected, Raid4, Tp};
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::Pvbn;
@@ -107,6 +107,8 @@ fn batches_equal_the_map() {
         run(seed, &[(Raid4, 2)], false);
         run(seed, &[(Unprotected, 1)], false);
         run(seed, &[(Unprotected, 2), (Raid4, 3), (Raid4, 6)], false);
+        run(seed, &[(Dp, 3), (Tp, 7)], false);
+        run(seed, &[(Tp, 4)], false);
     }
 }
 
@@ -114,6 +116,8 @@ fn batches_equal_the_map() {
 fn disks_need_no_zeroing() {
     for seed in 0..6 {
         run(seed, &[(Raid4, 4)], true);
+        run(seed, &[(Dp, 5)], true);
+        run(seed, &[(Tp, 6)], true);
         run(seed, &[(Unprotected, 2)], true);
     }
 }

@@ -26,6 +26,8 @@ const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
     match kind {
         RaidKind::None => ondisk::label::RaidKind::None,
         RaidKind::Raid4 => ondisk::label::RaidKind::Raid4,
+        RaidKind::Dp => ondisk::label::RaidKind::Dp,
+        RaidKind::Tp => ondisk::label::RaidKind::Tp,
     }
 }
 
@@ -33,6 +35,8 @@ const fn shown_kind(kind: ondisk::label::RaidKind) -> RaidKind {
     match kind {
         ondisk::label::RaidKind::None => RaidKind::None,
         ondisk::label::RaidKind::Raid4 => RaidKind::Raid4,
+        ondisk::label::RaidKind::Dp => RaidKind::Dp,
+        ondisk::label::RaidKind::Tp => RaidKind::Tp,
     }
 }
 
@@ -213,7 +217,9 @@ fn planned(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> AggregateInfo {
     let regions = match wanted.raid {
         RaidKind::None => regions.sum(),
         // All disks of a group use as much as the smallest has.
-        RaidKind::Raid4 => regions.min().unwrap_or(0) * data_disks as u64,
+        RaidKind::Raid4 | RaidKind::Dp | RaidKind::Tp => {
+            regions.min().unwrap_or(0) * data_disks as u64
+        }
     };
     let size_bytes = regions * REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
     let disk = |(index, disk): (usize, &Arc<dyn Disk>)| DiskInfo {

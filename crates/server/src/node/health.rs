@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `AGGR_OFFLINE` | an aggregate could not be opened |
 //! | `AGGR_FAILED` | an aggregate went out of service since |
-//! | `AGGR_DEGRADED` | a disk is gone; data is complete, another loss is not made good |
+//! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
@@ -77,12 +77,20 @@ pub(super) fn check_aggregate(
         );
     }
     if info.state == AggregateState::Degraded {
+        let action = match survivable(summary) {
+            0 => "copy the data to another aggregate now: one more lost disk loses data",
+            _ => "copy the data to another aggregate when you can: a disk cannot be replaced yet",
+        };
+        let left = survivable(summary);
         add(
             "AGGR_DEGRADED",
             Severity::Warning,
-            format!("data is complete, but without {}", lost(&info.disks)),
-            "bring the disk back, or copy the data to another aggregate: one more lost disk loses \
-             data",
+            format!(
+                "data is complete, but without {}; {left} more {} may fail",
+                lost(&info.disks),
+                if left == 1 { "disk" } else { "disks" }
+            ),
+            action,
         );
     }
     if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
@@ -98,15 +106,21 @@ pub(super) fn check_aggregate(
     if damaged > 0 {
         let action = match info.raid {
             RaidKind::None => "restore the files that are reported as damaged from a copy",
-            RaidKind::Raid4 => {
+            RaidKind::Raid4 | RaidKind::Dp | RaidKind::Tp => {
                 "restore the files that are reported as damaged from a copy, and look at the \
-                 disks: two of one stripe are wrong"
+                 disks: more of one stripe are wrong than parity makes good"
             }
         };
         let message = format!("{damaged} blocks could not be read or made good since the start");
         add("DATA_DAMAGED", Severity::Error, message, action);
     }
     checks
+}
+
+/// Disks that every group can still lose.
+fn survivable(summary: &AggregateSummary) -> usize {
+    let left = summary.status.groups.iter().map(raid::GroupStatus::survivable_failures);
+    left.min().unwrap_or(0)
 }
 
 /// The disks that an aggregate does without.

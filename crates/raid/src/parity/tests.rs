@@ -1,0 +1,111 @@
+//! Every way in which as many disks as there are parity disks can fail, against a model that adds
+//! up sub-blocks one by one.
+
+use super::*;
+use crate::tests::model::random_block;
+use platform::simulated::SimulatedWorld;
+
+const SUB_BLOCKS: usize = 256;
+
+fn random_row(code: Code, seed: u64) -> Vec<BlockRef> {
+    let world = SimulatedWorld::new(seed);
+    let mut row: Vec<_> = (0..code.data_disks).map(|_| Arc::new(random_block(&world))).collect();
+    row.extend(code.encode(row.iter()));
+    row
+}
+
+/// Parity by its definition: sub-block `i` of column `j` is on diagonal `i + j` and on
+/// anti-diagonal `i - j`.
+pub(crate) fn naive_parity(data: &[BlockRef], which: usize) -> Block {
+    let mut sums = vec![[0_u8; 16]; PRIME];
+    let mut row = Block::zeroed();
+    for block in data {
+        xor_bytes(row.bytes_mut(), block.bytes());
+    }
+    let columns = std::iter::once(&row).chain(data.iter().map(|block| &**block));
+    for (column, block) in columns.enumerate() {
+        for sub_block in 0..SUB_BLOCKS {
+            let line = match which {
+                ROW => return row,
+                DIAGONAL => (sub_block + column) % PRIME,
+                _ => (sub_block + PRIME - column) % PRIME,
+            };
+            xor_bytes(&mut sums[line], &block.bytes()[sub_block * 16..][..16]);
+        }
+    }
+    Block::from_prefix(&sums[..SUB_BLOCKS].concat())
+}
+
+#[test]
+fn parity_is_what_it_is_defined_as() {
+    for data_disks in [1, 2, 5, 29] {
+        let code = Code { data_disks, parity_disks: 3 };
+        let row = random_row(code, data_disks as u64);
+        for which in [ROW, DIAGONAL, ANTI_DIAGONAL] {
+            let expected = naive_parity(&row[..data_disks], which);
+            assert!(*row[data_disks + which] == expected, "{data_disks} disks, parity {which}");
+        }
+    }
+}
+
+#[test]
+fn every_combination_of_lost_disks_is_found_again() {
+    for (data_disks, parity_disks) in
+        [(1, 1), (4, 1), (1, 2), (6, 2), (30, 2), (1, 3), (2, 3), (7, 3)]
+    {
+        let code = Code { data_disks, parity_disks };
+        let row = random_row(code, data_disks as u64);
+        let disks: Vec<usize> = (0..row.len()).collect();
+        for lost in (1..=parity_disks).flat_map(|count| subsets(&disks, count)) {
+            let known: Vec<_> =
+                row.iter().enumerate().map(|(at, b)| (!lost.contains(&at)).then_some(b)).collect();
+            for wanted in lost.iter().copied().filter(|at| *at < data_disks) {
+                let mut ways = 0;
+                for candidate in code.candidates(&known, wanted) {
+                    assert!(candidate == row[wanted], "{code:?} lost {lost:?}: {wanted}");
+                    ways += 1;
+                }
+                assert!(ways > 0, "{code:?} lost {lost:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_disk_more_gives_no_candidate() {
+    let code = Code { data_disks: 5, parity_disks: 2 };
+    let row = random_row(code, 1);
+    let known: Vec<_> = row.iter().enumerate().map(|(at, b)| (at > 2).then_some(b)).collect();
+    assert_eq!(code.candidates(&known, 0).count(), 0);
+    let none = Code { data_disks: 5, parity_disks: 0 };
+    assert_eq!(none.candidates(&known[..5], 0).count(), 0);
+}
+
+#[test]
+fn damage_that_nobody_told_of_is_found_by_proof() {
+    let world = SimulatedWorld::new(3);
+    for (parity_disks, damaged_count) in [(1, 1), (2, 2), (3, 3)] {
+        let code = Code { data_disks: 6, parity_disks };
+        let row = random_row(code, 9);
+        let disks: Vec<usize> = (0..row.len()).collect();
+        for damaged in subsets(&disks, damaged_count) {
+            let mut found = row.clone();
+            damaged.iter().for_each(|at| found[*at] = Arc::new(random_block(&world)));
+            let known: Vec<_> = found.iter().map(Some).collect();
+            for wanted in damaged.iter().copied().filter(|at| *at < code.data_disks) {
+                let is_found = code.candidates(&known, wanted).any(|found| found == row[wanted]);
+                assert!(is_found, "{code:?} damaged {damaged:?}: {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_of_zeros_changes_no_parity() {
+    let small = Code { data_disks: 3, parity_disks: 3 };
+    let row = random_row(small, 4);
+    let large = Code { data_disks: 4, ..small };
+    let zero = zero_block();
+    let grown = large.encode(row[..3].iter().chain([&zero]));
+    assert!(grown == row[3..]);
+}

@@ -11,8 +11,9 @@ use crate::replies::{
     VolumeInfo,
 };
 use crate::requests::{
-    AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete,
-    SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    AggregateCreate, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove, Named,
+    SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
+    VolumeFilter,
 };
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +100,9 @@ administration! {
     Status status() -> StatusReply;
     /// The disks that the configuration names, in order of name.
     DiskList disk_list() -> Vec<DiskInfo>;
+    /// Gives a disk's place to another, which is rebuilt in the background; says how that one is,
+    /// or would be.
+    DiskReplace disk_replace(request: DiskReplace) -> DiskInfo;
     /// Makes an aggregate; says how it is, or would be.
     AggregateCreate aggregate_create(request: AggregateCreate) -> AggregateInfo;
     /// All aggregates, in order of name.

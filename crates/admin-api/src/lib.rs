@@ -35,8 +35,8 @@ pub use replies::{
     VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
-    AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner, RaidKind,
-    SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
+    AggregateCreate, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner,
+    RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
     VolumeFilter,
 };
 pub use time::Time;

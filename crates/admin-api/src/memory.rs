@@ -13,7 +13,7 @@ use crate::replies::{
     MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 use crate::requests::{
-    AggregateCreate, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner,
+    AggregateCreate, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner,
     SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 use crate::{Administration, Time};
@@ -158,6 +158,32 @@ impl Administration for MemoryAdministration {
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
         Ok(self.state.lock().disks.clone())
+    }
+
+    fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
+        let mut state = self.state.lock();
+        let find = |disks: &[DiskInfo], name: &str| {
+            let found = disks.iter().find(|disk| disk.name == name).cloned();
+            found.ok_or_else(|| missing("replace disk", "disk", name))
+        };
+        let old = find(&state.disks, &request.disk)?;
+        let new = find(&state.disks, &request.replacement)?;
+        if !matches!(old.state, DiskState::Failed | DiskState::Missing) {
+            return Err(AdminError::new(Code::Conflict, "cannot replace disk", &request.disk)
+                .because("it is in use; only a disk that failed or is missing is replaced"));
+        }
+        let (name, size_bytes) = (new.name, new.size_bytes);
+        let info = DiskInfo { name, size_bytes, state: DiskState::Rebuilding, ..old };
+        if !request.dry_run {
+            for disk in &mut state.disks {
+                if disk.name == info.name {
+                    disk.clone_from(&info);
+                } else if disk.name == request.disk {
+                    (disk.state, disk.aggregate, disk.role) = (DiskState::Foreign, None, None);
+                }
+            }
+        }
+        Ok(info)
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {

@@ -56,6 +56,8 @@ words! {
         InUse = "in use",
         /// Holds something that is not ours.
         Foreign = "foreign",
+        /// Part of an aggregate, in the place of one that is gone, and not yet whole.
+        Rebuilding = "rebuilding",
         /// Part of an aggregate and failed.
         Failed = "failed",
         /// Part of an aggregate and not there.

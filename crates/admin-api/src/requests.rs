@@ -114,6 +114,22 @@ pub struct AggregateCreate {
     pub dry_run: bool,
 }
 
+/// Gives a disk's place in its aggregate to another disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskReplace {
+    /// The disk that failed or is missing, by the name that `aggregate_show` gives it.
+    pub disk: String,
+    /// The one that takes its place, by the name that `disk_list` gives it.
+    pub replacement: String,
+    /// Take it even if it holds something else; what it holds is lost.
+    #[serde(default)]
+    pub force: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// User and group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -243,6 +259,18 @@ impl Validate for Named {
 impl Validate for VolumeFilter {
     fn validate(&self) -> Result<(), AdminError> {
         self.volume.as_ref().map_or(Ok(()), |name| validate_name("volume", name))
+    }
+}
+
+impl Validate for DiskReplace {
+    fn validate(&self) -> Result<(), AdminError> {
+        for name in [&self.disk, &self.replacement] {
+            if name.is_empty() || name.len() > PATH_BYTES_MAX {
+                let error = AdminError::usage("cannot replace disk", &self.disk);
+                return Err(error.because("a disk has a name of 1 to 4096 bytes"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -373,6 +373,19 @@ pub enum ClientCommand {
 pub enum DiskCommand {
     /// The disks that the configuration names, and what they hold
     List,
+    /// Give the place of a disk that failed or is missing to another, which is rebuilt
+    Replace {
+        /// The disk that failed or is missing, as 'aggr show' names it
+        disk: String,
+        /// The one that takes its place
+        replacement: String,
+        /// Take it even if it holds something else; what it holds is lost
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// `stroop aggr`.

@@ -48,7 +48,7 @@ fn execute(
     match command {
         ClientCommand::Status { check } => status::status(node, *check, terminal.colour),
         ClientCommand::Metrics => metrics(node),
-        ClientCommand::Disk(command) => disk::run(command, node),
+        ClientCommand::Disk(command) => disk::run(command, options, node, terminal),
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),

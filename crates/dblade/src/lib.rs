@@ -19,6 +19,7 @@ mod admin;
 mod background;
 mod create;
 mod data;
+mod disks;
 mod engine;
 mod error;
 mod messages;

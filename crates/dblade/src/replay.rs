@@ -91,6 +91,7 @@ impl Opening {
                 let now = engine.configuration.clock.monotonic_nanoseconds();
                 let nanoseconds = now.saturating_sub(self.started_nanoseconds);
                 engine.reap_orphans_of(&same);
+                same.parts.store.resume();
                 engine.aggregates.lock().insert(self.identity.name.clone(), same);
                 (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
             }

@@ -7,7 +7,6 @@ use crate::layout::{
 };
 use crate::signature::{Found, PROBED_BLOCKS, identify};
 use ondisk::damage::Damage;
-use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -41,9 +40,17 @@ pub struct Device {
     disk: Arc<dyn Disk>,
     layout: DeviceLayout,
     profile: Profile,
-    label: Mutex<DiskLabel>,
+    label: Mutex<LabelState>,
     /// A copy that holds the label whole: the other is written first.
     whole_copy: LabelCopy,
+}
+
+/// A label, and who waits for it to be on the disk.
+struct LabelState {
+    label: DiskLabel,
+    is_being_written: bool,
+    /// Those whose changes came while it was being written.
+    waiting: Vec<DeviceDone<()>>,
 }
 
 /// One of the two places of a label.
@@ -97,22 +104,45 @@ impl Device {
     /// Its label as it was last read or written.
     #[must_use]
     pub fn label(&self) -> DiskLabel {
-        self.label.lock().clone()
+        self.label.lock().label.clone()
     }
 
-    /// Changes the label, durably: one copy, then the other. The caller makes one change at a
-    /// time.
-    pub fn update_label(&self, change: impl FnOnce(&mut DiskLabel), done: DeviceDone<()>) {
-        let label = {
-            let mut label = self.label.lock();
-            change(&mut label);
-            label.sequence = (label.sequence.get() + 1).into();
-            label.clone()
-        };
-        let block = vec![Arc::new(label.to_block())];
+    /// Changes the label, durably: one copy, then the other. Changes that come while it is written
+    /// are written together after it.
+    pub fn update_label(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut DiskLabel),
+        done: DeviceDone<()>,
+    ) {
+        {
+            let mut state = self.label.lock();
+            change(&mut state.label);
+            state.label.sequence = (state.label.sequence.get() + 1).into();
+            if std::mem::replace(&mut state.is_being_written, true) {
+                state.waiting.push(done);
+                return;
+            }
+        }
+        self.write_label(vec![done]);
+    }
+
+    fn write_label(self: &Arc<Self>, dones: Vec<DeviceDone<()>>) {
+        let block = vec![Arc::new(self.label().to_block())];
         let first = (self.whole_copy.other().block(&*self.disk), block.clone());
         let second = (self.whole_copy.block(&*self.disk), block);
-        write_in_order(&self.disk, first, second, done);
+        let this = Arc::clone(self);
+        let finish = move |result: Result<(), MediaError>| {
+            let next = {
+                let mut state = this.label.lock();
+                state.is_being_written = !state.waiting.is_empty();
+                std::mem::take(&mut state.waiting)
+            };
+            if !next.is_empty() {
+                this.write_label(next);
+            }
+            dones.into_iter().for_each(|done| done(result.clone()));
+        };
+        write_in_order(&self.disk, first, second, Box::new(finish));
     }
 
     /// Writes a superblock slot and makes it durable.
@@ -214,12 +244,13 @@ pub fn open(disk: Arc<dyn Disk>, done: DeviceDone<Device>) {
 fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> Device {
     let layout = DeviceLayout { regions: label.data_regions.get() };
     let profile = Profile::of(&*disk);
+    let label = LabelState { label, is_being_written: false, waiting: Vec::new() };
     Device { disk, layout, profile, label: Mutex::new(label), whole_copy }
 }
 
 fn is_large_enough(disk: &dyn Disk, label: &DiskLabel) -> Result<(), MediaError> {
     let regions = label.data_regions.get();
-    let labelled = DATA_START + regions * REGION_BLOCKS as u64 + RESERVED_END_BLOCKS;
+    let labelled = DeviceLayout { regions }.blocks();
     if labelled <= disk.size_blocks() {
         return Ok(());
     }

@@ -37,6 +37,12 @@ pub struct DeviceLayout {
 }
 
 impl DeviceLayout {
+    /// Blocks of a disk that has so many regions and nothing more.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        DATA_START + self.regions * REGION_BLOCKS_U64 + RESERVED_END_BLOCKS
+    }
+
     /// Data blocks, checksum blocks not counted.
     #[must_use]
     pub const fn data_blocks(&self) -> u64 {

@@ -119,7 +119,7 @@ fn power_cuts_leave_one_label_or_the_next() {
     for seed in 0..200 {
         let world = SimulatedWorld::new(seed);
         let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
-        let mut device = wait(&world, |done| initialize(disk, label(), done)).unwrap();
+        let mut device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
         // A cut in each of many updates: none falls back behind what was acknowledged.
         for _ in 0..6 {
             let before = device.label().sequence.get();
@@ -130,10 +130,42 @@ fn power_cuts_leave_one_label_or_the_next() {
             let finished = world.pending_count() == 0;
             world.power_cut();
             let disk: Arc<dyn Disk> = world.disk("a").unwrap();
-            device = wait(&world, |done| open(disk, done)).unwrap();
+            device = Arc::new(wait(&world, |done| open(disk, done)).unwrap());
             let after = device.label().sequence.get();
             assert!(after == before + 1 || after == before && !finished, "{before} {after}");
         }
+    }
+}
+
+#[test]
+fn changes_that_meet_are_all_durable_when_they_are_told() {
+    for seed in 0..100 {
+        let world = SimulatedWorld::new(seed);
+        let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
+        let device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let told = Arc::new(Mutex::new(0_i64));
+        for bit in 0..3 {
+            let told = Arc::clone(&told);
+            device.update_label(
+                move |label| {
+                    let bits = label.created_nanoseconds.get() | 1 << bit;
+                    label.created_nanoseconds = bits.into();
+                },
+                Box::new(move |result| *told.lock() |= i64::from(result.is_ok()) << bit),
+            );
+            for _ in 0..world.choose(4) {
+                world.step();
+            }
+        }
+        for _ in 0..world.choose(12) {
+            world.step();
+        }
+        let told = *told.lock();
+        world.power_cut();
+        let disk: Arc<dyn Disk> = world.disk("a").unwrap();
+        let found =
+            wait(&world, |done| open(disk, done)).unwrap().label().created_nanoseconds.get();
+        assert_eq!(found & told, told, "seed {seed}: {found:b}, told {told:b}");
     }
 }
 

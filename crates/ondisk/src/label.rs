@@ -7,7 +7,8 @@
 //! - `members[disk_index] == disk`; the first `disks_in_group` members are set and the others zero.
 //! - `pvbn_base` and `data_regions` never change: block numbers follow from them.
 //! - `missing` has a bit for each member that has missed writes: its content is old, whatever it
-//!   says of itself.
+//!   says of itself. `rebuilding` has one for those of them that are being written anew: of these
+//!   the first `rebuilt_regions` regions are as good as any other disk's.
 //!
 //! Fails: [`DiskLabel::validate`] tells [`Damage`]; no bytes whatever panic.
 
@@ -23,8 +24,10 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 
 /// Versions of the label: name, number, date, what is new. Append only.
-pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 1] =
-    [("first", 1, "2025-11", "RAID kinds none, raid4, dp, tp; two copies, missing members")];
+pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 2] = [
+    ("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members"),
+    ("rebuild", 2, "2026-11", "RAID kinds dp and tp, members that are being rebuilt"),
+];
 
 /// The version that is written.
 pub const LABEL_VERSION: u16 = LABEL_VERSIONS[LABEL_VERSIONS.len() - 1].1;
@@ -183,8 +186,14 @@ pub struct DiskLabel {
     pub reserved_b: [u8; 5],
     /// The identities of all disks of the group, in order.
     pub members: [[u8; 16]; GROUP_DISKS_MAX],
+    /// A bit for each member that is being rebuilt; they are missing as well.
+    pub rebuilding: U32,
     /// Zero.
-    pub reserved_c: [u8; 3416],
+    pub reserved_d: U32,
+    /// How many regions of this disk are rebuilt, if it is being rebuilt.
+    pub rebuilt_regions: U64,
+    /// Zero.
+    pub reserved_c: [u8; 3400],
 }
 
 const _: () = {
@@ -226,7 +235,9 @@ impl DiskLabel {
     #[must_use]
     pub fn to_block(&self) -> Block {
         let mut label = self.clone();
-        label.checksum = U32::new(self.computed_checksum());
+        // One of an earlier version has zeros where this one has something to say.
+        label.version = U16::new(LABEL_VERSION);
+        label.checksum = U32::new(label.computed_checksum());
         assert_eq!(label.validate(), Ok(()), "a label is valid when it is written");
         Block::from_prefix(label.as_bytes())
     }
@@ -277,6 +288,12 @@ impl DiskLabel {
         }
         if u64::from(self.missing.get()) >> count != 0 {
             return wrong("missing");
+        }
+        if self.rebuilding.get() & !self.missing.get() != 0 {
+            return wrong("rebuilding");
+        }
+        if self.rebuilt_regions.get() > self.data_regions.get() {
+            return wrong("rebuilt_regions");
         }
         let last_set =
             |(at, member): (usize, &[u8; 16])| (*member == [0; 16]) == (at >= usize::from(count));
@@ -333,6 +350,12 @@ impl DiskLabel {
     #[must_use]
     pub fn is_missing(&self, index: usize) -> bool {
         index < GROUP_DISKS_MAX && self.missing.get() >> index & 1 == 1
+    }
+
+    /// Whether the member at `index` is being rebuilt.
+    #[must_use]
+    pub fn is_rebuilding(&self, index: usize) -> bool {
+        index < GROUP_DISKS_MAX && self.rebuilding.get() >> index & 1 == 1
     }
 }
 
@@ -419,7 +442,9 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 9] = [
+        let changes: [(&str, Change); 11] = [
+            ("rebuilding", |label| label.rebuilding = U32::new(1)),
+            ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
             ("aggregate_name", |label| label.aggregate_name[10] = 1),
             ("group_index", |label| label.group_index = U32::new(1)),
             ("disk_index", |label| label.disk_index = U16::new(3)),

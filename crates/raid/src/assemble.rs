@@ -6,7 +6,8 @@
 use crate::block_store::StripeJournal;
 use crate::error::RaidError;
 use crate::geometry::{Geometry, GroupGeometry};
-use crate::member::{Group, GroupState, Member};
+use crate::member::{Group, GroupState, Member, Seat, first_sequence};
+use crate::rebuild::Rebuild;
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError, Profile, regions_of};
 use ondisk::label::{
@@ -216,12 +217,14 @@ fn join_group(
         unreachable!("labels were validated when they were read")
     };
     let data_disks = count - kind.parity_disks();
-    let members = latest.members.iter().take(count).enumerate().map(|(at, identity)| Member {
-        identity: *identity,
-        role: if at < data_disks { DiskRole::Data } else { DiskRole::Parity },
-        device: None,
-    });
-    let mut members: Vec<Member> = members.collect();
+    let mut seats: Vec<Seat> = latest
+        .members
+        .iter()
+        .take(count)
+        .map(|identity| Seat { identity: *identity, device: None })
+        .collect();
+    let mut stranger = None;
+    let mut are_labels_equal = true;
     for device in devices {
         let label = device.label();
         let agrees = label.data_regions == latest.data_regions
@@ -229,32 +232,51 @@ fn join_group(
             && label.pvbn_base.get() == base
             && latest.members.get(usize::from(label.disk_index.get())) == Some(&label.disk)
             && label.raid_kind == latest.raid_kind;
-        match members.get_mut(usize::from(label.disk_index.get())) {
-            Some(member) if agrees => member.device = Some(device),
-            _ => {
-                let disk = device.name().to_owned();
-                return Err(RaidError::Stranger { disk, group: index });
+        let at = usize::from(label.disk_index.get());
+        match seats.get_mut(at) {
+            Some(seat) if agrees => {
+                are_labels_equal &= latest.is_missing(at) && !latest.is_rebuilding(at)
+                    || label.missing == latest.missing
+                        && label.rebuilding == latest.rebuilding
+                        && label.members == latest.members;
+                seat.device = Some(device);
             }
+            // Replaced: another has its place.
+            _ => stranger = Some(device.name().to_owned()),
         }
     }
-    let labelled = latest.missing.get();
-    let mut missing = labelled;
-    for (at, member) in members.iter().enumerate() {
-        missing |= u32::from(member.device.is_none()) << at;
+    let mut missing = latest.missing.get();
+    let mut rebuilding = BTreeMap::new();
+    for (at, seat) in seats.iter().enumerate() {
+        match &seat.device {
+            None => missing |= 1 << at,
+            Some(device) if latest.is_rebuilding(at) => {
+                rebuilding.insert(at, Rebuild::at(device.label().rebuilt_regions.get()));
+            }
+            Some(_) => {}
+        }
     }
-    let group = Group { kind, data_disks, members };
+    let role = |at| if at < data_disks { DiskRole::Data } else { DiskRole::Parity };
+    let members = seats.into_iter().enumerate().map(|(at, seat)| Member::new(role(at), seat));
+    let group = Group { kind, data_disks, members: members.collect() };
     if missing.count_ones() as usize > kind.parity_disks() {
-        return Err(too_few(index, &group, missing));
+        return Err(match stranger {
+            Some(disk) => RaidError::Stranger { disk, group: index },
+            None => too_few(index, &group, missing),
+        });
     }
-    let state = GroupState { missing, labelled, reasons: BTreeMap::new() };
+    // A crash may have come between two labels: then they are written again.
+    let labelled = are_labels_equal.then_some((latest.missing.get(), latest.rebuilding.get()));
+    let sequence = first_sequence(latest.sequence.get());
+    let state = GroupState { missing, rebuilding, labelled, reasons: BTreeMap::new(), sequence };
     Ok((group, state, latest.data_regions.get()))
 }
 
 fn too_few(index: u32, group: &Group, missing: u32) -> RaidError {
     let absent = group.members.iter().enumerate().filter(|(at, _)| missing >> at & 1 == 1);
-    let absent = absent.map(|(at, member)| match &member.device {
-        Some(device) => format!("{} (which missed writes)", device.name()),
-        None => format!("disk {at} ({})", Hexadecimal(&member.identity)),
+    let absent = absent.map(|(at, member)| match member.seat() {
+        Seat { device: Some(device), .. } => format!("{} (which missed writes)", device.name()),
+        Seat { identity, .. } => format!("disk {at} ({})", Hexadecimal(&identity)),
     });
     RaidError::TooFewDisks {
         group: index,

@@ -6,9 +6,11 @@
 
 use crate::error::{Expectation, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
+use crate::rebuild::{DiskPlace, ReplaceDone};
 use crate::status::Status;
 use ondisk::identity::{BlockOwner, crc32c};
-use platform::WriteDone;
+use platform::{Disk, WriteDone};
+use std::sync::Arc;
 use units::{Block, BlockRef, Pvbn};
 
 /// Receives the end of a `sync`, of a superblock write or of a recovery.
@@ -161,6 +163,19 @@ pub trait BlockStore: Send + Sync {
 
     /// After a crash and before any write: makes the parity of noted stripes right again.
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
+
+    /// Gives the place of a missing disk to another, whose content may be lost, and rebuilds it in
+    /// the background. Answers when the labels name it.
+    fn replace_disk(
+        &self,
+        place: DiskPlace,
+        disk: Arc<dyn Disk>,
+        identity: [u8; 16],
+        done: ReplaceDone,
+    );
+
+    /// After recovery: goes on with rebuilding what was interrupted.
+    fn resume(&self);
 
     /// What is well and what is not.
     fn status(&self) -> Status;

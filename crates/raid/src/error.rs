@@ -65,6 +65,23 @@ pub enum RaidError {
         /// The other.
         other: String,
     },
+    /// There is no such place to give away.
+    #[error("group {group} has no disk {member} that could be replaced")]
+    NoSuchPlace {
+        /// The group.
+        group: u32,
+        /// The disk's index in it.
+        member: usize,
+    },
+    /// The disk works, or is being rebuilt.
+    #[error("disk {disk} is in use; only a disk that failed or is missing is replaced")]
+    InUse {
+        /// The disk.
+        disk: String,
+    },
+    /// The store has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A disk was replaced, or its label contradicts those of its group.
     #[error("disk {disk} is no longer a member of group {group}: it was replaced")]
     Stranger {

@@ -15,7 +15,7 @@
 //!   damage parity and identities of blocks in use only in stripes that were written in part, and
 //!   those were noted in the [`StripeJournal`] first.
 //! - A disk that missed a write is marked missing in the labels of the others before `sync`
-//!   succeeds; what it holds is never used again.
+//!   succeeds; what it holds is not used again before it was rebuilt.
 //! - Work on one tetris happens one piece at a time; everything else is concurrent.
 //!
 //! Fails: [`RaidError`] when an aggregate cannot be created or put together, [`StoreError`] when
@@ -32,6 +32,7 @@ mod locking;
 mod member;
 mod parity;
 mod read;
+mod rebuild;
 mod reconstruct;
 mod recover;
 mod resolve;
@@ -52,5 +53,6 @@ pub use block_store::{
 };
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
+pub use rebuild::{DiskPlace, ReplaceDone};
 pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
 pub use store::Store;

@@ -57,7 +57,7 @@ impl Inner {
         count: usize,
         done: Sender<Run>,
     ) {
-        let Some(device) = &self.group(tetris.group).members[member].device else {
+        let Some(device) = self.group(tetris.group).members[member].device() else {
             unreachable!("only disks in use are read")
         };
         let disk = Arc::clone(device.disk());

@@ -2,15 +2,18 @@
 //!
 //! Invariants: as many members may be missing as the group has parity disks; a failure beyond that
 //! leaves the disk in use for reading and makes every `sync` fail. A missing disk is marked in the
-//! labels of the others before `sync` succeeds.
+//! labels of the others before `sync` succeeds. A member that is being rebuilt is missing, but for
+//! the regions that are rebuilt.
 
 use crate::error::StoreError;
 use crate::parity::Code;
+use crate::rebuild::Rebuild;
 use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
 use crate::store::Inner;
 use media::{Device, MediaError};
 use ondisk::label::{DiskRole, RaidKind};
 use platform::mutation::{self, Rule};
+use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,12 +24,37 @@ pub(crate) struct Group {
     pub members: Vec<Member>,
 }
 
-/// One of them.
+/// A place in a group.
 pub(crate) struct Member {
-    pub identity: [u8; 16],
     pub role: DiskRole,
+    seat: Mutex<Seat>,
+}
+
+/// The disk that has a place.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub identity: [u8; 16],
     /// Not there: the disk was absent when the aggregate was put together.
     pub device: Option<Arc<Device>>,
+}
+
+impl Member {
+    pub(crate) const fn new(role: DiskRole, seat: Seat) -> Self {
+        Self { role, seat: Mutex::new(seat) }
+    }
+
+    pub(crate) fn seat(&self) -> Seat {
+        self.seat.lock().clone()
+    }
+
+    pub(crate) fn device(&self) -> Option<Arc<Device>> {
+        self.seat.lock().device.clone()
+    }
+
+    /// Another disk takes the place.
+    pub(crate) fn set_seat(&self, seat: Seat) {
+        *self.seat.lock() = seat;
+    }
 }
 
 /// Which disks of a group cannot be used.
@@ -34,10 +62,50 @@ pub(crate) struct Member {
 pub(crate) struct GroupState {
     /// A bit for each.
     pub missing: u32,
-    /// Those of them that the other disks' labels say, or are about to.
-    pub labelled: u32,
+    /// Those of them that are being written anew.
+    pub rebuilding: BTreeMap<usize, Rebuild>,
+    /// What all labels say, or are about to: missing, being rebuilt.
+    pub labelled: Option<(u32, u32)>,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
+    /// No label has a higher number, not even that of a disk that is no longer there.
+    pub sequence: u64,
+}
+
+/// Numbers of labels that one start may use. Each start begins with higher ones than any it finds,
+/// so that a disk that was changed last before a crash, and stays away, is not believed later.
+const SEQUENCES_PER_START: u64 = 1 << 32;
+
+/// The number that a start begins with, after this one.
+pub(crate) const fn first_sequence(highest: u64) -> u64 {
+    (highest / SEQUENCES_PER_START + 1) * SEQUENCES_PER_START
+}
+
+impl GroupState {
+    /// The disks that cannot be used in a region.
+    pub(crate) fn missing_at(&self, region: u64) -> Missing {
+        self.missing_but(|rebuild| rebuild.has(region))
+    }
+
+    /// The disks that a start after a crash could not use there.
+    pub(crate) fn missing_after_crash_at(&self, region: u64) -> Missing {
+        self.missing_but(|rebuild| rebuild.has_durably(region))
+    }
+
+    /// The disks that nothing is written to.
+    pub(crate) fn unused(&self) -> Missing {
+        self.missing_but(|_| true)
+    }
+
+    fn missing_but(&self, is_there: impl Fn(&Rebuild) -> bool) -> Missing {
+        let there = self.rebuilding.iter().filter(|(_, rebuild)| is_there(rebuild));
+        Missing(there.fold(self.missing, |mask, (member, _)| mask & !(1 << member)))
+    }
+
+    fn masks(&self) -> (u32, u32) {
+        let rebuilding = self.rebuilding.keys().fold(0, |mask, member| mask | 1 << member);
+        (self.missing, rebuilding)
+    }
 }
 
 /// A set of a group's disks that cannot be used.
@@ -47,6 +115,10 @@ pub(crate) struct Missing(pub u32);
 impl Missing {
     pub(crate) const fn contains(self, member: usize) -> bool {
         self.0 >> member & 1 == 1
+    }
+
+    pub(crate) const fn without(self, member: usize) -> Self {
+        Self(self.0 & !(1 << member))
     }
 }
 
@@ -68,18 +140,18 @@ impl Group {
     }
 
     /// A disk, if it can be used.
-    pub(crate) fn device(&self, member: usize, missing: Missing) -> Option<&Arc<Device>> {
+    pub(crate) fn device(&self, member: usize, missing: Missing) -> Option<Arc<Device>> {
         if missing.contains(member) {
             return None;
         }
-        self.members.get(member)?.device.as_ref()
+        self.members.get(member)?.device()
     }
 
     /// What to call a disk.
     pub(crate) fn name(&self, member: usize) -> String {
-        match self.members.get(member) {
-            Some(Member { device: Some(device), .. }) => device.name().to_owned(),
-            Some(member) => ondisk::label::Hexadecimal(&member.identity).to_string(),
+        match self.members.get(member).map(Member::seat) {
+            Some(Seat { device: Some(device), .. }) => device.name().to_owned(),
+            Some(seat) => ondisk::label::Hexadecimal(&seat.identity).to_string(),
             None => "?".to_owned(),
         }
     }
@@ -90,18 +162,14 @@ impl Inner {
         &self.groups[group as usize]
     }
 
-    pub(crate) fn missing(&self, group: u32) -> Missing {
-        Missing(self.state.lock().groups[group as usize].missing)
-    }
-
-    /// All disks in use: group, index in it, disk.
+    /// All disks that are written to: group, index in it, disk.
     pub(crate) fn devices(&self) -> Vec<(u32, usize, Arc<Device>)> {
         let mut devices = Vec::new();
         for (index, group) in (0..).zip(&self.groups) {
-            let missing = self.missing(index);
+            let unused = self.state.lock().groups[index as usize].unused();
             for member in 0..group.members.len() {
-                if let Some(device) = group.device(member, missing) {
-                    devices.push((index, member, Arc::clone(device)));
+                if let Some(device) = group.device(member, unused) {
+                    devices.push((index, member, device));
                 }
             }
         }
@@ -123,10 +191,13 @@ impl Inner {
             let mut state = self.state.lock();
             let tolerated = self.group(group).kind.parity_disks();
             let disks = &mut state.groups[group as usize];
-            if Missing(disks.missing).contains(member) {
+            let is_missing = Missing(disks.missing).contains(member);
+            // What was rebuilt of it is old from now on.
+            let was_rebuilding = disks.rebuilding.remove(&member).is_some();
+            if is_missing && !was_rebuilding {
                 return;
             }
-            if disks.missing.count_ones() as usize >= tolerated {
+            if !is_missing && disks.missing.count_ones() as usize >= tolerated {
                 if is_lost {
                     state.failure.get_or_insert(StoreError::GroupFailed { group, cause: error });
                 }
@@ -135,33 +206,47 @@ impl Inner {
             disks.missing |= 1 << member;
             disks.reasons.insert(member, error.to_string());
         }
-        self.label_missing(group);
+        self.write_labels(group);
     }
 
     /// Has the labels of a group say which disks are missing, if they do not yet.
-    pub(crate) fn label_missing(self: &Arc<Self>, group: u32) {
-        let (mask, members) = {
+    pub(crate) fn write_labels(self: &Arc<Self>, group: u32) {
+        let members = &self.group(group).members;
+        let highest = |member: &Member| member.device().map(|one| one.label().sequence.get());
+        let highest = members.iter().filter_map(highest).max().unwrap_or(0);
+        let ((missing, rebuilding), sequence, devices) = {
             let mut state = self.state.lock();
             let disks = &mut state.groups[group as usize];
-            if disks.missing == disks.labelled {
+            let (masks, unused) = (disks.masks(), disks.unused());
+            if disks.labelled.replace(masks) == Some(masks) {
                 return;
             }
-            disks.labelled = disks.missing;
             if mutation::broken(Rule::MissingDiskUnlabelled) {
                 return;
             }
-            let missing = Missing(disks.missing);
-            let all = 0..self.group(group).members.len();
-            let online = all.filter(|member| self.group(group).device(*member, missing).is_some());
-            let members: Vec<usize> = online.collect();
-            state.label_updates += members.len();
-            (missing, members)
+            let devices: Vec<_> = (0..members.len())
+                .filter_map(|at| self.group(group).device(at, unused).map(|device| (at, device)))
+                .collect();
+            disks.sequence = disks.sequence.max(highest) + 1;
+            let sequence = disks.sequence;
+            state.label_updates += devices.len();
+            (masks, sequence, devices)
         };
-        for member in members {
-            let Some(device) = self.group(group).device(member, mask) else { continue };
+        let identities: Vec<[u8; 16]> = members.iter().map(|one| one.seat().identity).collect();
+        for (member, device) in devices {
             let inner = Arc::clone(self);
             device.update_label(
-                |label| label.missing = (label.missing.get() | mask.0).into(),
+                |label| {
+                    label.sequence = label.sequence.get().max(sequence).into();
+                    label.missing = missing.into();
+                    label.rebuilding = rebuilding.into();
+                    if !Missing(rebuilding).contains(member) {
+                        label.rebuilt_regions = 0.into();
+                    }
+                    for (into, identity) in label.members.iter_mut().zip(&identities) {
+                        *into = *identity;
+                    }
+                },
                 Box::new(move |result| {
                     if let Err(error) = result {
                         inner.fail_writing(group, member, error);
@@ -188,16 +273,21 @@ impl Inner {
 
     pub(crate) fn status(&self) -> Status {
         let state = self.state.lock();
-        let groups = self.groups.iter().zip(&state.groups).map(|(group, disks)| {
-            let members = group.members.iter().enumerate().map(|(index, member)| MemberStatus {
-                name: member.device.as_ref().map(|device| device.name().to_owned()),
-                identity: member.identity,
-                role: member.role,
-                state: match disks.reasons.get(&index) {
-                    Some(reason) => MemberState::Failed { reason: reason.clone() },
-                    None if Missing(disks.missing).contains(index) => MemberState::Missing,
-                    None => MemberState::Online,
-                },
+        let groups = self.groups.iter().zip(&state.groups).zip(self.geometry.groups());
+        let groups = groups.map(|((group, disks), place)| {
+            let members = group.members.iter().enumerate().map(|(index, member)| {
+                let seat = member.seat();
+                let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
+                    (Some(rebuild), _) => MemberState::Rebuilding {
+                        rebuilt_regions: rebuild.regions(),
+                        regions: place.regions,
+                    },
+                    (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
+                    (None, None) if Missing(disks.missing).contains(index) => MemberState::Missing,
+                    (None, None) => MemberState::Online,
+                };
+                let name = seat.device.map(|device| device.name().to_owned());
+                MemberStatus { name, identity: seat.identity, role: member.role, state }
             });
             GroupStatus { kind: group.kind, members: members.collect() }
         });

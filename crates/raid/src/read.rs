@@ -67,7 +67,7 @@ impl Inner {
             state.queued(self.geometry.tetris_of(pvbn)?, pvbn)
         });
         Start {
-            missing: Missing(state.groups[last.group as usize].missing),
+            missing: state.groups[last.group as usize].missing_at(last.tetris().region),
             queued: queued.collect(),
             checksums: state.cache.get(last.tetris(), last.disk),
             generation: state.cache.generation(last.tetris()),

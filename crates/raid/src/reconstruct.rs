@@ -37,7 +37,7 @@ impl Inner {
         let tetris = location.tetris();
         let (queued, missing) = {
             let state = self.state.lock();
-            let missing = Missing(state.groups[tetris.group as usize].missing);
+            let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
             (state.queued(tetris, read.pvbn), missing)
         };
         if let Some(block) = queued {

@@ -62,7 +62,8 @@ impl Inner {
 
     fn recover_tetris(self: &Arc<Self>, note: StripeNote, done: Box<dyn FnOnce(()) + Send>) {
         let group = self.group(note.tetris.group);
-        let missing = self.missing(note.tetris.group);
+        let region = note.tetris.region;
+        let missing = self.state.lock().groups[note.tetris.group as usize].missing_at(region);
         if !group.has_parity(missing) {
             done(());
             return;

@@ -14,6 +14,8 @@ pub(crate) struct RowSet(pub u64);
 
 impl RowSet {
     pub(crate) const EMPTY: Self = Self(0);
+    /// All rows, that of checksum blocks as well.
+    pub(crate) const ALL: Self = Self(u64::MAX);
 
     pub(crate) const fn one(row: usize) -> Self {
         Self(1 << row)

@@ -9,6 +9,13 @@ pub enum MemberState {
     Online,
     /// It was not there when the aggregate was put together, or missed writes before that.
     Missing,
+    /// It took the place of a disk that was missing, and does not hold everything yet.
+    Rebuilding {
+        /// Regions that it holds.
+        rebuilt_regions: u64,
+        /// Regions that it has to.
+        regions: u64,
+    },
     /// It failed since.
     Failed {
         /// How.

@@ -12,7 +12,9 @@ use crate::error::StoreError;
 use crate::geometry::{Geometry, TetrisId};
 use crate::locking::Job;
 use crate::member::{Group, GroupState};
+use crate::rebuild::{DiskPlace, ReplaceDone};
 use crate::status::{Counters, Status};
+use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,6 +57,8 @@ pub(crate) struct State {
     /// What every `sync` fails with, once it happened.
     pub failure: Option<StoreError>,
     pub counters: Counters,
+    /// Nothing new is begun.
+    pub is_abandoned: bool,
 }
 
 pub(crate) struct Inner {
@@ -87,6 +91,7 @@ impl Store {
             label_waiters: Vec::new(),
             failure: None,
             counters: Counters::default(),
+            is_abandoned: false,
         };
         Self { inner: Arc::new(Inner { geometry, groups, journal, state: Mutex::new(state) }) }
     }
@@ -94,8 +99,8 @@ impl Store {
     /// The aggregate's identity and name, from the labels.
     #[must_use]
     pub fn aggregate(&self) -> ([u8; 16], String) {
-        let devices = self.inner.groups.iter().flat_map(|group| &group.members);
-        let Some(device) = devices.filter_map(|member| member.device.as_ref()).next() else {
+        let members = self.inner.groups.iter().flat_map(|group| &group.members);
+        let Some(device) = members.filter_map(crate::member::Member::device).next() else {
             unreachable!("a store has a disk")
         };
         let label = device.label();
@@ -165,6 +170,20 @@ impl BlockStore for Store {
         self.inner.recover_stripes(notes, done);
     }
 
+    fn replace_disk(
+        &self,
+        place: DiskPlace,
+        disk: Arc<dyn Disk>,
+        identity: [u8; 16],
+        done: ReplaceDone,
+    ) {
+        self.inner.replace_disk(place, disk, identity, done);
+    }
+
+    fn resume(&self) {
+        self.inner.resume_rebuilds();
+    }
+
     fn status(&self) -> Status {
         self.inner.status()
     }
@@ -172,6 +191,7 @@ impl BlockStore for Store {
     fn abandon(&self) {
         let forgotten = {
             let mut state = self.inner.state.lock();
+            state.is_abandoned = true;
             let syncs = std::mem::take(&mut state.sync_waiters);
             let labels = std::mem::take(&mut state.label_waiters);
             let waiting =

@@ -17,7 +17,7 @@ impl Inner {
         assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
         for group in (0..).take(self.groups.len()) {
             // A disk that is not there keeps its old superblock, and must not speak again.
-            self.label_missing(group);
+            self.write_labels(group);
         }
         let devices = self.devices();
         let places: Vec<_> = devices.iter().map(|(group, member, _)| (*group, *member)).collect();

@@ -7,3 +7,4 @@ mod files;
 mod geometry;
 pub(crate) mod model;
 mod random;
+mod rebuild;

@@ -24,6 +24,8 @@ struct BatchWrite {
     tetris: TetrisId,
     number: u64,
     missing: Missing,
+    /// Disks that could not be used after a crash now: their blocks go into the note.
+    missing_after_crash: Missing,
     /// Whether there is parity to keep right.
     has_parity: bool,
     /// The new blocks of each data disk.
@@ -63,7 +65,9 @@ impl Inner {
     fn begin_batch(self: &Arc<Self>, tetris: TetrisId, number: u64) {
         let (batch, missing) = {
             let mut state = self.state.lock();
-            let missing = Missing(state.groups[tetris.group as usize].missing);
+            let disks = &state.groups[tetris.group as usize];
+            let missing = disks.missing_at(tetris.region);
+            let missing_after_crash = disks.missing_after_crash_at(tetris.region);
             let Some(entry) = state.tetrises.get_mut(&tetris) else {
                 unreachable!("a busy tetris is not forgotten")
             };
@@ -71,11 +75,11 @@ impl Inner {
             let batch = Arc::new(std::mem::take(&mut entry.filling));
             entry.in_flight = Some(Arc::clone(&batch));
             state.cache.advance_generation(tetris);
-            (batch, missing)
+            (batch, (missing, missing_after_crash))
         };
         let write = BatchWrite::new(self, tetris, number, &batch, missing);
         // Before the group diverges from a disk that is not there its labels say so.
-        self.label_missing(tetris.group);
+        self.write_labels(tetris.group);
         let question = write.question(self);
         let inner = Arc::clone(self);
         self.resolve(question, Box::new(move |answer| inner.write_batch(write, &answer)));
@@ -189,7 +193,13 @@ impl Inner {
 }
 
 impl BatchWrite {
-    fn new(inner: &Inner, tetris: TetrisId, number: u64, batch: &Batch, missing: Missing) -> Self {
+    fn new(
+        inner: &Inner,
+        tetris: TetrisId,
+        number: u64,
+        batch: &Batch,
+        (missing, missing_after_crash): (Missing, Missing),
+    ) -> Self {
         let group = inner.group(tetris.group);
         let has_parity = group.has_parity(missing);
         let mut fresh = vec![Column::new(); group.data_disks];
@@ -203,7 +213,7 @@ impl BatchWrite {
             fresh[disk].set(location.row(), Arc::clone(&write.block));
             identities[disk].push((location.row(), identity));
         }
-        Self { tetris, number, missing, has_parity, fresh, identities }
+        Self { tetris, number, missing, missing_after_crash, has_parity, fresh, identities }
     }
 
     /// All rows in which something is written.
@@ -331,7 +341,7 @@ impl BatchWrite {
         let mut kept = Vec::new();
         for (disk, column) in answer.columns.iter().enumerate() {
             let is_forgotten = mutation::broken(Rule::KeptBlocksForgotten);
-            if !self.missing.contains(disk) || is_forgotten {
+            if !self.missing_after_crash.contains(disk) || is_forgotten {
                 continue;
             }
             for row in rows.iter() {

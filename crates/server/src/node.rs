@@ -24,6 +24,7 @@ mod journals;
 mod patience;
 mod recovery;
 mod refusals;
+mod replacement;
 mod rules;
 mod snapshots;
 mod status;

@@ -195,6 +195,7 @@ impl<'a> Life<'a> {
                 3..6 => self.machine.pass_time(),
                 6 => self.change_volumes(),
                 7..9 => self.machine.lose_disk(),
+                9 => self.machine.replace_disk(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -249,6 +250,7 @@ impl<'a> Life<'a> {
             tenant.poll(&mut self.machine)?;
         }
         self.poll_points()?;
+        self.machine.poll_replacement()?;
         self.poll_change()
     }
 

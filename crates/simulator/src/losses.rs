@@ -1,99 +1,167 @@
-//! Disks that go at moments under load, one after the other, and come back at a start with what
-//! they had when they went.
+//! Disks that go at moments under load, one after the other; come back at a start with what they
+//! had when they went; and are replaced by new ones, which are rebuilt.
 //!
-//! Invariant: after a disk has gone the power stays on until the consistency point is over that
-//! found out. What a stripe that was being written in part when disk and power went had on that
-//! disk is lost (docs/testing.md).
+//! Invariants: no more disks are missing than the plan says, those that are being rebuilt included.
+//! After a disk has gone the power stays on until the consistency point is over that found out.
+//! What a stripe that was being written in part when disk and power went had on that disk is lost
+//! (docs/testing.md).
 
-use crate::machine::{Machine, disk_name};
+use crate::finding::Finding;
+use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
 use aggregate::Phase;
+use dblade::EngineError;
+use ondisk::label::DiskLabel;
+use platform::Disk;
+use raid::{DiskPlace, MemberState, MemberStatus};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use units::CpNumber;
 
 /// See the module.
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub struct Losses {
-    /// Disks that are not there.
-    gone: BTreeSet<usize>,
-    /// Disks that are there again, with old content.
-    back: BTreeSet<usize>,
+    /// Names of disks that are not there.
+    gone: BTreeSet<String>,
     recent: Option<Recent>,
+    replacing: Option<Promise<Result<(), EngineError>>>,
+    replaced_count: u32,
 }
 
 /// A loss that the aggregate has not settled yet.
 #[derive(Clone, Copy, Debug)]
-enum Recent {
-    /// It does not know.
-    Unnoticed,
-    /// It knew when this consistency point was the last.
-    Noticed(CpNumber),
-}
-
-impl Losses {
-    /// Whether the disk can be found.
-    #[must_use]
-    pub fn is_there(&self, disk: usize) -> bool {
-        !self.gone.contains(&disk)
-    }
+struct Recent {
+    /// The disk's place.
+    slot: usize,
+    /// The last consistency point when the aggregate knew.
+    noticed: Option<CpNumber>,
 }
 
 impl Machine<'_> {
-    /// The next disk of the plan goes, if there is one left and the last loss is settled.
+    /// The aggregate's disks that are there, replaced ones as well.
+    #[must_use]
+    pub fn disks(&self) -> Vec<Arc<dyn Disk>> {
+        let is_ours = |name: &str| name != LOG_DISK && !self.losses.gone.contains(name);
+        let names = self.world.disk_names().into_iter().filter(|name| is_ours(name));
+        let labelled = names.filter(|name| self.is_labelled(name));
+        labelled
+            .filter_map(|name| self.world.disk(&name))
+            .map(|disk| disk as Arc<dyn Disk>)
+            .collect()
+    }
+
+    /// Whether the disk's label is there, if damaged.
+    fn is_labelled(&self, name: &str) -> bool {
+        let ends = [0, self.plan.disk_blocks - 1];
+        let found = ends.iter().filter_map(|block| self.world.read_block(name, *block));
+        found.into_iter().any(|block| DiskLabel::is_claimed_by(&block))
+    }
+
+    fn members(&self) -> Vec<MemberStatus> {
+        let Some(aggregate) = self.aggregate() else { return Vec::new() };
+        let status = aggregate.parts.store.status();
+        status.groups.into_iter().flat_map(|group| group.members).collect()
+    }
+
+    /// One of the disks that the plan names goes, if as many as it names are not missing already
+    /// and the last loss is settled. One that is being rebuilt may go at any time.
     pub fn lose_disk(&mut self) {
-        let losses = &self.losses;
-        let is_left = |disk: &usize| !losses.gone.contains(disk) && !losses.back.contains(disk);
-        let next = self.plan.lost_disks.iter().copied().find(is_left);
-        let (Some(disk), Some(aggregate)) = (next, self.aggregate()) else { return };
-        if self.has_recent_loss() {
+        if self.plan.lost_disks.is_empty() || self.has_recent_loss() || self.replacing() {
             return;
         }
-        self.trace.meet("fault: disk gone");
-        self.trace.note(format!("disk {disk} is gone"));
-        self.world.set_gone(&disk_name(disk), true);
-        self.losses.gone.insert(disk);
-        self.losses.recent = Some(Recent::Unnoticed);
+        let Some(aggregate) = self.aggregate() else { return };
+        let members = self.members();
+        let missing = members.iter().filter(|member| member.state != MemberState::Online).count();
+        let may_go = |slot: &usize| match members.get(*slot).map(|member| &member.state) {
+            Some(MemberState::Online) => missing < self.plan.lost_disks.len(),
+            Some(MemberState::Rebuilding { .. }) => true,
+            _ => false,
+        };
+        let Some(slot) = self.plan.lost_disks.iter().copied().find(may_go) else { return };
+        let Some(name) = members[slot].name.clone() else { return };
+        self.trace.meet(match members[slot].state {
+            MemberState::Online => "fault: disk gone",
+            _ => "fault: disk gone while it is rebuilt",
+        });
+        self.trace.note(format!("disk {name} is gone"));
+        self.world.set_gone(&name, true);
+        self.losses.gone.insert(name);
+        self.losses.recent = Some(Recent { slot, noticed: None });
         aggregate.force();
         aggregate.request_consistency_point(None);
     }
 
     /// Whether a disk has gone of late, so that the power must stay on.
     pub fn has_recent_loss(&mut self) -> bool {
-        let (Some(recent), Some(aggregate)) = (self.losses.recent, self.aggregate()) else {
+        let (Some(mut recent), Some(aggregate)) = (self.losses.recent, self.aggregate()) else {
             self.losses.recent = None;
             return false;
         };
-        match recent {
-            Recent::Unnoticed => {
-                let status = aggregate.parts.store.status();
-                let missing: usize = status.groups.iter().map(|group| group.missing_disks()).sum();
-                if missing >= self.losses.gone.len() + self.losses.back.len() {
-                    self.losses.recent = Some(Recent::Noticed(aggregate.committed()));
-                } else if aggregate.phase() == Phase::Idle {
+        let is_idle = aggregate.phase() == Phase::Idle;
+        let is_over = match recent.noticed {
+            Some(last) => is_idle || aggregate.committed() > last,
+            None => false,
+        };
+        if recent.noticed.is_none() {
+            let state = self.members().into_iter().nth(recent.slot).map(|member| member.state);
+            match state {
+                Some(MemberState::Online | MemberState::Rebuilding { .. }) if is_idle => {
                     // One that was under way was over with the disk already.
                     aggregate.force();
                     aggregate.request_consistency_point(None);
                 }
-            }
-            Recent::Noticed(last) => {
-                let is_over = aggregate.committed() > last || aggregate.phase() == Phase::Idle;
-                self.losses.recent = self.losses.recent.filter(|_| !is_over);
+                Some(MemberState::Online | MemberState::Rebuilding { .. }) => {}
+                _ => recent.noticed = Some(aggregate.committed()),
             }
         }
+        self.losses.recent = (!is_over).then_some(recent);
         self.losses.recent.is_some()
     }
 
-    /// The engine of the loss is no more.
-    pub fn forget_recent_loss(&mut self) {
+    /// The engine of all this is no more.
+    pub fn forget_requests_for_disks(&mut self) {
         self.losses.recent = None;
+        self.losses.replacing = None;
     }
 
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
-        for disk in std::mem::take(&mut self.losses.gone) {
+        for name in std::mem::take(&mut self.losses.gone) {
             self.trace.meet("fault: disk back, with old content");
-            self.trace.note(format!("disk {disk} is back"));
-            self.world.set_gone(&disk_name(disk), false);
-            self.losses.back.insert(disk);
+            self.trace.note(format!("disk {name} is back"));
+            self.world.set_gone(&name, false);
         }
+    }
+
+    /// A disk that failed or is missing is replaced by a new one.
+    pub fn replace_disk(&mut self) {
+        if self.has_recent_loss() || self.replacing() {
+            return;
+        }
+        let is_lost = |member: &MemberStatus| {
+            matches!(member.state, MemberState::Missing | MemberState::Failed { .. })
+        };
+        let Some(member) = self.members().iter().position(is_lost) else { return };
+        let name = format!("new{}", self.losses.replaced_count);
+        self.losses.replaced_count += 1;
+        self.trace.meet("disk replaced");
+        self.trace.note(format!("disk {member} is replaced by {name}"));
+        let disk = self.world.add_disk(&name, self.plan.disk_blocks);
+        let (engine, place) = (Arc::clone(&self.engine), DiskPlace { group: 0, member });
+        let disk: Arc<dyn Disk> = disk;
+        self.losses.replacing =
+            Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false), done)));
+    }
+
+    fn replacing(&self) -> bool {
+        self.losses.replacing.is_some()
+    }
+
+    /// Takes in how a replacement began.
+    pub fn poll_replacement(&mut self) -> Result<(), Finding> {
+        let Some(outcome) = self.losses.replacing.as_ref().and_then(|one| one.lock().take()) else {
+            return Ok(());
+        };
+        self.losses.replacing = None;
+        outcome.map_err(|error| self.refused("replace disk", &error.to_string()))
     }
 }

@@ -113,17 +113,6 @@ impl<'a> Machine<'a> {
         self.overlap.watch(&self.world, &self.engine);
     }
 
-    /// The aggregate's disks.
-    #[must_use]
-    pub fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        let is_there = |disk: &usize| self.losses.is_there(*disk);
-        let open = |disk| {
-            let disk = self.world.disk(&disk_name(disk));
-            disk.map(|disk| disk as Arc<dyn Disk>)
-        };
-        (0..self.plan.disks).filter(is_there).filter_map(open).collect()
-    }
-
     /// From now on the faulty disk has its fault.
     pub fn begin_fault(&mut self) {
         let Some((disk, fault)) = self.plan.fault else { return };
@@ -156,9 +145,10 @@ impl<'a> Machine<'a> {
 
     /// Makes the aggregate.
     pub fn create_aggregate(&mut self, force: bool) -> Result<(), Finding> {
+        let disks = (0..self.plan.disks).filter_map(|disk| self.world.disk(&disk_name(disk)));
         let request = CreateAggregate {
             name: AGGREGATE.to_owned(),
-            disks: self.disks(),
+            disks: disks.map(|disk| disk as Arc<dyn Disk>).collect(),
             kind: self.plan.kind,
             force,
             traditional: self.plan.is_traditional,
@@ -352,7 +342,7 @@ impl<'a> Machine<'a> {
     /// The power goes.
     pub fn power_cut(&mut self, fate: Fate) {
         self.cut = None;
-        self.forget_recent_loss();
+        self.forget_requests_for_disks();
         let pending = self.world.pending();
         let phase = self.phase();
         if let Some(phase) = phase {

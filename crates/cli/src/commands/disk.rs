@@ -3,14 +3,75 @@
 //! Invariants: a disk may be called by its path, by the last part of its path, or by that without
 //! `.img`, as long as that means one disk only.
 
-use crate::arguments::DiskCommand;
+use crate::arguments::{DiskCommand, Options};
+use crate::confirm::confirm;
 use crate::output::Output;
 use crate::table::{Column, Table};
-use admin_api::{AdminError, Administration, Code, DiskInfo, DiskState, RaidKind};
+use crate::terminal::Terminal;
+use admin_api::{
+    AdminError, Administration, Code, DiskInfo, DiskReplace, DiskState, RaidKind, Removal,
+};
 use units::ByteSize;
 
-pub(super) fn run(command: &DiskCommand, node: &dyn Administration) -> Result<Output, AdminError> {
-    let DiskCommand::List = command;
+pub(super) fn run(
+    command: &DiskCommand,
+    options: &Options,
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+) -> Result<Output, AdminError> {
+    match command {
+        DiskCommand::List => list(node),
+        DiskCommand::Replace { disk, replacement, force, dry_run } => {
+            let known = node.disk_list()?;
+            let members = node.aggregate_list()?.into_iter().flat_map(|one| one.disks);
+            let members: Vec<DiskInfo> = members.collect();
+            let request = DiskReplace {
+                disk: resolve(&members, disk)?,
+                replacement: resolve(&known, replacement)?,
+                force: *force,
+                dry_run: *dry_run,
+            };
+            if *force && !dry_run {
+                confirm_loss(options, terminal, &known, &request)?;
+            }
+            replace(node, &request)
+        }
+    }
+}
+
+/// Asks if what the replacement holds may be lost.
+fn confirm_loss(
+    options: &Options,
+    terminal: &mut Terminal<'_>,
+    known: &[DiskInfo],
+    request: &DiskReplace,
+) -> Result<(), AdminError> {
+    let foreign = known
+        .iter()
+        .find(|disk| disk.name == request.replacement && disk.state == DiskState::Foreign);
+    let Some(disk) = foreign else { return Ok(()) };
+    let holds = format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data"));
+    let (object, consequences) = (request.disk.clone(), vec![holds]);
+    let removal = Removal { object, consequences, freed_bytes: 0, dry_run: true };
+    confirm(terminal, options, "replace disk", &removal)
+}
+
+fn replace(node: &dyn Administration, request: &DiskReplace) -> Result<Output, AdminError> {
+    let disk = node.disk_replace(request)?;
+    let aggregate = disk.aggregate.clone().unwrap_or_default();
+    let tense = if request.dry_run { "would take" } else { "takes" };
+    let line = format!(
+        "{} {tense} the place of {} in {aggregate} and is rebuilt in the background",
+        disk.name, request.disk
+    );
+    let output = Output::of(&disk.name, &disk)?.line(line);
+    if request.dry_run {
+        return Ok(output.line("nothing was changed (--dry-run)"));
+    }
+    Ok(output.next(format!("stroop aggr show {aggregate}")))
+}
+
+fn list(node: &dyn Administration) -> Result<Output, AdminError> {
     let disks = node.disk_list()?;
     let mut output = Output::list(&disks, |disk| disk.name.clone(), table(&disks))?;
     if disks.is_empty() {

@@ -168,6 +168,11 @@ impl Model {
 
     /// Checks on the disks that parity is what it is defined as, in all rows that hold blocks.
     pub fn check_parity(&self) {
+        self.check_disks_of_parity(&[]);
+    }
+
+    /// The same where some disks were replaced.
+    pub fn check_disks_of_parity(&self, replaced: &[(usize, &str)]) {
         let geometry = self.store.geometry();
         let mut rows = std::collections::BTreeSet::new();
         for pvbn in self.blocks.keys() {
@@ -179,7 +184,9 @@ impl Model {
             let group = geometry.group(tetris.group);
             let block = geometry.device_block(tetris, row);
             let disks = (0..group.disks()).map(|disk| {
-                let name = disk_name(tetris.group as usize, disk);
+                let other = replaced.iter().find(|(place, _)| *place == disk);
+                let name = other
+                    .map_or(disk_name(tetris.group as usize, disk), |(_, name)| (*name).to_owned());
                 self.world.read_block(&name, block).unwrap()
             });
             let blocks: Vec<BlockRef> = disks.collect();

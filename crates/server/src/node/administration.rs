@@ -3,10 +3,10 @@
 use super::core::Core;
 use super::rules;
 use admin_api::{
-    AdminError, Administration, AggregateCreate, AggregateInfo, DiskInfo, ExportAdd, ExportRemove,
-    MountCreate, MountInfo, MountRemove, Named, Removal, SnapshotDelete, SnapshotInfo,
-    SnapshotName, SnapshotRestore, StatusReply, VolumeCreate, VolumeDelete, VolumeExports,
-    VolumeFilter, VolumeInfo,
+    AdminError, Administration, AggregateCreate, AggregateInfo, DiskInfo, DiskReplace, ExportAdd,
+    ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal, SnapshotDelete,
+    SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, VolumeCreate, VolumeDelete,
+    VolumeExports, VolumeFilter, VolumeInfo,
 };
 
 impl Administration for Core {
@@ -16,6 +16,10 @@ impl Administration for Core {
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
         Ok(Core::disk_list(self))
+    }
+
+    fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
+        self.replace_disk(request)
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {

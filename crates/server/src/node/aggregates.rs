@@ -139,11 +139,15 @@ impl Core {
         })
     }
 
-    fn member_info(&self, aggregate: &str, member: &MemberStatus) -> DiskInfo {
+    pub(super) fn member_info(&self, aggregate: &str, member: &MemberStatus) -> DiskInfo {
         let left_out = self.left_out.lock();
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
         let (state, note) = match (&member.state, known) {
             (MemberState::Online, _) => (DiskState::InUse, None),
+            (MemberState::Rebuilding { rebuilt_regions, regions }, _) => {
+                let share = 100 * rebuilt_regions / (*regions).max(1);
+                (DiskState::Rebuilding, Some(format!("{share} % rebuilt")))
+            }
             (MemberState::Failed { reason }, _) => (DiskState::Failed, Some(reason.clone())),
             (MemberState::Missing, Some(disk)) => (DiskState::Failed, Some(disk.reason.clone())),
             (MemberState::Missing, None) => (DiskState::Missing, Some(missing_note(member))),

@@ -86,6 +86,11 @@ impl DiskTable {
         }
     }
 
+    /// A disk belongs to no aggregate in service any more.
+    pub(super) fn release(&self, name: &str) {
+        self.held.lock().remove(name);
+    }
+
     /// The size of a disk that is held; 0 if it is not.
     pub(super) fn held_bytes(&self, name: &str) -> u64 {
         self.held.lock().get(name).map_or(0, |held| held.disk.size_blocks() * BLOCK_SIZE_U64)

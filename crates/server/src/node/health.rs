@@ -78,8 +78,9 @@ pub(super) fn check_aggregate(
     }
     if info.state == AggregateState::Degraded {
         let action = match survivable(summary) {
-            0 => "copy the data to another aggregate now: one more lost disk loses data",
-            _ => "copy the data to another aggregate when you can: a disk cannot be replaced yet",
+            _ if is_rebuilding(&info.disks) => "none: a disk is being rebuilt",
+            0 => "now: stroop disk replace OLD NEW; one more lost disk loses data",
+            _ => "stroop disk replace OLD NEW",
         };
         let left = survivable(summary);
         add(
@@ -117,6 +118,12 @@ pub(super) fn check_aggregate(
     checks
 }
 
+/// Whether something is being done, and nothing else is left to do.
+fn is_rebuilding(disks: &[DiskInfo]) -> bool {
+    let is_lost = |disk: &DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed);
+    disks.iter().any(|disk| disk.state == DiskState::Rebuilding) && !disks.iter().any(is_lost)
+}
+
 /// Disks that every group can still lose.
 fn survivable(summary: &AggregateSummary) -> usize {
     let left = summary.status.groups.iter().map(raid::GroupStatus::survivable_failures);
@@ -125,7 +132,9 @@ fn survivable(summary: &AggregateSummary) -> usize {
 
 /// The disks that an aggregate does without.
 fn lost(disks: &[DiskInfo]) -> String {
-    let gone = |disk: &&DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed);
+    let gone = |disk: &&DiskInfo| {
+        matches!(disk.state, DiskState::Missing | DiskState::Failed | DiskState::Rebuilding)
+    };
     let words = |disk: &DiskInfo| match &disk.note {
         Some(note) => format!("{} ({note})", disk.name),
         None => disk.name.clone(),

@@ -143,6 +143,13 @@ impl Core {
         let given = disks.clone();
         let engine = &self.engine;
         let recovery = request(message, name, |done| engine.open_aggregate(given, done))?;
+        // Not those that were replaced: they are free to be taken.
+        let mut disks = disks;
+        let summaries = self.engine.aggregate_summaries();
+        let groups = summaries.iter().find(|one| one.name == name).map(|one| &one.status.groups);
+        let members = groups.into_iter().flatten().flat_map(|group| &group.members);
+        let names: Vec<&str> = members.filter_map(|member| member.name.as_deref()).collect();
+        disks.retain(|disk| names.contains(&disk.name()));
         self.disks.hold(name, &disks);
         let duration_ms = recovery.nanoseconds / 1_000_000;
         let (replayed, clean) = (recovery.replayed, recovery.clean);

@@ -166,3 +166,63 @@ fn a_server_of_another_directory_takes_no_disk_that_is_in_use() {
     assert!(place.check_codes().is_empty());
     server.stop();
 }
+
+/// Two of six disks of a `dp` aggregate are lost, replaced and rebuilt; then two others are lost.
+#[test]
+fn lost_disks_are_replaced_and_rebuilt() {
+    let place = Place::with_disks("8x64M", "1G");
+    let server = place.serve();
+    place.ok(&["aggr", "create", "a1", "--disks", "6", "--raid", "dp"]);
+    let export = "127.0.0.1:rw:none";
+    place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    server.kill();
+    let away = |number: usize| place.path(&format!("away-{number}"));
+    let lose = |number: usize| fs::rename(place.disk(number), away(number)).unwrap();
+    [2, 5].into_iter().for_each(lose);
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["AGGR_DEGRADED"]);
+    let message = place.json(&["status"])["checks"][0]["message"].as_str().unwrap().to_owned();
+    assert!(message.ends_with("; 0 more disks may fail"), "{message}");
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    let second = client.make_directory(&root, "degraded").unwrap();
+    let more = fill(&mut client, &second, 5000);
+    let error = place.refused(&["disk", "replace", "d1", "d7"], 4);
+    assert!(error.contains("only a disk that failed or is missing is replaced"), "{error}");
+    for replacement in ["d7", "d8"] {
+        let lost = lost_disk(&place);
+        let dry = place.ok(&["disk", "replace", &lost, replacement, "--dry-run"]);
+        assert!(dry.contains("nothing was changed"), "{dry}");
+        let done = place.ok(&["disk", "replace", &lost, replacement]);
+        assert!(done.contains("is rebuilt in the background"), "{done}");
+    }
+    check(&mut client, &second, &more);
+    while !place.check_codes().is_empty() {}
+    check(&mut client, &second, &more);
+    server.kill();
+    // The old ones come back, and are not taken for what they were; two others go.
+    [2, 5].into_iter().for_each(|number| fs::rename(away(number), place.disk(number)).unwrap());
+    [1, 6].into_iter().for_each(lose);
+    let server = place.serve();
+    let states = place.json(&["disk", "list"]);
+    let disks = states["records"].as_array().unwrap();
+    let foreign = disks.iter().filter(|disk| disk["state"] == "foreign");
+    assert_eq!(foreign.count(), 2, "{states}");
+    let (mut client, root) = connect(&place);
+    let second = client.lookup(&root, "degraded").unwrap();
+    check(&mut client, &second, &more);
+    let lost = lost_disk(&place);
+    place.refused(&["disk", "replace", &lost, "d2"], 4);
+    place.ok(&["disk", "replace", &lost, "d2", "--force", "--yes"]);
+    check(&mut client, &second, &more);
+    server.stop();
+}
+
+/// The name of a disk that the aggregate does without.
+fn lost_disk(place: &Place) -> String {
+    let disks = place.json(&["aggr", "show", "a1"])["disks"].clone();
+    let lost = disks.as_array().unwrap().iter().find(|disk| disk["state"] == "missing").unwrap();
+    lost["name"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,343 @@
+//! A disk that takes the place of a missing one, and is written anew, region by region.
+//!
+//! What a region must hold follows from the other disks as for a degraded write: blocks are proved
+//! by their identities, repaired where parity can, and the missing column is computed. Regions that
+//! are rebuilt count as there for every write and read that begins after. Some tetrises are rebuilt
+//! at a time, each locked.
+//!
+//! How far a disk has come is in its own label; that it is being rebuilt is in all labels of the
+//! group. So a rebuild goes on after a restart, and a disk that failed in the middle of it is not
+//! taken up again.
+//!
+//! Invariants: the label never names a region that is not durable; what lies beyond it is lost with
+//! a crash, so notes of stripes there keep the disk's blocks like a missing disk's. The labels call
+//! the disk whole only after its own says that all regions are.
+
+use crate::error::{RaidError, StoreError};
+use crate::geometry::TetrisId;
+use crate::member::Seat;
+use crate::resolve::{Answer, Question};
+use crate::rows::{Column, RowSet, set_row};
+use crate::store::Inner;
+use media::{Device, MediaError, regions_of};
+use ondisk::label::DiskRole;
+use platform::Disk;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use units::{BLOCK_SIZE_U64, ByteSize};
+
+/// Receives the end of a replacement's beginning.
+pub type ReplaceDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
+
+/// Tetrises that are rebuilt at a time.
+const TETRISES_AT_A_TIME: usize = 4;
+/// Regions after which the label says how far a disk has come, at most: 64 MiB of it.
+const REGIONS_PER_LABEL_MAX: u64 = 256;
+/// Labels that say how far a small disk has come.
+const LABELS_PER_DISK: u64 = 16;
+
+/// A disk's place in an aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskPlace {
+    /// The group's index.
+    pub group: u32,
+    /// The disk's index in it, parity disks after data disks.
+    pub member: usize,
+}
+
+/// How far a disk has come.
+#[derive(Default, Debug)]
+pub(crate) struct Rebuild {
+    /// All regions below are rebuilt.
+    below: u64,
+    /// Others that are.
+    beyond: BTreeSet<u64>,
+    /// The next that was not begun.
+    next: u64,
+    /// What the label says.
+    durable_below: u64,
+    is_label_under_way: bool,
+}
+
+impl Rebuild {
+    /// Where a label says that it stopped.
+    pub(crate) fn at(below: u64) -> Self {
+        Self { below, next: below, durable_below: below, ..Self::default() }
+    }
+
+    pub(crate) fn has(&self, region: u64) -> bool {
+        region < self.below || self.beyond.contains(&region)
+    }
+
+    pub(crate) const fn has_durably(&self, region: u64) -> bool {
+        region < self.durable_below
+    }
+
+    pub(crate) fn regions(&self) -> u64 {
+        self.below + self.beyond.len() as u64
+    }
+
+    fn finish(&mut self, region: u64) {
+        self.beyond.insert(region);
+        while self.beyond.remove(&self.below) {
+            self.below += 1;
+        }
+    }
+}
+
+impl Inner {
+    /// Labels a disk that was checked, gives it the place of a missing one, and begins to rebuild.
+    pub(crate) fn replace_disk(
+        self: &Arc<Self>,
+        place: DiskPlace,
+        disk: Arc<dyn Disk>,
+        identity: [u8; 16],
+        done: ReplaceDone,
+    ) {
+        let label = match self.replacement_label(place, &*disk, identity) {
+            Ok(label) => label,
+            Err(error) => return done(Err(error)),
+        };
+        let inner = Arc::clone(self);
+        media::initialize(
+            disk,
+            label,
+            Box::new(move |device| match device {
+                Ok(device) => inner.take_place(place, identity, device, done),
+                Err(error) => done(Err(error.into())),
+            }),
+        );
+    }
+
+    fn replacement_label(
+        &self,
+        place: DiskPlace,
+        disk: &dyn Disk,
+        identity: [u8; 16],
+    ) -> Result<ondisk::label::DiskLabel, RaidError> {
+        let group = self.groups.get(place.group as usize);
+        let Some(member) = group.and_then(|group| group.members.get(place.member)) else {
+            return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
+        };
+        let group = self.group(place.group);
+        let unused = {
+            let state = self.state.lock();
+            let disks = &state.groups[place.group as usize];
+            if !disks.unused().contains(place.member) {
+                return Err(RaidError::InUse { disk: group.name(place.member) });
+            }
+            disks.unused()
+        };
+        let regions = self.geometry.group(place.group).regions;
+        if regions_of(disk.size_blocks()) < regions {
+            let blocks = media::DeviceLayout { regions }.blocks();
+            return Err(RaidError::Media(MediaError::TooSmall {
+                disk: disk.name().to_owned(),
+                size: ByteSize(disk.size_blocks() * BLOCK_SIZE_U64),
+                minimum: ByteSize(blocks * BLOCK_SIZE_U64),
+            }));
+        }
+        let other = (0..group.members.len()).find_map(|at| group.device(at, unused));
+        let Some(other) = other else {
+            return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
+        };
+        let mut label = other.label();
+        label.disk = identity;
+        label.disk_index = (place.member as u16).into();
+        label.role = member.role.number();
+        label.rebuilt_regions = 0.into();
+        label.missing = (label.missing.get() | 1 << place.member).into();
+        label.rebuilding = (label.rebuilding.get() | 1 << place.member).into();
+        if let Some(own) = label.members.get_mut(place.member) {
+            *own = identity;
+        }
+        Ok(label)
+    }
+
+    fn take_place(
+        self: &Arc<Self>,
+        place: DiskPlace,
+        identity: [u8; 16],
+        device: Device,
+        done: ReplaceDone,
+    ) {
+        let group = self.group(place.group);
+        {
+            let mut state = self.state.lock();
+            let disks = &mut state.groups[place.group as usize];
+            if !disks.unused().contains(place.member) {
+                drop(state);
+                return done(Err(RaidError::InUse { disk: group.name(place.member) }));
+            }
+            let member = &group.members[place.member];
+            let replaced = member.device().map_or(0, |old| old.label().sequence.get());
+            disks.sequence = disks.sequence.max(replaced);
+            member.set_seat(Seat { identity, device: Some(Arc::new(device)) });
+            disks.reasons.remove(&place.member);
+            disks.rebuilding.insert(place.member, Rebuild::default());
+            // The identity is new even if the masks are not.
+            disks.labelled = None;
+        }
+        self.write_labels(place.group);
+        let inner = Arc::clone(self);
+        self.finish_sync(Box::new(move |result: Result<(), StoreError>| match result {
+            Ok(()) => {
+                inner.start_rebuild(place);
+                done(Ok(()));
+            }
+            Err(error) => done(Err(error.into())),
+        }));
+    }
+
+    /// Goes on with what was interrupted.
+    pub(crate) fn resume_rebuilds(self: &Arc<Self>) {
+        let places: Vec<DiskPlace> = {
+            let state = self.state.lock();
+            let groups = (0..).zip(&state.groups);
+            let of_group = |(group, disks): (u32, &crate::member::GroupState)| {
+                let members: Vec<usize> = disks.rebuilding.keys().copied().collect();
+                members.into_iter().map(move |member| DiskPlace { group, member })
+            };
+            groups.flat_map(of_group).collect()
+        };
+        places.into_iter().for_each(|place| self.start_rebuild(place));
+    }
+
+    fn start_rebuild(self: &Arc<Self>, place: DiskPlace) {
+        for _ in 0..TETRISES_AT_A_TIME {
+            self.rebuild_next(place);
+        }
+        // Nothing may be left to do.
+        self.label_progress(place);
+    }
+
+    fn rebuild_next(self: &Arc<Self>, place: DiskPlace) {
+        let regions = self.geometry.group(place.group).regions;
+        let region = {
+            let mut state = self.state.lock();
+            let is_abandoned = state.is_abandoned;
+            let disks = &mut state.groups[place.group as usize];
+            let Some(rebuild) = disks.rebuilding.get_mut(&place.member) else { return };
+            if is_abandoned || rebuild.next >= regions {
+                return;
+            }
+            rebuild.next += 1;
+            rebuild.next - 1
+        };
+        let tetris = TetrisId { group: place.group, region };
+        let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, place);
+        self.lock_tetris(tetris, Box::new(job));
+    }
+
+    fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, place: DiskPlace) {
+        let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
+        let data_disks = self.group(tetris.group).data_disks;
+        let question = Question {
+            tetris,
+            missing,
+            rows: vec![RowSet::ALL; data_disks],
+            given: vec![Column::new(); data_disks],
+        };
+        let inner = Arc::clone(self);
+        let write = Box::new(move |answer: Answer| {
+            let columns = inner.rebuilt_columns(&answer, place);
+            let again = Arc::clone(&inner);
+            let finish = Box::new(move |()| again.finish_rebuilding(tetris, place));
+            inner.write_columns(tetris, missing.without(place.member), &columns, finish);
+        });
+        self.resolve(question, write);
+    }
+
+    /// The missing disk's column, and what else was found wrong.
+    fn rebuilt_columns(&self, answer: &Answer, place: DiskPlace) -> Vec<Column> {
+        {
+            let counters = &mut self.state.lock().counters;
+            counters.repaired_blocks += answer.repaired_blocks;
+            counters.damaged_blocks += answer.damaged_blocks;
+        }
+        let group = self.group(place.group);
+        let mut columns = answer.repairs.clone();
+        columns.resize(group.members.len(), Column::new());
+        if group.members[place.member].role == DiskRole::Data {
+            columns[place.member] = answer.columns[place.member].clone();
+            return columns;
+        }
+        let mut parity = vec![Column::new(); group.code().parity_disks];
+        for row in RowSet::ALL.iter() {
+            let blocks = answer.columns.iter().filter_map(|column| column.get(row));
+            set_row(&mut parity, row, group.code().encode(blocks));
+        }
+        columns[place.member] = parity.swap_remove(place.member - group.data_disks);
+        columns
+    }
+
+    fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, place: DiskPlace) {
+        {
+            let mut state = self.state.lock();
+            let disks = &mut state.groups[place.group as usize];
+            // Not if it failed with this write.
+            if let Some(rebuild) = disks.rebuilding.get_mut(&place.member) {
+                rebuild.finish(tetris.region);
+            }
+        }
+        self.unlock_tetris(tetris);
+        self.label_progress(place);
+        self.rebuild_next(place);
+    }
+
+    /// Has the label say how far the disk has come, if that is worth it.
+    fn label_progress(self: &Arc<Self>, place: DiskPlace) {
+        let regions = self.geometry.group(place.group).regions;
+        let below = {
+            let mut state = self.state.lock();
+            let disks = &mut state.groups[place.group as usize];
+            let Some(rebuild) = disks.rebuilding.get_mut(&place.member) else { return };
+            let step = (regions / LABELS_PER_DISK).clamp(1, REGIONS_PER_LABEL_MAX);
+            let is_due = rebuild.below >= rebuild.durable_below + step || rebuild.below == regions;
+            if !is_due || rebuild.is_label_under_way {
+                return;
+            }
+            rebuild.is_label_under_way = true;
+            rebuild.below
+        };
+        let Some(device) = self.group(place.group).members[place.member].device() else { return };
+        let (inner, again) = (Arc::clone(self), Arc::clone(&device));
+        device.disk().flush(Box::new(move |flushed| match flushed {
+            Ok(()) => {
+                let label = |label: &mut ondisk::label::DiskLabel| {
+                    label.rebuilt_regions = below.into();
+                };
+                let told = Box::new(move |result| inner.progress_labelled(place, below, result));
+                again.update_label(label, told);
+            }
+            Err(error) => inner.fail_writing(place.group, place.member, error.into()),
+        }));
+    }
+
+    fn progress_labelled(
+        self: &Arc<Self>,
+        place: DiskPlace,
+        below: u64,
+        result: Result<(), MediaError>,
+    ) {
+        if let Err(error) = result {
+            return self.fail_writing(place.group, place.member, error);
+        }
+        let is_whole = below == self.geometry.group(place.group).regions;
+        {
+            let mut state = self.state.lock();
+            let disks = &mut state.groups[place.group as usize];
+            let Some(rebuild) = disks.rebuilding.get_mut(&place.member) else { return };
+            (rebuild.durable_below, rebuild.is_label_under_way) = (below, false);
+            if is_whole {
+                disks.rebuilding.remove(&place.member);
+                disks.missing &= !(1 << place.member);
+            }
+        }
+        if is_whole {
+            self.write_labels(place.group);
+        } else {
+            self.label_progress(place);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Disks that are replaced: rebuilt beside writes, through cuts and failures, and whole after it.
+
+use super::model::*;
+use crate::*;
+use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
+use platform::Disk;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{BlockRef, Pvbn};
+
+const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
+/// Stripes that are written: the first regions, which are rebuilt first, and the last ones.
+const STRIPES: [std::ops::Range<u64>; 2] = [1..150, 63 * 60..63 * 62];
+
+fn write_some(model: &mut Model, count: u64) {
+    let per_disk = model.store.geometry().group(0).blocks_per_disk();
+    for _ in 0..count {
+        let stripes = &STRIPES[model.choose(2) as usize];
+        let stripe = stripes.start + model.choose(stripes.end - stripes.start);
+        let pvbn = Pvbn(model.choose(3) * per_disk + stripe);
+        if !model.blocks.contains_key(&pvbn) {
+            model.write(pvbn);
+        }
+    }
+}
+
+fn states(model: &Model) -> Vec<MemberState> {
+    let members = model.store.status().groups.into_iter().flat_map(|group| group.members);
+    members.map(|member| member.state).collect()
+}
+
+/// Loses a disk and lets it be noticed.
+fn lose(model: &mut Model, disk: usize) {
+    model.world.set_gone(&disk_name(0, disk), true);
+    write_some(model, 30);
+    assert_eq!(model.sync(), Ok(()));
+}
+
+fn replace(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
+    let disk: Arc<dyn Disk> = model.world.add_disk(name, DISK_BLOCKS);
+    let place = DiskPlace { group: 0, member };
+    let identity = [name.as_bytes()[1] ^ model.choose(250) as u8; 16];
+    let answer = Arc::new(platform::sync::Mutex::new(None));
+    let told = Arc::clone(&answer);
+    let done = Box::new(move |result| *told.lock() = Some(result));
+    model.store.replace_disk(place, disk, identity, done);
+    // Not to its end: the rebuild itself goes on for long.
+    while answer.lock().is_none() && model.world.step() {}
+    let answer = answer.lock().take();
+    answer.expect("answered")
+}
+
+#[test]
+fn a_replaced_disk_is_rebuilt_beside_writes() {
+    for (kind, disks) in KINDS {
+        for lost in 0..disks {
+            let mut model = Model::new(lost as u64, &[(kind, disks)]);
+            write_some(&mut model, 200);
+            assert_eq!(model.sync(), Ok(()));
+            lose(&mut model, lost);
+            replace(&model, lost, &format!("gnew{lost}")).unwrap();
+            assert!(matches!(states(&model)[lost], MemberState::Rebuilding { .. }));
+            for _ in 0..20 {
+                for _ in 0..model.choose(80) {
+                    model.world.step();
+                }
+                write_some(&mut model, 10);
+                assert_eq!(model.sync(), Ok(()));
+            }
+            model.world.run_until_idle();
+            assert!(states(&model).iter().all(|state| *state == MemberState::Online));
+            model.check();
+            // The one it replaced comes back and is not taken up; another may go now.
+            model.world.set_gone(&disk_name(0, lost), false);
+            model.reassemble().unwrap();
+            assert!(!model.store.status().is_degraded());
+            model.check();
+            let other = (lost + 1) % disks;
+            model.world.set_gone(&disk_name(0, other), true);
+            model.reassemble().unwrap();
+            model.check();
+        }
+    }
+}
+
+#[test]
+fn a_rebuild_goes_on_after_a_cut() {
+    for seed in 0..60 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let lost = (seed / 3) as usize % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        write_some(&mut model, 100);
+        assert_eq!(model.sync(), Ok(()));
+        lose(&mut model, lost);
+        replace(&model, lost, "gnew").unwrap();
+        for _ in 0..4 {
+            model.notes.lock().clear();
+            let committed = model.blocks.clone();
+            write_some(&mut model, 30);
+            let steps = model.choose(600);
+            cut_and_recover(&mut model, steps, committed);
+            model.check();
+            model.store.resume();
+        }
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
+        model.check();
+        let other = (lost + 1) % disks;
+        model.world.set_gone(&disk_name(0, other), true);
+        model.reassemble().unwrap();
+        model.check();
+    }
+}
+
+fn cut_and_recover(model: &mut Model, steps: u64, committed: BTreeMap<Pvbn, BlockRef>) {
+    model.store.sync(Box::new(|_| ()));
+    for _ in 0..steps {
+        model.world.step();
+    }
+    model.store.abandon();
+    model.world.power_cut();
+    model.blocks = committed;
+    model.reassemble().unwrap();
+    let notes = model.notes.lock().clone();
+    let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
+    assert_eq!(recovered, Ok(()));
+}
+
+#[test]
+fn a_disk_that_fails_while_it_is_rebuilt_is_not_taken_up_again() {
+    for seed in 0..40 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let lost = seed as usize % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        write_some(&mut model, 100);
+        assert_eq!(model.sync(), Ok(()));
+        lose(&mut model, lost);
+        replace(&model, lost, "gnew").unwrap();
+        for _ in 0..model.choose(700) {
+            model.world.step();
+        }
+        model.world.set_gone("gnew", true);
+        write_some(&mut model, 60);
+        assert_eq!(model.sync(), Ok(()));
+        model.check();
+        model.world.run_until_idle();
+        let was_whole = !model.store.status().is_degraded();
+        assert!(!was_whole, "a write to it was refused");
+        model.world.set_gone("gnew", false);
+        model.reassemble().unwrap();
+        model.store.resume();
+        model.world.run_until_idle();
+        assert_eq!(states(&model)[lost], MemberState::Missing);
+        model.check();
+        replace(&model, lost, "gnext").unwrap();
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded());
+        model.check();
+        model.check_disks_of_parity(&[(lost, "gnext")]);
+    }
+}
+
+#[test]
+fn only_missing_disks_are_replaced_and_by_large_ones() {
+    let mut model = Model::new(1, &[(Dp, 5)]);
+    let refused = replace(&model, 2, "gnew").unwrap_err().to_string();
+    assert_eq!(refused, "disk g0d2 is in use; only a disk that failed or is missing is replaced");
+    lose(&mut model, 2);
+    let refused = replace(&model, 9, "gnew2").unwrap_err().to_string();
+    assert_eq!(refused, "group 0 has no disk 9 that could be replaced");
+    let small: Arc<dyn Disk> = model.world.add_disk("gsmall", DISK_BLOCKS - 64);
+    let place = DiskPlace { group: 0, member: 2 };
+    let refused = wait(&model.world, |done| {
+        model.store.replace_disk(place, small, [7; 16], done);
+    });
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.starts_with("disk gsmall has "), "{refused}");
+    assert_eq!(states(&model)[2], MemberState::Failed { reason: reason_of(&model, 2) });
+}
+
+fn reason_of(model: &Model, member: usize) -> String {
+    match &states(model)[member] {
+        MemberState::Failed { reason } => reason.clone(),
+        state => panic!("{state:?}"),
+    }
+}

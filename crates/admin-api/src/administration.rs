@@ -11,8 +11,8 @@ use crate::replies::{
     VolumeInfo,
 };
 use crate::requests::{
-    AggregateCreate, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove, Named,
-    SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
+    AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
+    Named, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
     VolumeFilter,
 };
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,8 @@ administration! {
     Status status() -> StatusReply;
     /// The disks that the configuration names, in order of name.
     DiskList disk_list() -> Vec<DiskInfo>;
+    /// Takes a disk out of use, as if it had failed; says what that means, or would mean.
+    DiskFail disk_fail(request: DiskFail) -> Removal;
     /// Gives a disk's place to another, which is rebuilt in the background; says how that one is,
     /// or would be.
     DiskReplace disk_replace(request: DiskReplace) -> DiskInfo;

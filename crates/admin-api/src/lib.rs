@@ -35,8 +35,8 @@ pub use replies::{
     VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
-    AggregateCreate, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner,
-    RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
-    VolumeFilter,
+    AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
+    Named, Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate,
+    VolumeDelete, VolumeFilter,
 };
 pub use time::Time;

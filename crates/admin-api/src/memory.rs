@@ -13,8 +13,9 @@ use crate::replies::{
     MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 use crate::requests::{
-    AggregateCreate, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner,
-    SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate, VolumeDelete, VolumeFilter,
+    AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
+    Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate, VolumeDelete,
+    VolumeFilter,
 };
 use crate::{Administration, Time};
 use platform::sync::Mutex;
@@ -158,6 +159,26 @@ impl Administration for MemoryAdministration {
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
         Ok(self.state.lock().disks.clone())
+    }
+
+    fn disk_fail(&self, request: &DiskFail) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let found = state.disks.iter_mut().find(|disk| disk.name == request.disk);
+        let disk = found.ok_or_else(|| missing("fail disk", "disk", &request.disk))?;
+        if !matches!(disk.state, DiskState::InUse | DiskState::Rebuilding) {
+            return Err(AdminError::new(Code::Conflict, "cannot fail disk", &request.disk)
+                .because("it is not in use"));
+        }
+        if !request.dry_run {
+            disk.state = DiskState::Failed;
+        }
+        let aggregate = disk.aggregate.clone().unwrap_or_default();
+        Ok(Removal {
+            object: request.disk.clone(),
+            consequences: vec![format!("aggregate {aggregate} does without it")],
+            freed_bytes: 0,
+            dry_run: request.dry_run,
+        })
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {

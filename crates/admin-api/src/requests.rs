@@ -114,6 +114,17 @@ pub struct AggregateCreate {
     pub dry_run: bool,
 }
 
+/// Takes a disk out of its aggregate's use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskFail {
+    /// The disk, by the name that `aggregate_show` gives it.
+    pub disk: String,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Gives a disk's place in its aggregate to another disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -262,15 +273,24 @@ impl Validate for VolumeFilter {
     }
 }
 
+fn validate_disk(action: &str, name: &str) -> Result<(), AdminError> {
+    if name.is_empty() || name.len() > PATH_BYTES_MAX {
+        return Err(AdminError::usage(action, name)
+            .because(format!("a disk has a name of 1 to {PATH_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}
+
+impl Validate for DiskFail {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_disk("cannot fail disk", &self.disk)
+    }
+}
+
 impl Validate for DiskReplace {
     fn validate(&self) -> Result<(), AdminError> {
-        for name in [&self.disk, &self.replacement] {
-            if name.is_empty() || name.len() > PATH_BYTES_MAX {
-                let error = AdminError::usage("cannot replace disk", &self.disk);
-                return Err(error.because("a disk has a name of 1 to 4096 bytes"));
-            }
-        }
-        Ok(())
+        validate_disk("cannot replace disk", &self.disk)?;
+        validate_disk("cannot replace disk", &self.replacement)
     }
 }
 

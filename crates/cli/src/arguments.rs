@@ -373,6 +373,14 @@ pub enum ClientCommand {
 pub enum DiskCommand {
     /// The disks that the configuration names, and what they hold
     List,
+    /// Take a disk out of use, as if it had failed
+    Fail {
+        /// The disk
+        disk: String,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Give the place of a disk that failed or is missing to another, which is rebuilt
     Replace {
         /// The disk that failed or is missing, as 'aggr show' names it

@@ -8,6 +8,16 @@ use raid::{DiskPlace, RaidError};
 use std::sync::Arc;
 
 impl Engine {
+    /// Takes a disk out of use, as if it had failed. Refused if data would be lost by that.
+    pub fn fail_disk(self: &Arc<Self>, aggregate: &str, place: DiskPlace, done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let failed = |outcome: Result<(), RaidError>| done(outcome.map_err(EngineError::from));
+        found.parts.store.fail_disk(place, Box::new(failed));
+    }
+
     /// Gives the place of a disk that failed or is missing to another, and rebuilds what it held in
     /// the background. What is on the other is lost, if `force` says that it may be.
     pub fn replace_disk(

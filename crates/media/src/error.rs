@@ -45,6 +45,12 @@ pub enum MediaError {
         /// What is wrong with the first.
         damage: Damage,
     },
+    /// It was taken out of service.
+    #[error("disk {disk} was failed by an administrator")]
+    Retired {
+        /// The disk's name.
+        disk: String,
+    },
     /// It is smaller than its label says.
     #[error("disk {disk} has {size} and its label says {labelled}: it was cut off or swapped")]
     Shrunk {

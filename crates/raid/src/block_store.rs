@@ -174,6 +174,10 @@ pub trait BlockStore: Send + Sync {
         done: ReplaceDone,
     );
 
+    /// Takes a disk out of use, as if it had failed, if the group can do without it. Answers when
+    /// the labels say so.
+    fn fail_disk(&self, place: DiskPlace, done: ReplaceDone);
+
     /// After recovery: goes on with rebuilding what was interrupted.
     fn resume(&self);
 

@@ -79,6 +79,27 @@ pub enum RaidError {
         /// The disk.
         disk: String,
     },
+    /// The disk is out of use already.
+    #[error("disk {disk} is not in use")]
+    NotInUse {
+        /// The disk.
+        disk: String,
+    },
+    /// Without the disk data would be lost.
+    #[error(
+        "group {group} cannot do without disk {disk}: {missing} of its disks are missing, and a \
+         {kind} group survives {}", kind.parity_disks()
+    )]
+    Indispensable {
+        /// The group.
+        group: u32,
+        /// Its kind.
+        kind: ondisk::label::RaidKind,
+        /// The disk.
+        disk: String,
+        /// How many are missing already.
+        missing: usize,
+    },
     /// The store has failed.
     #[error(transparent)]
     Store(#[from] StoreError),

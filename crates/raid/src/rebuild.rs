@@ -109,6 +109,32 @@ impl Inner {
         );
     }
 
+    /// Takes a disk out of use, as if it had failed.
+    pub(crate) fn fail_disk(self: &Arc<Self>, place: DiskPlace, done: ReplaceDone) {
+        let group = self.groups.get(place.group as usize);
+        let Some(group) = group.filter(|group| place.member < group.members.len()) else {
+            let DiskPlace { group, member } = place;
+            return done(Err(RaidError::NoSuchPlace { group, member }));
+        };
+        let disk = group.name(place.member);
+        let missing = {
+            let state = self.state.lock();
+            let disks = &state.groups[place.group as usize];
+            if disks.unused().contains(place.member) {
+                drop(state);
+                return done(Err(RaidError::NotInUse { disk }));
+            }
+            let is_rebuilding = disks.rebuilding.contains_key(&place.member);
+            disks.missing.count_ones() as usize - usize::from(is_rebuilding)
+        };
+        if missing >= group.kind.parity_disks() {
+            let (group, kind) = (place.group, group.kind);
+            return done(Err(RaidError::Indispensable { group, kind, disk, missing }));
+        }
+        self.fail_writing(place.group, place.member, MediaError::Retired { disk });
+        self.finish_sync(Box::new(|result| done(result.map_err(RaidError::from))));
+    }
+
     fn replacement_label(
         &self,
         place: DiskPlace,

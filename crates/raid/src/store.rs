@@ -180,6 +180,10 @@ impl BlockStore for Store {
         self.inner.replace_disk(place, disk, identity, done);
     }
 
+    fn fail_disk(&self, place: DiskPlace, done: ReplaceDone) {
+        self.inner.fail_disk(place, done);
+    }
+
     fn resume(&self) {
         self.inner.resume_rebuilds();
     }

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Code, DiskInfo, DiskReplace, DiskState, RaidKind, Removal,
+    AdminError, Administration, Code, DiskFail, DiskInfo, DiskReplace, DiskState, RaidKind, Removal,
 };
 use units::ByteSize;
 
@@ -21,12 +21,22 @@ pub(super) fn run(
 ) -> Result<Output, AdminError> {
     match command {
         DiskCommand::List => list(node),
+        DiskCommand::Fail { disk, dry_run } => {
+            let disk = resolve(&members(node)?, disk)?;
+            let plan = node.disk_fail(&DiskFail { disk: disk.clone(), dry_run: true })?;
+            if *dry_run {
+                return super::volume::removal("fail", &plan);
+            }
+            confirm(terminal, options, "fail disk", &plan)?;
+            let done = node.disk_fail(&DiskFail { disk, dry_run: false })?;
+            Ok(Output::of(&done.object, &done)?
+                .line(format!("{}: failed", done.object))
+                .next("stroop disk replace OLD NEW"))
+        }
         DiskCommand::Replace { disk, replacement, force, dry_run } => {
             let known = node.disk_list()?;
-            let members = node.aggregate_list()?.into_iter().flat_map(|one| one.disks);
-            let members: Vec<DiskInfo> = members.collect();
             let request = DiskReplace {
-                disk: resolve(&members, disk)?,
+                disk: resolve(&members(node)?, disk)?,
                 replacement: resolve(&known, replacement)?,
                 force: *force,
                 dry_run: *dry_run,
@@ -37,6 +47,11 @@ pub(super) fn run(
             replace(node, &request)
         }
     }
+}
+
+/// The disks of all aggregates, those that are missing as well.
+fn members(node: &dyn Administration) -> Result<Vec<DiskInfo>, AdminError> {
+    Ok(node.aggregate_list()?.into_iter().flat_map(|aggregate| aggregate.disks).collect())
 }
 
 /// Asks if what the replacement holds may be lost.

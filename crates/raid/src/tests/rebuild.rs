@@ -178,6 +178,28 @@ fn only_missing_disks_are_replaced_and_by_large_ones() {
     assert_eq!(states(&model)[2], MemberState::Failed { reason: reason_of(&model, 2) });
 }
 
+#[test]
+fn disks_are_failed_by_order_as_long_as_the_group_can_do_without() {
+    let mut model = Model::new(1, &[(Dp, 5)]);
+    write_some(&mut model, 100);
+    assert_eq!(model.sync(), Ok(()));
+    let fail = |model: &Model, member| {
+        let place = DiskPlace { group: 0, member };
+        wait(&model.world, |done| model.store.fail_disk(place, done))
+    };
+    assert_eq!(fail(&model, 4), Ok(()));
+    assert_eq!(fail(&model, 4), Err(RaidError::NotInUse { disk: "g0d4".to_owned() }));
+    assert_eq!(fail(&model, 0), Ok(()));
+    let refused = fail(&model, 1).unwrap_err().to_string();
+    assert!(refused.starts_with("group 0 cannot do without disk g0d1: 2 of"), "{refused}");
+    assert_eq!(reason_of(&model, 0), "disk g0d0 was failed by an administrator");
+    model.check();
+    // They stay failed.
+    model.reassemble().unwrap();
+    assert_eq!(states(&model)[0], MemberState::Missing);
+    model.check();
+}
+
 fn reason_of(model: &Model, member: usize) -> String {
     match &states(model)[member] {
         MemberState::Failed { reason } => reason.clone(),

@@ -3,8 +3,8 @@
 use super::core::Core;
 use super::rules;
 use admin_api::{
-    AdminError, Administration, AggregateCreate, AggregateInfo, DiskInfo, DiskReplace, ExportAdd,
-    ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal, SnapshotDelete,
+    AdminError, Administration, AggregateCreate, AggregateInfo, DiskFail, DiskInfo, DiskReplace,
+    ExportAdd, ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal, SnapshotDelete,
     SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, VolumeCreate, VolumeDelete,
     VolumeExports, VolumeFilter, VolumeInfo,
 };
@@ -16,6 +16,10 @@ impl Administration for Core {
 
     fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
         Ok(Core::disk_list(self))
+    }
+
+    fn disk_fail(&self, request: &DiskFail) -> Result<Removal, AdminError> {
+        self.fail_disk(request)
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {

@@ -82,17 +82,12 @@ pub(super) fn check_aggregate(
             0 => "now: stroop disk replace OLD NEW; one more lost disk loses data",
             _ => "stroop disk replace OLD NEW",
         };
-        let left = survivable(summary);
-        add(
-            "AGGR_DEGRADED",
-            Severity::Warning,
-            format!(
-                "data is complete, but without {}; {left} more {} may fail",
-                lost(&info.disks),
-                if left == 1 { "disk" } else { "disks" }
-            ),
-            action,
+        let message = format!(
+            "data is complete, but without {}; {}",
+            lost(&info.disks),
+            more_may_fail(survivable(summary))
         );
+        add("AGGR_DEGRADED", Severity::Warning, message, action);
     }
     if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
         let free = units::ByteSize(info.free_bytes);
@@ -122,6 +117,11 @@ pub(super) fn check_aggregate(
 fn is_rebuilding(disks: &[DiskInfo]) -> bool {
     let is_lost = |disk: &DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed);
     disks.iter().any(|disk| disk.state == DiskState::Rebuilding) && !disks.iter().any(is_lost)
+}
+
+/// "1 more disk may fail".
+pub(super) fn more_may_fail(left: usize) -> String {
+    format!("{left} more {} may fail", if left == 1 { "disk" } else { "disks" })
 }
 
 /// Disks that every group can still lose.

@@ -36,7 +36,10 @@ fn code_of_raid(error: &RaidError) -> Code {
         RaidError::DiskCount { .. } | RaidError::GroupCount { .. } | RaidError::Name { .. } => {
             Code::Usage
         }
-        RaidError::Duplicate { .. } => Code::Conflict,
+        RaidError::Duplicate { .. }
+        | RaidError::InUse { .. }
+        | RaidError::NotInUse { .. }
+        | RaidError::Indispensable { .. } => Code::Conflict,
         _ => Code::Failed,
     }
 }

@@ -5,6 +5,7 @@ use crate::place::{Place, Server};
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 4096;
@@ -217,6 +218,54 @@ fn lost_disks_are_replaced_and_rebuilt() {
     place.refused(&["disk", "replace", &lost, "d2"], 4);
     place.ok(&["disk", "replace", &lost, "d2", "--force", "--yes"]);
     check(&mut client, &second, &more);
+    server.stop();
+}
+
+/// While a client reads a volume over and over and compares, two disks of six are failed, replaced
+/// and rebuilt: it never sees a difference.
+#[test]
+fn a_reader_notices_nothing_of_two_failures() {
+    let place = Place::with_disks("8x64M", "1G");
+    let server = place.serve();
+    place.ok(&["aggr", "create", "a1", "--disks", "6", "--raid", "dp"]);
+    let export = "127.0.0.1:rw:none";
+    place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (place, model, is_over) = (&place, &model, &is_over);
+        let reader = scope.spawn(move || {
+            let (mut client, root) = connect(place);
+            let mut rounds = 0;
+            while !is_over.load(Ordering::Relaxed) || rounds == 0 {
+                check(&mut client, &root, model);
+                rounds += 1;
+            }
+            rounds
+        });
+        let plan = place.ok(&["disk", "fail", "d3", "--dry-run"]);
+        assert!(plan.contains("1 more disk may fail then"), "{plan}");
+        for (disk, left) in [("d3", 1), ("d6", 0)] {
+            place.refused(&["disk", "fail", disk], 2);
+            place.ok(&["disk", "fail", disk, "--yes"]);
+            let status = place.json(&["status"]);
+            let message = status["checks"][0]["message"].as_str().unwrap();
+            assert!(message.contains("failed by an administrator"), "{message}");
+            assert!(message.contains(&format!("; {left} more disk")), "{message}");
+        }
+        let error = place.refused(&["disk", "fail", "d1", "--yes"], 4);
+        assert!(error.contains("cannot do without one more disk"), "{error}");
+        place.ok(&["disk", "replace", "d3", "d7"]);
+        place.ok(&["disk", "replace", "d6", "d8"]);
+        while !place.check_codes().is_empty() {}
+        is_over.store(true, Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+    place.ok(&["disk", "fail", "d1", "--yes"]);
+    place.ok(&["disk", "fail", "d2", "--yes"]);
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
     server.stop();
 }
 

@@ -48,13 +48,10 @@ impl Code {
     pub(crate) fn encode<'a>(self, data: impl Iterator<Item = &'a BlockRef>) -> Vec<BlockRef> {
         let data: Vec<_> = data.collect();
         debug_assert_eq!(data.len(), self.data_disks, "a block of each data disk");
-        let Some((first, rest)) = data.split_first().filter(|_| self.parity_disks > 0) else {
+        if self.parity_disks == 0 {
             return Vec::new();
-        };
-        let mut row = Block::shared(first.bytes());
-        let sum = Arc::make_mut(&mut row);
-        rest.iter().for_each(|block| xor_bytes(sum.bytes_mut(), block.bytes()));
-        let mut parity = vec![row];
+        }
+        let mut parity = vec![xor(data.iter().copied())];
         for which in DIAGONAL..self.parity_disks {
             let mut rotated = Block::shared(parity[ROW].bytes());
             let sum = Arc::make_mut(&mut rotated);
@@ -104,6 +101,10 @@ impl Code {
             columns.push(0);
         }
         columns.push(wanted + 1);
+        if columns.len() == 1 {
+            // The row's sum is zero.
+            return xor(known.iter().map(|(_, block)| *block));
+        }
         let sum = |which: usize| {
             let mut sum = match self.parity(row, which) {
                 Some(parity) if which != ROW => Polynomial::of_diagonal(parity),
@@ -116,7 +117,6 @@ impl Code {
         };
         let rows = sum(ROW);
         match (columns.as_slice(), trusted) {
-            ([_], _) => rows.to_block(),
             ([other, own], [.., which]) => {
                 let (other, own) = (rotation(*which, *other), rotation(*which, *own));
                 let mut rest = sum(*which);
@@ -168,15 +168,18 @@ fn subsets(of: &[usize], count: usize) -> Vec<Vec<usize>> {
     all
 }
 
+/// The XOR of all blocks.
+fn xor<'a>(mut blocks: impl Iterator<Item = &'a BlockRef>) -> BlockRef {
+    let Some(first) = blocks.next() else { return zero_block() };
+    let mut result = Block::shared(first.bytes());
+    let sum = Arc::make_mut(&mut result);
+    blocks.for_each(|block| xor_bytes(sum.bytes_mut(), block.bytes()));
+    result
+}
+
 /// The XOR of all blocks, if none is unknown.
 pub(crate) fn xor_known<'a>(
-    mut blocks: impl Iterator<Item = Option<&'a BlockRef>>,
+    blocks: impl Iterator<Item = Option<&'a BlockRef>>,
 ) -> Option<BlockRef> {
-    let Some(first) = blocks.next() else { return Some(zero_block()) };
-    let mut result = Block::shared(first?.bytes());
-    let sum = Arc::make_mut(&mut result);
-    for block in blocks {
-        xor_bytes(sum.bytes_mut(), block?.bytes());
-    }
-    Some(result)
+    blocks.collect::<Option<Vec<_>>>().map(|blocks| xor(blocks.into_iter()))
 }

@@ -24,6 +24,7 @@ mod node;
 mod numbers;
 mod operation;
 mod process;
+mod raid;
 mod raw;
 mod summary;
 mod svg;
@@ -40,4 +41,5 @@ pub use nfs::{
 pub use node::BenchError;
 pub use operation::{OPERATIONS, OPERATIONS_MAX, run_operation};
 pub use process::NodeBench;
+pub use raid::{RaidBench, raid};
 pub use summary::{Beside, Report, Role, Row, Series, Unit};

@@ -21,6 +21,12 @@ impl RawFile {
         Ok(Self { file, path })
     }
 
+    /// Appends `bytes`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
+        let what = "cannot write the raw file";
+        self.file.write_all(bytes).map_err(|error| BenchError::System { what, error })
+    }
+
     /// Appends `bytes` and makes them durable.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
         let what = "cannot write the raw file";

@@ -146,6 +146,8 @@ pub enum BenchCommand {
         #[arg(long, value_name = "FILE.svg")]
         strip_chart: Option<PathBuf>,
     },
+    /// RAID by itself on file-backed disks: parity, full stripes, reads without disks, rebuild
+    Raid(BenchRaidArguments),
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
     /// ls -l of 50,000 files over NFS and on a mount, with warm and cold caches; wants root
@@ -264,6 +266,20 @@ pub struct BenchEngineArguments {
     /// Threads of the engine
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
     pub workers: usize,
+}
+
+/// `stroop bench raid`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchRaidArguments {
+    /// Where to make the disks; they are removed at the end
+    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
+    pub directory: PathBuf,
+    /// Size of each disk; there are up to nine and one for each round of a rebuild
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub disk_size: ByteSize,
+    /// Rounds of each load; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
+    pub rounds: usize,
 }
 
 /// `stroop bench big`.

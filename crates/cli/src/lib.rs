@@ -29,8 +29,8 @@ pub mod transport;
 
 pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
-    BenchNfsArguments, BenchNodeArguments, BenchStartArguments, Cli, ClientCommand, Command,
-    InitArguments, LogFormat, Options, ServeArguments,
+    BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments, Cli,
+    ClientCommand, Command, InitArguments, LogFormat, Options, ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

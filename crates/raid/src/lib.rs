@@ -53,6 +53,7 @@ pub use block_store::{
 };
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
+pub use parity::parity_of_row;
 pub use rebuild::{DiskPlace, ReplaceDone};
 pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
 pub use store::Store;

@@ -22,6 +22,7 @@ mod ring;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use ondisk::label::RaidKind;
 use ring::{PRIME, Polynomial, add_rotated, xor_bytes};
 use std::sync::Arc;
 use units::{Block, BlockRef, zero_block};
@@ -38,6 +39,13 @@ const ANTI_DIAGONAL: usize = 2;
 pub(crate) struct Code {
     pub data_disks: usize,
     pub parity_disks: usize,
+}
+
+/// The parity blocks of a row of a group of this kind: one block of each data disk.
+#[must_use]
+pub fn parity_of_row(kind: RaidKind, data: &[BlockRef]) -> Vec<BlockRef> {
+    let code = Code { data_disks: data.len(), parity_disks: kind.parity_disks() };
+    code.encode(data.iter())
 }
 
 /// A row's blocks, parity included, as far as they are known.

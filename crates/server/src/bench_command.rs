@@ -5,14 +5,14 @@
 
 use admin_api::{AdminError, Code};
 use bench::{
-    Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, Report, Role, Row, Series,
-    StartBench, Unit, engine, nfs, serve_nothing, strip_chart,
+    Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, RaidBench, Report, Role, Row,
+    Series, StartBench, Unit, engine, nfs, serve_nothing, strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
 use cli::{
     BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
-    BenchNodeArguments, BenchStartArguments,
+    BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
 };
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -34,6 +34,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
     let report = match command {
         BenchCommand::Engine(arguments) => run_engine(arguments)?,
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
+        BenchCommand::Raid(arguments) => run_raid(arguments)?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
         BenchCommand::List(arguments) => {
@@ -60,6 +61,12 @@ fn run_engine(arguments: &BenchEngineArguments) -> Result<Report, AdminError> {
         arguments.clone();
     let bench = EngineBench { directory, file: file_size, memory, depth, rounds, workers };
     engine(&bench, &mut progress).map_err(failed)
+}
+
+fn run_raid(arguments: &BenchRaidArguments) -> Result<Report, AdminError> {
+    let BenchRaidArguments { directory, disk_size, rounds } = arguments.clone();
+    let bench = RaidBench { directory, disk: disk_size, rounds };
+    bench::raid(&bench, &mut progress).map_err(failed)
 }
 
 fn run_nfs(arguments: &BenchNfsArguments, chart: Option<&Path>) -> Result<Report, AdminError> {

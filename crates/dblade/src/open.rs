@@ -68,6 +68,7 @@ impl Engine {
         raid::assemble(
             disks,
             journal,
+            self.configuration.clock.wall(),
             Box::new(move |store| match store {
                 Ok(store) => this.read_superblock(store, late, done),
                 Err(error) => done(Err(error.into())),

@@ -126,6 +126,13 @@ impl Device {
         self.write_label(vec![done]);
     }
 
+    /// Lets go of everyone who waits for the label, unanswered: their world is gone. They may hold
+    /// what holds the device.
+    pub fn abandon(&self) {
+        let forgotten = std::mem::take(&mut self.label.lock().waiting);
+        drop(forgotten);
+    }
+
     fn write_label(self: &Arc<Self>, dones: Vec<DeviceDone<()>>) {
         let block = vec![Arc::new(self.label().to_block())];
         let first = (self.whole_copy.other().block(&*self.disk), block.clone());

@@ -54,11 +54,12 @@ pub fn create(
         Ok(labels) => labels,
         Err(error) => return done(Err(error)),
     };
+    let now = request.created;
     let disks: Vec<_> = request.groups.into_iter().flat_map(|group| group.disks).collect();
     let work: Vec<_> = disks.iter().cloned().zip(labels).collect();
     let checks = gather(disks.len(), move |results: Vec<Result<(), MediaError>>| {
         match results.into_iter().collect::<Result<Vec<()>, _>>() {
-            Ok(_) => label_all(work, journal, done),
+            Ok(_) => label_all(work, journal, now, done),
             Err(error) => done(Err(error.into())),
         }
     });
@@ -70,11 +71,12 @@ pub fn create(
 fn label_all(
     work: Vec<(Arc<dyn Disk>, DiskLabel)>,
     journal: Arc<dyn StripeJournal>,
+    now: Timestamp,
     done: StoreDone,
 ) {
     let parts = gather(work.len(), move |results: Vec<Result<Device, MediaError>>| {
         let devices = results.into_iter().collect::<Result<Vec<_>, _>>();
-        done(devices.map_err(RaidError::from).and_then(|devices| join(devices, journal)));
+        done(devices.map_err(RaidError::from).and_then(|devices| join(devices, journal, now)));
     });
     for ((disk, label), part) in work.into_iter().zip(parts) {
         media::initialize(disk, label, part);
@@ -139,7 +141,12 @@ fn geometry_of(kind: RaidKind, disks: usize, regions: u64, base: u64) -> GroupGe
 
 /// Puts an aggregate together from its disks, in any order. A disk that cannot be read, or is not
 /// among them, is missing; where parity makes it good the store opens degraded.
-pub fn assemble(disks: Vec<Arc<dyn Disk>>, journal: Arc<dyn StripeJournal>, done: StoreDone) {
+pub fn assemble(
+    disks: Vec<Arc<dyn Disk>>,
+    journal: Arc<dyn StripeJournal>,
+    now: Timestamp,
+    done: StoreDone,
+) {
     let parts = gather(disks.len(), move |results: Vec<Result<Device, MediaError>>| {
         let mut devices = Vec::new();
         for result in results {
@@ -150,7 +157,7 @@ pub fn assemble(disks: Vec<Arc<dyn Disk>>, journal: Arc<dyn StripeJournal>, done
                 Err(error) => return done(Err(error.into())),
             }
         }
-        done(join(devices, journal));
+        done(join(devices, journal, now));
     });
     for (disk, part) in disks.into_iter().zip(parts) {
         media::open(disk, part as DeviceDone<Device>);
@@ -158,7 +165,11 @@ pub fn assemble(disks: Vec<Arc<dyn Disk>>, journal: Arc<dyn StripeJournal>, done
 }
 
 /// Matches labels.
-fn join(devices: Vec<Device>, journal: Arc<dyn StripeJournal>) -> Result<Store, RaidError> {
+fn join(
+    devices: Vec<Device>,
+    journal: Arc<dyn StripeJournal>,
+    now: Timestamp,
+) -> Result<Store, RaidError> {
     let mut groups: BTreeMap<u32, Vec<Arc<Device>>> = BTreeMap::new();
     let mut first: Option<(String, DiskLabel)> = None;
     let mut seen: BTreeMap<[u8; 16], String> = BTreeMap::new();
@@ -189,7 +200,7 @@ fn join(devices: Vec<Device>, journal: Arc<dyn StripeJournal>) -> Result<Store, 
         let Some(devices) = groups.remove(&index) else {
             return Err(lost_group(index));
         };
-        let (group, state, regions) = join_group(index, devices, base)?;
+        let (group, state, regions) = join_group(index, devices, base, now)?;
         let place = geometry_of(group.kind, group.members.len(), regions, base);
         base += place.blocks();
         geometry.push(place);
@@ -208,6 +219,7 @@ fn join_group(
     index: u32,
     devices: Vec<Arc<Device>>,
     base: u64,
+    now: Timestamp,
 ) -> Result<(Group, GroupState, u64), RaidError> {
     let latest = devices.iter().map(|device| device.label());
     let Some(latest) = latest.max_by_key(|label| label.sequence.get()) else {
@@ -251,7 +263,7 @@ fn join_group(
         match &seat.device {
             None => missing |= 1 << at,
             Some(device) if latest.is_rebuilding(at) => {
-                rebuilding.insert(at, Rebuild::at(device.label().rebuilt_regions.get()));
+                rebuilding.insert(at, Rebuild::new(Arc::clone(device)));
             }
             Some(_) => {}
         }
@@ -267,7 +279,7 @@ fn join_group(
     }
     // A crash may have come between two labels: then they are written again.
     let labelled = are_labels_equal.then_some((latest.missing.get(), latest.rebuilding.get()));
-    let sequence = first_sequence(latest.sequence.get());
+    let sequence = first_sequence(latest.sequence.get(), now);
     let state = GroupState { missing, rebuilding, labelled, reasons: BTreeMap::new(), sequence };
     Ok((group, state, latest.data_regions.get()))
 }

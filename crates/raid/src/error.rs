@@ -87,8 +87,8 @@ pub enum RaidError {
     },
     /// Without the disk data would be lost.
     #[error(
-        "group {group} cannot do without disk {disk}: {missing} of its disks are missing, and a \
-         {kind} group survives {}", kind.parity_disks()
+        "group {group} cannot do without disk {disk}: a {kind} group survives the loss of {}, and \
+         as many are missing", kind.parity_disks()
     )]
     Indispensable {
         /// The group.
@@ -97,8 +97,6 @@ pub enum RaidError {
         kind: ondisk::label::RaidKind,
         /// The disk.
         disk: String,
-        /// How many are missing already.
-        missing: usize,
     },
     /// The store has failed.
     #[error(transparent)]

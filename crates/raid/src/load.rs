@@ -60,7 +60,7 @@ impl Inner {
         let Some(device) = self.group(tetris.group).members[member].device() else {
             unreachable!("only disks in use are read")
         };
-        let disk = Arc::clone(device.disk());
+        let (disk, failed) = (Arc::clone(device.disk()), device);
         let at = self.geometry.device_block(tetris, row);
         let inner = Arc::clone(self);
         let again = Arc::clone(&disk);
@@ -70,7 +70,7 @@ impl Inner {
             Box::new(move |result| match result {
                 Ok(blocks) => done(blocks.into_iter().map(Some).collect()),
                 Err(error @ DiskError::Gone { .. }) => {
-                    inner.fail_reading(tetris.group, member, error.into());
+                    inner.fail_reading((tetris.group, member), &failed, error.into());
                     done(vec![None; count]);
                 }
                 Err(_) if count == 1 => done(vec![None]),

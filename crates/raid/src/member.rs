@@ -11,11 +11,12 @@ use crate::rebuild::Rebuild;
 use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
 use crate::store::Inner;
 use media::{Device, MediaError};
-use ondisk::label::{DiskRole, RaidKind};
+use ondisk::label::{DiskLabel, DiskRole, RaidKind};
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::Timestamp;
 
 /// A group's disks: data disks first, then parity.
 pub(crate) struct Group {
@@ -51,6 +52,11 @@ impl Member {
         self.seat.lock().device.clone()
     }
 
+    /// Whether it is this disk that has the place.
+    pub(crate) fn is_taken_by(&self, device: &Arc<Device>) -> bool {
+        self.seat.lock().device.as_ref().is_some_and(|own| Arc::ptr_eq(own, device))
+    }
+
     /// Another disk takes the place.
     pub(crate) fn set_seat(&self, seat: Seat) {
         *self.seat.lock() = seat;
@@ -72,13 +78,17 @@ pub(crate) struct GroupState {
     pub sequence: u64,
 }
 
-/// Numbers of labels that one start may use. Each start begins with higher ones than any it finds,
-/// so that a disk that was changed last before a crash, and stays away, is not believed later.
-const SEQUENCES_PER_START: u64 = 1 << 32;
+/// Numbers of labels that one start may use.
+const SEQUENCES_PER_START: u64 = 1 << 22;
+const NANOSECONDS_PER_MILLISECOND: i64 = 1_000_000;
 
-/// The number that a start begins with, after this one.
-pub(crate) const fn first_sequence(highest: u64) -> u64 {
-    (highest / SEQUENCES_PER_START + 1) * SEQUENCES_PER_START
+/// The number that a start at this time begins with. It is higher than any that the start finds,
+/// and than those of starts before it whose labels it does not find: a disk that was labelled last
+/// before a crash, and stays away, is not believed later.
+pub(crate) fn first_sequence(highest: u64, now: Timestamp) -> u64 {
+    let milliseconds = u64::try_from(now.get() / NANOSECONDS_PER_MILLISECOND).unwrap_or(0);
+    let next = (highest / SEQUENCES_PER_START).saturating_add(1);
+    next.max(milliseconds).saturating_mul(SEQUENCES_PER_START)
 }
 
 impl GroupState {
@@ -177,17 +187,37 @@ impl Inner {
     }
 
     /// A disk failed while it was read. It is given up only where parity makes it good.
-    pub(crate) fn fail_reading(self: &Arc<Self>, group: u32, member: usize, error: MediaError) {
-        self.fail(group, member, error, false);
+    pub(crate) fn fail_reading(
+        self: &Arc<Self>,
+        (group, member): (u32, usize),
+        device: &Arc<Device>,
+        error: MediaError,
+    ) {
+        self.fail((group, member), device, error, false);
     }
 
     /// A disk did not write what it should, or not durably. Either it is given up, or the store is.
-    pub(crate) fn fail_writing(self: &Arc<Self>, group: u32, member: usize, error: MediaError) {
-        self.fail(group, member, error, true);
+    pub(crate) fn fail_writing(
+        self: &Arc<Self>,
+        (group, member): (u32, usize),
+        device: &Arc<Device>,
+        error: MediaError,
+    ) {
+        self.fail((group, member), device, error, true);
     }
 
-    fn fail(self: &Arc<Self>, group: u32, member: usize, error: MediaError, is_lost: bool) {
+    fn fail(
+        self: &Arc<Self>,
+        (group, member): (u32, usize),
+        device: &Arc<Device>,
+        error: MediaError,
+        is_lost: bool,
+    ) {
         {
+            // What a disk did that was replaced since says nothing of the one in its place.
+            if !self.group(group).members[member].is_taken_by(device) {
+                return;
+            }
             let mut state = self.state.lock();
             let tolerated = self.group(group).kind.parity_disks();
             let disks = &mut state.groups[group as usize];
@@ -214,7 +244,7 @@ impl Inner {
         let members = &self.group(group).members;
         let highest = |member: &Member| member.device().map(|one| one.label().sequence.get());
         let highest = members.iter().filter_map(highest).max().unwrap_or(0);
-        let ((missing, rebuilding), sequence, devices) = {
+        let devices = {
             let mut state = self.state.lock();
             let disks = &mut state.groups[group as usize];
             let (masks, unused) = (disks.masks(), disks.unused());
@@ -227,33 +257,39 @@ impl Inner {
             let devices: Vec<_> = (0..members.len())
                 .filter_map(|at| self.group(group).device(at, unused).map(|device| (at, device)))
                 .collect();
-            disks.sequence = disks.sequence.max(highest) + 1;
-            let sequence = disks.sequence;
+            // The device itself adds one.
+            disks.sequence = disks.sequence.max(highest).saturating_add(2);
             state.label_updates += devices.len();
-            (masks, sequence, devices)
+            devices
         };
-        let identities: Vec<[u8; 16]> = members.iter().map(|one| one.seat().identity).collect();
         for (member, device) in devices {
-            let inner = Arc::clone(self);
+            let (inner, failed) = (Arc::clone(self), Arc::clone(&device));
             device.update_label(
-                |label| {
-                    label.sequence = label.sequence.get().max(sequence).into();
-                    label.missing = missing.into();
-                    label.rebuilding = rebuilding.into();
-                    if !Missing(rebuilding).contains(member) {
-                        label.rebuilt_regions = 0.into();
-                    }
-                    for (into, identity) in label.members.iter_mut().zip(&identities) {
-                        *into = *identity;
-                    }
-                },
+                |label| self.tell_label(group, member, label),
                 Box::new(move |result| {
                     if let Err(error) = result {
-                        inner.fail_writing(group, member, error);
+                        inner.fail_writing((group, member), &failed, error);
                     }
                     inner.label_updated();
                 }),
             );
+        }
+    }
+
+    /// Has a label say what is true now: of changes that meet the last one says it, whatever their
+    /// order.
+    fn tell_label(&self, group: u32, member: usize, label: &mut DiskLabel) {
+        let state = self.state.lock();
+        let disks = &state.groups[group as usize];
+        let (missing, rebuilding) = disks.masks();
+        label.sequence = label.sequence.get().max(disks.sequence).into();
+        label.missing = missing.into();
+        label.rebuilding = rebuilding.into();
+        if !Missing(rebuilding).contains(member) {
+            label.rebuilt_regions = 0.into();
+        }
+        for (into, member) in label.members.iter_mut().zip(&self.group(group).members) {
+            *into = member.seat().identity;
         }
     }
 

@@ -6,7 +6,8 @@ use crate::geometry::Location;
 use crate::member::Missing;
 use crate::rows::CHECKSUM_ROW;
 use crate::store::Inner;
-use ondisk::identity::{BlockIdentity, BlockOwner, ChecksumBlock};
+use media::Device;
+use ondisk::identity::{BlockIdentity, BlockOwner, ChecksumBlock, REGION_DATA_BLOCKS};
 use platform::DiskError;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -66,8 +67,12 @@ impl Inner {
             let pvbn = Pvbn(number);
             state.queued(self.geometry.tetris_of(pvbn)?, pvbn)
         });
+        let disks = &state.groups[last.group as usize];
+        // A disk may be rebuilt in some of them.
+        let before = (count as u64 - 1).div_ceil(REGION_DATA_BLOCKS as u64);
+        let regions = last.tetris().region.saturating_sub(before)..=last.tetris().region;
         Start {
-            missing: state.groups[last.group as usize].missing_at(last.tetris().region),
+            missing: Missing(regions.fold(0, |mask, region| mask | disks.missing_at(region).0)),
             queued: queued.collect(),
             checksums: state.cache.get(last.tetris(), last.disk),
             generation: state.cache.generation(last.tetris()),
@@ -105,7 +110,7 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         let parts = gather(rows.len(), move |results: Vec<Result<Vec<BlockRef>, DiskError>>| {
-            inner.note_gone(location, results.iter());
+            inner.note_gone(location, &device, results.iter());
             let mut blocks =
                 results.into_iter().map(|result| result.ok().and_then(|b| b.into_iter().next()));
             let block = blocks.next().flatten();
@@ -133,10 +138,12 @@ impl Inner {
     fn note_gone<'a>(
         self: &Arc<Self>,
         location: Location,
+        device: &Arc<Device>,
         mut results: impl Iterator<Item = &'a Result<Vec<BlockRef>, DiskError>>,
     ) {
         if let Some(Err(error)) = results.find(|r| matches!(r, Err(DiskError::Gone { .. }))) {
-            self.fail_reading(location.group, location.disk, error.clone().into());
+            let place = (location.group, location.disk);
+            self.fail_reading(place, device, error.clone().into());
         }
     }
 
@@ -167,9 +174,10 @@ impl Inner {
             && proofs.iter().rev().take(to.row() + 1).any(Proof::needs_identity);
         let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
         let end = self.geometry.device_block(to.tetris(), end_row);
-        let run = Run { inner: Arc::clone(self), first, from, proofs, start, begin };
+        let disk = Arc::clone(device.disk());
+        let run = Run { inner: Arc::clone(self), device, first, from, proofs, start, begin };
         let count = (end - begin + 1) as usize;
-        device.disk().read(begin, count, Box::new(move |result| run.finish(result, done)));
+        disk.read(begin, count, Box::new(move |result| run.finish(result, done)));
     }
 
     /// Block by block: in a degraded group, or when the run as a whole cannot be read.
@@ -186,6 +194,7 @@ impl Inner {
 /// A run of blocks under way.
 struct Run {
     inner: Arc<Inner>,
+    device: Arc<Device>,
     first: Pvbn,
     from: Location,
     proofs: Vec<Proof>,
@@ -196,11 +205,11 @@ struct Run {
 
 impl Run {
     fn finish(self, result: Result<Vec<BlockRef>, DiskError>, done: RunDone) {
-        let Self { inner, first, from, proofs, start, begin } = self;
+        let Self { inner, device, first, from, proofs, start, begin } = self;
         let loaded = match result {
             Ok(loaded) => loaded,
             Err(error) => {
-                inner.note_gone(from, std::iter::once(&Err(error)));
+                inner.note_gone(from, &device, std::iter::once(&Err(error)));
                 inner.read_singly(first, proofs, done);
                 return;
             }

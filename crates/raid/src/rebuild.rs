@@ -9,18 +9,22 @@
 //! group. So a rebuild goes on after a restart, and a disk that failed in the middle of it is not
 //! taken up again.
 //!
+//! Where a block of another disk can be neither read nor computed, or the group has failed, nothing
+//! is written and the rebuild stops until the next start: what cannot be read now may be then. What
+//! comes of requests to a disk that was replaced itself counts for nothing.
+//!
 //! Invariants: the label never names a region that is not durable; what lies beyond it is lost with
 //! a crash, so notes of stripes there keep the disk's blocks like a missing disk's. The labels call
 //! the disk whole only after its own says that all regions are.
 
 use crate::error::{RaidError, StoreError};
 use crate::geometry::TetrisId;
-use crate::member::Seat;
+use crate::member::{GroupState, Seat};
 use crate::resolve::{Answer, Question};
 use crate::rows::{Column, RowSet, set_row};
 use crate::store::Inner;
 use media::{Device, MediaError, regions_of};
-use ondisk::label::DiskRole;
+use ondisk::label::{DiskLabel, DiskRole};
 use platform::Disk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,9 +49,16 @@ pub struct DiskPlace {
     pub member: usize,
 }
 
+/// A rebuild by place and disk: another disk may have the place by now.
+#[derive(Clone)]
+struct Task {
+    place: DiskPlace,
+    device: Arc<Device>,
+}
+
 /// How far a disk has come.
-#[derive(Default, Debug)]
 pub(crate) struct Rebuild {
+    device: Arc<Device>,
     /// All regions below are rebuilt.
     below: u64,
     /// Others that are.
@@ -60,9 +71,11 @@ pub(crate) struct Rebuild {
 }
 
 impl Rebuild {
-    /// Where a label says that it stopped.
-    pub(crate) fn at(below: u64) -> Self {
-        Self { below, next: below, durable_below: below, ..Self::default() }
+    /// Of a disk, from where its label says that it stopped.
+    pub(crate) fn new(device: Arc<Device>) -> Self {
+        let below = device.label().rebuilt_regions.get();
+        let (next, durable_below, is_label_under_way) = (below, below, false);
+        Self { device, below, beyond: BTreeSet::new(), next, durable_below, is_label_under_way }
     }
 
     pub(crate) fn has(&self, region: u64) -> bool {
@@ -117,21 +130,20 @@ impl Inner {
             return done(Err(RaidError::NoSuchPlace { group, member }));
         };
         let disk = group.name(place.member);
-        let missing = {
-            let state = self.state.lock();
-            let disks = &state.groups[place.group as usize];
-            if disks.unused().contains(place.member) {
-                drop(state);
-                return done(Err(RaidError::NotInUse { disk }));
-            }
-            let is_rebuilding = disks.rebuilding.contains_key(&place.member);
-            disks.missing.count_ones() as usize - usize::from(is_rebuilding)
+        let device = group.members[place.member].device();
+        let is_used = |inner: &Self| {
+            !inner.state.lock().groups[place.group as usize].unused().contains(place.member)
         };
-        if missing >= group.kind.parity_disks() {
+        let Some(device) = device.filter(|_| is_used(self)) else {
+            return done(Err(RaidError::NotInUse { disk }));
+        };
+        // Like a failed read: given up only if the group can do without it.
+        let error = MediaError::Retired { disk: disk.clone() };
+        self.fail_reading((place.group, place.member), &device, error);
+        if is_used(self) {
             let (group, kind) = (place.group, group.kind);
-            return done(Err(RaidError::Indispensable { group, kind, disk, missing }));
+            return done(Err(RaidError::Indispensable { group, kind, disk }));
         }
-        self.fail_writing(place.group, place.member, MediaError::Retired { disk });
         self.finish_sync(Box::new(|result| done(result.map_err(RaidError::from))));
     }
 
@@ -140,7 +152,7 @@ impl Inner {
         place: DiskPlace,
         disk: &dyn Disk,
         identity: [u8; 16],
-    ) -> Result<ondisk::label::DiskLabel, RaidError> {
+    ) -> Result<DiskLabel, RaidError> {
         let group = self.groups.get(place.group as usize);
         let Some(member) = group.and_then(|group| group.members.get(place.member)) else {
             return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
@@ -187,7 +199,11 @@ impl Inner {
         device: Device,
         done: ReplaceDone,
     ) {
-        let group = self.group(place.group);
+        let (group, device) = (self.group(place.group), Arc::new(device));
+        let member = &group.members[place.member];
+        // Before the state is locked: labels are locked before it.
+        let replaced = member.device().map_or(0, |old| old.label().sequence.get());
+        let rebuild = Rebuild::new(Arc::clone(&device));
         {
             let mut state = self.state.lock();
             let disks = &mut state.groups[place.group as usize];
@@ -195,12 +211,10 @@ impl Inner {
                 drop(state);
                 return done(Err(RaidError::InUse { disk: group.name(place.member) }));
             }
-            let member = &group.members[place.member];
-            let replaced = member.device().map_or(0, |old| old.label().sequence.get());
             disks.sequence = disks.sequence.max(replaced);
-            member.set_seat(Seat { identity, device: Some(Arc::new(device)) });
+            member.set_seat(Seat { identity, device: Some(device) });
             disks.reasons.remove(&place.member);
-            disks.rebuilding.insert(place.member, Rebuild::default());
+            disks.rebuilding.insert(place.member, rebuild);
             // The identity is new even if the masks are not.
             disks.labelled = None;
         }
@@ -220,7 +234,7 @@ impl Inner {
         let places: Vec<DiskPlace> = {
             let state = self.state.lock();
             let groups = (0..).zip(&state.groups);
-            let of_group = |(group, disks): (u32, &crate::member::GroupState)| {
+            let of_group = |(group, disks): (u32, &GroupState)| {
                 let members: Vec<usize> = disks.rebuilding.keys().copied().collect();
                 members.into_iter().map(move |member| DiskPlace { group, member })
             };
@@ -230,32 +244,43 @@ impl Inner {
     }
 
     fn start_rebuild(self: &Arc<Self>, place: DiskPlace) {
+        let Some(device) = self.group(place.group).members[place.member].device() else { return };
+        let task = Task { place, device };
         for _ in 0..TETRISES_AT_A_TIME {
-            self.rebuild_next(place);
+            self.rebuild_next(task.clone());
         }
         // Nothing may be left to do.
-        self.label_progress(place);
+        self.label_progress(&task);
     }
 
-    fn rebuild_next(self: &Arc<Self>, place: DiskPlace) {
-        let regions = self.geometry.group(place.group).regions;
-        let region = {
-            let mut state = self.state.lock();
-            let is_abandoned = state.is_abandoned;
-            let disks = &mut state.groups[place.group as usize];
-            let Some(rebuild) = disks.rebuilding.get_mut(&place.member) else { return };
-            if is_abandoned || rebuild.next >= regions {
-                return;
-            }
-            rebuild.next += 1;
-            rebuild.next - 1
-        };
-        let tetris = TetrisId { group: place.group, region };
-        let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, place);
+    /// Changes the rebuild, unless it is over, or must not go on.
+    fn with_rebuild<T>(&self, task: &Task, change: impl FnOnce(&mut Rebuild) -> T) -> Option<T> {
+        let mut state = self.state.lock();
+        if state.is_abandoned || state.failure.is_some() {
+            return None;
+        }
+        let disks = &mut state.groups[task.place.group as usize];
+        let rebuild = disks.rebuilding.get_mut(&task.place.member)?;
+        Arc::ptr_eq(&rebuild.device, &task.device).then(|| change(rebuild))
+    }
+
+    fn rebuild_next(self: &Arc<Self>, task: Task) {
+        let regions = self.geometry.group(task.place.group).regions;
+        let next = self.with_rebuild(&task, |rebuild| {
+            let region = rebuild.next;
+            rebuild.next = (region + 1).min(regions);
+            region
+        });
+        let Some(region) = next.filter(|region| *region < regions) else { return };
+        let tetris = TetrisId { group: task.place.group, region };
+        let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, task);
         self.lock_tetris(tetris, Box::new(job));
     }
 
-    fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, place: DiskPlace) {
+    fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
+        if self.with_rebuild(&task, |_| ()).is_none() {
+            return self.unlock_tetris(tetris);
+        }
         let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
         let data_disks = self.group(tetris.group).data_disks;
         let question = Question {
@@ -266,10 +291,14 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         let write = Box::new(move |answer: Answer| {
-            let columns = inner.rebuilt_columns(&answer, place);
+            if answer.is_unreadable || inner.with_rebuild(&task, |_| ()).is_none() {
+                return inner.unlock_tetris(tetris);
+            }
+            let columns = inner.rebuilt_columns(&answer, task.place);
             let again = Arc::clone(&inner);
-            let finish = Box::new(move |()| again.finish_rebuilding(tetris, place));
-            inner.write_columns(tetris, missing.without(place.member), &columns, finish);
+            let missing = missing.without(task.place.member);
+            let finish = Box::new(move |()| again.finish_rebuilding(tetris, task));
+            inner.write_columns(tetris, missing, &columns, finish);
         });
         self.resolve(question, write);
     }
@@ -297,73 +326,71 @@ impl Inner {
         columns
     }
 
-    fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, place: DiskPlace) {
-        {
-            let mut state = self.state.lock();
-            let disks = &mut state.groups[place.group as usize];
-            // Not if it failed with this write.
-            if let Some(rebuild) = disks.rebuilding.get_mut(&place.member) {
-                rebuild.finish(tetris.region);
-            }
-        }
+    fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: Task) {
+        // Not if it failed with this write.
+        let _ = self.with_rebuild(&task, |rebuild| rebuild.finish(tetris.region));
         self.unlock_tetris(tetris);
-        self.label_progress(place);
-        self.rebuild_next(place);
+        self.label_progress(&task);
+        self.rebuild_next(task);
     }
 
     /// Has the label say how far the disk has come, if that is worth it.
-    fn label_progress(self: &Arc<Self>, place: DiskPlace) {
-        let regions = self.geometry.group(place.group).regions;
-        let below = {
-            let mut state = self.state.lock();
-            let disks = &mut state.groups[place.group as usize];
-            let Some(rebuild) = disks.rebuilding.get_mut(&place.member) else { return };
+    fn label_progress(self: &Arc<Self>, task: &Task) {
+        let regions = self.geometry.group(task.place.group).regions;
+        let due = self.with_rebuild(task, |rebuild| {
             let step = (regions / LABELS_PER_DISK).clamp(1, REGIONS_PER_LABEL_MAX);
             let is_due = rebuild.below >= rebuild.durable_below + step || rebuild.below == regions;
-            if !is_due || rebuild.is_label_under_way {
-                return;
-            }
-            rebuild.is_label_under_way = true;
-            rebuild.below
-        };
-        let Some(device) = self.group(place.group).members[place.member].device() else { return };
-        let (inner, again) = (Arc::clone(self), Arc::clone(&device));
-        device.disk().flush(Box::new(move |flushed| match flushed {
+            let begins = is_due && !rebuild.is_label_under_way;
+            rebuild.is_label_under_way |= begins;
+            begins.then_some(rebuild.below)
+        });
+        let Some(below) = due.flatten() else { return };
+        let (inner, task) = (Arc::clone(self), task.clone());
+        let disk = Arc::clone(task.device.disk());
+        disk.flush(Box::new(move |flushed| match flushed {
             Ok(()) => {
-                let label = |label: &mut ondisk::label::DiskLabel| {
-                    label.rebuilt_regions = below.into();
-                };
-                let told = Box::new(move |result| inner.progress_labelled(place, below, result));
-                again.update_label(label, told);
+                let device = Arc::clone(&task.device);
+                let label = |label: &mut DiskLabel| label.rebuilt_regions = below.into();
+                let told = Box::new(move |result| inner.progress_labelled(&task, below, result));
+                device.update_label(label, told);
             }
-            Err(error) => inner.fail_writing(place.group, place.member, error.into()),
+            Err(error) => inner.fail_rebuild(&task, error.into()),
         }));
+    }
+
+    fn fail_rebuild(self: &Arc<Self>, task: &Task, error: MediaError) {
+        self.fail_writing((task.place.group, task.place.member), &task.device, error);
     }
 
     fn progress_labelled(
         self: &Arc<Self>,
-        place: DiskPlace,
+        task: &Task,
         below: u64,
         result: Result<(), MediaError>,
     ) {
         if let Err(error) = result {
-            return self.fail_writing(place.group, place.member, error);
+            return self.fail_rebuild(task, error);
         }
-        let is_whole = below == self.geometry.group(place.group).regions;
+        let told = self.with_rebuild(task, |rebuild| {
+            (rebuild.durable_below, rebuild.is_label_under_way) = (below, false);
+        });
+        if told.is_none() {
+            return;
+        }
+        if below < self.geometry.group(task.place.group).regions {
+            return self.label_progress(task);
+        }
         {
             let mut state = self.state.lock();
-            let disks = &mut state.groups[place.group as usize];
-            let Some(rebuild) = disks.rebuilding.get_mut(&place.member) else { return };
-            (rebuild.durable_below, rebuild.is_label_under_way) = (below, false);
-            if is_whole {
-                disks.rebuilding.remove(&place.member);
-                disks.missing &= !(1 << place.member);
+            let disks = &mut state.groups[task.place.group as usize];
+            let member = task.place.member;
+            // Not if it failed in this very moment.
+            let is_ours = |rebuild: &Rebuild| Arc::ptr_eq(&rebuild.device, &task.device);
+            if disks.rebuilding.get(&member).is_some_and(is_ours) {
+                disks.rebuilding.remove(&member);
+                disks.missing &= !(1 << member);
             }
         }
-        if is_whole {
-            self.write_labels(place.group);
-        } else {
-            self.label_progress(place);
-        }
+        self.write_labels(task.place.group);
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Answer {
     pub repaired_blocks: u64,
     /// Blocks that could not be read, nor made good.
     pub damaged_blocks: u64,
+    /// Whether some of them are on disks that are there: another time they may be read.
+    pub is_unreadable: bool,
 }
 
 impl Inner {
@@ -182,6 +184,7 @@ impl<'a> Resolution<'a> {
             repairs: vec![Column::new(); data_disks],
             repaired_blocks: 0,
             damaged_blocks: 0,
+            is_unreadable: false,
         };
         Self { question, columns, code, answer }
     }
@@ -205,6 +208,7 @@ impl<'a> Resolution<'a> {
     fn decide_checksums(&mut self, member: usize) {
         let Some(decided) = self.decided_checksums(member) else {
             self.answer.damaged_blocks += 1;
+            self.answer.is_unreadable |= !self.question.missing.contains(member);
             return self.settle(member, CHECKSUM_ROW, zero_block(), true);
         };
         let differs = self.columns[member].get(CHECKSUM_ROW) != Some(&decided);
@@ -292,6 +296,7 @@ impl<'a> Resolution<'a> {
             (None, Some(block)) => self.settle(member, row, block, is_unknown),
             (None, None) => {
                 self.answer.damaged_blocks += 1;
+                self.answer.is_unreadable |= is_named && !self.question.missing.contains(member);
                 self.settle(member, row, zero_block(), true);
             }
         }

@@ -11,7 +11,7 @@ use crate::cache::ChecksumCache;
 use crate::error::StoreError;
 use crate::geometry::{Geometry, TetrisId};
 use crate::locking::Job;
-use crate::member::{Group, GroupState};
+use crate::member::{Group, GroupState, Member};
 use crate::rebuild::{DiskPlace, ReplaceDone};
 use crate::status::{Counters, Status};
 use platform::Disk;
@@ -100,7 +100,7 @@ impl Store {
     #[must_use]
     pub fn aggregate(&self) -> ([u8; 16], String) {
         let members = self.inner.groups.iter().flat_map(|group| &group.members);
-        let Some(device) = members.filter_map(crate::member::Member::device).next() else {
+        let Some(device) = members.filter_map(Member::device).next() else {
             unreachable!("a store has a disk")
         };
         let label = device.label();
@@ -203,5 +203,7 @@ impl BlockStore for Store {
             (syncs, labels, waiting.collect::<Vec<_>>())
         };
         drop(forgotten);
+        let members = self.inner.groups.iter().flat_map(|group| &group.members);
+        members.filter_map(Member::device).for_each(|device| device.abandon());
     }
 }

@@ -20,12 +20,12 @@ impl Inner {
             self.write_labels(group);
         }
         let devices = self.devices();
-        let places: Vec<_> = devices.iter().map(|(group, member, _)| (*group, *member)).collect();
+        let places = devices.clone();
         let inner = Arc::clone(self);
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
-            for ((group, member), result) in places.into_iter().zip(results) {
+            for ((group, member, device), result) in places.into_iter().zip(results) {
                 if let Err(error) = result {
-                    inner.fail_writing(group, member, error);
+                    inner.fail_writing((group, member), &device, error);
                 }
             }
             inner.finish_sync(done);

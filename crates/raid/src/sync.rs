@@ -62,11 +62,11 @@ impl Inner {
         }
         let devices = self.devices();
         let inner = Arc::clone(self);
-        let places: Vec<_> = devices.iter().map(|(group, member, _)| (*group, *member)).collect();
+        let places = devices.clone();
         let parts = gather(devices.len(), move |results: Vec<Result<(), DiskError>>| {
-            for ((group, member), result) in places.into_iter().zip(results) {
+            for ((group, member, device), result) in places.into_iter().zip(results) {
                 if let Err(error) = result {
-                    inner.fail_writing(group, member, error.into());
+                    inner.fail_writing((group, member), &device, error.into());
                 }
             }
             inner.finish_sync(done);

@@ -137,22 +137,23 @@ impl Inner {
             let Some(device) = group.device(member, missing) else { continue };
             for (row, count) in column.rows().runs() {
                 let blocks = (row..row + count).filter_map(|row| column.get(row).cloned());
-                parts.push((member, Arc::clone(device.disk()), row, blocks.collect::<Vec<_>>()));
+                parts.push((member, Arc::clone(&device), row, blocks.collect::<Vec<_>>()));
             }
         }
-        let members: Vec<usize> = parts.iter().map(|(member, ..)| *member).collect();
+        let places: Vec<_> =
+            parts.iter().map(|(member, device, ..)| (*member, Arc::clone(device))).collect();
         self.state.lock().counters.device_writes += parts.len() as u64;
         let inner = Arc::clone(self);
         let dones = gather(parts.len(), move |results: Vec<Result<(), DiskError>>| {
-            for (member, result) in members.into_iter().zip(results) {
+            for ((member, device), result) in places.into_iter().zip(results) {
                 if let Err(error) = result {
-                    inner.fail_writing(tetris.group, member, error.into());
+                    inner.fail_writing((tetris.group, member), &device, error.into());
                 }
             }
             done(());
         });
-        for ((_, disk, row, blocks), done) in parts.into_iter().zip(dones) {
-            disk.write(self.geometry.device_block(tetris, row), blocks, done);
+        for ((_, device, row, blocks), done) in parts.into_iter().zip(dones) {
+            device.disk().write(self.geometry.device_block(tetris, row), blocks, done);
         }
     }
 

@@ -68,6 +68,8 @@ pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> 
     };
     life.machine.count_world();
     life.machine.trace.boundaries = life.machine.world.counters().boundaries;
+    life.machine.engine.halt();
+    life.machine.world.clear();
     match outcome {
         Err(finding) if finding.is_known_loss() && life.machine.may_have_lost => {
             // Nothing more can be said of this life, but it is no fault of the engine.

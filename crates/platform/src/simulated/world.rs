@@ -186,6 +186,16 @@ impl SimulatedWorld {
         self.state.lock().disks.keys().map(Arc::clone).collect()
     }
 
+    /// Lets go of all disks and of all requests: nothing will be asked of them any more. Whoever
+    /// still holds the world holds no content then.
+    pub fn clear(&self) {
+        let forgotten = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.disks), std::mem::take(&mut state.pending))
+        };
+        drop(forgotten);
+    }
+
     /// The pending requests, oldest first; an index into them is the choice of
     /// [`Self::complete_one`].
     #[must_use]

@@ -10,7 +10,7 @@ use units::{Block, Pvbn, Timestamp};
 
 fn refusal(world: &SimulatedWorld, disks: Vec<Arc<dyn Disk>>) -> String {
     let journal = Arc::new(NoJournal);
-    let result = wait(world, |done| assemble(disks, journal, done));
+    let result = wait(world, |done| assemble(disks, journal, Timestamp(0), done));
     result.err().map(|error| error.to_string()).unwrap_or_default()
 }
 

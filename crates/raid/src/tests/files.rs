@@ -98,7 +98,7 @@ fn writers_do_not_disturb_one_another() {
         drop(store);
         // Without one of the disks, everything is still there.
         std::fs::remove_file(&paths[1]).unwrap();
-        let store = wait(|done| assemble(open(), Arc::new(NoJournal), done)).unwrap();
+        let store = wait(|done| assemble(open(), Arc::new(NoJournal), Timestamp(0), done)).unwrap();
         assert!(store.status().is_degraded());
         let per_disk = store.geometry().group(0).blocks_per_disk();
         for number in (0..3).flat_map(|disk| (1..801).step_by(7).map(move |n| disk * per_disk + n))

@@ -129,7 +129,8 @@ impl Model {
     pub fn reassemble(&mut self) -> Result<(), RaidError> {
         let journal = journal(&self.world, &self.notes);
         let disks = Self::disks(&self.world);
-        self.store = wait(&self.world, |done| assemble(disks, journal, done))?;
+        let now = platform::Clock::wall(&self.world);
+        self.store = wait(&self.world, |done| assemble(disks, journal, now, done))?;
         Ok(())
     }
 

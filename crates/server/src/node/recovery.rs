@@ -52,18 +52,22 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Whether all disks of all groups are there.
+    /// Whether all disks of all groups are there: those that the latest label of each group names.
     fn is_complete(&self) -> bool {
-        let mut groups: BTreeMap<u32, BTreeSet<[u8; 16]>> = BTreeMap::new();
+        let found: BTreeSet<[u8; 16]> = self.labels.iter().map(|label| label.disk).collect();
+        let mut latest: BTreeMap<u32, &DiskLabel> = BTreeMap::new();
         for label in &self.labels {
-            groups.entry(label.group_index.get()).or_default().insert(label.disk);
+            let known = latest.entry(label.group_index.get()).or_insert(label);
+            if known.sequence.get() < label.sequence.get() {
+                *known = label;
+            }
         }
-        let whole = |label: &DiskLabel| {
-            let found = groups.get(&label.group_index.get()).map_or(0, BTreeSet::len);
-            found == usize::from(label.disks_in_group.get())
-                && groups.len() == label.groups_count.get() as usize
+        let whole = |label: &&DiskLabel| {
+            let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
+            members.into_iter().all(|member| found.contains(member))
+                && latest.len() == label.groups_count.get() as usize
         };
-        self.cut_off.is_empty() && self.labels.iter().all(whole)
+        self.cut_off.is_empty() && latest.values().all(whole)
     }
 }
 

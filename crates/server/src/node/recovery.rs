@@ -172,12 +172,17 @@ impl Core {
 mod tests {
     use super::*;
 
-    fn label(group: u32, groups: u32, disk: u8, disks: u16) -> DiskLabel {
+    /// The label of a disk of the second of its group's changes.
+    fn label((group, groups): (u32, u32), disk: u8, members: &[u8]) -> DiskLabel {
         let mut label = DiskLabel::empty();
         label.group_index = group.into();
         label.groups_count = groups.into();
         label.disk = [disk; 16];
-        label.disks_in_group = disks.into();
+        label.disks_in_group = (members.len() as u16).into();
+        label.sequence = 2.into();
+        for (into, member) in label.members.iter_mut().zip(members) {
+            *into = [*member; 16];
+        }
         label
     }
 
@@ -185,13 +190,19 @@ mod tests {
     fn an_aggregate_is_complete_with_all_disks_of_all_groups() {
         let candidate =
             |labels: &[DiskLabel]| Candidate { labels: labels.to_vec(), ..Candidate::default() };
-        let whole = [label(0, 2, 1, 2), label(0, 2, 2, 2), label(1, 2, 3, 1)];
+        let whole = [label((0, 2), 1, &[1, 2]), label((0, 2), 2, &[1, 2]), label((1, 2), 3, &[3])];
         assert!(candidate(&whole).is_complete());
+        let mut replaced = label((0, 2), 4, &[4, 2]);
+        replaced.sequence = 1.into();
         for missing in 0..whole.len() {
             let mut labels = whole.to_vec();
             labels.remove(missing);
             assert!(!candidate(&labels).is_complete(), "without {missing}");
+            // One that had a place before does not stand in for it.
+            labels.push(replaced.clone());
+            assert!(!candidate(&labels).is_complete(), "without {missing}");
         }
+        assert!(candidate(&[&whole[..], &[replaced]].concat()).is_complete());
         let short = Candidate { cut_off: vec!["d3".to_owned()], ..candidate(&whole) };
         assert!(!short.is_complete());
     }

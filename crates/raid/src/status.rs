@@ -52,9 +52,7 @@ impl GroupStatus {
         self.missing_disks() > 0
     }
 
-    /// Disks that are not used, for whatever reason.
-    #[must_use]
-    pub fn missing_disks(&self) -> usize {
+    fn missing_disks(&self) -> usize {
         self.members.iter().filter(|member| member.state != MemberState::Online).count()
     }
 

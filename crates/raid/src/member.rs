@@ -8,6 +8,7 @@
 use crate::error::StoreError;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
+use crate::resolve::Answer;
 use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
 use crate::store::Inner;
 use media::{Device, MediaError};
@@ -74,7 +75,8 @@ pub(crate) struct GroupState {
     pub labelled: Option<(u32, u32)>,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
-    /// No label has a higher number, not even that of a disk that is no longer there.
+    /// What write_labels gave last; a device adds one. No label has a higher number, not even that
+    /// of a disk that was replaced.
     pub sequence: u64,
 }
 
@@ -241,6 +243,11 @@ impl Inner {
 
     /// Has the labels of a group say which disks are missing, if they do not yet.
     pub(crate) fn write_labels(self: &Arc<Self>, group: u32) {
+        let is_told = |disks: &GroupState| disks.labelled == Some(disks.masks());
+        // Every write of a tetris asks.
+        if is_told(&self.state.lock().groups[group as usize]) {
+            return;
+        }
         let members = &self.group(group).members;
         let highest = |member: &Member| member.device().map(|one| one.label().sequence.get());
         let highest = members.iter().filter_map(highest).max().unwrap_or(0);
@@ -305,6 +312,13 @@ impl Inner {
         for waiter in waiters {
             self.finish_sync(waiter);
         }
+    }
+
+    /// What was found wrong with blocks, and made good or not.
+    pub(crate) fn count_damage(&self, answer: &Answer) {
+        let counters = &mut self.state.lock().counters;
+        counters.repaired_blocks += answer.repaired_blocks;
+        counters.damaged_blocks += answer.damaged_blocks;
     }
 
     pub(crate) fn status(&self) -> Status {

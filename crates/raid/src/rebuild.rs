@@ -21,7 +21,7 @@ use crate::error::{RaidError, StoreError};
 use crate::geometry::TetrisId;
 use crate::member::{GroupState, Seat};
 use crate::resolve::{Answer, Question};
-use crate::rows::{Column, RowSet, set_row};
+use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use media::{Device, MediaError, regions_of};
 use ondisk::label::{DiskLabel, DiskRole};
@@ -305,11 +305,7 @@ impl Inner {
 
     /// The missing disk's column, and what else was found wrong.
     fn rebuilt_columns(&self, answer: &Answer, place: DiskPlace) -> Vec<Column> {
-        {
-            let counters = &mut self.state.lock().counters;
-            counters.repaired_blocks += answer.repaired_blocks;
-            counters.damaged_blocks += answer.damaged_blocks;
-        }
+        self.count_damage(answer);
         let group = self.group(place.group);
         let mut columns = answer.repairs.clone();
         columns.resize(group.members.len(), Column::new());
@@ -317,11 +313,7 @@ impl Inner {
             columns[place.member] = answer.columns[place.member].clone();
             return columns;
         }
-        let mut parity = vec![Column::new(); group.code().parity_disks];
-        for row in RowSet::ALL.iter() {
-            let blocks = answer.columns.iter().filter_map(|column| column.get(row));
-            set_row(&mut parity, row, group.code().encode(blocks));
-        }
+        let mut parity = answer.parity(group.code(), RowSet::ALL);
         columns[place.member] = parity.swap_remove(place.member - group.data_disks);
         columns
     }

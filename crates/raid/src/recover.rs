@@ -11,7 +11,7 @@ use crate::block_store::{StripeNote, SyncDone};
 use crate::geometry::TetrisId;
 use crate::member::Missing;
 use crate::resolve::{Answer, Question};
-use crate::rows::{Column, RowSet, set_row};
+use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -97,26 +97,14 @@ impl Inner {
         missing: Missing,
         done: Box<dyn FnOnce(()) + Send>,
     ) {
+        self.count_damage(answer);
         {
             let mut state = self.state.lock();
-            state.counters.repaired_blocks += answer.repaired_blocks;
-            state.counters.damaged_blocks += answer.damaged_blocks;
             state.cache.forget(tetris);
             state.cache.advance_generation(tetris);
         }
         let mut columns = answer.repairs.clone();
-        let code = self.group(tetris.group).code();
-        let mut parity = vec![Column::new(); code.parity_disks];
-        for row in rows.iter() {
-            let blocks = answer.columns.iter().map(|column| {
-                let Some(block) = column.get(row) else {
-                    unreachable!("every block of a noted row was resolved")
-                };
-                block
-            });
-            set_row(&mut parity, row, code.encode(blocks));
-        }
-        columns.extend(parity);
+        columns.extend(answer.parity(self.group(tetris.group).code(), rows));
         // A repair of a row that was not noted (a checksum block read for proof) keeps parity
         // right: it was computed from parity.
         self.write_columns(tetris, missing, &columns, done);

@@ -14,7 +14,7 @@
 use crate::geometry::TetrisId;
 use crate::member::Missing;
 use crate::parity::{Code, xor_known};
-use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, get_row};
+use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, get_row, set_row};
 use crate::store::Inner;
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use platform::completion::Sender;
@@ -44,6 +44,23 @@ pub(crate) struct Answer {
     pub damaged_blocks: u64,
     /// Whether some of them are on disks that are there: another time they may be read.
     pub is_unreadable: bool,
+}
+
+impl Answer {
+    /// The columns of the parity disks, in rows that were asked for.
+    pub(crate) fn parity(&self, code: Code, rows: RowSet) -> Vec<Column> {
+        let mut parity = vec![Column::new(); code.parity_disks];
+        for row in rows.iter() {
+            let blocks = self.columns.iter().map(|column| {
+                let Some(block) = column.get(row) else {
+                    unreachable!("every block that was asked for was resolved")
+                };
+                block
+            });
+            set_row(&mut parity, row, code.encode(blocks));
+        }
+        parity
+    }
 }
 
 impl Inner {

@@ -91,9 +91,8 @@ impl Inner {
             let counters = &mut self.state.lock().counters;
             counters.tetris_writes += 1;
             counters.partial_tetris_writes += u64::from(plan.note.is_some());
-            counters.repaired_blocks += answer.repaired_blocks;
-            counters.damaged_blocks += answer.damaged_blocks;
         }
+        self.count_damage(answer);
         let note = plan.note.take().filter(|_| !mutation::broken(Rule::StripeNotNoted));
         let Some(note) = note else {
             self.write_plan(write, plan);

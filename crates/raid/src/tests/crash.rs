@@ -3,8 +3,7 @@
 use super::model::*;
 use crate::*;
 use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
-use std::collections::BTreeMap;
-use units::{BlockRef, Pvbn};
+use units::Pvbn;
 
 const STRIPES: u64 = 63 * 2;
 
@@ -44,20 +43,6 @@ fn run(seed: u64, (kind, disks): (RaidKind, usize), lost_before: &[usize]) {
 }
 
 impl Model {
-    /// Writes what is queued, with a cut after so many steps; then what was `committed` counts.
-    fn cut_and_recover(&mut self, steps: u64, committed: BTreeMap<Pvbn, BlockRef>) {
-        self.store.sync(Box::new(|_| ()));
-        for _ in 0..steps {
-            self.world.step();
-        }
-        self.world.power_cut();
-        self.blocks = committed;
-        self.reassemble().unwrap();
-        let notes = self.notes.lock().clone();
-        let recovered = wait(&self.world, |done| self.store.recover_stripes(notes, done));
-        assert_eq!(recovered, Ok(()));
-    }
-
     /// With as many more disks lost as the group can do without, any of them.
     fn check_with_disks_lost(&mut self, disks: usize, lost_before: &[usize], spare: usize) {
         self.check();

@@ -134,6 +134,21 @@ impl Model {
         Ok(())
     }
 
+    /// Writes what is queued, with a cut after so many steps; then what was `committed` counts.
+    pub fn cut_and_recover(&mut self, steps: u64, committed: BTreeMap<Pvbn, BlockRef>) {
+        self.store.sync(Box::new(|_| ()));
+        for _ in 0..steps {
+            self.world.step();
+        }
+        self.store.abandon();
+        self.world.power_cut();
+        self.blocks = committed;
+        self.reassemble().unwrap();
+        let notes = self.notes.lock().clone();
+        let recovered = wait(&self.world, |done| self.store.recover_stripes(notes, done));
+        assert_eq!(recovered, Ok(()));
+    }
+
     /// A content that was never there before.
     pub fn content(&mut self) -> BlockRef {
         self.serial += 1;

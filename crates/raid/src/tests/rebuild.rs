@@ -4,9 +4,8 @@ use super::model::*;
 use crate::*;
 use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
 use platform::Disk;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::Pvbn;
 
 const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
 /// Stripes that are written: the first regions, which are rebuilt first, and the last ones.
@@ -98,7 +97,7 @@ fn a_rebuild_goes_on_after_a_cut() {
             let committed = model.blocks.clone();
             write_some(&mut model, 30);
             let steps = model.choose(600);
-            cut_and_recover(&mut model, steps, committed);
+            model.cut_and_recover(steps, committed);
             model.check();
             model.store.resume();
         }
@@ -110,20 +109,6 @@ fn a_rebuild_goes_on_after_a_cut() {
         model.reassemble().unwrap();
         model.check();
     }
-}
-
-fn cut_and_recover(model: &mut Model, steps: u64, committed: BTreeMap<Pvbn, BlockRef>) {
-    model.store.sync(Box::new(|_| ()));
-    for _ in 0..steps {
-        model.world.step();
-    }
-    model.store.abandon();
-    model.world.power_cut();
-    model.blocks = committed;
-    model.reassemble().unwrap();
-    let notes = model.notes.lock().clone();
-    let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
-    assert_eq!(recovered, Ok(()));
 }
 
 #[test]

@@ -171,11 +171,7 @@ fn a_server_of_another_directory_takes_no_disk_that_is_in_use() {
 /// Two of six disks of a `dp` aggregate are lost, replaced and rebuilt; then two others are lost.
 #[test]
 fn lost_disks_are_replaced_and_rebuilt() {
-    let place = Place::with_disks("8x64M", "1G");
-    let server = place.serve();
-    place.ok(&["aggr", "create", "a1", "--disks", "6", "--raid", "dp"]);
-    let export = "127.0.0.1:rw:none";
-    place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
+    let (place, server) = Place::with_volume_on("8x64M", ("6", "dp"));
     let (mut client, root) = connect(&place);
     let model = fill(&mut client, &root, 1);
     server.kill();
@@ -225,11 +221,7 @@ fn lost_disks_are_replaced_and_rebuilt() {
 /// and rebuilt: it never sees a difference.
 #[test]
 fn a_reader_notices_nothing_of_two_failures() {
-    let place = Place::with_disks("8x64M", "1G");
-    let server = place.serve();
-    place.ok(&["aggr", "create", "a1", "--disks", "6", "--raid", "dp"]);
-    let export = "127.0.0.1:rw:none";
-    place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
+    let (place, server) = Place::with_volume_on("8x64M", ("6", "dp"));
     let (mut client, root) = connect(&place);
     let model = fill(&mut client, &root, 1);
     let is_over = AtomicBool::new(false);

@@ -42,9 +42,14 @@ impl Place {
     /// A place with a running server, the aggregate `a1` of all disks, and the volume `home`,
     /// exported to this machine without squash.
     pub fn with_volume() -> (Self, Server) {
-        let place = Self::new();
+        Self::with_volume_on("4x64M", ("4", "raid4"))
+    }
+
+    /// The same of other disks, of which the aggregate takes so many.
+    pub fn with_volume_on(disks: &str, (count, raid): (&str, &str)) -> (Self, Server) {
+        let place = Self::with_disks(disks, "1G");
         let server = place.serve();
-        place.ok(&["aggr", "create", "a1", "--disks", "4", "--raid", "raid4"]);
+        place.ok(&["aggr", "create", "a1", "--disks", count, "--raid", raid]);
         let export = "127.0.0.1:rw:none";
         place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
         (place, server)

@@ -134,14 +134,15 @@ impl<'a> Medium<'a> {
             let block = self.array.geometry.device_block(place.tetris(), place.row());
             match devices.last_mut() {
                 Some((stretch, users))
-                    if (stretch.group, stretch.disk) == (place.group, place.disk)
+                    if (stretch.group, stretch.disk) == (place.group, self.member(place))
                         && stretch.block + stretch.count as u64 == block =>
                 {
                     stretch.count += 1;
                     users.push(at);
                 }
                 _ => {
-                    let stretch = Stretch { group: place.group, disk: place.disk, block, count: 1 };
+                    let disk = self.member(place);
+                    let stretch = Stretch { group: place.group, disk, block, count: 1 };
                     devices.push((stretch, vec![at]));
                 }
             }
@@ -155,10 +156,15 @@ impl<'a> Medium<'a> {
         }
         let proved = wants.iter().zip(places).filter(|(want, _)| want.owner.is_some());
         let needed: Vec<(TetrisId, usize)> = proved
-            .filter_map(|(_, place)| place.map(|place| (place.tetris(), place.disk)))
+            .filter_map(|(_, place)| place.map(|place| (place.tetris(), self.member(place))))
             .collect();
         self.load_checksums(needed)?;
         Ok(direct)
+    }
+
+    /// The disk's index in its group.
+    fn member(&self, place: Location) -> usize {
+        self.array.geometry.group(place.group).member(place.disk)
     }
 
     fn load_checksums(&mut self, mut needed: Vec<(TetrisId, usize)>) -> Result<(), InspectError> {
@@ -207,8 +213,9 @@ impl<'a> Medium<'a> {
         place: Location,
     ) -> Result<Option<BlockRef>, InspectError> {
         let (tetris, row) = (place.tetris(), place.row());
-        let good = self.reconstruct(tetris, place.disk, row, |block| is_right(want, block))?;
-        if good.is_some() && !self.array.is_present(place.group, place.disk) {
+        let good =
+            self.reconstruct(tetris, self.member(place), row, |block| is_right(want, block))?;
+        if good.is_some() && !self.array.is_present(place.group, self.member(place)) {
             self.report.totals.degraded_reads += 1;
             return Ok(good);
         }
@@ -245,7 +252,8 @@ impl<'a> Medium<'a> {
             known.map(|(at, block)| block.as_ref().filter(|_| Some(at) != left_out)).collect()
         };
         for left_out in std::iter::once(None).chain((0..group.disks()).map(Some)) {
-            let found = self.solver.solve(&without(left_out), group.data_disks, disk);
+            let found =
+                self.solver.solve(&without(left_out), group.data_disks, disk - group.member(0));
             if let Some(found) = found.filter(|found| is_right(found)) {
                 return Ok(Some(found));
             }
@@ -256,8 +264,9 @@ impl<'a> Medium<'a> {
     /// The identity beside a block.
     pub fn identity(&mut self, pvbn: Pvbn) -> Result<Option<BlockIdentity>, InspectError> {
         let Some(place) = self.array.geometry.locate(pvbn) else { return Ok(None) };
-        self.load_checksums(vec![(place.tetris(), place.disk)])?;
-        let block = self.checksums.get(&(place.tetris(), place.disk)).and_then(Option::as_ref);
+        let key = (place.tetris(), self.member(place));
+        self.load_checksums(vec![key])?;
+        let block = self.checksums.get(&key).and_then(Option::as_ref);
         Ok(block.and_then(|block| ChecksumBlock::view(block).identities.get(place.row()).copied()))
     }
 

@@ -51,10 +51,10 @@ fn check_tetris(medium: &mut Medium<'_>, tetris: TetrisId, rows: u64) -> Result<
     Ok(())
 }
 
-/// Whether a row's parity blocks, behind its data blocks, are what they must be.
+/// Whether a row's parity blocks, before its data blocks, are what they must be.
 fn is_true(row: &[Option<&BlockRef>], data_disks: usize) -> bool {
     let blocks: Vec<&Block> = row.iter().flatten().map(|block| &***block).collect();
-    let (data, parity) = blocks.split_at(data_disks);
+    let (parity, data) = blocks.split_at(blocks.len() - data_disks);
     let columns: Vec<&Block> = parity.first().into_iter().chain(data).copied().collect();
     parity.iter().enumerate().all(|(which, block)| parity_of(which, &columns) == **block)
 }

@@ -55,7 +55,7 @@ fn to_block<'a>(sub_blocks: impl Iterator<Item = &'a u128>) -> Block {
     Block::from_prefix(&bytes)
 }
 
-/// Which disks of a group are lost: data disks, then parity disks.
+/// Which disks of a group are lost: parity disks, then data disks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Pattern {
     data_disks: usize,
@@ -72,7 +72,7 @@ pub(crate) struct Solver {
 }
 
 impl Solver {
-    /// The block of data disk `wanted` of a row: of `data_disks`, then of the parity disks. Blocks
+    /// The block of data disk `wanted` of a row: of the parity disks, then of `data_disks`. Blocks
     /// that are not there are lost, and `wanted` in any case.
     pub fn solve(
         &mut self,
@@ -80,9 +80,11 @@ impl Solver {
         data_disks: usize,
         wanted: usize,
     ) -> Option<BlockRef> {
+        let parity_disks = row.len() - data_disks;
+        let wanted = parity_disks + wanted;
         let lost: Vec<usize> =
             (0..row.len()).filter(|at| row[*at].is_none() || *at == wanted).collect();
-        let pattern = Pattern { data_disks, parity_disks: row.len() - data_disks, lost, wanted };
+        let pattern = Pattern { data_disks, parity_disks, lost, wanted };
         let solution = self.solutions.entry(pattern.clone());
         let solution = solution.or_insert_with(|| pattern.solution().map(Arc::new)).clone()?;
         let sums = pattern.known_sums(row);
@@ -102,8 +104,8 @@ impl Pattern {
     /// A column's disk: row parity is the first parity disk.
     const fn disk(&self, column: usize) -> usize {
         match column {
-            0 => self.data_disks,
-            _ => column - 1,
+            0 => 0,
+            _ => self.parity_disks + column - 1,
         }
     }
 
@@ -117,7 +119,7 @@ impl Pattern {
 
     /// The sums that are known to be zero, or to be what a parity disk holds.
     fn parities(&self) -> Vec<usize> {
-        let is_known = |parity: &usize| *parity == 0 || !self.is_lost(self.data_disks + parity);
+        let is_known = |parity: &usize| *parity == 0 || !self.is_lost(*parity);
         (0..self.parity_disks).filter(is_known).collect()
     }
 
@@ -126,7 +128,7 @@ impl Pattern {
         let mut sums = vec![0; self.parities().len() * SUB_BLOCKS];
         for (at, parity) in self.parities().into_iter().enumerate() {
             let sums = &mut sums[at * SUB_BLOCKS..][..SUB_BLOCKS];
-            if let Some(block) = row[self.data_disks + parity].filter(|_| parity > 0) {
+            if let Some(block) = row[parity].filter(|_| parity > 0) {
                 sums.iter_mut().enumerate().for_each(|(at, sum)| *sum = sub_block(block, at));
             }
             for column in 0..=self.data_disks {
@@ -206,14 +208,16 @@ mod tests {
     }
 
     fn row(data_disks: usize, parity_disks: usize) -> Vec<BlockRef> {
-        let mut row: Vec<BlockRef> = (1..=data_disks as u64).map(block).collect();
+        let data: Vec<BlockRef> = (1..=data_disks as u64).map(block).collect();
+        let mut row: Vec<BlockRef> = Vec::new();
         for parity in 0..parity_disks {
-            let first = row.get(data_disks).unwrap_or(&row[0]);
+            let first = row.first().unwrap_or(&data[0]);
             let columns: Vec<&Block> =
-                std::iter::once(first).chain(&row[..data_disks]).map(|block| &**block).collect();
+                std::iter::once(first).chain(&data).map(|block| &**block).collect();
             let parity = Arc::new(parity_of(parity, &columns));
             row.push(parity);
         }
+        row.extend(data);
         row
     }
 
@@ -229,9 +233,10 @@ mod tests {
                     .map(|(at, block)| (lost >> at & 1 == 0).then_some(block))
                     .collect();
                 let is_possible = lost.count_ones() as usize <= parity_disks;
-                for wanted in (0..data_disks).filter(|at| lost >> at & 1 == 1) {
+                let is_lost = |at: &usize| lost >> (parity_disks + at) & 1 == 1;
+                for wanted in (0..data_disks).filter(is_lost) {
                     let found = solver.solve(&known, data_disks, wanted);
-                    let expected = is_possible.then(|| Arc::clone(&row[wanted]));
+                    let expected = is_possible.then(|| Arc::clone(&row[parity_disks + wanted]));
                     assert!(found == expected, "{parity_disks} lost {lost:b}: {wanted}");
                 }
             }

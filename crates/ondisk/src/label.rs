@@ -24,11 +24,14 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 
 /// Versions of the label: name, number, date, what is new. Append only.
-pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 2] = [
+pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 3] = [
     ("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members"),
     ("rebuild", 2, "2026-11", "RAID kinds dp and tp, members that are being rebuilt"),
+    ("growth", 3, "2026-11", "parity disks before data disks, so that a group can grow"),
 ];
 
+/// The oldest version that is understood: before it parity disks were a group's last.
+const LABEL_VERSION_MIN: u16 = 3;
 /// The version that is written.
 pub const LABEL_VERSION: u16 = LABEL_VERSIONS[LABEL_VERSIONS.len() - 1].1;
 
@@ -106,7 +109,7 @@ impl fmt::Display for RaidKind {
 pub enum DiskRole {
     /// Holds data.
     Data,
-    /// Holds parity; a group's parity disks are its last: row, diagonal, anti-diagonal.
+    /// Holds parity; a group's parity disks are its first: row, diagonal, anti-diagonal.
     Parity,
 }
 
@@ -258,7 +261,7 @@ impl DiskLabel {
             return wrong("magic");
         }
         let found = self.version.get();
-        if found == 0 || found > LABEL_VERSION {
+        if !(LABEL_VERSION_MIN..=LABEL_VERSION).contains(&found) {
             return Err(Damage::Version { structure: STRUCTURE, found, known: LABEL_VERSION });
         }
         let (found, computed) = (self.checksum.get(), self.computed_checksum());
@@ -282,7 +285,7 @@ impl DiskLabel {
         if usize::from(count) <= kind.parity_disks() {
             return wrong("disks_in_group");
         }
-        let is_parity = usize::from(count - index) <= kind.parity_disks();
+        let is_parity = usize::from(index) < kind.parity_disks();
         if is_parity != (role == DiskRole::Parity) {
             return wrong("role");
         }

@@ -27,7 +27,7 @@ type StoreDone = Box<dyn FnOnce(Result<Store, RaidError>) + Send>;
 pub struct GroupRequest {
     /// How it protects its data.
     pub kind: RaidKind,
-    /// Its disks; the last of a raid4 group becomes the parity disk.
+    /// Its disks; the first become the parity disks.
     pub disks: Vec<Arc<dyn Disk>>,
 }
 
@@ -125,7 +125,7 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
             let mut label = common.clone();
             label.disk = common.members[disk_index];
             label.disk_index = (disk_index as u16).into();
-            let is_parity = count - disk_index <= group.kind.parity_disks();
+            let is_parity = disk_index < group.kind.parity_disks();
             label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
             label.rotational = u8::from(Profile::of(&**disk) == Profile::Hdd);
             labels.push(label);
@@ -268,7 +268,7 @@ fn join_group(
             Some(_) => {}
         }
     }
-    let role = |at| if at < data_disks { DiskRole::Data } else { DiskRole::Parity };
+    let role = |at| if at < kind.parity_disks() { DiskRole::Parity } else { DiskRole::Data };
     let members = seats.into_iter().enumerate().map(|(at, seat)| Member::new(role(at), seat));
     let group = Group { kind, data_disks, members: members.collect() };
     if missing.count_ones() as usize > kind.parity_disks() {

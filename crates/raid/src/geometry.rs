@@ -34,7 +34,7 @@ impl fmt::Display for TetrisId {
 pub struct Location {
     /// The group's index.
     pub group: u32,
-    /// The data disk's index in its group.
+    /// The data disk's index among the data disks of its group.
     pub disk: usize,
     /// The stripe: the block's index among the disk's data blocks.
     pub stripe: u64,
@@ -84,6 +84,12 @@ impl GroupGeometry {
     #[must_use]
     pub const fn disks(&self) -> usize {
         self.data_disks + self.kind.parity_disks()
+    }
+
+    /// A data disk's index among all disks of the group: the parity disks come first.
+    #[must_use]
+    pub const fn member(&self, data_disk: usize) -> usize {
+        self.kind.parity_disks() + data_disk
     }
 
     /// The layout of each of its disks.

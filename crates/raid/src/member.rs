@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::Timestamp;
 
-/// A group's disks: data disks first, then parity.
+/// A group's disks: parity disks first, then data.
 pub(crate) struct Group {
     pub kind: RaidKind,
     pub data_disks: usize,
@@ -142,8 +142,7 @@ impl Group {
 
     /// The indices of parity disks that can be used.
     pub(crate) fn parity(&self, missing: Missing) -> impl Iterator<Item = usize> {
-        (self.data_disks..self.members.len())
-            .filter(move |member| self.device(*member, missing).is_some())
+        (0..self.kind.parity_disks()).filter(move |member| self.device(*member, missing).is_some())
     }
 
     /// Whether there is parity to ask and to keep right.

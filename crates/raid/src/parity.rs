@@ -34,7 +34,7 @@ const DIAGONAL: usize = 1;
 /// A's.
 const ANTI_DIAGONAL: usize = 2;
 
-/// How a group's rows are made: so many data blocks, then one to three parity blocks, or none.
+/// How a group's rows are made: none to three parity blocks, then so many data blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Code {
     pub data_disks: usize,
@@ -52,6 +52,12 @@ pub fn parity_of_row(kind: RaidKind, data: &[BlockRef]) -> Vec<BlockRef> {
 pub(crate) type Row<'a> = [Option<&'a BlockRef>];
 
 impl Code {
+    /// A data disk's place among all disks of its group. Parity disks come first, so that a data
+    /// disk which joins moves no other.
+    pub(crate) const fn member(self, data_disk: usize) -> usize {
+        self.parity_disks + data_disk
+    }
+
     /// The parity blocks of a row of data blocks.
     pub(crate) fn encode<'a>(self, data: impl Iterator<Item = &'a BlockRef>) -> Vec<BlockRef> {
         let data: Vec<_> = data.collect();
@@ -79,12 +85,12 @@ impl Code {
         row: &'a Row<'a>,
         wanted: usize,
     ) -> impl Iterator<Item = BlockRef> + 'a {
+        let is_unknown = |at: &usize| row[self.member(*at)].is_none();
         let unknown: Vec<usize> =
-            (0..self.data_disks).filter(|at| *at == wanted || row[*at].is_none()).collect();
+            (0..self.data_disks).filter(|at| *at == wanted || is_unknown(at)).collect();
         let known: Vec<usize> =
-            (0..self.data_disks).filter(|at| *at != wanted && row[*at].is_some()).collect();
-        let parity: Vec<usize> =
-            (0..self.parity_disks).filter(|at| row[self.data_disks + at].is_some()).collect();
+            (0..self.data_disks).filter(|at| *at != wanted && !is_unknown(at)).collect();
+        let parity: Vec<usize> = (0..self.parity_disks).filter(|at| row[*at].is_some()).collect();
         let distrusted_max = parity.len().saturating_sub(unknown.len());
         let is_possible = unknown.len() <= parity.len();
         let distrusts = (0..=distrusted_max).flat_map(move |count| subsets(&known, count));
@@ -102,8 +108,8 @@ impl Code {
             unknown.iter().filter(|at| **at != wanted).map(|at| at + 1).collect();
         let known: Vec<_> = (0..self.data_disks)
             .filter(|at| !unknown.contains(at))
-            .filter_map(|at| row[at].map(|block| (at + 1, block)))
-            .chain(self.parity(row, ROW).filter(|_| trusted.contains(&ROW)).map(|p| (0, p)))
+            .filter_map(|at| row[self.member(at)].map(|block| (at + 1, block)))
+            .chain(row[ROW].filter(|_| trusted.contains(&ROW)).map(|p| (0, p)))
             .collect();
         if !trusted.contains(&ROW) {
             columns.push(0);
@@ -114,7 +120,7 @@ impl Code {
             return xor(known.iter().map(|(_, block)| *block));
         }
         let sum = |which: usize| {
-            let mut sum = match self.parity(row, which) {
+            let mut sum = match row[which] {
                 Some(parity) if which != ROW => Polynomial::of_diagonal(parity),
                 _ => Polynomial::zero(),
             };
@@ -145,10 +151,6 @@ impl Code {
             }
             _ => unreachable!("as many parity blocks as unknown ones: {columns:?}, {trusted:?}"),
         }
-    }
-
-    fn parity<'a>(self, row: &Row<'a>, which: usize) -> Option<&'a BlockRef> {
-        row.get(self.data_disks + which).copied().flatten()
     }
 }
 

@@ -98,7 +98,7 @@ impl Inner {
             return;
         }
         let group = self.group(location.group);
-        let Some(device) = group.device(location.disk, start.missing) else {
+        let Some(device) = group.device(group.code().member(location.disk), start.missing) else {
             self.reconstruct(read, location, done);
             return;
         };
@@ -142,7 +142,8 @@ impl Inner {
         mut results: impl Iterator<Item = &'a Result<Vec<BlockRef>, DiskError>>,
     ) {
         if let Some(Err(error)) = results.find(|r| matches!(r, Err(DiskError::Gone { .. }))) {
-            let place = (location.group, location.disk);
+            let member = self.group(location.group).code().member(location.disk);
+            let place = (location.group, member);
             self.fail_reading(place, device, error.clone().into());
         }
     }
@@ -163,7 +164,7 @@ impl Inner {
         };
         let start = self.start_read(first, proofs.len(), to);
         let group = self.group(from.group);
-        let device = group.device(from.disk, start.missing);
+        let device = group.device(group.code().member(from.disk), start.missing);
         let Some(device) = device.filter(|_| start.queued.iter().any(Option::is_none)) else {
             self.read_singly(first, proofs, done);
             return;

@@ -24,7 +24,7 @@ use crate::resolve::{Answer, Question};
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use media::{Device, MediaError, regions_of};
-use ondisk::label::{DiskLabel, DiskRole};
+use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const LABELS_PER_DISK: u64 = 16;
 pub struct DiskPlace {
     /// The group's index.
     pub group: u32,
-    /// The disk's index in it, parity disks after data disks.
+    /// The disk's index in it, parity disks before data disks.
     pub member: usize,
 }
 
@@ -307,14 +307,13 @@ impl Inner {
     fn rebuilt_columns(&self, answer: &Answer, place: DiskPlace) -> Vec<Column> {
         self.count_damage(answer);
         let group = self.group(place.group);
-        let mut columns = answer.repairs.clone();
-        columns.resize(group.members.len(), Column::new());
-        if group.members[place.member].role == DiskRole::Data {
-            columns[place.member] = answer.columns[place.member].clone();
-            return columns;
-        }
-        let mut parity = answer.parity(group.code(), RowSet::ALL);
-        columns[place.member] = parity.swap_remove(place.member - group.data_disks);
+        let code = group.code();
+        let mut columns = vec![Column::new(); code.parity_disks];
+        columns.extend(answer.repairs.clone());
+        columns[place.member] = match place.member.checked_sub(code.parity_disks) {
+            Some(data_disk) => answer.columns[data_disk].clone(),
+            None => answer.parity(code, RowSet::ALL).swap_remove(place.member),
+        };
         columns
     }
 

@@ -70,7 +70,8 @@ impl Inner {
         columns: &[Column],
         candidates_max: usize,
     ) -> Option<Verdict> {
-        let (own, code) = (&columns[location.disk], self.group(location.group).code());
+        let code = self.group(location.group).code();
+        let own = &columns[code.member(location.disk)];
         // Those from parity are marked.
         let blocks = |row: usize| {
             let own = own.get(row).map(|block| (Arc::clone(block), false));
@@ -111,15 +112,16 @@ impl Inner {
         done: ReadDone,
     ) {
         let (tetris, group) = (location.tetris(), self.group(location.group));
+        let member = group.code().member(location.disk);
         let Some(verdict) = verdict else {
             self.state.lock().counters.damaged_blocks += 1;
             self.unlock_tetris(tetris);
-            let disk = group.name(location.disk);
+            let disk = group.name(member);
             let expected = read.proof.expectation();
             done(Err(ReadFailure::Damaged { pvbn: read.pvbn, disk, expected }));
             return;
         };
-        let is_missing = missing.contains(location.disk);
+        let is_missing = missing.contains(member);
         let mut repair = Column::new();
         {
             let mut state = self.state.lock();
@@ -137,7 +139,7 @@ impl Inner {
             }
         }
         let mut columns = vec![Column::new(); group.members.len()];
-        columns[location.disk] = repair;
+        columns[member] = repair;
         let (inner, block) = (Arc::clone(self), verdict.block);
         let finish = Box::new(move |()| {
             inner.unlock_tetris(tetris);

@@ -72,7 +72,9 @@ impl Inner {
         let mut given = vec![Column::new(); group.data_disks];
         for kept in note.kept {
             // Of what a note says of disks that are there, the disks know better.
-            let column = given.get_mut(kept.disk).filter(|_| missing.contains(kept.disk));
+            let column = given
+                .get_mut(kept.disk)
+                .filter(|_| missing.contains(group.code().member(kept.disk)));
             if let Some(column) = column.filter(|_| kept.row < u64::BITS as usize) {
                 column.set(kept.row, kept.block);
             }
@@ -103,8 +105,8 @@ impl Inner {
             state.cache.forget(tetris);
             state.cache.advance_generation(tetris);
         }
-        let mut columns = answer.repairs.clone();
-        columns.extend(answer.parity(self.group(tetris.group).code(), rows));
+        let mut columns = answer.parity(self.group(tetris.group).code(), rows);
+        columns.extend(answer.repairs.clone());
         // A repair of a row that was not noted (a checksum block read for proof) keeps parity
         // right: it was computed from parity.
         self.write_columns(tetris, missing, &columns, done);

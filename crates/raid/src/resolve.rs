@@ -80,12 +80,14 @@ impl Inner {
             missing,
             &wants,
             Box::new(move |loaded| {
-                let columns = merge(loaded, &question.given);
+                let mut columns = loaded;
+                merge(&mut columns[code.parity_disks..], &question.given);
                 let whole = inner.doubtful_rows(&question, &columns);
                 let known: Vec<RowSet> = columns.iter().map(Column::rows).collect();
                 let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
                 let answer = Box::new(move |more: Vec<Column>| {
-                    let columns = merge(more, &columns);
+                    let known = std::mem::replace(&mut columns, more);
+                    merge(&mut columns, &known);
                     done(Resolution::new(&question, columns, code).run());
                 });
                 inner.load(tetris, missing, &wants, answer);
@@ -96,11 +98,12 @@ impl Inner {
     /// What is read in any case: the rows asked for, and for rows of a missing disk all others.
     fn first_wants(&self, question: &Question) -> Vec<RowSet> {
         let group = self.group(question.tetris.group);
-        let mut wants = question.rows.clone();
-        wants.resize(group.members.len(), RowSet::EMPTY);
-        for (member, rows) in question.rows.iter().enumerate() {
-            let unknown = rows.without(question.given[member].rows());
-            if group.device(member, question.missing).is_none() {
+        let code = group.code();
+        let mut wants = vec![RowSet::EMPTY; code.parity_disks];
+        wants.extend(&question.rows);
+        for (disk, rows) in question.rows.iter().enumerate() {
+            let unknown = rows.without(question.given[disk].rows());
+            if group.device(code.member(disk), question.missing).is_none() {
                 wants.iter_mut().for_each(|want| *want = want.union(unknown));
             }
         }
@@ -112,7 +115,7 @@ impl Inner {
         {
             wants[parity].insert(CHECKSUM_ROW);
         }
-        for (want, given) in wants.iter_mut().zip(&question.given) {
+        for (want, given) in wants[code.parity_disks..].iter_mut().zip(&question.given) {
             *want = want.without(given.rows());
         }
         wants
@@ -124,14 +127,14 @@ impl Inner {
         if !group.has_parity(question.missing) {
             return RowSet::EMPTY;
         }
-        // The data disks and row parity: the sum of a row is zero.
-        let mut doubtful = differing_identities(&columns[..=group.data_disks]);
-        for (member, rows) in question.rows.iter().enumerate() {
-            let checksums = columns[member].get(CHECKSUM_ROW);
-            for row in rows.without(question.given[member].rows()).iter() {
+        let (parity, data) = columns.split_at(group.code().parity_disks);
+        let mut doubtful = differing_identities(parity.first().into_iter().chain(data));
+        for (disk, rows) in question.rows.iter().enumerate() {
+            let checksums = data[disk].get(CHECKSUM_ROW);
+            for row in rows.without(question.given[disk].rows()).iter() {
                 let is_known = match row {
                     CHECKSUM_ROW => checksums.is_some(),
-                    _ => is_proved(checksums, row, columns[member].get(row)),
+                    _ => is_proved(checksums, row, data[disk].get(row)),
                 };
                 if !is_known {
                     doubtful.insert(row);
@@ -145,11 +148,11 @@ impl Inner {
     }
 }
 
-/// The rows whose identities do not add up to the identity of their parity; none if a checksum
-/// block is not known.
-fn differing_identities(columns: &[Column]) -> RowSet {
+/// The rows whose identities, of row parity and the data disks, do not add up to zero; none if a
+/// checksum block is not known.
+fn differing_identities<'a>(columns: impl Iterator<Item = &'a Column>) -> RowSet {
     let mut differing = RowSet::EMPTY;
-    let Some(sum) = xor_known(columns.iter().map(|column| column.get(CHECKSUM_ROW))) else {
+    let Some(sum) = xor_known(columns.map(|column| column.get(CHECKSUM_ROW))) else {
         return differing;
     };
     let identities = &ChecksumBlock::view(&sum).identities;
@@ -162,7 +165,7 @@ fn differing_identities(columns: &[Column]) -> RowSet {
 }
 
 /// Prefers what is in `known`.
-fn merge(mut loaded: Vec<Column>, known: &[Column]) -> Vec<Column> {
+fn merge(loaded: &mut [Column], known: &[Column]) {
     for (into, from) in loaded.iter_mut().zip(known) {
         for row in from.rows().iter() {
             if let Some(block) = from.get(row) {
@@ -170,7 +173,6 @@ fn merge(mut loaded: Vec<Column>, known: &[Column]) -> Vec<Column> {
             }
         }
     }
-    loaded
 }
 
 /// Whether a block has the content that its identity names.
@@ -207,47 +209,56 @@ impl<'a> Resolution<'a> {
     }
 
     fn run(mut self) -> Answer {
-        for member in 0..self.question.rows.len() {
-            let given = self.question.given[member].rows();
-            let rows = self.question.rows[member].without(given);
+        for disk in 0..self.question.rows.len() {
+            let given = self.question.given[disk].rows();
+            let rows = self.question.rows[disk].without(given);
             // Identities first: the other rows are proved by them.
             if rows.contains(CHECKSUM_ROW) {
-                self.decide_checksums(member);
+                self.decide_checksums(disk);
             }
             let data_rows = RowSet(rows.0 & DATA_ROWS.0);
             for row in data_rows.iter() {
-                self.decide(member, row);
+                self.decide(disk, row);
             }
         }
         self.answer
     }
 
-    fn decide_checksums(&mut self, member: usize) {
-        let Some(decided) = self.decided_checksums(member) else {
+    /// What was read of a data disk.
+    fn column(&self, disk: usize) -> &Column {
+        &self.columns[self.code.member(disk)]
+    }
+
+    const fn is_missing(&self, disk: usize) -> bool {
+        self.question.missing.contains(self.code.member(disk))
+    }
+
+    fn decide_checksums(&mut self, disk: usize) {
+        let Some(decided) = self.decided_checksums(disk) else {
             self.answer.damaged_blocks += 1;
-            self.answer.is_unreadable |= !self.question.missing.contains(member);
-            return self.settle(member, CHECKSUM_ROW, zero_block(), true);
+            self.answer.is_unreadable |= !self.is_missing(disk);
+            return self.settle(disk, CHECKSUM_ROW, zero_block(), true);
         };
-        let differs = self.columns[member].get(CHECKSUM_ROW) != Some(&decided);
-        let is_missing = self.question.missing.contains(member);
+        let differs = self.column(disk).get(CHECKSUM_ROW) != Some(&decided);
+        let is_missing = self.is_missing(disk);
         self.answer.repaired_blocks += u64::from(differs && !is_missing);
-        self.settle(member, CHECKSUM_ROW, decided, differs);
+        self.settle(disk, CHECKSUM_ROW, decided, differs);
     }
 
     /// The checksum block as found, with what parity knows better.
-    fn decided_checksums(&self, member: usize) -> Option<BlockRef> {
-        let found = self.columns[member].get(CHECKSUM_ROW);
+    fn decided_checksums(&self, disk: usize) -> Option<BlockRef> {
+        let found = self.column(disk).get(CHECKSUM_ROW);
         let row = get_row(&self.columns, CHECKSUM_ROW);
-        let mut candidates = self.code.candidates(&row, member);
+        let mut candidates = self.code.candidates(&row, disk);
         let first = candidates.next();
         let begin = match (found, first) {
             (Some(found), Some(first)) if *found != first => {
-                self.merge(member, Arc::clone(found), &first, true)
+                self.merge(disk, Arc::clone(found), &first, true)
             }
             (Some(found), _) => return Some(Arc::clone(found)),
             (None, first) => first?,
         };
-        Some(candidates.fold(begin, |merged, one| self.merge(member, merged, &one, false)))
+        Some(candidates.fold(begin, |merged, one| self.merge(disk, merged, &one, false)))
     }
 
     /// Of the identities that were found and those that follow from parity, the ones that the
@@ -255,7 +266,7 @@ impl<'a> Resolution<'a> {
     /// One that no block bears out counts only if it `may_fill` a place where none was found.
     fn merge(
         &self,
-        member: usize,
+        disk: usize,
         mut found: BlockRef,
         candidate: &BlockRef,
         may_fill: bool,
@@ -272,8 +283,8 @@ impl<'a> Resolution<'a> {
             }
             let known = get_row(&self.columns, row);
             let is_borne_out = |identity: &BlockIdentity| {
-                let own = known[member].cloned().into_iter();
-                let mut blocks = own.chain(self.code.candidates(&known, member));
+                let own = known[self.code.member(disk)].cloned().into_iter();
+                let mut blocks = own.chain(self.code.candidates(&known, disk));
                 blocks.any(|block| identity_proves(identity, &block))
             };
             let is_better = may_fill && found.validate().is_err()
@@ -285,12 +296,12 @@ impl<'a> Resolution<'a> {
         found
     }
 
-    fn decide(&mut self, member: usize, row: usize) {
-        let checksums = self.answer.columns[member].get(CHECKSUM_ROW).cloned();
+    fn decide(&mut self, disk: usize, row: usize) {
+        let checksums = self.answer.columns[disk].get(CHECKSUM_ROW).cloned();
         let proves = |block: &BlockRef| is_proved(checksums.as_ref(), row, Some(block));
-        let found = self.columns[member].get(row).cloned();
+        let found = self.column(disk).get(row).cloned();
         if let Some(found) = found.as_ref().filter(|found| proves(found)) {
-            self.settle(member, row, Arc::clone(found), false);
+            self.settle(disk, row, Arc::clone(found), false);
             return;
         }
         let is_named = checksums.as_ref().is_some_and(|checksums| {
@@ -298,7 +309,7 @@ impl<'a> Resolution<'a> {
         });
         let (good, any) = {
             let known = get_row(&self.columns, row);
-            let mut candidates = self.code.candidates(&known, member).peekable();
+            let mut candidates = self.code.candidates(&known, disk).peekable();
             let any = if found.is_none() { candidates.peek().cloned() } else { None };
             // Of a block that nobody named no candidate is better than another.
             (candidates.filter(|_| is_named).find(proves), any)
@@ -306,24 +317,24 @@ impl<'a> Resolution<'a> {
         let is_unknown = found.is_none();
         match (good, found.or(any)) {
             (Some(good), _) => {
-                let is_missing = self.question.missing.contains(member);
+                let is_missing = self.is_missing(disk);
                 self.answer.repaired_blocks += u64::from(!is_missing);
-                self.settle(member, row, good, true);
+                self.settle(disk, row, good, true);
             }
-            (None, Some(block)) => self.settle(member, row, block, is_unknown),
+            (None, Some(block)) => self.settle(disk, row, block, is_unknown),
             (None, None) => {
                 self.answer.damaged_blocks += 1;
-                self.answer.is_unreadable |= is_named && !self.question.missing.contains(member);
-                self.settle(member, row, zero_block(), true);
+                self.answer.is_unreadable |= is_named && !self.is_missing(disk);
+                self.settle(disk, row, zero_block(), true);
             }
         }
     }
 
     /// What counts from now on, and whether the disk has it yet.
-    fn settle(&mut self, member: usize, row: usize, block: BlockRef, differs: bool) {
-        if differs && !self.question.missing.contains(member) {
-            self.answer.repairs[member].set(row, Arc::clone(&block));
+    fn settle(&mut self, disk: usize, row: usize, block: BlockRef, differs: bool) {
+        if differs && !self.is_missing(disk) {
+            self.answer.repairs[disk].set(row, Arc::clone(&block));
         }
-        self.answer.columns[member].set(row, block);
+        self.answer.columns[disk].set(row, block);
     }
 }

@@ -8,7 +8,8 @@
 use crate::block_store::{KeptBlock, StripeNote};
 use crate::error::StoreError;
 use crate::geometry::{Location, TetrisId};
-use crate::member::{Group, Missing};
+use crate::member::Missing;
+use crate::parity::Code;
 use crate::resolve::{Answer, Question};
 use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, set_row};
 use crate::store::{Batch, Inner};
@@ -167,9 +168,9 @@ impl Inner {
             if state.failure.is_some() {
                 state.cache.forget(write.tetris);
             } else {
-                for (member, block) in checksums.iter().enumerate() {
+                for (disk, block) in checksums.iter().enumerate() {
                     if let Some(block) = block {
-                        state.cache.insert_from_writer(write.tetris, member, Arc::clone(block));
+                        state.cache.insert_from_writer(write.tetris, disk, Arc::clone(block));
                     }
                 }
             }
@@ -181,9 +182,9 @@ impl Inner {
     /// Columns with the checksum blocks that are cached, for all data disks of a group.
     pub(crate) fn cached_columns(&self, tetris: TetrisId) -> Vec<Column> {
         let state = self.state.lock();
-        let cached = |member| {
+        let cached = |disk| {
             let mut column = Column::new();
-            if let Some(block) = state.cache.get_from_writer(tetris, member) {
+            if let Some(block) = state.cache.get_from_writer(tetris, disk) {
                 column.set(CHECKSUM_ROW, block);
             }
             column
@@ -244,38 +245,38 @@ impl BatchWrite {
     }
 
     fn plan(&self, inner: &Inner, answer: &Answer) -> Plan {
+        let code = inner.group(self.tetris.group).code();
         let mut columns = answer.repairs.clone();
-        columns.resize(inner.group(self.tetris.group).members.len(), Column::new());
         let mut checksums: Vec<_> =
             answer.columns.iter().map(|column| column.get(CHECKSUM_ROW).cloned()).collect();
-        for (member, fresh) in self.fresh.iter().enumerate() {
+        for (disk, fresh) in self.fresh.iter().enumerate() {
             if fresh.rows().is_empty() {
                 continue;
             }
             for row in fresh.rows().iter() {
                 if let Some(block) = fresh.get(row) {
-                    columns[member].set(row, Arc::clone(block));
+                    columns[disk].set(row, Arc::clone(block));
                 }
             }
-            let old = checksums[member].take().filter(|_| fresh.rows() != DATA_ROWS);
-            checksums[member] = Some(Arc::new(self.identify(member, old)));
+            let old = checksums[disk].take().filter(|_| fresh.rows() != DATA_ROWS);
+            checksums[disk] = Some(Arc::new(self.identify(disk, old)));
         }
-        for (member, block) in checksums.iter().enumerate() {
-            if let Some(block) = block.as_ref().filter(|_| !self.fresh[member].rows().is_empty()) {
-                columns[member].set(CHECKSUM_ROW, Arc::clone(block));
+        for (disk, block) in checksums.iter().enumerate() {
+            if let Some(block) = block.as_ref().filter(|_| !self.fresh[disk].rows().is_empty()) {
+                columns[disk].set(CHECKSUM_ROW, Arc::clone(block));
             }
         }
+        let mut parity = vec![Column::new(); code.parity_disks];
         if self.has_parity && !self.touched().is_empty() {
-            let group = inner.group(self.tetris.group);
-            columns.truncate(group.data_disks);
-            columns.extend(self.parity(group, answer, &checksums));
+            parity = self.parity(code, answer, &checksums);
         }
-        let note = self.note(answer, &checksums);
+        columns.splice(0..0, parity);
+        let note = self.note(code, answer, &checksums);
         Plan { columns, checksums, note }
     }
 
     /// The checksum block of a disk, with the identities of its new blocks.
-    fn identify(&self, member: usize, old: Option<BlockRef>) -> Block {
+    fn identify(&self, disk: usize, old: Option<BlockRef>) -> Block {
         let mut block = Block::clone(&old.unwrap_or_else(zero_block));
         let checksums = ChecksumBlock::view_mut(&mut block);
         for identity in &mut checksums.identities {
@@ -284,20 +285,14 @@ impl BatchWrite {
                 *identity = BlockIdentity::zeroed();
             }
         }
-        for (row, identity) in &self.identities[member] {
+        for (row, identity) in &self.identities[disk] {
             checksums.identities[*row] = *identity;
         }
         block
     }
 
     /// The columns of the parity disks.
-    fn parity(
-        &self,
-        group: &Group,
-        answer: &Answer,
-        checksums: &[Option<BlockRef>],
-    ) -> Vec<Column> {
-        let code = group.code();
+    fn parity(&self, code: Code, answer: &Answer, checksums: &[Option<BlockRef>]) -> Vec<Column> {
         let mut parity = vec![Column::new(); code.parity_disks];
         for row in self.touched().iter() {
             let is_partial = self.fresh.iter().any(|fresh| fresh.get(row).is_none());
@@ -323,7 +318,12 @@ impl BatchWrite {
     }
 
     /// The note of the stripes that are written in part.
-    fn note(&self, answer: &Answer, checksums: &[Option<BlockRef>]) -> Option<StripeNote> {
+    fn note(
+        &self,
+        code: Code,
+        answer: &Answer,
+        checksums: &[Option<BlockRef>],
+    ) -> Option<StripeNote> {
         if !self.has_parity {
             return None;
         }
@@ -341,7 +341,7 @@ impl BatchWrite {
         let mut kept = Vec::new();
         for (disk, column) in answer.columns.iter().enumerate() {
             let is_forgotten = mutation::broken(Rule::KeptBlocksForgotten);
-            if !self.missing_after_crash.contains(disk) || is_forgotten {
+            if !self.missing_after_crash.contains(code.member(disk)) || is_forgotten {
                 continue;
             }
             for row in rows.iter() {

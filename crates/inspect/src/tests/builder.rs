@@ -107,14 +107,18 @@ impl Media {
     pub fn place(&self, pvbn: u64) -> (&'static str, u64) {
         let place = self.store.geometry().locate(Pvbn(pvbn)).unwrap();
         let block = self.store.geometry().device_block(place.tetris(), place.row());
-        (DISKS[place.disk], block)
+        (self.disk_of(place), block)
     }
 
     /// Where its checksum block lies, and the identity's first byte in it.
     pub fn identity_place(&self, pvbn: u64) -> (&'static str, u64, usize) {
         let place = self.store.geometry().locate(Pvbn(pvbn)).unwrap();
         let block = self.store.geometry().device_block(place.tetris(), 63);
-        (DISKS[place.disk], block, place.row() * 64)
+        (self.disk_of(place), block, place.row() * 64)
+    }
+
+    fn disk_of(&self, place: raid::Location) -> &'static str {
+        DISKS[self.store.geometry().group(place.group).member(place.disk)]
     }
 }
 

@@ -34,7 +34,7 @@ fn damage_beyond_parity() {
     let media = build(&Wrong::default());
     let (disk, block) = media.place(VOLUME_BASE + 2);
     media.world.flip_bit(disk, block, 1);
-    media.world.flip_bit("d2", block, 9);
+    media.world.flip_bit("d0", block, 9);
     let report = media.check();
     let [Finding::Damaged { at, repairable: false, .. }] = report.findings.as_slice() else {
         panic!("{report}")
@@ -62,25 +62,25 @@ fn a_flipped_bit_of_an_identity() {
 fn wrong_parity() {
     let media = build(&Wrong::default());
     let (_, block) = media.place(VOLUME_BASE + 2);
-    media.world.flip_bit("d2", block, 100);
+    media.world.flip_bit("d0", block, 100);
     let place = |report: &Report| match report.findings.as_slice() {
         [Finding::Parity { group: 0, region, row }] => (*region, *row),
         _ => panic!("{report}"),
     };
     let (region, row) = place(&media.check());
     assert_eq!(16 + region * 64 + row as u64, block);
-    media.world.flip_bit("d2", block, 100);
+    media.world.flip_bit("d0", block, 100);
     assert!(media.check().is_clean());
     // That of the checksum blocks.
-    media.world.flip_bit("d2", 16 + region * 64 + 63, 100);
+    media.world.flip_bit("d0", 16 + region * 64 + 63, 100);
     assert_eq!(place(&media.check()), (region, 63));
     // Where nothing is in use it does not matter.
-    media.world.flip_bit("d2", 16 + region * 64 + 63, 100);
-    media.world.flip_bit("d2", 16 + 60 * 64, 100);
+    media.world.flip_bit("d0", 16 + region * 64 + 63, 100);
+    media.world.flip_bit("d0", 16 + 60 * 64, 100);
     assert!(media.check().is_clean());
-    media.world.fail_block("d2", block);
+    media.world.fail_block("d0", block);
     let report = media.check();
-    let unreadable = Finding::Unreadable { group: 0, disk: 2, block };
+    let unreadable = Finding::Unreadable { group: 0, disk: 0, block };
     assert_eq!(report.findings, [unreadable], "{report}");
 }
 
@@ -113,7 +113,7 @@ proptest! {
         let pvbn = if own { 100 + choice % 6 } else { volume };
         let (disk, block) = media.place(pvbn);
         media.world.write_block(disk, block, &pattern(seed));
-        media.world.write_block("d2", block, &Block::zeroed());
+        media.world.write_block("d0", block, &Block::zeroed());
         let report = media.check();
         prop_assert!(!report.is_clean());
         let _ = media.inspect(|inspector| inspector.tree("vol", None).is_ok());

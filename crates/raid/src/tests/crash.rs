@@ -95,7 +95,7 @@ fn regression_a_disk_lost_between_note_and_cut_keeps_its_blocks() {
         assert_eq!(model.sync(), Ok(()));
         model.notes.lock().clear();
         let committed = model.blocks.clone();
-        model.world.set_gone(&disk_name(0, 0), true);
+        model.world.set_gone(&disk_name(0, 1), true);
         let free = (20..63).map(Pvbn).filter(|pvbn| !committed.contains_key(pvbn));
         free.take(5).for_each(|pvbn| model.write(pvbn));
         model.cut_and_recover(steps, committed);
@@ -120,7 +120,7 @@ fn without_recovery_the_write_hole_is_open() {
         }
         model.world.power_cut();
         model.blocks = committed;
-        model.world.set_gone("g0d0", true);
+        model.world.set_gone("g0d1", true);
         model.reassemble().unwrap();
         let is_lost = |pvbn: &Pvbn| model.read(*pvbn, true).is_err();
         broken += u32::from(model.blocks.keys().any(is_lost));

@@ -135,7 +135,7 @@ fn damage_beyond_parity_is_named() {
     for by_content in [true, false] {
         let failure = model.read(pvbn, by_content).unwrap_err();
         let text = failure.to_string();
-        assert!(text.starts_with("pvbn:9 on disk g0d0 is damaged beyond repair"), "{text}");
+        assert!(text.starts_with("pvbn:9 on disk g0d1 is damaged beyond repair"), "{text}");
     }
     assert_eq!(model.store.status().counters.damaged_blocks, 2);
     let beyond = model.store.geometry().end();

@@ -206,7 +206,7 @@ impl Model {
                 self.world.read_block(&name, block).unwrap()
             });
             let blocks: Vec<BlockRef> = disks.collect();
-            let (data, parity) = blocks.split_at(group.data_disks);
+            let (parity, data) = blocks.split_at(group.kind.parity_disks());
             for (which, found) in parity.iter().enumerate() {
                 let expected = naive_parity(data, which);
                 assert!(**found == expected, "{tetris} row {row} parity {which}");
@@ -219,7 +219,7 @@ impl Model {
         let geometry = self.store.geometry();
         let location = geometry.locate(pvbn).unwrap();
         let block = geometry.device_block(location.tetris(), location.row());
-        (disk_name(location.group as usize, location.disk), block)
+        (self.disk_of(location), block)
     }
 
     /// Where its checksum block lies.
@@ -227,7 +227,12 @@ impl Model {
         let geometry = self.store.geometry();
         let location = geometry.locate(pvbn).unwrap();
         let block = geometry.device_block(location.tetris(), 63);
-        (disk_name(location.group as usize, location.disk), block)
+        (self.disk_of(location), block)
+    }
+
+    fn disk_of(&self, location: Location) -> String {
+        let member = self.store.geometry().group(location.group).member(location.disk);
+        disk_name(location.group as usize, member)
     }
 }
 

@@ -231,9 +231,9 @@ fn planned(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> AggregateInfo {
         size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
         state: DiskState::Unused,
         aggregate: Some(wanted.name.clone()),
-        role: Some(match index < data_disks {
-            true => admin_api::DiskRole::Data,
-            false => admin_api::DiskRole::Parity,
+        role: Some(match index < parity_disks {
+            true => admin_api::DiskRole::Parity,
+            false => admin_api::DiskRole::Data,
         }),
         note: None,
         read_errors: 0,

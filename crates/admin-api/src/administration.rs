@@ -11,9 +11,9 @@ use crate::replies::{
     VolumeInfo,
 };
 use crate::requests::{
-    AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
-    Named, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate, VolumeDelete,
-    VolumeFilter,
+    AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
+    MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate,
+    VolumeDelete, VolumeFilter,
 };
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,8 @@ administration! {
     DiskReplace disk_replace(request: DiskReplace) -> DiskInfo;
     /// Makes an aggregate; says how it is, or would be.
     AggregateCreate aggregate_create(request: AggregateCreate) -> AggregateInfo;
+    /// Makes an aggregate larger; says how it is, or would be.
+    AggregateAdd aggregate_add(request: AggregateAdd) -> AggregateInfo;
     /// All aggregates, in order of name.
     AggregateList aggregate_list() -> Vec<AggregateInfo>;
     /// One aggregate.
@@ -177,6 +179,7 @@ mod tests {
             name: "a1".to_owned(),
             disks,
             raid: crate::RaidKind::Raid4,
+            group_size: None,
             force: false,
             traditional: false,
             dry_run: false,

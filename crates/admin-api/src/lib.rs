@@ -35,8 +35,8 @@ pub use replies::{
     VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
-    AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
-    Named, Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate,
-    VolumeDelete, VolumeFilter,
+    AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, GROUP_DISKS_MAX,
+    MountCreate, MountRemove, Named, Owner, RaidKind, SnapshotDelete, SnapshotName,
+    SnapshotRestore, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 pub use time::Time;

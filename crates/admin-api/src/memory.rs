@@ -13,9 +13,9 @@ use crate::replies::{
     MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 use crate::requests::{
-    AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
-    Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate, VolumeDelete,
-    VolumeFilter,
+    AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
+    MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate,
+    VolumeDelete, VolumeFilter,
 };
 use crate::{Administration, Time};
 use platform::sync::Mutex;
@@ -53,6 +53,7 @@ impl MemoryAdministration {
             state: DiskState::Unused,
             aggregate: None,
             role: None,
+            group: None,
             note: None,
             read_errors: 0,
             write_errors: 0,
@@ -104,9 +105,16 @@ impl State {
         (self.objects_made, Time(Timestamp::from_parts(i64::from(self.objects_made), 0)))
     }
 
-    fn checked_disks(&self, request: &AggregateCreate) -> Result<Vec<DiskInfo>, AdminError> {
+    /// Unused disks as members of an aggregate: so many with parity, then data.
+    fn checked_disks(
+        &self,
+        aggregate: &str,
+        wanted: &[String],
+        group: u32,
+        parity_disks: usize,
+    ) -> Result<Vec<DiskInfo>, AdminError> {
         let mut disks = Vec::new();
-        for name in &request.disks {
+        for name in wanted {
             let found = self.disks.iter().find(|disk| disk.name == *name);
             let disk = found.ok_or_else(|| missing("use disk", "disk", name))?;
             if disk.state == DiskState::InUse {
@@ -117,17 +125,25 @@ impl State {
                     ))
                     .try_next("stroop disk list"));
             }
-            let first_parity = request.disks.len() - request.raid.parity_disks();
-            let role = if disks.len() < first_parity { DiskRole::Data } else { DiskRole::Parity };
-            let (state, role) = (DiskState::InUse, Some(role));
+            let role = if disks.len() < parity_disks { DiskRole::Parity } else { DiskRole::Data };
             disks.push(DiskInfo {
-                state,
-                role,
-                aggregate: Some(request.name.clone()),
+                state: DiskState::InUse,
+                role: Some(role),
+                group: Some(group),
+                aggregate: Some(aggregate.to_owned()),
                 ..disk.clone()
             });
         }
         Ok(disks)
+    }
+
+    /// Takes an aggregate and its disks as they are.
+    fn keep(&mut self, aggregate: &AggregateInfo) {
+        for used in &aggregate.disks {
+            let own = self.disks.iter_mut().filter(|disk| disk.name == used.name);
+            own.for_each(|disk| disk.clone_from(used));
+        }
+        self.aggregates.insert(aggregate.name.clone(), aggregate.clone());
     }
 }
 
@@ -212,7 +228,8 @@ impl Administration for MemoryAdministration {
         if state.aggregates.contains_key(&request.name) {
             return Err(taken("aggregate", &request.name));
         }
-        let disks = state.checked_disks(request)?;
+        let parity_disks = request.raid.parity_disks();
+        let disks = state.checked_disks(&request.name, &request.disks, 0, parity_disks)?;
         let parity_disks = request.raid.parity_disks() as u64;
         let data_disks = disks.len() as u64 - parity_disks;
         let size_bytes = data_disks * DISK_BYTES;
@@ -228,6 +245,7 @@ impl Administration for MemoryAdministration {
             free_bytes: size_bytes,
             data_disks,
             parity_disks,
+            groups: 1,
             volumes: 0,
             consistency_point: 1,
             consistency_point_duration_ns: 0,
@@ -237,12 +255,34 @@ impl Administration for MemoryAdministration {
             disks,
         };
         if !request.dry_run {
-            for used in &aggregate.disks {
-                state.disks.iter_mut().filter(|disk| disk.name == used.name).for_each(|disk| {
-                    disk.clone_from(used);
-                });
-            }
-            state.aggregates.insert(request.name.clone(), aggregate.clone());
+            state.keep(&aggregate);
+        }
+        Ok(aggregate)
+    }
+
+    fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
+        let mut state = self.state.lock();
+        let known = state.aggregates.get(&request.name).cloned();
+        let known =
+            known.ok_or_else(|| missing("add disks to aggregate", "aggregate", &request.name))?;
+        let parity_disks = match request.group {
+            Some(_) => 0,
+            None => request.raid.unwrap_or(known.raid).parity_disks(),
+        };
+        let group = request.group.unwrap_or(known.groups as u32);
+        let added = state.checked_disks(&request.name, &request.disks, group, parity_disks)?;
+        let data_disks = added.len().saturating_sub(parity_disks) as u64;
+        let aggregate = AggregateInfo {
+            size_bytes: known.size_bytes + data_disks * DISK_BYTES,
+            free_bytes: known.free_bytes + data_disks * DISK_BYTES,
+            data_disks: known.data_disks + data_disks,
+            parity_disks: known.parity_disks + parity_disks as u64,
+            groups: known.groups + u64::from(request.group.is_none()),
+            disks: known.disks.into_iter().chain(added).collect(),
+            ..known
+        };
+        if !request.dry_run {
+            state.keep(&aggregate);
         }
         Ok(aggregate)
     }

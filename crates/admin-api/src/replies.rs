@@ -113,6 +113,8 @@ pub struct DiskInfo {
     pub aggregate: Option<String>,
     /// What it holds there.
     pub role: Option<DiskRole>,
+    /// The RAID group that it is in, counted from 0.
+    pub group: Option<u32>,
     /// What was found on a foreign disk, or why it cannot be read.
     pub note: Option<String>,
     /// Reads that failed since the start.
@@ -148,6 +150,8 @@ pub struct AggregateInfo {
     pub data_disks: u64,
     /// Disks with parity.
     pub parity_disks: u64,
+    /// RAID groups.
+    pub groups: u64,
     /// Volumes.
     pub volumes: u64,
     /// The number of the last consistency point.

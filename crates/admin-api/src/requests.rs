@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use units::ByteSize;
 
+/// Disks of one RAID group: larger ones would rebuild for days.
+pub const GROUP_DISKS_MAX: u64 = 32;
 /// Disks of one aggregate: what an operator can still look over; a label names 32 of one group.
 pub const AGGREGATE_DISKS_MAX: usize = 1024;
 /// Smallest volume: room for its metadata and some files.
@@ -103,12 +105,40 @@ pub struct AggregateCreate {
     pub disks: Vec<String>,
     /// Its protection.
     pub raid: RaidKind,
+    /// Disks of a RAID group at most, parity included; as many as can be if nothing is said.
+    #[serde(default)]
+    pub group_size: Option<u64>,
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
     /// Make a traditional volume of the aggregate's own name, instead of room for many.
     #[serde(default)]
     pub traditional: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Makes an aggregate larger.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateAdd {
+    /// The aggregate.
+    pub name: String,
+    /// The disks, by the names that `disk_list` gives them.
+    pub disks: Vec<String>,
+    /// The group that they join as data disks; groups of their own if nothing is said.
+    #[serde(default)]
+    pub group: Option<u32>,
+    /// The protection of groups of their own; that of the first group if nothing is said.
+    #[serde(default)]
+    pub raid: Option<RaidKind>,
+    /// Disks of a new group at most, parity included.
+    #[serde(default)]
+    pub group_size: Option<u64>,
+    /// Take disks that hold something else; what they hold is lost.
+    #[serde(default)]
+    pub force: bool,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -306,19 +336,58 @@ impl Validate for AggregateCreate {
                 self.disks.len()
             )));
         }
-        if self.disks.len() > AGGREGATE_DISKS_MAX {
-            return Err(error().because(format!("at most {AGGREGATE_DISKS_MAX} disks")));
-        }
-        for (index, disk) in self.disks.iter().enumerate() {
-            if disk.is_empty() || disk.len() > PATH_BYTES_MAX {
-                return Err(error().because(format!("disk {} has no usable name", index + 1)));
-            }
-            if self.disks.iter().take(index).any(|earlier| earlier == disk) {
-                return Err(error().because(format!("disk {disk} is named twice")));
-            }
-        }
-        Ok(())
+        validate_disks(&self.disks, error)?;
+        validate_group_size(self.group_size, Some(self.raid), error)
     }
+}
+
+impl Validate for AggregateAdd {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.name)?;
+        let error = || AdminError::usage("cannot add disks to aggregate", &self.name);
+        if self.disks.is_empty() {
+            return Err(error().because("no disk is named").try_next("stroop disk list"));
+        }
+        if self.group.is_some() && (self.raid.is_some() || self.group_size.is_some()) {
+            return Err(error().because(
+                "disks join a group and take its protection, or they are groups of their own; name \
+                 the group, or protection and size of new ones",
+            ));
+        }
+        validate_disks(&self.disks, error)?;
+        validate_group_size(self.group_size, self.raid, error)
+    }
+}
+
+fn validate_group_size(
+    group_size: Option<u64>,
+    raid: Option<RaidKind>,
+    error: impl Fn() -> AdminError,
+) -> Result<(), AdminError> {
+    let minimum = raid.map_or(1, RaidKind::disks_min) as u64;
+    match group_size {
+        Some(size) if !(minimum..=GROUP_DISKS_MAX).contains(&size) => {
+            Err(error().because(format!(
+                "a group has {minimum} to {GROUP_DISKS_MAX} disks, parity included, not {size}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn validate_disks(disks: &[String], error: impl Fn() -> AdminError) -> Result<(), AdminError> {
+    if disks.len() > AGGREGATE_DISKS_MAX {
+        return Err(error().because(format!("at most {AGGREGATE_DISKS_MAX} disks")));
+    }
+    for (index, disk) in disks.iter().enumerate() {
+        if disk.is_empty() || disk.len() > PATH_BYTES_MAX {
+            return Err(error().because(format!("disk {} has no usable name", index + 1)));
+        }
+        if disks.iter().take(index).any(|earlier| earlier == disk) {
+            return Err(error().because(format!("disk {disk} is named twice")));
+        }
+    }
+    Ok(())
 }
 
 impl Validate for VolumeCreate {
@@ -406,10 +475,29 @@ mod tests {
             name: "a1".to_owned(),
             disks: disks.iter().map(|disk| (*disk).to_owned()).collect(),
             raid,
+            group_size: None,
             force: false,
             traditional: false,
             dry_run: false,
         }
+    }
+
+    #[test]
+    fn disks_join_a_group_or_are_new_ones() {
+        let add = |group, raid, group_size| {
+            let disks = vec!["a".to_owned()];
+            let name = "a1".to_owned();
+            let request =
+                AggregateAdd { name, disks, group, raid, group_size, force: false, dry_run: false };
+            request.validate().map_err(|error| error.cause)
+        };
+        assert_eq!(add(None, None, None), Ok(()));
+        assert_eq!(add(Some(1), None, None), Ok(()));
+        assert_eq!(add(None, Some(RaidKind::Dp), Some(4)), Ok(()));
+        assert!(add(Some(1), Some(RaidKind::Dp), None).is_err());
+        assert!(add(Some(1), None, Some(8)).is_err());
+        assert!(add(None, Some(RaidKind::Dp), Some(3)).is_err());
+        assert!(add(None, None, Some(33)).is_err());
     }
 
     #[test]

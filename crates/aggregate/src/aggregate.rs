@@ -4,7 +4,7 @@
 //! while a message runs, a callback is called or I/O is started.
 
 use crate::block_side::BlockSide;
-use crate::consistency_point::{Action, ConsistencyPoint, CpDone, Phase};
+use crate::consistency_point::{Action, ConsistencyPoint, CpDone, FreezeScope, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlaceDone, suspend_for_load};
@@ -205,6 +205,22 @@ impl Aggregate {
     pub fn request_action(self: &Arc<Self>, action: Action, done: CpDone) {
         self.state.lock().request(Some((action, done)), None);
         self.start_consistency_point();
+    }
+
+    /// Has everyone know of disks that have joined the store. `done` is called when the larger size
+    /// has committed.
+    pub fn grow(self: &Arc<Self>, done: CpDone) {
+        let grown = |scope: &mut FreezeScope<'_, '_>| {
+            let this = scope.aggregate;
+            let side = this.block_side.write(scope.access);
+            let geometry = this.parts.store.geometry();
+            side.space.grow(geometry.end().get());
+            side.refill.grow(&geometry);
+            this.statistics.size_blocks.store(side.space.size_blocks, Ordering::Relaxed);
+            // The commit settles what may be promised.
+            Ok(())
+        };
+        self.request_action(Box::new(grown), done);
     }
 
     /// The loader of the aggregate's blocks.

@@ -96,7 +96,12 @@ pub fn mount(
     geometry: &Geometry,
     reader: &Reader<'_>,
 ) -> Progress<BlockSide> {
-    let space = Space::<PhysicalPointer>::load(VolumeId(0), &superblock.root, reader)?;
+    let mut space = Space::<PhysicalPointer>::load(VolumeId(0), &superblock.root, reader)?;
+    let Some(_) = geometry.end().get().checked_sub(space.size_blocks) else {
+        return Err(Stop::Contradiction("the disks have fewer blocks than the superblock says"));
+    };
+    // Disks may have joined after the last consistency point.
+    space.grow(geometry.end().get());
     let table_inode = InodeNumber(metafile::VOLUME_TABLE);
     let inode_file = space.inode_file.0;
     let record = read_record(&inode_file, VolumeId(0), table_inode, reader)?;

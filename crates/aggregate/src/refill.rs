@@ -15,7 +15,7 @@ use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
-use raid::{BlockStore, Geometry, Location, TetrisId};
+use raid::{BlockStore, Geometry, GroupGeometry, Location, TetrisId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use units::{BlockRef, Pvbn};
@@ -38,24 +38,56 @@ struct GroupAreas {
     first_area: u64,
     regions: u64,
     area_regions: u64,
+    data_disks: u64,
+}
+
+impl GroupAreas {
+    fn new(group: &GroupGeometry, first_area: u64) -> Self {
+        let area_regions = (group.regions / AREAS_MIN).clamp(1, AREA_REGIONS_MAX);
+        let (regions, data_disks) = (group.regions, group.data_disks() as u64);
+        Self { first_area, regions, area_regions, data_disks }
+    }
+
+    /// Blocks of one disk in an area.
+    const fn blocks_per_disk(&self) -> u64 {
+        self.area_regions * REGION_DATA_BLOCKS as u64
+    }
+
+    const fn end_area(&self) -> u64 {
+        self.first_area + self.regions.div_ceil(self.area_regions)
+    }
 }
 
 impl Refill {
     /// A start without knowledge of scores.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Self {
-        let mut groups = Vec::new();
-        let mut areas = 0;
-        let mut area_blocks = 1;
-        for group in geometry.groups() {
-            let area_regions = (group.regions / AREAS_MIN).clamp(1, AREA_REGIONS_MAX);
-            groups.push(GroupAreas { first_area: areas, regions: group.regions, area_regions });
-            areas += group.regions.div_ceil(area_regions);
-            let blocks = area_regions * REGION_DATA_BLOCKS as u64 * group.data_disks as u64;
-            area_blocks = area_blocks.max(blocks);
+        let scores = Box::new(ScoreTable::new(0, 1));
+        let mut refill = Self { groups: Vec::new(), scores, current: None };
+        refill.grow(geometry);
+        refill
+    }
+
+    /// Disks or groups have joined: new areas, and known ones with more free blocks.
+    pub fn grow(&mut self, geometry: &Geometry) {
+        let known = self.groups.len();
+        for group in &geometry.groups()[known..] {
+            let first_area = self.groups.last().map_or(0, GroupAreas::end_area);
+            self.groups.push(GroupAreas::new(group, first_area));
         }
-        let scores = Box::new(ScoreTable::new(areas, area_blocks));
-        Self { groups, scores, current: None }
+        let mut more = Vec::new();
+        for (areas, group) in self.groups.iter_mut().zip(geometry.groups()) {
+            let joined = group.data_disks() as u64 - areas.data_disks;
+            areas.data_disks += joined;
+            let free = joined * areas.blocks_per_disk();
+            more.extend((areas.first_area..areas.end_area()).map(|area| (area, free)));
+        }
+        let blocks = self.groups.iter().map(|areas| areas.blocks_per_disk() * areas.data_disks);
+        let areas = self.groups.last().map_or(0, GroupAreas::end_area);
+        self.scores.grow(areas, blocks.max().unwrap_or(1));
+        for (area, free) in more.into_iter().filter(|(_, free)| *free > 0) {
+            self.scores.add_free(AreaNumber(area), free);
+        }
     }
 
     fn area_of(&self, tetris: TetrisId) -> AreaNumber {
@@ -105,7 +137,7 @@ impl Refill {
             };
             self.current = Some((group, region, end));
             let tetris = TetrisId { group, region };
-            let free = free_blocks(tetris, space, store.geometry(), reader)?;
+            let free = free_blocks(tetris, space, &store.geometry(), reader)?;
             self.current = (region + 1 < end).then_some((group, region + 1, end));
             if !free.is_empty() {
                 store.open_tetris(tetris, free.len() as u32);
@@ -135,7 +167,7 @@ fn free_blocks(
     let mut maps: FxHashMap<u64, BlockRef> = FxHashMap::default();
     let mut free = Vec::new();
     let stripes = REGION_DATA_BLOCKS as u64;
-    for disk in 0..geometry.group(tetris.group).data_disks {
+    for disk in 0..geometry.group(tetris.group).data_disks() {
         for row in 0..stripes {
             let stripe = tetris.region * stripes + row;
             let location = Location { group: tetris.group, disk, stripe };
@@ -156,9 +188,10 @@ fn free_blocks(
 /// Announces to the store, tetris by tetris, the numbers in stock: after a `sync` it has forgotten
 /// them.
 pub fn reopen_stock(store: &dyn BlockStore, pool: &BlockPool) {
+    let geometry = store.geometry();
     let mut counts: Vec<(TetrisId, u32)> = Vec::new();
     for pvbn in pool.in_stock() {
-        let Some(tetris) = store.geometry().tetris_of(pvbn) else { continue };
+        let Some(tetris) = geometry.tetris_of(pvbn) else { continue };
         match counts.last_mut() {
             Some((last, count)) if *last == tetris => *count += 1,
             _ => counts.push((tetris, 1)),

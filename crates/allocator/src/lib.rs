@@ -20,6 +20,9 @@ pub trait AreaCache: Send + Sync {
     /// no area is known to have a free block and none is unknown.
     fn pick(&mut self) -> Option<AreaNumber>;
 
+    /// There are this many areas from now on, no fewer than before, of so many blocks at most.
+    fn grow(&mut self, areas: u64, area_blocks: u64);
+
     /// An area's score was counted.
     fn set_score(&mut self, area: AreaNumber, free_blocks: u64);
 

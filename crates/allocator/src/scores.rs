@@ -44,6 +44,10 @@ impl ScoreTable {
 }
 
 impl AreaCache for ScoreTable {
+    fn grow(&mut self, areas: u64, area_blocks: u64) {
+        (self.areas, self.area_blocks) = (areas, area_blocks);
+    }
+
     fn pick(&mut self) -> Option<AreaNumber> {
         let best = self.by_score.last().copied();
         // Half free is as much as can be expected of an area that nothing is known of.
@@ -93,6 +97,12 @@ mod tests {
         table.add_free(AreaNumber(9), 2);
         assert_eq!(table.pick(), Some(AreaNumber(1)));
         assert_eq!(table.pick(), Some(AreaNumber(2)));
+        assert_eq!(table.pick(), None);
+        table.grow(4, 200);
+        table.add_free(AreaNumber(1), 150);
+        table.add_free(AreaNumber(3), 150);
+        assert_eq!(table.pick(), Some(AreaNumber(1)), "more than its old size");
+        assert_eq!(table.pick(), Some(AreaNumber(3)));
         assert_eq!(table.pick(), None);
     }
 }

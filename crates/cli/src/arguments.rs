@@ -425,12 +425,38 @@ pub enum AggregateCommand {
         /// Protection: none, or so that any one (raid4), two (dp), three (tp) disks may fail
         #[arg(long, value_parser = parse_raid)]
         raid: RaidKind,
+        /// Disks of a RAID group at most, parity included [default: 32]
+        #[arg(long, value_name = "N")]
+        group_size: Option<u64>,
         /// Take disks that hold something else; what they hold is lost
         #[arg(long)]
         force: bool,
         /// Make one traditional volume of it, named as the aggregate
         #[arg(long)]
         traditional: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Make an aggregate larger: new groups of disks, or disks that join a group
+    Add {
+        /// Its name
+        name: String,
+        /// How many of the unused disks to take, or which: d1,d2,d3 or paths
+        #[arg(long, value_name = "N or LIST")]
+        disks: String,
+        /// Have them join this group as data disks, counted from 0; nothing is rewritten
+        #[arg(long, value_name = "GROUP")]
+        group: Option<u32>,
+        /// Protection of new groups [default: that of the first group]
+        #[arg(long, value_parser = parse_raid)]
+        raid: Option<RaidKind>,
+        /// Disks of a new group at most, parity included [default: 32]
+        #[arg(long, value_name = "N")]
+        group_size: Option<u64>,
+        /// Take disks that hold something else; what they hold is lost
+        #[arg(long)]
+        force: bool,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,

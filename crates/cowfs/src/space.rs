@@ -134,6 +134,16 @@ impl<P: Pointer> Space<P> {
         })
     }
 
+    /// There are more numbers. All of the new ones are free: maps are files, and end in a hole.
+    pub fn grow(&mut self, size_blocks: u64) {
+        let added = size_blocks - self.size_blocks;
+        let last = self.size_blocks / VBNS_PER_BLOCK;
+        let in_last = (VBNS_PER_BLOCK - self.size_blocks % VBNS_PER_BLOCK).min(added);
+        self.areas.grow(size_blocks.div_ceil(VBNS_PER_BLOCK), VBNS_PER_BLOCK);
+        self.areas.add_free(AreaNumber(last), in_last);
+        self.size_blocks = size_blocks;
+    }
+
     /// The consistency point has committed: what it freed may be used. The numbers are returned
     /// for those who keep scores of their own.
     ///

@@ -12,7 +12,7 @@ use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, for
 use cowfs::budget::{Budget, Overhead};
 use cowfs::logical::{AggregateShared, Shared};
 use nvlog::{Log, LogIdentity};
-use ondisk::label::RaidKind;
+use ondisk::label::{GROUP_DISKS_MAX, RaidKind};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_ONLINE, VOLUME_TRADITIONAL, VolumeRecord, name_field};
 use platform::Disk;
@@ -31,10 +31,27 @@ pub struct CreateAggregate {
     pub disks: Vec<Arc<dyn Disk>>,
     /// How they are protected.
     pub kind: RaidKind,
+    /// Disks of a group at most, parity included.
+    pub group_size: usize,
     /// Whether what is on the disks may be lost.
     pub force: bool,
     /// Whether its root is a user's: one traditional volume of the same name.
     pub traditional: bool,
+}
+
+/// Divides disks into as few groups as possible, of at most so many disks each and nearly the same
+/// number. Without parity each disk is a group.
+#[must_use]
+pub fn groups_of<T>(kind: RaidKind, disks: Vec<T>, group_size: usize) -> Vec<Vec<T>> {
+    let size = if kind == RaidKind::None { 1 } else { group_size.clamp(1, GROUP_DISKS_MAX) };
+    let groups = disks.len().div_ceil(size);
+    let count = disks.len();
+    let mut disks = disks.into_iter();
+    let of_group = |group| {
+        let take = count / groups + usize::from(group < count % groups);
+        disks.by_ref().take(take).collect()
+    };
+    (0..groups).map(of_group).collect()
 }
 
 /// What an aggregate is opened with.
@@ -54,17 +71,11 @@ impl Engine {
             return done(Err(EngineError::Exists { kind: "aggregate", name: request.name }));
         }
         let journal = Arc::new(LateJournal::default());
-        let groups = match request.kind {
-            RaidKind::None => request
-                .disks
-                .into_iter()
-                .map(|disk| GroupRequest { kind: RaidKind::None, disks: vec![disk] })
-                .collect(),
-            kind => vec![GroupRequest { kind, disks: request.disks }],
-        };
+        let kind = request.kind;
+        let groups = groups_of(kind, request.disks, request.group_size).into_iter();
         let create = CreateRequest {
             name: request.name,
-            groups,
+            groups: groups.map(|disks| GroupRequest { kind, disks }).collect(),
             created: self.configuration.clock.wall(),
             force: request.force,
         };
@@ -121,7 +132,7 @@ impl Engine {
     }
 
     fn create_image(self: &Arc<Self>, parts: OpenParts, traditional: bool, done: Done<()>) {
-        let mut block_side = match format_block_side(parts.store.geometry(), traditional) {
+        let mut block_side = match format_block_side(&parts.store.geometry(), traditional) {
             Ok(block_side) => block_side,
             Err(error) => return done(Err(error.into())),
         };

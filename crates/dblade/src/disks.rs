@@ -1,13 +1,71 @@
 //! Changes of an aggregate's disks.
 
+use crate::create::groups_of;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use media::MediaError;
+use ondisk::label::RaidKind;
 use platform::Disk;
-use raid::{DiskPlace, RaidError};
+use platform::completion::gather;
+use raid::{BlockStore, DiskPlace, NewDisk, NewGroup, RaidError};
 use std::sync::Arc;
 
+/// Disks that are to join an aggregate.
+pub struct AddDisks {
+    /// The disks.
+    pub disks: Vec<Arc<dyn Disk>>,
+    /// What they become.
+    pub to: Joining,
+    /// Whether what is on them may be lost.
+    pub force: bool,
+}
+
+/// What disks that join an aggregate become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joining {
+    /// Data disks of a group.
+    Group(u32),
+    /// Groups of their own.
+    NewGroups {
+        /// How they protect their data.
+        kind: RaidKind,
+        /// Disks of a group at most.
+        group_size: usize,
+    },
+}
+
 impl Engine {
+    /// Makes an aggregate larger. Answers when the larger size has committed.
+    pub fn add_disks(self: &Arc<Self>, aggregate: &str, request: AddDisks, done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let AddDisks { disks, to, force } = request;
+        let identity = || self.configuration.entropy.next_identity();
+        let new: Vec<NewDisk> = disks
+            .iter()
+            .map(|disk| NewDisk { disk: Arc::clone(disk), identity: identity() })
+            .collect();
+        let store = Arc::clone(&found.parts.store);
+        let joined = move |outcome: Result<(), RaidError>| match outcome {
+            Ok(()) => {
+                found.grow(Box::new(|outcome| done(outcome.map_err(EngineError::from))));
+            }
+            Err(error) => done(Err(error.into())),
+        };
+        let checks = gather(disks.len(), move |results: Vec<Result<(), MediaError>>| match results
+            .into_iter()
+            .collect::<Result<Vec<()>, _>>()
+        {
+            Ok(_) => join(&*store, to, new, Box::new(joined)),
+            Err(error) => joined(Err(error.into())),
+        });
+        for (disk, check) in disks.iter().zip(checks) {
+            media::check_unused(disk, force, check);
+        }
+    }
+
     /// Takes a disk out of use, as if it had failed. Refused if data would be lost by that.
     pub fn fail_disk(self: &Arc<Self>, aggregate: &str, place: DiskPlace, done: Done<()>) {
         let Some(found) = self.aggregate_named(aggregate) else {
@@ -45,5 +103,15 @@ impl Engine {
             Err(error) => replaced(Err(error.into())),
         };
         media::check_unused(&unused, force, Box::new(checked));
+    }
+}
+
+fn join(store: &dyn BlockStore, to: Joining, disks: Vec<NewDisk>, done: raid::GrowDone) {
+    match to {
+        Joining::Group(group) => store.add_disks(group, disks, done),
+        Joining::NewGroups { kind, group_size } => {
+            let groups = groups_of(kind, disks, group_size).into_iter();
+            store.add_groups(groups.map(|disks| NewGroup { kind, disks }).collect(), done);
+        }
     }
 }

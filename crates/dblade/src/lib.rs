@@ -29,7 +29,8 @@ mod served;
 mod service;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary};
-pub use create::CreateAggregate;
+pub use create::{CreateAggregate, groups_of};
+pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogProvider};
 pub use error::EngineError;
 pub use open::Recovery;

@@ -175,7 +175,7 @@ impl Opening {
         let message = move |_: &mut Access<'_>| {
             let Some(this) = opening.take() else { return Outcome::Done };
             let reader = Reader { cache: &this.engine.cache, held: &held };
-            match mount(&this.superblock, this.store.geometry(), &reader) {
+            match mount(&this.superblock, &this.store.geometry(), &reader) {
                 Ok(block_side) => {
                     this.mounted(affinities, block_side);
                     Outcome::Done

@@ -77,15 +77,18 @@ impl Array {
             }
             by_group.entry(pair.1.group_index.get()).or_default().push(pair);
         }
-        let (mut geometry, mut groups, mut base) = (Vec::new(), Vec::new(), 0);
-        for index in 0..first.groups_count.get() {
+        // The last label of the first group counts the groups.
+        let counts = by_group.get(&0).into_iter().flatten().map(|pair| &pair.1);
+        let latest = counts.max_by_key(|label| label.sequence.get());
+        let (mut places, mut groups) = (Vec::new(), Vec::new());
+        for index in 0..latest.map_or(1, |label| label.groups_count.get()) {
             let disks = by_group.remove(&index).unwrap_or_default();
-            let (place, members) = join_group(index, &disks, base)?;
-            base += place.blocks();
-            geometry.push(place);
+            let (place, members) = join_group(index, &disks)?;
+            places.push(place);
             groups.push(members);
         }
-        Ok(Self { geometry: Geometry::new(geometry), groups, aggregate: first.aggregate })
+        let geometry = Geometry::new(places).ok_or(InspectError::Ranges)?;
+        Ok(Self { geometry, groups, aggregate: first.aggregate })
     }
 
     /// Whether a disk can be read.
@@ -170,11 +173,7 @@ impl Array {
     }
 }
 
-fn join_group(
-    index: u32,
-    disks: &[&Labelled],
-    base: u64,
-) -> Result<(GroupGeometry, Members), InspectError> {
+fn join_group(index: u32, disks: &[&Labelled]) -> Result<(GroupGeometry, Members), InspectError> {
     let too_few = |missing, count, tolerated| InspectError::TooFewDisks {
         group: index,
         missing,
@@ -192,7 +191,6 @@ fn join_group(
         let at = usize::from(label.disk_index.get());
         let agrees = latest.members.get(at) == Some(&label.disk)
             && label.data_regions == latest.data_regions
-            && label.pvbn_base.get() == base
             && label.raid_kind == latest.raid_kind;
         match members.get_mut(at) {
             Some(slot) if agrees && slot.is_none() && !latest.is_missing(at) => {
@@ -206,11 +204,7 @@ fn join_group(
     if missing > kind.parity_disks() {
         return Err(too_few(missing, count, kind.parity_disks()));
     }
-    let geometry = GroupGeometry {
-        base: Pvbn(base),
-        kind,
-        data_disks: count - kind.parity_disks(),
-        regions: latest.data_regions.get(),
-    };
+    let bases = latest.data_bases().map(Pvbn).collect();
+    let geometry = GroupGeometry { kind, regions: latest.data_regions.get(), bases };
     Ok((geometry, members))
 }

@@ -13,6 +13,9 @@ pub enum InspectError {
     /// No disk of an aggregate is among those given.
     #[error("no disk of an aggregate was found")]
     NoDisks,
+    /// The ranges of block numbers that the labels give leave gaps or overlap.
+    #[error("the labels of the disks contradict one another; give all disks of the aggregate")]
+    Ranges,
     /// A disk cannot be used.
     #[error(transparent)]
     Media(#[from] MediaError),

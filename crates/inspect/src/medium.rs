@@ -236,7 +236,7 @@ impl<'a> Medium<'a> {
         row: usize,
         is_right: impl Fn(&Block) -> bool,
     ) -> Result<Option<BlockRef>, InspectError> {
-        let group = *self.array.geometry.group(tetris.group);
+        let group = self.array.geometry.group(tetris.group).clone();
         if group.kind.parity_disks() == 0 {
             return Ok(None);
         }
@@ -253,7 +253,7 @@ impl<'a> Medium<'a> {
         };
         for left_out in std::iter::once(None).chain((0..group.disks()).map(Some)) {
             let found =
-                self.solver.solve(&without(left_out), group.data_disks, disk - group.member(0));
+                self.solver.solve(&without(left_out), group.data_disks(), disk - group.member(0));
             if let Some(found) = found.filter(|found| is_right(found)) {
                 return Ok(Some(found));
             }

@@ -30,7 +30,7 @@ pub(crate) fn check(medium: &mut Medium<'_>, used: &VbnSet) -> Result<(), Inspec
 }
 
 fn check_tetris(medium: &mut Medium<'_>, tetris: TetrisId, rows: u64) -> Result<(), InspectError> {
-    let data_disks = medium.array.geometry.group(tetris.group).data_disks;
+    let data_disks = medium.array.geometry.group(tetris.group).data_disks();
     let disks = medium.read_regions(tetris)?;
     for row in (0..=CHECKSUM_ROW).filter(|row| rows >> row & 1 == 1) {
         if medium.damaged_rows.contains(&(tetris, row)) {

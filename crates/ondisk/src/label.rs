@@ -27,7 +27,7 @@ pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 3] = [
     ("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members"),
     ("rebuild", 2, "2026-11", "RAID kinds dp and tp, members that are being rebuilt"),
-    ("growth", 3, "2026-11", "parity disks before data disks, so that a group can grow"),
+    ("growth", 3, "2026-11", "groups that can grow: parity disks first, a base for each disk"),
 ];
 
 /// The oldest version that is understood: before it parity disks were a group's last.
@@ -167,11 +167,11 @@ pub struct DiskLabel {
     pub sequence: U64,
     /// The size of the data area in regions of 64 blocks; equal in all disks of a group.
     pub data_regions: U64,
-    /// The group's first PVBN; zero in the first group and in no other.
-    pub pvbn_base: U64,
+    /// Zero.
+    pub reserved_e: U64,
     /// Which group of the aggregate.
     pub group_index: U32,
-    /// How many groups the aggregate had when the label was written.
+    /// How many groups the aggregate has; the labels of the first group count.
     pub groups_count: U32,
     /// Which disk of the group.
     pub disk_index: U16,
@@ -195,8 +195,11 @@ pub struct DiskLabel {
     pub reserved_d: U32,
     /// How many regions of this disk are rebuilt, if it is being rebuilt.
     pub rebuilt_regions: U64,
+    /// The first PVBN of each member, zero for parity disks: disks that joined later have ranges
+    /// apart from the others'.
+    pub bases: [U64; GROUP_DISKS_MAX],
     /// Zero.
-    pub reserved_c: [u8; 3400],
+    pub reserved_c: [u8; 3144],
 }
 
 const _: () = {
@@ -308,11 +311,28 @@ impl DiskLabel {
         if self.data_regions.get() == 0 || self.data_regions.get() >> 48 != 0 {
             return wrong("data_regions");
         }
-        let (base, group) = (self.pvbn_base.get(), self.group_index.get());
-        if (base == 0) != (group == 0) || base >> 48 != 0 {
-            return wrong("pvbn_base");
+        if !self.are_bases_possible(kind) {
+            return wrong("bases");
         }
         Ok(())
+    }
+
+    /// Data disks have a base, of which only that of the aggregate's first is zero; nobody else
+    /// has.
+    fn are_bases_possible(&self, kind: RaidKind) -> bool {
+        let first_data = kind.parity_disks();
+        let data = first_data..usize::from(self.disks_in_group.get());
+        self.bases.iter().map(|base| base.get()).enumerate().all(|(at, base)| {
+            let is_first = self.group_index.get() == 0 && at == first_data;
+            (base == 0) == (is_first || !data.contains(&at)) && base >> 48 == 0
+        })
+    }
+
+    /// The first PVBNs of the group's data disks.
+    pub fn data_bases(&self) -> impl Iterator<Item = u64> {
+        let parity_disks = self.kind().map_or(0, RaidKind::parity_disks);
+        let data = parity_disks..usize::from(self.disks_in_group.get());
+        self.bases.iter().take(data.end).skip(data.start).map(|base| base.get())
     }
 
     /// The aggregate's name; `None` if it is not text.
@@ -377,7 +397,7 @@ impl fmt::Display for DiskLabel {
             self.name().unwrap_or("?"),
             Hexadecimal(&self.aggregate),
             self.data_regions,
-            units::Pvbn(self.pvbn_base.get()),
+            units::Pvbn(self.data_bases().next().unwrap_or(0)),
         )
     }
 }
@@ -412,6 +432,7 @@ mod tests {
         label.disks_in_group = U16::new(3);
         label.raid_kind = RaidKind::Raid4.number();
         label.role = DiskRole::Data.number();
+        label.bases[2] = U64::new(6300);
         for (member, byte) in label.members.iter_mut().zip(1..=3) {
             *member = [byte; 16];
         }
@@ -456,7 +477,7 @@ mod tests {
             ("missing", |label| label.missing = U32::new(8)),
             ("members", |label| label.members[2] = [0; 16]),
             ("data_regions", |label| label.data_regions = U64::ZERO),
-            ("pvbn_base", |label| label.pvbn_base = U64::new(1)),
+            ("bases", |label| label.bases[2] = U64::ZERO),
         ];
         for (field, change) in changes {
             let mut label = example();

@@ -50,9 +50,9 @@ fn structures() -> BTreeMap<String, Layout> {
         identity::ChecksumBlock { identities },
         label::DiskLabel {
             magic, version, reserved_a, checksum, disk, aggregate, aggregate_name,
-            created_nanoseconds, sequence, data_regions, pvbn_base, group_index, groups_count,
+            created_nanoseconds, sequence, data_regions, reserved_e, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, reserved_b,
-            members, rebuilding, reserved_d, rebuilt_regions, reserved_c
+            members, rebuilding, reserved_d, rebuilt_regions, bases, reserved_c
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,

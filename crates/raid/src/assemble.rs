@@ -6,17 +6,17 @@
 use crate::block_store::StripeJournal;
 use crate::error::RaidError;
 use crate::geometry::{Geometry, GroupGeometry};
-use crate::member::{Group, GroupState, Member, Seat, first_sequence};
+use crate::layout::Layout;
+use crate::member::{Group, GroupState, Seat, first_sequence};
 use crate::rebuild::Rebuild;
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError, Profile, regions_of};
 use ondisk::label::{
-    AGGREGATE_NAME_BYTES_MAX, DiskLabel, DiskRole, GROUP_DISKS_MAX, GROUPS_MAX, Hexadecimal,
-    RaidKind,
+    AGGREGATE_NAME_BYTES_MAX, DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, Hexadecimal, RaidKind,
 };
 use platform::completion::gather;
 use platform::{Disk, Entropy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Pvbn, Timestamp};
 
@@ -96,47 +96,57 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
     }
     common.aggregate = entropy.next_identity();
     common.created_nanoseconds = request.created.get().into();
-    common.groups_count = (groups_count as u32).into();
-    let mut names: BTreeMap<&str, ()> = BTreeMap::new();
-    let mut labels = Vec::new();
-    let mut base = 0;
-    for (index, group) in (0_u32..).zip(&request.groups) {
-        let count = group.disks.len();
-        let minimum = group.kind.parity_disks() + 1;
-        if count < minimum || count > GROUP_DISKS_MAX {
-            let (kind, maximum) = (group.kind, GROUP_DISKS_MAX);
-            return Err(RaidError::DiskCount { kind, count, minimum, maximum });
-        }
-        for disk in &group.disks {
-            if names.insert(disk.name(), ()).is_some() {
-                let disk = disk.name().to_owned();
-                return Err(RaidError::Duplicate { other: disk.clone(), disk });
-            }
-        }
+    // Those of disks that are about to join have none: they are believed last.
+    common.sequence = 1.into();
+    let disks: Vec<_> = request.groups.iter().flat_map(|group| &group.disks).collect();
+    check_distinct(disks.iter().map(|disk| disk.name()))?;
+    let (mut places, mut groups, mut base) = (Vec::new(), Vec::new(), Pvbn(0));
+    for group in &request.groups {
         let regions = group.disks.iter().map(|disk| regions_of(disk.size_blocks())).min();
-        common.data_regions = regions.unwrap_or(0).max(1).into();
-        common.pvbn_base = base.into();
-        common.group_index = index.into();
-        common.disks_in_group = (count as u16).into();
-        common.raid_kind = group.kind.number();
-        common.members = [[0; 16]; GROUP_DISKS_MAX];
-        common.members.iter_mut().take(count).for_each(|m| *m = entropy.next_identity());
-        for (disk_index, disk) in group.disks.iter().enumerate() {
-            let mut label = common.clone();
-            label.disk = common.members[disk_index];
-            label.disk_index = (disk_index as u16).into();
-            let is_parity = disk_index < group.kind.parity_disks();
-            label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
+        let place = new_place(group.kind, group.disks.len(), regions.unwrap_or(0), base)?;
+        base = base.offset(place.blocks());
+        places.push(place);
+        let seat = |_| Seat { identity: entropy.next_identity(), device: None };
+        groups.push(Arc::new(Group::new(group.kind, group.disks.iter().map(seat))));
+    }
+    let geometry = Arc::new(Geometry::new(places).ok_or(RaidError::Ranges)?);
+    let layout = Layout { geometry, groups };
+    let mut disks = disks.into_iter();
+    let mut labels = Vec::new();
+    for (group, place) in (0..).zip(&layout.groups) {
+        for (member, disk) in (0..place.members.len()).zip(&mut disks) {
+            let mut label = layout.label(group, member, &common);
             label.rotational = u8::from(Profile::of(&**disk) == Profile::Hdd);
             labels.push(label);
         }
-        base += geometry_of(group.kind, count, common.data_regions.get(), base).blocks();
     }
     Ok(labels)
 }
 
-fn geometry_of(kind: RaidKind, disks: usize, regions: u64, base: u64) -> GroupGeometry {
-    GroupGeometry { base: Pvbn(base), kind, data_disks: disks - kind.parity_disks(), regions }
+/// Refuses a disk that is named twice.
+pub(crate) fn check_distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), RaidError> {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            let disk = name.to_owned();
+            return Err(RaidError::Duplicate { other: disk.clone(), disk });
+        }
+    }
+    Ok(())
+}
+
+/// Where the blocks of a new group of so many disks lie.
+pub(crate) fn new_place(
+    kind: RaidKind,
+    count: usize,
+    regions: u64,
+    base: Pvbn,
+) -> Result<GroupGeometry, RaidError> {
+    let (minimum, maximum) = (kind.parity_disks() + 1, GROUP_DISKS_MAX);
+    if !(minimum..=maximum).contains(&count) {
+        return Err(RaidError::DiskCount { kind, count, minimum, maximum });
+    }
+    Ok(GroupGeometry::new(kind, regions.max(1), count - kind.parity_disks(), base))
 }
 
 /// Puts an aggregate together from its disks, in any order. A disk that cannot be read, or is not
@@ -192,21 +202,25 @@ fn join(
             None => first = Some((disk, label)),
         }
     }
-    let Some((_, first)) = first else { return Err(RaidError::NoDisks) };
-    let mut geometry = Vec::new();
-    let mut joined = Vec::new();
-    let mut base = 0;
-    for index in 0..first.groups_count.get() {
-        let Some(devices) = groups.remove(&index) else {
-            return Err(lost_group(index));
-        };
-        let (group, state, regions) = join_group(index, devices, base, now)?;
-        let place = geometry_of(group.kind, group.members.len(), regions, base);
-        base += place.blocks();
-        geometry.push(place);
-        joined.push((group, state));
+    if first.is_none() {
+        return Err(RaidError::NoDisks);
     }
-    Ok(Store::new(Geometry::new(geometry), joined, journal))
+    // Groups that were being added when the power went are not there yet: of the first group's
+    // labels the last one counts them.
+    let counts = groups.get(&0).into_iter().flatten().map(|device| device.label());
+    let Some(latest) = counts.max_by_key(|label| label.sequence.get()) else {
+        return Err(lost_group(0));
+    };
+    let (mut places, mut joined, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    for index in 0..latest.groups_count.get() {
+        let devices = groups.remove(&index).unwrap_or_default();
+        let (place, group, state) = join_group(index, devices, now)?;
+        places.push(place);
+        joined.push(Arc::new(group));
+        states.push(state);
+    }
+    let geometry = Arc::new(Geometry::new(places).ok_or(RaidError::Ranges)?);
+    Ok(Store::new(Layout { geometry, groups: joined }, states, journal))
 }
 
 /// A group of which nothing is there.
@@ -218,9 +232,8 @@ fn lost_group(group: u32) -> RaidError {
 fn join_group(
     index: u32,
     devices: Vec<Arc<Device>>,
-    base: u64,
     now: Timestamp,
-) -> Result<(Group, GroupState, u64), RaidError> {
+) -> Result<(GroupGeometry, Group, GroupState), RaidError> {
     let latest = devices.iter().map(|device| device.label());
     let Some(latest) = latest.max_by_key(|label| label.sequence.get()) else {
         return Err(lost_group(index));
@@ -228,7 +241,6 @@ fn join_group(
     let (Some(kind), count) = (latest.kind(), usize::from(latest.disks_in_group.get())) else {
         unreachable!("labels were validated when they were read")
     };
-    let data_disks = count - kind.parity_disks();
     let mut seats: Vec<Seat> = latest
         .members
         .iter()
@@ -240,8 +252,6 @@ fn join_group(
     for device in devices {
         let label = device.label();
         let agrees = label.data_regions == latest.data_regions
-            && label.pvbn_base == latest.pvbn_base
-            && label.pvbn_base.get() == base
             && latest.members.get(usize::from(label.disk_index.get())) == Some(&label.disk)
             && label.raid_kind == latest.raid_kind;
         let at = usize::from(label.disk_index.get());
@@ -250,7 +260,8 @@ fn join_group(
                 are_labels_equal &= latest.is_missing(at) && !latest.is_rebuilding(at)
                     || label.missing == latest.missing
                         && label.rebuilding == latest.rebuilding
-                        && label.members == latest.members;
+                        && label.members == latest.members
+                        && label.groups_count == latest.groups_count;
                 seat.device = Some(device);
             }
             // Replaced: another has its place.
@@ -268,9 +279,7 @@ fn join_group(
             Some(_) => {}
         }
     }
-    let role = |at| if at < kind.parity_disks() { DiskRole::Parity } else { DiskRole::Data };
-    let members = seats.into_iter().enumerate().map(|(at, seat)| Member::new(role(at), seat));
-    let group = Group { kind, data_disks, members: members.collect() };
+    let group = Group::new(kind, seats);
     if missing.count_ones() as usize > kind.parity_disks() {
         return Err(match stranger {
             Some(disk) => RaidError::Stranger { disk, group: index },
@@ -280,8 +289,10 @@ fn join_group(
     // A crash may have come between two labels: then they are written again.
     let labelled = are_labels_equal.then_some((latest.missing.get(), latest.rebuilding.get()));
     let sequence = first_sequence(latest.sequence.get(), now);
-    let state = GroupState { missing, rebuilding, labelled, reasons: BTreeMap::new(), sequence };
-    Ok((group, state, latest.data_regions.get()))
+    let state = GroupState { missing, rebuilding, labelled, sequence, ..GroupState::default() };
+    let bases = latest.data_bases().map(Pvbn).collect();
+    let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases };
+    Ok((place, group, state))
 }
 
 fn too_few(index: u32, group: &Group, missing: u32) -> RaidError {

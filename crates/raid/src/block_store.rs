@@ -6,6 +6,7 @@
 
 use crate::error::{Expectation, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
+use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::rebuild::{DiskPlace, ReplaceDone};
 use crate::status::Status;
 use ondisk::identity::{BlockOwner, crc32c};
@@ -131,7 +132,7 @@ impl StripeJournal for NoJournal {
 /// Blocks by PVBN.
 pub trait BlockStore: Send + Sync {
     /// Which PVBN lies where.
-    fn geometry(&self) -> &Geometry;
+    fn geometry(&self) -> Arc<Geometry>;
 
     /// Announces that `expected_blocks` more blocks of the tetris will be written: it goes to disk
     /// with the last of them. Without, or short of them, it goes at `sync`.
@@ -177,6 +178,15 @@ pub trait BlockStore: Send + Sync {
     /// Takes a disk out of use, as if it had failed, if the group can do without it. Answers when
     /// the labels say so.
     fn fail_disk(&self, place: DiskPlace, done: ReplaceDone);
+
+    /// Gives a group data disks more, whose content may be lost: they are zeroed first. Nothing is
+    /// rewritten. Answers when the labels name them; from then on the geometry has their blocks,
+    /// which nobody uses.
+    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, done: GrowDone);
+
+    /// Gives the aggregate groups more, of disks whose content may be lost. Answers when the labels
+    /// of all groups count them.
+    fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone);
 
     /// After recovery: goes on with rebuilding what was interrupted.
     fn resume(&self);

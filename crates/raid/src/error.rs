@@ -26,6 +26,31 @@ pub enum RaidError {
         /// The most.
         maximum: usize,
     },
+    /// The disks' ranges of block numbers contradict one another.
+    #[error(
+        "the labels of the disks contradict one another: their block numbers leave gaps or \
+         overlap; attach all disks of the aggregate"
+    )]
+    Ranges,
+    /// A group of its own kind cannot take disks.
+    #[error(
+        "group {group} is without parity and takes no more disks; add them as groups of their own"
+    )]
+    FixedGroup {
+        /// The group.
+        group: u32,
+    },
+    /// There is no such group.
+    #[error("the aggregate has no group {group}: it has {count}, counted from 0")]
+    NoSuchGroup {
+        /// What was given.
+        group: u32,
+        /// How many there are.
+        count: usize,
+    },
+    /// The aggregate is being made larger already.
+    #[error("disks are being added already; wait until that is done")]
+    Growing,
     /// No groups, or too many.
     #[error("an aggregate has 1 to {maximum} groups, not {count}")]
     GroupCount {

@@ -1,10 +1,11 @@
 //! Which PVBN lies where.
 //!
 //! PVBNs are device-major: each data disk of a group owns one contiguous range. Checksum blocks
-//! and parity disks have no PVBNs.
+//! and parity disks have no PVBNs. A disk that joins a group, and a group that joins an aggregate,
+//! take the PVBNs after the last, so that nothing moves (FlexVol section 3.1).
 //!
-//! Invariants: groups follow one another without a gap, the first begins at 0; `pvbn(locate(p)) ==
-//! p`. PVBN 0 is a place like others, but never a block: it marks a hole in pointers.
+//! Invariants: the ranges follow one another without a gap, the first begins at 0; `pvbn(locate(p))
+//! == p`. PVBN 0 is a place like others, but never a block: it marks a hole in pointers.
 
 use media::DeviceLayout;
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
@@ -55,19 +56,38 @@ impl Location {
 }
 
 /// One group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupGeometry {
-    /// Its first PVBN.
-    pub base: Pvbn,
     /// How it protects its data.
     pub kind: RaidKind,
-    /// Data disks.
-    pub data_disks: usize,
     /// Tetrises.
     pub regions: u64,
+    /// The first PVBN of each data disk.
+    pub bases: Vec<Pvbn>,
 }
 
 impl GroupGeometry {
+    /// A group of so many data disks, whose ranges follow one another from `base`.
+    #[must_use]
+    pub fn new(kind: RaidKind, regions: u64, data_disks: usize, base: Pvbn) -> Self {
+        let mut group = Self { kind, regions, bases: Vec::new() };
+        group.extend(data_disks, base);
+        group
+    }
+
+    /// Gives it so many data disks more, whose ranges follow one another from `base`.
+    pub fn extend(&mut self, data_disks: usize, base: Pvbn) {
+        let ranges = (0..data_disks as u64).map(|disk| base.offset(disk * self.blocks_per_disk()));
+        let ranges: Vec<Pvbn> = ranges.collect();
+        self.bases.extend(ranges);
+    }
+
+    /// Data disks.
+    #[must_use]
+    pub const fn data_disks(&self) -> usize {
+        self.bases.len()
+    }
+
     /// Data blocks of one disk, which is also the number of stripes.
     #[must_use]
     pub const fn blocks_per_disk(&self) -> u64 {
@@ -77,13 +97,13 @@ impl GroupGeometry {
     /// Data blocks of the group.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
-        self.blocks_per_disk() * self.data_disks as u64
+        self.blocks_per_disk() * self.data_disks() as u64
     }
 
     /// All disks, parity included.
     #[must_use]
     pub const fn disks(&self) -> usize {
-        self.data_disks + self.kind.parity_disks()
+        self.data_disks() + self.kind.parity_disks()
     }
 
     /// A data disk's index among all disks of the group: the parity disks come first.
@@ -103,23 +123,38 @@ impl GroupGeometry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Geometry {
     groups: Vec<GroupGeometry>,
+    /// The ranges of all data disks, in order.
+    ranges: Vec<Range>,
+}
+
+/// The PVBNs of a data disk, from its first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Range {
+    base: Pvbn,
+    group: u32,
+    disk: usize,
 }
 
 impl Geometry {
-    /// The geometry of `groups`.
-    ///
-    /// # Panics
-    /// If there are none, or they do not follow one another from 0.
+    /// The geometry of `groups`; `None` if there are none, or the ranges of their disks leave gaps
+    /// or overlap.
     #[must_use]
-    pub fn new(groups: Vec<GroupGeometry>) -> Self {
-        assert!(!groups.is_empty(), "an aggregate has a group");
-        let mut base = Pvbn(0);
-        for group in &groups {
-            assert_eq!(group.base, base, "groups follow one another");
-            assert!(group.blocks() > 0, "a group has blocks");
-            base = base.offset(group.blocks());
+    pub fn new(groups: Vec<GroupGeometry>) -> Option<Self> {
+        let of_group = |(group, place): (u32, &GroupGeometry)| {
+            let bases = place.bases.clone().into_iter().enumerate();
+            bases.map(move |(disk, base)| Range { base, group, disk })
+        };
+        let mut ranges: Vec<Range> = (0..).zip(&groups).flat_map(of_group).collect();
+        ranges.sort_unstable();
+        let mut end = Pvbn(0);
+        for range in &ranges {
+            let blocks = groups[range.group as usize].blocks_per_disk();
+            if range.base != end || blocks == 0 {
+                return None;
+            }
+            end = Pvbn(end.get().checked_add(blocks)?);
         }
-        Self { groups }
+        (!ranges.is_empty()).then_some(Self { groups, ranges })
     }
 
     /// The groups, in order.
@@ -131,29 +166,26 @@ impl Geometry {
     /// The PVBN after the last.
     #[must_use]
     pub fn end(&self) -> Pvbn {
-        self.groups.last().map_or(Pvbn(0), |group| group.base.offset(group.blocks()))
+        self.ranges
+            .last()
+            .map_or(Pvbn(0), |range| range.base.offset(self.group(range.group).blocks_per_disk()))
     }
 
     /// Where a PVBN lies; `None` beyond the end.
     #[must_use]
     pub fn locate(&self, pvbn: Pvbn) -> Option<Location> {
-        let index = self.groups.partition_point(|group| group.base <= pvbn).checked_sub(1)?;
-        let group = self.groups.get(index)?;
-        let within = pvbn.get() - group.base.get();
-        if within >= group.blocks() {
-            return None;
-        }
-        let disk = (within / group.blocks_per_disk()) as usize;
-        Some(Location { group: index as u32, disk, stripe: within % group.blocks_per_disk() })
+        let index = self.ranges.partition_point(|range| range.base <= pvbn).checked_sub(1)?;
+        let Range { base, group, disk } = *self.ranges.get(index)?;
+        let stripe = pvbn.get() - base.get();
+        (stripe < self.group(group).blocks_per_disk()).then_some(Location { group, disk, stripe })
     }
 
     /// The PVBN at a location; `None` if there is no such place.
     #[must_use]
     pub fn pvbn(&self, location: Location) -> Option<Pvbn> {
         let group = self.groups.get(location.group as usize)?;
-        let exists = location.disk < group.data_disks && location.stripe < group.blocks_per_disk();
-        let disk_base = location.disk as u64 * group.blocks_per_disk();
-        exists.then(|| group.base.offset(disk_base + location.stripe))
+        let base = group.bases.get(location.disk)?;
+        (location.stripe < group.blocks_per_disk()).then(|| base.offset(location.stripe))
     }
 
     /// The tetris that a PVBN is part of.

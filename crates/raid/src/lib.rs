@@ -27,6 +27,8 @@ mod block_store;
 mod cache;
 mod error;
 mod geometry;
+mod growth;
+mod layout;
 mod load;
 mod locking;
 mod member;
@@ -53,6 +55,7 @@ pub use block_store::{
 };
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
+pub use growth::{GrowDone, NewDisk, NewGroup};
 pub use parity::parity_of_row;
 pub use rebuild::{DiskPlace, ReplaceDone};
 pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};

@@ -61,7 +61,7 @@ impl Inner {
             unreachable!("only disks in use are read")
         };
         let (disk, failed) = (Arc::clone(device.disk()), device);
-        let at = self.geometry.device_block(tetris, row);
+        let at = self.geometry().device_block(tetris, row);
         let inner = Arc::clone(self);
         let again = Arc::clone(&disk);
         disk.read(

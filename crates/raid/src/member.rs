@@ -6,6 +6,7 @@
 //! the regions that are rebuilt.
 
 use crate::error::StoreError;
+use crate::locking::ClosedGroup;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
 use crate::resolve::Answer;
@@ -23,7 +24,7 @@ use units::Timestamp;
 pub(crate) struct Group {
     pub kind: RaidKind,
     pub data_disks: usize,
-    pub members: Vec<Member>,
+    pub members: Vec<Arc<Member>>,
 }
 
 /// A place in a group.
@@ -78,6 +79,10 @@ pub(crate) struct GroupState {
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that
     /// of a disk that was replaced.
     pub sequence: u64,
+    /// Tetrises in which work is under way.
+    pub busy_tetrises: usize,
+    /// Nothing new is begun: the group is about to grow.
+    pub closed: Option<ClosedGroup>,
 }
 
 /// Numbers of labels that one start may use.
@@ -160,7 +165,7 @@ impl Group {
 
     /// What to call a disk.
     pub(crate) fn name(&self, member: usize) -> String {
-        match self.members.get(member).map(Member::seat) {
+        match self.members.get(member).map(|member| member.seat()) {
             Some(Seat { device: Some(device), .. }) => device.name().to_owned(),
             Some(seat) => ondisk::label::Hexadecimal(&seat.identity).to_string(),
             None => "?".to_owned(),
@@ -169,14 +174,10 @@ impl Group {
 }
 
 impl Inner {
-    pub(crate) fn group(&self, group: u32) -> &Group {
-        &self.groups[group as usize]
-    }
-
     /// All disks that are written to: group, index in it, disk.
     pub(crate) fn devices(&self) -> Vec<(u32, usize, Arc<Device>)> {
         let mut devices = Vec::new();
-        for (index, group) in (0..).zip(&self.groups) {
+        for (index, group) in (0..).zip(&self.layout().groups) {
             let unused = self.state.lock().groups[index as usize].unused();
             for member in 0..group.members.len() {
                 if let Some(device) = group.device(member, unused) {
@@ -247,8 +248,9 @@ impl Inner {
         if is_told(&self.state.lock().groups[group as usize]) {
             return;
         }
-        let members = &self.group(group).members;
-        let highest = |member: &Member| member.device().map(|one| one.label().sequence.get());
+        let place = self.group(group);
+        let members = &place.members;
+        let highest = |member: &Arc<Member>| member.device().map(|one| one.label().sequence.get());
         let highest = members.iter().filter_map(highest).max().unwrap_or(0);
         let devices = {
             let mut state = self.state.lock();
@@ -261,7 +263,7 @@ impl Inner {
                 return;
             }
             let devices: Vec<_> = (0..members.len())
-                .filter_map(|at| self.group(group).device(at, unused).map(|device| (at, device)))
+                .filter_map(|at| place.device(at, unused).map(|device| (at, device)))
                 .collect();
             // The device itself adds one.
             disks.sequence = disks.sequence.max(highest).saturating_add(2);
@@ -294,9 +296,8 @@ impl Inner {
         if !Missing(rebuilding).contains(member) {
             label.rebuilt_regions = 0.into();
         }
-        for (into, member) in label.members.iter_mut().zip(&self.group(group).members) {
-            *into = member.seat().identity;
-        }
+        let layout = self.layout();
+        layout.describe(group, label);
     }
 
     fn label_updated(self: &Arc<Self>) {
@@ -322,7 +323,8 @@ impl Inner {
 
     pub(crate) fn status(&self) -> Status {
         let state = self.state.lock();
-        let groups = self.groups.iter().zip(&state.groups).zip(self.geometry.groups());
+        let layout = self.layout();
+        let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
         let groups = groups.map(|((group, disks), place)| {
             let members = group.members.iter().enumerate().map(|(index, member)| {
                 let seat = member.seat();

@@ -62,10 +62,10 @@ struct Start {
 
 impl Inner {
     fn start_read(&self, first: Pvbn, count: usize, last: Location) -> Start {
-        let state = self.state.lock();
+        let (geometry, state) = (self.geometry(), self.state.lock());
         let queued = (first.get()..).take(count).map(|number| {
             let pvbn = Pvbn(number);
-            state.queued(self.geometry.tetris_of(pvbn)?, pvbn)
+            state.queued(geometry.tetris_of(pvbn)?, pvbn)
         });
         let disks = &state.groups[last.group as usize];
         // A disk may be rebuilt in some of them.
@@ -88,7 +88,8 @@ impl Inner {
     }
 
     pub(crate) fn read(self: &Arc<Self>, read: BlockRead, done: ReadDone) {
-        let Some(location) = self.geometry.locate(read.pvbn) else {
+        let geometry = self.geometry();
+        let Some(location) = geometry.locate(read.pvbn) else {
             done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
             return;
         };
@@ -130,7 +131,7 @@ impl Inner {
             }
         });
         for (row, part) in rows.into_iter().zip(parts) {
-            disk.read(self.geometry.device_block(location.tetris(), row), 1, part);
+            disk.read(geometry.device_block(location.tetris(), row), 1, part);
         }
     }
 
@@ -155,7 +156,8 @@ impl Inner {
         }
         let out_of_range = ReadFailure::OutOfRange { pvbn: first };
         let last = first.get().checked_add(proofs.len() as u64 - 1).map(Pvbn);
-        let ends = self.geometry.locate(first).zip(last.and_then(|l| self.geometry.locate(l)));
+        let geometry = self.geometry();
+        let ends = geometry.locate(first).zip(last.and_then(|last| geometry.locate(last)));
         let Some((from, to)) =
             ends.filter(|(from, to)| from.group == to.group && from.disk == to.disk)
         else {
@@ -169,12 +171,12 @@ impl Inner {
             self.read_singly(first, proofs, done);
             return;
         };
-        let begin = self.geometry.device_block(from.tetris(), from.row());
+        let begin = geometry.device_block(from.tetris(), from.row());
         // The checksum blocks between come along; the last only if it is needed.
         let needs_last = start.checksums.is_none()
             && proofs.iter().rev().take(to.row() + 1).any(Proof::needs_identity);
         let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
-        let end = self.geometry.device_block(to.tetris(), end_row);
+        let end = geometry.device_block(to.tetris(), end_row);
         let disk = Arc::clone(device.disk());
         let run = Run { inner: Arc::clone(self), device, first, from, proofs, start, begin };
         let count = (end - begin + 1) as usize;
@@ -218,11 +220,11 @@ impl Run {
         let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
             done(results.into_iter().collect());
         });
-        let mut queued = start.queued.into_iter();
+        let (geometry, mut queued) = (inner.geometry(), start.queued.into_iter());
         for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
             let location = Location { stripe: from.stripe + index as u64, ..from };
             let at = |row| {
-                let block = inner.geometry.device_block(location.tetris(), row);
+                let block = geometry.device_block(location.tetris(), row);
                 loaded.get((block - begin) as usize)
             };
             let pvbn = first.offset(index as u64);

@@ -19,16 +19,16 @@
 
 use crate::error::{RaidError, StoreError};
 use crate::geometry::TetrisId;
+use crate::growth::check_size;
 use crate::member::{GroupState, Seat};
 use crate::resolve::{Answer, Question};
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
-use media::{Device, MediaError, regions_of};
+use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Receives the end of a replacement's beginning.
 pub type ReplaceDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
@@ -124,7 +124,7 @@ impl Inner {
 
     /// Takes a disk out of use, as if it had failed.
     pub(crate) fn fail_disk(self: &Arc<Self>, place: DiskPlace, done: ReplaceDone) {
-        let group = self.groups.get(place.group as usize);
+        let group = self.layout().groups.get(place.group as usize).cloned();
         let Some(group) = group.filter(|group| place.member < group.members.len()) else {
             let DiskPlace { group, member } = place;
             return done(Err(RaidError::NoSuchPlace { group, member }));
@@ -153,7 +153,8 @@ impl Inner {
         disk: &dyn Disk,
         identity: [u8; 16],
     ) -> Result<DiskLabel, RaidError> {
-        let group = self.groups.get(place.group as usize);
+        let layout = self.layout();
+        let group = layout.groups.get(place.group as usize);
         let Some(member) = group.and_then(|group| group.members.get(place.member)) else {
             return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
         };
@@ -166,15 +167,7 @@ impl Inner {
             }
             disks.unused()
         };
-        let regions = self.geometry.group(place.group).regions;
-        if regions_of(disk.size_blocks()) < regions {
-            let blocks = media::DeviceLayout { regions }.blocks();
-            return Err(RaidError::Media(MediaError::TooSmall {
-                disk: disk.name().to_owned(),
-                size: ByteSize(disk.size_blocks() * BLOCK_SIZE_U64),
-                minimum: ByteSize(blocks * BLOCK_SIZE_U64),
-            }));
-        }
+        check_size(disk, self.geometry().group(place.group).regions)?;
         let other = (0..group.members.len()).find_map(|at| group.device(at, unused));
         let Some(other) = other else {
             return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
@@ -265,7 +258,7 @@ impl Inner {
     }
 
     fn rebuild_next(self: &Arc<Self>, task: Task) {
-        let regions = self.geometry.group(task.place.group).regions;
+        let regions = self.geometry().group(task.place.group).regions;
         let next = self.with_rebuild(&task, |rebuild| {
             let region = rebuild.next;
             rebuild.next = (region + 1).min(regions);
@@ -327,7 +320,7 @@ impl Inner {
 
     /// Has the label say how far the disk has come, if that is worth it.
     fn label_progress(self: &Arc<Self>, task: &Task) {
-        let regions = self.geometry.group(task.place.group).regions;
+        let regions = self.geometry().group(task.place.group).regions;
         let due = self.with_rebuild(task, |rebuild| {
             let step = (regions / LABELS_PER_DISK).clamp(1, REGIONS_PER_LABEL_MAX);
             let is_due = rebuild.below >= rebuild.durable_below + step || rebuild.below == regions;
@@ -368,7 +361,7 @@ impl Inner {
         if told.is_none() {
             return;
         }
-        if below < self.geometry.group(task.place.group).regions {
+        if below < self.geometry().group(task.place.group).regions {
             return self.label_progress(task);
         }
         {

@@ -47,8 +47,9 @@ impl Inner {
     /// One note for each tetris that exists: all its rows, and of blocks kept twice the latest.
     fn combine(&self, notes: Vec<StripeNote>) -> Vec<StripeNote> {
         let mut combined: BTreeMap<_, StripeNote> = BTreeMap::new();
+        let geometry = self.geometry();
         for note in notes {
-            let group = self.geometry.groups().get(note.tetris.group as usize);
+            let group = geometry.groups().get(note.tetris.group as usize);
             if group.is_none_or(|group| note.tetris.region >= group.regions) {
                 continue;
             }

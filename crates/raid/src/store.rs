@@ -10,8 +10,10 @@ use crate::block_store::{
 use crate::cache::ChecksumCache;
 use crate::error::StoreError;
 use crate::geometry::{Geometry, TetrisId};
+use crate::growth::{GrowDone, NewDisk, NewGroup};
+use crate::layout::Layout;
 use crate::locking::Job;
-use crate::member::{Group, GroupState, Member};
+use crate::member::{Group, GroupState};
 use crate::rebuild::{DiskPlace, ReplaceDone};
 use crate::status::{Counters, Status};
 use platform::Disk;
@@ -57,15 +59,34 @@ pub(crate) struct State {
     /// What every `sync` fails with, once it happened.
     pub failure: Option<StoreError>,
     pub counters: Counters,
+    /// Disks are being added.
+    pub is_growing: bool,
     /// Nothing new is begun.
     pub is_abandoned: bool,
 }
 
 pub(crate) struct Inner {
-    pub geometry: Geometry,
-    pub groups: Vec<Group>,
+    layout: Mutex<Arc<Layout>>,
     pub journal: Arc<dyn StripeJournal>,
     pub state: Mutex<State>,
+}
+
+impl Inner {
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.lock())
+    }
+
+    pub(crate) fn geometry(&self) -> Arc<Geometry> {
+        Arc::clone(&self.layout.lock().geometry)
+    }
+
+    pub(crate) fn group(&self, group: u32) -> Arc<Group> {
+        Arc::clone(&self.layout.lock().groups[group as usize])
+    }
+
+    pub(crate) fn set_layout(&self, layout: Layout) {
+        *self.layout.lock() = Arc::new(layout);
+    }
 }
 
 /// An aggregate's blocks.
@@ -75,14 +96,13 @@ pub struct Store {
 
 impl Store {
     pub(crate) fn new(
-        geometry: Geometry,
-        groups: Vec<(Group, GroupState)>,
+        layout: Layout,
+        groups: Vec<GroupState>,
         journal: Arc<dyn StripeJournal>,
     ) -> Self {
-        let (groups, group_states) = groups.into_iter().unzip();
         let state = State {
             tetrises: BTreeMap::new(),
-            groups: group_states,
+            groups,
             cache: ChecksumCache::new(),
             next_batch: 0,
             open_batches: BTreeSet::new(),
@@ -91,16 +111,19 @@ impl Store {
             label_waiters: Vec::new(),
             failure: None,
             counters: Counters::default(),
+            is_growing: false,
             is_abandoned: false,
         };
-        Self { inner: Arc::new(Inner { geometry, groups, journal, state: Mutex::new(state) }) }
+        let layout = Mutex::new(Arc::new(layout));
+        Self { inner: Arc::new(Inner { layout, journal, state: Mutex::new(state) }) }
     }
 
     /// The aggregate's identity and name, from the labels.
     #[must_use]
     pub fn aggregate(&self) -> ([u8; 16], String) {
-        let members = self.inner.groups.iter().flat_map(|group| &group.members);
-        let Some(device) = members.filter_map(Member::device).next() else {
+        let layout = self.inner.layout();
+        let mut members = layout.groups.iter().flat_map(|group| &group.members);
+        let Some(device) = members.find_map(|member| member.device()) else {
             unreachable!("a store has a disk")
         };
         let label = device.label();
@@ -119,8 +142,8 @@ impl State {
 }
 
 impl BlockStore for Store {
-    fn geometry(&self) -> &Geometry {
-        &self.inner.geometry
+    fn geometry(&self) -> Arc<Geometry> {
+        self.inner.geometry()
     }
 
     fn open_tetris(&self, tetris: TetrisId, expected_blocks: u32) {
@@ -130,7 +153,7 @@ impl BlockStore for Store {
 
     fn write(&self, write: BlockWrite) {
         assert!(write.pvbn != Pvbn(0), "PVBN 0 is never a block");
-        let Some(tetris) = self.inner.geometry.tetris_of(write.pvbn) else {
+        let Some(tetris) = self.inner.geometry().tetris_of(write.pvbn) else {
             panic!("{} is beyond the aggregate's end", write.pvbn)
         };
         let is_full = {
@@ -184,6 +207,14 @@ impl BlockStore for Store {
         self.inner.fail_disk(place, done);
     }
 
+    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, done: GrowDone) {
+        self.inner.add_disks(group, disks, done);
+    }
+
+    fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone) {
+        self.inner.add_groups(groups, done);
+    }
+
     fn resume(&self) {
         self.inner.resume_rebuilds();
     }
@@ -198,12 +229,17 @@ impl BlockStore for Store {
             state.is_abandoned = true;
             let syncs = std::mem::take(&mut state.sync_waiters);
             let labels = std::mem::take(&mut state.label_waiters);
-            let waiting =
-                state.tetrises.values_mut().map(|tetris| std::mem::take(&mut tetris.waiting));
-            (syncs, labels, waiting.collect::<Vec<_>>())
+            let waiting: Vec<_> = state
+                .tetrises
+                .values_mut()
+                .map(|tetris| std::mem::take(&mut tetris.waiting))
+                .collect();
+            let closed: Vec<_> = state.groups.iter_mut().map(|group| group.closed.take()).collect();
+            (syncs, labels, waiting, closed)
         };
         drop(forgotten);
-        let members = self.inner.groups.iter().flat_map(|group| &group.members);
-        members.filter_map(Member::device).for_each(|device| device.abandon());
+        let layout = self.inner.layout();
+        let members = layout.groups.iter().flat_map(|group| &group.members);
+        members.filter_map(|member| member.device()).for_each(|device| device.abandon());
     }
 }

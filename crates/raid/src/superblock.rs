@@ -15,7 +15,7 @@ impl Inner {
         done: SyncDone,
     ) {
         assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
-        for group in (0..).take(self.groups.len()) {
+        for group in (0..).take(self.layout().groups.len()) {
             // A disk that is not there keeps its old superblock, and must not speak again.
             self.write_labels(group);
         }

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod files;
 mod geometry;
+mod growth;
 pub(crate) mod model;
 mod random;
 mod rebuild;

@@ -152,8 +152,9 @@ impl Inner {
             }
             done(());
         });
+        let geometry = self.geometry();
         for ((_, device, row, blocks), done) in parts.into_iter().zip(dones) {
-            device.disk().write(self.geometry.device_block(tetris, row), blocks, done);
+            device.disk().write(geometry.device_block(tetris, row), blocks, done);
         }
     }
 
@@ -202,11 +203,11 @@ impl BatchWrite {
         (missing, missing_after_crash): (Missing, Missing),
     ) -> Self {
         let group = inner.group(tetris.group);
-        let has_parity = group.has_parity(missing);
+        let (geometry, has_parity) = (inner.geometry(), group.has_parity(missing));
         let mut fresh = vec![Column::new(); group.data_disks];
         let mut identities = vec![Vec::new(); group.data_disks];
         for (pvbn, write) in batch {
-            let Some(location @ Location { disk, .. }) = inner.geometry.locate(*pvbn) else {
+            let Some(location @ Location { disk, .. }) = geometry.locate(*pvbn) else {
                 unreachable!("what is queued was located")
             };
             debug_assert_eq!(write.checksum, crc32c(&write.block), "the writer's checksum");

@@ -19,6 +19,7 @@ mod aggregates;
 mod blocking;
 mod core;
 mod disk_table;
+mod growth;
 mod health;
 mod journals;
 mod patience;

@@ -29,6 +29,7 @@ pub mod choices;
 pub mod cut;
 pub mod finding;
 pub mod footprint;
+pub mod growth;
 pub mod history;
 pub mod life;
 pub mod losses;

@@ -198,6 +198,7 @@ impl<'a> Life<'a> {
                 6 => self.change_volumes(),
                 7..9 => self.machine.lose_disk(),
                 9 => self.machine.replace_disk(),
+                10 => self.machine.grow(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -216,7 +217,8 @@ impl<'a> Life<'a> {
     }
 
     fn is_idle(&self) -> bool {
-        self.change.is_none() && self.points.is_empty() && self.tenants.iter().all(Tenant::is_idle)
+        let is_managed = self.change.is_some() || self.machine.is_growing();
+        !is_managed && self.points.is_empty() && self.tenants.iter().all(Tenant::is_idle)
     }
 
     /// Begins the life's next operation; false if it cannot be begun now.
@@ -253,6 +255,7 @@ impl<'a> Life<'a> {
         }
         self.poll_points()?;
         self.machine.poll_replacement()?;
+        self.machine.poll_growth()?;
         self.poll_change()
     }
 
@@ -289,6 +292,7 @@ impl<'a> Life<'a> {
             tenant.compare_images(&mut self.machine)?;
         }
         self.machine.settle()?;
+        self.machine.check_growth()?;
         check_promises(&mut self.machine)?;
         check_media(&mut self.machine)
     }

@@ -10,6 +10,7 @@
 use crate::choices::{Choices, Purpose};
 use crate::cut::{Cut, phase_name};
 use crate::finding::Finding;
+use crate::growth::Growing;
 use crate::losses::Losses;
 use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
@@ -72,6 +73,8 @@ pub struct Machine<'a> {
     cut: Option<Cut>,
     /// Disks that have gone.
     pub losses: Losses,
+    /// Disks that join.
+    pub growing: Growing,
     log_fails: bool,
 }
 
@@ -102,6 +105,7 @@ impl<'a> Machine<'a> {
             overlap,
             cut: None,
             losses: Losses::default(),
+            growing: Growing::default(),
             log_fails: false,
         }
     }
@@ -150,6 +154,7 @@ impl<'a> Machine<'a> {
             name: AGGREGATE.to_owned(),
             disks: disks.map(|disk| disk as Arc<dyn Disk>).collect(),
             kind: self.plan.kind,
+            group_size: self.plan.disks as usize,
             force,
             traditional: self.plan.is_traditional,
         };
@@ -343,6 +348,7 @@ impl<'a> Machine<'a> {
     pub fn power_cut(&mut self, fate: Fate) {
         self.cut = None;
         self.forget_requests_for_disks();
+        self.forget_growth();
         let pending = self.world.pending();
         let phase = self.phase();
         if let Some(phase) = phase {

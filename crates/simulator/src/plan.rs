@@ -4,6 +4,7 @@
 //! nothing cached, no room left) happens in every few seeds, and a seed takes milliseconds.
 
 use crate::choices::Choices;
+use crate::growth::Growth;
 use crate::reduction::{Calm, Reduction};
 use crate::run::Lives;
 use crate::schedule::{MessageOrder, RequestOrder};
@@ -182,6 +183,8 @@ pub struct Plan {
     pub fault: Option<(usize, Fault)>,
     /// The disks that go, in order.
     pub lost_disks: Vec<usize>,
+    /// How the aggregate grows, if it does.
+    pub growth: Option<Growth>,
     /// How messages are chosen.
     pub messages: MessageOrder,
     /// How completions are chosen.
@@ -245,6 +248,7 @@ impl Plan {
             in_flight_max: 1 + choices.index(model_fs::crash::IN_FLIGHT_MAX),
             fault,
             lost_disks,
+            growth: choices.chance(20).then(|| Growth::choose(choices, kind)),
             messages: choices.pick(&MessageOrder::CHOICES),
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
@@ -275,6 +279,7 @@ impl Plan {
         self.rounds = reduction.rounds.map_or(self.rounds, |rounds| rounds.min(self.rounds));
         if reduction.is_calm(Calm::Fault) {
             self.fault = None;
+            self.growth = None;
             self.lost_disks.clear();
         }
         if reduction.is_calm(Calm::Volumes) {
@@ -342,7 +347,7 @@ impl fmt::Display for Plan {
         write!(
             formatter,
             "{:?}, {} disks of {} MiB, log of {} blocks, memory of {} MiB, {} volumes{}, {} rounds \
-             of {} operations, {} at once, fault: {:?}, lost disks: {:?}, messages {:?}, requests {:?}, overlap {} %",
+             of {} operations, {} at once, fault: {:?}, lost disks: {:?}, growth: {:?}, messages {:?}, requests {:?}, overlap {} %",
             self.kind,
             self.disks,
             mebibytes(self.disk_blocks),
@@ -355,6 +360,7 @@ impl fmt::Display for Plan {
             self.in_flight_max,
             self.fault,
             self.lost_disks,
+            self.growth,
             self.messages,
             self.requests,
             self.overlap_percent,

@@ -8,7 +8,8 @@ use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, AggregateCreate, AggregateInfo, DiskState, Named, RaidKind, Removal,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskInfo, DiskState,
+    Named, RaidKind, Removal,
 };
 use units::ByteSize;
 
@@ -19,32 +20,40 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        AggregateCommand::Create { name, disks, raid, force, traditional, dry_run } => {
+        AggregateCommand::Create { name, disks, raid, group_size, force, traditional, dry_run } => {
             let known = node.disk_list()?;
             let disks = disk::choose(&known, disks)?;
             let request = AggregateCreate {
                 name: name.clone(),
                 disks,
                 raid: *raid,
+                group_size: *group_size,
                 force: *force,
                 traditional: *traditional,
                 dry_run: *dry_run,
             };
-            // Only `--force` can destroy something: what foreign disks hold.
-            let lost: Vec<String> = known
-                .iter()
-                .filter(|disk| disk.state == DiskState::Foreign)
-                .filter(|disk| request.disks.contains(&disk.name))
-                .map(|disk| {
-                    format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data"))
-                })
-                .collect();
-            if *force && !dry_run && !lost.is_empty() {
-                let (object, freed_bytes) = (name.clone(), 0);
-                let removal = Removal { object, consequences: lost, freed_bytes, dry_run: true };
-                confirm(terminal, options, "create aggregate", &removal)?;
+            if *force && !dry_run {
+                let object = ("create aggregate", name.as_str());
+                confirm_loss(terminal, options, object, &known, &request.disks)?;
             }
             create(node, &request)
+        }
+        AggregateCommand::Add { name, disks, group, raid, group_size, force, dry_run } => {
+            let known = node.disk_list()?;
+            let request = AggregateAdd {
+                name: name.clone(),
+                disks: disk::choose(&known, disks)?,
+                group: *group,
+                raid: *raid,
+                group_size: *group_size,
+                force: *force,
+                dry_run: *dry_run,
+            };
+            if *force && !dry_run {
+                let object = ("add disks to aggregate", name.as_str());
+                confirm_loss(terminal, options, object, &known, &request.disks)?;
+            }
+            add(node, &request)
         }
         AggregateCommand::List => {
             let aggregates = node.aggregate_list()?;
@@ -59,6 +68,47 @@ pub(super) fn run(
             show(&node.aggregate_show(&Named { name: name.clone() })?)
         }
     }
+}
+
+/// Asks if what foreign disks hold may be lost: only `--force` can destroy something.
+fn confirm_loss(
+    terminal: &mut Terminal<'_>,
+    options: &Options,
+    (action, name): (&str, &str),
+    known: &[DiskInfo],
+    wanted: &[String],
+) -> Result<(), AdminError> {
+    let lost: Vec<String> = known
+        .iter()
+        .filter(|disk| disk.state == DiskState::Foreign && wanted.contains(&disk.name))
+        .map(|disk| format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data")))
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let (object, freed_bytes) = (name.to_owned(), 0);
+    let removal = Removal { object, consequences: lost, freed_bytes, dry_run: true };
+    confirm(terminal, options, action, &removal)
+}
+
+fn add(node: &dyn Administration, request: &AggregateAdd) -> Result<Output, AdminError> {
+    let before = node.aggregate_show(&Named { name: request.name.clone() })?;
+    let aggregate = node.aggregate_add(request)?;
+    let what = format!(
+        "{}: {}{} data + {} parity in {}, {} usable, {} more than before",
+        aggregate.name,
+        if request.dry_run { "would be " } else { "" },
+        aggregate.data_disks,
+        aggregate.parity_disks,
+        count(aggregate.groups, "group"),
+        ByteSize(aggregate.size_bytes),
+        ByteSize(aggregate.size_bytes.saturating_sub(before.size_bytes)),
+    );
+    let output = Output::of(&aggregate.name, &aggregate)?.line(what);
+    if request.dry_run {
+        return Ok(output.line("nothing was changed (--dry-run)"));
+    }
+    Ok(output.next(format!("stroop aggr show {}", aggregate.name)))
 }
 
 fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output, AdminError> {
@@ -138,6 +188,7 @@ fn show(aggregate: &AggregateInfo) -> Result<Output, AdminError> {
         format!("aggregate   {}", aggregate.name),
         format!("state       {}", aggregate.state),
         format!("raid        {}, {}", raid(aggregate), survives(aggregate.raid)),
+        format!("groups      {}", aggregate.groups),
         format!(
             "kind        {}",
             if aggregate.traditional { "one traditional volume" } else { "room for many volumes" }

@@ -119,13 +119,19 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
         ("CKSUM", Column::Number),
         ("NOTE", Column::Long),
     ]);
+    let has_groups = disks.iter().any(|disk| disk.group.is_some_and(|group| group > 0));
+    let role = |disk: &DiskInfo| match (disk.role, disk.group) {
+        (Some(role), Some(group)) if has_groups => format!("{role} {group}"),
+        (Some(role), _) => role.to_string(),
+        (None, _) => "-".to_owned(),
+    };
     for disk in disks {
         table.row([
             disk.name.clone(),
             ByteSize(disk.size_bytes).to_string(),
             disk.state.to_string(),
             disk.aggregate.clone().unwrap_or_else(|| "-".to_owned()),
-            disk.role.map_or_else(|| "-".to_owned(), |role| role.to_string()),
+            role(disk),
             disk.read_errors.to_string(),
             disk.write_errors.to_string(),
             disk.checksum_errors.to_string(),

@@ -127,10 +127,25 @@ fn objects_print_as_prose_and_json() {
     assert_eq!(json["created"], "1970-01-01T00:00:01Z");
     assert_eq!(json["exports"][0]["squash"], "root");
     assert!(session.ok("stroop aggr show a1").contains("raid4 3+1"));
-    assert_eq!(session.json("stroop aggr show a1")["disks"][3]["role"], "parity");
+    assert_eq!(session.json("stroop aggr show a1")["disks"][0]["role"], "parity");
     assert_eq!(session.json("stroop status")["health"], "OK");
     session.ok("stroop status --check");
     session.ok("stroop metrics");
+}
+
+#[test]
+fn aggregates_grow() {
+    let session = Session::with_disks(9);
+    session.ok("stroop aggr create a1 --disks 4 --raid dp");
+    let plan = session.ok("stroop aggr add a1 --disks 1 --group 0 --dry-run");
+    assert!(plan.contains("3 data + 2 parity in 1 group,") && plan.contains("nothing was changed"));
+    session.ok("stroop aggr add a1 --disks 1 --group 0");
+    let more = session.ok("stroop aggr add a1 --disks 4");
+    assert!(more.contains("5 data + 4 parity in 2 groups"), "{more}");
+    assert!(session.ok("stroop aggr show a1").contains("parity 1"));
+    session.fails("stroop aggr add a1 --disks 1", 3);
+    session.fails("stroop aggr add a1 --disks d1 --group 0 --raid dp", 2);
+    session.fails("stroop aggr add a2 --disks d1", 3);
 }
 
 #[test]

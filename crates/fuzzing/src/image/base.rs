@@ -86,6 +86,7 @@ fn make(kind: &Kind) -> Base {
         name: "a1".to_owned(),
         disks: node.disks(),
         kind: kind.raid,
+        group_size: kind.disks,
         force: false,
         traditional: kind.traditional,
     };

@@ -161,7 +161,7 @@ fn unprotected_damage_is_seen() {
     });
     assert!(matches!(found, Err(ReadFailure::Damaged { .. })));
     model.world.set_gone("g0d1", true);
-    model.write(model.store.geometry().group(0).base.offset(63 * 63 + 1));
+    model.write(model.store.geometry().group(0).bases[0].offset(63 * 63 + 1));
     let failure = model.sync().unwrap_err();
     assert!(matches!(failure, StoreError::GroupFailed { group: 0, .. }));
     assert_eq!(model.sync(), Err(failure), "for good");

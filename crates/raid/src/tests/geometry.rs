@@ -5,38 +5,54 @@ use ondisk::label::RaidKind;
 use proptest::prelude::*;
 use units::Pvbn;
 
-fn geometry(shapes: &[(bool, usize, u64)]) -> Geometry {
-    let mut base = 0;
+/// Groups of so many data disks and regions, and after all of them so many disks more for each.
+fn geometry(shapes: &[(usize, u64, usize)]) -> Geometry {
+    let mut base = Pvbn(0);
     let mut groups = Vec::new();
-    for (is_raid4, data_disks, regions) in shapes.iter().copied() {
-        let kind = if is_raid4 { RaidKind::Raid4 } else { RaidKind::None };
-        let group = GroupGeometry { base: Pvbn(base), kind, data_disks, regions };
-        base += group.blocks();
+    for (data_disks, regions, _) in shapes {
+        let group = GroupGeometry::new(RaidKind::Raid4, *regions, *data_disks, base);
+        base = base.offset(group.blocks());
         groups.push(group);
     }
-    Geometry::new(groups)
+    for (group, (_, _, joining)) in groups.iter_mut().zip(shapes) {
+        group.extend(*joining, base);
+        base = base.offset(group.blocks_per_disk() * *joining as u64);
+    }
+    Geometry::new(groups).unwrap()
+}
+
+#[test]
+fn gaps_and_overlaps_are_refused() {
+    let group = |base| GroupGeometry::new(RaidKind::Dp, 2, 3, Pvbn(base));
+    assert!(Geometry::new(Vec::new()).is_none());
+    assert!(Geometry::new(vec![group(0), group(3 * 126)]).is_some());
+    assert!(Geometry::new(vec![group(3 * 126), group(0)]).is_some(), "in any order");
+    for base in [3 * 126 - 1, 3 * 126 + 1, 0] {
+        assert!(Geometry::new(vec![group(0), group(base)]).is_none(), "{base}");
+    }
+    assert!(Geometry::new(vec![group(1)]).is_none());
 }
 
 proptest! {
     #[test]
     fn places_and_numbers_agree(
-        shapes in prop::collection::vec((any::<bool>(), 1_usize..5, 1_u64..4), 1..4)
+        shapes in prop::collection::vec((1_usize..5, 1_u64..4, 0_usize..3), 1..4)
     ) {
         let geometry = geometry(&shapes);
-        let mut number = 0;
+        let mut seen = std::collections::BTreeSet::new();
         for (group, shape) in geometry.groups().iter().enumerate() {
-            for disk in 0..shape.data_disks {
+            for disk in 0..shape.data_disks() {
                 for stripe in 0..shape.blocks_per_disk() {
                     let location = Location { group: group as u32, disk, stripe };
-                    prop_assert_eq!(geometry.pvbn(location), Some(Pvbn(number)));
-                    prop_assert_eq!(geometry.locate(Pvbn(number)), Some(location));
-                    let tetris = location.tetris();
-                    let block = geometry.device_block(tetris, location.row());
+                    let pvbn = geometry.pvbn(location).unwrap();
+                    prop_assert!(seen.insert(pvbn), "{} twice", pvbn);
+                    prop_assert_eq!(geometry.locate(pvbn), Some(location));
+                    let block = geometry.device_block(location.tetris(), location.row());
                     prop_assert_eq!(block, shape.layout().data_block(stripe));
-                    number += 1;
                 }
             }
         }
+        let number = seen.len() as u64;
         prop_assert_eq!(geometry.end(), Pvbn(number));
         prop_assert_eq!(geometry.locate(Pvbn(number)), None);
         prop_assert_eq!(geometry.locate(Pvbn(u64::MAX)), None);

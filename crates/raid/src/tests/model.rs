@@ -128,7 +128,11 @@ impl Model {
     /// Closes the store and puts it together again.
     pub fn reassemble(&mut self) -> Result<(), RaidError> {
         let journal = journal(&self.world, &self.notes);
-        let disks = Self::disks(&self.world);
+        let has_label = |disk: &Arc<dyn Disk>| {
+            let label = wait(&self.world, |done| media::read_label(disk, done));
+            !matches!(label, Err(media::MediaError::NoLabel { .. }))
+        };
+        let disks = Self::disks(&self.world).into_iter().filter(has_label).collect();
         let now = platform::Clock::wall(&self.world);
         self.store = wait(&self.world, |done| assemble(disks, journal, now, done))?;
         Ok(())

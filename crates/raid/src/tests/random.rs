@@ -11,7 +11,7 @@ use units::Pvbn;
 fn some_pvbn(model: &Model) -> Pvbn {
     let geometry = model.store.geometry();
     let group = model.choose(geometry.groups().len() as u64) as u32;
-    let disk = model.choose(geometry.group(group).data_disks as u64) as usize;
+    let disk = model.choose(geometry.group(group).data_disks() as u64) as usize;
     let location = Location { group, disk, stripe: model.choose(63 * 3) };
     geometry.pvbn(location).filter(|pvbn| *pvbn != Pvbn(0)).unwrap_or(Pvbn(1))
 }
@@ -30,13 +30,10 @@ fn run(seed: u64, groups: &[(RaidKind, usize)], garbage: bool) {
             4 => {
                 // A whole tetris, announced, in random parts.
                 let tetris = model.store.geometry().tetris_of(some_pvbn(&model)).unwrap();
-                let group = *model.store.geometry().group(tetris.group);
-                let pvbns: Vec<Pvbn> = (0..group.data_disks as u64)
+                let group = model.store.geometry().group(tetris.group).clone();
+                let pvbns: Vec<Pvbn> = (0..group.data_disks())
                     .flat_map(|disk| (0..63).map(move |row| (disk, row)))
-                    .map(|(disk, row)| {
-                        let base = group.base.get() + disk * group.blocks_per_disk();
-                        Pvbn(base + tetris.region * 63 + row)
-                    })
+                    .map(|(disk, row)| group.bases[disk].offset(tetris.region * 63 + row))
                     .filter(|pvbn| *pvbn != Pvbn(0) && model.choose(50) > 0)
                     .collect();
                 model.store.open_tetris(tetris, pvbns.len() as u32);

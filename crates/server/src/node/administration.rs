@@ -3,10 +3,10 @@
 use super::core::Core;
 use super::rules;
 use admin_api::{
-    AdminError, Administration, AggregateCreate, AggregateInfo, DiskFail, DiskInfo, DiskReplace,
-    ExportAdd, ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal, SnapshotDelete,
-    SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, VolumeCreate, VolumeDelete,
-    VolumeExports, VolumeFilter, VolumeInfo,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskFail, DiskInfo,
+    DiskReplace, ExportAdd, ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal,
+    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, VolumeCreate,
+    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
 };
 
 impl Administration for Core {
@@ -28,6 +28,10 @@ impl Administration for Core {
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
         self.create_aggregate(request)
+    }
+
+    fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
+        self.add_disks(request)
     }
 
     fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {

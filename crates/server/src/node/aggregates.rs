@@ -6,6 +6,7 @@
 use super::blocking::{request, wait_for};
 use super::core::Core;
 use super::disk_table::role;
+use super::growth;
 use super::recovery::OfflineAggregate;
 use super::refusals::{missing, refusal, taken};
 use admin_api::{
@@ -14,7 +15,6 @@ use admin_api::{
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError};
 use media::MediaError;
-use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::label::Hexadecimal;
 use platform::Disk;
 use platform::completion::gather;
@@ -22,7 +22,7 @@ use raid::{MemberState, MemberStatus, RaidError};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
-const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
+pub(super) const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
     match kind {
         RaidKind::None => ondisk::label::RaidKind::None,
         RaidKind::Raid4 => ondisk::label::RaidKind::Raid4,
@@ -53,14 +53,28 @@ impl Core {
             return Err(taken("volume", &wanted.name));
         }
         let disks = self.disks.open_free(&wanted.disks)?;
-        check_unused(wanted, &disks)?;
+        let object = (CREATE, wanted.name.as_str());
+        let planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
+        check_unused(object, wanted.force, &disks)?;
         if wanted.dry_run {
-            return Ok(planned(wanted, &disks));
+            return Ok(AggregateInfo {
+                raid: wanted.raid,
+                traditional: wanted.traditional,
+                state: AggregateState::Online,
+                size_bytes: planned.size_bytes,
+                free_bytes: planned.size_bytes,
+                data_disks: planned.data_disks,
+                parity_disks: planned.parity_disks,
+                groups: planned.groups,
+                disks: planned.disks,
+                ..empty(&wanted.name)
+            });
         }
         let create = CreateAggregate {
             name: wanted.name.clone(),
             disks: disks.clone(),
             kind: stored_kind(wanted.raid),
+            group_size: growth::disks_of_group(wanted.group_size),
             force: wanted.force,
             traditional: wanted.traditional,
         };
@@ -76,7 +90,7 @@ impl Core {
     }
 
     /// Disks that were erased are of no aggregate that is out of service any more.
-    fn forget_offline(&self, disks: &[Arc<dyn Disk>]) {
+    pub(super) fn forget_offline(&self, disks: &[Arc<dyn Disk>]) {
         self.offline.lock().retain_mut(|offline| {
             offline.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
             !offline.disks.is_empty()
@@ -109,11 +123,12 @@ impl Core {
             .map(|volume| volume.used_blocks())
             .collect();
         let groups = &summary.status.groups;
-        let disks: Vec<DiskInfo> = groups
-            .iter()
-            .flat_map(|group| &group.members)
-            .map(|member| self.member_info(&summary.name, member))
-            .collect();
+        let of_group = |(group, status): (u32, &raid::GroupStatus)| {
+            let info =
+                |member| DiskInfo { group: Some(group), ..self.member_info(&summary.name, member) };
+            status.members.iter().map(info).collect::<Vec<_>>()
+        };
+        let disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
         let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
@@ -129,6 +144,7 @@ impl Core {
             free_bytes: space.free_blocks * BLOCK_SIZE_U64,
             data_disks: (disks.len() - parity_disks) as u64,
             parity_disks: parity_disks as u64,
+            groups: groups.len() as u64,
             volumes: of_volumes.len() as u64,
             consistency_point: aggregate.committed().get(),
             consistency_point_duration_ns: summary.last_cp_nanoseconds,
@@ -161,6 +177,7 @@ impl Core {
             state,
             aggregate: Some(aggregate.to_owned()),
             role: Some(role(member.role)),
+            group: None,
             note,
             read_errors: 0,
             write_errors: 0,
@@ -198,59 +215,24 @@ fn missing_note(member: &MemberStatus) -> String {
 }
 
 /// Refuses disks that hold something, unless they may be erased.
-fn check_unused(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> Result<(), AdminError> {
+/// `message` and `name` begin the error.
+pub(super) fn check_unused(
+    (message, name): (&str, &str),
+    force: bool,
+    disks: &[Arc<dyn Disk>],
+) -> Result<(), AdminError> {
     let checked = wait_for(|done| {
         let parts = gather(disks.len(), done);
         for (disk, part) in disks.iter().zip(parts) {
-            media::check_unused(disk, wanted.force, part);
+            media::check_unused(disk, force, part);
         }
     });
     let results: Vec<Result<(), MediaError>> = checked.unwrap_or_default();
     let failed = results.into_iter().find_map(Result::err);
     failed.map_or(Ok(()), |error| {
         let error = EngineError::from(RaidError::from(error));
-        Err(refusal(CREATE, &wanted.name, &error))
+        Err(refusal(message, name, &error))
     })
-}
-
-/// How an aggregate of these disks would be.
-fn planned(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> AggregateInfo {
-    let parity_disks = wanted.raid.parity_disks();
-    let data_disks = disks.len() - parity_disks;
-    let regions = disks.iter().map(|disk| media::regions_of(disk.size_blocks()));
-    let regions = match wanted.raid {
-        RaidKind::None => regions.sum(),
-        // All disks of a group use as much as the smallest has.
-        RaidKind::Raid4 | RaidKind::Dp | RaidKind::Tp => {
-            regions.min().unwrap_or(0) * data_disks as u64
-        }
-    };
-    let size_bytes = regions * REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
-    let disk = |(index, disk): (usize, &Arc<dyn Disk>)| DiskInfo {
-        name: disk.name().to_owned(),
-        size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
-        state: DiskState::Unused,
-        aggregate: Some(wanted.name.clone()),
-        role: Some(match index < parity_disks {
-            true => admin_api::DiskRole::Parity,
-            false => admin_api::DiskRole::Data,
-        }),
-        note: None,
-        read_errors: 0,
-        write_errors: 0,
-        checksum_errors: 0,
-    };
-    AggregateInfo {
-        raid: wanted.raid,
-        traditional: wanted.traditional,
-        state: AggregateState::Online,
-        size_bytes,
-        free_bytes: size_bytes,
-        data_disks: data_disks as u64,
-        parity_disks: parity_disks as u64,
-        disks: disks.iter().enumerate().map(disk).collect(),
-        ..empty(&wanted.name)
-    }
 }
 
 fn empty(name: &str) -> AggregateInfo {
@@ -266,6 +248,7 @@ fn empty(name: &str) -> AggregateInfo {
         free_bytes: 0,
         data_disks: 0,
         parity_disks: 0,
+        groups: 0,
         volumes: 0,
         consistency_point: 0,
         consistency_point_duration_ns: 0,

@@ -154,6 +154,7 @@ impl DiskTable {
             size_bytes,
             state,
             aggregate: label.as_ref().map(|label| title(label)),
+            group: label.as_ref().map(|label| label.group_index.get()),
             role: label.and_then(|label| label.disk_role()).map(role),
             note,
             read_errors: 0,

@@ -5,6 +5,7 @@
 mod command_line;
 mod faults;
 mod files;
+mod growth;
 mod memory;
 mod objects;
 mod place;

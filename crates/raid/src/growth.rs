@@ -1,0 +1,303 @@
+//! Making an aggregate larger while it is in service: disks that join a group, and groups
+//! (FreeSpace section 3.1: the mapping of block numbers is kept on creation and growth).
+//!
+//! What joins takes the block numbers behind the last, so nothing is rewritten. A data disk that
+//! joins holds zeros: they change no parity, whichever rows it meets (see [`crate::parity`]). So
+//! before it is labelled every block of its data area that is not zero is written.
+//!
+//! Order: zeros, the new disks' labels, which count for nothing yet; the layout in memory; then the
+//! labels of the groups, of which one is enough. A crash before leaves disks that nobody knows, one
+//! after it a larger aggregate. The new numbers are used only after the answer.
+//!
+//! Invariants: labels of new disks have a lower sequence than any of their group, until all of them
+//! are written. A group grows while nothing is under way in it.
+//!
+//! Fails: [`RaidError`], with nothing changed but the new disks.
+
+use crate::assemble::{check_distinct, new_place};
+use crate::error::RaidError;
+use crate::geometry::{Geometry, GroupGeometry};
+use crate::layout::Layout;
+use crate::member::{Group, GroupState, Seat};
+use crate::store::Inner;
+use media::{DATA_START, Device, DeviceLayout, MediaError, Profile, regions_of};
+use ondisk::identity::REGION_BLOCKS;
+use ondisk::label::{DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, RaidKind};
+use ondisk::pointer::BLOCK_NUMBER_MAX;
+use platform::completion::gather;
+use platform::{Disk, DiskError};
+use std::sync::Arc;
+use units::{BLOCK_SIZE_U64, BlockRef, ByteSize, zero_block};
+
+/// Receives the end of a growth.
+pub type GrowDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
+
+/// A disk that is to join.
+#[derive(Clone)]
+pub struct NewDisk {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// What it will be known by.
+    pub identity: [u8; 16],
+}
+
+/// Disks that are to be a group.
+#[derive(Clone)]
+pub struct NewGroup {
+    /// How it protects its data.
+    pub kind: RaidKind,
+    /// Its disks; the first become the parity disks.
+    pub disks: Vec<NewDisk>,
+}
+
+/// Blocks that are looked at and zeroed at a time.
+const ZEROED_BLOCKS: usize = REGION_BLOCKS;
+/// Such stretches of one disk under way at once.
+const STRETCHES_AT_A_TIME: u64 = 8;
+
+/// A layout that is to take the place of the store's, and the disks it adds.
+struct Growth {
+    layout: Layout,
+    added: Vec<Added>,
+    /// Groups that are not in the store's layout.
+    new_groups: usize,
+}
+
+/// A disk that is added, and its place.
+struct Added {
+    group: u32,
+    member: usize,
+    disk: Arc<dyn Disk>,
+}
+
+impl Inner {
+    pub(crate) fn add_disks(self: &Arc<Self>, group: u32, disks: Vec<NewDisk>, done: GrowDone) {
+        self.grow(done, |layout| layout.with_disks(group, disks));
+    }
+
+    pub(crate) fn add_groups(self: &Arc<Self>, groups: Vec<NewGroup>, done: GrowDone) {
+        self.grow(done, |layout| layout.with_groups(groups));
+    }
+
+    fn grow(
+        self: &Arc<Self>,
+        done: GrowDone,
+        plan: impl FnOnce(&Layout) -> Result<Growth, RaidError>,
+    ) {
+        if std::mem::replace(&mut self.state.lock().is_growing, true) {
+            return done(Err(RaidError::Growing));
+        }
+        let inner = Arc::clone(self);
+        let done: GrowDone = Box::new(move |result| {
+            inner.state.lock().is_growing = false;
+            done(result);
+        });
+        match plan(&self.layout()) {
+            Ok(growth) => self.zero_disks(growth, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    fn zero_disks(self: &Arc<Self>, growth: Growth, done: GrowDone) {
+        let work: Vec<_> = growth
+            .added
+            .iter()
+            .map(|added| {
+                let regions = growth.layout.geometry.group(added.group).regions;
+                (Arc::clone(&added.disk), regions)
+            })
+            .collect();
+        let inner = Arc::clone(self);
+        let parts = gather(work.len(), move |results: Vec<Result<(), DiskError>>| {
+            match results.into_iter().collect::<Result<Vec<()>, _>>() {
+                Ok(_) => inner.label_disks(growth, done),
+                Err(error) => done(Err(MediaError::from(error).into())),
+            }
+        });
+        for ((disk, regions), part) in work.into_iter().zip(parts) {
+            zero(&disk, regions, part);
+        }
+    }
+
+    fn label_disks(self: &Arc<Self>, growth: Growth, done: GrowDone) {
+        let Some((_, _, known)) = self.devices().into_iter().next() else {
+            return done(Err(RaidError::NoDisks));
+        };
+        let mut common = known.label();
+        // Whoever is a member already knows better, until the labels of all say the same.
+        common.sequence = 0.into();
+        (common.missing, common.rebuilding) = (0.into(), 0.into());
+        common.rebuilt_regions = 0.into();
+        let labels: Vec<(Arc<dyn Disk>, DiskLabel)> = growth
+            .added
+            .iter()
+            .map(|added| (Arc::clone(&added.disk), growth.label(added, &common)))
+            .collect();
+        let inner = Arc::clone(self);
+        let parts = gather(labels.len(), move |results: Vec<Result<Device, MediaError>>| {
+            match results.into_iter().collect::<Result<Vec<_>, _>>() {
+                Ok(devices) => inner.join(growth, devices, done),
+                Err(error) => done(Err(error.into())),
+            }
+        });
+        for ((disk, label), part) in labels.into_iter().zip(parts) {
+            media::initialize(disk, label, part);
+        }
+    }
+
+    fn join(self: &Arc<Self>, growth: Growth, devices: Vec<Device>, done: GrowDone) {
+        for (added, device) in growth.added.iter().zip(devices) {
+            let member = &growth.layout.groups[added.group as usize].members[added.member];
+            member.set_seat(Seat { device: Some(Arc::new(device)), ..member.seat() });
+        }
+        let before = self.layout().groups.len() as u32;
+        let joined = growth.added.iter().map(|added| added.group).find(|group| *group < before);
+        let Some(group) = joined else {
+            return self.take_layout(growth, done);
+        };
+        let job = move |inner: &Arc<Self>| {
+            inner.take_layout(growth, done);
+            inner.open_group(group);
+        };
+        self.close_group(group, Box::new(job));
+    }
+
+    fn take_layout(self: &Arc<Self>, growth: Growth, done: GrowDone) {
+        let groups = {
+            let mut state = self.state.lock();
+            // Of disks that were to be the same group before a crash none has a higher one.
+            let sequence = state.groups.iter().map(|group| group.sequence).max().unwrap_or(0);
+            let new = || GroupState { sequence, ..GroupState::default() };
+            state.groups.extend(std::iter::repeat_with(new).take(growth.new_groups));
+            // What the labels say of who there is has changed, even if the masks have not.
+            state.groups.iter_mut().for_each(|group| group.labelled = None);
+            state.groups.len() as u32
+        };
+        self.set_layout(growth.layout);
+        (0..groups).for_each(|group| self.write_labels(group));
+        self.finish_sync(Box::new(|result| done(result.map_err(RaidError::from))));
+    }
+}
+
+impl Growth {
+    fn label(&self, added: &Added, common: &DiskLabel) -> DiskLabel {
+        let mut label = self.layout.label(added.group, added.member, common);
+        label.rotational = u8::from(Profile::of(&*added.disk) == Profile::Hdd);
+        label
+    }
+}
+
+impl Layout {
+    fn with_disks(&self, group: u32, disks: Vec<NewDisk>) -> Result<Growth, RaidError> {
+        let Some(place) = self.groups.get(group as usize) else {
+            return Err(RaidError::NoSuchGroup { group, count: self.groups.len() });
+        };
+        if place.kind == RaidKind::None {
+            return Err(RaidError::FixedGroup { group });
+        }
+        let (kind, count) = (place.kind, place.members.len() + disks.len());
+        if count > GROUP_DISKS_MAX || disks.is_empty() {
+            let (minimum, maximum) = (place.members.len() + 1, GROUP_DISKS_MAX);
+            return Err(RaidError::DiskCount { kind, count, minimum, maximum });
+        }
+        check_distinct(disks.iter().map(|new| new.disk.name()))?;
+        let mut places = self.geometry.groups().to_vec();
+        let regions = places[group as usize].regions;
+        disks.iter().try_for_each(|new| check_size(&*new.disk, regions))?;
+        places[group as usize].extend(disks.len(), self.geometry.end());
+        let mut grown = Group {
+            kind,
+            data_disks: place.data_disks,
+            members: place.members.iter().map(Arc::clone).collect(),
+        };
+        let first = grown.members.len();
+        let mut added = Vec::new();
+        for (member, NewDisk { disk, identity }) in (first..).zip(disks) {
+            grown.push(Seat { identity, device: None });
+            added.push(Added { group, member, disk });
+        }
+        let mut groups = self.groups.clone();
+        groups[group as usize] = Arc::new(grown);
+        Ok(Growth { layout: Self::of(places, groups)?, added, new_groups: 0 })
+    }
+
+    fn with_groups(&self, new: Vec<NewGroup>) -> Result<Growth, RaidError> {
+        let (count, maximum) = (self.groups.len() + new.len(), GROUPS_MAX as usize);
+        if count > maximum {
+            return Err(RaidError::GroupCount { count, maximum });
+        }
+        check_distinct(new.iter().flat_map(|group| &group.disks).map(|new| new.disk.name()))?;
+        let mut places = self.geometry.groups().to_vec();
+        let mut groups = self.groups.clone();
+        let (mut added, mut base, new_groups) = (Vec::new(), self.geometry.end(), new.len());
+        for NewGroup { kind, disks } in new {
+            let group = groups.len() as u32;
+            let sizes = disks.iter().map(|new| new.disk.size_blocks());
+            let place =
+                new_place(kind, disks.len(), sizes.map(regions_of).min().unwrap_or(0), base)?;
+            base = base.offset(place.blocks());
+            places.push(place);
+            let seats = disks.iter().map(|new| Seat { identity: new.identity, device: None });
+            groups.push(Arc::new(Group::new(kind, seats)));
+            let disks = disks.into_iter().enumerate();
+            added.extend(disks.map(|(member, new)| Added { group, member, disk: new.disk }));
+        }
+        Ok(Growth { layout: Self::of(places, groups)?, added, new_groups })
+    }
+
+    fn of(places: Vec<GroupGeometry>, groups: Vec<Arc<Group>>) -> Result<Self, RaidError> {
+        let geometry = Geometry::new(places).filter(|all| all.end().get() <= BLOCK_NUMBER_MAX);
+        let geometry = Arc::new(geometry.ok_or(RaidError::Ranges)?);
+        Ok(Self { geometry, groups })
+    }
+}
+
+/// Refuses a disk that has no room for so many regions.
+pub(crate) fn check_size(disk: &dyn Disk, regions: u64) -> Result<(), RaidError> {
+    if regions_of(disk.size_blocks()) >= regions {
+        return Ok(());
+    }
+    Err(RaidError::Media(MediaError::TooSmall {
+        disk: disk.name().to_owned(),
+        size: ByteSize(disk.size_blocks() * BLOCK_SIZE_U64),
+        minimum: ByteSize(DeviceLayout { regions }.blocks() * BLOCK_SIZE_U64),
+    }))
+}
+
+/// Receives the end of zeroing.
+type ZeroDone = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
+
+/// Has the data area of a disk hold zeros, durably: what holds them is left alone.
+fn zero(disk: &Arc<dyn Disk>, regions: u64, done: ZeroDone) {
+    let flushed = Arc::clone(disk);
+    let parts = gather(STRETCHES_AT_A_TIME as usize, move |results: Vec<Result<(), DiskError>>| {
+        match results.into_iter().collect::<Result<Vec<()>, _>>() {
+            Ok(_) => flushed.flush(done),
+            Err(error) => done(Err(error)),
+        }
+    });
+    for (first, part) in (0..).zip(parts) {
+        zero_stretch(Arc::clone(disk), first, regions, part);
+    }
+}
+
+/// One stretch after another, every eighth.
+fn zero_stretch(disk: Arc<dyn Disk>, region: u64, regions: u64, done: ZeroDone) {
+    if region >= regions {
+        return done(Ok(()));
+    }
+    let at = DATA_START + region * ZEROED_BLOCKS as u64;
+    let same = Arc::clone(&disk);
+    let looked = move |found: Result<Vec<BlockRef>, DiskError>| {
+        if found.is_ok_and(|blocks| blocks.iter().all(|block| block.is_zero())) {
+            return zero_stretch(same, region + STRETCHES_AT_A_TIME, regions, done);
+        }
+        let next = Arc::clone(&same);
+        let written = move |result| match result {
+            Ok(()) => zero_stretch(next, region + STRETCHES_AT_A_TIME, regions, done),
+            Err(error) => done(Err(error)),
+        };
+        same.write(at, vec![zero_block(); ZEROED_BLOCKS], Box::new(written));
+    };
+    disk.read(at, ZEROED_BLOCKS, Box::new(looked));
+}

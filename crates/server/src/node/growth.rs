@@ -1,0 +1,180 @@
+//! Aggregates that are made larger, and how groups of disks would be.
+//!
+//! Invariants: a dry run opens and looks, and writes nothing.
+
+use super::aggregates::{check_unused, stored_kind};
+use super::blocking::request;
+use super::core::Core;
+use admin_api::{
+    AdminError, AggregateAdd, AggregateInfo, AggregateState, Code, DiskInfo, DiskRole, DiskState,
+    GROUP_DISKS_MAX, RaidKind,
+};
+use dblade::{AddDisks, Joining, groups_of};
+use ondisk::identity::REGION_DATA_BLOCKS;
+use platform::Disk;
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+const ADD: &str = "cannot add disks to aggregate";
+
+/// What disks would be in an aggregate.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub disks: Vec<DiskInfo>,
+    pub size_bytes: u64,
+    pub data_disks: u64,
+    pub parity_disks: u64,
+    pub groups: u64,
+}
+
+impl Core {
+    pub(super) fn add_disks(&self, wanted: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
+        let _turn = self.turn();
+        let known = self.aggregate(&wanted.name)?;
+        let error = || AdminError::new(Code::Conflict, ADD, &wanted.name);
+        if known.state == AggregateState::Offline {
+            return Err(error().because("it is out of service").try_next("stroop status"));
+        }
+        let planned_for = |disks: &[Arc<dyn Disk>]| match wanted.group {
+            Some(group) => planned_members(&known, group, disks),
+            None => planned_groups(&known, wanted, disks),
+        };
+        let disks = self.disks.open_free(&wanted.disks)?;
+        let (to, planned) = planned_for(&disks)?;
+        check_unused((ADD, &wanted.name), wanted.force, &disks)?;
+        if wanted.dry_run {
+            return Ok(enlarged(known, planned));
+        }
+        let adding = AddDisks { disks: disks.clone(), to, force: wanted.force };
+        let engine = &self.engine;
+        request(ADD, &wanted.name, |done| engine.add_disks(&wanted.name, adding, done))?;
+        self.disks.hold(&wanted.name, &disks);
+        self.forget_offline(&disks);
+        tracing::info!(aggregate = wanted.name, disks = disks.len(), "disks added");
+        self.aggregate(&wanted.name)
+    }
+}
+
+/// As data disks of a group.
+fn planned_members(
+    known: &AggregateInfo,
+    group: u32,
+    disks: &[Arc<dyn Disk>],
+) -> Result<(Joining, Planned), AdminError> {
+    let error = || AdminError::new(Code::Conflict, ADD, &known.name);
+    if u64::from(group) >= known.groups {
+        let last = known.groups.saturating_sub(1);
+        return Err(AdminError::new(Code::NotFound, ADD, &known.name)
+            .because(format!("it has no group {group}; its last is {last}"))
+            .try_next(format!("stroop aggr show {}", known.name)));
+    }
+    if known.raid == RaidKind::None {
+        return Err(error().because(
+            "its groups are without parity, one disk each; add the disks without --group",
+        ));
+    }
+    let members = known.disks.iter().filter(|disk| disk.group == Some(group));
+    let (count, smallest) = members.fold((0_u64, u64::MAX), |(count, smallest), disk| {
+        // One that is missing has no size.
+        let size = if disk.size_bytes == 0 { u64::MAX } else { disk.size_bytes };
+        (count + 1, smallest.min(size))
+    });
+    if count + disks.len() as u64 > GROUP_DISKS_MAX {
+        return Err(error().because(format!(
+            "group {group} has {count} disks, and a group has {GROUP_DISKS_MAX} at most; add the \
+             disks without --group"
+        )));
+    }
+    let bytes = media::regions_of(smallest / BLOCK_SIZE_U64) * DATA_BYTES_PER_REGION;
+    let info = |disk: &Arc<dyn Disk>| disk_info(&**disk, &known.name, group, DiskRole::Data);
+    let planned = Planned {
+        disks: disks.iter().map(info).collect(),
+        size_bytes: bytes * disks.len() as u64,
+        data_disks: disks.len() as u64,
+        ..Planned::default()
+    };
+    Ok((Joining::Group(group), planned))
+}
+
+const DATA_BYTES_PER_REGION: u64 = REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
+
+/// As groups of their own.
+fn planned_groups(
+    known: &AggregateInfo,
+    wanted: &AggregateAdd,
+    disks: &[Arc<dyn Disk>],
+) -> Result<(Joining, Planned), AdminError> {
+    let raid = wanted.raid.unwrap_or(known.raid);
+    let planned = plan((ADD, &known.name), raid, wanted.group_size, known.groups as u32, disks)?;
+    let (kind, group_size) = (stored_kind(raid), disks_of_group(wanted.group_size));
+    Ok((Joining::NewGroups { kind, group_size }, planned))
+}
+
+/// Disks of a group at most.
+pub(super) fn disks_of_group(wanted: Option<u64>) -> usize {
+    wanted.unwrap_or(GROUP_DISKS_MAX) as usize
+}
+
+/// How disks would be as groups, the first of which has number `first`. `message` and `name` begin
+/// the error.
+///
+/// # Errors
+/// `Usage` if a group would have too few disks.
+pub(super) fn plan(
+    (message, name): (&str, &str),
+    raid: RaidKind,
+    group_size: Option<u64>,
+    first: u32,
+    disks: &[Arc<dyn Disk>],
+) -> Result<Planned, AdminError> {
+    let groups = groups_of(stored_kind(raid), disks.to_vec(), disks_of_group(group_size));
+    let mut planned = Planned { groups: groups.len() as u64, ..Planned::default() };
+    for (group, disks) in (first..).zip(&groups) {
+        if disks.len() < raid.disks_min() {
+            return Err(AdminError::usage(message, name).because(format!(
+                "a {raid} group needs {} disks or more, {} would be in one",
+                raid.disks_min(),
+                disks.len()
+            )));
+        }
+        let parity_disks = raid.parity_disks();
+        let data_disks = (disks.len() - parity_disks) as u64;
+        // All disks of a group use as much as the smallest has.
+        let regions = disks.iter().map(|disk| media::regions_of(disk.size_blocks())).min();
+        planned.size_bytes += regions.unwrap_or(0) * DATA_BYTES_PER_REGION * data_disks;
+        planned.data_disks += data_disks;
+        planned.parity_disks += parity_disks as u64;
+        planned.disks.extend(disks.iter().enumerate().map(|(at, disk)| {
+            let role = if at < parity_disks { DiskRole::Parity } else { DiskRole::Data };
+            disk_info(&**disk, name, group, role)
+        }));
+    }
+    Ok(planned)
+}
+
+fn disk_info(disk: &dyn Disk, aggregate: &str, group: u32, role: DiskRole) -> DiskInfo {
+    DiskInfo {
+        name: disk.name().to_owned(),
+        size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
+        state: DiskState::Unused,
+        aggregate: Some(aggregate.to_owned()),
+        role: Some(role),
+        group: Some(group),
+        note: None,
+        read_errors: 0,
+        write_errors: 0,
+        checksum_errors: 0,
+    }
+}
+
+fn enlarged(known: AggregateInfo, planned: Planned) -> AggregateInfo {
+    AggregateInfo {
+        size_bytes: known.size_bytes + planned.size_bytes,
+        free_bytes: known.free_bytes + planned.size_bytes,
+        data_disks: known.data_disks + planned.data_disks,
+        parity_disks: known.parity_disks + planned.parity_disks,
+        groups: known.groups + planned.groups,
+        disks: known.disks.into_iter().chain(planned.disks).collect(),
+        ..known
+    }
+}

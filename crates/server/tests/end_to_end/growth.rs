@@ -1,0 +1,83 @@
+//! Aggregates that are made larger under load.
+
+use crate::files::{Model, check, connect, content, fill};
+use crate::place::Place;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files of a directory, large enough that the first disks have no room for them.
+const LARGE_FILES: u64 = 12;
+const LARGE_BYTES: usize = 16 << 20;
+
+fn size_bytes(place: &Place) -> u64 {
+    place.json(&["aggr", "show", "a1"])["size_bytes"].as_u64().unwrap()
+}
+
+/// Paths of the disks of a group.
+fn disks_of(place: &Place, group: u64) -> Vec<String> {
+    let disks = place.json(&["aggr", "show", "a1"])["disks"].clone();
+    let disks = disks.as_array().unwrap().iter().filter(|disk| disk["group"] == group);
+    disks.map(|disk| disk["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
+    let (place, server) = Place::with_volume_on("10x64M", ("3", "raid4"));
+    let (mut client, root) = connect(&place);
+    let directory = client.make_directory(&root, "before").unwrap();
+    let model = fill(&mut client, &directory, 1);
+    let first = size_bytes(&place);
+    let plan = place.ok(&["aggr", "add", "a1", "--disks", "1", "--group", "0", "--dry-run"]);
+    assert!(plan.contains("would be 3 data + 1 parity in 1 group"), "{plan}");
+    assert_eq!(size_bytes(&place), first);
+    place.refused(&["aggr", "add", "a1", "--disks", "1", "--group", "7"], 3);
+    place.refused(&["aggr", "add", "a1", "--disks", "2", "--raid", "dp"], 2);
+    let is_over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let (mut client, root) = connect(&place);
+            let mut rounds = Vec::new();
+            while !is_over.load(Ordering::Relaxed) || rounds.is_empty() {
+                let name = format!("round-{}", rounds.len());
+                let directory = client.make_directory(&root, &name).unwrap();
+                rounds.push((directory.clone(), fill(&mut client, &directory, 7)));
+            }
+            rounds
+        });
+        place.ok(&["aggr", "add", "a1", "--disks", "1", "--group", "0"]);
+        assert_eq!(size_bytes(&place), first / 2 * 3);
+        let output =
+            place.ok(&["aggr", "add", "a1", "--disks", "6", "--raid", "dp", "--group-size", "6"]);
+        assert!(output.contains("7 data + 3 parity in 2 groups"), "{output}");
+        is_over.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    place.ok(&["volume", "create", "big", "--size", "300M", "--export", "127.0.0.1:rw:none"]);
+    let big = client.mount("/big").unwrap();
+    let mut large = Model::new();
+    for number in 0..LARGE_FILES {
+        let (name, data) = (format!("large-{number}"), content(number, LARGE_BYTES));
+        let file = client.create(&big, &name).unwrap();
+        client.write(&file, 0, &data, false).unwrap();
+        client.commit(&file).unwrap();
+        large.insert(name, data);
+    }
+    server.kill();
+    let server = place.serve();
+    let (groups, mut client) = ([disks_of(&place, 0), disks_of(&place, 1)], connect(&place).0);
+    check(&mut client, &big, &large);
+    server.stop();
+    // One of four, and two of six.
+    for disk in [&groups[0][2], &groups[1][0], &groups[1][4]] {
+        fs::rename(disk, place.path(&format!("away-{}", disk.replace('/', "-")))).unwrap();
+    }
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["AGGR_DEGRADED"]);
+    let (mut client, _) = connect(&place);
+    check(&mut client, &directory, &model);
+    check(&mut client, &big, &large);
+    for (directory, model) in &written {
+        check(&mut client, directory, model);
+    }
+    server.stop();
+}

@@ -233,7 +233,7 @@ fn join_group(
         .members
         .iter()
         .take(count)
-        .map(|identity| Seat { identity: *identity, device: None })
+        .map(|identity| Seat { identity: *identity, device: None, replacement: 0 })
         .collect();
     let mut stranger = None;
     let mut are_labels_equal = true;
@@ -280,7 +280,7 @@ fn join_group(
     // A crash may have come between two labels: then they are written again.
     let labelled = are_labels_equal.then_some((latest.missing.get(), latest.rebuilding.get()));
     let sequence = first_sequence(latest.sequence.get(), now);
-    let state = GroupState { missing, rebuilding, labelled, reasons: BTreeMap::new(), sequence };
+    let state = GroupState { missing, rebuilding, labelled, sequence, ..GroupState::default() };
     Ok((group, state, latest.data_regions.get()))
 }
 

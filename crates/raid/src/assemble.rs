@@ -106,7 +106,7 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
         let place = new_place(group.kind, group.disks.len(), regions.unwrap_or(0), base)?;
         base = base.offset(place.blocks());
         places.push(place);
-        let seat = |_| Seat { identity: entropy.next_identity(), device: None };
+        let seat = |_| Seat::empty(entropy.next_identity());
         groups.push(Arc::new(Group::new(group.kind, group.disks.iter().map(seat))));
     }
     let geometry = Arc::new(Geometry::new(places).ok_or(RaidError::Ranges)?);
@@ -241,12 +241,8 @@ fn join_group(
     let (Some(kind), count) = (latest.kind(), usize::from(latest.disks_in_group.get())) else {
         unreachable!("labels were validated when they were read")
     };
-    let mut seats: Vec<Seat> = latest
-        .members
-        .iter()
-        .take(count)
-        .map(|identity| Seat { identity: *identity, device: None })
-        .collect();
+    let mut seats: Vec<Seat> =
+        latest.members.iter().take(count).map(|identity| Seat::empty(*identity)).collect();
     let mut stranger = None;
     let mut are_labels_equal = true;
     for device in devices {

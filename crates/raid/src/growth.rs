@@ -213,7 +213,7 @@ impl Layout {
         let first = grown.members.len();
         let mut added = Vec::new();
         for (member, NewDisk { disk, identity }) in (first..).zip(disks) {
-            grown.push(Seat { identity, device: None });
+            grown.push(Seat::empty(identity));
             added.push(Added { group, member, disk });
         }
         let mut groups = self.groups.clone();
@@ -237,7 +237,7 @@ impl Layout {
                 new_place(kind, disks.len(), sizes.map(regions_of).min().unwrap_or(0), base)?;
             base = base.offset(place.blocks());
             places.push(place);
-            let seats = disks.iter().map(|new| Seat { identity: new.identity, device: None });
+            let seats = disks.iter().map(|new| Seat::empty(new.identity));
             groups.push(Arc::new(Group::new(kind, seats)));
             let disks = disks.into_iter().enumerate();
             added.extend(disks.map(|(member, new)| Added { group, member, disk: new.disk }));

@@ -7,6 +7,7 @@ use crate::geometry::TetrisId;
 use crate::member::Missing;
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
+use media::Device;
 use platform::completion::{Sender, gather};
 use platform::{Disk, DiskError};
 use std::sync::Arc;
@@ -27,15 +28,16 @@ impl Inner {
         let group = self.group(tetris.group);
         let mut parts = Vec::new();
         for (member, want) in wants.iter().enumerate() {
-            if group.device(member, missing).is_some() {
-                parts.extend(want.runs().map(|(row, count)| (member, row, count)));
+            if let Some(device) = group.device(member, missing) {
+                let part = |(row, count)| (member, Arc::clone(&device), row, count);
+                parts.extend(want.runs().map(part));
             }
         }
         let members = group.members.len();
-        let places = parts.clone();
+        let places: Vec<_> = parts.iter().map(|(member, _, row, _)| (*member, *row)).collect();
         let dones = gather(parts.len(), move |runs: Vec<Run>| {
             let mut columns = vec![Column::new(); members];
-            for ((member, first, _), run) in places.into_iter().zip(runs) {
+            for ((member, first), run) in places.into_iter().zip(runs) {
                 for (row, block) in (first..).zip(run) {
                     if let Some(block) = block {
                         columns[member].set(row, block);
@@ -44,23 +46,19 @@ impl Inner {
             }
             done(columns);
         });
-        for ((member, row, count), done) in parts.into_iter().zip(dones) {
-            self.load_run(tetris, member, row, count, done);
+        for ((member, device, row, count), done) in parts.into_iter().zip(dones) {
+            self.load_run(tetris, (member, device), (row, count), done);
         }
     }
 
     fn load_run(
         self: &Arc<Self>,
         tetris: TetrisId,
-        member: usize,
-        row: usize,
-        count: usize,
+        (member, device): (usize, Arc<Device>),
+        (row, count): (usize, usize),
         done: Sender<Run>,
     ) {
-        let Some(device) = self.group(tetris.group).members[member].device() else {
-            unreachable!("only disks in use are read")
-        };
-        let (disk, failed) = (Arc::clone(device.disk()), device);
+        let disk = Arc::clone(device.disk());
         let at = self.geometry().device_block(tetris, row);
         let inner = Arc::clone(self);
         let again = Arc::clone(&disk);
@@ -70,7 +68,7 @@ impl Inner {
             Box::new(move |result| match result {
                 Ok(blocks) => done(blocks.into_iter().map(Some).collect()),
                 Err(error @ DiskError::Gone { .. }) => {
-                    inner.fail_reading((tetris.group, member), &failed, error.into());
+                    inner.fail_reading((tetris.group, member), &device, error.into());
                     done(vec![None; count]);
                 }
                 Err(_) if count == 1 => done(vec![None]),

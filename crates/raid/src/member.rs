@@ -3,7 +3,8 @@
 //! Invariants: as many members may be missing as the group has parity disks; a failure beyond that
 //! leaves the disk in use for reading and makes every `sync` fail. A missing disk is marked in the
 //! labels of the others before `sync` succeeds. A member that is being rebuilt is missing, but for
-//! the regions that are rebuilt.
+//! the regions that are rebuilt. A piece of work uses the disks that it began with: one that takes
+//! another's place meanwhile has nothing of what the other had, and is as good as missing.
 
 use crate::error::StoreError;
 use crate::locking::ClosedGroup;
@@ -39,6 +40,15 @@ pub(crate) struct Seat {
     pub identity: [u8; 16],
     /// Not there: the disk was absent when the aggregate was put together.
     pub device: Option<Arc<Device>>,
+    /// The number of its replacement in the group; 0 since the start.
+    pub replacement: u64,
+}
+
+impl Seat {
+    /// The place of a disk that is not there.
+    pub(crate) const fn empty(identity: [u8; 16]) -> Self {
+        Self { identity, device: None, replacement: 0 }
+    }
 }
 
 impl Member {
@@ -74,6 +84,8 @@ pub(crate) struct GroupState {
     pub rebuilding: BTreeMap<usize, Rebuild>,
     /// What all labels say, or are about to: missing, being rebuilt.
     pub labelled: Option<(u32, u32)>,
+    /// Disks that took another's place since the start.
+    pub replacements: u64,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that
@@ -116,7 +128,8 @@ impl GroupState {
 
     fn missing_but(&self, is_there: impl Fn(&Rebuild) -> bool) -> Missing {
         let there = self.rebuilding.iter().filter(|(_, rebuild)| is_there(rebuild));
-        Missing(there.fold(self.missing, |mask, (member, _)| mask & !(1 << member)))
+        let mask = there.fold(self.missing, |mask, (member, _)| mask & !(1 << member));
+        Missing { mask, replacements: self.replacements }
     }
 
     fn masks(&self) -> (u32, u32) {
@@ -125,18 +138,33 @@ impl GroupState {
     }
 }
 
-/// A set of a group's disks that cannot be used.
+/// A set of a group's disks that cannot be used by a piece of work, as of its beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Missing(pub u32);
+pub(crate) struct Missing {
+    /// A bit for each.
+    mask: u32,
+    /// Disks that had taken another's place by then. Later ones cannot be used either.
+    replacements: u64,
+}
 
 impl Missing {
     pub(crate) const fn contains(self, member: usize) -> bool {
-        self.0 >> member & 1 == 1
+        is_in(self.mask, member)
     }
 
     pub(crate) const fn without(self, member: usize) -> Self {
-        Self(self.0 & !(1 << member))
+        Self { mask: self.mask & !(1 << member), ..self }
     }
+
+    /// What is missing here or there, at one moment.
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self { mask: self.mask | other.mask, ..self }
+    }
+}
+
+/// Whether a mask of a group's disks has one of them.
+const fn is_in(mask: u32, member: usize) -> bool {
+    mask >> member & 1 == 1
 }
 
 impl Group {
@@ -160,7 +188,8 @@ impl Group {
         if missing.contains(member) {
             return None;
         }
-        self.members.get(member)?.device()
+        let seat = self.members.get(member)?.seat();
+        seat.device.filter(|_| seat.replacement <= missing.replacements)
     }
 
     /// What to call a disk.
@@ -216,14 +245,14 @@ impl Inner {
         is_lost: bool,
     ) {
         {
+            let mut state = self.state.lock();
             // What a disk did that was replaced since says nothing of the one in its place.
             if !self.group(group).members[member].is_taken_by(device) {
                 return;
             }
-            let mut state = self.state.lock();
             let tolerated = self.group(group).kind.parity_disks();
             let disks = &mut state.groups[group as usize];
-            let is_missing = Missing(disks.missing).contains(member);
+            let is_missing = is_in(disks.missing, member);
             // What was rebuilt of it is old from now on.
             let was_rebuilding = disks.rebuilding.remove(&member).is_some();
             if is_missing && !was_rebuilding {
@@ -293,7 +322,7 @@ impl Inner {
         label.sequence = label.sequence.get().max(disks.sequence).into();
         label.missing = missing.into();
         label.rebuilding = rebuilding.into();
-        if !Missing(rebuilding).contains(member) {
+        if !is_in(rebuilding, member) {
             label.rebuilt_regions = 0.into();
         }
         let layout = self.layout();
@@ -334,7 +363,7 @@ impl Inner {
                         regions: place.regions,
                     },
                     (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
-                    (None, None) if Missing(disks.missing).contains(index) => MemberState::Missing,
+                    (None, None) if is_in(disks.missing, index) => MemberState::Missing,
                     (None, None) => MemberState::Online,
                 };
                 let name = seat.device.map(|device| device.name().to_owned());

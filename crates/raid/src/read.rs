@@ -70,9 +70,11 @@ impl Inner {
         let disks = &state.groups[last.group as usize];
         // A disk may be rebuilt in some of them.
         let before = (count as u64 - 1).div_ceil(REGION_DATA_BLOCKS as u64);
-        let regions = last.tetris().region.saturating_sub(before)..=last.tetris().region;
+        let to = last.tetris().region;
+        let from = to.saturating_sub(before);
+        let missing = (from..to).map(|region| disks.missing_at(region));
         Start {
-            missing: Missing(regions.fold(0, |mask, region| mask | disks.missing_at(region).0)),
+            missing: missing.fold(disks.missing_at(to), Missing::union),
             queued: queued.collect(),
             checksums: state.cache.get(last.tetris(), last.disk),
             generation: state.cache.generation(last.tetris()),

@@ -205,7 +205,9 @@ impl Inner {
                 return done(Err(RaidError::InUse { disk: group.name(place.member) }));
             }
             disks.sequence = disks.sequence.max(replaced);
-            member.set_seat(Seat { identity, device: Some(device) });
+            disks.replacements += 1;
+            let replacement = disks.replacements;
+            member.set_seat(Seat { identity, device: Some(device), replacement });
             disks.reasons.remove(&place.member);
             disks.rebuilding.insert(place.member, rebuild);
             // The identity is new even if the masks are not.

@@ -117,6 +117,11 @@ impl Machine<'_> {
         self.losses.recent.is_some()
     }
 
+    /// Whether a disk has gone that the aggregate counts on.
+    fn has_unnoticed_loss(&mut self) -> bool {
+        self.has_recent_loss() && self.losses.recent.is_some_and(|recent| recent.noticed.is_none())
+    }
+
     /// The engine of all this is no more.
     pub fn forget_requests_for_disks(&mut self) {
         self.losses.recent = None;
@@ -132,9 +137,10 @@ impl Machine<'_> {
         }
     }
 
-    /// A disk that failed or is missing is replaced by a new one.
+    /// A disk that failed or is missing is replaced by a new one: as soon as the aggregate knows,
+    /// when work that began with the old one may still be under way.
     pub fn replace_disk(&mut self) {
-        if self.has_recent_loss() || self.replacing() {
+        if self.has_unnoticed_loss() || self.replacing() {
             return;
         }
         let is_lost = |member: &MemberStatus| {

@@ -4,6 +4,7 @@ use super::model::*;
 use crate::*;
 use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
 use platform::Disk;
+use platform::simulated::{IoKind, PendingIo};
 use std::sync::Arc;
 use units::Pvbn;
 
@@ -35,14 +36,21 @@ fn lose(model: &mut Model, disk: usize) {
     assert_eq!(model.sync(), Ok(()));
 }
 
-fn replace(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
+type Answer = Arc<platform::sync::Mutex<Option<Result<(), RaidError>>>>;
+
+fn begin_replacing(model: &Model, member: usize, name: &str) -> Answer {
     let disk: Arc<dyn Disk> = model.world.add_disk(name, DISK_BLOCKS);
     let place = DiskPlace { group: 0, member };
     let identity = [1 + model.choose(250) as u8; 16];
-    let answer = Arc::new(platform::sync::Mutex::new(None));
+    let answer = Answer::default();
     let told = Arc::clone(&answer);
     let done = Box::new(move |result| *told.lock() = Some(result));
     model.store.replace_disk(place, disk, identity, done);
+    answer
+}
+
+fn replace(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
+    let answer = begin_replacing(model, member, name);
     // Not to its end: the rebuild itself goes on for long.
     while answer.lock().is_none() && model.world.step() {}
     let answer = answer.lock().take();
@@ -142,6 +150,58 @@ fn a_disk_that_fails_while_it_is_rebuilt_is_not_taken_up_again() {
         assert!(!model.store.status().is_degraded());
         model.check();
         model.check_disks_of_parity(&[(lost, "gnext")]);
+    }
+}
+
+/// Completes requests until no others are left than reads of a region of some disks.
+fn run_but_reads(model: &Model, region: u64, held: &[&str]) {
+    let first = model.store.geometry().device_block(TetrisId { group: 0, region }, 0);
+    let blocks = first..first + 64;
+    let is_held = |io: &PendingIo| {
+        io.kind == IoKind::Read && held.contains(&&*io.disk) && blocks.contains(&io.block)
+    };
+    while let Some(other) = model.world.pending().iter().position(|io| !is_held(io)) {
+        model.world.complete_one(other);
+    }
+}
+
+/// A disk goes while a piece of work reads, and is replaced before the work reads again: what the
+/// new one holds is not what the old one held.
+#[test]
+fn work_does_not_use_a_disk_that_took_a_place_after_it_began() {
+    for ((kind, disks), by_rebuild) in KINDS.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        let (parity, per_disk) = (kind.parity_disks(), 63 * 63);
+        if by_rebuild && parity < 2 {
+            continue;
+        }
+        let [written, gone, held] = [parity, parity + 1, parity + 2];
+        let mut model = Model::new(disks as u64, &[(kind, disks)]);
+        let stripes = 70..80;
+        stripes.clone().for_each(|stripe| model.write(Pvbn(per_disk + stripe)));
+        stripes.for_each(|stripe| model.write(Pvbn(2 * per_disk + stripe)));
+        assert_eq!(model.sync(), Ok(()));
+        model.reassemble().unwrap();
+        let mut replaced = vec![(gone, "gsecond")];
+        let held = disk_name(0, held);
+        if by_rebuild {
+            lose(&mut model, written);
+            replaced.push((written, "gfirst"));
+            begin_replacing(&model, written, "gfirst");
+        } else {
+            model.write(Pvbn(75));
+            model.store.sync(Box::new(|result| assert_eq!(result, Ok(()))));
+        }
+        run_but_reads(&model, 1, &[&disk_name(0, gone), &held]);
+        model.world.set_gone(&disk_name(0, gone), true);
+        run_but_reads(&model, 1, &[&held]);
+        assert!(matches!(states(&model)[gone], MemberState::Failed { .. }), "{kind}");
+        let answer = begin_replacing(&model, gone, "gsecond");
+        run_but_reads(&model, 1, &[&held]);
+        assert_eq!(answer.lock().take(), Some(Ok(())));
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded(), "{kind} {:?}", states(&model));
+        model.check();
+        model.check_disks_of_parity(&replaced);
     }
 }
 

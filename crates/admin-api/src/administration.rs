@@ -177,6 +177,7 @@ mod tests {
             name: "a1".to_owned(),
             disks,
             raid: crate::RaidKind::Raid4,
+            media: Some("smr:256MiB".to_owned()),
             force: false,
             traditional: false,
             dry_run: false,

@@ -24,6 +24,8 @@ use units::Timestamp;
 
 /// Size of each disk.
 const DISK_BYTES: u64 = 1 << 30;
+/// What its disks say that they are.
+const MEDIA: &str = "ssd:4MiB";
 
 #[derive(Default)]
 struct State {
@@ -53,6 +55,7 @@ impl MemoryAdministration {
             state: DiskState::Unused,
             aggregate: None,
             role: None,
+            media: Some(MEDIA.to_owned()),
             note: None,
             read_errors: 0,
             write_errors: 0,
@@ -123,6 +126,7 @@ impl State {
             disks.push(DiskInfo {
                 state,
                 role,
+                media: request.media.clone().or_else(|| disk.media.clone()),
                 aggregate: Some(request.name.clone()),
                 ..disk.clone()
             });

@@ -113,6 +113,10 @@ pub struct DiskInfo {
     pub aggregate: Option<String>,
     /// What it holds there.
     pub role: Option<DiskRole>,
+    /// What its medium is, as users write it: by its label, or as it tells of itself. Nothing where
+    /// it cannot be read.
+    #[serde(default)]
+    pub media: Option<String>,
     /// What was found on a foreign disk, or why it cannot be read.
     pub note: Option<String>,
     /// Reads that failed since the start.

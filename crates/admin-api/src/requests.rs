@@ -14,6 +14,8 @@ use units::ByteSize;
 
 /// Disks of one aggregate: what an operator can still look over; a label names 32 of one group.
 pub const AGGREGATE_DISKS_MAX: usize = 1024;
+/// Bytes of a medium as users write it: the longest word and a size.
+const MEDIA_BYTES_MAX: usize = 64;
 /// Smallest volume: room for its metadata and some files.
 pub const VOLUME_BYTES_MIN: u64 = 16 << 20;
 /// Largest volume: 64 PiB, the size to design for.
@@ -103,6 +105,9 @@ pub struct AggregateCreate {
     pub disks: Vec<String>,
     /// Its protection.
     pub raid: RaidKind,
+    /// What the disks are, as users write it (`ssd:4MiB`); what each tells of itself if not given.
+    #[serde(default)]
+    pub media: Option<String>,
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
@@ -309,6 +314,9 @@ impl Validate for AggregateCreate {
         if self.disks.len() > AGGREGATE_DISKS_MAX {
             return Err(error().because(format!("at most {AGGREGATE_DISKS_MAX} disks")));
         }
+        if self.media.as_ref().is_some_and(|media| media.len() > MEDIA_BYTES_MAX) {
+            return Err(error().because("its media is one of hdd, ssd, smr, object"));
+        }
         for (index, disk) in self.disks.iter().enumerate() {
             if disk.is_empty() || disk.len() > PATH_BYTES_MAX {
                 return Err(error().because(format!("disk {} has no usable name", index + 1)));
@@ -406,6 +414,7 @@ mod tests {
             name: "a1".to_owned(),
             disks: disks.iter().map(|disk| (*disk).to_owned()).collect(),
             raid,
+            media: None,
             force: false,
             traditional: false,
             dry_run: false,

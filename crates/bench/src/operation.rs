@@ -165,7 +165,8 @@ impl World {
         let world = Self { engine, service, queue, caller: Caller::root() };
         let disks = (0..4).map(|number| disk(&format!("d{number}"), DISK_BLOCKS, &world.queue));
         let (name, disks, kind) = ("a".to_owned(), disks.collect(), RaidKind::Raid4);
-        let request = CreateAggregate { name, disks, kind, force: true, traditional: false };
+        let request =
+            CreateAggregate { name, disks, kind, force: true, traditional: false, media: None };
         world.wait(|done| world.engine.create_aggregate(request, done))?;
         let volume = VolumeRequest {
             name: "v".to_owned(),

@@ -425,6 +425,10 @@ pub enum AggregateCommand {
         /// Protection: none, or so that any one (raid4), two (dp), three (tp) disks may fail
         #[arg(long, value_parser = parse_raid)]
         raid: RaidKind,
+        /// What the disks are: hdd, ssd, ssd:4MiB (its erase block), smr, smr:256MiB (its zone),
+        /// object [default: what each tells of itself, which files do of the device below them]
+        #[arg(long, value_name = "KIND[:SIZE]")]
+        media: Option<String>,
         /// Take disks that hold something else; what they hold is lost
         #[arg(long)]
         force: bool,

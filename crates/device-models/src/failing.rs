@@ -13,7 +13,7 @@
 use crate::ranges::BlockRanges;
 use platform::disk::is_in_range;
 use platform::sync::Mutex;
-use platform::{Disk, DiskError, ReadDone, WriteDone};
+use platform::{Disk, DiskError, MediaHints, ReadDone, WriteDone};
 use std::ops::Range;
 use std::sync::Arc;
 use units::BlockRef;
@@ -285,7 +285,7 @@ impl Disk for FailingDisk {
         self.0.submit(Request::Flush { done });
     }
 
-    fn is_rotational(&self) -> bool {
-        self.0.inner.is_rotational()
+    fn hints(&self) -> MediaHints {
+        self.0.inner.hints()
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::mechanics::{HddConfiguration, Mechanics};
 use crate::modelled::{Medium, Modelled};
-use platform::Disk;
+use platform::{Disk, MediaHints};
 use std::sync::Arc;
 
 /// What happened in the drive.
@@ -82,8 +82,8 @@ impl Medium for Hdd {
         self.mechanics.pause();
     }
 
-    fn is_rotational(&self) -> bool {
-        true
+    fn hints(&self) -> MediaHints {
+        MediaHints { is_rotational: true, ..MediaHints::default() }
     }
 
     fn statistics(&self) -> HddStatistics {

@@ -6,7 +6,7 @@
 
 use platform::disk::is_in_range;
 use platform::sync::Mutex;
-use platform::{Disk, ReadDone, WriteDone};
+use platform::{Disk, MediaHints, ReadDone, WriteDone};
 use std::sync::Arc;
 use units::BlockRef;
 
@@ -24,8 +24,8 @@ pub trait Medium: Send + 'static {
     /// What was written is to be durable.
     fn flush(&mut self);
 
-    /// Whether there is a head that must move.
-    fn is_rotational(&self) -> bool;
+    /// What the device tells of itself.
+    fn hints(&self) -> MediaHints;
 
     /// What was counted since the start, or since statistics were last taken.
     fn statistics(&self) -> Self::Statistics;
@@ -103,7 +103,7 @@ impl<M: Medium> Disk for Modelled<M> {
         self.inner.flush(done);
     }
 
-    fn is_rotational(&self) -> bool {
-        self.medium.lock().is_rotational()
+    fn hints(&self) -> MediaHints {
+        self.medium.lock().hints()
     }
 }

@@ -9,7 +9,7 @@
 use crate::mechanics::{HddConfiguration, Mechanics};
 use crate::modelled::{Medium, Modelled};
 use crate::shingled::{CleaningPolicy, ShingledLayout, ShingledSizes, ShingledStep};
-use platform::Disk;
+use platform::{Disk, MediaHints};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -164,8 +164,9 @@ impl Medium for Smr {
         self.platters.mechanics.pause();
     }
 
-    fn is_rotational(&self) -> bool {
-        true
+    /// A drive that manages its zones itself says nothing of them.
+    fn hints(&self) -> MediaHints {
+        MediaHints { is_rotational: true, ..MediaHints::default() }
     }
 
     fn statistics(&self) -> SmrStatistics {

@@ -10,7 +10,7 @@
 
 use crate::flash::{FlashStep, FlashTranslation};
 use crate::modelled::{Medium, Modelled};
-use platform::Disk;
+use platform::{Disk, MediaHints};
 use std::ops::Range;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -175,8 +175,9 @@ impl Medium for Ssd {
         self.work.counts.flushes += 1;
     }
 
-    fn is_rotational(&self) -> bool {
-        false
+    /// As most drives do, it says nothing of its erase blocks.
+    fn hints(&self) -> MediaHints {
+        MediaHints::default()
     }
 
     fn statistics(&self) -> SsdStatistics {

@@ -64,7 +64,7 @@ impl Node {
         world.add_disk("log", 1024);
         let node = Self::start(&world, traditional);
         let (name, disks) = ("a1".to_owned(), node.disks());
-        let request = CreateAggregate { name, disks, kind, force: false, traditional };
+        let request = CreateAggregate { name, disks, kind, force: false, traditional, media: None };
         node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
         if !traditional {
             node.create_volume("home").unwrap();

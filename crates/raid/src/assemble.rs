@@ -41,6 +41,8 @@ pub struct CreateRequest {
     pub created: Timestamp,
     /// Whether what is on the disks may be lost.
     pub force: bool,
+    /// What the disks are; what each tells of itself if it is not given.
+    pub media: Option<Profile>,
 }
 
 /// Labels the disks and opens the store; its blocks hold nothing of meaning yet.
@@ -127,7 +129,8 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
             label.disk_index = (disk_index as u16).into();
             let is_parity = count - disk_index <= group.kind.parity_disks();
             label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
-            label.rotational = u8::from(Profile::of(&**disk) == Profile::Hdd);
+            let profile = request.media.unwrap_or_else(|| Profile::of(&**disk));
+            label.set_medium(profile.medium());
             labels.push(label);
         }
         base += geometry_of(group.kind, count, common.data_regions.get(), base).blocks();

@@ -152,6 +152,7 @@ impl<'a> Machine<'a> {
             kind: self.plan.kind,
             force,
             traditional: self.plan.is_traditional,
+            media: None,
         };
         let promise = promise(|done| self.engine.create_aggregate(request, done));
         self.wait("create aggregate", &promise)?.map_err(|error| Finding::Refused {

@@ -19,13 +19,14 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        AggregateCommand::Create { name, disks, raid, force, traditional, dry_run } => {
+        AggregateCommand::Create { name, disks, raid, media, force, traditional, dry_run } => {
             let known = node.disk_list()?;
             let disks = disk::choose(&known, disks)?;
             let request = AggregateCreate {
                 name: name.clone(),
                 disks,
                 raid: *raid,
+                media: media.clone(),
                 force: *force,
                 traditional: *traditional,
                 dry_run: *dry_run,

@@ -69,7 +69,7 @@ fn a_drive_counts_what_its_head_does() {
     // A sixteenth of the way: a quarter of the four milliseconds.
     assert_eq!(busy_nanoseconds, 13_000 + (4 + 1 + 1 + 4) * MILLISECOND);
     assert_eq!(disk.statistics(), HddStatistics::default());
-    assert!(disk.is_rotational());
+    assert!(disk.hints().is_rotational);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn an_ssd_is_as_busy_as_its_busiest_channel() {
     read(&world, &disk, 0, 8);
     assert_eq!(disk.take_statistics().busy_nanoseconds, 0);
     assert!((SsdStatistics::default().write_amplification() - 1.0).abs() < 1e-9);
-    assert!(!disk.is_rotational());
+    assert!(!disk.hints().is_rotational);
 }
 
 #[test]
@@ -146,5 +146,5 @@ fn an_smr_drive_pays_for_random_writes_when_its_cache_is_full() {
     assert_eq!(cleaned.seeks, 3);
     read(&world, &disk, 49, 3);
     assert_eq!(disk.take_statistics().seeks, 3, "zone, cache, zone");
-    assert!(disk.is_rotational());
+    assert!(disk.hints().is_rotational);
 }

@@ -13,7 +13,7 @@ use admin_api::{
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError};
-use media::MediaError;
+use media::{MediaError, ParseProfileError, Profile};
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::label::Hexadecimal;
 use platform::Disk;
@@ -52,10 +52,11 @@ impl Core {
         if wanted.traditional && self.engine.volume_named(&wanted.name).is_some() {
             return Err(taken("volume", &wanted.name));
         }
+        let media = given_media(wanted)?;
         let disks = self.disks.open_free(&wanted.disks)?;
         check_unused(wanted, &disks)?;
         if wanted.dry_run {
-            return Ok(planned(wanted, &disks));
+            return Ok(planned(wanted, media, &disks));
         }
         let create = CreateAggregate {
             name: wanted.name.clone(),
@@ -63,6 +64,7 @@ impl Core {
             kind: stored_kind(wanted.raid),
             force: wanted.force,
             traditional: wanted.traditional,
+            media,
         };
         let engine = &self.engine;
         request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
@@ -161,6 +163,7 @@ impl Core {
             state,
             aggregate: Some(aggregate.to_owned()),
             role: Some(role(member.role)),
+            media: member.media.map(|media| media.to_string()),
             note,
             read_errors: 0,
             write_errors: 0,
@@ -197,6 +200,14 @@ fn missing_note(member: &MemberStatus) -> String {
     }
 }
 
+/// What the disks are, if it is given.
+fn given_media(wanted: &AggregateCreate) -> Result<Option<Profile>, AdminError> {
+    let parsed = wanted.media.as_deref().map(str::parse).transpose();
+    parsed.map_err(|error: ParseProfileError| {
+        AdminError::usage(CREATE, &wanted.name).because(error.to_string())
+    })
+}
+
 /// Refuses disks that hold something, unless they may be erased.
 fn check_unused(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> Result<(), AdminError> {
     let checked = wait_for(|done| {
@@ -214,7 +225,11 @@ fn check_unused(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> Result<(),
 }
 
 /// How an aggregate of these disks would be.
-fn planned(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> AggregateInfo {
+fn planned(
+    wanted: &AggregateCreate,
+    media: Option<Profile>,
+    disks: &[Arc<dyn Disk>],
+) -> AggregateInfo {
     let parity_disks = wanted.raid.parity_disks();
     let data_disks = disks.len() - parity_disks;
     let regions = disks.iter().map(|disk| media::regions_of(disk.size_blocks()));
@@ -235,6 +250,7 @@ fn planned(wanted: &AggregateCreate, disks: &[Arc<dyn Disk>]) -> AggregateInfo {
             true => admin_api::DiskRole::Data,
             false => admin_api::DiskRole::Parity,
         }),
+        media: Some(media.unwrap_or_else(|| Profile::of(&**disk)).to_string()),
         note: None,
         read_errors: 0,
         write_errors: 0,

@@ -172,6 +172,7 @@ mod tests {
                 name: "a1".to_owned(),
                 disks,
                 raid: RaidKind::Raid4,
+                media: None,
                 force: false,
                 traditional: false,
                 dry_run: false,

@@ -180,6 +180,7 @@ mod tests {
             disks,
             raid: crate::RaidKind::Raid4,
             group_size: None,
+            media: Some("smr:256MiB".to_owned()),
             force: false,
             traditional: false,
             dry_run: false,

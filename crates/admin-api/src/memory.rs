@@ -24,6 +24,8 @@ use units::Timestamp;
 
 /// Size of each disk.
 const DISK_BYTES: u64 = 1 << 30;
+/// What its disks say that they are.
+const MEDIA: &str = "ssd:4MiB";
 
 #[derive(Default)]
 struct State {
@@ -54,6 +56,7 @@ impl MemoryAdministration {
             aggregate: None,
             role: None,
             group: None,
+            media: Some(MEDIA.to_owned()),
             note: None,
             read_errors: 0,
             write_errors: 0,
@@ -109,7 +112,7 @@ impl State {
     fn checked_disks(
         &self,
         aggregate: &str,
-        wanted: &[String],
+        (wanted, media): (&[String], &Option<String>),
         group: u32,
         parity_disks: usize,
     ) -> Result<Vec<DiskInfo>, AdminError> {
@@ -130,6 +133,7 @@ impl State {
                 state: DiskState::InUse,
                 role: Some(role),
                 group: Some(group),
+                media: media.clone().or_else(|| disk.media.clone()),
                 aggregate: Some(aggregate.to_owned()),
                 ..disk.clone()
             });
@@ -229,7 +233,10 @@ impl Administration for MemoryAdministration {
             return Err(taken("aggregate", &request.name));
         }
         let parity_disks = request.raid.parity_disks();
-        let disks = state.checked_disks(&request.name, &request.disks, 0, parity_disks)?;
+        let disks = {
+            let wanted = (&request.disks[..], &request.media);
+            state.checked_disks(&request.name, wanted, 0, parity_disks)?
+        };
         let parity_disks = request.raid.parity_disks() as u64;
         let data_disks = disks.len() as u64 - parity_disks;
         let size_bytes = data_disks * DISK_BYTES;
@@ -270,7 +277,8 @@ impl Administration for MemoryAdministration {
             None => request.raid.unwrap_or(known.raid).parity_disks(),
         };
         let group = request.group.unwrap_or(known.groups as u32);
-        let added = state.checked_disks(&request.name, &request.disks, group, parity_disks)?;
+        let wanted = (&request.disks[..], &request.media);
+        let added = state.checked_disks(&request.name, wanted, group, parity_disks)?;
         let data_disks = added.len().saturating_sub(parity_disks) as u64;
         let aggregate = AggregateInfo {
             size_bytes: known.size_bytes + data_disks * DISK_BYTES,

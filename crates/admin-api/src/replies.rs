@@ -115,6 +115,10 @@ pub struct DiskInfo {
     pub role: Option<DiskRole>,
     /// The RAID group that it is in, counted from 0.
     pub group: Option<u32>,
+    /// What its medium is, as users write it: by its label, or as it tells of itself. Nothing where
+    /// it cannot be read.
+    #[serde(default)]
+    pub media: Option<String>,
     /// What was found on a foreign disk, or why it cannot be read.
     pub note: Option<String>,
     /// Reads that failed since the start.

@@ -16,6 +16,8 @@ use units::ByteSize;
 pub const GROUP_DISKS_MAX: u64 = 32;
 /// Disks of one aggregate: what an operator can still look over; a label names 32 of one group.
 pub const AGGREGATE_DISKS_MAX: usize = 1024;
+/// Bytes of a medium as users write it: the longest word and a size.
+const MEDIA_BYTES_MAX: usize = 64;
 /// Smallest volume: room for its metadata and some files.
 pub const VOLUME_BYTES_MIN: u64 = 16 << 20;
 /// Largest volume: 64 PiB, the size to design for.
@@ -108,6 +110,9 @@ pub struct AggregateCreate {
     /// Disks of a RAID group at most, parity included; as many as can be if nothing is said.
     #[serde(default)]
     pub group_size: Option<u64>,
+    /// What the disks are, as users write it (`ssd:4MiB`); what each tells of itself if not given.
+    #[serde(default)]
+    pub media: Option<String>,
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
@@ -136,6 +141,9 @@ pub struct AggregateAdd {
     /// Disks of a new group at most, parity included.
     #[serde(default)]
     pub group_size: Option<u64>,
+    /// What the disks are, as users write it; what each tells of itself if not given.
+    #[serde(default)]
+    pub media: Option<String>,
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
@@ -336,6 +344,7 @@ impl Validate for AggregateCreate {
                 self.disks.len()
             )));
         }
+        validate_media(self.media.as_ref(), error)?;
         validate_disks(&self.disks, error)?;
         validate_group_size(self.group_size, Some(self.raid), error)
     }
@@ -354,9 +363,20 @@ impl Validate for AggregateAdd {
                  the group, or protection and size of new ones",
             ));
         }
+        validate_media(self.media.as_ref(), error)?;
         validate_disks(&self.disks, error)?;
         validate_group_size(self.group_size, self.raid, error)
     }
+}
+
+fn validate_media(
+    media: Option<&String>,
+    error: impl Fn() -> AdminError,
+) -> Result<(), AdminError> {
+    if media.is_some_and(|media| media.len() > MEDIA_BYTES_MAX) {
+        return Err(error().because("its media is one of hdd, ssd, smr, object"));
+    }
+    Ok(())
 }
 
 fn validate_group_size(
@@ -476,6 +496,7 @@ mod tests {
             disks: disks.iter().map(|disk| (*disk).to_owned()).collect(),
             raid,
             group_size: None,
+            media: None,
             force: false,
             traditional: false,
             dry_run: false,
@@ -487,8 +508,16 @@ mod tests {
         let add = |group, raid, group_size| {
             let disks = vec!["a".to_owned()];
             let name = "a1".to_owned();
-            let request =
-                AggregateAdd { name, disks, group, raid, group_size, force: false, dry_run: false };
+            let request = AggregateAdd {
+                name,
+                disks,
+                group,
+                raid,
+                group_size,
+                media: None,
+                force: false,
+                dry_run: false,
+            };
             request.validate().map_err(|error| error.cause)
         };
         assert_eq!(add(None, None, None), Ok(()));

@@ -148,8 +148,15 @@ impl Node {
         let directory = directory.to_owned();
         let node = Self { engine, service, directory, threads, stopping };
         let (name, kind) = ("bench".to_owned(), RaidKind::Raid4);
-        let request =
-            CreateAggregate { name, disks, kind, group_size: 32, force: true, traditional: false };
+        let request = CreateAggregate {
+            name,
+            disks,
+            kind,
+            group_size: 32,
+            force: true,
+            traditional: false,
+            media: None,
+        };
         wait(|done| node.engine.create_aggregate(request, done))?;
         let size_blocks = disk_bytes / BLOCK_SIZE_U64 * (DISKS as u64 - 1);
         let volume = VolumeRequest {

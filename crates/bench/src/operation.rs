@@ -165,8 +165,15 @@ impl World {
         let world = Self { engine, service, queue, caller: Caller::root() };
         let disks = (0..4).map(|number| disk(&format!("d{number}"), DISK_BLOCKS, &world.queue));
         let (name, disks, kind) = ("a".to_owned(), disks.collect(), RaidKind::Raid4);
-        let request =
-            CreateAggregate { name, disks, kind, group_size: 32, force: true, traditional: false };
+        let request = CreateAggregate {
+            name,
+            disks,
+            kind,
+            group_size: 32,
+            force: true,
+            traditional: false,
+            media: None,
+        };
         world.wait(|done| world.engine.create_aggregate(request, done))?;
         let volume = VolumeRequest {
             name: "v".to_owned(),

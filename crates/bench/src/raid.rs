@@ -189,6 +189,7 @@ impl<'a> Rig<'a> {
             groups: vec![GroupRequest { kind, disks: disks? }],
             created: Timestamp(0),
             force: true,
+            media: None,
         };
         let made = wait(|done| raid::create(request, &SystemEntropy, Arc::new(NoJournal), done));
         let store = made.map_err(failed("make the group"))?;

@@ -428,6 +428,10 @@ pub enum AggregateCommand {
         /// Disks of a RAID group at most, parity included [default: 32]
         #[arg(long, value_name = "N")]
         group_size: Option<u64>,
+        /// What the disks are: hdd, ssd, ssd:4MiB (its erase block), smr, smr:256MiB (its zone),
+        /// object [default: what each tells of itself, which files do of the device below them]
+        #[arg(long, value_name = "KIND[:SIZE]")]
+        media: Option<String>,
         /// Take disks that hold something else; what they hold is lost
         #[arg(long)]
         force: bool,
@@ -454,6 +458,9 @@ pub enum AggregateCommand {
         /// Disks of a new group at most, parity included [default: 32]
         #[arg(long, value_name = "N")]
         group_size: Option<u64>,
+        /// What the disks are, as for create
+        #[arg(long, value_name = "KIND[:SIZE]")]
+        media: Option<String>,
         /// Take disks that hold something else; what they hold is lost
         #[arg(long)]
         force: bool,

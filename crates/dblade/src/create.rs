@@ -11,6 +11,7 @@ use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
 use cowfs::budget::{Budget, Overhead};
 use cowfs::logical::{AggregateShared, Shared};
+use media::Profile;
 use nvlog::{Log, LogIdentity};
 use ondisk::label::{GROUP_DISKS_MAX, RaidKind};
 use ondisk::pointer::PhysicalPointer;
@@ -37,6 +38,8 @@ pub struct CreateAggregate {
     pub force: bool,
     /// Whether its root is a user's: one traditional volume of the same name.
     pub traditional: bool,
+    /// What its disks are; what each tells of itself if it is not given.
+    pub media: Option<Profile>,
 }
 
 /// Divides disks into as few groups as possible, of at most so many disks each and nearly the same
@@ -78,6 +81,7 @@ impl Engine {
             groups: groups.map(|disks| GroupRequest { kind, disks }).collect(),
             created: self.configuration.clock.wall(),
             force: request.force,
+            media: request.media,
         };
         let (this, late) = (Arc::clone(self), Arc::clone(&journal));
         let traditional = request.traditional;

@@ -3,7 +3,7 @@
 use crate::create::groups_of;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
-use media::MediaError;
+use media::{MediaError, Profile};
 use ondisk::label::RaidKind;
 use platform::Disk;
 use platform::completion::gather;
@@ -16,6 +16,8 @@ pub struct AddDisks {
     pub disks: Vec<Arc<dyn Disk>>,
     /// What they become.
     pub to: Joining,
+    /// What they are good at; what each tells of itself if it is not given.
+    pub media: Option<Profile>,
     /// Whether what is on them may be lost.
     pub force: bool,
 }
@@ -41,12 +43,13 @@ impl Engine {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
         };
-        let AddDisks { disks, to, force } = request;
-        let identity = || self.configuration.entropy.next_identity();
-        let new: Vec<NewDisk> = disks
-            .iter()
-            .map(|disk| NewDisk { disk: Arc::clone(disk), identity: identity() })
-            .collect();
+        let AddDisks { disks, to, media, force } = request;
+        let new = disks.iter().map(|disk| NewDisk {
+            disk: Arc::clone(disk),
+            identity: self.configuration.entropy.next_identity(),
+            profile: media.unwrap_or_else(|| Profile::of(&**disk)),
+        });
+        let new: Vec<NewDisk> = new.collect();
         let store = Arc::clone(&found.parts.store);
         let joined = move |outcome: Result<(), RaidError>| match outcome {
             Ok(()) => {

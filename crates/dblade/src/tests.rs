@@ -64,8 +64,15 @@ impl Node {
         let node = Self::start(world);
         let disks = node.disks();
         let name = "a1".to_owned();
-        let request =
-            CreateAggregate { name, disks, kind, group_size: 32, force: false, traditional };
+        let request = CreateAggregate {
+            name,
+            disks,
+            kind,
+            group_size: 32,
+            force: false,
+            traditional,
+            media: None,
+        };
         node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
         if !traditional {
             node.wait(|done| {

@@ -109,6 +109,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         overlap_percent: 0,
         fault: None,
         lost_disks: Vec::new(),
+        growth: None,
     }
 }
 

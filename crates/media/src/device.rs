@@ -5,6 +5,7 @@ use crate::layout::{
     DATA_START, DISK_BLOCKS_MIN, DeviceLayout, LABEL_BLOCK, RESERVED_END_BLOCKS, SUPERBLOCK_BLOCK,
     SUPERBLOCK_SLOTS,
 };
+use crate::profile::Profile;
 use crate::signature::{Found, PROBED_BLOCKS, identify};
 use ondisk::damage::Damage;
 use ondisk::label::DiskLabel;
@@ -17,23 +18,6 @@ use units::{BLOCK_SIZE_U64, BlockRef, ByteSize, zero_block};
 
 /// Receives the end of a call on a device.
 pub type DeviceDone<T> = Box<dyn FnOnce(Result<T, MediaError>) + Send>;
-
-/// What a device is good at.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Profile {
-    /// A head that moves: long sequential requests.
-    Hdd,
-    /// No head: many requests at once.
-    Ssd,
-}
-
-impl Profile {
-    /// The profile of a disk.
-    #[must_use]
-    pub fn of(disk: &dyn Disk) -> Self {
-        if disk.is_rotational() { Self::Hdd } else { Self::Ssd }
-    }
-}
 
 /// A disk that carries our label.
 pub struct Device {
@@ -95,7 +79,8 @@ impl Device {
         self.layout
     }
 
-    /// What it is good at.
+    /// What it is good at: by its label, or as the disk tells where the label is of a version that
+    /// does not record it.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile
@@ -250,7 +235,8 @@ pub fn open(disk: Arc<dyn Disk>, done: DeviceDone<Device>) {
 
 fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> Device {
     let layout = DeviceLayout { regions: label.data_regions.get() };
-    let profile = Profile::of(&*disk);
+    let recorded = label.medium().and_then(Profile::of_medium);
+    let profile = recorded.unwrap_or_else(|| Profile::of(&*disk));
     let label = LabelState { label, is_being_written: false, waiting: Vec::new() };
     Device { disk, layout, profile, label: Mutex::new(label), whole_copy }
 }

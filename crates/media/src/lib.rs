@@ -17,15 +17,17 @@
 mod device;
 mod error;
 mod layout;
+mod profile;
 mod signature;
 
 #[cfg(test)]
 mod tests;
 
-pub use device::{Device, DeviceDone, Profile, check_unused, initialize, open, read_label};
+pub use device::{Device, DeviceDone, check_unused, initialize, open, read_label};
 pub use error::MediaError;
 pub use layout::{
     DATA_START, DISK_BLOCKS_MIN, DeviceLayout, LABEL_BLOCK, RESERVED_END_BLOCKS, SUPERBLOCK_BLOCK,
     SUPERBLOCK_SLOTS, regions_of,
 };
+pub use profile::{ERASE_BLOCK_BYTES_DEFAULT, ParseProfileError, Profile, ZONE_BYTES_DEFAULT};
 pub use signature::{Found, PROBED_BLOCKS, identify};

@@ -1,7 +1,9 @@
 //! Labelling and refusing, on simulated disks.
 
 use crate::*;
+use device_models::{HddConfiguration, HddModel};
 use ondisk::label::{DiskLabel, DiskRole, RaidKind};
+use ondisk::medium::Medium;
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
@@ -178,4 +180,31 @@ fn a_disk_that_shrank_is_told() {
     world.write_block("a", 0, &block);
     let refused = wait(&world, |done| open(disk, done)).err().unwrap();
     assert!(matches!(refused, MediaError::Shrunk { .. }), "{refused}");
+}
+
+#[test]
+fn the_label_says_what_a_disk_is_and_the_disk_where_it_does_not() {
+    let (world, disk) = world();
+    let rotational: Arc<dyn Disk> =
+        Arc::new(HddModel::new(Arc::clone(&disk), HddConfiguration::default()));
+    let recorded = |medium| {
+        let mut label = label();
+        label.set_medium(medium);
+        let made = wait(&world, |done| initialize(Arc::clone(&rotational), label, done)).unwrap();
+        // The label is changed once: what it says of the medium stays.
+        let (made, opened) = (Arc::new(made), Arc::clone(&rotational));
+        wait(&world, |done| made.update_label(|_| (), done)).unwrap();
+        let profile = wait(&world, |done| open(opened, done)).unwrap().profile();
+        assert_eq!(made.profile(), profile);
+        // Another disk below tells otherwise, and is not asked.
+        let elsewhere = wait(&world, |done| open(Arc::clone(&disk), done)).unwrap().profile();
+        (profile.to_string(), elsewhere.to_string())
+    };
+    let same = |text: &str| (text.to_owned(), text.to_owned());
+    assert_eq!(recorded(Medium::Ssd(1 << 20)), same("ssd:1MiB"));
+    assert_eq!(recorded(Medium::Smr(64 << 20)), same("smr:64MiB"));
+    assert_eq!(recorded(Medium::Hdd), same("hdd"));
+    assert_eq!(recorded(Medium::Object), same("object"));
+    let asked = ("hdd".to_owned(), "ssd:4MiB".to_owned());
+    assert_eq!(recorded(Medium::Unrecorded), asked);
 }

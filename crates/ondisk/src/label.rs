@@ -14,6 +14,7 @@
 
 use crate::damage::Damage;
 use crate::identity::crc32c_of_bytes;
+use crate::medium::Medium;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use units::{BLOCK_SIZE, Block};
@@ -24,10 +25,11 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 
 /// Versions of the label: name, number, date, what is new. Append only.
-pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 3] = [
+pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 4] = [
     ("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members"),
     ("rebuild", 2, "2026-11", "RAID kinds dp and tp, members that are being rebuilt"),
     ("growth", 3, "2026-11", "groups that can grow: parity disks first, a base for each disk"),
+    ("media", 4, "2026-11", "what the disk's medium is, and the size that writes should heed"),
 ];
 
 /// The oldest version that is understood: before it parity disks were a group's last.
@@ -185,8 +187,10 @@ pub struct DiskLabel {
     pub role: u8,
     /// 1 if the disk is rotational.
     pub rotational: u8,
-    /// Zero.
-    pub reserved_b: [u8; 5],
+    /// The number of [`Medium`]; 0 in labels of a version before 3.
+    pub medium: u8,
+    /// The size of an erase block or zone in bytes; 0 where the medium has none.
+    pub medium_unit_bytes: U32,
     /// The identities of all disks of the group, in order.
     pub members: [[u8; 16]; GROUP_DISKS_MAX],
     /// A bit for each member that is being rebuilt; they are missing as well.
@@ -206,6 +210,7 @@ const _: () = {
     assert!(size_of::<DiskLabel>() == BLOCK_SIZE);
     assert!(offset_of!(DiskLabel, version) == 8); // Read before the version is known.
     assert!(offset_of!(DiskLabel, checksum) == 12);
+    assert!(offset_of!(DiskLabel, medium_unit_bytes) == 164);
     assert!(offset_of!(DiskLabel, members) == 168);
 };
 
@@ -292,6 +297,9 @@ impl DiskLabel {
         if is_parity != (role == DiskRole::Parity) {
             return wrong("role");
         }
+        if self.medium().is_none() {
+            return wrong("medium");
+        }
         if u64::from(self.missing.get()) >> count != 0 {
             return wrong("missing");
         }
@@ -369,6 +377,20 @@ impl DiskLabel {
         DiskRole::from_number(self.role)
     }
 
+    /// What the disk's medium is; `None` if the number or the unit is none that there is.
+    #[must_use]
+    pub const fn medium(&self) -> Option<Medium> {
+        Medium::from_fields(self.medium, self.medium_unit_bytes.get())
+    }
+
+    /// Sets what the disk's medium is.
+    pub fn set_medium(&mut self, medium: Medium) {
+        let (number, unit_bytes) = medium.fields();
+        self.medium = number;
+        self.medium_unit_bytes = U32::new(unit_bytes);
+        self.rotational = u8::from(medium.is_rotational());
+    }
+
     /// Whether the member at `index` has missed writes.
     #[must_use]
     pub fn is_missing(&self, index: usize) -> bool {
@@ -398,7 +420,12 @@ impl fmt::Display for DiskLabel {
             Hexadecimal(&self.aggregate),
             self.data_regions,
             units::Pvbn(self.data_bases().next().unwrap_or(0)),
-        )
+        )?;
+        match self.medium() {
+            Some(Medium::Unrecorded) => Ok(()),
+            Some(medium) => write!(formatter, ", {medium}"),
+            None => formatter.write_str(", medium ?"),
+        }
     }
 }
 
@@ -453,6 +480,29 @@ mod tests {
     }
 
     #[test]
+    fn media_are_recorded_and_labels_of_earlier_versions_have_none() {
+        let mut label = example();
+        label.set_medium(Medium::Ssd(4 << 20));
+        let read = DiskLabel::from_block(&label.to_block()).unwrap();
+        assert_eq!((read.medium(), read.rotational), (Some(Medium::Ssd(4 << 20)), 0));
+        assert!(read.to_string().ends_with(", first pvbn:0, ssd:4MiB"), "{read}");
+        label.set_medium(Medium::Smr(256 << 20));
+        assert_eq!((label.medium(), label.rotational), (Some(Medium::Smr(256 << 20)), 1));
+        // As the version before wrote it.
+        let mut old = example();
+        (old.version, old.rotational) = (U16::new(3), 1);
+        old.checksum = U32::new(old.computed_checksum());
+        let read = DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).unwrap();
+        assert_eq!((read.medium(), read.version.get()), (Some(Medium::Unrecorded), 3));
+        // Written again it still says nothing, in the version of today.
+        let read = DiskLabel::from_block(&read.to_block()).unwrap();
+        assert_eq!((read.medium(), read.version.get()), (Some(Medium::Unrecorded), 4));
+        old.version = U16::new(LABEL_VERSION_MIN - 1);
+        old.checksum = U32::new(old.computed_checksum());
+        assert!(DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).is_err());
+    }
+
+    #[test]
     fn every_flipped_bit_is_seen() {
         let block = example().to_block();
         for bit in 0..BLOCK_SIZE * 8 {
@@ -466,7 +516,9 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 11] = [
+        let changes: [(&str, Change); 13] = [
+            ("medium", |label| label.medium = 5),
+            ("medium", |label| label.medium_unit_bytes = U32::new(4096)),
             ("rebuilding", |label| label.rebuilding = U32::new(1)),
             ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
             ("aggregate_name", |label| label.aggregate_name[10] = 1),

@@ -7,7 +7,9 @@
 //!
 //! Fails: naming the structure or row, with what the code says.
 
-use ondisk::{directory, identity, inode, label, log, operation, pointer, records, root, xattr};
+use ondisk::{
+    directory, identity, inode, label, log, medium, operation, pointer, records, root, xattr,
+};
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
 use units::{Pvbn, Vvbn};
@@ -51,8 +53,8 @@ fn structures() -> BTreeMap<String, Layout> {
         label::DiskLabel {
             magic, version, reserved_a, checksum, disk, aggregate, aggregate_name,
             created_nanoseconds, sequence, data_regions, reserved_e, group_index, groups_count,
-            disk_index, disks_in_group, missing, raid_kind, role, rotational, reserved_b,
-            members, rebuilding, reserved_d, rebuilt_regions, bases, reserved_c
+            disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
+            medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, reserved_c
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,
@@ -262,6 +264,7 @@ fn limits_are_those_of_the_code() {
         label::GROUP_DISKS_MAX,
         label::GROUPS_MAX,
         label::AGGREGATE_NAME_BYTES_MAX,
+        medium::MEDIUM_UNIT_BYTES_MAX,
         records::NAME_SIZE_MAX,
         records::EXPORT_RULES_MAX,
         inode::PAYLOAD_SIZE,

@@ -67,6 +67,18 @@ impl DiskError {
     }
 }
 
+/// What a disk tells of its medium; what it says nothing about is not guessed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct MediaHints {
+    /// Whether it has a head that must move: then the distance between requests costs time. A disk
+    /// that says nothing has none.
+    pub is_rotational: bool,
+    /// The size of its zones in bytes, if it has zones that are best written from start to end.
+    pub zone_bytes: Option<u64>,
+    /// The size in bytes that is erased, or best written, as a whole, if there is one.
+    pub erase_block_bytes: Option<u64>,
+}
+
 /// Receives the blocks that were read, as many as were asked for.
 pub type ReadDone = Box<dyn FnOnce(Result<Vec<BlockRef>, DiskError>) + Send>;
 /// Receives the end of a write or flush.
@@ -100,9 +112,9 @@ pub trait Disk: Send + Sync + 'static {
         self.write(block, blocks, written);
     }
 
-    /// Whether it has a head that must move: then the distance between requests costs time.
-    fn is_rotational(&self) -> bool {
-        false
+    /// What it tells of its medium.
+    fn hints(&self) -> MediaHints {
+        MediaHints::default()
     }
 }
 

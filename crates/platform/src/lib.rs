@@ -23,5 +23,5 @@ pub mod sync;
 pub mod thread;
 
 pub use clock::Clock;
-pub use disk::{Disk, DiskError, DiskOpener, ReadDone, WriteDone};
+pub use disk::{Disk, DiskError, DiskOpener, MediaHints, ReadDone, WriteDone};
 pub use entropy::Entropy;

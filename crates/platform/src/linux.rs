@@ -19,6 +19,7 @@ mod clock;
 mod engine;
 mod file;
 mod heap;
+mod queue;
 mod transfer;
 mod uring;
 mod window;

@@ -41,6 +41,8 @@ pub struct CreateRequest {
     pub created: Timestamp,
     /// Whether what is on the disks may be lost.
     pub force: bool,
+    /// What the disks are; what each tells of itself if it is not given.
+    pub media: Option<Profile>,
 }
 
 /// Labels the disks and opens the store; its blocks hold nothing of meaning yet.
@@ -116,7 +118,8 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
     for (group, place) in (0..).zip(&layout.groups) {
         for (member, disk) in (0..place.members.len()).zip(&mut disks) {
             let mut label = layout.label(group, member, &common);
-            label.rotational = u8::from(Profile::of(&**disk) == Profile::Hdd);
+            let profile = request.media.unwrap_or_else(|| Profile::of(&**disk));
+            label.set_medium(profile.medium());
             labels.push(label);
         }
     }

@@ -39,6 +39,8 @@ pub struct NewDisk {
     pub disk: Arc<dyn Disk>,
     /// What it will be known by.
     pub identity: [u8; 16],
+    /// What it is good at.
+    pub profile: Profile,
 }
 
 /// Disks that are to be a group.
@@ -68,6 +70,7 @@ struct Added {
     group: u32,
     member: usize,
     disk: Arc<dyn Disk>,
+    profile: Profile,
 }
 
 impl Inner {
@@ -182,7 +185,7 @@ impl Inner {
 impl Growth {
     fn label(&self, added: &Added, common: &DiskLabel) -> DiskLabel {
         let mut label = self.layout.label(added.group, added.member, common);
-        label.rotational = u8::from(Profile::of(&*added.disk) == Profile::Hdd);
+        label.set_medium(added.profile.medium());
         label
     }
 }
@@ -212,9 +215,9 @@ impl Layout {
         };
         let first = grown.members.len();
         let mut added = Vec::new();
-        for (member, NewDisk { disk, identity }) in (first..).zip(disks) {
+        for (member, NewDisk { disk, identity, profile }) in (first..).zip(disks) {
             grown.push(Seat::empty(identity));
-            added.push(Added { group, member, disk });
+            added.push(Added { group, member, disk, profile });
         }
         let mut groups = self.groups.clone();
         groups[group as usize] = Arc::new(grown);
@@ -240,7 +243,12 @@ impl Layout {
             let seats = disks.iter().map(|new| Seat::empty(new.identity));
             groups.push(Arc::new(Group::new(kind, seats)));
             let disks = disks.into_iter().enumerate();
-            added.extend(disks.map(|(member, new)| Added { group, member, disk: new.disk }));
+            added.extend(disks.map(|(member, new)| Added {
+                group,
+                member,
+                disk: new.disk,
+                profile: new.profile,
+            }));
         }
         Ok(Growth { layout: Self::of(places, groups)?, added, new_groups })
     }

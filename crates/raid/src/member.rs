@@ -366,8 +366,9 @@ impl Inner {
                     (None, None) if is_in(disks.missing, index) => MemberState::Missing,
                     (None, None) => MemberState::Online,
                 };
+                let media = seat.device.as_ref().map(|device| device.profile());
                 let name = seat.device.map(|device| device.name().to_owned());
-                MemberStatus { name, identity: seat.identity, role: member.role, state }
+                MemberStatus { name, identity: seat.identity, role: member.role, state, media }
             });
             GroupStatus { kind: group.kind, members: members.collect() }
         });

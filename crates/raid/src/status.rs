@@ -1,5 +1,6 @@
 //! What is well and what is not, for operators and metrics.
 
+use media::Profile;
 use ondisk::label::{DiskRole, RaidKind};
 
 /// The state of a disk.
@@ -34,6 +35,8 @@ pub struct MemberStatus {
     pub role: DiskRole,
     /// How it is.
     pub state: MemberState,
+    /// What its medium is, if it is there.
+    pub media: Option<Profile>,
 }
 
 /// A group.

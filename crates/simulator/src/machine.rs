@@ -154,9 +154,10 @@ impl<'a> Machine<'a> {
             name: AGGREGATE.to_owned(),
             disks: disks.map(|disk| disk as Arc<dyn Disk>).collect(),
             kind: self.plan.kind,
-            group_size: self.plan.disks as usize,
+            group_size: self.plan.disks,
             force,
             traditional: self.plan.is_traditional,
+            media: None,
         };
         let promise = promise(|done| self.engine.create_aggregate(request, done));
         self.wait("create aggregate", &promise)?.map_err(|error| Finding::Refused {

@@ -25,7 +25,7 @@ const STORAGE: &[&str] = &[
     "operations",
 ];
 
-const RULES: [Rule; 4] = [
+const RULES: [Rule; 5] = [
     Rule {
         from: &["nfs", "fuse", "smb", "iscsi", "onc-rpc", "file-service", "nblade"],
         to: &["cowfs"],
@@ -41,6 +41,11 @@ const RULES: [Rule; 4] = [
         from: &["admin-api", "admin-server", "cli", "telemetry"],
         to: &["cowfs", "aggregate", "volume", "operations"],
         why: "management talks to the engine through the trait Administration only",
+    },
+    Rule {
+        from: &["dblade", "nfs", "fuse", "inspect"],
+        to: &["device-models", "model-fs", "simulator"],
+        why: "models are for tests and benches",
     },
 ];
 

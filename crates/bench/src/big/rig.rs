@@ -8,7 +8,7 @@ use crate::node::{BenchError, wait};
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
 use ondisk::label::RaidKind;
-use platform::disk::{DiskOpener, ReadDone, WriteDone};
+use platform::disk::{DiskOpener, MediaHints, ReadDone, WriteDone};
 use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
 use platform::sync::{Condvar, Mutex};
 use platform::thread::{JoinHandle, spawn};
@@ -75,8 +75,8 @@ impl Disk for Counted {
         self.inner.flush(done);
     }
 
-    fn is_rotational(&self) -> bool {
-        self.inner.is_rotational()
+    fn hints(&self) -> MediaHints {
+        self.inner.hints()
     }
 }
 
@@ -129,8 +129,15 @@ impl Rig {
         let (running, disks) = rig.start()?;
         let kind = if rig.shape.disks > 2 { RaidKind::Raid4 } else { RaidKind::None };
         let name = NAME.to_owned();
-        let request =
-            CreateAggregate { name, disks, kind, group_size: 32, force: true, traditional: false };
+        let request = CreateAggregate {
+            name,
+            disks,
+            kind,
+            group_size: 32,
+            force: true,
+            traditional: false,
+            media: None,
+        };
         let engine = Arc::clone(&running.engine);
         rig.running = Some(running);
         wait(|done| engine.create_aggregate(request, done))?;

@@ -20,7 +20,16 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        AggregateCommand::Create { name, disks, raid, group_size, force, traditional, dry_run } => {
+        AggregateCommand::Create {
+            name,
+            disks,
+            raid,
+            group_size,
+            media,
+            force,
+            traditional,
+            dry_run,
+        } => {
             let known = node.disk_list()?;
             let disks = disk::choose(&known, disks)?;
             let request = AggregateCreate {
@@ -28,6 +37,7 @@ pub(super) fn run(
                 disks,
                 raid: *raid,
                 group_size: *group_size,
+                media: media.clone(),
                 force: *force,
                 traditional: *traditional,
                 dry_run: *dry_run,
@@ -38,7 +48,7 @@ pub(super) fn run(
             }
             create(node, &request)
         }
-        AggregateCommand::Add { name, disks, group, raid, group_size, force, dry_run } => {
+        AggregateCommand::Add { name, disks, group, raid, group_size, media, force, dry_run } => {
             let known = node.disk_list()?;
             let request = AggregateAdd {
                 name: name.clone(),
@@ -46,6 +56,7 @@ pub(super) fn run(
                 group: *group,
                 raid: *raid,
                 group_size: *group_size,
+                media: media.clone(),
                 force: *force,
                 dry_run: *dry_run,
             };

@@ -111,6 +111,7 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
     let mut table = Table::new(&[
         ("DISK", Column::Path),
         ("SIZE", Column::Number),
+        ("MEDIA", Column::Text),
         ("STATE", Column::Text),
         ("AGGR", Column::Text),
         ("ROLE", Column::Text),
@@ -129,6 +130,7 @@ pub(super) fn table(disks: &[DiskInfo]) -> Table {
         table.row([
             disk.name.clone(),
             ByteSize(disk.size_bytes).to_string(),
+            disk.media.clone().unwrap_or_else(|| "-".to_owned()),
             disk.state.to_string(),
             disk.aggregate.clone().unwrap_or_else(|| "-".to_owned()),
             role(disk),

@@ -92,6 +92,21 @@ fn the_first_commands_lead_from_one_to_the_next() {
 }
 
 #[test]
+fn media_are_given_and_shown() {
+    let session = Session::with_disks(4);
+    session.ok("stroop aggr create a1 --disks d1,d2 --raid none --media smr:256MiB");
+    let media = |disk: usize| session.json("stroop disk list")["records"][disk]["media"].clone();
+    assert_eq!((media(0), media(2)), ("smr:256MiB".into(), "ssd:4MiB".into()));
+    let table = session.ok("stroop disk list");
+    assert!(table.starts_with("DISK       SIZE  MEDIA       STATE "), "{table}");
+    assert!(table.contains("/disks/d2  1GiB  smr:256MiB  in use "), "{table}");
+    let shown = session.ok("stroop aggr show a1");
+    assert!(shown.contains("smr:256MiB"), "{shown}");
+    let long = "x".repeat(65);
+    session.fails(&format!("stroop aggr create a2 --disks 1 --raid none --media {long}"), 2);
+}
+
+#[test]
 fn every_list_prints_as_table_json_and_names() {
     let session = with_volume();
     session.ok("stroop snapshot create home@before");

@@ -89,6 +89,7 @@ fn make(kind: &Kind) -> Base {
         group_size: kind.disks,
         force: false,
         traditional: kind.traditional,
+        media: None,
     };
     let made = node.wait("create aggregate", |done| node.engine.create_aggregate(create, done));
     assert!(made.is_ok(), "{made:?}");

@@ -535,6 +535,7 @@ pub fn build(wrong: &Wrong) -> Media {
         groups: vec![GroupRequest { kind: RaidKind::Raid4, disks }],
         created: Timestamp(1),
         force: false,
+        media: None,
     };
     let store = wait(&world, |done| create(request, &world, Arc::new(NoJournal), done)).unwrap();
     let (writes, container) = (BTreeMap::new(), BTreeMap::new());

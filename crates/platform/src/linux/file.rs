@@ -2,9 +2,10 @@
 
 use crate::disk::is_in_range;
 use crate::linux::engine::{IoEngine, IoEngineKind};
+use crate::linux::queue;
 use crate::linux::transfer::Transfer;
 use crate::linux::window::WriteWindow;
-use crate::{Disk, DiskError, ReadDone, WriteDone};
+use crate::{Disk, DiskError, MediaHints, ReadDone, WriteDone};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -56,7 +57,7 @@ impl DiskFile {
 pub struct FileDisk {
     file: Arc<DiskFile>,
     engine: Arc<IoEngine>,
-    is_rotational: bool,
+    hints: MediaHints,
 }
 
 impl FileDisk {
@@ -88,7 +89,8 @@ impl FileDisk {
             direct: AtomicBool::new(direct),
             window: engine.window(device_of(&metadata)),
         };
-        Ok(Self { file: Arc::new(file), engine, is_rotational: is_rotational(&metadata) })
+        let hints = queue::hints(device_of(&metadata), kind.is_block_device());
+        Ok(Self { file: Arc::new(file), engine, hints })
     }
 
     /// Whether I/O goes past the page cache.
@@ -127,18 +129,6 @@ fn device_of(metadata: &Metadata) -> u64 {
     if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() }
 }
 
-/// What the kernel says of the device, or of the device below a file; a file system over many
-/// devices says nothing and counts as an SSD.
-fn is_rotational(metadata: &Metadata) -> bool {
-    let device = device_of(metadata);
-    let base = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
-    // A partition's queue is its disk's.
-    [format!("{base}/queue/rotational"), format!("{base}/../queue/rotational")]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok())
-        .is_some_and(|text| text.trim() == "1")
-}
-
 impl Disk for FileDisk {
     fn name(&self) -> &str {
         &self.file.name
@@ -172,8 +162,8 @@ impl Disk for FileDisk {
         self.engine.submit(Transfer::flush(Arc::clone(&self.file), done));
     }
 
-    fn is_rotational(&self) -> bool {
-        self.is_rotational
+    fn hints(&self) -> MediaHints {
+        self.hints
     }
 }
 

@@ -28,8 +28,50 @@ fn create_on(
         groups: vec![GroupRequest { kind, disks: named(world, names) }],
         created: Timestamp(0),
         force: false,
+        media: None,
     };
     wait(world, |done| create(request, world, Arc::new(NoJournal), done))
+}
+
+#[test]
+fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
+    let world = SimulatedWorld::new(1);
+    for name in ["a", "b", "c"] {
+        world.add_disk(name, DISK_BLOCKS);
+    }
+    let given = media::Profile::Smr { zone_bytes: 64 << 20 };
+    for (media, shown) in [(None, "ssd:4MiB"), (Some(given), "smr:64MiB")] {
+        let request = CreateRequest {
+            name: "pool".to_owned(),
+            groups: vec![GroupRequest { kind: Raid4, disks: named(&world, &["a", "b"]) }],
+            created: Timestamp(0),
+            force: true,
+            media,
+        };
+        let created = wait(&world, |done| create(request, &world, Arc::new(NoJournal), done));
+        let opened = wait(&world, |done| {
+            let disks = named(&world, &["a", "b"]);
+            assemble(disks, Arc::new(NoJournal), Timestamp(1), done);
+        });
+        for store in [created.unwrap(), opened.unwrap()] {
+            let status = store.status();
+            let members = status.groups.iter().flat_map(|group| &group.members);
+            let found: Vec<_> =
+                members.map(|member| member.media.map(|media| media.to_string())).collect();
+            assert_eq!(found, [Some(shown.to_owned()), Some(shown.to_owned())]);
+        }
+        // One that is not there is not known.
+        let store = wait(&world, |done| {
+            assemble(named(&world, &["b"]), Arc::new(NoJournal), Timestamp(2), done);
+        });
+        let store = store.unwrap();
+        assert_eq!(store.status().groups[0].members[0].media, None);
+        // What takes its place is labelled like the others of its group.
+        let (place, disk) = (DiskPlace { group: 0, member: 0 }, world.disk("c").unwrap());
+        wait(&world, |done| store.replace_disk(place, disk, [7; 16], done)).unwrap();
+        let replaced = store.status().groups[0].members[0].media;
+        assert_eq!(replaced.map(|media| media.to_string()).as_deref(), Some(shown));
+    }
 }
 
 #[test]

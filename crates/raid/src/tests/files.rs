@@ -83,6 +83,7 @@ fn writers_do_not_disturb_one_another() {
             groups: vec![GroupRequest { kind: Raid4, disks: open() }],
             created: Timestamp(0),
             force: false,
+            media: None,
         };
         let store =
             wait(|done| create(request, &SystemEntropy, Arc::new(NoJournal), done)).unwrap();

@@ -22,7 +22,7 @@ fn new_disk(model: &Model, group: usize, disk: usize) -> NewDisk {
     }
     let mut identity = [7; 16];
     identity[..8].copy_from_slice(&model.choose(u64::MAX).to_le_bytes());
-    NewDisk { disk, identity }
+    NewDisk { disk, identity, profile: media::Profile::Hdd }
 }
 
 /// Writes to places that hold nothing, in the first regions of any data disk.
@@ -205,7 +205,7 @@ fn what_cannot_join_is_refused() {
     let many: Vec<_> = (0..30).map(|at| new_disk(&model, 4, at)).collect();
     assert!(matches!(refused(1, many), RaidError::DiskCount { count: 33, .. }));
     let small: Arc<dyn Disk> = model.world.add_disk("g5d0", DISK_BLOCKS - 64);
-    let small = NewDisk { disk: small, identity: [1; 16] };
+    let small = NewDisk { disk: small, identity: [1; 16], profile: media::Profile::Hdd };
     assert!(matches!(refused(1, vec![small]), RaidError::Media(_)));
     let group = NewGroup { kind: Tp, disks: vec![disk] };
     let refused = wait(&model.world, |done| model.store.add_groups(vec![group], done));

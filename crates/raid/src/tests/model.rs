@@ -109,6 +109,7 @@ impl Model {
             groups: requests,
             created: Timestamp(1),
             force: garbage,
+            media: None,
         };
         let journal = journal(&world, &notes);
         let store = wait(&world, |done| create(request, &world, journal, done)).unwrap();

@@ -14,7 +14,7 @@ use admin_api::{
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError};
-use media::MediaError;
+use media::{MediaError, ParseProfileError, Profile};
 use ondisk::label::Hexadecimal;
 use platform::Disk;
 use platform::completion::gather;
@@ -52,9 +52,11 @@ impl Core {
         if wanted.traditional && self.engine.volume_named(&wanted.name).is_some() {
             return Err(taken("volume", &wanted.name));
         }
-        let disks = self.disks.open_free(&wanted.disks)?;
         let object = (CREATE, wanted.name.as_str());
-        let planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
+        let media = given_media(object, wanted.media.as_deref())?;
+        let disks = self.disks.open_free(&wanted.disks)?;
+        let mut planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
+        planned.set_media(media);
         check_unused(object, wanted.force, &disks)?;
         if wanted.dry_run {
             return Ok(AggregateInfo {
@@ -77,6 +79,7 @@ impl Core {
             group_size: growth::disks_of_group(wanted.group_size),
             force: wanted.force,
             traditional: wanted.traditional,
+            media,
         };
         let engine = &self.engine;
         request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
@@ -178,6 +181,7 @@ impl Core {
             aggregate: Some(aggregate.to_owned()),
             role: Some(role(member.role)),
             group: None,
+            media: member.media.map(|media| media.to_string()),
             note,
             read_errors: 0,
             write_errors: 0,
@@ -212,6 +216,18 @@ fn missing_note(member: &MemberStatus) -> String {
         Some(_) => "it missed writes while it was away; what it holds is old".to_owned(),
         None => "not found when the server started".to_owned(),
     }
+}
+
+/// What the disks are, if it is given.
+/// `message` and `name` begin the error.
+pub(super) fn given_media(
+    (message, name): (&str, &str),
+    media: Option<&str>,
+) -> Result<Option<Profile>, AdminError> {
+    let parsed = media.map(str::parse).transpose();
+    parsed.map_err(|error: ParseProfileError| {
+        AdminError::usage(message, name).because(error.to_string())
+    })
 }
 
 /// Refuses disks that hold something, unless they may be erased.

@@ -14,7 +14,7 @@ use super::refusals::{code_of_media, missing};
 use crate::config::DiskPattern;
 use crate::disks::discover;
 use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
-use media::MediaError;
+use media::{MediaError, Profile};
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
 use platform::{Disk, DiskError, DiskOpener};
@@ -129,29 +129,33 @@ impl DiskTable {
         if self.held.lock().contains_key(name) {
             return None;
         }
-        let (size_bytes, state, label, note) = match self.look(name) {
+        let (disk, state, label, note) = match self.look(name) {
             Content::Member(disk, label) => {
                 let note = format!("labelled for aggregate '{}', not in service", title(&label));
-                (bytes(&disk), DiskState::Foreign, Some(label), Some(note))
+                (Some(disk), DiskState::Foreign, Some(label), Some(note))
             }
             Content::CutOff(label, error) => {
-                (0, DiskState::Failed, Some(label), Some(error.to_string()))
+                (None, DiskState::Failed, Some(label), Some(error.to_string()))
             }
-            Content::Unknown(error) => (0, DiskState::Unreadable, None, Some(error.to_string())),
+            Content::Unknown(error) => (None, DiskState::Unreadable, None, Some(error.to_string())),
             Content::Other(disk) => {
                 let checked = wait_for(|done| media::check_unused(&disk, false, done));
                 match checked.unwrap_or_else(|| Err(gone(name))) {
-                    Ok(()) => (bytes(&disk), DiskState::Unused, None, None),
+                    Ok(()) => (Some(disk), DiskState::Unused, None, None),
                     Err(MediaError::Occupied { found, .. }) => {
-                        (bytes(&disk), DiskState::Foreign, None, Some(found.to_string()))
+                        (Some(disk), DiskState::Foreign, None, Some(found.to_string()))
                     }
-                    Err(error) => (bytes(&disk), DiskState::Foreign, None, Some(error.to_string())),
+                    Err(error) => (Some(disk), DiskState::Foreign, None, Some(error.to_string())),
                 }
             }
         };
+        let recorded = label.as_ref().and_then(|label| label.medium());
+        let told = || disk.as_ref().map(|disk| Profile::of(&**disk));
+        let media = recorded.and_then(Profile::of_medium).or_else(told);
         Some(DiskInfo {
             name: name.to_owned(),
-            size_bytes,
+            size_bytes: disk.as_ref().map_or(0, bytes),
+            media: media.map(|media| media.to_string()),
             state,
             aggregate: label.as_ref().map(|label| title(label)),
             group: label.as_ref().map(|label| label.group_index.get()),

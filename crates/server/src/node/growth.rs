@@ -2,7 +2,7 @@
 //!
 //! Invariants: a dry run opens and looks, and writes nothing.
 
-use super::aggregates::{check_unused, stored_kind};
+use super::aggregates::{check_unused, given_media, stored_kind};
 use super::blocking::request;
 use super::core::Core;
 use admin_api::{
@@ -10,6 +10,7 @@ use admin_api::{
     GROUP_DISKS_MAX, RaidKind,
 };
 use dblade::{AddDisks, Joining, groups_of};
+use media::Profile;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use platform::Disk;
 use std::sync::Arc;
@@ -27,6 +28,15 @@ pub(super) struct Planned {
     pub groups: u64,
 }
 
+impl Planned {
+    /// Of disks that are what is given, if it is.
+    pub fn set_media(&mut self, media: Option<Profile>) {
+        if let Some(media) = media {
+            self.disks.iter_mut().for_each(|disk| disk.media = Some(media.to_string()));
+        }
+    }
+}
+
 impl Core {
     pub(super) fn add_disks(&self, wanted: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
         let _turn = self.turn();
@@ -35,17 +45,18 @@ impl Core {
         if known.state == AggregateState::Offline {
             return Err(error().because("it is out of service").try_next("stroop status"));
         }
-        let planned_for = |disks: &[Arc<dyn Disk>]| match wanted.group {
-            Some(group) => planned_members(&known, group, disks),
-            None => planned_groups(&known, wanted, disks),
-        };
+        let media = given_media((ADD, &wanted.name), wanted.media.as_deref())?;
         let disks = self.disks.open_free(&wanted.disks)?;
-        let (to, planned) = planned_for(&disks)?;
+        let (to, mut planned) = match wanted.group {
+            Some(group) => planned_members(&known, group, &disks),
+            None => planned_groups(&known, wanted, &disks),
+        }?;
+        planned.set_media(media);
         check_unused((ADD, &wanted.name), wanted.force, &disks)?;
         if wanted.dry_run {
             return Ok(enlarged(known, planned));
         }
-        let adding = AddDisks { disks: disks.clone(), to, force: wanted.force };
+        let adding = AddDisks { disks: disks.clone(), to, media, force: wanted.force };
         let engine = &self.engine;
         request(ADD, &wanted.name, |done| engine.add_disks(&wanted.name, adding, done))?;
         self.disks.hold(&wanted.name, &disks);
@@ -160,6 +171,7 @@ fn disk_info(disk: &dyn Disk, aggregate: &str, group: u32, role: DiskRole) -> Di
         aggregate: Some(aggregate.to_owned()),
         role: Some(role),
         group: Some(group),
+        media: Some(Profile::of(disk).to_string()),
         note: None,
         read_errors: 0,
         write_errors: 0,

@@ -173,6 +173,7 @@ mod tests {
                 disks,
                 raid: RaidKind::Raid4,
                 group_size: None,
+                media: None,
                 force: false,
                 traditional: false,
                 dry_run: false,

@@ -36,6 +36,32 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
+fn disks_are_what_is_said_of_them_from_one_start_to_the_next() {
+    let place = Place::new();
+    let mut server = place.serve();
+    let create = ["aggr", "create", "a1", "--disks", "d1,d2,d3", "--raid", "raid4", "--media"];
+    let error = place.refused(&[&create[..], &["ssd:5000"]].concat(), 2);
+    assert!(error.contains("'ssd:5000' is no medium; write hdd, ssd, ssd:4MiB"), "{error}");
+    let planned = place.json(&[&create[..], &["ssd:8M", "--dry-run"]].concat());
+    assert_eq!(planned["disks"][2]["media"], "ssd:8MiB");
+    place.ok(&[&create[..], &["ssd:8M"]].concat());
+    for _ in 0..2 {
+        let disks = place.json(&["disk", "list"])["records"].clone();
+        assert_eq!(
+            (&disks[0]["media"], &disks[2]["media"]),
+            (&"ssd:8MiB".into(), &"ssd:8MiB".into())
+        );
+        // Of a file nobody said anything about the device below it tells whether it turns.
+        let told = disks[3]["media"].as_str().unwrap();
+        assert!(told == "hdd" || told == "ssd:4MiB", "{told}");
+        assert_eq!(place.json(&["aggr", "show", "a1"])["disks"][1]["media"], "ssd:8MiB");
+        server.stop();
+        server = place.serve();
+    }
+    server.stop();
+}
+
+#[test]
 fn what_stands_in_the_way_is_named() {
     let (place, server) = Place::with_volume();
     let taken = place.refused(&["aggr", "create", "a2", "--disks", "d1", "--raid", "none"], 4);

@@ -1,6 +1,6 @@
 //! The engine bench: the loads that matter first, each with many operations in flight.
 
-use crate::latency::Latencies;
+use crate::flight::Flight;
 use crate::machine::Machine;
 use crate::node::{BenchError, Node, wait};
 use crate::numbers::Numbers;
@@ -12,7 +12,6 @@ use file_service::{
 };
 use platform::Clock;
 use platform::linux::SystemClock;
-use platform::sync::{Condvar, Mutex};
 use std::path::PathBuf;
 use std::sync::Arc;
 use units::ByteSize;
@@ -90,48 +89,6 @@ struct Loads<'a> {
     node: &'a Node,
     bench: &'a EngineBench,
     clock: SystemClock,
-}
-
-/// Keeps a number of operations in flight.
-#[derive(Default)]
-struct Flight {
-    state: Mutex<FlightState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct FlightState {
-    under_way: usize,
-    failure: Option<FsError>,
-    latencies: Latencies,
-}
-
-impl Flight {
-    fn enter(&self, depth: usize) {
-        let mut state = self.state.lock();
-        while state.under_way >= depth {
-            self.changed.wait(&mut state);
-        }
-        state.under_way += 1;
-    }
-
-    fn leave<T>(&self, outcome: Result<T, FsError>, nanoseconds: u64) {
-        let mut state = self.state.lock();
-        state.under_way -= 1;
-        state.latencies.record(nanoseconds);
-        if let Err(error) = outcome {
-            state.failure.get_or_insert(error);
-        }
-        self.changed.notify_one();
-    }
-
-    fn drain(&self) -> Result<Latencies, FsError> {
-        let mut state = self.state.lock();
-        while state.under_way > 0 {
-            self.changed.wait(&mut state);
-        }
-        state.failure.map_or_else(|| Ok(std::mem::take(&mut state.latencies)), Err)
-    }
 }
 
 impl Loads<'_> {

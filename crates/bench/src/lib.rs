@@ -16,6 +16,7 @@
 
 mod big;
 mod engine;
+mod flight;
 mod fuse;
 mod latency;
 mod machine;
@@ -26,6 +27,7 @@ mod operation;
 mod process;
 mod raid;
 mod raw;
+mod stripes;
 mod summary;
 mod svg;
 

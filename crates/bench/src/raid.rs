@@ -1,5 +1,5 @@
-//! The RAID layer by itself, on file-backed disks: parity beside memory, full stripes and a rebuild
-//! beside the bare disk, and what a read costs when disks are lost.
+//! The RAID layer on file-backed disks: parity beside memory, the share of full stripes under load,
+//! their rate and a rebuild's beside the bare disk, and what a read costs when disks are lost.
 
 use crate::latency::Latencies;
 use crate::machine::Machine;
@@ -57,6 +57,8 @@ pub fn raid(bench: &RaidBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     let mut rows = Vec::new();
     progress("parity");
     rows.extend(parity(bench));
+    progress("full stripes under load");
+    rows.extend(crate::stripes::stripes(bench)?);
     for kind in KINDS {
         progress(&format!("{kind}: full stripes, reads, rebuild"));
         rows.extend(of_kind(bench, kind)?);
@@ -148,7 +150,8 @@ fn of_kind(bench: &RaidBench, kind: RaidKind) -> Result<Vec<Row>, BenchError> {
     )];
     let healthy = rig.reads(DATA_DISKS)?;
     for lost in 0..kind.parity_disks() {
-        rig.fail(lost)?;
+        // The first data disks, which are read.
+        rig.fail(kind.parity_disks() + lost)?;
         let beside =
             Beside { name: "no disk lost".to_owned(), role: Role::Limit, series: healthy.clone() };
         let name = load(&format!("read 4K, {} lost,", lost + 1));
@@ -259,18 +262,19 @@ impl<'a> Rig<'a> {
     fn rebuild(&mut self) -> Result<f64, BenchError> {
         let disk = make_disk(self.bench, &self.opener, self.disks_made)?;
         self.disks_made += 1;
-        let place = DiskPlace { group: 0, member: 0 };
+        let member = self.store.geometry().group(0).member(0);
+        let place = DiskPlace { group: 0, member };
         let identity = [self.disks_made as u8; 16];
         let begin = SystemClock.monotonic_nanoseconds();
         wait(|done| self.store.replace_disk(place, disk, identity, done))
             .map_err(failed("replace a disk"))?;
         let (never, lock) = (Condvar::new(), Mutex::new(()));
-        while self.store.status().groups[0].members[0].state != raid::MemberState::Online {
+        while self.store.status().groups[0].members[member].state != raid::MemberState::Online {
             // Nothing tells the end; it takes seconds.
             let _ = never.wait_for(&mut lock.lock(), LOOK_AGAIN);
         }
         let seconds = seconds_since(begin);
-        self.fail(0)?;
+        self.fail(member)?;
         let regions = self.store.geometry().group(0).regions;
         Ok((regions * REGION_BLOCKS as u64 * BLOCK_SIZE_U64) as f64 / seconds)
     }
@@ -309,10 +313,15 @@ mod tests {
         let directory = std::env::temp_dir().join(name);
         let bench = RaidBench { directory: directory.clone(), disk: ByteSize(16 << 20), rounds: 1 };
         let report = raid(&bench, &mut |_| ()).unwrap();
-        // Parity; stripes, rebuild, and reads with one disk lost and more.
+        // Parity; stripes, rebuild, and reads with one disk lost and more; two shares.
         let expected: usize = KINDS.iter().map(|kind| 3 + kind.parity_disks()).sum();
-        assert_eq!(report.rows.len(), expected);
-        assert!(report.rows.iter().all(|row| row.ours.median().is_some_and(|rate| rate > 0.0)));
+        assert_eq!(report.rows.len(), expected + 2);
+        let rates = report.rows.iter().filter(|row| row.unit != Unit::Percent);
+        assert!(
+            rates.map(|row| &row.ours).all(|ours| ours.median().is_some_and(|rate| rate > 0.0))
+        );
+        let share = report.rows.iter().find(|row| row.unit == Unit::Percent).unwrap();
+        assert!(share.ours.median().is_some_and(|share| share > 50.0), "sequential writes");
         std::fs::remove_dir(&directory).unwrap();
     }
 }

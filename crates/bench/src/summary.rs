@@ -23,6 +23,8 @@ pub enum Unit {
     Records,
     /// Not a rate but bytes; shown as MiB.
     Size,
+    /// Not a rate but a share, in hundredths.
+    Percent,
 }
 
 impl Unit {
@@ -37,6 +39,7 @@ impl Unit {
             Self::Duration => "ms",
             Self::Records => "records",
             Self::Size => "MiB",
+            Self::Percent => "%",
         }
     }
 
@@ -51,6 +54,7 @@ impl Unit {
             Self::Duration => "nanoseconds",
             Self::Records => "records",
             Self::Size => "bytes",
+            Self::Percent => "percent",
         }
     }
 
@@ -60,7 +64,7 @@ impl Unit {
         match self {
             Self::Bytes | Self::Size => (1_u32 << 20) as f64,
             Self::Duration => 1e6,
-            Self::Operations | Self::Files | Self::Entries | Self::Records => 1.0,
+            Self::Operations | Self::Files | Self::Entries | Self::Records | Self::Percent => 1.0,
         }
     }
 }

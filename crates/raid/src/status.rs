@@ -79,6 +79,10 @@ pub struct Counters {
     pub tetris_writes: u64,
     /// Of them those that had partial stripes.
     pub partial_tetris_writes: u64,
+    /// Stripes written, of groups with parity.
+    pub stripes: u64,
+    /// Of them those in which every data disk had a new block: they cost no read.
+    pub full_stripes: u64,
     /// Requests to disks for the writing of tetrises.
     pub device_writes: u64,
 }

@@ -92,6 +92,9 @@ impl Inner {
             let counters = &mut self.state.lock().counters;
             counters.tetris_writes += 1;
             counters.partial_tetris_writes += u64::from(plan.note.is_some());
+            let (touched, full) = write.stripes();
+            counters.stripes += touched;
+            counters.full_stripes += full;
         }
         self.count_damage(answer);
         let note = plan.note.take().filter(|_| !mutation::broken(Rule::StripeNotNoted));
@@ -221,6 +224,15 @@ impl BatchWrite {
     /// All rows in which something is written.
     fn touched(&self) -> RowSet {
         self.fresh.iter().fold(RowSet::EMPTY, |rows, column| rows.union(column.rows()))
+    }
+
+    /// Stripes in which something is written, and those in which everything is; none if there is no
+    /// parity to read for.
+    fn stripes(&self) -> (u64, u64) {
+        let full =
+            self.fresh.iter().fold(DATA_ROWS, |rows, column| RowSet(rows.0 & column.rows().0));
+        let count = |rows: RowSet| u64::from(rows.0.count_ones());
+        if self.has_parity { (count(self.touched()), count(full)) } else { (0, 0) }
     }
 
     fn question(&self, inner: &Inner) -> Question {

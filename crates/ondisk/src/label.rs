@@ -14,6 +14,7 @@
 
 use crate::damage::Damage;
 use crate::identity::crc32c_of_bytes;
+use crate::scrub::ScrubRecord;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use units::{BLOCK_SIZE, Block};
@@ -196,7 +197,11 @@ pub struct DiskLabel {
     /// How many regions of this disk are rebuilt, if it is being rebuilt.
     pub rebuilt_regions: U64,
     /// Zero.
-    pub reserved_c: [u8; 3400],
+    pub reserved_c: [u8; 256],
+    /// What was last scrubbed; in the first group only.
+    pub scrub: ScrubRecord,
+    /// Zero.
+    pub reserved_e: [u8; 3080],
 }
 
 const _: () = {
@@ -204,6 +209,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, version) == 8); // Read before the version is known.
     assert!(offset_of!(DiskLabel, checksum) == 12);
     assert!(offset_of!(DiskLabel, members) == 168);
+    assert!(offset_of!(DiskLabel, scrub) == 952);
 };
 
 impl DiskLabel {
@@ -312,7 +318,7 @@ impl DiskLabel {
         if (base == 0) != (group == 0) || base >> 48 != 0 {
             return wrong("pvbn_base");
         }
-        Ok(())
+        self.scrub.validate()
     }
 
     /// The aggregate's name; `None` if it is not text.
@@ -445,7 +451,8 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 11] = [
+        let changes: [(&str, Change); 12] = [
+            ("scrub", |label| label.scrub.phase = 9),
             ("rebuilding", |label| label.rebuilding = U32::new(1)),
             ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
             ("aggregate_name", |label| label.aggregate_name[10] = 1),

@@ -7,7 +7,9 @@
 //!
 //! Fails: naming the structure or row, with what the code says.
 
-use ondisk::{directory, identity, inode, label, log, operation, pointer, records, root, xattr};
+use ondisk::{
+    directory, identity, inode, label, log, operation, pointer, records, root, scrub, xattr,
+};
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
 use units::{Pvbn, Vvbn};
@@ -52,7 +54,11 @@ fn structures() -> BTreeMap<String, Layout> {
             magic, version, reserved_a, checksum, disk, aggregate, aggregate_name,
             created_nanoseconds, sequence, data_regions, pvbn_base, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, reserved_b,
-            members, rebuilding, reserved_d, rebuilt_regions, reserved_c
+            members, rebuilding, reserved_d, rebuilt_regions, reserved_c, scrub, reserved_e
+        },
+        scrub::ScrubRecord {
+            phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,
+            active_seconds, repaired_data, repaired_checksums, repaired_parity, damaged, reserved_b
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,

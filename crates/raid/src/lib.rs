@@ -37,10 +37,12 @@ mod reconstruct;
 mod recover;
 mod resolve;
 mod rows;
+mod scrub;
 mod status;
 mod store;
 mod superblock;
 mod sync;
+mod walk;
 mod write;
 
 #[cfg(test)]
@@ -55,5 +57,7 @@ pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use parity::parity_of_row;
 pub use rebuild::{DiskPlace, ReplaceDone};
+pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus};
 pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
 pub use store::Store;
+pub use walk::Pace;

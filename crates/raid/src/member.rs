@@ -330,6 +330,7 @@ impl Inner {
                     (Some(rebuild), _) => MemberState::Rebuilding {
                         rebuilt_regions: rebuild.regions(),
                         regions: place.regions,
+                        pace: rebuild.pace(),
                     },
                     (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
                     (None, None) if Missing(disks.missing).contains(index) => MemberState::Missing,
@@ -340,6 +341,8 @@ impl Inner {
             });
             GroupStatus { kind: group.kind, members: members.collect() }
         });
-        Status { groups: groups.collect(), counters: state.counters }
+        let groups = groups.collect();
+        let scrub = self.scrub_status(&state.scrub);
+        Status { groups, counters: state.counters, scrub }
     }
 }

@@ -13,12 +13,13 @@ use crate::geometry::{Geometry, TetrisId};
 use crate::locking::Job;
 use crate::member::{Group, GroupState, Member};
 use crate::rebuild::{DiskPlace, ReplaceDone};
+use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
 use crate::status::{Counters, Status};
 use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockRef, Pvbn, Timestamp};
 
 /// Queued blocks of a tetris.
 pub(crate) type Batch = BTreeMap<Pvbn, BlockWrite>;
@@ -57,6 +58,7 @@ pub(crate) struct State {
     /// What every `sync` fails with, once it happened.
     pub failure: Option<StoreError>,
     pub counters: Counters,
+    pub scrub: Scrub,
     /// Nothing new is begun.
     pub is_abandoned: bool,
 }
@@ -79,7 +81,8 @@ impl Store {
         groups: Vec<(Group, GroupState)>,
         journal: Arc<dyn StripeJournal>,
     ) -> Self {
-        let (groups, group_states) = groups.into_iter().unzip();
+        let (groups, group_states): (Vec<Group>, Vec<GroupState>) = groups.into_iter().unzip();
+        let scrub = Scrub::of(&geometry, groups.first().zip(group_states.first()));
         let state = State {
             tetrises: BTreeMap::new(),
             groups: group_states,
@@ -91,6 +94,7 @@ impl Store {
             label_waiters: Vec::new(),
             failure: None,
             counters: Counters::default(),
+            scrub,
             is_abandoned: false,
         };
         Self { inner: Arc::new(Inner { geometry, groups, journal, state: Mutex::new(state) }) }
@@ -186,6 +190,15 @@ impl BlockStore for Store {
 
     fn resume(&self) {
         self.inner.resume_rebuilds();
+        self.inner.scrub_next();
+    }
+
+    fn scrub(&self, order: ScrubOrder, wall: Timestamp, done: ScrubDone) {
+        self.inner.order_scrub(order, wall, done);
+    }
+
+    fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
+        self.inner.tick(monotonic_nanoseconds, wall);
     }
 
     fn status(&self) -> Status {
@@ -200,7 +213,8 @@ impl BlockStore for Store {
             let labels = std::mem::take(&mut state.label_waiters);
             let waiting =
                 state.tetrises.values_mut().map(|tetris| std::mem::take(&mut tetris.waiting));
-            (syncs, labels, waiting.collect::<Vec<_>>())
+            let waiting = waiting.collect::<Vec<_>>();
+            (syncs, labels, waiting, state.scrub.abandon())
         };
         drop(forgotten);
         let members = self.inner.groups.iter().flat_map(|group| &group.members);

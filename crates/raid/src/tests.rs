@@ -3,8 +3,10 @@
 mod assembly;
 mod crash;
 mod damage;
+mod damage_scrub;
 mod files;
 mod geometry;
 pub(crate) mod model;
 mod random;
 mod rebuild;
+mod scrub;

@@ -144,7 +144,7 @@ impl Core {
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
         let (state, note) = match (&member.state, known) {
             (MemberState::Online, _) => (DiskState::InUse, None),
-            (MemberState::Rebuilding { rebuilt_regions, regions }, _) => {
+            (MemberState::Rebuilding { rebuilt_regions, regions, .. }, _) => {
                 let share = 100 * rebuilt_regions / (*regions).max(1);
                 (DiskState::Rebuilding, Some(format!("{share} % rebuilt")))
             }

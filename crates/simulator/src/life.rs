@@ -113,7 +113,7 @@ impl<'a> Life<'a> {
                 Choices::of(self.seed, Purpose::Events, round << 32 | self.reduction.salt);
             self.round(round == rounds)?;
         }
-        Ok(())
+        self.scrub_at_end()
     }
 
     /// The node is made, works for one round, rests, stops and starts; the power goes once, at a
@@ -198,6 +198,7 @@ impl<'a> Life<'a> {
                 6 => self.change_volumes(),
                 7..9 => self.machine.lose_disk(),
                 9 => self.machine.replace_disk(),
+                10 => self.machine.change_scrub(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -253,6 +254,7 @@ impl<'a> Life<'a> {
         }
         self.poll_points()?;
         self.machine.poll_replacement()?;
+        self.machine.poll_scrub()?;
         self.poll_change()
     }
 

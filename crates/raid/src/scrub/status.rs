@@ -50,7 +50,7 @@ impl fmt::Display for ScrubFinding {
 }
 
 /// A scrub: the last one, or the one under way.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScrubStatus {
     /// Whether it goes on.
     pub phase: ScrubPhase,

@@ -157,7 +157,7 @@ impl Judge<'_> {
         let (mut made, mut lost) = (self.named_by_parity(), Vec::new());
         for row in DATA_ROWS.iter() {
             let mut is_lost = false;
-            for disk in 0..self.columns.len() {
+            for (disk, damaged) in damaged.iter().enumerate() {
                 if !self.is_named(disk, row) {
                     continue;
                 }
@@ -167,7 +167,7 @@ impl Judge<'_> {
                 let is_proved = identity
                     .zip(block)
                     .is_some_and(|(identity, block)| identity_proves(identity, block));
-                if !is_proved || damaged[disk].contains(row) {
+                if !is_proved || damaged.contains(row) {
                     lost.push((disk, row));
                     is_lost = true;
                 }
@@ -248,18 +248,29 @@ impl Judge<'_> {
         blocks
     }
 
-    /// What a disk would have to hold for all parity blocks of a row to be right.
-    fn as_parity_says(&self, disk: usize, row: usize) -> Option<BlockRef> {
+    /// What a disk would have to hold for as many parity blocks of a row as possible to be right, and
+    /// how many then are.
+    fn as_parity_says(&self, disk: usize, row: usize) -> Option<(BlockRef, usize)> {
         let known = self.row_without(disk, row);
         let code = self.place.code;
-        let mut candidates = code.candidates(&known, disk).take(code.parity_disks);
-        candidates.find(|candidate| {
-            let blocks = (0..code.data_disks).filter_map(|at| {
-                if at == disk { Some(candidate) } else { self.columns[at].get(row) }
+        let candidates = code.candidates(&known, disk).take(code.parity_disks);
+        let judged = candidates.map(|candidate| {
+            let own = (0..code.data_disks).filter_map(|at| match at == disk {
+                true => Some(&candidate),
+                false => self.columns[at].get(row),
             });
-            let expected = code.encode(blocks);
-            self.read_parity(row).all(|(at, block)| *block == expected[at])
-        })
+            let expected = code.encode(own);
+            let agree = self.read_parity(row).filter(|(at, block)| **block == expected[*at]);
+            let agree = agree.count();
+            (candidate, agree)
+        });
+        judged.max_by_key(|(_, agree)| *agree)
+    }
+
+    /// The same if then all of them are right.
+    fn as_all_parity_says(&self, disk: usize, row: usize) -> Option<BlockRef> {
+        let (block, agree) = self.as_parity_says(disk, row)?;
+        (agree == self.read_parity(row).count()).then_some(block)
     }
 
     /// Finds the one disk that lost writes, block and identity, and takes what it should hold. False
@@ -288,13 +299,13 @@ impl Judge<'_> {
         if self.is_missing(disk) {
             return None;
         }
-        let names = self.as_parity_says(disk, CHECKSUM_ROW)?;
+        let names = self.as_all_parity_says(disk, CHECKSUM_ROW)?;
         let mut checksums = Arc::clone(self.columns[disk].get(CHECKSUM_ROW)?);
         let mut column = Column::new();
         let mut votes = self.read_parity(CHECKSUM_ROW).count();
         for row in rows.iter() {
             let identity = ChecksumBlock::view(&names).identities[row];
-            let block = self.as_parity_says(disk, row)?;
+            let block = self.as_all_parity_says(disk, row)?;
             votes = votes.min(self.read_parity(row).count());
             let is_later = match self.identity(disk, row) {
                 Some(found) if self.is_own(disk, row, found) => {
@@ -317,20 +328,21 @@ impl Judge<'_> {
     }
 
     /// Blocks that nobody named have no proof; but where two parity blocks agree on what was there,
-    /// it is restored, rather than both made to agree with what is.
+    /// that counts, rather than both being made to agree with what is.
     fn repair_nameless(&mut self, rows: RowSet) {
         for row in rows.iter() {
             if !matches!(self.votes(row), (0, 2..)) {
                 continue;
             }
-            let nameless = |disk: &usize| !self.is_named(*disk, row) && !self.is_missing(*disk);
-            let found = (0..self.columns.len())
-                .filter(nameless)
-                .find_map(|disk| Some((disk, self.as_parity_says(disk, row)?)));
-            if let Some((disk, block)) = found {
-                self.columns[disk].set(row, Arc::clone(&block));
-                self.repairs[disk].set(row, block);
+            let nameless = (0..self.columns.len()).filter(|disk| !self.is_named(*disk, row));
+            let found = nameless
+                .filter_map(|disk| Some((disk, self.as_parity_says(disk, row)?)))
+                .find(|(_, (_, agree))| *agree > 1);
+            let Some((disk, (block, _))) = found else { continue };
+            if !self.is_missing(disk) {
+                self.repairs[disk].set(row, Arc::clone(&block));
             }
+            self.columns[disk].set(row, block);
         }
     }
 

@@ -8,3 +8,4 @@ mod files;
 mod memory;
 mod objects;
 mod place;
+mod scrub;

@@ -15,6 +15,7 @@ use crate::requests::{
     MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate,
     VolumeDelete, VolumeFilter,
 };
+use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
 
 /// Carries a request to a node and its answer back.
@@ -113,6 +114,10 @@ administration! {
     AggregateList aggregate_list() -> Vec<AggregateInfo>;
     /// One aggregate.
     AggregateShow aggregate_show(request: Named) -> AggregateInfo;
+    /// Starts, pauses, resumes or stops the scrub of an aggregate; says how it is then.
+    ScrubChange scrub_change(request: ScrubChange) -> ScrubInfo;
+    /// The scrub of an aggregate: the last one, or the one under way.
+    ScrubShow scrub_show(request: Named) -> ScrubInfo;
     /// Makes a volume; says how it is, or would be.
     VolumeCreate volume_create(request: VolumeCreate) -> VolumeInfo;
     /// All volumes, in order of name.

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod names;
 pub mod replies;
 pub mod requests;
+pub mod scrub;
 pub mod time;
 
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
@@ -39,4 +40,5 @@ pub use requests::{
     MountCreate, MountRemove, Named, Owner, RaidKind, SnapshotDelete, SnapshotName,
     SnapshotRestore, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
+pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

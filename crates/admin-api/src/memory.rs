@@ -17,6 +17,7 @@ use crate::requests::{
     MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate,
     VolumeDelete, VolumeFilter,
 };
+use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
@@ -259,6 +260,7 @@ impl Administration for MemoryAdministration {
             log_size_bytes: 1 << 20,
             log_used_bytes: 0,
             repaired_blocks: 0,
+            scrub: ScrubInfo { aggregate: request.name.clone(), ..ScrubInfo::default() },
             disks,
         };
         if !request.dry_run {
@@ -303,6 +305,35 @@ impl Administration for MemoryAdministration {
         let state = self.state.lock();
         let found = state.aggregates.get(&request.name).cloned();
         found.ok_or_else(|| missing("show aggregate", "aggregate", &request.name))
+    }
+
+    fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {
+        let mut state = self.state.lock();
+        let (name, action) = (&request.aggregate, request.action);
+        let message = format!("{action} the scrub of");
+        let found = state.aggregates.get_mut(name);
+        let scrub = &mut found.ok_or_else(|| missing(&message, "aggregate", name))?.scrub;
+        let is_open = matches!(scrub.state, ScrubState::Running | ScrubState::Paused);
+        if (action == ScrubAction::Start) == is_open {
+            let cause = if is_open { "one is under way" } else { "none is under way" };
+            let refused = AdminError::new(Code::Conflict, format!("cannot {message}"), name);
+            return Err(refused.because(cause));
+        }
+        scrub.state = match action {
+            ScrubAction::Start | ScrubAction::Resume => ScrubState::Running,
+            ScrubAction::Pause => ScrubState::Paused,
+            ScrubAction::Stop => ScrubState::Stopped,
+        };
+        scrub.started.get_or_insert(Time::default());
+        scrub.size_bytes = DISK_BYTES;
+        if action == ScrubAction::Start || request.rate_bytes_per_second.is_some() {
+            scrub.rate_bytes_per_second = request.rate_bytes_per_second;
+        }
+        Ok(scrub.clone())
+    }
+
+    fn scrub_show(&self, request: &Named) -> Result<ScrubInfo, AdminError> {
+        Ok(self.aggregate_show(request)?.scrub)
     }
 
     fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {

@@ -5,6 +5,7 @@
 
 use crate::exports::ExportRule;
 use crate::requests::{Owner, RaidKind};
+use crate::scrub::ScrubInfo;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -168,6 +169,8 @@ pub struct AggregateInfo {
     pub log_used_bytes: u64,
     /// Damaged blocks rebuilt from parity since the start.
     pub repaired_blocks: u64,
+    /// Its last scrub, or the one under way.
+    pub scrub: ScrubInfo,
     /// Its disks.
     pub disks: Vec<DiskInfo>,
 }

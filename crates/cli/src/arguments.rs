@@ -358,6 +358,9 @@ pub enum ClientCommand {
     /// Aggregates: disks pooled behind one RAID
     #[command(subcommand, visible_alias = "aggregate")]
     Aggr(AggregateCommand),
+    /// Scrubs: everything of an aggregate read, proved and repaired
+    #[command(subcommand)]
+    Scrub(ScrubCommand),
     /// Volumes: thin file systems within an aggregate
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -474,6 +477,42 @@ pub enum AggregateCommand {
     Show {
         /// Its name
         name: String,
+    },
+}
+
+/// `stroop scrub`.
+#[derive(Subcommand, Debug)]
+pub enum ScrubCommand {
+    /// Begin to read, prove and repair everything of an aggregate; goes on after a restart
+    Start {
+        /// The aggregate
+        aggr: String,
+        /// Read at most so much a second from all its disks: 200M [default: no limit]
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteSize>,
+    },
+    /// Have it wait until it is resumed, also after a restart
+    Pause {
+        /// The aggregate
+        aggr: String,
+    },
+    /// Go on where it was, or change the rate of one that runs
+    Resume {
+        /// The aggregate
+        aggr: String,
+        /// Read at most so much a second from now on [default: as before]
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteSize>,
+    },
+    /// Give it up
+    Stop {
+        /// The aggregate
+        aggr: String,
+    },
+    /// How far it is, and what it found
+    Status {
+        /// The aggregate
+        aggr: String,
     },
 }
 

@@ -6,6 +6,7 @@ mod aggregate;
 mod disk;
 mod export;
 mod mount;
+mod scrub;
 mod snapshot;
 mod status;
 mod volume;
@@ -50,6 +51,7 @@ fn execute(
         ClientCommand::Metrics => metrics(node),
         ClientCommand::Disk(command) => disk::run(command, options, node, terminal),
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
+        ClientCommand::Scrub(command) => scrub::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
         ClientCommand::Export(command) => export::run(command, node),

@@ -200,7 +200,7 @@ impl Engine {
     }
 
     /// To be called several times a second: pushes out what lies in logs without anyone waiting,
-    /// and starts consistency points that are due.
+    /// starts consistency points that are due, and lets rebuilds and scrubs go on.
     pub fn tick(&self) {
         let now = self.configuration.clock.monotonic_nanoseconds();
         let interval = self.configuration.cp_interval_nanoseconds;
@@ -208,8 +208,10 @@ impl Engine {
         if due {
             self.last_tick_cp.store(now, Ordering::Relaxed);
         }
+        let wall = self.configuration.clock.wall();
         for aggregate in self.aggregates() {
             aggregate.parts.log.push();
+            aggregate.parts.store.tick(now, wall);
             if due {
                 aggregate.request_consistency_point(None);
             }

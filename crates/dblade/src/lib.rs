@@ -25,6 +25,7 @@ mod error;
 mod messages;
 mod open;
 mod replay;
+mod scrub;
 mod served;
 mod service;
 

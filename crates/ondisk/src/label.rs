@@ -15,6 +15,7 @@
 use crate::damage::Damage;
 use crate::identity::crc32c_of_bytes;
 use crate::medium::Medium;
+use crate::scrub::ScrubRecord;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use units::{BLOCK_SIZE, Block};
@@ -202,8 +203,10 @@ pub struct DiskLabel {
     /// The first PVBN of each member, zero for parity disks: disks that joined later have ranges
     /// apart from the others'.
     pub bases: [U64; GROUP_DISKS_MAX],
+    /// What was last scrubbed; in the first group only.
+    pub scrub: ScrubRecord,
     /// Zero.
-    pub reserved_c: [u8; 3144],
+    pub reserved_c: [u8; 3080],
 }
 
 const _: () = {
@@ -212,6 +215,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, checksum) == 12);
     assert!(offset_of!(DiskLabel, medium_unit_bytes) == 164);
     assert!(offset_of!(DiskLabel, members) == 168);
+    assert!(offset_of!(DiskLabel, scrub) == 952);
 };
 
 impl DiskLabel {
@@ -322,7 +326,7 @@ impl DiskLabel {
         if !self.are_bases_possible(kind) {
             return wrong("bases");
         }
-        Ok(())
+        self.scrub.validate()
     }
 
     /// Data disks have a base, of which only that of the aggregate's first is zero; nobody else
@@ -516,7 +520,8 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 13] = [
+        let changes: [(&str, Change); 14] = [
+            ("scrub", |label| label.scrub.phase = 9),
             ("medium", |label| label.medium = 5),
             ("medium", |label| label.medium_unit_bytes = U32::new(4096)),
             ("rebuilding", |label| label.rebuilding = U32::new(1)),

@@ -17,4 +17,5 @@ pub mod operation;
 pub mod pointer;
 pub mod records;
 pub mod root;
+pub mod scrub;
 pub mod xattr;

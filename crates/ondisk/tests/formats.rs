@@ -8,7 +8,7 @@
 //! Fails: naming the structure or row, with what the code says.
 
 use ondisk::{
-    directory, identity, inode, label, log, medium, operation, pointer, records, root, xattr,
+    directory, identity, inode, label, log, medium, operation, pointer, records, root, scrub, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -54,7 +54,12 @@ fn structures() -> BTreeMap<String, Layout> {
             magic, version, reserved_a, checksum, disk, aggregate, aggregate_name,
             created_nanoseconds, sequence, data_regions, reserved_e, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
-            medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, reserved_c
+            medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
+            reserved_c
+        },
+        scrub::ScrubRecord {
+            phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,
+            active_seconds, repaired_data, repaired_checksums, repaired_parity, damaged, reserved_b
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,

@@ -8,11 +8,12 @@ use crate::error::{Expectation, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::rebuild::{DiskPlace, ReplaceDone};
+use crate::scrub::{ScrubDone, ScrubOrder};
 use crate::status::Status;
 use ondisk::identity::{BlockOwner, crc32c};
 use platform::{Disk, WriteDone};
 use std::sync::Arc;
-use units::{Block, BlockRef, Pvbn};
+use units::{Block, BlockRef, Pvbn, Timestamp};
 
 /// Receives the end of a `sync`, of a superblock write or of a recovery.
 pub type SyncDone = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -188,8 +189,15 @@ pub trait BlockStore: Send + Sync {
     /// of all groups count them.
     fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone);
 
-    /// After recovery: goes on with rebuilding what was interrupted.
+    /// After recovery: goes on with rebuilding and scrubbing what was interrupted.
     fn resume(&self);
+
+    /// Asks something of the scrub. Answers when the labels say it.
+    fn scrub(&self, order: ScrubOrder, wall: Timestamp, done: ScrubDone);
+
+    /// To be called several times a second, with the monotonic time and that of day: how fast
+    /// background work may go, and does, is told by it.
+    fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp);
 
     /// What is well and what is not.
     fn status(&self) -> Status;

@@ -123,6 +123,15 @@ pub enum RaidError {
         /// The disk.
         disk: String,
     },
+    /// A scrub goes on, or waits to be resumed.
+    #[error("a scrub is under way: pause, resume or stop it")]
+    ScrubUnderWay,
+    /// It is paused already.
+    #[error("the scrub is paused already: resume or stop it")]
+    ScrubPaused,
+    /// There is nothing to pause, resume or stop.
+    #[error("no scrub is under way: start one")]
+    NoScrub,
     /// The store has failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -24,10 +24,12 @@ use media::{DATA_START, Device, DeviceLayout, MediaError, Profile, regions_of};
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::{DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, RaidKind};
 use ondisk::pointer::BLOCK_NUMBER_MAX;
+use ondisk::scrub::ScrubRecord;
 use platform::completion::gather;
 use platform::{Disk, DiskError};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, BlockRef, ByteSize, zero_block};
+use zerocopy::FromZeros;
 
 /// Receives the end of a growth.
 pub type GrowDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
@@ -131,6 +133,7 @@ impl Inner {
         common.sequence = 0.into();
         (common.missing, common.rebuilding) = (0.into(), 0.into());
         common.rebuilt_regions = 0.into();
+        common.scrub = ScrubRecord::new_zeroed();
         let labels: Vec<(Arc<dyn Disk>, DiskLabel)> = growth
             .added
             .iter()

@@ -39,10 +39,12 @@ mod reconstruct;
 mod recover;
 mod resolve;
 mod rows;
+mod scrub;
 mod status;
 mod store;
 mod superblock;
 mod sync;
+mod walk;
 mod write;
 
 #[cfg(test)]
@@ -58,5 +60,7 @@ pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use growth::{GrowDone, NewDisk, NewGroup};
 pub use parity::parity_of_row;
 pub use rebuild::{DiskPlace, ReplaceDone};
+pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus};
 pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
 pub use store::Store;
+pub use walk::Pace;

@@ -361,6 +361,7 @@ impl Inner {
                     (Some(rebuild), _) => MemberState::Rebuilding {
                         rebuilt_regions: rebuild.regions(),
                         regions: place.regions,
+                        pace: rebuild.pace(),
                     },
                     (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
                     (None, None) if is_in(disks.missing, index) => MemberState::Missing,
@@ -372,6 +373,8 @@ impl Inner {
             });
             GroupStatus { kind: group.kind, members: members.collect() }
         });
-        Status { groups: groups.collect(), counters: state.counters }
+        let groups = groups.collect();
+        let scrub = self.scrub_status(&state.scrub);
+        Status { groups, counters: state.counters, scrub }
     }
 }

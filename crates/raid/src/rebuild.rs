@@ -7,7 +7,7 @@
 //!
 //! How far a disk has come is in its own label; that it is being rebuilt is in all labels of the
 //! group. So a rebuild goes on after a restart, and a disk that failed in the middle of it is not
-//! taken up again.
+//! taken up again. The way through the regions is a [`Walk`], like a scrub's.
 //!
 //! Where a block of another disk can be neither read nor computed, or the group has failed, nothing
 //! is written and the rebuild stops until the next start: what cannot be read now may be then. What
@@ -24,21 +24,21 @@ use crate::member::{GroupState, Seat};
 use crate::resolve::{Answer, Question};
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
+use crate::walk::{Pace, Walk};
 use media::{Device, MediaError};
+use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
 use platform::Disk;
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
 
 /// Receives the end of a replacement's beginning.
 pub type ReplaceDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
 
 /// Tetrises that are rebuilt at a time.
 const TETRISES_AT_A_TIME: usize = 4;
-/// Regions after which the label says how far a disk has come, at most: 64 MiB of it.
-const REGIONS_PER_LABEL_MAX: u64 = 256;
-/// Labels that say how far a small disk has come.
-const LABELS_PER_DISK: u64 = 16;
+/// What a region takes on the disk.
+const REGION_BYTES: u64 = REGION_BLOCKS as u64 * BLOCK_SIZE_U64;
 
 /// A disk's place in an aggregate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,42 +59,37 @@ struct Task {
 /// How far a disk has come.
 pub(crate) struct Rebuild {
     device: Arc<Device>,
-    /// All regions below are rebuilt.
-    below: u64,
-    /// Others that are.
-    beyond: BTreeSet<u64>,
-    /// The next that was not begun.
-    next: u64,
-    /// What the label says.
-    durable_below: u64,
-    is_label_under_way: bool,
+    walk: Walk,
 }
 
 impl Rebuild {
     /// Of a disk, from where its label says that it stopped.
     pub(crate) fn new(device: Arc<Device>) -> Self {
-        let below = device.label().rebuilt_regions.get();
-        let (next, durable_below, is_label_under_way) = (below, below, false);
-        Self { device, below, beyond: BTreeSet::new(), next, durable_below, is_label_under_way }
+        let label = device.label();
+        let (below, regions) = (label.rebuilt_regions.get(), label.data_regions.get());
+        Self { device, walk: Walk::new(below, regions, TETRISES_AT_A_TIME) }
     }
 
     pub(crate) fn has(&self, region: u64) -> bool {
-        region < self.below || self.beyond.contains(&region)
+        self.walk.has(region)
     }
 
     pub(crate) const fn has_durably(&self, region: u64) -> bool {
-        region < self.durable_below
+        self.walk.has_durably(region)
     }
 
     pub(crate) fn regions(&self) -> u64 {
-        self.below + self.beyond.len() as u64
+        self.walk.done()
     }
 
-    fn finish(&mut self, region: u64) {
-        self.beyond.insert(region);
-        while self.beyond.remove(&self.below) {
-            self.below += 1;
-        }
+    /// How fast the disk is written.
+    pub(crate) fn pace(&self) -> Pace {
+        self.walk.pace(REGION_BYTES)
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: u64) {
+        self.walk.tick(now);
     }
 }
 
@@ -241,9 +236,7 @@ impl Inner {
     fn start_rebuild(self: &Arc<Self>, place: DiskPlace) {
         let Some(device) = self.group(place.group).members[place.member].device() else { return };
         let task = Task { place, device };
-        for _ in 0..TETRISES_AT_A_TIME {
-            self.rebuild_next(task.clone());
-        }
+        self.rebuild_next(&task);
         // Nothing may be left to do.
         self.label_progress(&task);
     }
@@ -259,17 +252,13 @@ impl Inner {
         Arc::ptr_eq(&rebuild.device, &task.device).then(|| change(rebuild))
     }
 
-    fn rebuild_next(self: &Arc<Self>, task: Task) {
-        let regions = self.geometry().group(task.place.group).regions;
-        let next = self.with_rebuild(&task, |rebuild| {
-            let region = rebuild.next;
-            rebuild.next = (region + 1).min(regions);
-            region
-        });
-        let Some(region) = next.filter(|region| *region < regions) else { return };
-        let tetris = TetrisId { group: task.place.group, region };
-        let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, task);
-        self.lock_tetris(tetris, Box::new(job));
+    /// Begins as much as may be under way.
+    fn rebuild_next(self: &Arc<Self>, task: &Task) {
+        while let Some(region) = self.with_rebuild(task, |rebuild| rebuild.walk.begin()).flatten() {
+            let (tetris, task) = (TetrisId { group: task.place.group, region }, task.clone());
+            let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, task);
+            self.lock_tetris(tetris, Box::new(job));
+        }
     }
 
     fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
@@ -282,6 +271,7 @@ impl Inner {
             tetris,
             missing,
             rows: vec![RowSet::ALL; data_disks],
+            parity: RowSet::EMPTY,
             given: vec![Column::new(); data_disks],
         };
         let inner = Arc::clone(self);
@@ -292,7 +282,7 @@ impl Inner {
             let columns = inner.rebuilt_columns(&answer, task.place);
             let again = Arc::clone(&inner);
             let missing = missing.without(task.place.member);
-            let finish = Box::new(move |()| again.finish_rebuilding(tetris, task));
+            let finish = Box::new(move |()| again.finish_rebuilding(tetris, &task));
             inner.write_columns(tetris, missing, &columns, finish);
         });
         self.resolve(question, write);
@@ -312,24 +302,17 @@ impl Inner {
         columns
     }
 
-    fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: Task) {
+    fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: &Task) {
         // Not if it failed with this write.
-        let _ = self.with_rebuild(&task, |rebuild| rebuild.finish(tetris.region));
+        let _ = self.with_rebuild(task, |rebuild| rebuild.walk.finish(tetris.region, REGION_BYTES));
         self.unlock_tetris(tetris);
-        self.label_progress(&task);
+        self.label_progress(task);
         self.rebuild_next(task);
     }
 
     /// Has the label say how far the disk has come, if that is worth it.
     fn label_progress(self: &Arc<Self>, task: &Task) {
-        let regions = self.geometry().group(task.place.group).regions;
-        let due = self.with_rebuild(task, |rebuild| {
-            let step = (regions / LABELS_PER_DISK).clamp(1, REGIONS_PER_LABEL_MAX);
-            let is_due = rebuild.below >= rebuild.durable_below + step || rebuild.below == regions;
-            let begins = is_due && !rebuild.is_label_under_way;
-            rebuild.is_label_under_way |= begins;
-            begins.then_some(rebuild.below)
-        });
+        let due = self.with_rebuild(task, |rebuild| rebuild.walk.label_due(rebuild.walk.is_over()));
         let Some(below) = due.flatten() else { return };
         let (inner, task) = (Arc::clone(self), task.clone());
         let disk = Arc::clone(task.device.disk());
@@ -357,14 +340,14 @@ impl Inner {
         if let Err(error) = result {
             return self.fail_rebuild(task, error);
         }
-        let told = self.with_rebuild(task, |rebuild| {
-            (rebuild.durable_below, rebuild.is_label_under_way) = (below, false);
+        let is_whole = self.with_rebuild(task, |rebuild| {
+            rebuild.walk.labelled(below);
+            below == rebuild.walk.end()
         });
-        if told.is_none() {
-            return;
-        }
-        if below < self.geometry().group(task.place.group).regions {
-            return self.label_progress(task);
+        match is_whole {
+            None => return,
+            Some(false) => return self.label_progress(task),
+            Some(true) => {}
         }
         {
             let mut state = self.state.lock();

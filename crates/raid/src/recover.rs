@@ -82,7 +82,7 @@ impl Inner {
         }
         let tetris = note.tetris;
         let wanted = vec![rows; group.data_disks];
-        let question = Question { tetris, missing, rows: wanted, given };
+        let question = Question { tetris, missing, rows: wanted, parity: RowSet::EMPTY, given };
         let inner = Arc::clone(self);
         self.resolve(
             question,

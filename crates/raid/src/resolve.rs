@@ -28,6 +28,8 @@ pub(crate) struct Question {
     pub missing: Missing,
     /// The rows of each data disk that matter.
     pub rows: Vec<RowSet>,
+    /// The rows of the parity disks that are read in any case.
+    pub parity: RowSet,
     /// Blocks of data disks that are known already and need no proof.
     pub given: Vec<Column>,
 }
@@ -42,8 +44,12 @@ pub(crate) struct Answer {
     pub repaired_blocks: u64,
     /// Blocks that could not be read, nor made good.
     pub damaged_blocks: u64,
+    /// Where they are, on each data disk.
+    pub damaged: Vec<RowSet>,
     /// Whether some of them are on disks that are there: another time they may be read.
     pub is_unreadable: bool,
+    /// What was read, of all disks of the group, parity disks first.
+    pub found: Vec<Column>,
 }
 
 impl Answer {
@@ -99,7 +105,7 @@ impl Inner {
     fn first_wants(&self, question: &Question) -> Vec<RowSet> {
         let group = self.group(question.tetris.group);
         let code = group.code();
-        let mut wants = vec![RowSet::EMPTY; code.parity_disks];
+        let mut wants = vec![question.parity; code.parity_disks];
         wants.extend(&question.rows);
         for (disk, rows) in question.rows.iter().enumerate() {
             let unknown = rows.without(question.given[disk].rows());
@@ -182,7 +188,7 @@ fn is_proved(checksums: Option<&BlockRef>, row: usize, block: Option<&BlockRef>)
     identity_proves(identity, block)
 }
 
-fn identity_proves(identity: &BlockIdentity, block: &Block) -> bool {
+pub(crate) fn identity_proves(identity: &BlockIdentity, block: &Block) -> bool {
     mutation::broken(Rule::IdentityUnchecked)
         || identity.validate().is_ok() && identity.has_checksum_of(block)
 }
@@ -203,7 +209,9 @@ impl<'a> Resolution<'a> {
             repairs: vec![Column::new(); data_disks],
             repaired_blocks: 0,
             damaged_blocks: 0,
+            damaged: vec![RowSet::EMPTY; data_disks],
             is_unreadable: false,
+            found: Vec::new(),
         };
         Self { question, columns, code, answer }
     }
@@ -221,6 +229,7 @@ impl<'a> Resolution<'a> {
                 self.decide(disk, row);
             }
         }
+        self.answer.found = self.columns;
         self.answer
     }
 
@@ -236,6 +245,7 @@ impl<'a> Resolution<'a> {
     fn decide_checksums(&mut self, disk: usize) {
         let Some(decided) = self.decided_checksums(disk) else {
             self.answer.damaged_blocks += 1;
+            self.answer.damaged[disk].insert(CHECKSUM_ROW);
             self.answer.is_unreadable |= !self.is_missing(disk);
             return self.settle(disk, CHECKSUM_ROW, zero_block(), true);
         };
@@ -324,6 +334,7 @@ impl<'a> Resolution<'a> {
             (None, Some(block)) => self.settle(disk, row, block, is_unknown),
             (None, None) => {
                 self.answer.damaged_blocks += 1;
+                self.answer.damaged[disk].insert(row);
                 self.answer.is_unreadable |= is_named && !self.is_missing(disk);
                 self.settle(disk, row, zero_block(), true);
             }

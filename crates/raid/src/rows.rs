@@ -78,6 +78,10 @@ impl Column {
         self.0[row] = Some(block);
     }
 
+    pub(crate) fn remove(&mut self, row: usize) {
+        self.0[row] = None;
+    }
+
     /// The rows whose blocks are known.
     pub(crate) fn rows(&self) -> RowSet {
         let mut rows = RowSet::EMPTY;

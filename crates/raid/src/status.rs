@@ -1,5 +1,7 @@
 //! What is well and what is not, for operators and metrics.
 
+use crate::scrub::ScrubStatus;
+use crate::walk::Pace;
 use media::Profile;
 use ondisk::label::{DiskRole, RaidKind};
 
@@ -16,6 +18,8 @@ pub enum MemberState {
         rebuilt_regions: u64,
         /// Regions that it has to.
         regions: u64,
+        /// How it gets on.
+        pace: Pace,
     },
     /// It failed since.
     Failed {
@@ -94,6 +98,8 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// What happened.
     pub counters: Counters,
+    /// The last scrub, or the one under way.
+    pub scrub: ScrubStatus,
 }
 
 impl Status {

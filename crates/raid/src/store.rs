@@ -15,12 +15,13 @@ use crate::layout::Layout;
 use crate::locking::Job;
 use crate::member::{Group, GroupState};
 use crate::rebuild::{DiskPlace, ReplaceDone};
+use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
 use crate::status::{Counters, Status};
 use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockRef, Pvbn, Timestamp};
 
 /// Queued blocks of a tetris.
 pub(crate) type Batch = BTreeMap<Pvbn, BlockWrite>;
@@ -61,6 +62,7 @@ pub(crate) struct State {
     pub counters: Counters,
     /// Disks are being added.
     pub is_growing: bool,
+    pub scrub: Scrub,
     /// Nothing new is begun.
     pub is_abandoned: bool,
 }
@@ -100,6 +102,10 @@ impl Store {
         groups: Vec<GroupState>,
         journal: Arc<dyn StripeJournal>,
     ) -> Self {
+        let scrub = Scrub::of(
+            &layout.geometry,
+            layout.groups.first().map(|group| &**group).zip(groups.first()),
+        );
         let state = State {
             tetrises: BTreeMap::new(),
             groups,
@@ -112,6 +118,7 @@ impl Store {
             failure: None,
             counters: Counters::default(),
             is_growing: false,
+            scrub,
             is_abandoned: false,
         };
         let layout = Mutex::new(Arc::new(layout));
@@ -217,6 +224,15 @@ impl BlockStore for Store {
 
     fn resume(&self) {
         self.inner.resume_rebuilds();
+        self.inner.scrub_next();
+    }
+
+    fn scrub(&self, order: ScrubOrder, wall: Timestamp, done: ScrubDone) {
+        self.inner.order_scrub(order, wall, done);
+    }
+
+    fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
+        self.inner.tick(monotonic_nanoseconds, wall);
     }
 
     fn status(&self) -> Status {
@@ -235,7 +251,7 @@ impl BlockStore for Store {
                 .map(|tetris| std::mem::take(&mut tetris.waiting))
                 .collect();
             let closed: Vec<_> = state.groups.iter_mut().map(|group| group.closed.take()).collect();
-            (syncs, labels, waiting, closed)
+            (syncs, labels, waiting, closed, state.scrub.abandon())
         };
         drop(forgotten);
         let layout = self.inner.layout();

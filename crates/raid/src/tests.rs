@@ -3,9 +3,11 @@
 mod assembly;
 mod crash;
 mod damage;
+mod damage_scrub;
 mod files;
 mod geometry;
 mod growth;
 pub(crate) mod model;
 mod random;
 mod rebuild;
+mod scrub;

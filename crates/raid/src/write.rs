@@ -253,6 +253,7 @@ impl BatchWrite {
             tetris: self.tetris,
             missing: self.missing,
             rows: rows.collect(),
+            parity: RowSet::EMPTY,
             given: inner.cached_columns(self.tetris),
         }
     }

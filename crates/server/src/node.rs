@@ -27,6 +27,7 @@ mod recovery;
 mod refusals;
 mod replacement;
 mod rules;
+mod scrub;
 mod snapshots;
 mod status;
 mod threads;

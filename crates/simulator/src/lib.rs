@@ -43,6 +43,7 @@ mod recovery;
 pub mod reduction;
 pub mod run;
 pub mod schedule;
+mod scrubs;
 pub mod shrink;
 pub mod space;
 pub mod subject;

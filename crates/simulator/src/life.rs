@@ -113,7 +113,7 @@ impl<'a> Life<'a> {
                 Choices::of(self.seed, Purpose::Events, round << 32 | self.reduction.salt);
             self.round(round == rounds)?;
         }
-        Ok(())
+        self.scrub_at_end()
     }
 
     /// The node is made, works for one round, rests, stops and starts; the power goes once, at a
@@ -199,6 +199,7 @@ impl<'a> Life<'a> {
                 7..9 => self.machine.lose_disk(),
                 9 => self.machine.replace_disk(),
                 10 => self.machine.grow(),
+                11 => self.machine.change_scrub(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -256,6 +257,7 @@ impl<'a> Life<'a> {
         self.poll_points()?;
         self.machine.poll_replacement()?;
         self.machine.poll_growth()?;
+        self.machine.poll_scrub()?;
         self.poll_change()
     }
 

@@ -126,6 +126,7 @@ impl Machine<'_> {
     pub fn forget_requests_for_disks(&mut self) {
         self.losses.recent = None;
         self.losses.replacing = None;
+        self.scrub = None;
     }
 
     /// Disks that were gone are there again at the next start; they missed what was written since.

@@ -15,6 +15,7 @@ use crate::losses::Losses;
 use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::schedule::Chooser;
+use crate::scrubs::Ordered;
 use crate::trace::Trace;
 use aggregate::{Aggregate, Phase};
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service};
@@ -71,6 +72,8 @@ pub struct Machine<'a> {
     chooser: Chooser,
     overlap: Overlap,
     cut: Option<Cut>,
+    /// What was asked of the scrub last, if it is not answered.
+    pub scrub: Option<Ordered>,
     /// Disks that have gone.
     pub losses: Losses,
     /// Disks that join.
@@ -104,6 +107,7 @@ impl<'a> Machine<'a> {
             may_have_lost: false,
             overlap,
             cut: None,
+            scrub: None,
             losses: Losses::default(),
             growing: Growing::default(),
             log_fails: false,

@@ -14,6 +14,14 @@ pub fn check_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
     if machine.plan.fault.is_some_and(|(_, fault)| fault.damages()) {
         return Ok(());
     }
+    inspect_media(machine)
+}
+
+/// The same, whatever disks do.
+///
+/// # Errors
+/// [`Finding::Media`] with everything that is wrong.
+pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
     let disks = machine.disks();
     let step = machine.trace.step;
     let mut drive = || machine.drive();

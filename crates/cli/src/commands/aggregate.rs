@@ -1,6 +1,6 @@
 //! `stroop aggr`.
 
-use super::{count, disk, percent};
+use super::{count, disk, percent, scrub};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
 use crate::duration;
@@ -172,8 +172,8 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
         ("FREE", Column::Number),
         ("USE%", Column::Number),
         ("VOLUMES", Column::Number),
-        ("CP", Column::Number),
         ("LOG%", Column::Number),
+        ("SCRUB", Column::Text),
     ]);
     for aggregate in aggregates {
         table.row([
@@ -185,8 +185,8 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
             ByteSize(aggregate.free_bytes).to_string(),
             percent(aggregate.used_bytes, aggregate.size_bytes),
             aggregate.volumes.to_string(),
-            aggregate.consistency_point.to_string(),
             percent(aggregate.log_used_bytes, aggregate.log_size_bytes),
+            scrub::brief(&aggregate.scrub),
         ]);
     }
     table
@@ -225,6 +225,7 @@ fn show(aggregate: &AggregateInfo) -> Result<Output, AdminError> {
             bytes(aggregate.log_size_bytes)
         ),
         format!("repaired    {}", count(aggregate.repaired_blocks, "block")),
+        format!("scrub       {}", scrub::brief(&aggregate.scrub)),
         String::new(),
     ];
     output.table = Some(disk::table(&aggregate.disks));

@@ -164,6 +164,26 @@ fn aggregates_grow() {
 }
 
 #[test]
+fn scrubs_are_started_paused_and_stopped() {
+    let session = with_volume();
+    assert!(session.ok("stroop status").contains("never"));
+    let started = session.ok("stroop scrub start a1 --rate 200M");
+    assert!(started.starts_with("a1: scrub running 0%\nnext: "), "{started}");
+    let json = session.json("stroop scrub status a1");
+    assert_eq!(json["rate_bytes_per_second"], 200 << 20);
+    assert_eq!(json["state"], "running");
+    session.fails("stroop scrub start a1", 4);
+    assert!(session.ok("stroop scrub pause a1").contains(" scrub resume a1"));
+    assert!(session.ok("stroop aggr list").contains("paused at 0%"));
+    session.ok("stroop scrub resume a1");
+    assert_eq!(session.ok("stroop scrub stop a1"), "a1: scrub stopped at 0%\n");
+    session.fails("stroop scrub stop a1", 4);
+    session.fails("stroop scrub start a9", 3);
+    session.fails("stroop scrub start a1 --rate 1", 2);
+    assert!(session.ok("stroop scrub status a1").contains("at most 200MiB/s"));
+}
+
+#[test]
 fn errors_name_the_object_and_end_with_the_manuals_status() {
     let session = with_volume();
     let error = session.fails("stroop volume show work", 3);

@@ -5,8 +5,8 @@ use super::rules;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskFail, DiskInfo,
     DiskReplace, ExportAdd, ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal,
-    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, StatusReply, VolumeCreate,
-    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
+    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore,
+    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
 };
 
 impl Administration for Core {
@@ -40,6 +40,14 @@ impl Administration for Core {
 
     fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
         self.aggregate(&request.name)
+    }
+
+    fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {
+        self.change_scrub(request)
+    }
+
+    fn scrub_show(&self, request: &Named) -> Result<ScrubInfo, AdminError> {
+        self.scrub_info("cannot show the scrub of", &request.name)
     }
 
     fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {

@@ -9,8 +9,10 @@ use super::disk_table::role;
 use super::growth;
 use super::recovery::OfflineAggregate;
 use super::refusals::{missing, refusal, taken};
+use super::scrub;
 use admin_api::{
-    AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, RaidKind,
+    AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState,
+    RaidKind, ScrubInfo,
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError};
@@ -18,9 +20,9 @@ use media::{MediaError, ParseProfileError, Profile};
 use ondisk::label::Hexadecimal;
 use platform::Disk;
 use platform::completion::gather;
-use raid::{MemberState, MemberStatus, RaidError};
+use raid::{MemberState, MemberStatus, Pace, RaidError};
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, ByteSize};
 
 pub(super) const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
     match kind {
@@ -154,6 +156,7 @@ impl Core {
             log_size_bytes,
             log_used_bytes: (summary.log_used_ratio * log_size_bytes as f64) as u64,
             repaired_blocks: summary.status.counters.repaired_blocks,
+            scrub: scrub::info(&summary.name, &summary.status.scrub, self.clock.wall()),
             disks,
         })
     }
@@ -163,9 +166,9 @@ impl Core {
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
         let (state, note) = match (&member.state, known) {
             (MemberState::Online, _) => (DiskState::InUse, None),
-            (MemberState::Rebuilding { rebuilt_regions, regions }, _) => {
+            (MemberState::Rebuilding { rebuilt_regions, regions, pace }, _) => {
                 let share = 100 * rebuilt_regions / (*regions).max(1);
-                (DiskState::Rebuilding, Some(format!("{share} % rebuilt")))
+                (DiskState::Rebuilding, Some(format!("{share} % rebuilt{}", outlook(pace))))
             }
             (MemberState::Failed { reason }, _) => (DiskState::Failed, Some(reason.clone())),
             (MemberState::Missing, Some(disk)) => (DiskState::Failed, Some(disk.reason.clone())),
@@ -210,6 +213,14 @@ impl Core {
 }
 
 const CREATE: &str = "cannot create aggregate";
+
+/// How fast something gets on, and when it will be over, as far as that is known.
+fn outlook(pace: &Pace) -> String {
+    let Some(seconds) = pace.seconds_left else { return String::new() };
+    let rate = ByteSize(pace.bytes_per_second);
+    let left = cli::duration::format(seconds.saturating_mul(1_000_000_000));
+    format!(", {rate}/s, about {left}")
+}
 
 fn missing_note(member: &MemberStatus) -> String {
     match member.name {
@@ -271,6 +282,7 @@ fn empty(name: &str) -> AggregateInfo {
         log_size_bytes: 0,
         log_used_bytes: 0,
         repaired_blocks: 0,
+        scrub: ScrubInfo { aggregate: name.to_owned(), ..ScrubInfo::default() },
         disks: Vec::new(),
     }
 }

@@ -184,7 +184,11 @@ mod tests {
             identity: [1; 16],
             size_blocks: 1000,
             used_blocks: 10,
-            status: raid::Status { groups: Vec::new(), counters: raid::Counters::default() },
+            status: raid::Status {
+                groups: Vec::new(),
+                counters: raid::Counters::default(),
+                scrub: raid::ScrubStatus::default(),
+            },
             failure: None,
             consistency_points: 1,
             lost_blocks: 0,

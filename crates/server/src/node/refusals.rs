@@ -39,6 +39,9 @@ fn code_of_raid(error: &RaidError) -> Code {
         RaidError::Duplicate { .. }
         | RaidError::InUse { .. }
         | RaidError::NotInUse { .. }
+        | RaidError::ScrubUnderWay
+        | RaidError::ScrubPaused
+        | RaidError::NoScrub
         | RaidError::Indispensable { .. } => Code::Conflict,
         _ => Code::Failed,
     }

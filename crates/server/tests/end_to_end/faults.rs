@@ -14,7 +14,7 @@ const DATA_BYTES: usize = 16 * BLOCK_BYTES;
 
 /// Flips a bit of every block in use in the data area, at a byte that `choose` picks for the
 /// block's index; how many.
-fn rot(path: &Path, choose: impl Fn(usize) -> usize) -> usize {
+pub fn rot(path: &Path, choose: impl Fn(usize) -> usize) -> usize {
     let mut content = fs::read(path).unwrap();
     let last = content.len() - BLOCK_BYTES;
     let mut rotten = 0;

@@ -9,3 +9,4 @@ mod growth;
 mod memory;
 mod objects;
 mod place;
+mod scrub;

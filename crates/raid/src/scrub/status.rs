@@ -27,8 +27,8 @@ pub enum ScrubFinding {
         /// Its disk.
         disk: String,
     },
-    /// A row whose parity contradicts its blocks, and nothing tells which are right; or whose parity
-    /// is wrong, and cannot be written before a missing disk was replaced.
+    /// A row whose parity contradicts its blocks, and nothing tells which are right; or whose
+    /// parity is wrong, and cannot be written before a missing disk was replaced.
     Row {
         /// Its tetris.
         tetris: TetrisId,

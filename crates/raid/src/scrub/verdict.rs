@@ -248,8 +248,8 @@ impl Judge<'_> {
         blocks
     }
 
-    /// What a disk would have to hold for as many parity blocks of a row as possible to be right, and
-    /// how many then are.
+    /// What a disk would have to hold for as many parity blocks of a row as possible to be right,
+    /// and how many then are.
     fn as_parity_says(&self, disk: usize, row: usize) -> Option<(BlockRef, usize)> {
         let known = self.row_without(disk, row);
         let code = self.place.code;
@@ -273,8 +273,8 @@ impl Judge<'_> {
         (agree == self.read_parity(row).count()).then_some(block)
     }
 
-    /// Finds the one disk that lost writes, block and identity, and takes what it should hold. False
-    /// if there is none, or no telling which.
+    /// Finds the one disk that lost writes, block and identity, and takes what it should hold.
+    /// False if there is none, or no telling which.
     fn repair_stale_disk(&mut self, rows: RowSet, sound: RowSet) -> bool {
         let mut stale = (0..self.columns.len())
             .filter_map(|disk| self.as_not_stale(disk, rows).map(|column| (disk, column)));

@@ -327,3 +327,24 @@ fn a_degraded_group_is_repaired_as_far_as_it_can_be() {
         }
     }
 }
+
+/// A lost disk's block that only all three parity blocks together give, because two blocks that
+/// nobody named have rotted: none of the three is written, though none agrees with what is read.
+#[test]
+fn parity_that_a_lost_disk_needs_is_not_written() {
+    let mut model = Model::with_garbage(3, &[(Tp, 6)], true);
+    model.write(VICTIM);
+    assert_eq!(model.sync(), Ok(()));
+    let row = VICTIM.get() as usize;
+    for member in [4, 5] {
+        let (disk, block) = place(&model, member, row);
+        model.world.flip_bit(&disk, block, member * 1000);
+    }
+    let harmed = image(&model);
+    model.world.set_gone(&disk_name(0, 3), true);
+    model.reassemble().unwrap();
+    let status = scrub(&model);
+    assert_eq!((status.repaired(), status.damaged), (0, 1), "{status:?}");
+    assert_eq!(differences(&image(&model), &harmed), []);
+    model.check();
+}

@@ -15,6 +15,7 @@ use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
 use crate::store::Inner;
 use media::{Device, MediaError};
 use ondisk::label::{DiskLabel, DiskRole, RaidKind};
+use platform::DiskError;
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
@@ -217,6 +218,11 @@ impl Inner {
         devices
     }
 
+    /// Whether nothing more becomes durable.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().failure.is_some()
+    }
+
     /// A disk failed while it was read. It is given up only where parity makes it good.
     pub(crate) fn fail_reading(
         self: &Arc<Self>,
@@ -259,7 +265,9 @@ impl Inner {
                 return;
             }
             if !is_missing && disks.missing.count_ones() as usize >= tolerated {
-                if is_lost {
+                // A disk that is gone is not asked in vain: what could not be read would be made up.
+                let is_gone = matches!(error, MediaError::Disk(DiskError::Gone { .. }));
+                if is_lost || is_gone {
                     state.failure.get_or_insert(StoreError::GroupFailed { group, cause: error });
                 }
                 return;

@@ -247,7 +247,8 @@ impl<'a> Resolution<'a> {
             self.answer.damaged_blocks += 1;
             self.answer.damaged[disk].insert(CHECKSUM_ROW);
             self.answer.is_unreadable |= !self.is_missing(disk);
-            return self.settle(disk, CHECKSUM_ROW, zero_block(), true);
+            // Not written: what cannot be read now may be another time.
+            return self.settle(disk, CHECKSUM_ROW, zero_block(), false);
         };
         let differs = self.column(disk).get(CHECKSUM_ROW) != Some(&decided);
         let is_missing = self.is_missing(disk);
@@ -336,7 +337,7 @@ impl<'a> Resolution<'a> {
                 self.answer.damaged_blocks += 1;
                 self.answer.damaged[disk].insert(row);
                 self.answer.is_unreadable |= is_named && !self.is_missing(disk);
-                self.settle(disk, row, zero_block(), true);
+                self.settle(disk, row, zero_block(), false);
             }
         }
     }

@@ -87,6 +87,10 @@ impl Inner {
     }
 
     fn write_batch(self: &Arc<Self>, write: BatchWrite, answer: &Answer) {
+        if self.has_failed() {
+            // Nothing more becomes durable, and what could not be read may be there another time.
+            return self.finish_batch(&write, &[]);
+        }
         let mut plan = write.plan(self, answer);
         {
             let counters = &mut self.state.lock().counters;

@@ -12,6 +12,7 @@ pub mod identity;
 pub mod inode;
 pub mod label;
 pub mod log;
+pub mod object_range;
 pub mod operation;
 pub mod pointer;
 pub mod records;

@@ -7,7 +7,9 @@
 //!
 //! Fails: naming the structure or row, with what the code says.
 
-use ondisk::{directory, identity, inode, label, log, operation, pointer, records, root, xattr};
+use ondisk::{
+    directory, identity, inode, label, log, object_range, operation, pointer, records, root, xattr,
+};
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
 use units::{Pvbn, Vvbn};
@@ -53,6 +55,14 @@ fn structures() -> BTreeMap<String, Layout> {
             created_nanoseconds, sequence, data_regions, pvbn_base, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, reserved_b,
             members, rebuilding, reserved_d, rebuilt_regions, reserved_c
+        },
+        object_range::ObjectRangeDescriptor {
+            magic, version, reserved_a, checksum, identity, size_blocks, blocks_per_object,
+            reserved_b, created_nanoseconds, reserved_c
+        },
+        object_range::ObjectRangeLease {
+            magic, version, reserved_a, checksum, owner, incarnation, sequence,
+            expires_nanoseconds
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,
@@ -239,6 +249,7 @@ fn versions_are_those_of_the_code() {
         ("label", label::LABEL_VERSIONS.as_slice()),
         ("log", log::LOG_VERSIONS.as_slice()),
         ("directory", directory::DIRECTORY_VERSIONS.as_slice()),
+        ("object range", object_range::OBJECT_RANGE_VERSIONS.as_slice()),
     ];
     for (structure, versions) in named {
         versions.iter().for_each(|(_, number, date, news)| add(structure, *number, date, news));
@@ -274,6 +285,8 @@ fn limits_are_those_of_the_code() {
         xattr::XATTR_VALUE_SIZE_MAX,
         log::LOG_HALF_BLOCKS_MIN,
         log::LOG_HALF_BLOCKS_MAX,
+        object_range::BLOCKS_PER_OBJECT_MAX,
+        object_range::OBJECT_RANGE_BLOCKS_MAX,
     ];
     let rows: Vec<(&str, String)> = table_of("## Limits")
         .into_iter()

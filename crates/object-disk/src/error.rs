@@ -1,7 +1,7 @@
 //! What can go wrong with a request, in words that hold no secret.
 //!
-//! Invariant: answers of a server are cut before they quote anything of the request: S3 repeats keys
-//! and what was signed in its errors.
+//! Invariant: answers of a server are cut before they quote anything of the request: S3 repeats
+//! keys and what was signed in its errors.
 
 use crate::limits::REASON_BYTES_MAX;
 use object_store::Error as StoreError;

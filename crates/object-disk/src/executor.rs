@@ -1,8 +1,8 @@
 //! The threads on which requests run and completions are called.
 //!
 //! Invariants: a task that panics ends the process, as a completion that panics does everywhere:
-//! whoever waits for it would wait for ever. Every task holds its disk, and the disk the executor, so
-//! the threads end after the last task.
+//! whoever waits for it would wait for ever. Every task holds its disk, and the disk the executor,
+//! so the threads end after the last task.
 
 use crate::limits::{BLOCKING_THREADS_MAX, THREADS_COUNT};
 use std::future::Future;

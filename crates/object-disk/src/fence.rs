@@ -1,11 +1,11 @@
 //! Shutting out what the last holder of a range may have sent and what has not arrived.
 //!
-//! A process that was killed can leave a put in a socket, which arrives after we have taken its lease.
-//! In a data object it does no harm: it changes only blocks that nothing on the disk leads to, or it
-//! finds a version that is not the one it names. But a superblock that arrives after ours were read
-//! would, after our own crash, lead to blocks that we have used again. So the objects of single blocks,
-//! labels and superblocks, are put anew with our mark behind them before anything is read: whatever
-//! arrives later names a version that is no more.
+//! A process that was killed can leave a put in a socket, which arrives after we have taken its
+//! lease. In a data object it does no harm: it changes only blocks that nothing on the disk leads
+//! to, or it finds a version that is not the one it names. But a superblock that arrives after ours
+//! were read would, after our own crash, lead to blocks that we have used again. So the objects of
+//! single blocks, labels and superblocks, are put anew with our mark behind them before anything is
+//! read: whatever arrives later names a version that is no more.
 //!
 //! Invariant: contents do not change. Fails: as requests do; the range is not opened then.
 

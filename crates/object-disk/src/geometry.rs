@@ -1,8 +1,8 @@
 //! Which object holds a block, and what it is called.
 //!
 //! The blocks before the data area and the last one (labels and superblocks, `media::layout`) are
-//! objects of their own, so that writing one of them does not put 4 MiB. Data objects begin with the
-//! data area, so that no region straddles two.
+//! objects of their own, so that writing one of them does not put 4 MiB. Data objects begin with
+//! the data area, so that no region straddles two.
 //!
 //! Invariants: every block of the disk is in exactly one object; keys are of one width and sort as
 //! their blocks do.

@@ -1,10 +1,10 @@
 //! One process at a time in a bucket: an object that says who has the range and until when.
 //!
 //! The lease is put on condition of the version that was read, so of several takers one wins. Its
-//! holder renews it; a holder that cannot for a while has it still if nobody took it, which the next
-//! renewal finds out. It is taken over when it has expired by more than clocks differ, when it was
-//! given back, and at once by the node that has it: that node's process is dead, since one process at
-//! a time runs on a node's state, and one disk of a name is open in it.
+//! holder renews it; a holder that cannot for a while has it still if nobody took it, which the
+//! next renewal finds out. It is taken over when it has expired by more than clocks differ, when it
+//! was given back, and at once by the node that has it: that node's process is dead, since one
+//! process at a time runs on a node's state, and one disk of a name is open in it.
 //!
 //! Invariants:
 //! - Nothing is put without a lease that was renewed within its life.
@@ -57,8 +57,8 @@ pub(crate) enum Denied {
 }
 
 impl Lease {
-    /// Takes the lease. Also tells whether the last holder did not give it back: then puts of its may
-    /// still be on their way.
+    /// Takes the lease. Also tells whether the last holder did not give it back: then puts of its
+    /// may still be on their way.
     pub(crate) async fn take(
         requests: &Arc<Requests>,
         claimant: Claimant,

@@ -5,8 +5,8 @@
 use std::time::Duration;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64};
 
-/// Blocks of a data object: 4 MiB, 16 regions. Larger ones make a partial change dearer, smaller ones
-/// cost more requests; stores charge by the request.
+/// Blocks of a data object: 4 MiB, 16 regions. Larger ones make a partial change dearer, smaller
+/// ones cost more requests; stores charge by the request.
 pub(crate) const BLOCKS_PER_OBJECT: u32 = 1024;
 /// Changes that are kept in memory before writers wait.
 const DIRTY_BYTES_MAX: u64 = 256 << 20;

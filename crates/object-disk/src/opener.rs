@@ -1,15 +1,15 @@
 //! Opening object ranges by name, and making them.
 //!
-//! A range that is not there is made if its name says how large: opening it writes the lock or lease
-//! and nothing else; the descriptor is written before the first block. So looking at a range that
-//! nobody uses makes none.
+//! A range that is not there is made if its name says how large: opening it writes the lock or
+//! lease and nothing else; the descriptor is written before the first block. So looking at a range
+//! that nobody uses makes none.
 //!
 //! Invariants: a range is open once in a process and once in the world; a prefix in which there is
 //! something else is not taken for a new range; credentials are read from the environment by the
 //! store's client and are not looked at here.
 //!
-//! Fails: [`DiskError::InUse`] and [`DiskError::Open`]. A range that was just closed in this process
-//! is waited for, at most [`CLOSE_TIMEOUT`].
+//! Fails: [`DiskError::InUse`] and [`DiskError::Open`]. A range that was just closed in this
+//! process is waited for, at most [`CLOSE_TIMEOUT`].
 
 use crate::disk::{Exclusive, ObjectDisk, Shared};
 use crate::error::RequestError;

@@ -2,20 +2,20 @@
 //! and who waits for what. No I/O: `disk.rs` carries out what [`Pending::next_upload`] says and
 //! reports with [`Pending::complete`].
 //!
-//! A change goes into its object's *dirty* set. An upload takes the set as a whole; changes that come
-//! meanwhile begin the next one. Uploads of an object are numbered, and a flush waits for the number
-//! that has the last change before it.
+//! A change goes into its object's *dirty* set. An upload takes the set as a whole; changes that
+//! come meanwhile begin the next one. Uploads of an object are numbered, and a flush waits for the
+//! number that has the last change before it.
 //!
 //! Invariants:
 //! - One upload of an object at a time.
-//! - A block is looked for among dirty ones, discarded ones, those being uploaded, and in the store:
-//!   in this order the newest is found first.
-//! - A discarded block is not dirty. An object of which all blocks are discarded is deleted at the next
-//!   flush, in the turn of its uploads: what is written later is put later.
+//! - A block is looked for among dirty ones, discarded ones, those being uploaded, and in the
+//!   store: in this order the newest is found first.
+//! - A discarded block is not dirty. An object of which all blocks are discarded is deleted at the
+//!   next flush, in the turn of its uploads: what is written later is put later.
 //! - A failed upload's blocks are dirty again unless they were changed or discarded meanwhile.
 //!
-//! Fails: an upload that fails fails the flushes that wait for it, and writes that wait for room: no
-//! room will come of it. A later flush tries again.
+//! Fails: an upload that fails fails the flushes that wait for it, and writes that wait for room:
+//! no room will come of it. A later flush tries again.
 
 use crate::geometry::{Extent, Geometry, ObjectId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,9 +1,9 @@
 //! Requests to a store, below one prefix.
 //!
-//! Invariants: reads and deletions are tried again after failures that say nothing, with a pause that
-//! doubles; puts are not, because one that failed may have happened (`upload.rs` finds out). In a
-//! bucket each attempt has a time limit. Bytes that come back are as many as were asked for, or it is
-//! an error.
+//! Invariants: reads and deletions are tried again after failures that say nothing, with a pause
+//! that doubles; puts are not, because one that failed may have happened (`upload.rs` finds out).
+//! In a bucket each attempt has a time limit. Bytes that come back are as many as were asked for,
+//! or it is an error.
 //!
 //! Fails: [`RequestError`].
 

@@ -1,15 +1,16 @@
 //! Puts and deletions.
 //!
-//! An object of which all blocks changed is put as it is. Of any other the old content is read first,
-//! and put whole with the changes in it. In a bucket a put names the version that it replaces: the
-//! one that was read, or the one that our last put made. So a put that arrives late (from a process
-//! that was killed, or from an attempt that was given up) finds another version and does nothing.
+//! An object of which all blocks changed is put as it is. Of any other the old content is read
+//! first, and put whole with the changes in it. In a bucket a put names the version that it
+//! replaces: the one that was read, or the one that our last put made. So a put that arrives late
+//! (from a process that was killed, or from an attempt that was given up) finds another version and
+//! does nothing.
 //!
 //! A deletion cannot name a version. It is asked for until the store answers, before anything else
 //! happens to the object.
 //!
-//! Invariants: nothing is put without the lease; nothing before the descriptor; after a put that did
-//! not succeed the version is asked for anew, and a lost lease ends the attempts.
+//! Invariants: nothing is put without the lease; nothing before the descriptor; after a put that
+//! did not succeed the version is asked for anew, and a lost lease ends the attempts.
 //!
 //! Fails: after [`Limits::attempts_max`](crate::Limits) attempts with the reason of the last.
 
@@ -144,8 +145,9 @@ impl Shared {
                 let found = self.requests.get(DESCRIPTOR_KEY, None).await?;
                 let found =
                     found.and_then(|found| ObjectRangeDescriptor::from_bytes(&found.bytes).ok());
-                // Ours if only the answer was lost, or of a dead process of this node that was making
-                // the same range: both as good, if the range is ours and cut in the same way.
+                // Ours if only the answer was lost, or of a dead process of this node that was
+                // making the same range: both as good, if the range is ours and cut in the same
+                // way.
                 self.exclusive.renew().await?;
                 let Some(found) = found else { return Err(RequestError::Changed) };
                 let ours = &self.descriptor;

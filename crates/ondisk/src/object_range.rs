@@ -1,11 +1,12 @@
 //! An object range: what lies beside the data of a disk that is kept as objects in a bucket or a
 //! directory (FreeSpace section 3.1, storage that is redundant by itself).
 //!
-//! The descriptor says what the range is; it is written once, when the range is made. The lease says
-//! which process has it, and until when; its holder writes it again and again.
+//! The descriptor says what the range is; it is written once, when the range is made. The lease
+//! says which process has it, and until when; its holder writes it again and again.
 //!
 //! Invariants:
-//! - `size_blocks` and `blocks_per_object` never change: which object holds a block follows from them.
+//! - `size_blocks` and `blocks_per_object` never change: which object holds a block follows from
+//!   them.
 //! - A lease whose `expires_nanoseconds` is 0 was given back.
 //!
 //! Fails: `validate()` tells [`Damage`]; no bytes whatever panic.
@@ -34,8 +35,8 @@ pub const BLOCKS_PER_OBJECT_MAX: u32 = 16_384;
 /// Blocks of a range, at most: 4 PiB, a billion objects of 4 MiB.
 pub const OBJECT_RANGE_BLOCKS_MAX: u64 = 1 << 40;
 
-/// Behind an object's blocks stands the incarnation of the opening that put it. So no two openings put
-/// the same bytes, and the version of an object (in S3 a digest of its bytes) tells them apart.
+/// Behind an object's blocks stands the incarnation of the opening that put it. So no two openings
+/// put the same bytes, and the version of an object (in S3 a digest of its bytes) tells them apart.
 pub const OBJECT_TRAILER_BYTES: u64 = 16;
 
 const DESCRIPTOR: &str = "object range descriptor";
@@ -97,7 +98,7 @@ const _: () = {
     assert!(offset_of!(ObjectRangeDescriptor, checksum) == 12);
     assert!(offset_of!(ObjectRangeLease, version) == 8);
     assert!(offset_of!(ObjectRangeLease, checksum) == 12);
-    assert!(BLOCKS_PER_OBJECT_MAX as usize % REGION_BLOCKS == 0);
+    assert!((BLOCKS_PER_OBJECT_MAX as usize).is_multiple_of(REGION_BLOCKS));
 };
 
 /// The checks that both structures share.

@@ -100,9 +100,9 @@ pub trait Disk: Send + Sync + 'static {
         self.write(block, blocks, written);
     }
 
-    /// The content of these blocks is nobody's any more: reading them gives what they held or zeros,
-    /// until they are written again. Storage that is paid for by use gives their room back; it may
-    /// also do nothing. Blocks past the end are none.
+    /// The content of these blocks is nobody's any more: reading them gives what they held or
+    /// zeros, until they are written again. Storage that is paid for by use gives their room back;
+    /// it may also do nothing. Blocks past the end are none.
     fn discard(&self, block: u64, count_blocks: u64) {
         let _ = (block, count_blocks);
     }

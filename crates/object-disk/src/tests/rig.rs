@@ -69,7 +69,8 @@ pub(super) struct Core {
     pub(super) inner: Arc<dyn ObjectStore>,
     rules: Mutex<Vec<Rule>>,
     log: Mutex<Vec<(Verb, String)>>,
-    is_dead: AtomicBool,
+    /// Read while something happens in the store, so that nothing does after a death.
+    is_dead: tokio::sync::RwLock<bool>,
     heads_are_held: AtomicBool,
     /// Puts of data objects go through one at a time where there is a permit.
     gate: Semaphore,
@@ -85,7 +86,7 @@ impl Faulty {
             inner,
             rules: Mutex::default(),
             log: Mutex::default(),
-            is_dead: AtomicBool::new(false),
+            is_dead: tokio::sync::RwLock::new(false),
             heads_are_held: AtomicBool::new(false),
             gate: Semaphore::new(PERMITS),
             arrivals: (Mutex::new(sender), Mutex::new(receiver)),
@@ -108,7 +109,7 @@ impl Core {
 
     /// The process of this store is dead: none of its requests arrives any more.
     pub(super) fn die(&self) {
-        self.is_dead.store(true, Ordering::SeqCst);
+        *self.is_dead.blocking_write() = true;
     }
 
     pub(super) fn heal(&self) {
@@ -188,7 +189,11 @@ impl ObjectStore for Faulty {
             self.arrivals.0.lock().send(key).unwrap();
             self.gate.acquire().await.unwrap().forget();
         }
-        if self.is_dead.load(Ordering::SeqCst) {
+        if fault == Some(Fault::Hang) {
+            std::future::pending::<()>().await;
+        }
+        let is_dead = self.is_dead.read().await;
+        if *is_dead {
             return Err(failure());
         }
         match fault {
@@ -197,7 +202,6 @@ impl ObjectStore for Faulty {
                 self.inner.put_opts(location, payload, options).await?;
                 Err(failure())
             }
-            Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Precondition) => {
                 Err(Error::Precondition { path: location.to_string(), source: "told to".into() })
             }
@@ -245,6 +249,10 @@ impl ObjectStore for Faulty {
             async move {
                 let location = location?;
                 let fault = core.fault(Verb::Delete, &location);
+                let is_dead = core.is_dead.read().await;
+                if *is_dead {
+                    return Err(failure());
+                }
                 if fault.is_none_or(|fault| fault == Fault::LoseAnswer) {
                     core.inner.delete(&location).await?;
                 }

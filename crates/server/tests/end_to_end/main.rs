@@ -6,5 +6,6 @@ mod command_line;
 mod faults;
 mod files;
 mod memory;
+mod object_ranges;
 mod objects;
 mod place;

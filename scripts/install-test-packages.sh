@@ -5,9 +5,10 @@
 set -euo pipefail
 
 # command:package
-tools="fusermount3:fuse3 nfs-ls:libnfs-utils git:git sqlite3:sqlite3"
+tools="fusermount3:fuse3 nfs-ls:libnfs-utils git:git sqlite3:sqlite3 flock:util-linux"
 
 missing=()
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
 for tool in $tools; do
     PATH=$PATH:/sbin:/usr/sbin command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done
@@ -21,6 +22,9 @@ if [ ${#missing[@]} -gt 0 ]; then
         echo "not installed: ${missing[*]}; tests that need them are skipped"
     fi
 fi
+
+# The S3 server of the end-to-end tests; they install it themselves if this did not.
+"$(dirname "$0")"/moto.sh >/dev/null || echo "could not install moto: the tests with an S3 server will fail"
 
 for component in rustfmt clippy; do
     case $component in rustfmt) probe=fmt ;; *) probe=clippy ;; esac

@@ -390,7 +390,7 @@ pub enum ClientCommand {
 /// `stroop disk`.
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {
-    /// The disks that the configuration names, and what they hold
+    /// The disks that the configuration names, and what they hold: files, devices, object ranges
     List,
     /// Take a disk out of use, as if it had failed
     Fail {
@@ -422,7 +422,8 @@ pub enum AggregateCommand {
     Create {
         /// Its name
         name: String,
-        /// How many of the unused disks to take, or which: d1,d2,d3 or paths
+        /// How many of the unused disks to take, or which, as 'disk list' names them: d1,d2,d3,
+        /// paths, s3://BUCKET/PREFIX or object:/DIRECTORY
         #[arg(long, value_name = "N or LIST")]
         disks: String,
         /// Protection: none, or so that any one (raid4), two (dp), three (tp) disks may fail

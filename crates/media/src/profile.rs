@@ -52,6 +52,9 @@ impl Profile {
     }
 
     fn of_hints(hints: MediaHints) -> Self {
+        if hints.is_object_store {
+            return Self::Object;
+        }
         let zone_bytes = hints.zone_bytes.and_then(unit);
         if hints.is_rotational {
             // A zone of a size that cannot be used is one all the same.
@@ -197,9 +200,16 @@ mod tests {
     #[test]
     fn a_disk_is_what_it_tells_and_defaults_fill_in_sizes_only() {
         let check = |is_rotational, zone_bytes, erase_block_bytes, expected: &str| {
-            let hints = MediaHints { is_rotational, zone_bytes, erase_block_bytes };
+            let hints = MediaHints {
+                is_rotational,
+                zone_bytes,
+                erase_block_bytes,
+                ..MediaHints::default()
+            };
             assert_eq!(Profile::of_hints(hints).to_string(), expected, "{hints:?}");
         };
+        let of_objects = MediaHints { is_object_store: true, ..MediaHints::default() };
+        assert_eq!(Profile::of_hints(of_objects), Profile::Object);
         check(false, None, None, "ssd:4MiB");
         check(true, None, None, "hdd");
         check(true, None, Some(1 << 20), "hdd");

@@ -13,6 +13,7 @@ pub mod inode;
 pub mod label;
 pub mod log;
 pub mod medium;
+pub mod object_range;
 pub mod operation;
 pub mod pointer;
 pub mod records;

@@ -8,7 +8,8 @@
 //! Fails: naming the structure or row, with what the code says.
 
 use ondisk::{
-    directory, identity, inode, label, log, medium, operation, pointer, records, root, scrub, xattr,
+    directory, identity, inode, label, log, medium, object_range, operation, pointer, records,
+    root, scrub, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -60,6 +61,14 @@ fn structures() -> BTreeMap<String, Layout> {
         scrub::ScrubRecord {
             phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,
             active_seconds, repaired_data, repaired_checksums, repaired_parity, damaged, reserved_b
+        },
+        object_range::ObjectRangeDescriptor {
+            magic, version, reserved_a, checksum, identity, size_blocks, blocks_per_object,
+            reserved_b, created_nanoseconds, reserved_c
+        },
+        object_range::ObjectRangeLease {
+            magic, version, reserved_a, checksum, owner, incarnation, sequence,
+            expires_nanoseconds
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,
@@ -246,6 +255,7 @@ fn versions_are_those_of_the_code() {
         ("label", label::LABEL_VERSIONS.as_slice()),
         ("log", log::LOG_VERSIONS.as_slice()),
         ("directory", directory::DIRECTORY_VERSIONS.as_slice()),
+        ("object range", object_range::OBJECT_RANGE_VERSIONS.as_slice()),
     ];
     for (structure, versions) in named {
         versions.iter().for_each(|(_, number, date, news)| add(structure, *number, date, news));
@@ -282,6 +292,8 @@ fn limits_are_those_of_the_code() {
         xattr::XATTR_VALUE_SIZE_MAX,
         log::LOG_HALF_BLOCKS_MIN,
         log::LOG_HALF_BLOCKS_MAX,
+        object_range::BLOCKS_PER_OBJECT_MAX,
+        object_range::OBJECT_RANGE_BLOCKS_MAX,
     ];
     let rows: Vec<(&str, String)> = table_of("## Limits")
         .into_iter()

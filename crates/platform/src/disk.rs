@@ -70,6 +70,8 @@ impl DiskError {
 /// What a disk tells of its medium; what it says nothing about is not guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MediaHints {
+    /// Whether it keeps its blocks in objects of a store with a redundancy of its own.
+    pub is_object_store: bool,
     /// Whether it has a head that must move: then the distance between requests costs time. A disk
     /// that says nothing has none.
     pub is_rotational: bool,
@@ -110,6 +112,13 @@ pub trait Disk: Send + Sync + 'static {
             Err(cause) => done(Err(cause)),
         });
         self.write(block, blocks, written);
+    }
+
+    /// The content of these blocks is nobody's any more: reading them gives what they held or
+    /// zeros, until they are written again. Storage that is paid for by use gives their room back;
+    /// it may also do nothing. Blocks past the end are none.
+    fn discard(&self, block: u64, count_blocks: u64) {
+        let _ = (block, count_blocks);
     }
 
     /// What it tells of its medium.

@@ -5,6 +5,9 @@
 //! name = "nas1"                        # default: the machine's name
 //! state_dir = "/var/lib/stroop"        # socket, lock; the default
 //! disks = ["/dev/disk/by-id/ata-*", "file:/var/lib/stroop/disks/*.img"]   # default: none
+//!                                      # and "s3://BUCKET/PREFIX?size=1TiB" or
+//!                                      # "object:/DIRECTORY?size=1TiB": disks of objects, made
+//!                                      # with this size if they are not there
 //! memory = "4GiB"                      # hard cap for the whole server; default 1GiB
 //! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal
 //! journal_size = "256MiB"              # of each aggregate's journal file; the default
@@ -29,6 +32,7 @@ mod reader;
 pub use error::ConfigError;
 
 use crate::hostname::hostname;
+use object_disk::RangeName;
 use reader::{Reader, Section};
 use std::fs;
 use std::net::SocketAddr;
@@ -81,6 +85,8 @@ pub enum DiskPattern {
     Devices(String),
     /// Regular files whose path matches, written with `file:` before the pattern.
     Files(String),
+    /// One object range, in a bucket or a directory.
+    Range(RangeName),
 }
 
 /// A node's configuration, complete and checked.
@@ -185,6 +191,13 @@ fn node_name(node: &Section<'_>) -> Result<String, ConfigError> {
 fn disk_patterns(node: &Section<'_>, base: &Path) -> Result<Vec<DiskPattern>, ConfigError> {
     let mut patterns = Vec::new();
     for text in node.texts("disks")? {
+        if object_disk::is_range_name(text) {
+            // The text is not repeated: somebody may have put a secret into it.
+            let name = RangeName::parse(text);
+            let name = name.map_err(|error| node.wrong("disks", &error.to_string()))?;
+            patterns.push(DiskPattern::Range(name));
+            continue;
+        }
         let (files, text) = match text.strip_prefix("file:") {
             Some(rest) => (true, rest),
             None => (false, text),

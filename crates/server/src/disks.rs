@@ -1,4 +1,5 @@
-//! Which disks the configuration names.
+//! Which files and devices the configuration names as disks. Object ranges are no paths; their
+//! names stand in the configuration as they are.
 //!
 //! Invariants: only what a pattern names is ever looked at; a device under two names is listed
 //! once, under the first; the order is that of the names. Nothing is opened for writing here.
@@ -25,6 +26,7 @@ fn matching(pattern: &DiskPattern) -> Vec<PathBuf> {
     let (files, text) = match pattern {
         DiskPattern::Devices(text) => (false, text),
         DiskPattern::Files(text) => (true, text),
+        DiskPattern::Range(_) => return Vec::new(),
     };
     let Ok(paths) = glob::glob(text) else {
         unreachable!("the configuration checked the pattern {text}")

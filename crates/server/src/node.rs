@@ -22,6 +22,7 @@ mod disk_table;
 mod growth;
 mod health;
 mod journals;
+mod openers;
 mod patience;
 mod recovery;
 mod refusals;
@@ -43,7 +44,7 @@ use blocking::request;
 use dblade::{Configuration, Engine, LogProvider};
 use disk_table::DiskTable;
 use journals::Journals;
-use platform::DiskOpener;
+use openers::Openers;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
 use std::io;
 use std::sync::Arc;
@@ -70,20 +71,20 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     };
     let opener = LinuxDiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
     tracing::debug!(kind = ?opener.engine().kind(), "disk I/O");
-    let opener: Arc<dyn DiskOpener> = Arc::new(opener);
-    let journals = Arc::new(Journals::new(config.journal.clone(), Arc::clone(&opener)));
+    let journals = Arc::new(Journals::new(config.journal.clone(), Arc::new(opener.clone())));
+    let openers = Openers::new(opener, config)?;
     memory::keep_little(config.memory.0);
     let shares = Shares::of(config.memory.0);
     let configuration = Configuration {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         logs: Arc::clone(&journals) as Arc<dyn LogProvider>,
-        memory_bytes: shares.engine_bytes,
+        memory_bytes: shares.engine_bytes.saturating_sub(openers.memory_bytes()),
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
     };
     let engine = Engine::with_gauge(configuration, memory::live_blocks, memory::BLOCK_BYTES);
     let threads = Threads::start(&engine, config.workers).map_err(failed)?;
-    let disks = DiskTable::new(config.disks.clone(), opener);
+    let disks = DiskTable::new(config.disks.clone(), Arc::new(openers));
     let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
     core.open_aggregates();
     let mut node = Node { core: Arc::new(core), threads, nfs: None };

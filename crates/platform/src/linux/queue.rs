@@ -41,7 +41,7 @@ fn of_queue(read: impl Fn(&str) -> Option<String>, is_block_device: bool) -> Med
         .into_iter()
         .filter(|_| !is_rotational)
         .find_map(|attribute| bytes(attribute).filter(|bytes| *bytes >= ERASE_BLOCK_BYTES_MIN));
-    MediaHints { is_rotational, zone_bytes, erase_block_bytes }
+    MediaHints { is_rotational, zone_bytes, erase_block_bytes, ..MediaHints::default() }
 }
 
 #[cfg(test)]
@@ -55,7 +55,8 @@ mod tests {
         };
         let some = |bytes: u64| Some(bytes).filter(|bytes| *bytes > 0);
         let (zone_bytes, erase_block_bytes) = (some(zone), some(erase_block));
-        let expected = MediaHints { is_rotational, zone_bytes, erase_block_bytes };
+        let expected =
+            MediaHints { is_rotational, zone_bytes, erase_block_bytes, ..MediaHints::default() };
         assert_eq!(of_queue(read, true), expected, "{attributes:?}");
         let of_file = MediaHints { is_rotational, ..MediaHints::default() };
         assert_eq!(of_queue(read, false), of_file, "a file: {attributes:?}");

@@ -83,6 +83,12 @@ fn values_that_make_no_sense_are_named_with_their_line() {
     );
     fails("[node]\ndisks = [\n\"file:\"]", "line 2: node.disks: an empty pattern");
     fails("[node]\njournal = \"file:\"", "line 2: node.journal: no path after file:");
+    let ranges = |text: &str| parse(&format!("[node]\ndisks = [\"{text}\"]"));
+    let error = ranges("s3://key:secret@bucket/x").unwrap_err().to_string();
+    assert!(error.contains("line 2: node.disks: a bucket is") && !error.contains("secret"));
+    assert!(ranges("object:relative").unwrap_err().to_string().contains("absolute path"));
+    let found = ranges("s3://bucket/x/?size=1G").unwrap().disks;
+    assert!(matches!(&found[..], [DiskPattern::Range(name)] if name.disk() == "s3://bucket/x"));
     fails("node = 1", "line 1: node: this is a section; write [node]");
     let nfs = parse("[listen]\n# here\nnfs = \"2049\"").unwrap_err().to_string();
     assert!(nfs.contains("line 3: listen.nfs: '2049' is no address and port"), "{nfs}");

@@ -18,7 +18,7 @@ use media::{MediaError, Profile};
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
 use platform::{Disk, DiskError, DiskOpener};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -63,7 +63,13 @@ impl DiskTable {
                 None
             }
         };
-        discover(&self.patterns).into_iter().filter_map(text).collect()
+        let ranges = self.patterns.iter().filter_map(|pattern| match pattern {
+            DiskPattern::Range(name) => Some(name.disk()),
+            DiskPattern::Devices(_) | DiskPattern::Files(_) => None,
+        });
+        // Two entries may name one range; each disk is listed once.
+        let ranges: BTreeSet<String> = ranges.collect();
+        discover(&self.patterns).into_iter().filter_map(text).chain(ranges).collect()
     }
 
     /// What is on a disk that is not held.
@@ -108,7 +114,8 @@ impl DiskTable {
     fn open_one(&self, names: &[String], wanted: &str) -> Result<Arc<dyn Disk>, AdminError> {
         let message = "cannot use disk";
         let real = |path: &str| Path::new(path).canonicalize().ok();
-        let same = |name: &&String| *name == wanted || real(name) == real(wanted);
+        let is_same_path = |name: &str| real(name).is_some_and(|path| Some(path) == real(wanted));
+        let same = |name: &&String| *name == wanted || is_same_path(name);
         let Some(name) = names.iter().find(same) else {
             return Err(missing(message, "disk", wanted)
                 .because("only disks that [node] disks names in the configuration are used"));

@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod growth;
 mod memory;
+mod object_ranges;
 mod objects;
 mod place;
 mod scrub;

@@ -10,6 +10,8 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 /// See the module.
 pub struct Place {
     directory: tempfile::TempDir,
+    /// What servers are started with.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Place {
@@ -20,7 +22,7 @@ impl Place {
 
     /// Disks and a cap on memory as `stroop init` takes them.
     pub fn with_disks(disks: &str, memory: &str) -> Self {
-        let place = Self { directory: tempfile::tempdir().unwrap() };
+        let place = Self { directory: tempfile::tempdir().unwrap(), variables: Vec::new() };
         let state = place.path("state").display().to_string();
         let made = place.stroop(&[
             "init",
@@ -37,6 +39,25 @@ impl Place {
         ]);
         assert!(made.status.success(), "{made:?}");
         place
+    }
+
+    /// A configuration that names one disk, whose server has these variables.
+    pub fn with_disk(name: &str, variables: Vec<(&'static str, String)>) -> Self {
+        let mut place = Self::with_disks("1x16M", "1G");
+        place.variables = variables;
+        place.name_disk(name);
+        place
+    }
+
+    /// Has the configuration name this disk and no other.
+    pub fn name_disk(&self, name: &str) {
+        let path = self.path("stroop.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let lines = config.lines().map(|line| match line.starts_with("disks = ") {
+            true => format!("disks = [\"{name}\"]\n"),
+            false => format!("{line}\n"),
+        });
+        std::fs::write(path, lines.collect::<String>()).unwrap();
     }
 
     /// A place with a running server, the aggregate `a1` of all disks, and the volume `home`,
@@ -67,6 +88,7 @@ impl Place {
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stroop"));
         command.env_remove("STROOP_SOCKET").env("STROOP_CONFIG", self.path("stroop.toml"));
+        command.envs(self.variables.iter().cloned());
         command
     }
 

@@ -1,5 +1,6 @@
-//! How many of the stripes that an aggregate writes are full: under sequential load, and under random
-//! overwrites of a file that was overwritten twice before (FreeSpace sections 2.3 and 3.3.1).
+//! How many of the stripes that an aggregate writes are full: under sequential load, and under
+//! random overwrites of a file that was overwritten twice before (FreeSpace sections 2.3 and
+//! 3.3.1).
 
 use crate::flight::Flight;
 use crate::node::{BenchError, Node, wait};

@@ -265,7 +265,8 @@ impl Inner {
                 return;
             }
             if !is_missing && disks.missing.count_ones() as usize >= tolerated {
-                // A disk that is gone is not asked in vain: what could not be read would be made up.
+                // A disk that is gone is not asked in vain: what could not be read would be made
+                // up.
                 let is_gone = matches!(error, MediaError::Disk(DiskError::Gone { .. }));
                 if is_lost || is_gone {
                     state.failure.get_or_insert(StoreError::GroupFailed { group, cause: error });

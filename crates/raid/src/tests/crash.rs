@@ -128,8 +128,8 @@ fn without_recovery_the_write_hole_is_open() {
     assert!(broken > 0, "then the tests above prove nothing");
 }
 
-/// Two disks of a group that can do without one go while a batch reads, and are back when it writes:
-/// what could not be read is not overwritten by what was made up for it.
+/// Two disks of a group that can do without one go while a batch reads, and are back when it
+/// writes: what could not be read is not overwritten by what was made up for it.
 #[test]
 fn regression_nothing_is_written_over_blocks_that_could_not_be_read() {
     for steps in 0..60 {

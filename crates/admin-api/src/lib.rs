@@ -36,7 +36,7 @@ pub use replies::{
 };
 pub use requests::{
     AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate, MountRemove,
-    Named, Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate,
-    VolumeDelete, VolumeFilter,
+    Named, Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 pub use time::Time;

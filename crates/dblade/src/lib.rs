@@ -27,6 +27,7 @@ mod open;
 mod replay;
 mod served;
 mod service;
+mod spares;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary};
 pub use create::CreateAggregate;

@@ -52,7 +52,8 @@ fn structures() -> BTreeMap<String, Layout> {
             magic, version, reserved_a, checksum, disk, aggregate, aggregate_name,
             created_nanoseconds, sequence, data_regions, pvbn_base, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, reserved_b,
-            members, rebuilding, reserved_d, rebuilt_regions, reserved_c
+            members, rebuilding, reserved_d, rebuilt_regions, reserved_c, successor, trusted_cp,
+            away, settled, reserved_e
         },
         inode::InodeRecord {
             kind, depth, mode, flags, links, generation, uid, gid, size, blocks, atime, mtime,

@@ -6,8 +6,10 @@
 use crate::block_store::StripeJournal;
 use crate::error::RaidError;
 use crate::geometry::{Geometry, GroupGeometry};
+use crate::label::Told;
 use crate::member::{Group, GroupState, Member, Seat, first_sequence};
-use crate::rebuild::Rebuild;
+use crate::rebuild::{Rebuild, Way};
+use crate::returning::{Fate, Lost};
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError, Profile, regions_of};
 use ondisk::label::{
@@ -166,19 +168,26 @@ pub fn assemble(
 
 /// Matches labels.
 fn join(
-    devices: Vec<Device>,
+    mut devices: Vec<Device>,
     journal: Arc<dyn StripeJournal>,
     now: Timestamp,
 ) -> Result<Store, RaidError> {
     let mut groups: BTreeMap<u32, Vec<Arc<Device>>> = BTreeMap::new();
     let mut first: Option<(String, DiskLabel)> = None;
+    let mut spares: Vec<Arc<Device>> = Vec::new();
     let mut seen: BTreeMap<[u8; 16], String> = BTreeMap::new();
+    // What a spare says of the groups may be old.
+    devices.sort_by_key(|device| device.label().is_spare());
     for device in devices {
         let (label, disk) = (device.label(), device.name().to_owned());
         if let Some(other) = seen.insert(label.disk, disk.clone()) {
             return Err(RaidError::Duplicate { disk, other });
         }
-        groups.entry(label.group_index.get()).or_default().push(Arc::new(device));
+        let device = Arc::new(device);
+        match label.is_spare() {
+            true => spares.push(device),
+            false => groups.entry(label.group_index.get()).or_default().push(device),
+        }
         match &first {
             Some((other, expected)) if expected.aggregate != label.aggregate => {
                 return Err(RaidError::OtherAggregate {
@@ -200,13 +209,13 @@ fn join(
         let Some(devices) = groups.remove(&index) else {
             return Err(lost_group(index));
         };
-        let (group, state, regions) = join_group(index, devices, base, now)?;
+        let (group, state, regions) = join_group(index, devices, &mut spares, base, now)?;
         let place = geometry_of(group.kind, group.members.len(), regions, base);
         base += place.blocks();
         geometry.push(place);
         joined.push((group, state));
     }
-    Ok(Store::new(Geometry::new(geometry), joined, journal))
+    Ok(Store::new(Geometry::new(geometry), joined, spares, journal))
 }
 
 /// A group of which nothing is there.
@@ -218,6 +227,7 @@ fn lost_group(group: u32) -> RaidError {
 fn join_group(
     index: u32,
     devices: Vec<Arc<Device>>,
+    spares: &mut Vec<Arc<Device>>,
     base: u64,
     now: Timestamp,
 ) -> Result<(Group, GroupState, u64), RaidError> {
@@ -248,26 +258,36 @@ fn join_group(
         match seats.get_mut(at) {
             Some(seat) if agrees => {
                 are_labels_equal &= latest.is_missing(at) && !latest.is_rebuilding(at)
-                    || label.missing == latest.missing
-                        && label.rebuilding == latest.rebuilding
-                        && label.members == latest.members;
+                    || Told::of(&label) == Told::of(&latest) && label.members == latest.members;
                 seat.device = Some(device);
             }
             // Replaced: another has its place.
             _ => stranger = Some(device.name().to_owned()),
         }
     }
-    let mut missing = latest.missing.get();
-    let mut rebuilding = BTreeMap::new();
+    let (mut missing, mut rebuilding, mut lost) =
+        (latest.missing.get(), BTreeMap::new(), BTreeMap::new());
     for (at, seat) in seats.iter().enumerate() {
+        if latest.is_away(at) {
+            let fate = if latest.is_settled(at) { Fate::Settled } else { Fate::Torn };
+            lost.insert(at, Lost { trusted_cp: Some(latest.trusted_cp.get()), fate });
+        }
         match &seat.device {
-            None => missing |= 1 << at,
+            None if !latest.is_missing(at) => {
+                missing |= 1 << at;
+                // It went while nothing was written, or this is a start after a crash, of which
+                // the notes of stripes tell.
+                lost.insert(at, Lost { trusted_cp: None, fate: Fate::Settled });
+            }
+            None => {}
             Some(device) if latest.is_rebuilding(at) => {
-                rebuilding.insert(at, Rebuild::new(Arc::clone(device)));
+                let way = if latest.is_settled(at) { Way::Resync } else { Way::Anew };
+                rebuilding.insert(at, Rebuild::new(Arc::clone(device), way));
             }
             Some(_) => {}
         }
     }
+    let copies = join_successor(&latest, &seats, missing, spares);
     let role = |at| if at < kind.parity_disks() { DiskRole::Parity } else { DiskRole::Data };
     let members = seats.into_iter().enumerate().map(|(at, seat)| Member::new(role(at), seat));
     let group = Group { kind, data_disks, members: members.collect() };
@@ -278,10 +298,41 @@ fn join_group(
         });
     }
     // A crash may have come between two labels: then they are written again.
-    let labelled = are_labels_equal.then_some((latest.missing.get(), latest.rebuilding.get()));
+    let labelled = are_labels_equal.then_some(Told::of(&latest));
     let sequence = first_sequence(latest.sequence.get(), now);
-    let state = GroupState { missing, rebuilding, labelled, reasons: BTreeMap::new(), sequence };
+    let reasons = BTreeMap::new();
+    let state = GroupState { missing, rebuilding, copies, lost, labelled, reasons, sequence };
     Ok((group, state, latest.data_regions.get()))
+}
+
+/// The spare that was being filled to take a place, if the disk that has it is there to go on.
+fn join_successor(
+    latest: &DiskLabel,
+    seats: &[Seat],
+    missing: u32,
+    spares: &mut Vec<Arc<Device>>,
+) -> BTreeMap<usize, Rebuild> {
+    let index = spares.iter().position(|spare| {
+        let label = spare.label();
+        let at = usize::from(label.disk_index.get());
+        label.disk == latest.successor
+            && label.group_index == latest.group_index
+            && label.data_regions == latest.data_regions
+            && at < seats.len()
+            && missing >> at & 1 == 0
+    });
+    let Some(spare) = index.map(|index| spares.remove(index)) else { return BTreeMap::new() };
+    let own = spare.label();
+    let at = usize::from(own.disk_index.get());
+    let mut label = latest.clone();
+    (label.disk, label.disk_index) = (own.disk, own.disk_index);
+    (label.rotational, label.successor) = (own.rotational, [0; 16]);
+    let is_parity = latest.kind().is_some_and(|kind| at < kind.parity_disks());
+    label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
+    if let Some(member) = label.members.get_mut(at) {
+        *member = own.disk;
+    }
+    BTreeMap::from([(at, Rebuild::copy(spare, label))])
 }
 
 fn too_few(index: u32, group: &Group, missing: u32) -> RaidError {

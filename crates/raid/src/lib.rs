@@ -15,7 +15,9 @@
 //!   damage parity and identities of blocks in use only in stripes that were written in part, and
 //!   those were noted in the [`StripeJournal`] first.
 //! - A disk that missed a write is marked missing in the labels of the others before `sync`
-//!   succeeds; what it holds is not used again before it was rebuilt.
+//!   succeeds; what it holds is not used again before it was rebuilt, or brought up to date.
+//! - A disk that is filled beside one in use counts for nothing until it has the place, and the
+//!   other for nothing after that.
 //! - Work on one tetris happens one piece at a time; everything else is concurrent.
 //!
 //! Fails: [`RaidError`] when an aggregate cannot be created or put together, [`StoreError`] when
@@ -27,6 +29,7 @@ mod block_store;
 mod cache;
 mod error;
 mod geometry;
+mod label;
 mod load;
 mod locking;
 mod member;
@@ -36,9 +39,12 @@ mod rebuild;
 mod reconstruct;
 mod recover;
 mod resolve;
+mod returning;
 mod rows;
+mod spares;
 mod status;
 mod store;
+mod successor;
 mod superblock;
 mod sync;
 mod write;
@@ -55,5 +61,7 @@ pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use parity::parity_of_row;
 pub use rebuild::{DiskPlace, ReplaceDone};
-pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
+pub use status::{
+    Counters, GroupStatus, MemberState, MemberStatus, SpareStatus, Status, SuccessorStatus,
+};
 pub use store::Store;

@@ -6,14 +6,14 @@
 //! the regions that are rebuilt.
 
 use crate::error::StoreError;
+use crate::label::Told;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
 use crate::resolve::Answer;
-use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
+use crate::returning::Lost;
 use crate::store::Inner;
 use media::{Device, MediaError};
-use ondisk::label::{DiskLabel, DiskRole, RaidKind};
-use platform::mutation::{self, Rule};
+use ondisk::label::{DiskRole, RaidKind};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,8 +71,12 @@ pub(crate) struct GroupState {
     pub missing: u32,
     /// Those of them that are being written anew.
     pub rebuilding: BTreeMap<usize, Rebuild>,
-    /// What all labels say, or are about to: missing, being rebuilt.
-    pub labelled: Option<(u32, u32)>,
+    /// Disks that are filled with what a member holds, to take its place.
+    pub copies: BTreeMap<usize, Rebuild>,
+    /// Missing ones that may be taken back, and those that have been and are not whole yet.
+    pub lost: BTreeMap<usize, Lost>,
+    /// What all labels say, or are about to.
+    pub labelled: Option<Told>,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that
@@ -113,11 +117,6 @@ impl GroupState {
         let there = self.rebuilding.iter().filter(|(_, rebuild)| is_there(rebuild));
         Missing(there.fold(self.missing, |mask, (member, _)| mask & !(1 << member)))
     }
-
-    fn masks(&self) -> (u32, u32) {
-        let rebuilding = self.rebuilding.keys().fold(0, |mask, member| mask | 1 << member);
-        (self.missing, rebuilding)
-    }
 }
 
 /// A set of a group's disks that cannot be used.
@@ -127,10 +126,6 @@ pub(crate) struct Missing(pub u32);
 impl Missing {
     pub(crate) const fn contains(self, member: usize) -> bool {
         self.0 >> member & 1 == 1
-    }
-
-    pub(crate) const fn without(self, member: usize) -> Self {
-        Self(self.0 & !(1 << member))
     }
 }
 
@@ -173,16 +168,23 @@ impl Inner {
         &self.groups[group as usize]
     }
 
-    /// All disks that are written to: group, index in it, disk.
+    /// All disks that are written to, those that are being filled as well: group, index in it,
+    /// disk.
     pub(crate) fn devices(&self) -> Vec<(u32, usize, Arc<Device>)> {
         let mut devices = Vec::new();
         for (index, group) in (0..).zip(&self.groups) {
-            let unused = self.state.lock().groups[index as usize].unused();
+            let (unused, copies) = {
+                let state = self.state.lock();
+                let disks = &state.groups[index as usize];
+                let copies = disks.copies.iter().map(|(member, copy)| (*member, copy.device()));
+                (disks.unused(), copies.collect::<Vec<_>>())
+            };
             for member in 0..group.members.len() {
                 if let Some(device) = group.device(member, unused) {
                     devices.push((index, member, device));
                 }
             }
+            devices.extend(copies.into_iter().map(|(member, device)| (index, member, device)));
         }
         devices
     }
@@ -217,15 +219,16 @@ impl Inner {
         {
             // What a disk did that was replaced since says nothing of the one in its place.
             if !self.group(group).members[member].is_taken_by(device) {
-                return;
+                return self.fail_successor((group, member), device);
             }
             let mut state = self.state.lock();
             let tolerated = self.group(group).kind.parity_disks();
+            let complete_cp = state.points.complete;
             let disks = &mut state.groups[group as usize];
             let is_missing = Missing(disks.missing).contains(member);
             // What was rebuilt of it is old from now on.
-            let was_rebuilding = disks.rebuilding.remove(&member).is_some();
-            if is_missing && !was_rebuilding {
+            let rebuilding = disks.rebuilding.remove(&member);
+            if is_missing && rebuilding.is_none() {
                 return;
             }
             if !is_missing && disks.missing.count_ones() as usize >= tolerated {
@@ -236,81 +239,10 @@ impl Inner {
             }
             disks.missing |= 1 << member;
             disks.reasons.insert(member, error.to_string());
+            disks.lose(member, &error, rebuilding, complete_cp);
+            self.promote_successor(disks, (group, member));
         }
         self.write_labels(group);
-    }
-
-    /// Has the labels of a group say which disks are missing, if they do not yet.
-    pub(crate) fn write_labels(self: &Arc<Self>, group: u32) {
-        let is_told = |disks: &GroupState| disks.labelled == Some(disks.masks());
-        // Every write of a tetris asks.
-        if is_told(&self.state.lock().groups[group as usize]) {
-            return;
-        }
-        let members = &self.group(group).members;
-        let highest = |member: &Member| member.device().map(|one| one.label().sequence.get());
-        let highest = members.iter().filter_map(highest).max().unwrap_or(0);
-        let devices = {
-            let mut state = self.state.lock();
-            let disks = &mut state.groups[group as usize];
-            let (masks, unused) = (disks.masks(), disks.unused());
-            if disks.labelled.replace(masks) == Some(masks) {
-                return;
-            }
-            if mutation::broken(Rule::MissingDiskUnlabelled) {
-                return;
-            }
-            let devices: Vec<_> = (0..members.len())
-                .filter_map(|at| self.group(group).device(at, unused).map(|device| (at, device)))
-                .collect();
-            // The device itself adds one.
-            disks.sequence = disks.sequence.max(highest).saturating_add(2);
-            state.label_updates += devices.len();
-            devices
-        };
-        for (member, device) in devices {
-            let (inner, failed) = (Arc::clone(self), Arc::clone(&device));
-            device.update_label(
-                |label| self.tell_label(group, member, label),
-                Box::new(move |result| {
-                    if let Err(error) = result {
-                        inner.fail_writing((group, member), &failed, error);
-                    }
-                    inner.label_updated();
-                }),
-            );
-        }
-    }
-
-    /// Has a label say what is true now: of changes that meet the last one says it, whatever their
-    /// order.
-    fn tell_label(&self, group: u32, member: usize, label: &mut DiskLabel) {
-        let state = self.state.lock();
-        let disks = &state.groups[group as usize];
-        let (missing, rebuilding) = disks.masks();
-        label.sequence = label.sequence.get().max(disks.sequence).into();
-        label.missing = missing.into();
-        label.rebuilding = rebuilding.into();
-        if !Missing(rebuilding).contains(member) {
-            label.rebuilt_regions = 0.into();
-        }
-        for (into, member) in label.members.iter_mut().zip(&self.group(group).members) {
-            *into = member.seat().identity;
-        }
-    }
-
-    fn label_updated(self: &Arc<Self>) {
-        let waiters = {
-            let mut state = self.state.lock();
-            state.label_updates -= 1;
-            if state.label_updates > 0 {
-                return;
-            }
-            std::mem::take(&mut state.label_waiters)
-        };
-        for waiter in waiters {
-            self.finish_sync(waiter);
-        }
     }
 
     /// What was found wrong with blocks, and made good or not.
@@ -318,28 +250,5 @@ impl Inner {
         let counters = &mut self.state.lock().counters;
         counters.repaired_blocks += answer.repaired_blocks;
         counters.damaged_blocks += answer.damaged_blocks;
-    }
-
-    pub(crate) fn status(&self) -> Status {
-        let state = self.state.lock();
-        let groups = self.groups.iter().zip(&state.groups).zip(self.geometry.groups());
-        let groups = groups.map(|((group, disks), place)| {
-            let members = group.members.iter().enumerate().map(|(index, member)| {
-                let seat = member.seat();
-                let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
-                    (Some(rebuild), _) => MemberState::Rebuilding {
-                        rebuilt_regions: rebuild.regions(),
-                        regions: place.regions,
-                    },
-                    (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
-                    (None, None) if Missing(disks.missing).contains(index) => MemberState::Missing,
-                    (None, None) => MemberState::Online,
-                };
-                let name = seat.device.map(|device| device.name().to_owned());
-                MemberStatus { name, identity: seat.identity, role: member.role, state }
-            });
-            GroupStatus { kind: group.kind, members: members.collect() }
-        });
-        Status { groups: groups.collect(), counters: state.counters }
     }
 }

@@ -1,5 +1,8 @@
 //! What is well and what is not, for operators and metrics.
 
+use crate::member::{Member, Missing};
+use crate::store::Inner;
+use media::Profile;
 use ondisk::label::{DiskRole, RaidKind};
 
 /// The state of a disk.
@@ -34,6 +37,34 @@ pub struct MemberStatus {
     pub role: DiskRole,
     /// How it is.
     pub state: MemberState,
+    /// Whether it is missing because it went, and is taken back when it is there again.
+    pub is_away: bool,
+    /// The disk that is being filled with what it holds, to take its place.
+    pub successor: Option<SuccessorStatus>,
+}
+
+/// A disk that is filled with what another holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SuccessorStatus {
+    /// Its name.
+    pub name: String,
+    /// Regions that it holds.
+    pub copied_regions: u64,
+    /// Regions that it has to.
+    pub regions: u64,
+}
+
+/// A disk that waits for a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpareStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub identity: [u8; 16],
+    /// Regions that it has room for.
+    pub regions: u64,
+    /// Whether it has a head that moves.
+    pub is_rotational: bool,
 }
 
 /// A group.
@@ -43,6 +74,10 @@ pub struct GroupStatus {
     pub kind: RaidKind,
     /// Its disks, in order.
     pub members: Vec<MemberStatus>,
+    /// Regions of each.
+    pub regions: u64,
+    /// Whether a disk of it has a head that moves.
+    pub is_rotational: bool,
 }
 
 impl GroupStatus {
@@ -78,6 +113,8 @@ pub struct Counters {
     pub partial_tetris_writes: u64,
     /// Requests to disks for the writing of tetrises.
     pub device_writes: u64,
+    /// Blocks in them.
+    pub device_blocks: u64,
 }
 
 /// All of it.
@@ -85,6 +122,8 @@ pub struct Counters {
 pub struct Status {
     /// The groups, in order.
     pub groups: Vec<GroupStatus>,
+    /// Disks that wait for a place.
+    pub spares: Vec<SpareStatus>,
     /// What happened.
     pub counters: Counters,
 }
@@ -94,5 +133,40 @@ impl Status {
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.groups.iter().any(GroupStatus::is_degraded)
+    }
+}
+
+impl Inner {
+    pub(crate) fn status(&self) -> Status {
+        let state = self.state.lock();
+        let groups = self.groups.iter().zip(&state.groups).zip(self.geometry.groups());
+        let groups = groups.map(|((group, disks), place)| {
+            let members = group.members.iter().enumerate().map(|(index, member)| {
+                let seat = member.seat();
+                let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
+                    (Some(rebuild), _) => MemberState::Rebuilding {
+                        rebuilt_regions: rebuild.regions(),
+                        regions: place.regions,
+                    },
+                    (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
+                    (None, None) if Missing(disks.missing).contains(index) => MemberState::Missing,
+                    (None, None) => MemberState::Online,
+                };
+                let name = seat.device.map(|device| device.name().to_owned());
+                let is_away = disks.lost.contains_key(&index) && state != MemberState::Online;
+                let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {
+                    name: copy.device().name().to_owned(),
+                    copied_regions: copy.regions(),
+                    regions: place.regions,
+                });
+                let (identity, role) = (seat.identity, member.role);
+                MemberStatus { name, identity, role, state, is_away, successor }
+            });
+            let members = members.collect();
+            let devices = group.members.iter().filter_map(Member::device);
+            let is_rotational = devices.into_iter().any(|one| one.profile() == Profile::Hdd);
+            GroupStatus { kind: group.kind, members, regions: place.regions, is_rotational }
+        });
+        Status { groups: groups.collect(), spares: self.spares(), counters: state.counters }
     }
 }

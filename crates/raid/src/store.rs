@@ -8,12 +8,14 @@ use crate::block_store::{
     SuperblocksDone, SyncDone,
 };
 use crate::cache::ChecksumCache;
-use crate::error::StoreError;
+use crate::error::{RaidError, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::locking::Job;
 use crate::member::{Group, GroupState, Member};
 use crate::rebuild::{DiskPlace, ReplaceDone};
+use crate::returning::Points;
 use crate::status::{Counters, Status};
+use media::Device;
 use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,6 +59,8 @@ pub(crate) struct State {
     /// What every `sync` fails with, once it happened.
     pub failure: Option<StoreError>,
     pub counters: Counters,
+    /// Consistency points, as far as blocks tell of them.
+    pub points: Points,
     /// Nothing new is begun.
     pub is_abandoned: bool,
 }
@@ -66,6 +70,8 @@ pub(crate) struct Inner {
     pub groups: Vec<Group>,
     pub journal: Arc<dyn StripeJournal>,
     pub state: Mutex<State>,
+    /// Disks that wait for a place. Locked alone, or after the state.
+    pub spares: Mutex<Vec<Arc<Device>>>,
 }
 
 /// An aggregate's blocks.
@@ -77,6 +83,7 @@ impl Store {
     pub(crate) fn new(
         geometry: Geometry,
         groups: Vec<(Group, GroupState)>,
+        spares: Vec<Arc<Device>>,
         journal: Arc<dyn StripeJournal>,
     ) -> Self {
         let (groups, group_states) = groups.into_iter().unzip();
@@ -91,9 +98,11 @@ impl Store {
             label_waiters: Vec::new(),
             failure: None,
             counters: Counters::default(),
+            points: Points::default(),
             is_abandoned: false,
         };
-        Self { inner: Arc::new(Inner { geometry, groups, journal, state: Mutex::new(state) }) }
+        let (state, spares) = (Mutex::new(state), Mutex::new(spares));
+        Self { inner: Arc::new(Inner { geometry, groups, journal, state, spares }) }
     }
 
     /// The aggregate's identity and name, from the labels.
@@ -135,6 +144,7 @@ impl BlockStore for Store {
         };
         let is_full = {
             let mut state = self.inner.state.lock();
+            state.note_write(write.owner.cp);
             let filling = state.tetrises.entry(tetris).or_default();
             let is_new = filling.filling.insert(write.pvbn, write).is_none();
             let was_expected = is_new && filling.expected_blocks > 0;
@@ -184,6 +194,26 @@ impl BlockStore for Store {
         self.inner.fail_disk(place, done);
     }
 
+    fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError> {
+        self.inner.check_size(place, disk)
+    }
+
+    fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone) {
+        self.inner.return_disk(disk, done);
+    }
+
+    fn add_spare(&self, disk: Arc<dyn Disk>, identity: [u8; 16], done: ReplaceDone) {
+        self.inner.add_spare(disk, identity, done);
+    }
+
+    fn remove_spare(&self, identity: [u8; 16], done: ReplaceDone) {
+        self.inner.remove_spare(identity, done);
+    }
+
+    fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone) {
+        self.inner.take_spare(place, identity, done);
+    }
+
     fn resume(&self) {
         self.inner.resume_rebuilds();
     }
@@ -205,5 +235,8 @@ impl BlockStore for Store {
         drop(forgotten);
         let members = self.inner.groups.iter().flat_map(|group| &group.members);
         members.filter_map(Member::device).for_each(|device| device.abandon());
+        self.inner.devices().iter().for_each(|(_, _, device)| device.abandon());
+        let spares = self.inner.spares.lock().clone();
+        spares.iter().for_each(|device| device.abandon());
     }
 }

@@ -8,3 +8,5 @@ mod geometry;
 pub(crate) mod model;
 mod random;
 mod rebuild;
+mod returning;
+mod successor;

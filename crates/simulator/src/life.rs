@@ -198,6 +198,8 @@ impl<'a> Life<'a> {
                 6 => self.change_volumes(),
                 7..9 => self.machine.lose_disk(),
                 9 => self.machine.replace_disk(),
+                10 => self.machine.return_disk(),
+                11 => self.machine.add_spare(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -253,6 +255,7 @@ impl<'a> Life<'a> {
         }
         self.poll_points()?;
         self.machine.poll_replacement()?;
+        self.machine.poll_spares()?;
         self.poll_change()
     }
 

@@ -19,12 +19,16 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        AggregateCommand::Create { name, disks, raid, force, traditional, dry_run } => {
+        AggregateCommand::Create { name, disks, spares, raid, force, traditional, dry_run } => {
             let known = node.disk_list()?;
             let disks = disk::choose(&known, disks)?;
+            let others: Vec<_> =
+                known.iter().filter(|disk| !disks.contains(&disk.name)).cloned().collect();
+            let spares = spares.as_ref().map(|wanted| disk::choose(&others, wanted));
             let request = AggregateCreate {
                 name: name.clone(),
                 disks,
+                spares: spares.transpose()?.unwrap_or_default(),
                 raid: *raid,
                 force: *force,
                 traditional: *traditional,
@@ -34,7 +38,9 @@ pub(super) fn run(
             let lost: Vec<String> = known
                 .iter()
                 .filter(|disk| disk.state == DiskState::Foreign)
-                .filter(|disk| request.disks.contains(&disk.name))
+                .filter(|disk| {
+                    request.disks.contains(&disk.name) || request.spares.contains(&disk.name)
+                })
                 .map(|disk| {
                     format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data"))
                 })

@@ -8,8 +8,10 @@ use super::core::Core;
 use super::disk_table::role;
 use super::recovery::OfflineAggregate;
 use super::refusals::{missing, refusal, taken};
+use super::spares::copied_percent;
 use admin_api::{
-    AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, RaidKind,
+    AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState,
+    RaidKind, SpareAdd,
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError};
@@ -18,7 +20,7 @@ use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::label::Hexadecimal;
 use platform::Disk;
 use platform::completion::gather;
-use raid::{MemberState, MemberStatus, RaidError};
+use raid::{MemberState, MemberStatus, RaidError, SuccessorStatus};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -54,6 +56,13 @@ impl Core {
         }
         let disks = self.disks.open_free(&wanted.disks)?;
         check_unused(wanted, &disks)?;
+        let spares = SpareAdd {
+            aggregate: wanted.name.clone(),
+            disks: wanted.spares.clone(),
+            force: wanted.force,
+            dry_run: wanted.dry_run,
+        };
+        self.check_spares(&spares, &self.disks.open_free(&wanted.spares)?)?;
         if wanted.dry_run {
             return Ok(planned(wanted, &disks));
         }
@@ -72,6 +81,9 @@ impl Core {
             self.publish_exports(&volume);
         }
         tracing::info!(aggregate = wanted.name, disks = wanted.disks.len(), "aggregate created");
+        if !spares.disks.is_empty() {
+            self.add_spares_in_turn(&spares)?;
+        }
         self.aggregate(&wanted.name)
     }
 
@@ -109,11 +121,13 @@ impl Core {
             .map(|volume| volume.used_blocks())
             .collect();
         let groups = &summary.status.groups;
-        let disks: Vec<DiskInfo> = groups
+        let mut disks: Vec<DiskInfo> = groups
             .iter()
             .flat_map(|group| &group.members)
             .map(|member| self.member_info(&summary.name, member))
             .collect();
+        let members = disks.len();
+        disks.extend(self.waiting_disks(summary));
         let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
@@ -127,7 +141,7 @@ impl Core {
             metadata_bytes: space.metadata_blocks * BLOCK_SIZE_U64,
             reserve_bytes: space.reserve_blocks * BLOCK_SIZE_U64,
             free_bytes: space.free_blocks * BLOCK_SIZE_U64,
-            data_disks: (disks.len() - parity_disks) as u64,
+            data_disks: (members - parity_disks) as u64,
             parity_disks: parity_disks as u64,
             volumes: of_volumes.len() as u64,
             consistency_point: aggregate.committed().get(),
@@ -143,7 +157,7 @@ impl Core {
         let left_out = self.left_out.lock();
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
         let (state, note) = match (&member.state, known) {
-            (MemberState::Online, _) => (DiskState::InUse, None),
+            (MemberState::Online, _) => (DiskState::InUse, member.successor.as_ref().map(copied)),
             (MemberState::Rebuilding { rebuilt_regions, regions }, _) => {
                 let share = 100 * rebuilt_regions / (*regions).max(1);
                 (DiskState::Rebuilding, Some(format!("{share} % rebuilt")))
@@ -171,6 +185,7 @@ impl Core {
     /// The disks that the configuration names, in order of name.
     pub(super) fn disk_list(&self) -> Vec<DiskInfo> {
         let _turn = self.turn();
+        self.let_go_of_former_disks();
         let members: Vec<DiskInfo> =
             self.aggregate_list().into_iter().flat_map(|aggregate| aggregate.disks).collect();
         let offline = self.offline.lock().clone();
@@ -189,6 +204,10 @@ impl Core {
 }
 
 const CREATE: &str = "cannot create aggregate";
+
+fn copied(successor: &SuccessorStatus) -> String {
+    format!("{} % copied to {}", copied_percent(successor), successor.name)
+}
 
 fn missing_note(member: &MemberStatus) -> String {
     match member.name {

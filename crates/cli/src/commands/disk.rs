@@ -135,7 +135,7 @@ fn replace(node: &dyn Administration, request: &DiskReplace) -> Result<Output, A
     let aggregate = disk.aggregate.clone().unwrap_or_default();
     let tense = if request.dry_run { "would take" } else { "takes" };
     let line = format!(
-        "{} {tense} the place of {} in {aggregate} and is filled in the background",
+        "{} {tense} the place of {} in {aggregate} and is rebuilt in the background",
         disk.name, request.disk
     );
     let output = Output::of(&disk.name, &disk)?.line(line);

@@ -19,7 +19,8 @@ impl Engine {
     }
 
     /// Gives the place of a disk to another: at once if it failed or is missing, and rebuilds what
-    /// it held in the background; if it works, once all was copied. What is on the other is lost, if `force` says that it may be.
+    /// it held in the background; if it works, once all was copied. What is on the other is lost,
+    /// if `force` says that it may be.
     pub fn replace_disk(
         self: &Arc<Self>,
         aggregate: &str,

@@ -195,7 +195,8 @@ pub trait BlockStore: Send + Sync {
     /// Gives a place to a spare, as `replace_disk` does to another disk.
     fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone);
 
-    /// After recovery: takes back what is there again, and goes on with rebuilding what was interrupted.
+    /// After recovery: takes back what is there again, and goes on with rebuilding what was
+    /// interrupted.
     fn resume(&self);
 
     /// What is well and what is not.

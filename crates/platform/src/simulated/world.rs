@@ -278,8 +278,8 @@ impl SimulatedWorld {
         drop(dropped);
     }
 
-    /// A disk loses power alone: of what it had not flushed some is lost, as at a power cut. What is
-    /// pending fails or not, as the disk is then.
+    /// A disk loses power alone: of what it had not flushed some is lost, as at a power cut. What
+    /// is pending fails or not, as the disk is then.
     pub fn lose_unflushed(&self, disk: &str) {
         let mut state = self.state.lock();
         let State { disks, choices, counters, .. } = &mut *state;

@@ -96,7 +96,7 @@ impl DiskTable {
         self.held.lock().contains_key(name)
     }
 
-    /// Lets go of an aggregate's disks that have no place in it any more, and holds on to no others.
+    /// Lets go of an aggregate's disks that have no place in it any more, and holds no others.
     pub(super) fn keep(&self, aggregate: &str, names: &[&str]) {
         let is_kept =
             |name: &str, held: &Held| held.aggregate != aggregate || names.contains(&name);

@@ -12,8 +12,8 @@ use crate::replies::{
 };
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
-    MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore, Validate, VolumeCreate,
-    VolumeDelete, VolumeFilter,
+    MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,10 @@ administration! {
     /// Gives a disk's place to another, which is rebuilt in the background; says how that one is,
     /// or would be.
     DiskReplace disk_replace(request: DiskReplace) -> DiskInfo;
+    /// Makes disks spares of an aggregate; says how they are, or would be.
+    SpareAdd spare_add(request: SpareAdd) -> Vec<DiskInfo>;
+    /// Lets go of a spare; says what that means, or would mean.
+    SpareRemove spare_remove(request: SpareRemove) -> Removal;
     /// Makes an aggregate; says how it is, or would be.
     AggregateCreate aggregate_create(request: AggregateCreate) -> AggregateInfo;
     /// Makes an aggregate larger; says how it is, or would be.
@@ -183,6 +187,7 @@ mod tests {
         let aggregate = AggregateCreate {
             name: "a1".to_owned(),
             disks,
+            spares: Vec::new(),
             raid: crate::RaidKind::Raid4,
             group_size: None,
             media: Some("smr:256MiB".to_owned()),

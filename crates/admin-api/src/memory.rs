@@ -14,8 +14,8 @@ use crate::replies::{
 };
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
-    MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate,
-    VolumeDelete, VolumeFilter,
+    MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -209,11 +209,16 @@ impl Administration for MemoryAdministration {
             found.ok_or_else(|| missing("replace disk", "disk", name))
         };
         let old = find(&state.disks, &request.disk)?;
-        let new = find(&state.disks, &request.replacement)?;
-        if !matches!(old.state, DiskState::Failed | DiskState::Missing) {
-            return Err(AdminError::new(Code::Conflict, "cannot replace disk", &request.disk)
-                .because("it is in use; only a disk that failed or is missing is replaced"));
-        }
+        let is_spare = |disk: &&DiskInfo| {
+            disk.role == Some(DiskRole::Spare) && disk.aggregate == old.aggregate
+        };
+        let new = match &request.replacement {
+            Some(name) => find(&state.disks, name)?,
+            None => state.disks.iter().find(is_spare).cloned().ok_or_else(|| {
+                AdminError::new(Code::NotFound, "cannot replace disk", &request.disk)
+                    .because("its aggregate has no spare")
+            })?,
+        };
         let (name, size_bytes) = (new.name, new.size_bytes);
         let info = DiskInfo { name, size_bytes, state: DiskState::Rebuilding, ..old };
         if !request.dry_run {
@@ -226,6 +231,47 @@ impl Administration for MemoryAdministration {
             }
         }
         Ok(info)
+    }
+
+    fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
+        let mut state = self.state.lock();
+        if !state.aggregates.contains_key(&request.aggregate) {
+            return Err(missing("add spares to", "aggregate", &request.aggregate));
+        }
+        let mut added = Vec::new();
+        for name in &request.disks {
+            let found = state.disks.iter_mut().find(|disk| disk.name == *name);
+            let disk = found.ok_or_else(|| missing("add spare", "disk", name))?;
+            let spare = DiskInfo {
+                state: DiskState::InUse,
+                role: Some(DiskRole::Spare),
+                aggregate: Some(request.aggregate.clone()),
+                ..disk.clone()
+            };
+            if !request.dry_run {
+                disk.clone_from(&spare);
+            }
+            added.push(spare);
+        }
+        Ok(added)
+    }
+
+    fn spare_remove(&self, request: &SpareRemove) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let is_it =
+            |disk: &&mut DiskInfo| disk.name == request.disk && disk.role == Some(DiskRole::Spare);
+        let found = state.disks.iter_mut().find(is_it);
+        let disk = found.ok_or_else(|| missing("remove spare", "spare", &request.disk))?;
+        let aggregate = disk.aggregate.clone().unwrap_or_default();
+        if !request.dry_run {
+            (disk.state, disk.aggregate, disk.role) = (DiskState::Unused, None, None);
+        }
+        Ok(Removal {
+            object: request.disk.clone(),
+            consequences: vec![format!("aggregate {aggregate} has one spare less")],
+            freed_bytes: 0,
+            dry_run: request.dry_run,
+        })
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {

@@ -74,6 +74,8 @@ words! {
         Data = "data",
         /// Parity.
         Parity = "parity",
+        /// Nothing: it waits for the place of another, or is filled to take it.
+        Spare = "spare",
     }
 }
 words! {

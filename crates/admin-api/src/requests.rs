@@ -105,6 +105,9 @@ pub struct AggregateCreate {
     pub name: String,
     /// The disks, by the names that `disk_list` gives them.
     pub disks: Vec<String>,
+    /// Disks that wait for the place of one that fails.
+    #[serde(default)]
+    pub spares: Vec<String>,
     /// Its protection.
     pub raid: RaidKind,
     /// Disks of a RAID group at most, parity included; as many as can be if nothing is said.
@@ -167,13 +170,42 @@ pub struct DiskFail {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskReplace {
-    /// The disk that failed or is missing, by the name that `aggregate_show` gives it.
+    /// The disk, by the name that `aggregate_show` gives it.
     pub disk: String,
-    /// The one that takes its place, by the name that `disk_list` gives it.
-    pub replacement: String,
+    /// The one that takes its place, by the name that `disk_list` gives it; a spare if none is
+    /// named. The disk itself is taken back if it went and is there again.
+    #[serde(default)]
+    pub replacement: Option<String>,
     /// Take it even if it holds something else; what it holds is lost.
     #[serde(default)]
     pub force: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Makes disks spares of an aggregate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpareAdd {
+    /// The aggregate.
+    pub aggregate: String,
+    /// The disks, by the names that `disk_list` gives them.
+    pub disks: Vec<String>,
+    /// Take disks that hold something else; what they hold is lost.
+    #[serde(default)]
+    pub force: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Lets go of a spare.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpareRemove {
+    /// The disk, by the name that `disk_list` gives it.
+    pub disk: String,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -328,7 +360,25 @@ impl Validate for DiskFail {
 impl Validate for DiskReplace {
     fn validate(&self) -> Result<(), AdminError> {
         validate_disk("cannot replace disk", &self.disk)?;
-        validate_disk("cannot replace disk", &self.replacement)
+        let replacement = self.replacement.as_ref();
+        replacement.map_or(Ok(()), |name| validate_disk("cannot replace disk", name))
+    }
+}
+
+impl Validate for SpareAdd {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.aggregate)?;
+        if self.disks.is_empty() || self.disks.len() > AGGREGATE_DISKS_MAX {
+            return Err(AdminError::usage("cannot add spares to", &self.aggregate)
+                .because(format!("1 to {AGGREGATE_DISKS_MAX} disks at a time")));
+        }
+        self.disks.iter().try_for_each(|disk| validate_disk("cannot add spare", disk))
+    }
+}
+
+impl Validate for SpareRemove {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_disk("cannot remove spare", &self.disk)
     }
 }
 
@@ -494,6 +544,7 @@ mod tests {
         AggregateCreate {
             name: "a1".to_owned(),
             disks: disks.iter().map(|disk| (*disk).to_owned()).collect(),
+            spares: Vec::new(),
             raid,
             group_size: None,
             media: None,

@@ -400,15 +400,47 @@ pub enum DiskCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Give the place of a disk that failed or is missing to another, which is rebuilt
+    /// Give the place of a disk to another: one that failed or is missing at once, one that works
+    /// when all is copied
     Replace {
-        /// The disk that failed or is missing, as 'aggr show' names it
+        /// The disk, as 'aggr show' names it
         disk: String,
-        /// The one that takes its place
-        replacement: String,
+        /// The one that takes its place [default: a spare]; the disk itself if it is there again
+        replacement: Option<String>,
         /// Take it even if it holds something else; what it holds is lost
         #[arg(long)]
         force: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Disks that wait for the place of one that fails
+    #[command(subcommand)]
+    Spare(SpareCommand),
+}
+
+/// `stroop disk spare`.
+#[derive(Subcommand, Debug)]
+pub enum SpareCommand {
+    /// Have disks wait for the place of one that fails
+    Add {
+        /// The disks
+        #[arg(required = true)]
+        disks: Vec<String>,
+        /// The aggregate whose disks they may replace [default: the only one]
+        #[arg(long)]
+        aggr: Option<String>,
+        /// Take disks that hold something else; what they hold is lost
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Let go of a spare; it is free to be used then
+    Remove {
+        /// The disk
+        disk: String,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -426,6 +458,9 @@ pub enum AggregateCommand {
         /// paths, s3://BUCKET/PREFIX or object:/DIRECTORY
         #[arg(long, value_name = "N or LIST")]
         disks: String,
+        /// Disks that wait for the place of one that fails: how many of the unused, or which
+        #[arg(long, value_name = "N or LIST")]
+        spares: Option<String>,
         /// Protection: none, or so that any one (raid4), two (dp), three (tp) disks may fail
         #[arg(long, value_parser = parse_raid)]
         raid: RaidKind,

@@ -79,8 +79,9 @@ impl Engine {
         found.parts.store.fail_disk(place, Box::new(failed));
     }
 
-    /// Gives the place of a disk that failed or is missing to another, and rebuilds what it held in
-    /// the background. What is on the other is lost, if `force` says that it may be.
+    /// Gives the place of a disk to another: at once if it failed or is missing, and rebuilds what
+    /// it held in the background; if it works, once all was copied. What is on the other is lost,
+    /// if `force` says that it may be.
     pub fn replace_disk(
         self: &Arc<Self>,
         aggregate: &str,

@@ -5,6 +5,7 @@
 
 use crate::error::EngineError;
 use crate::served::ServedVolume;
+use crate::spares::SharedTending;
 use affinity::Scheduler;
 use aggregate::Aggregate;
 use cowfs::budget::DirtyMemory;
@@ -77,6 +78,7 @@ pub struct Engine {
     verifier: u64,
     inodes_max: u64,
     last_tick_cp: AtomicU64,
+    pub(crate) tending: SharedTending,
 }
 
 #[derive(Default)]
@@ -122,6 +124,7 @@ impl Engine {
             verifier,
             inodes_max,
             last_tick_cp: AtomicU64::new(configuration.clock.monotonic_nanoseconds()),
+            tending: SharedTending::default(),
             configuration,
         })
     }
@@ -216,6 +219,7 @@ impl Engine {
                 aggregate.request_consistency_point(None);
             }
         }
+        self.tend_disks();
     }
 
     /// Starts a consistency point if the log or the memory fills.

@@ -28,6 +28,7 @@ mod replay;
 mod scrub;
 mod served;
 mod service;
+mod spares;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary};
 pub use create::{CreateAggregate, groups_of};

@@ -58,6 +58,8 @@ impl Array {
         let mut found: Vec<Labelled> = Vec::new();
         for (disk, label) in disks.into_iter().zip(labels) {
             match label {
+                // It holds nothing that counts.
+                Ok(label) if label.is_spare() => {}
                 Ok(label) => found.push((disk, label)),
                 // As good as not there.
                 Err(MediaError::Disk(_) | MediaError::DamagedLabel { .. }) => {}

@@ -33,6 +33,8 @@ pub struct Device {
 struct LabelState {
     label: DiskLabel,
     is_being_written: bool,
+    /// The disk is nobody's any more: zeros are written instead, and nothing after them.
+    is_erased: bool,
     /// Those whose changes came while it was being written.
     waiting: Vec<DeviceDone<()>>,
 }
@@ -111,6 +113,20 @@ impl Device {
         self.write_label(vec![done]);
     }
 
+    /// Erases the label, durably: from then on the disk is nobody's. Changes that come later count
+    /// for nothing.
+    pub fn erase_label(self: &Arc<Self>, done: DeviceDone<()>) {
+        {
+            let mut state = self.label.lock();
+            state.is_erased = true;
+            if std::mem::replace(&mut state.is_being_written, true) {
+                state.waiting.push(done);
+                return;
+            }
+        }
+        self.write_label(vec![done]);
+    }
+
     /// Lets go of everyone who waits for the label, unanswered: their world is gone. They may hold
     /// what holds the device.
     pub fn abandon(&self) {
@@ -119,7 +135,11 @@ impl Device {
     }
 
     fn write_label(self: &Arc<Self>, dones: Vec<DeviceDone<()>>) {
-        let block = vec![Arc::new(self.label().to_block())];
+        let block = {
+            let state = self.label.lock();
+            let label = || Arc::new(state.label.to_block());
+            vec![if state.is_erased { zero_block() } else { label() }]
+        };
         let first = (self.whole_copy.other().block(&*self.disk), block.clone());
         let second = (self.whole_copy.block(&*self.disk), block);
         let this = Arc::clone(self);
@@ -237,7 +257,8 @@ fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> D
     let layout = DeviceLayout { regions: label.data_regions.get() };
     let recorded = label.medium().and_then(Profile::of_medium);
     let profile = recorded.unwrap_or_else(|| Profile::of(&*disk));
-    let label = LabelState { label, is_being_written: false, waiting: Vec::new() };
+    let label =
+        LabelState { label, is_being_written: false, is_erased: false, waiting: Vec::new() };
     Device { disk, layout, profile, label: Mutex::new(label), whole_copy }
 }
 

@@ -5,7 +5,9 @@
 //!
 //! Invariants:
 //! - `members[disk_index] == disk`; the first `disks_in_group` members are set and the others zero.
-//! - `pvbn_base` and `data_regions` never change: block numbers follow from them.
+//! - A base once given and `data_regions` never change: block numbers follow from them.
+//! - A spare has no place: no members, no RAID kind. What is on it counts for nothing until a label
+//!   says that it is a member.
 //! - `missing` has a bit for each member that has missed writes: its content is old, whatever it
 //!   says of itself. `rebuilding` has one for those of them that are being written anew: of these
 //!   the first `rebuilt_regions` regions are as good as any other disk's.
@@ -114,6 +116,9 @@ pub enum DiskRole {
     Data,
     /// Holds parity; a group's parity disks are its first: row, diagonal, anti-diagonal.
     Parity,
+    /// Waits for the place of another, or is being filled with what that holds. It is no member of
+    /// a group, and nothing on it counts.
+    Spare,
 }
 
 impl DiskRole {
@@ -123,6 +128,7 @@ impl DiskRole {
         match self {
             Self::Data => 1,
             Self::Parity => 2,
+            Self::Spare => 3,
         }
     }
 
@@ -132,6 +138,7 @@ impl DiskRole {
         match number {
             1 => Some(Self::Data),
             2 => Some(Self::Parity),
+            3 => Some(Self::Spare),
             _ => None,
         }
     }
@@ -142,6 +149,7 @@ impl fmt::Display for DiskRole {
         formatter.pad(match self {
             Self::Data => "data",
             Self::Parity => "parity",
+            Self::Spare => "spare",
         })
     }
 }
@@ -198,7 +206,8 @@ pub struct DiskLabel {
     pub rebuilding: U32,
     /// Zero.
     pub reserved_d: U32,
-    /// How many regions of this disk are rebuilt, if it is being rebuilt.
+    /// How many regions of this disk are rebuilt, if it is being rebuilt; of a spare, how many are
+    /// copied.
     pub rebuilt_regions: U64,
     /// The first PVBN of each member, zero for parity disks: disks that joined later have ranges
     /// apart from the others'.
@@ -206,7 +215,20 @@ pub struct DiskLabel {
     /// What was last scrubbed; in the first group only.
     pub scrub: ScrubRecord,
     /// Zero.
-    pub reserved_c: [u8; 3080],
+    pub reserved_c: [u8; 32],
+    /// The spare that is being filled to take a place in this group; zero if none is. A spare that
+    /// its group's labels name here has copied what its own label says, any other nothing.
+    pub successor: [u8; 16],
+    /// What consistency points up to this one wrote is on all members that are `away`.
+    pub trusted_cp: U64,
+    /// A bit for each missing member that went, or was not there, and has not failed: it may be
+    /// taken back.
+    pub away: U32,
+    /// A bit for each of those that holds what it held: what it may have lost, and what it missed,
+    /// has been written since by consistency points after `trusted_cp`, and those are complete.
+    pub settled: U32,
+    /// Zero.
+    pub reserved_f: [u8; 3016],
 }
 
 const _: () = {
@@ -216,6 +238,8 @@ const _: () = {
     assert!(offset_of!(DiskLabel, medium_unit_bytes) == 164);
     assert!(offset_of!(DiskLabel, members) == 168);
     assert!(offset_of!(DiskLabel, scrub) == 952);
+    assert!(offset_of!(DiskLabel, successor) == 1048);
+    assert!(offset_of!(DiskLabel, reserved_f) == 1080);
 };
 
 impl DiskLabel {
@@ -287,6 +311,42 @@ impl DiskLabel {
         {
             return wrong("group_index");
         }
+        if self.data_regions.get() == 0 || self.data_regions.get() >> 48 != 0 {
+            return wrong("data_regions");
+        }
+        if self.rebuilt_regions.get() > self.data_regions.get() {
+            return wrong("rebuilt_regions");
+        }
+        if self.medium().is_none() {
+            return wrong("medium");
+        }
+        self.scrub.validate()?;
+        match self.disk_role() {
+            Some(DiskRole::Spare) => self.validate_spare(),
+            _ => self.validate_member(),
+        }
+    }
+
+    /// A spare has no group: a place, if it is being filled for one, and no say in who has which.
+    fn validate_spare(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: STRUCTURE, field });
+        if self.disk == [0; 16] {
+            return wrong("disk");
+        }
+        if usize::from(self.disk_index.get()) >= GROUP_DISKS_MAX {
+            return wrong("disk_index");
+        }
+        if self.raid_kind != 0 || self.disks_in_group.get() != 0 {
+            return wrong("raid_kind");
+        }
+        if self.members != [[0; 16]; GROUP_DISKS_MAX] {
+            return wrong("members");
+        }
+        Ok(())
+    }
+
+    fn validate_member(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: STRUCTURE, field });
         let (index, count) = (self.disk_index.get(), self.disks_in_group.get());
         if index >= count || usize::from(count) > GROUP_DISKS_MAX {
             return wrong("disk_index");
@@ -301,17 +361,17 @@ impl DiskLabel {
         if is_parity != (role == DiskRole::Parity) {
             return wrong("role");
         }
-        if self.medium().is_none() {
-            return wrong("medium");
-        }
         if u64::from(self.missing.get()) >> count != 0 {
             return wrong("missing");
         }
         if self.rebuilding.get() & !self.missing.get() != 0 {
             return wrong("rebuilding");
         }
-        if self.rebuilt_regions.get() > self.data_regions.get() {
-            return wrong("rebuilt_regions");
+        if self.away.get() & !self.missing.get() != 0 {
+            return wrong("away");
+        }
+        if self.settled.get() & !self.away.get() != 0 {
+            return wrong("settled");
         }
         let last_set =
             |(at, member): (usize, &[u8; 16])| (*member == [0; 16]) == (at >= usize::from(count));
@@ -326,7 +386,7 @@ impl DiskLabel {
         if !self.are_bases_possible(kind) {
             return wrong("bases");
         }
-        self.scrub.validate()
+        Ok(())
     }
 
     /// Data disks have a base, of which only that of the aggregate's first is zero; nobody else
@@ -401,6 +461,24 @@ impl DiskLabel {
         index < GROUP_DISKS_MAX && self.missing.get() >> index & 1 == 1
     }
 
+    /// Whether the disk waits for a place, and has none.
+    #[must_use]
+    pub fn is_spare(&self) -> bool {
+        self.disk_role() == Some(DiskRole::Spare)
+    }
+
+    /// Whether the member at `index` went and has not failed.
+    #[must_use]
+    pub fn is_away(&self, index: usize) -> bool {
+        index < GROUP_DISKS_MAX && self.away.get() >> index & 1 == 1
+    }
+
+    /// Whether the member at `index`, which went, holds what it held.
+    #[must_use]
+    pub fn is_settled(&self, index: usize) -> bool {
+        index < GROUP_DISKS_MAX && self.settled.get() >> index & 1 == 1
+    }
+
     /// Whether the member at `index` is being rebuilt.
     #[must_use]
     pub fn is_rebuilding(&self, index: usize) -> bool {
@@ -412,6 +490,14 @@ impl fmt::Display for DiskLabel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind().map_or_else(|| "?".to_owned(), |kind| kind.to_string());
         let role = self.disk_role().map_or_else(|| "?".to_owned(), |role| role.to_string());
+        if self.is_spare() {
+            let (name, aggregate) = (self.name().unwrap_or("?"), Hexadecimal(&self.aggregate));
+            return write!(
+                formatter,
+                "spare of aggregate '{name}' ({aggregate}), {} regions",
+                self.data_regions
+            );
+        }
         write!(
             formatter,
             "{} disk {} of {} in {} group {} of aggregate '{}' ({}), {} regions, first {}",
@@ -520,10 +606,12 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 14] = [
+        let changes: [(&str, Change); 16] = [
             ("scrub", |label| label.scrub.phase = 9),
             ("medium", |label| label.medium = 5),
             ("medium", |label| label.medium_unit_bytes = U32::new(4096)),
+            ("away", |label| label.away = U32::new(1)),
+            ("settled", |label| label.settled = U32::new(1)),
             ("rebuilding", |label| label.rebuilding = U32::new(1)),
             ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
             ("aggregate_name", |label| label.aggregate_name[10] = 1),
@@ -546,5 +634,35 @@ mod tests {
         newer.version = U16::new(LABEL_VERSION + 1);
         assert!(matches!(newer.validate(), Err(Damage::Version { .. })));
         assert!(!example().set_name(&"x".repeat(65)));
+    }
+
+    #[test]
+    fn a_spare_has_no_group() {
+        let mut spare = DiskLabel::empty();
+        (spare.disk, spare.aggregate) = ([2; 16], [9; 16]);
+        assert!(spare.set_name("pool"));
+        spare.data_regions = U64::new(100);
+        spare.groups_count = U32::new(1);
+        spare.role = DiskRole::Spare.number();
+        let read = DiskLabel::from_block(&spare.to_block()).unwrap();
+        assert!(read.is_spare() && !example().is_spare());
+        assert_eq!(
+            read.to_string(),
+            "spare of aggregate 'pool' (09090909090909090909090909090909), 100 regions"
+        );
+        type Change = fn(&mut DiskLabel);
+        let changes: [(&str, Change); 5] = [
+            ("disk", |label| label.disk = [0; 16]),
+            ("disk_index", |label| label.disk_index = U16::new(32)),
+            ("raid_kind", |label| label.raid_kind = RaidKind::Dp.number()),
+            ("members", |label| label.members[0] = label.disk),
+            ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
+        ];
+        for (field, change) in changes {
+            let mut label = spare.clone();
+            change(&mut label);
+            label.checksum = U32::new(label.computed_checksum());
+            assert_eq!(label.validate(), Err(Damage::Field { structure: STRUCTURE, field }));
+        }
     }
 }

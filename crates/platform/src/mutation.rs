@@ -95,6 +95,8 @@ rules! {
         "what a disk gives for a block is taken without a look at the pointer's checksum"
     MissingDiskUnlabelled "missing-disk-unlabelled"
         "the labels do not say that a disk has missed writes"
+    SuspectRowsKept "suspect-rows-kept"
+        "of a disk that went and is back, rows that it may have lost are taken as they are"
     OrphanForgotten "orphan-forgotten"
         "a file that lost its last name while it was held is not on the orphan list"
     PromiseNotTaken "promise-not-taken"

@@ -6,13 +6,16 @@
 use crate::block_store::StripeJournal;
 use crate::error::RaidError;
 use crate::geometry::{Geometry, GroupGeometry};
+use crate::label::Told;
 use crate::layout::Layout;
-use crate::member::{Group, GroupState, Seat, first_sequence};
-use crate::rebuild::Rebuild;
+use crate::member::{Group, GroupState, Seat, first_sequence, is_in};
+use crate::rebuild::{Rebuild, Way};
+use crate::returning::{Fate, Lost};
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError, Profile, regions_of};
 use ondisk::label::{
-    AGGREGATE_NAME_BYTES_MAX, DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, Hexadecimal, RaidKind,
+    AGGREGATE_NAME_BYTES_MAX, DiskLabel, DiskRole, GROUP_DISKS_MAX, GROUPS_MAX, Hexadecimal,
+    RaidKind,
 };
 use platform::completion::gather;
 use platform::{Disk, Entropy};
@@ -179,19 +182,26 @@ pub fn assemble(
 
 /// Matches labels.
 fn join(
-    devices: Vec<Device>,
+    mut devices: Vec<Device>,
     journal: Arc<dyn StripeJournal>,
     now: Timestamp,
 ) -> Result<Store, RaidError> {
     let mut groups: BTreeMap<u32, Vec<Arc<Device>>> = BTreeMap::new();
     let mut first: Option<(String, DiskLabel)> = None;
+    let mut spares: Vec<Arc<Device>> = Vec::new();
     let mut seen: BTreeMap<[u8; 16], String> = BTreeMap::new();
+    // What a spare says of the groups may be old.
+    devices.sort_by_key(|device| device.label().is_spare());
     for device in devices {
         let (label, disk) = (device.label(), device.name().to_owned());
         if let Some(other) = seen.insert(label.disk, disk.clone()) {
             return Err(RaidError::Duplicate { disk, other });
         }
-        groups.entry(label.group_index.get()).or_default().push(Arc::new(device));
+        let device = Arc::new(device);
+        match label.is_spare() {
+            true => spares.push(device),
+            false => groups.entry(label.group_index.get()).or_default().push(device),
+        }
         match &first {
             Some((other, expected)) if expected.aggregate != label.aggregate => {
                 return Err(RaidError::OtherAggregate {
@@ -217,13 +227,13 @@ fn join(
     let (mut places, mut joined, mut states) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..latest.groups_count.get() {
         let devices = groups.remove(&index).unwrap_or_default();
-        let (place, group, state) = join_group(index, devices, now)?;
+        let (place, group, state) = join_group(index, devices, &mut spares, now)?;
         places.push(place);
         joined.push(Arc::new(group));
         states.push(state);
     }
     let geometry = Arc::new(Geometry::new(places).ok_or(RaidError::Ranges)?);
-    Ok(Store::new(Layout { geometry, groups: joined }, states, journal))
+    Ok(Store::new(Layout { geometry, groups: joined }, states, spares, journal))
 }
 
 /// A group of which nothing is there.
@@ -235,6 +245,7 @@ fn lost_group(group: u32) -> RaidError {
 fn join_group(
     index: u32,
     devices: Vec<Arc<Device>>,
+    spares: &mut Vec<Arc<Device>>,
     now: Timestamp,
 ) -> Result<(GroupGeometry, Group, GroupState), RaidError> {
     let latest = devices.iter().map(|device| device.label());
@@ -257,8 +268,7 @@ fn join_group(
         match seats.get_mut(at) {
             Some(seat) if agrees => {
                 are_labels_equal &= latest.is_missing(at) && !latest.is_rebuilding(at)
-                    || label.missing == latest.missing
-                        && label.rebuilding == latest.rebuilding
+                    || Told::of(&label) == Told::of(&latest)
                         && label.members == latest.members
                         && label.groups_count == latest.groups_count;
                 seat.device = Some(device);
@@ -267,17 +277,29 @@ fn join_group(
             _ => stranger = Some(device.name().to_owned()),
         }
     }
-    let mut missing = latest.missing.get();
-    let mut rebuilding = BTreeMap::new();
+    let (mut missing, mut rebuilding, mut lost) =
+        (latest.missing.get(), BTreeMap::new(), BTreeMap::new());
     for (at, seat) in seats.iter().enumerate() {
+        if latest.is_away(at) {
+            let fate = if latest.is_settled(at) { Fate::Settled } else { Fate::Torn };
+            lost.insert(at, Lost { trusted_cp: Some(latest.trusted_cp.get()), fate });
+        }
         match &seat.device {
-            None => missing |= 1 << at,
+            None if !latest.is_missing(at) => {
+                missing |= 1 << at;
+                // It went while nothing was written, or this is a start after a crash, of which
+                // the notes of stripes tell.
+                lost.insert(at, Lost { trusted_cp: None, fate: Fate::Settled });
+            }
+            None => {}
             Some(device) if latest.is_rebuilding(at) => {
-                rebuilding.insert(at, Rebuild::new(Arc::clone(device)));
+                let way = if latest.is_settled(at) { Way::Resync } else { Way::Anew };
+                rebuilding.insert(at, Rebuild::new(Arc::clone(device), way));
             }
             Some(_) => {}
         }
     }
+    let copies = join_successor(&latest, &seats, missing, spares);
     let group = Group::new(kind, seats);
     if missing.count_ones() as usize > kind.parity_disks() {
         return Err(match stranger {
@@ -286,16 +308,54 @@ fn join_group(
         });
     }
     // A crash may have come between two labels: then they are written again.
-    let labelled = are_labels_equal.then_some((latest.missing.get(), latest.rebuilding.get()));
+    let labelled = are_labels_equal.then_some(Told::of(&latest));
     let sequence = first_sequence(latest.sequence.get(), now);
-    let state = GroupState { missing, rebuilding, labelled, sequence, ..GroupState::default() };
+    let state = GroupState {
+        missing,
+        rebuilding,
+        copies,
+        lost,
+        labelled,
+        sequence,
+        ..GroupState::default()
+    };
     let bases = latest.data_bases().map(Pvbn).collect();
     let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases };
     Ok((place, group, state))
 }
 
+/// The spare that was being filled to take a place, if the disk that has it is there to go on.
+fn join_successor(
+    latest: &DiskLabel,
+    seats: &[Seat],
+    missing: u32,
+    spares: &mut Vec<Arc<Device>>,
+) -> BTreeMap<usize, Rebuild> {
+    let index = spares.iter().position(|spare| {
+        let label = spare.label();
+        let at = usize::from(label.disk_index.get());
+        label.disk == latest.successor
+            && label.group_index == latest.group_index
+            && label.data_regions == latest.data_regions
+            && at < seats.len()
+            && !is_in(missing, at)
+    });
+    let Some(spare) = index.map(|index| spares.remove(index)) else { return BTreeMap::new() };
+    let own = spare.label();
+    let at = usize::from(own.disk_index.get());
+    let mut label = latest.clone();
+    (label.disk, label.disk_index) = (own.disk, own.disk_index);
+    label.successor = [0; 16];
+    let is_parity = latest.kind().is_some_and(|kind| at < kind.parity_disks());
+    label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
+    if let Some(member) = label.members.get_mut(at) {
+        *member = own.disk;
+    }
+    BTreeMap::from([(at, Rebuild::copy(spare, label))])
+}
+
 fn too_few(index: u32, group: &Group, missing: u32) -> RaidError {
-    let absent = group.members.iter().enumerate().filter(|(at, _)| missing >> at & 1 == 1);
+    let absent = group.members.iter().enumerate().filter(|(at, _)| is_in(missing, *at));
     let absent = absent.map(|(at, member)| match member.seat() {
         Seat { device: Some(device), .. } => format!("{} (which missed writes)", device.name()),
         Seat { identity, .. } => format!("disk {at} ({})", Hexadecimal(&identity)),

@@ -4,10 +4,10 @@
 //! waited for, and before the call returns when they need not wait (a block that is still
 //! queued). Callers hold no lock that a completion takes.
 
-use crate::error::{Expectation, ReadFailure, StoreError};
+use crate::error::{Expectation, RaidError, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
-use crate::rebuild::{DiskPlace, ReplaceDone};
+use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::scrub::{ScrubDone, ScrubOrder};
 use crate::status::Status;
 use ondisk::identity::{BlockOwner, crc32c};
@@ -166,8 +166,9 @@ pub trait BlockStore: Send + Sync {
     /// After a crash and before any write: makes the parity of noted stripes right again.
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
 
-    /// Gives the place of a missing disk to another, whose content may be lost, and rebuilds it in
-    /// the background. Answers when the labels name it.
+    /// Gives the place of a disk to another, whose content may be lost, and fills it in the
+    /// background: at once the place of a missing disk; that of one in use once it is filled, and
+    /// until then both are written. Answers when the labels name it.
     fn replace_disk(
         &self,
         place: DiskPlace,
@@ -189,7 +190,24 @@ pub trait BlockStore: Send + Sync {
     /// of all groups count them.
     fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone);
 
-    /// After recovery: goes on with rebuilding and scrubbing what was interrupted.
+    /// Whether a disk is large enough for a place.
+    fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError>;
+
+    /// Takes a member back that went, by its label, and writes what it missed. Answers when the
+    /// labels name it.
+    fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone);
+
+    /// Labels a disk, whose content may be lost, as a spare.
+    fn add_spare(&self, disk: Arc<dyn Disk>, identity: [u8; 16], done: ReplaceDone);
+
+    /// Lets go of a spare: its label is erased.
+    fn remove_spare(&self, identity: [u8; 16], done: ReplaceDone);
+
+    /// Gives a place to a spare, as `replace_disk` does to another disk.
+    fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone);
+
+    /// After recovery: takes back what is there again, and goes on with rebuilding and
+    /// scrubbing what was interrupted.
     fn resume(&self);
 
     /// Asks something of the scrub. Answers when the labels say it.

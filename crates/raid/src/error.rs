@@ -90,19 +90,47 @@ pub enum RaidError {
         /// The other.
         other: String,
     },
-    /// There is no such place to give away.
-    #[error("group {group} has no disk {member} that could be replaced")]
+    /// There is no such place.
+    #[error("group {group} has no disk {member}")]
     NoSuchPlace {
         /// The group.
         group: u32,
         /// The disk's index in it.
         member: usize,
     },
-    /// The disk works, or is being rebuilt.
-    #[error("disk {disk} is in use; only a disk that failed or is missing is replaced")]
+    /// The disk is being rebuilt, or has just been.
+    #[error("disk {disk} is in use; wait until it is rebuilt, or fail it first")]
     InUse {
         /// The disk.
         disk: String,
+    },
+    /// One disk of a group is replaced at a time while it works.
+    #[error("disk {disk} of group {group} is being copied to {successor}; wait until it is done")]
+    Copying {
+        /// The group.
+        group: u32,
+        /// The disk.
+        disk: String,
+        /// Where to.
+        successor: String,
+    },
+    /// The disk is no missing member.
+    #[error("disk {disk} is not a disk that the aggregate misses")]
+    NotMissed {
+        /// The disk.
+        disk: String,
+    },
+    /// It is not known yet what the disk missed.
+    #[error("disk {disk} went a moment ago; it is taken back after the next consistency point")]
+    Unsettled {
+        /// The disk.
+        disk: String,
+    },
+    /// There is no such spare.
+    #[error("there is no spare {}", ondisk::label::Hexadecimal(.identity))]
+    NoSuchSpare {
+        /// Its identity.
+        identity: [u8; 16],
     },
     /// The disk is out of use already.
     #[error("disk {disk} is not in use")]

@@ -17,6 +17,7 @@
 use crate::assemble::{check_distinct, new_place};
 use crate::error::RaidError;
 use crate::geometry::{Geometry, GroupGeometry};
+use crate::label::Told;
 use crate::layout::Layout;
 use crate::member::{Group, GroupState, Seat};
 use crate::store::Inner;
@@ -131,7 +132,7 @@ impl Inner {
         let mut common = known.label();
         // Whoever is a member already knows better, until the labels of all say the same.
         common.sequence = 0.into();
-        (common.missing, common.rebuilding) = (0.into(), 0.into());
+        Told::default().write_to(&mut common);
         common.rebuilt_regions = 0.into();
         common.scrub = ScrubRecord::new_zeroed();
         let labels: Vec<(Arc<dyn Disk>, DiskLabel)> = growth

@@ -15,7 +15,9 @@
 //!   damage parity and identities of blocks in use only in stripes that were written in part, and
 //!   those were noted in the [`StripeJournal`] first.
 //! - A disk that missed a write is marked missing in the labels of the others before `sync`
-//!   succeeds; what it holds is not used again before it was rebuilt.
+//!   succeeds; what it holds is not used again before it was rebuilt, or brought up to date.
+//! - A disk that is filled beside one in use counts for nothing until it has the place, and the
+//!   other for nothing after that.
 //! - Work on one tetris happens one piece at a time; everything else is concurrent.
 //!
 //! Fails: [`RaidError`] when an aggregate cannot be created or put together, [`StoreError`] when
@@ -28,6 +30,7 @@ mod cache;
 mod error;
 mod geometry;
 mod growth;
+mod label;
 mod layout;
 mod load;
 mod locking;
@@ -37,11 +40,15 @@ mod read;
 mod rebuild;
 mod reconstruct;
 mod recover;
+mod replacing;
 mod resolve;
+mod returning;
 mod rows;
 mod scrub;
+mod spares;
 mod status;
 mod store;
+mod successor;
 mod superblock;
 mod sync;
 mod walk;
@@ -59,8 +66,10 @@ pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use growth::{GrowDone, NewDisk, NewGroup};
 pub use parity::parity_of_row;
-pub use rebuild::{DiskPlace, ReplaceDone};
+pub use replacing::{DiskPlace, ReplaceDone};
 pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus};
-pub use status::{Counters, GroupStatus, MemberState, MemberStatus, Status};
+pub use status::{
+    Counters, GroupStatus, MemberState, MemberStatus, SpareStatus, Status, SuccessorStatus,
+};
 pub use store::Store;
 pub use walk::Pace;

@@ -4,19 +4,20 @@
 //! leaves the disk in use for reading and makes every `sync` fail. A missing disk is marked in the
 //! labels of the others before `sync` succeeds. A member that is being rebuilt is missing, but for
 //! the regions that are rebuilt. A piece of work uses the disks that it began with: one that takes
-//! another's place meanwhile has nothing of what the other had, and is as good as missing.
+//! another's place meanwhile has nothing of what the other had, and is as good as missing, unless
+//! it had been filled beside the other in that region when the work began.
 
 use crate::error::StoreError;
+use crate::label::Told;
 use crate::locking::ClosedGroup;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
 use crate::resolve::Answer;
-use crate::status::{GroupStatus, MemberState, MemberStatus, Status};
+use crate::returning::Lost;
 use crate::store::Inner;
 use media::{Device, MediaError};
-use ondisk::label::{DiskLabel, DiskRole, RaidKind};
+use ondisk::label::{DiskRole, RaidKind};
 use platform::DiskError;
-use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,12 +44,14 @@ pub(crate) struct Seat {
     pub device: Option<Arc<Device>>,
     /// The number of its replacement in the group; 0 since the start.
     pub replacement: u64,
+    /// Which copy in the group it was, if it was filled beside the disk that had the place.
+    pub copy: Option<u64>,
 }
 
 impl Seat {
     /// The place of a disk that is not there.
     pub(crate) const fn empty(identity: [u8; 16]) -> Self {
-        Self { identity, device: None, replacement: 0 }
+        Self { identity, device: None, replacement: 0, copy: None }
     }
 }
 
@@ -83,9 +86,13 @@ pub(crate) struct GroupState {
     pub missing: u32,
     /// Those of them that are being written anew.
     pub rebuilding: BTreeMap<usize, Rebuild>,
-    /// What all labels say, or are about to: missing, being rebuilt.
-    pub labelled: Option<(u32, u32)>,
-    /// Disks that took another's place since the start.
+    /// Disks that are filled with what a member holds, to take its place: one at a time.
+    pub copies: BTreeMap<usize, Rebuild>,
+    /// Missing ones that may be taken back, and those that have been and are not whole yet.
+    pub lost: BTreeMap<usize, Lost>,
+    /// What all labels say, or are about to.
+    pub labelled: Option<Told>,
+    /// Disks that took another's place since the start, and copies that were begun.
     pub replacements: u64,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
@@ -130,22 +137,26 @@ impl GroupState {
     fn missing_but(&self, is_there: impl Fn(&Rebuild) -> bool) -> Missing {
         let there = self.rebuilding.iter().filter(|(_, rebuild)| is_there(rebuild));
         let mask = there.fold(self.missing, |mask, (member, _)| mask & !(1 << member));
-        Missing { mask, replacements: self.replacements }
+        let copied = self.copies.values().find(|copy| is_there(copy)).and_then(|one| one.copy);
+        Missing { mask, replacements: self.replacements, copied }
     }
 
-    fn masks(&self) -> (u32, u32) {
-        let rebuilding = self.rebuilding.keys().fold(0, |mask, member| mask | 1 << member);
-        (self.missing, rebuilding)
+    /// The number of a disk that takes a place, or begins to be filled for one.
+    pub(crate) const fn next_replacement(&mut self) -> u64 {
+        self.replacements += 1;
+        self.replacements
     }
 }
 
-/// A set of a group's disks that cannot be used by a piece of work, as of its beginning.
+/// The disks of a group that a piece of work cannot use, as of its beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Missing {
     /// A bit for each.
     mask: u32,
-    /// Disks that had taken another's place by then. Later ones cannot be used either.
+    /// Disks that had taken another's place by then. Later ones cannot be used either,
     replacements: u64,
+    /// but for the one that was being filled beside another, and held the region.
+    copied: Option<u64>,
 }
 
 impl Missing {
@@ -153,18 +164,18 @@ impl Missing {
         is_in(self.mask, member)
     }
 
-    pub(crate) const fn without(self, member: usize) -> Self {
-        Self { mask: self.mask & !(1 << member), ..self }
-    }
-
     /// What is missing here or there, at one moment.
     pub(crate) const fn union(self, other: Self) -> Self {
-        Self { mask: self.mask | other.mask, ..self }
+        let copied = match (self.copied, other.copied) {
+            (Some(one), Some(two)) if one == two => Some(one),
+            _ => None,
+        };
+        Self { mask: self.mask | other.mask, copied, ..self }
     }
 }
 
 /// Whether a mask of a group's disks has one of them.
-const fn is_in(mask: u32, member: usize) -> bool {
+pub(crate) const fn is_in(mask: u32, member: usize) -> bool {
     mask >> member & 1 == 1
 }
 
@@ -190,7 +201,9 @@ impl Group {
             return None;
         }
         let seat = self.members.get(member)?.seat();
-        seat.device.filter(|_| seat.replacement <= missing.replacements)
+        let is_known = seat.replacement <= missing.replacements
+            || seat.copy.is_some() && seat.copy == missing.copied;
+        seat.device.filter(|_| is_known)
     }
 
     /// What to call a disk.
@@ -204,18 +217,31 @@ impl Group {
 }
 
 impl Inner {
+    /// The disks of a group that are written to, those that are being filled as well.
+    pub(crate) fn devices_of(
+        &self,
+        group: u32,
+        missing: impl FnOnce(&GroupState) -> Missing,
+    ) -> Vec<(usize, Arc<Device>)> {
+        let (missing, copies) = {
+            let state = self.state.lock();
+            let disks = &state.groups[group as usize];
+            let copies = disks.copies.iter().map(|(member, copy)| (*member, copy.device()));
+            (missing(disks), copies.collect::<Vec<_>>())
+        };
+        let place = self.group(group);
+        let own = |member| Some((member, place.device(member, missing)?));
+        (0..place.members.len()).filter_map(own).chain(copies).collect()
+    }
+
     /// All disks that are written to: group, index in it, disk.
     pub(crate) fn devices(&self) -> Vec<(u32, usize, Arc<Device>)> {
-        let mut devices = Vec::new();
-        for (index, group) in (0..).zip(&self.layout().groups) {
-            let unused = self.state.lock().groups[index as usize].unused();
-            for member in 0..group.members.len() {
-                if let Some(device) = group.device(member, unused) {
-                    devices.push((index, member, device));
-                }
-            }
-        }
-        devices
+        let groups = self.layout().groups.len() as u32;
+        let of_group = |group| {
+            let devices = self.devices_of(group, GroupState::unused).into_iter();
+            devices.map(move |(member, device)| (group, member, device))
+        };
+        (0..groups).flat_map(of_group).collect()
     }
 
     /// Whether nothing more becomes durable.
@@ -254,14 +280,16 @@ impl Inner {
             let mut state = self.state.lock();
             // What a disk did that was replaced since says nothing of the one in its place.
             if !self.group(group).members[member].is_taken_by(device) {
-                return;
+                drop(state);
+                return self.fail_successor((group, member), device);
             }
             let tolerated = self.group(group).kind.parity_disks();
+            let complete_cp = state.points.complete;
             let disks = &mut state.groups[group as usize];
             let is_missing = is_in(disks.missing, member);
             // What was rebuilt of it is old from now on.
-            let was_rebuilding = disks.rebuilding.remove(&member).is_some();
-            if is_missing && !was_rebuilding {
+            let rebuilding = disks.rebuilding.remove(&member);
+            if is_missing && rebuilding.is_none() {
                 return;
             }
             if !is_missing && disks.missing.count_ones() as usize >= tolerated {
@@ -275,81 +303,10 @@ impl Inner {
             }
             disks.missing |= 1 << member;
             disks.reasons.insert(member, error.to_string());
+            disks.lose(member, &error, rebuilding, complete_cp);
+            self.promote_successor(disks, (group, member));
         }
         self.write_labels(group);
-    }
-
-    /// Has the labels of a group say which disks are missing, if they do not yet.
-    pub(crate) fn write_labels(self: &Arc<Self>, group: u32) {
-        let is_told = |disks: &GroupState| disks.labelled == Some(disks.masks());
-        // Every write of a tetris asks.
-        if is_told(&self.state.lock().groups[group as usize]) {
-            return;
-        }
-        let place = self.group(group);
-        let members = &place.members;
-        let highest = |member: &Arc<Member>| member.device().map(|one| one.label().sequence.get());
-        let highest = members.iter().filter_map(highest).max().unwrap_or(0);
-        let devices = {
-            let mut state = self.state.lock();
-            let disks = &mut state.groups[group as usize];
-            let (masks, unused) = (disks.masks(), disks.unused());
-            if disks.labelled.replace(masks) == Some(masks) {
-                return;
-            }
-            if mutation::broken(Rule::MissingDiskUnlabelled) {
-                return;
-            }
-            let devices: Vec<_> = (0..members.len())
-                .filter_map(|at| place.device(at, unused).map(|device| (at, device)))
-                .collect();
-            // The device itself adds one.
-            disks.sequence = disks.sequence.max(highest).saturating_add(2);
-            state.label_updates += devices.len();
-            devices
-        };
-        for (member, device) in devices {
-            let (inner, failed) = (Arc::clone(self), Arc::clone(&device));
-            device.update_label(
-                |label| self.tell_label(group, member, label),
-                Box::new(move |result| {
-                    if let Err(error) = result {
-                        inner.fail_writing((group, member), &failed, error);
-                    }
-                    inner.label_updated();
-                }),
-            );
-        }
-    }
-
-    /// Has a label say what is true now: of changes that meet the last one says it, whatever their
-    /// order.
-    fn tell_label(&self, group: u32, member: usize, label: &mut DiskLabel) {
-        let state = self.state.lock();
-        let disks = &state.groups[group as usize];
-        let (missing, rebuilding) = disks.masks();
-        label.sequence = label.sequence.get().max(disks.sequence).into();
-        label.missing = missing.into();
-        label.rebuilding = rebuilding.into();
-        if !is_in(rebuilding, member) {
-            label.rebuilt_regions = 0.into();
-        }
-        let layout = self.layout();
-        layout.describe(group, label);
-    }
-
-    fn label_updated(self: &Arc<Self>) {
-        let waiters = {
-            let mut state = self.state.lock();
-            state.label_updates -= 1;
-            if state.label_updates > 0 {
-                return;
-            }
-            std::mem::take(&mut state.label_waiters)
-        };
-        for waiter in waiters {
-            self.finish_sync(waiter);
-        }
     }
 
     /// What was found wrong with blocks, and made good or not.
@@ -357,33 +314,5 @@ impl Inner {
         let counters = &mut self.state.lock().counters;
         counters.repaired_blocks += answer.repaired_blocks;
         counters.damaged_blocks += answer.damaged_blocks;
-    }
-
-    pub(crate) fn status(&self) -> Status {
-        let state = self.state.lock();
-        let layout = self.layout();
-        let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
-        let groups = groups.map(|((group, disks), place)| {
-            let members = group.members.iter().enumerate().map(|(index, member)| {
-                let seat = member.seat();
-                let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
-                    (Some(rebuild), _) => MemberState::Rebuilding {
-                        rebuilt_regions: rebuild.regions(),
-                        regions: place.regions,
-                        pace: rebuild.pace(),
-                    },
-                    (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
-                    (None, None) if is_in(disks.missing, index) => MemberState::Missing,
-                    (None, None) => MemberState::Online,
-                };
-                let media = seat.device.as_ref().map(|device| device.profile());
-                let name = seat.device.map(|device| device.name().to_owned());
-                MemberStatus { name, identity: seat.identity, role: member.role, state, media }
-            });
-            GroupStatus { kind: group.kind, members: members.collect() }
-        });
-        let groups = groups.collect();
-        let scrub = self.scrub_status(&state.scrub);
-        Status { groups, counters: state.counters, scrub }
     }
 }

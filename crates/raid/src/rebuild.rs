@@ -1,4 +1,7 @@
-//! A disk that takes the place of a missing one, and is written anew, region by region.
+//! A disk that is filled with what its place must hold, region by region.
+//!
+//! A place may be filled in three ways ([`Way`]): anew; by what changed, if the disk held the place
+//! before (see `returning`); or beside the disk that still holds it (see `successor`).
 //!
 //! What a region must hold follows from the other disks as for a degraded write: blocks are proved
 //! by their identities, repaired where parity can, and the missing column is computed. Regions that
@@ -17,57 +20,94 @@
 //! a crash, so notes of stripes there keep the disk's blocks like a missing disk's. The labels call
 //! the disk whole only after its own says that all regions are.
 
-use crate::error::{RaidError, StoreError};
 use crate::geometry::TetrisId;
-use crate::growth::check_size;
-use crate::member::{GroupState, Seat};
+use crate::member::GroupState;
+use crate::replacing::DiskPlace;
 use crate::resolve::{Answer, Question};
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use crate::walk::{Pace, Walk};
+use crate::write::parts_of_column;
 use media::{Device, MediaError};
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
-use platform::Disk;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
-/// Receives the end of a replacement's beginning.
-pub type ReplaceDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
-
 /// Tetrises that are rebuilt at a time.
 const TETRISES_AT_A_TIME: usize = 4;
-/// What a region takes on the disk.
+/// What a region takes on the disk; one of which nothing had to be written counts the same.
 const REGION_BYTES: u64 = REGION_BLOCKS as u64 * BLOCK_SIZE_U64;
-
-/// A disk's place in an aggregate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DiskPlace {
-    /// The group's index.
-    pub group: u32,
-    /// The disk's index in it, parity disks before data disks.
-    pub member: usize,
-}
 
 /// A rebuild by place and disk: another disk may have the place by now.
 #[derive(Clone)]
-struct Task {
-    place: DiskPlace,
-    device: Arc<Device>,
+pub(crate) struct Task {
+    pub place: DiskPlace,
+    pub device: Arc<Device>,
+}
+
+/// How a disk comes to hold what its place must.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// All of it is written.
+    Anew,
+    /// What may have changed since it went is written.
+    Resync,
+    /// All of it is written beside the disk that has the place.
+    Copy,
 }
 
 /// How far a disk has come.
 pub(crate) struct Rebuild {
+    pub way: Way,
     device: Arc<Device>,
+    identity: [u8; 16],
+    /// Of a spare: its label once it has the place.
+    label_of_place: Option<Box<DiskLabel>>,
+    /// A superblock was written to it, so that it can stand for its place.
+    pub has_superblock: bool,
+    /// Of a disk that is filled beside another: which of the group's copies since the start.
+    pub copy: Option<u64>,
     walk: Walk,
 }
 
 impl Rebuild {
     /// Of a disk, from where its label says that it stopped.
-    pub(crate) fn new(device: Arc<Device>) -> Self {
+    pub(crate) fn new(device: Arc<Device>, way: Way) -> Self {
         let label = device.label();
         let (below, regions) = (label.rebuilt_regions.get(), label.data_regions.get());
-        Self { device, walk: Walk::new(below, regions, TETRISES_AT_A_TIME) }
+        Self {
+            way,
+            device,
+            identity: label.disk,
+            label_of_place: None,
+            // Before that its label says nothing.
+            has_superblock: way != Way::Copy || below > 0,
+            copy: None,
+            walk: Walk::new(below, regions, TETRISES_AT_A_TIME),
+        }
+    }
+
+    /// Of a spare that is filled beside the disk that has the place.
+    pub(crate) fn copy(device: Arc<Device>, label_of_place: DiskLabel) -> Self {
+        let label_of_place = Some(Box::new(label_of_place));
+        Self { label_of_place, copy: Some(0), ..Self::new(device, Way::Copy) }
+    }
+
+    pub(crate) fn device(&self) -> Arc<Device> {
+        Arc::clone(&self.device)
+    }
+
+    pub(crate) fn is_of(&self, device: &Arc<Device>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+
+    pub(crate) const fn identity(&self) -> [u8; 16] {
+        self.identity
+    }
+
+    pub(crate) fn label_of_place(&self) -> Option<&DiskLabel> {
+        self.label_of_place.as_deref()
     }
 
     pub(crate) fn has(&self, region: u64) -> bool {
@@ -82,7 +122,7 @@ impl Rebuild {
         self.walk.done()
     }
 
-    /// How fast the disk is written.
+    /// How fast the disk is filled.
     pub(crate) fn pace(&self) -> Pace {
         self.walk.pace(REGION_BYTES)
     }
@@ -93,163 +133,59 @@ impl Rebuild {
     }
 }
 
+impl GroupState {
+    /// All disks that are being filled.
+    pub(crate) fn fillings_mut(&mut self) -> impl Iterator<Item = &mut Rebuild> {
+        self.rebuilding.values_mut().chain(self.copies.values_mut())
+    }
+}
+
 impl Inner {
-    /// Labels a disk that was checked, gives it the place of a missing one, and begins to rebuild.
-    pub(crate) fn replace_disk(
-        self: &Arc<Self>,
-        place: DiskPlace,
-        disk: Arc<dyn Disk>,
-        identity: [u8; 16],
-        done: ReplaceDone,
-    ) {
-        let label = match self.replacement_label(place, &*disk, identity) {
-            Ok(label) => label,
-            Err(error) => return done(Err(error)),
-        };
-        let inner = Arc::clone(self);
-        media::initialize(
-            disk,
-            label,
-            Box::new(move |device| match device {
-                Ok(device) => inner.take_place(place, identity, device, done),
-                Err(error) => done(Err(error.into())),
-            }),
-        );
-    }
-
-    /// Takes a disk out of use, as if it had failed.
-    pub(crate) fn fail_disk(self: &Arc<Self>, place: DiskPlace, done: ReplaceDone) {
-        let group = self.layout().groups.get(place.group as usize).cloned();
-        let Some(group) = group.filter(|group| place.member < group.members.len()) else {
-            let DiskPlace { group, member } = place;
-            return done(Err(RaidError::NoSuchPlace { group, member }));
-        };
-        let disk = group.name(place.member);
-        let device = group.members[place.member].device();
-        let is_used = |inner: &Self| {
-            !inner.state.lock().groups[place.group as usize].unused().contains(place.member)
-        };
-        let Some(device) = device.filter(|_| is_used(self)) else {
-            return done(Err(RaidError::NotInUse { disk }));
-        };
-        // Like a failed read: given up only if the group can do without it.
-        let error = MediaError::Retired { disk: disk.clone() };
-        self.fail_reading((place.group, place.member), &device, error);
-        if is_used(self) {
-            let (group, kind) = (place.group, group.kind);
-            return done(Err(RaidError::Indispensable { group, kind, disk }));
-        }
-        self.finish_sync(Box::new(|result| done(result.map_err(RaidError::from))));
-    }
-
-    fn replacement_label(
-        &self,
-        place: DiskPlace,
-        disk: &dyn Disk,
-        identity: [u8; 16],
-    ) -> Result<DiskLabel, RaidError> {
-        let layout = self.layout();
-        let group = layout.groups.get(place.group as usize);
-        let Some(member) = group.and_then(|group| group.members.get(place.member)) else {
-            return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
-        };
-        let group = self.group(place.group);
-        let unused = {
-            let state = self.state.lock();
-            let disks = &state.groups[place.group as usize];
-            if !disks.unused().contains(place.member) {
-                return Err(RaidError::InUse { disk: group.name(place.member) });
-            }
-            disks.unused()
-        };
-        check_size(disk, self.geometry().group(place.group).regions)?;
-        let other = (0..group.members.len()).find_map(|at| group.device(at, unused));
-        let Some(other) = other else {
-            return Err(RaidError::NoSuchPlace { group: place.group, member: place.member });
-        };
-        let mut label = other.label();
-        label.disk = identity;
-        label.disk_index = (place.member as u16).into();
-        label.role = member.role.number();
-        label.rebuilt_regions = 0.into();
-        label.missing = (label.missing.get() | 1 << place.member).into();
-        label.rebuilding = (label.rebuilding.get() | 1 << place.member).into();
-        if let Some(own) = label.members.get_mut(place.member) {
-            *own = identity;
-        }
-        Ok(label)
-    }
-
-    fn take_place(
-        self: &Arc<Self>,
-        place: DiskPlace,
-        identity: [u8; 16],
-        device: Device,
-        done: ReplaceDone,
-    ) {
-        let (group, device) = (self.group(place.group), Arc::new(device));
-        let member = &group.members[place.member];
-        // Before the state is locked: labels are locked before it.
-        let replaced = member.device().map_or(0, |old| old.label().sequence.get());
-        let rebuild = Rebuild::new(Arc::clone(&device));
-        {
-            let mut state = self.state.lock();
-            let disks = &mut state.groups[place.group as usize];
-            if !disks.unused().contains(place.member) {
-                drop(state);
-                return done(Err(RaidError::InUse { disk: group.name(place.member) }));
-            }
-            disks.sequence = disks.sequence.max(replaced);
-            disks.replacements += 1;
-            let replacement = disks.replacements;
-            member.set_seat(Seat { identity, device: Some(device), replacement });
-            disks.reasons.remove(&place.member);
-            disks.rebuilding.insert(place.member, rebuild);
-            // The identity is new even if the masks are not.
-            disks.labelled = None;
-        }
-        self.write_labels(place.group);
-        let inner = Arc::clone(self);
-        self.finish_sync(Box::new(move |result: Result<(), StoreError>| match result {
-            Ok(()) => {
-                inner.start_rebuild(place);
-                done(Ok(()));
-            }
-            Err(error) => done(Err(error.into())),
-        }));
-    }
-
     /// Goes on with what was interrupted.
     pub(crate) fn resume_rebuilds(self: &Arc<Self>) {
         let places: Vec<DiskPlace> = {
             let state = self.state.lock();
             let groups = (0..).zip(&state.groups);
             let of_group = |(group, disks): (u32, &GroupState)| {
-                let members: Vec<usize> = disks.rebuilding.keys().copied().collect();
+                let copies = disks.copies.keys();
+                let members: Vec<usize> = disks.rebuilding.keys().chain(copies).copied().collect();
                 members.into_iter().map(move |member| DiskPlace { group, member })
             };
             groups.flat_map(of_group).collect()
         };
-        places.into_iter().for_each(|place| self.start_rebuild(place));
+        places.into_iter().for_each(|place| self.start_rebuilds_at(place));
+        self.take_back_all();
     }
 
-    fn start_rebuild(self: &Arc<Self>, place: DiskPlace) {
-        let Some(device) = self.group(place.group).members[place.member].device() else { return };
-        let task = Task { place, device };
-        self.rebuild_next(&task);
-        // Nothing may be left to do.
-        self.label_progress(&task);
+    pub(crate) fn start_rebuilds_at(self: &Arc<Self>, place: DiskPlace) {
+        let devices: Vec<Arc<Device>> = {
+            let state = self.state.lock();
+            let disks = &state.groups[place.group as usize];
+            let rebuilds = disks.rebuilding.get(&place.member).into_iter();
+            rebuilds.chain(disks.copies.get(&place.member)).map(Rebuild::device).collect()
+        };
+        for task in devices.into_iter().map(|device| Task { place, device }) {
+            self.rebuild_next(&task);
+            // Nothing may be left to do.
+            self.label_progress(&task);
+        }
     }
 
     /// Changes the rebuild, unless it is over, or must not go on.
-    fn with_rebuild<T>(&self, task: &Task, change: impl FnOnce(&mut Rebuild) -> T) -> Option<T> {
+    pub(crate) fn with_rebuild<T>(
+        &self,
+        task: &Task,
+        change: impl FnOnce(&mut Rebuild) -> T,
+    ) -> Option<T> {
         let mut state = self.state.lock();
         if state.is_abandoned || state.failure.is_some() {
             return None;
         }
         let disks = &mut state.groups[task.place.group as usize];
-        let rebuild = disks.rebuilding.get_mut(&task.place.member)?;
-        Arc::ptr_eq(&rebuild.device, &task.device).then(|| change(rebuild))
+        let member = &task.place.member;
+        let rebuilds =
+            disks.rebuilding.get_mut(member).into_iter().chain(disks.copies.get_mut(member));
+        rebuilds.into_iter().find(|rebuild| rebuild.is_of(&task.device)).map(change)
     }
 
     /// Begins as much as may be under way.
@@ -262,47 +198,64 @@ impl Inner {
     }
 
     fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
-        if self.with_rebuild(&task, |_| ()).is_none() {
-            return self.unlock_tetris(tetris);
+        match self.with_rebuild(&task, |rebuild| rebuild.way) {
+            None => self.unlock_tetris(tetris),
+            Some(Way::Resync) => self.resync_tetris(tetris, task),
+            Some(Way::Anew | Way::Copy) => self.rebuild_rows(tetris, task, RowSet::ALL),
         }
+    }
+
+    /// Writes rows of a tetris to a disk, and calls the tetris done.
+    pub(crate) fn rebuild_rows(self: &Arc<Self>, tetris: TetrisId, task: Task, rows: RowSet) {
+        let (group, member) = (self.group(tetris.group), task.place.member);
         let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
-        let data_disks = self.group(tetris.group).data_disks;
+        let data_disk = member.checked_sub(group.code().parity_disks);
+        let wanted = (0..group.data_disks).map(|disk| match data_disk {
+            // It is there to be read.
+            Some(own) if own != disk && !missing.contains(member) => RowSet::EMPTY,
+            _ => rows,
+        });
         let question = Question {
             tetris,
             missing,
-            rows: vec![RowSet::ALL; data_disks],
+            rows: wanted.collect(),
             parity: RowSet::EMPTY,
-            given: vec![Column::new(); data_disks],
+            given: vec![Column::new(); group.data_disks],
         };
         let inner = Arc::clone(self);
         let write = Box::new(move |answer: Answer| {
             if answer.is_unreadable || inner.with_rebuild(&task, |_| ()).is_none() {
                 return inner.unlock_tetris(tetris);
             }
-            let columns = inner.rebuilt_columns(&answer, task.place);
+            let (columns, own) = inner.rebuilt_columns(&answer, task.place, rows);
             let again = Arc::clone(&inner);
-            let missing = missing.without(task.place.member);
+            let mut parts = inner.parts_of(tetris, missing, &columns);
+            parts.extend(parts_of_column(member, &task.device, &own));
             let finish = Box::new(move |()| again.finish_rebuilding(tetris, &task));
-            inner.write_columns(tetris, missing, &columns, finish);
+            inner.write_parts(tetris, parts, finish);
         });
         self.resolve(question, write);
     }
 
-    /// The missing disk's column, and what else was found wrong.
-    fn rebuilt_columns(&self, answer: &Answer, place: DiskPlace) -> Vec<Column> {
+    /// What else was found wrong, and the column of the place.
+    fn rebuilt_columns(
+        &self,
+        answer: &Answer,
+        place: DiskPlace,
+        rows: RowSet,
+    ) -> (Vec<Column>, Column) {
         self.count_damage(answer);
-        let group = self.group(place.group);
-        let code = group.code();
+        let code = self.group(place.group).code();
         let mut columns = vec![Column::new(); code.parity_disks];
         columns.extend(answer.repairs.clone());
-        columns[place.member] = match place.member.checked_sub(code.parity_disks) {
+        let own = match place.member.checked_sub(code.parity_disks) {
             Some(data_disk) => answer.columns[data_disk].clone(),
-            None => answer.parity(code, RowSet::ALL).swap_remove(place.member),
+            None => answer.parity(code, rows).swap_remove(place.member),
         };
-        columns
+        (columns, own)
     }
 
-    fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: &Task) {
+    pub(crate) fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: &Task) {
         // Not if it failed with this write.
         let _ = self.with_rebuild(task, |rebuild| rebuild.walk.finish(tetris.region, REGION_BYTES));
         self.unlock_tetris(tetris);
@@ -311,8 +264,11 @@ impl Inner {
     }
 
     /// Has the label say how far the disk has come, if that is worth it.
-    fn label_progress(self: &Arc<Self>, task: &Task) {
-        let due = self.with_rebuild(task, |rebuild| rebuild.walk.label_due(rebuild.walk.is_over()));
+    pub(crate) fn label_progress(self: &Arc<Self>, task: &Task) {
+        let due = self.with_rebuild(task, |rebuild| {
+            let walk = Some(&mut rebuild.walk).filter(|_| rebuild.has_superblock);
+            walk.and_then(|walk| walk.label_due(walk.is_over()))
+        });
         let Some(below) = due.flatten() else { return };
         let (inner, task) = (Arc::clone(self), task.clone());
         let disk = Arc::clone(task.device.disk());
@@ -340,23 +296,28 @@ impl Inner {
         if let Err(error) = result {
             return self.fail_rebuild(task, error);
         }
-        let is_whole = self.with_rebuild(task, |rebuild| {
+        let told = self.with_rebuild(task, |rebuild| {
             rebuild.walk.labelled(below);
-            below == rebuild.walk.end()
+            (rebuild.way, below == rebuild.walk.end())
         });
-        match is_whole {
-            None => return,
-            Some(false) => return self.label_progress(task),
-            Some(true) => {}
+        match told {
+            None => {}
+            Some((_, false)) => self.label_progress(task),
+            Some((Way::Copy, true)) => self.succeed(task.clone()),
+            Some((Way::Anew | Way::Resync, true)) => self.finish_place(task),
         }
+    }
+
+    /// The disk holds all that its place must.
+    pub(crate) fn finish_place(self: &Arc<Self>, task: &Task) {
         {
             let mut state = self.state.lock();
             let disks = &mut state.groups[task.place.group as usize];
             let member = task.place.member;
             // Not if it failed in this very moment.
-            let is_ours = |rebuild: &Rebuild| Arc::ptr_eq(&rebuild.device, &task.device);
-            if disks.rebuilding.get(&member).is_some_and(is_ours) {
+            if disks.rebuilding.get(&member).is_some_and(|rebuild| rebuild.is_of(&task.device)) {
                 disks.rebuilding.remove(&member);
+                disks.lost.remove(&member);
                 disks.missing &= !(1 << member);
             }
         }

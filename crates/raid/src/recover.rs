@@ -24,6 +24,7 @@ impl Inner {
             return self.flush(done);
         }
         let notes = self.combine(notes);
+        notes.iter().for_each(|note| self.distrust(note.tetris.group));
         let inner = Arc::clone(self);
         let dones = gather(notes.len(), move |_: Vec<()>| inner.flush(done));
         for (note, done) in notes.into_iter().zip(dones) {
@@ -111,6 +112,16 @@ impl Inner {
         }
         let mut columns = answer.parity(self.group(tetris.group).code(), rows);
         columns.extend(answer.repairs.clone());
+        // A disk that is being filled had the write beside the one whose place it takes, and may
+        // have come to another end with it.
+        let copies: Vec<usize> = {
+            let state = self.state.lock();
+            state.groups[tetris.group as usize].copies.keys().copied().collect()
+        };
+        let parity_disks = columns.len() - answer.columns.len();
+        for data_disk in copies.into_iter().filter_map(|at| at.checked_sub(parity_disks)) {
+            columns[parity_disks + data_disk] = answer.columns[data_disk].clone();
+        }
         // A repair of a row that was not noted (a checksum block read for proof) keeps parity
         // right: it was computed from parity.
         self.write_columns(tetris, missing, &columns, done);

@@ -32,7 +32,7 @@ use crate::resolve::{Answer, Question};
 use crate::rows::{CHECKSUM_ROW, Column, RowSet};
 use crate::store::Inner;
 use crate::walk::Walk;
-use media::{Device, MediaError};
+use media::MediaError;
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::scrub::{ScrubPhase, ScrubRecord};
 use platform::DiskError;
@@ -320,10 +320,7 @@ impl Inner {
     }
 
     fn flush_group(self: &Arc<Self>, group: u32, missing: Missing, done: Sender<()>) {
-        let members = 0..self.group(group).members.len();
-        let devices: Vec<(usize, Arc<Device>)> = members
-            .filter_map(|member| Some((member, self.group(group).device(member, missing)?)))
-            .collect();
+        let devices = self.devices_of(group, |_| missing);
         let (inner, places) = (Arc::clone(self), devices.clone());
         let parts = gather(devices.len(), move |results: Vec<Result<(), DiskError>>| {
             for ((member, device), result) in places.into_iter().zip(results) {
@@ -379,11 +376,7 @@ impl Inner {
     }
 
     fn write_record(self: &Arc<Self>, record: ScrubRecord, done: SyncDone) {
-        let unused = self.state.lock().groups[0].unused();
-        let group = self.group(0);
-        let devices: Vec<(usize, Arc<Device>)> = (0..group.members.len())
-            .filter_map(|member| Some((member, group.device(member, unused)?)))
-            .collect();
+        let devices = self.devices_of(0, GroupState::unused);
         let (inner, places) = (Arc::clone(self), devices.clone());
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
             for ((member, device), result) in places.into_iter().zip(results) {

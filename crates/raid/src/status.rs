@@ -1,6 +1,8 @@
 //! What is well and what is not, for operators and metrics.
 
+use crate::member::{GroupState, Member, is_in};
 use crate::scrub::ScrubStatus;
+use crate::store::Inner;
 use crate::walk::Pace;
 use media::Profile;
 use ondisk::label::{DiskRole, RaidKind};
@@ -41,6 +43,38 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// What its medium is, if it is there.
     pub media: Option<Profile>,
+    /// Whether it is missing because it went, and is taken back when it is there again.
+    pub is_away: bool,
+    /// The disk that is being filled with what it holds, to take its place.
+    pub successor: Option<SuccessorStatus>,
+}
+
+/// A disk that is filled with what another holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SuccessorStatus {
+    /// Its name.
+    pub name: String,
+    /// What its medium is.
+    pub media: Profile,
+    /// Regions that it holds.
+    pub copied_regions: u64,
+    /// Regions that it has to.
+    pub regions: u64,
+    /// How it gets on.
+    pub pace: Pace,
+}
+
+/// A disk that waits for a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpareStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub identity: [u8; 16],
+    /// Regions that it has room for.
+    pub regions: u64,
+    /// What its medium is.
+    pub media: Profile,
 }
 
 /// A group.
@@ -50,6 +84,10 @@ pub struct GroupStatus {
     pub kind: RaidKind,
     /// Its disks, in order.
     pub members: Vec<MemberStatus>,
+    /// Regions of each.
+    pub regions: u64,
+    /// Whether a disk of it has a head that moves.
+    pub is_rotational: bool,
 }
 
 impl GroupStatus {
@@ -89,6 +127,8 @@ pub struct Counters {
     pub full_stripes: u64,
     /// Requests to disks for the writing of tetrises.
     pub device_writes: u64,
+    /// Blocks in them.
+    pub device_blocks: u64,
 }
 
 /// All of it.
@@ -96,6 +136,8 @@ pub struct Counters {
 pub struct Status {
     /// The groups, in order.
     pub groups: Vec<GroupStatus>,
+    /// Disks that wait for a place.
+    pub spares: Vec<SpareStatus>,
     /// What happened.
     pub counters: Counters,
     /// The last scrub, or the one under way.
@@ -107,5 +149,54 @@ impl Status {
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.groups.iter().any(GroupStatus::is_degraded)
+    }
+}
+
+impl Inner {
+    pub(crate) fn status(&self) -> Status {
+        // Before the state is locked: it looks at labels.
+        let spares = self.spares();
+        let state = self.state.lock();
+        let layout = self.layout();
+        let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
+        let groups = groups.map(|((group, disks), place)| {
+            let members = group.members.iter().enumerate();
+            let members = members.map(|(index, member)| member.status(disks, index, place.regions));
+            let members: Vec<MemberStatus> = members.collect();
+            let is_rotational =
+                members.iter().filter_map(|member| member.media).any(Profile::is_rotational);
+            GroupStatus { kind: group.kind, members, regions: place.regions, is_rotational }
+        });
+        let groups = groups.collect();
+        let scrub = self.scrub_status(&state.scrub);
+        Status { groups, spares, counters: state.counters, scrub }
+    }
+}
+
+impl Member {
+    fn status(&self, disks: &GroupState, index: usize, regions: u64) -> MemberStatus {
+        let seat = self.seat();
+        let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
+            (Some(rebuild), _) => MemberState::Rebuilding {
+                rebuilt_regions: rebuild.regions(),
+                regions,
+                pace: rebuild.pace(),
+            },
+            (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
+            (None, None) if is_in(disks.missing, index) => MemberState::Missing,
+            (None, None) => MemberState::Online,
+        };
+        let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {
+            name: copy.device().name().to_owned(),
+            media: copy.device().profile(),
+            copied_regions: copy.regions(),
+            regions,
+            pace: copy.pace(),
+        });
+        let is_away = disks.lost.contains_key(&index) && state != MemberState::Online;
+        let media = seat.device.as_ref().map(|device| device.profile());
+        let name = seat.device.map(|device| device.name().to_owned());
+        let (identity, role) = (seat.identity, self.role);
+        MemberStatus { name, identity, role, state, media, is_away, successor }
     }
 }

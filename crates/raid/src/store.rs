@@ -8,15 +8,17 @@ use crate::block_store::{
     SuperblocksDone, SyncDone,
 };
 use crate::cache::ChecksumCache;
-use crate::error::StoreError;
+use crate::error::{RaidError, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::layout::Layout;
 use crate::locking::Job;
 use crate::member::{Group, GroupState};
-use crate::rebuild::{DiskPlace, ReplaceDone};
+use crate::replacing::{DiskPlace, ReplaceDone};
+use crate::returning::Points;
 use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
 use crate::status::{Counters, Status};
+use media::Device;
 use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,6 +65,8 @@ pub(crate) struct State {
     /// Disks are being added.
     pub is_growing: bool,
     pub scrub: Scrub,
+    /// Consistency points, as far as blocks tell of them.
+    pub points: Points,
     /// Nothing new is begun.
     pub is_abandoned: bool,
 }
@@ -71,6 +75,8 @@ pub(crate) struct Inner {
     layout: Mutex<Arc<Layout>>,
     pub journal: Arc<dyn StripeJournal>,
     pub state: Mutex<State>,
+    /// Disks that wait for a place. Locked alone, or after the state.
+    pub spares: Mutex<Vec<Arc<Device>>>,
 }
 
 impl Inner {
@@ -100,6 +106,7 @@ impl Store {
     pub(crate) fn new(
         layout: Layout,
         groups: Vec<GroupState>,
+        spares: Vec<Arc<Device>>,
         journal: Arc<dyn StripeJournal>,
     ) -> Self {
         let scrub = Scrub::of(
@@ -117,12 +124,14 @@ impl Store {
             label_waiters: Vec::new(),
             failure: None,
             counters: Counters::default(),
+            points: Points::default(),
             is_growing: false,
             scrub,
             is_abandoned: false,
         };
+        let (state, spares) = (Mutex::new(state), Mutex::new(spares));
         let layout = Mutex::new(Arc::new(layout));
-        Self { inner: Arc::new(Inner { layout, journal, state: Mutex::new(state) }) }
+        Self { inner: Arc::new(Inner { layout, journal, state, spares }) }
     }
 
     /// The aggregate's identity and name, from the labels.
@@ -165,6 +174,7 @@ impl BlockStore for Store {
         };
         let is_full = {
             let mut state = self.inner.state.lock();
+            state.note_write(write.owner.cp);
             let filling = state.tetrises.entry(tetris).or_default();
             let is_new = filling.filling.insert(write.pvbn, write).is_none();
             let was_expected = is_new && filling.expected_blocks > 0;
@@ -222,6 +232,26 @@ impl BlockStore for Store {
         self.inner.add_groups(groups, done);
     }
 
+    fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError> {
+        self.inner.check_replacement(place, disk)
+    }
+
+    fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone) {
+        self.inner.return_disk(disk, done);
+    }
+
+    fn add_spare(&self, disk: Arc<dyn Disk>, identity: [u8; 16], done: ReplaceDone) {
+        self.inner.add_spare(disk, identity, done);
+    }
+
+    fn remove_spare(&self, identity: [u8; 16], done: ReplaceDone) {
+        self.inner.remove_spare(identity, done);
+    }
+
+    fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone) {
+        self.inner.take_spare(place, identity, done);
+    }
+
     fn resume(&self) {
         self.inner.resume_rebuilds();
         self.inner.scrub_next();
@@ -257,5 +287,8 @@ impl BlockStore for Store {
         let layout = self.inner.layout();
         let members = layout.groups.iter().flat_map(|group| &group.members);
         members.filter_map(|member| member.device()).for_each(|device| device.abandon());
+        self.inner.devices().iter().for_each(|(_, _, device)| device.abandon());
+        let spares = self.inner.spares.lock().clone();
+        spares.iter().for_each(|device| device.abandon());
     }
 }

@@ -22,12 +22,15 @@ impl Inner {
         let devices = self.devices();
         let places = devices.clone();
         let inner = Arc::clone(self);
+        let written_cp = self.state.lock().points.written;
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
             for ((group, member, device), result) in places.into_iter().zip(results) {
-                if let Err(error) = result {
-                    inner.fail_writing((group, member), &device, error);
+                match result {
+                    Ok(()) => inner.has_superblock((group, member), device),
+                    Err(error) => inner.fail_writing((group, member), &device, error),
                 }
             }
+            inner.settle(written_cp);
             inner.finish_sync(done);
         });
         for ((_, _, device), part) in devices.iter().zip(parts) {

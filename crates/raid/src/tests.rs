@@ -10,4 +10,6 @@ mod growth;
 pub(crate) mod model;
 mod random;
 mod rebuild;
+mod returning;
 mod scrub;
+mod successor;

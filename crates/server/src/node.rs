@@ -30,6 +30,7 @@ mod replacement;
 mod rules;
 mod scrub;
 mod snapshots;
+mod spares;
 mod status;
 mod threads;
 mod volumes;
@@ -48,7 +49,7 @@ use openers::Openers;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
 use std::io;
 use std::sync::Arc;
-use threads::Threads;
+use threads::{Threads, Watcher};
 
 /// A consistency point begins at the latest this long after the one before: what a client wrote
 /// without asking for stability is lost by a crash only within it.
@@ -58,6 +59,7 @@ const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
 pub(crate) struct Node {
     core: Arc<Core>,
     threads: Threads,
+    watcher: Option<Watcher>,
     nfs: Option<nfs::Server>,
 }
 
@@ -87,8 +89,14 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let disks = DiskTable::new(config.disks.clone(), Arc::new(openers));
     let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
     core.open_aggregates();
-    let mut node = Node { core: Arc::new(core), threads, nfs: None };
-    match node.serve_nfs() {
+    let core = Arc::new(core);
+    let mut node = Node { core: Arc::clone(&core), threads, watcher: None, nfs: None };
+    let watched = Watcher::start(move || core.take_back_disks()).map_err(failed);
+    let served = watched.and_then(|watcher| {
+        node.watcher = Some(watcher);
+        node.serve_nfs()
+    });
+    match served {
         Ok(()) => Ok(node),
         Err(error) => {
             if let Err(also) = node.stop() {
@@ -129,7 +137,10 @@ impl Node {
     /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
     /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        let Self { core, mut threads, nfs } = self;
+        let Self { core, mut threads, watcher, nfs } = self;
+        if let Some(watcher) = watcher {
+            watcher.stop();
+        }
         core.mounts.stop_all();
         if let Some(mut nfs) = nfs {
             nfs.stop();

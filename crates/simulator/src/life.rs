@@ -200,6 +200,8 @@ impl<'a> Life<'a> {
                 9 => self.machine.replace_disk(),
                 10 => self.machine.grow(),
                 11 => self.machine.change_scrub(),
+                12 => self.machine.return_disk(),
+                13 => self.machine.add_spare(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -258,6 +260,7 @@ impl<'a> Life<'a> {
         self.machine.poll_replacement()?;
         self.machine.poll_growth()?;
         self.machine.poll_scrub()?;
+        self.machine.poll_spares()?;
         self.poll_change()
     }
 

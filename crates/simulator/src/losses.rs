@@ -8,11 +8,11 @@
 
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
-use aggregate::Phase;
+use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
 use ondisk::label::DiskLabel;
 use platform::Disk;
-use raid::{DiskPlace, MemberState, MemberStatus};
+use raid::{DiskPlace, MemberState, MemberStatus, RaidError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::CpNumber;
@@ -25,7 +25,13 @@ pub struct Losses {
     recent: Option<Recent>,
     replacing: Option<Promise<Result<(), EngineError>>>,
     replaced_count: u32,
+    returning: Option<Promise<Result<(), EngineError>>>,
+    spare: Option<Promise<Result<(), EngineError>>>,
+    spare_count: u32,
 }
+
+/// Spares of one life.
+const SPARES_MAX: u32 = 3;
 
 /// A loss that the aggregate has not settled yet.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +62,11 @@ impl Machine<'_> {
         found.into_iter().any(|block| DiskLabel::is_claimed_by(&block))
     }
 
+    /// The disks of the first group, the only one that loses any.
     fn members(&self) -> Vec<MemberStatus> {
         let Some(aggregate) = self.aggregate() else { return Vec::new() };
         let status = aggregate.parts.store.status();
-        status.groups.into_iter().flat_map(|group| group.members).collect()
+        status.groups.into_iter().next().map(|group| group.members).unwrap_or_default()
     }
 
     /// One of the disks that the plan names goes, if as many as it names are not missing already
@@ -127,6 +134,8 @@ impl Machine<'_> {
         self.losses.recent = None;
         self.losses.replacing = None;
         self.scrub = None;
+        self.losses.returning = None;
+        self.losses.spare = None;
     }
 
     /// Disks that were gone are there again at the next start; they missed what was written since.
@@ -138,16 +147,63 @@ impl Machine<'_> {
         }
     }
 
-    /// A disk that failed or is missing is replaced by a new one: as soon as the aggregate knows,
-    /// when work that began with the old one may still be under way.
-    pub fn replace_disk(&mut self) {
-        if self.has_unnoticed_loss() || self.replacing() {
+    /// A disk that went is there again, and the node sees it.
+    pub fn return_disk(&mut self) {
+        if self.losses.gone.is_empty() || self.has_recent_loss() || self.losses.returning.is_some()
+        {
             return;
         }
+        let Some(name) = self.losses.gone.pop_first() else { return };
+        self.world.set_gone(&name, false);
+        let Some(disk) = self.world.disk(&name) else { return };
+        self.trace.meet("disk back while the node runs");
+        self.trace.note(format!("disk {name} is back, and seen"));
+        let engine = Arc::clone(&self.engine);
+        self.losses.returning = Some(promise(|done| engine.return_disk(AGGREGATE, disk, done)));
+    }
+
+    /// The aggregate gets a spare, for the ticks to use.
+    pub fn add_spare(&mut self) {
+        let may_have = !self.plan.lost_disks.is_empty() && self.losses.spare_count < SPARES_MAX;
+        if !may_have || self.losses.spare.is_some() || self.aggregate().is_none() {
+            return;
+        }
+        let name = format!("spare{}", self.losses.spare_count);
+        self.losses.spare_count += 1;
+        self.trace.meet("spare added");
+        self.trace.note(format!("{name} is a spare"));
+        let disk: Arc<dyn Disk> = self.world.add_disk(&name, self.plan.disk_blocks);
+        let engine = Arc::clone(&self.engine);
+        self.losses.spare = Some(promise(|done| engine.add_spare(AGGREGATE, (disk, false), done)));
+    }
+
+    /// A disk that failed or is missing is replaced by a new one: as soon as the aggregate knows,
+    /// when work that began with the old one may still be under way. Now and then it is one that
+    /// works.
+    pub fn replace_disk(&mut self) {
+        if self.has_unnoticed_loss() || self.replacing() || self.plan.lost_disks.is_empty() {
+            return;
+        }
+        let members = self.members();
         let is_lost = |member: &MemberStatus| {
             matches!(member.state, MemberState::Missing | MemberState::Failed { .. })
         };
-        let Some(member) = self.members().iter().position(is_lost) else { return };
+        let may_copy = |member: &MemberStatus| {
+            member.state == MemberState::Online
+                && members.iter().all(|member| member.successor.is_none())
+        };
+        let found = match members.iter().position(is_lost) {
+            Some(member) => Some(member),
+            None if members.is_empty() || !self.choices.chance(30) => None,
+            None => {
+                let member = self.choices.index(members.len());
+                members.get(member).is_some_and(may_copy).then_some(member)
+            }
+        };
+        let Some(member) = found else { return };
+        if !is_lost(&members[member]) {
+            self.trace.meet("disk replaced while it works");
+        }
         let name = format!("new{}", self.losses.replaced_count);
         self.losses.replaced_count += 1;
         self.trace.meet("disk replaced");
@@ -169,6 +225,34 @@ impl Machine<'_> {
             return Ok(());
         };
         self.losses.replacing = None;
-        outcome.map_err(|error| self.refused("replace disk", &error.to_string()))
+        outcome.or_else(|error| match error {
+            // A spare took the place in the same moment, or another disk of the group is copied.
+            EngineError::Aggregate(AggregateError::Raid(
+                RaidError::InUse { .. } | RaidError::Copying { .. },
+            )) => Ok(()),
+            error => Err(self.refused("replace disk", &error.to_string())),
+        })
+    }
+
+    /// Takes in what became of spares, and of disks that came back.
+    pub fn poll_spares(&mut self) -> Result<(), Finding> {
+        if let Some(outcome) = self.losses.spare.as_ref().and_then(|one| one.lock().take()) {
+            self.losses.spare = None;
+            outcome.map_err(|error| self.refused("add spare", &error.to_string()))?;
+        }
+        if let Some(outcome) = self.losses.returning.as_ref().and_then(|one| one.lock().take()) {
+            self.losses.returning = None;
+            match outcome {
+                Ok(()) => self.trace.meet("disk taken back while the node runs"),
+                // It was replaced meanwhile, or went a moment ago: the next start takes it back.
+                Err(EngineError::Aggregate(AggregateError::Raid(
+                    RaidError::NotMissed { .. }
+                    | RaidError::Unsettled { .. }
+                    | RaidError::InUse { .. },
+                ))) => {}
+                Err(error) => return Err(self.refused("return disk", &error.to_string())),
+            }
+        }
+        Ok(())
     }
 }

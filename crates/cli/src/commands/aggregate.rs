@@ -23,6 +23,7 @@ pub(super) fn run(
         AggregateCommand::Create {
             name,
             disks,
+            spares,
             raid,
             group_size,
             media,
@@ -32,9 +33,13 @@ pub(super) fn run(
         } => {
             let known = node.disk_list()?;
             let disks = disk::choose(&known, disks)?;
+            let others: Vec<_> =
+                known.iter().filter(|disk| !disks.contains(&disk.name)).cloned().collect();
+            let spares = spares.as_ref().map(|wanted| disk::choose(&others, wanted));
             let request = AggregateCreate {
                 name: name.clone(),
                 disks,
+                spares: spares.transpose()?.unwrap_or_default(),
                 raid: *raid,
                 group_size: *group_size,
                 media: media.clone(),
@@ -44,7 +49,8 @@ pub(super) fn run(
             };
             if *force && !dry_run {
                 let object = ("create aggregate", name.as_str());
-                confirm_loss(terminal, options, object, &known, &request.disks)?;
+                let wanted = [&*request.disks, &*request.spares].concat();
+                confirm_loss(terminal, options, object, &known, &wanted)?;
             }
             create(node, &request)
         }

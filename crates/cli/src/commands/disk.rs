@@ -3,13 +3,14 @@
 //! Invariants: a disk may be called by its path, by the last part of its path, or by that without
 //! `.img`, as long as that means one disk only.
 
-use crate::arguments::{DiskCommand, Options};
+use crate::arguments::{DiskCommand, Options, SpareCommand};
 use crate::confirm::confirm;
 use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Code, DiskFail, DiskInfo, DiskReplace, DiskState, RaidKind, Removal,
+    AdminError, Administration, Code, DiskFail, DiskInfo, DiskReplace, DiskState, RaidKind,
+    Removal, SpareAdd, SpareRemove,
 };
 use units::ByteSize;
 
@@ -37,7 +38,10 @@ pub(super) fn run(
             let known = node.disk_list()?;
             let request = DiskReplace {
                 disk: resolve(&members(node)?, disk)?,
-                replacement: resolve(&known, replacement)?,
+                replacement: replacement
+                    .as_ref()
+                    .map(|name| resolve(&known, name).or_else(|_| resolve(&members(node)?, name)))
+                    .transpose()?,
                 force: *force,
                 dry_run: *dry_run,
             };
@@ -46,7 +50,61 @@ pub(super) fn run(
             }
             replace(node, &request)
         }
+        DiskCommand::Spare(SpareCommand::Add { disks, aggr, force, dry_run }) => {
+            let known = node.disk_list()?;
+            let found: Result<_, _> = disks.iter().map(|disk| resolve(&known, disk)).collect();
+            let request = SpareAdd {
+                aggregate: match aggr {
+                    Some(name) => name.clone(),
+                    None => {
+                        super::volume::only_aggregate(node, "cannot add spares", &disks.join(","))?
+                    }
+                },
+                disks: found?,
+                force: *force,
+                dry_run: *dry_run,
+            };
+            add_spares((options, terminal), node, &known, &request)
+        }
+        DiskCommand::Spare(SpareCommand::Remove { disk, dry_run }) => {
+            let disk = resolve(&members(node)?, disk)?;
+            let removed = node.spare_remove(&SpareRemove { disk, dry_run: *dry_run })?;
+            if *dry_run {
+                return super::volume::removal("remove spare", &removed);
+            }
+            Ok(Output::of(&removed.object, &removed)?
+                .line(format!("{}: free to be used", removed.object))
+                .next("stroop disk list"))
+        }
     }
+}
+
+fn add_spares(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    known: &[DiskInfo],
+    request: &SpareAdd,
+) -> Result<Output, AdminError> {
+    let foreign = known.iter().filter(|disk| request.disks.contains(&disk.name));
+    let foreign = foreign.filter(|disk| disk.state == DiskState::Foreign);
+    let lost: Vec<String> = foreign
+        .map(|disk| format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data")))
+        .collect();
+    if request.force && !request.dry_run && !lost.is_empty() {
+        let (object, freed_bytes) = (request.aggregate.clone(), 0);
+        let removal = Removal { object, consequences: lost, freed_bytes, dry_run: true };
+        confirm(terminal, options, "add spares to", &removal)?;
+    }
+    let added = node.spare_add(request)?;
+    let tense = if request.dry_run { "would be" } else { "is" };
+    let mut output = Output::list(&added, |disk| disk.name.clone(), table(&added))?;
+    for disk in &added {
+        output = output.line(format!("{} {tense} a spare of {}", disk.name, request.aggregate));
+    }
+    if request.dry_run {
+        return Ok(output.line("nothing was changed (--dry-run)"));
+    }
+    Ok(output.next("stroop disk list"))
 }
 
 /// The disks of all aggregates, those that are missing as well.
@@ -63,7 +121,8 @@ fn confirm_loss(
 ) -> Result<(), AdminError> {
     let foreign = known
         .iter()
-        .find(|disk| disk.name == request.replacement && disk.state == DiskState::Foreign);
+        .find(|disk| Some(&disk.name) == request.replacement.as_ref())
+        .filter(|disk| disk.state == DiskState::Foreign);
     let Some(disk) = foreign else { return Ok(()) };
     let holds = format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data"));
     let (object, consequences) = (request.disk.clone(), vec![holds]);

@@ -24,7 +24,9 @@ pub(super) fn run(
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
             let request = VolumeCreate {
                 name: name.clone(),
-                aggregate: aggr.clone().map_or_else(|| only_aggregate(node, name), Ok)?,
+                aggregate: aggr
+                    .clone()
+                    .map_or_else(|| only_aggregate(node, "cannot create volume", name), Ok)?,
                 size_bytes: size.0,
                 owner: owner.transpose()?,
                 exports: export.clone(),
@@ -67,9 +69,14 @@ pub(super) fn removal(action: &str, removal: &Removal) -> Result<Output, AdminEr
     Ok(output.line(line))
 }
 
-fn only_aggregate(node: &dyn Administration, volume: &str) -> Result<String, AdminError> {
+/// The aggregate, if there is one only.
+pub(super) fn only_aggregate(
+    node: &dyn Administration,
+    action: &str,
+    object: &str,
+) -> Result<String, AdminError> {
     let aggregates = node.aggregate_list()?;
-    let error = |code| AdminError::new(code, "cannot create volume", volume);
+    let error = |code| AdminError::new(code, action, object);
     match aggregates.as_slice() {
         [aggregate] => Ok(aggregate.name.clone()),
         [] => {

@@ -278,6 +278,17 @@ impl SimulatedWorld {
         drop(dropped);
     }
 
+    /// A disk loses power alone: of what it had not flushed some is lost, as at a power cut. What
+    /// is pending fails or not, as the disk is then.
+    pub fn lose_unflushed(&self, disk: &str) {
+        let mut state = self.state.lock();
+        let State { disks, choices, counters, .. } = &mut *state;
+        let mut judge = Judge { fate: Fate::Each, random: choices, counters };
+        if let Some(image) = disks.get_mut(disk) {
+            image.cut(&mut judge);
+        }
+    }
+
     /// All disks as they are now, with the writes that are pending.
     #[must_use]
     pub fn snapshot(&self) -> WorldImage {

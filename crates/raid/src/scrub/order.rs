@@ -2,6 +2,7 @@
 
 use super::{Scrub, TETRISES_AT_A_TIME, rate_of};
 use crate::error::RaidError;
+use crate::member::GroupState;
 use crate::store::Inner;
 use crate::walk::Walk;
 use ondisk::scrub::{ScrubPhase, ScrubRecord};
@@ -116,7 +117,7 @@ impl Inner {
     pub(crate) fn tick(self: &Arc<Self>, now: u64, wall: Timestamp) {
         {
             let mut state = self.state.lock();
-            let rebuilds = state.groups.iter_mut().flat_map(|group| group.rebuilding.values_mut());
+            let rebuilds = state.groups.iter_mut().flat_map(GroupState::fillings_mut);
             rebuilds.for_each(|rebuild| rebuild.tick(now));
             state.scrub.tick(now, wall);
         }

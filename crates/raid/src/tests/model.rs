@@ -53,6 +53,8 @@ pub struct Model {
     pub store: Store,
     pub notes: Arc<Mutex<Vec<StripeNote>>>,
     pub blocks: BTreeMap<Pvbn, BlockRef>,
+    /// The consistency point that writes.
+    pub cp: u64,
     serial: u64,
 }
 
@@ -113,7 +115,7 @@ impl Model {
         };
         let journal = journal(&world, &notes);
         let store = wait(&world, |done| create(request, &world, journal, done)).unwrap();
-        Self { world, store, notes, blocks: BTreeMap::new(), serial: 0 }
+        Self { world, store, notes, blocks: BTreeMap::new(), cp: 1, serial: 0 }
     }
 
     pub fn choose(&self, end: u64) -> u64 {
@@ -122,7 +124,13 @@ impl Model {
 
     pub fn disks(world: &SimulatedWorld) -> Vec<Arc<dyn Disk>> {
         let names = world.disk_names();
-        let names = names.iter().filter(|name| name.starts_with('g'));
+        // Not those that were never ours, or are nobody's any more.
+        let is_labelled = |name: &str| {
+            let last = world.disk(name).map_or(0, |disk| disk.size_blocks() - 1);
+            let ends = [0, last].into_iter().filter_map(|end| world.read_block(name, end));
+            ends.into_iter().any(|block| ondisk::label::DiskLabel::is_claimed_by(&block))
+        };
+        let names = names.iter().filter(|name| name.starts_with('g') && is_labelled(name));
         names.map(|name| world.disk(name).unwrap() as Arc<dyn Disk>).collect()
     }
 
@@ -165,11 +173,27 @@ impl Model {
     pub fn write(&mut self, pvbn: Pvbn) {
         let block = self.content();
         self.blocks.insert(pvbn, Arc::clone(&block));
-        self.store.write(BlockWrite::new(pvbn, block, owner_of(pvbn)));
+        let owner = BlockOwner { cp: CpNumber(self.cp), ..owner_of(pvbn) };
+        self.store.write(BlockWrite::new(pvbn, block, owner));
+    }
+
+    /// Begins to make what was written durable.
+    pub fn sync_in_background(&self) {
+        self.store.sync(Box::new(|_| ()));
     }
 
     pub fn sync(&self) -> Result<(), StoreError> {
         wait(&self.world, |done| self.store.sync(done))
+    }
+
+    /// A consistency point: what was written is durable, then the superblock, then the next begins.
+    pub fn commit(&mut self) {
+        assert_eq!(self.sync(), Ok(()));
+        let slot = (self.cp % 2) as usize;
+        let block = Arc::new(Block::from_prefix(&self.cp.to_le_bytes()));
+        let done = wait(&self.world, |done| self.store.write_superblock(slot, block, done));
+        assert_eq!(done, Ok(()));
+        self.cp += 1;
     }
 
     pub fn read(&self, pvbn: Pvbn, by_content: bool) -> Result<BlockRef, ReadFailure> {

@@ -5,8 +5,8 @@ use super::rules;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskFail, DiskInfo,
     DiskReplace, ExportAdd, ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal,
-    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore,
-    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
+    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
 };
 
 impl Administration for Core {
@@ -24,6 +24,14 @@ impl Administration for Core {
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
         self.replace_disk(request)
+    }
+
+    fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
+        self.add_spares(request)
+    }
+
+    fn spare_remove(&self, request: &SpareRemove) -> Result<Removal, AdminError> {
+        self.remove_spare(request)
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {

@@ -10,9 +10,10 @@ use super::growth;
 use super::recovery::OfflineAggregate;
 use super::refusals::{missing, refusal, taken};
 use super::scrub;
+use super::spares::copied_percent;
 use admin_api::{
     AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState,
-    RaidKind, ScrubInfo,
+    RaidKind, ScrubInfo, SpareAdd,
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError};
@@ -20,7 +21,7 @@ use media::{MediaError, ParseProfileError, Profile};
 use ondisk::label::Hexadecimal;
 use platform::Disk;
 use platform::completion::gather;
-use raid::{MemberState, MemberStatus, Pace, RaidError};
+use raid::{MemberState, MemberStatus, Pace, RaidError, SuccessorStatus};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, ByteSize};
 
@@ -60,6 +61,13 @@ impl Core {
         let mut planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
         planned.set_media(media);
         check_unused(object, wanted.force, &disks)?;
+        let spares = SpareAdd {
+            aggregate: wanted.name.clone(),
+            disks: wanted.spares.clone(),
+            force: wanted.force,
+            dry_run: wanted.dry_run,
+        };
+        self.check_spares(&spares, &self.disks.open_free(&wanted.spares)?)?;
         if wanted.dry_run {
             return Ok(AggregateInfo {
                 raid: wanted.raid,
@@ -91,6 +99,9 @@ impl Core {
             self.publish_exports(&volume);
         }
         tracing::info!(aggregate = wanted.name, disks = wanted.disks.len(), "aggregate created");
+        if !spares.disks.is_empty() {
+            self.add_spares_in_turn(&spares)?;
+        }
         self.aggregate(&wanted.name)
     }
 
@@ -133,7 +144,9 @@ impl Core {
                 |member| DiskInfo { group: Some(group), ..self.member_info(&summary.name, member) };
             status.members.iter().map(info).collect::<Vec<_>>()
         };
-        let disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
+        let mut disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
+        let members = disks.len();
+        disks.extend(self.waiting_disks(summary));
         let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
@@ -147,7 +160,7 @@ impl Core {
             metadata_bytes: space.metadata_blocks * BLOCK_SIZE_U64,
             reserve_bytes: space.reserve_blocks * BLOCK_SIZE_U64,
             free_bytes: space.free_blocks * BLOCK_SIZE_U64,
-            data_disks: (disks.len() - parity_disks) as u64,
+            data_disks: (members - parity_disks) as u64,
             parity_disks: parity_disks as u64,
             groups: groups.len() as u64,
             volumes: of_volumes.len() as u64,
@@ -165,7 +178,7 @@ impl Core {
         let left_out = self.left_out.lock();
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
         let (state, note) = match (&member.state, known) {
-            (MemberState::Online, _) => (DiskState::InUse, None),
+            (MemberState::Online, _) => (DiskState::InUse, member.successor.as_ref().map(copied)),
             (MemberState::Rebuilding { rebuilt_regions, regions, pace }, _) => {
                 let share = 100 * rebuilt_regions / (*regions).max(1);
                 (DiskState::Rebuilding, Some(format!("{share} % rebuilt{}", outlook(pace))))
@@ -195,6 +208,7 @@ impl Core {
     /// The disks that the configuration names, in order of name.
     pub(super) fn disk_list(&self) -> Vec<DiskInfo> {
         let _turn = self.turn();
+        self.let_go_of_former_disks();
         let members: Vec<DiskInfo> =
             self.aggregate_list().into_iter().flat_map(|aggregate| aggregate.disks).collect();
         let offline = self.offline.lock().clone();
@@ -215,11 +229,15 @@ impl Core {
 const CREATE: &str = "cannot create aggregate";
 
 /// How fast something gets on, and when it will be over, as far as that is known.
-fn outlook(pace: &Pace) -> String {
+pub(super) fn outlook(pace: &Pace) -> String {
     let Some(seconds) = pace.seconds_left else { return String::new() };
     let rate = ByteSize(pace.bytes_per_second);
     let left = cli::duration::format(seconds.saturating_mul(1_000_000_000));
     format!(", {rate}/s, about {left}")
+}
+
+fn copied(successor: &SuccessorStatus) -> String {
+    format!("{} % copied to {}", copied_percent(successor), successor.name)
 }
 
 fn missing_note(member: &MemberStatus) -> String {

@@ -97,6 +97,18 @@ impl DiskTable {
         self.held.lock().remove(name);
     }
 
+    /// Whether a disk belongs to an aggregate in service.
+    pub(super) fn is_held(&self, name: &str) -> bool {
+        self.held.lock().contains_key(name)
+    }
+
+    /// Lets go of an aggregate's disks that have no place in it any more, and holds no others.
+    pub(super) fn keep(&self, aggregate: &str, names: &[&str]) {
+        let is_kept =
+            |name: &str, held: &Held| held.aggregate != aggregate || names.contains(&name);
+        self.held.lock().retain(|name, held| is_kept(name, held));
+    }
+
     /// The size of a disk that is held; 0 if it is not.
     pub(super) fn held_bytes(&self, name: &str) -> u64 {
         self.held.lock().get(name).map_or(0, |held| held.disk.size_blocks() * BLOCK_SIZE_U64)
@@ -214,5 +226,6 @@ pub(super) const fn role(role: ondisk::label::DiskRole) -> DiskRole {
     match role {
         ondisk::label::DiskRole::Data => DiskRole::Data,
         ondisk::label::DiskRole::Parity => DiskRole::Parity,
+        ondisk::label::DiskRole::Spare => DiskRole::Spare,
     }
 }

@@ -78,16 +78,16 @@ pub(super) fn check_aggregate(
     }
     if info.state == AggregateState::Degraded {
         let action = match survivable(summary) {
-            _ if is_rebuilding(&info.disks) => "none: a disk is being rebuilt",
-            0 => "now: stroop disk replace OLD NEW; one more lost disk loses data",
-            _ => "stroop disk replace OLD NEW",
+            _ if is_rebuilding(&info.disks) => format!("none: {}", rebuilding(&info.disks)),
+            0 => "now: stroop disk replace OLD NEW; one more lost disk loses data".to_owned(),
+            _ => "stroop disk replace OLD NEW".to_owned(),
         };
         let message = format!(
             "data is complete, but without {}; {}",
             lost(&info.disks),
             more_may_fail(survivable(summary))
         );
-        add("AGGR_DEGRADED", Severity::Warning, message, action);
+        add("AGGR_DEGRADED", Severity::Warning, message, &action);
     }
     if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
         let free = units::ByteSize(info.free_bytes);
@@ -117,6 +117,16 @@ pub(super) fn check_aggregate(
 fn is_rebuilding(disks: &[DiskInfo]) -> bool {
     let is_lost = |disk: &DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed);
     disks.iter().any(|disk| disk.state == DiskState::Rebuilding) && !disks.iter().any(is_lost)
+}
+
+/// "rebuilding to /disks/d7, 54 %".
+fn rebuilding(disks: &[DiskInfo]) -> String {
+    let rebuilt = disks.iter().filter(|disk| disk.state == DiskState::Rebuilding);
+    let words = |disk: &DiskInfo| match disk.note.as_deref() {
+        Some(note) => format!("rebuilding to {}: {note}", disk.name),
+        None => format!("rebuilding to {}", disk.name),
+    };
+    rebuilt.map(words).collect::<Vec<_>>().join(", ")
 }
 
 /// "1 more disk may fail".
@@ -171,6 +181,7 @@ mod tests {
             .aggregate_create(&AggregateCreate {
                 name: "a1".to_owned(),
                 disks,
+                spares: Vec::new(),
                 raid: RaidKind::Raid4,
                 group_size: None,
                 media: None,
@@ -186,6 +197,7 @@ mod tests {
             used_blocks: 10,
             status: raid::Status {
                 groups: Vec::new(),
+                spares: Vec::new(),
                 counters: raid::Counters::default(),
                 scrub: raid::ScrubStatus::default(),
             },

@@ -11,6 +11,7 @@ use super::blocking::request;
 use super::core::Core;
 use super::disk_table::{Content, title};
 use super::patience::Patience;
+use super::spares::names_of;
 use admin_api::{AdminError, Code};
 use media::MediaError;
 use ondisk::label::DiskLabel;
@@ -56,7 +57,7 @@ impl Candidate {
     fn is_complete(&self) -> bool {
         let found: BTreeSet<[u8; 16]> = self.labels.iter().map(|label| label.disk).collect();
         let mut latest: BTreeMap<u32, &DiskLabel> = BTreeMap::new();
-        for label in &self.labels {
+        for label in self.labels.iter().filter(|label| !label.is_spare()) {
             let known = latest.entry(label.group_index.get()).or_insert(label);
             if known.sequence.get() < label.sequence.get() {
                 *known = label;
@@ -67,7 +68,7 @@ impl Candidate {
             members.into_iter().all(|member| found.contains(member))
                 && latest.len() == label.groups_count.get() as usize
         };
-        self.cut_off.is_empty() && latest.values().all(whole)
+        !latest.is_empty() && self.cut_off.is_empty() && latest.values().all(whole)
     }
 }
 
@@ -118,7 +119,8 @@ impl Core {
 
     fn open_candidate(&self, candidate: Candidate, busy: &[String]) {
         let Some(first) = candidate.labels.first() else { return };
-        let (name, kind) = (title(first), first.kind());
+        let kind = candidate.labels.iter().find_map(DiskLabel::kind);
+        let name = title(first);
         let complete = candidate.is_complete();
         let Candidate { disks, cut_off, .. } = candidate;
         let mut names: Vec<String> = disks.iter().map(|disk| disk.name().to_owned()).collect();
@@ -150,9 +152,8 @@ impl Core {
         // Not those that were replaced: they are free to be taken.
         let mut disks = disks;
         let summaries = self.engine.aggregate_summaries();
-        let groups = summaries.iter().find(|one| one.name == name).map(|one| &one.status.groups);
-        let members = groups.into_iter().flatten().flat_map(|group| &group.members);
-        let names: Vec<&str> = members.filter_map(|member| member.name.as_deref()).collect();
+        let found = summaries.iter().find(|one| one.name == name);
+        let names: Vec<&str> = found.map(names_of).unwrap_or_default();
         disks.retain(|disk| names.contains(&disk.name()));
         self.disks.hold(name, &disks);
         let duration_ms = recovery.nanoseconds / 1_000_000;

@@ -4,6 +4,7 @@ use super::blocking::{request, wait_for};
 use super::core::Core;
 use super::health::more_may_fail;
 use super::refusals::{missing, refusal};
+use super::spares::no_spare;
 use admin_api::{AdminError, Code, DiskFail, DiskInfo, DiskReplace, DiskState, Removal};
 use dblade::EngineError;
 use raid::{DiskPlace, RaidError};
@@ -49,19 +50,29 @@ impl Core {
     pub(super) fn replace_disk(&self, wanted: &DiskReplace) -> Result<DiskInfo, AdminError> {
         let _turn = self.turn();
         let (aggregate, place, info) = self.place_of(REPLACE, &wanted.disk)?;
-        if !matches!(info.state, DiskState::Failed | DiskState::Missing) {
+        if info.state == DiskState::Rebuilding {
             return Err(AdminError::new(Code::Conflict, REPLACE, &wanted.disk)
-                .because("it is in use; only a disk that failed or is missing is replaced"));
+                .because("it is being rebuilt; wait until it is whole, or fail it first"));
         }
-        let disks = self.disks.open_free(std::slice::from_ref(&wanted.replacement))?;
+        let is_used = info.state == DiskState::InUse;
+        let Some(replacement) = &wanted.replacement else {
+            return self.replace_by_spare(wanted, (&aggregate, place, &info));
+        };
+        if *replacement == info.name && !is_used {
+            return self.return_disk(wanted, (&aggregate, &info));
+        }
+        let disks = self.disks.open_free(std::slice::from_ref(replacement))?;
         let Some(disk) = disks.first() else {
-            return Err(missing(REPLACE, "disk", &wanted.replacement));
+            return Err(missing(REPLACE, "disk", replacement));
         };
         let same = Arc::clone(disk);
         let checked = wait_for(|done| media::check_unused(&same, wanted.force, done));
-        if let Some(Err(error)) = checked {
-            let error = EngineError::from(RaidError::from(error));
-            return Err(refusal(REPLACE, &wanted.disk, &error));
+        let checked = checked.unwrap_or(Ok(())).map_err(RaidError::from).and_then(|()| {
+            let found = self.engine.aggregate_named(&aggregate);
+            found.map_or(Ok(()), |found| found.parts.store.check_replacement(place, &**disk))
+        });
+        if let Err(error) = checked {
+            return Err(refusal(REPLACE, &wanted.disk, &EngineError::from(error)));
         }
         if wanted.dry_run {
             let (name, state) = (disk.name().to_owned(), DiskState::Rebuilding);
@@ -72,11 +83,60 @@ impl Core {
         request(REPLACE, &wanted.disk, |done| {
             engine.replace_disk(&aggregate, place, taken, done);
         })?;
-        self.disks.release(&info.name);
+        if !is_used {
+            self.disks.release(&info.name);
+        }
         self.disks.hold(&aggregate, &disks);
         let (old, new) = (&info.name, disk.name());
-        tracing::info!(aggregate, old, new, "disk replaced; it is rebuilt in the background");
-        self.place_of(REPLACE, disk.name()).map(|(_, _, info)| info)
+        tracing::info!(aggregate, old, new, "disk replaced; it is filled in the background");
+        self.disk_of(&aggregate, disk.name())
+    }
+
+    /// The spare that fits best takes the place.
+    fn replace_by_spare(
+        &self,
+        wanted: &DiskReplace,
+        (aggregate, place, info): (&str, DiskPlace, &DiskInfo),
+    ) -> Result<DiskInfo, AdminError> {
+        let Some(spare) = self.engine.spare_for(aggregate, place) else {
+            return Err(no_spare(REPLACE, &wanted.disk, aggregate));
+        };
+        if wanted.dry_run {
+            let (name, state) = (spare.name.clone(), DiskState::Rebuilding);
+            let size_bytes = self.disks.held_bytes(&name);
+            return Ok(DiskInfo { name, state, size_bytes, note: None, ..info.clone() });
+        }
+        let engine = &self.engine;
+        request(REPLACE, &wanted.disk, |done| engine.replace_by_spare(aggregate, place, done))?;
+        tracing::info!(aggregate, old = info.name, new = spare.name, "a spare takes its place");
+        self.disk_of(aggregate, &spare.name)
+    }
+
+    /// The disk itself is there again.
+    fn return_disk(
+        &self,
+        wanted: &DiskReplace,
+        (aggregate, info): (&str, &DiskInfo),
+    ) -> Result<DiskInfo, AdminError> {
+        if wanted.dry_run {
+            return Ok(DiskInfo { state: DiskState::Rebuilding, note: None, ..info.clone() });
+        }
+        self.disks.release(&info.name);
+        let disks = self.disks.open_free(std::slice::from_ref(&info.name))?;
+        for disk in disks {
+            let (engine, given) = (&self.engine, Arc::clone(&disk));
+            request(REPLACE, &wanted.disk, |done| engine.return_disk(aggregate, given, done))?;
+            self.disks.hold(aggregate, &[disk]);
+        }
+        tracing::info!(aggregate, disk = info.name, "disk taken back by an administrator");
+        self.disk_of(aggregate, &info.name)
+    }
+
+    /// A disk of an aggregate, spares and disks that are filled included.
+    fn disk_of(&self, aggregate: &str, name: &str) -> Result<DiskInfo, AdminError> {
+        let disks = self.aggregate(aggregate)?.disks;
+        let found = disks.into_iter().find(|disk| disk.name == name);
+        found.ok_or_else(|| missing(REPLACE, "disk", name))
     }
 
     /// Where a disk is, by the name that its aggregate shows.

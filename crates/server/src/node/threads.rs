@@ -18,6 +18,10 @@ use std::time::Duration;
 /// for want of a caller.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How often the node looks whether disks that its aggregates miss are there again: opening a few
+/// disks costs little, and nobody waits for it with a stop watch.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Whether the ticker shall end.
 type Ending = Arc<(Mutex<bool>, Condvar)>;
 
@@ -83,16 +87,49 @@ impl Threads {
     }
 }
 
-fn tick(engine: &Engine, (ending, changed): &(Mutex<bool>, Condvar)) {
+fn tick(engine: &Engine, ending: &(Mutex<bool>, Condvar)) {
+    repeat(TICK_INTERVAL, ending, || engine.tick());
+}
+
+/// Does something again and again until the end.
+fn repeat(interval: Duration, (ending, changed): &(Mutex<bool>, Condvar), mut work: impl FnMut()) {
     let mut held = ending.lock();
     while !*held {
-        changed.wait_for(&mut held, TICK_INTERVAL);
+        changed.wait_for(&mut held, interval);
         if *held {
             return;
         }
         drop(held);
-        engine.tick();
+        work();
         held = ending.lock();
+    }
+}
+
+/// The thread that looks for disks which are back: it opens and reads them, which the ticker must
+/// not wait for.
+pub(super) struct Watcher {
+    thread: JoinHandle<()>,
+    ending: Ending,
+}
+
+impl Watcher {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(super) fn start(work: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        let ending = Ending::default();
+        let same = Arc::clone(&ending);
+        let thread = spawn("disk-watch", move || repeat(WATCH_INTERVAL, &same, work))?;
+        Ok(Self { thread, ending })
+    }
+
+    /// Ends it, and waits for what it is doing.
+    pub(super) fn stop(self) {
+        let (ending, changed) = &*self.ending;
+        *ending.lock() = true;
+        changed.notify_all();
+        join(self.thread);
     }
 }
 

@@ -186,8 +186,8 @@ fn lost_disks_are_replaced_and_rebuilt() {
     check(&mut client, &root, &model);
     let second = client.make_directory(&root, "degraded").unwrap();
     let more = fill(&mut client, &second, 5000);
-    let error = place.refused(&["disk", "replace", "d1", "d7"], 4);
-    assert!(error.contains("only a disk that failed or is missing is replaced"), "{error}");
+    let error = place.refused(&["disk", "replace", "d1"], 3);
+    assert!(error.contains("has no spare that is large enough"), "{error}");
     for replacement in ["d7", "d8"] {
         let lost = lost_disk(&place);
         let dry = place.ok(&["disk", "replace", &lost, replacement, "--dry-run"]);
@@ -214,6 +214,63 @@ fn lost_disks_are_replaced_and_rebuilt() {
     place.refused(&["disk", "replace", &lost, "d2"], 4);
     place.ok(&["disk", "replace", &lost, "d2", "--force", "--yes"]);
     check(&mut client, &second, &more);
+    server.stop();
+}
+
+/// A disk is away at a clean start, and is back while the node runs under load.
+#[test]
+fn a_disk_that_was_moved_away_comes_back_by_itself() {
+    let (place, server) = Place::with_volume_on("6x64M", ("5", "dp"));
+    let (mut client, root) = connect(&place);
+    fill(&mut client, &root, 1);
+    server.stop();
+    let away = place.path("away");
+    fs::rename(place.disk(2), &away).unwrap();
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["AGGR_DEGRADED"]);
+    let (mut client, root) = connect(&place);
+    let second = client.make_directory(&root, "degraded").unwrap();
+    let more = fill(&mut client, &second, 5000);
+    fs::rename(&away, place.disk(2)).unwrap();
+    let third = client.make_directory(&root, "later").unwrap();
+    let last = fill(&mut client, &third, 9000);
+    while !place.check_codes().is_empty() {}
+    check(&mut client, &second, &more);
+    server.stop();
+    // What came back holds its share: two others go.
+    for number in [1, 4] {
+        fs::rename(place.disk(number), place.path(&format!("gone-{number}"))).unwrap();
+    }
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    for (name, model) in [("degraded", &more), ("later", &last)] {
+        let directory = client.lookup(&root, name).unwrap();
+        check(&mut client, &directory, model);
+    }
+    server.stop();
+}
+
+/// A spare takes the place of a disk that is failed, by itself; another is copied to.
+#[test]
+fn spares_take_places_by_themselves() {
+    let (place, server) = Place::with_volume_on("7x64M", ("5", "dp"));
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    place.ok(&["disk", "spare", "add", "d6"]);
+    let disks = place.json(&["disk", "list"]);
+    let role = |disks: &serde_json::Value, at: usize| disks["records"][at]["role"].clone();
+    assert_eq!(role(&disks, 5), "spare");
+    place.ok(&["disk", "fail", "d2", "--yes"]);
+    while !place.check_codes().is_empty() {}
+    assert_eq!(role(&place.json(&["disk", "list"]), 5), "parity");
+    check(&mut client, &root, &model);
+    // One that works is copied: nothing is degraded meanwhile.
+    place.ok(&["disk", "replace", "d4", "d7"]);
+    while place.json(&["disk", "list"])["records"][3]["state"] != "unused" {
+        assert!(place.check_codes().is_empty());
+    }
+    assert_eq!(role(&place.json(&["disk", "list"]), 6), "data");
+    check(&mut client, &root, &model);
     server.stop();
 }
 

@@ -1,0 +1,273 @@
+//! Which spare takes which place, and when: by itself, at ticks.
+//!
+//! A disk that failed is replaced at once; one that only went, or was not there at the start, after
+//! [`AWAY_GRACE_NANOSECONDS`], for it may return and is brought up to date in a moment then. A
+//! spare is of the same aggregate, large enough, of the same kind as the group's disks if there is
+//! such a one, and of those the smallest. Places that can least be done without come first.
+//!
+//! Invariants: one change of a place at a time; nothing is decided by anything but the clock and
+//! the stores' status, so that the simulator drives the same code.
+
+use crate::engine::{Done, Engine};
+use crate::error::EngineError;
+use aggregate::Aggregate;
+use media::MediaError;
+use platform::Disk;
+use platform::sync::Mutex;
+use raid::{DiskPlace, GroupStatus, MemberState, MemberStatus, RaidError, SpareStatus, Status};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long a disk may be away before a spare takes its place: longer than it takes to push a cable
+/// back in or to restart a shelf; a rebuild of hours is not worth beginning before.
+pub const AWAY_GRACE_NANOSECONDS: u64 = 60_000_000_000;
+/// How often is looked: a lost disk is seldom, and a status walks over all disks.
+const LOOK_INTERVAL_NANOSECONDS: u64 = 1_000_000_000;
+
+/// An aggregate and a place in it.
+type Place = ([u8; 16], u32, usize);
+
+/// What the ticks remember.
+#[derive(Default)]
+pub(crate) struct Tending {
+    last_look_nanoseconds: u64,
+    /// Since when disks are away.
+    away_since: BTreeMap<Place, u64>,
+    /// Places that are just being given away.
+    under_way: BTreeSet<Place>,
+}
+
+impl Engine {
+    /// Gives spares the places of disks that are lost.
+    pub(crate) fn tend_disks(&self) {
+        let now = self.configuration.clock.monotonic_nanoseconds();
+        {
+            let mut tending = self.tending.lock();
+            if now.saturating_sub(tending.last_look_nanoseconds) < LOOK_INTERVAL_NANOSECONDS {
+                return;
+            }
+            tending.last_look_nanoseconds = now;
+        }
+        for aggregate in self.aggregates() {
+            self.tend(&aggregate, now);
+        }
+    }
+
+    fn tend(&self, aggregate: &Arc<Aggregate>, now: u64) {
+        let status = aggregate.parts.store.status();
+        let identity = aggregate.parts.identity.aggregate;
+        let due: Vec<DiskPlace> = {
+            let mut tending = self.tending.lock();
+            let mut due = Vec::new();
+            for (group, found) in (0..).zip(&status.groups) {
+                for (member, found) in found.members.iter().enumerate() {
+                    let place = (identity, group, member);
+                    if is_due(&mut tending.away_since, place, found, now)
+                        && !tending.under_way.contains(&place)
+                    {
+                        due.push(DiskPlace { group, member });
+                    }
+                }
+            }
+            due
+        };
+        let mut spares = status.spares.clone();
+        for place in in_order_of_need(&status, due) {
+            let group = status.groups.get(place.group as usize);
+            let chosen = group.and_then(|group| choose_spare(group, &spares)).cloned();
+            let Some(spare) = chosen else { continue };
+            spares.retain(|other| other.identity != spare.identity);
+            self.give_to_spare(aggregate, place, &spare);
+        }
+    }
+
+    fn give_to_spare(&self, aggregate: &Arc<Aggregate>, place: DiskPlace, spare: &SpareStatus) {
+        let key = (aggregate.parts.identity.aggregate, place.group, place.member);
+        self.tending.lock().under_way.insert(key);
+        let name = &aggregate.parts.identity.name;
+        tracing::warn!(
+            aggregate = name,
+            group = place.group,
+            disk = place.member,
+            spare = spare.name,
+            "a spare takes the place of a lost disk"
+        );
+        let (tending, found) = (Arc::clone(&self.tending), Arc::clone(aggregate));
+        let spare_name = spare.name.clone();
+        let taken = move |outcome: Result<(), RaidError>| {
+            tending.lock().under_way.remove(&key);
+            if let Err(error) = outcome {
+                tracing::error!(spare = spare_name, %error, "the spare could not be used");
+            }
+            // So that the disk has a superblock.
+            found.force();
+            found.request_consistency_point(None);
+        };
+        aggregate.parts.store.take_spare(place, spare.identity, Box::new(taken));
+    }
+
+    /// The spare that would take a place now.
+    #[must_use]
+    pub fn spare_for(&self, aggregate: &str, place: DiskPlace) -> Option<SpareStatus> {
+        let status = self.aggregate_named(aggregate)?.parts.store.status();
+        choose_spare(status.groups.get(place.group as usize)?, &status.spares).cloned()
+    }
+
+    /// Gives a place to the spare that fits it best: at once if its disk is lost, else once all is
+    /// copied.
+    pub fn replace_by_spare(&self, aggregate: &str, place: DiskPlace, done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let Some(spare) = self.spare_for(aggregate, place) else {
+            let name = format!("for a disk of aggregate {aggregate}");
+            return done(Err(EngineError::NotFound { kind: "spare", name }));
+        };
+        let store = Arc::clone(&found.parts.store);
+        let taken = move |outcome: Result<(), RaidError>| {
+            found.force();
+            found.request_consistency_point(None);
+            done(outcome.map_err(EngineError::from));
+        };
+        store.take_spare(place, spare.identity, Box::new(taken));
+    }
+
+    /// Labels a disk as a spare of an aggregate. What is on it is lost, if `force` says that it may
+    /// be.
+    pub fn add_spare(&self, aggregate: &str, (disk, force): (Arc<dyn Disk>, bool), done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let identity = self.configuration.entropy.next_identity();
+        let (unused, store) = (Arc::clone(&disk), Arc::clone(&found.parts.store));
+        let added = move |outcome: Result<(), RaidError>| done(outcome.map_err(EngineError::from));
+        let checked = move |outcome: Result<(), MediaError>| match outcome {
+            Ok(()) => store.add_spare(disk, identity, Box::new(added)),
+            Err(error) => added(Err(error.into())),
+        };
+        media::check_unused(&unused, force, Box::new(checked));
+    }
+
+    /// Lets go of a spare.
+    pub fn remove_spare(&self, aggregate: &str, identity: [u8; 16], done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let removed =
+            move |outcome: Result<(), RaidError>| done(outcome.map_err(EngineError::from));
+        found.parts.store.remove_spare(identity, Box::new(removed));
+    }
+
+    /// Takes a disk back that went, and writes what it missed.
+    pub fn return_disk(&self, aggregate: &str, disk: Arc<dyn Disk>, done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let store = Arc::clone(&found.parts.store);
+        let returned = move |outcome: Result<(), RaidError>| {
+            found.force();
+            found.request_consistency_point(None);
+            done(outcome.map_err(EngineError::from));
+        };
+        store.return_disk(disk, Box::new(returned));
+    }
+}
+
+/// Whether a place should be given away now.
+fn is_due(
+    away_since: &mut BTreeMap<Place, u64>,
+    place: Place,
+    member: &MemberStatus,
+    now: u64,
+) -> bool {
+    match member.state {
+        MemberState::Missing | MemberState::Failed { .. } if member.is_away => {
+            let since = *away_since.entry(place).or_insert(now);
+            now.saturating_sub(since) >= AWAY_GRACE_NANOSECONDS
+        }
+        MemberState::Missing | MemberState::Failed { .. } => true,
+        MemberState::Online | MemberState::Rebuilding { .. } => {
+            away_since.remove(&place);
+            false
+        }
+    }
+}
+
+/// Those of groups that survive least first.
+fn in_order_of_need(status: &Status, mut places: Vec<DiskPlace>) -> Vec<DiskPlace> {
+    let left = |place: &DiskPlace| {
+        status.groups.get(place.group as usize).map(GroupStatus::survivable_failures)
+    };
+    places.sort_by_key(left);
+    places
+}
+
+/// See the module.
+fn choose_spare<'a>(group: &GroupStatus, spares: &'a [SpareStatus]) -> Option<&'a SpareStatus> {
+    let fitting = spares.iter().filter(|spare| spare.regions >= group.regions);
+    fitting.min_by_key(|spare| {
+        (spare.media.is_rotational() != group.is_rotational, spare.regions, spare.name.as_str())
+    })
+}
+
+/// The memory of the ticks.
+pub(crate) type SharedTending = Arc<Mutex<Tending>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use media::Profile;
+    use ondisk::label::{DiskRole, RaidKind};
+
+    fn spare(name: &str, regions: u64, is_rotational: bool) -> SpareStatus {
+        let media = if is_rotational { Profile::Hdd } else { Profile::Object };
+        SpareStatus { name: name.to_owned(), identity: [regions as u8; 16], regions, media }
+    }
+
+    #[test]
+    fn the_smallest_spare_of_the_same_kind_that_fits_is_chosen() {
+        let group = |is_rotational| GroupStatus {
+            kind: RaidKind::Dp,
+            members: Vec::new(),
+            regions: 100,
+            is_rotational,
+        };
+        let spares =
+            [spare("small", 99, false), spare("large", 300, false), spare("disk", 100, true)];
+        let chosen = |is_rotational, spares: &[SpareStatus]| {
+            choose_spare(&group(is_rotational), spares).map(|spare| spare.name.clone())
+        };
+        assert_eq!(chosen(false, &spares).unwrap(), "large");
+        assert_eq!(chosen(true, &spares).unwrap(), "disk");
+        assert_eq!(chosen(false, &[spares[0].clone(), spares[2].clone()]).unwrap(), "disk");
+        assert_eq!(chosen(false, &spares[..1]), None);
+    }
+
+    #[test]
+    fn failed_disks_are_replaced_at_once_and_others_after_a_while() {
+        let mut since = BTreeMap::new();
+        let mut due = |state: &MemberState, is_away, now| {
+            let member = MemberStatus {
+                name: None,
+                identity: [1; 16],
+                role: DiskRole::Data,
+                state: state.clone(),
+                media: None,
+                is_away,
+                successor: None,
+            };
+            is_due(&mut since, ([1; 16], 0, 0), &member, now)
+        };
+        let failed = MemberState::Failed { reason: "worn".to_owned() };
+        assert!(due(&failed, false, 5));
+        assert!(!due(&MemberState::Missing, true, 5));
+        assert!(!due(&MemberState::Missing, true, AWAY_GRACE_NANOSECONDS + 4));
+        assert!(due(&MemberState::Missing, true, AWAY_GRACE_NANOSECONDS + 5));
+        assert!(!due(&MemberState::Online, false, AWAY_GRACE_NANOSECONDS + 6));
+        assert!(!due(&MemberState::Missing, true, AWAY_GRACE_NANOSECONDS + 7));
+    }
+}

@@ -1,0 +1,237 @@
+//! Disks that are filled beside those whose places they take, and spares.
+
+use super::model::*;
+use super::rebuild::{KINDS, states, write_some};
+use crate::*;
+use ondisk::label::RaidKind::{Dp, None as Unprotected};
+use platform::Disk;
+use std::sync::Arc;
+
+/// Not to its end.
+fn start(model: &Model, call: impl FnOnce(ReplaceDone)) -> Result<(), RaidError> {
+    let answer = Arc::new(platform::sync::Mutex::new(None));
+    let told = Arc::clone(&answer);
+    call(Box::new(move |result| *told.lock() = Some(result)));
+    while answer.lock().is_none() && model.world.step() {}
+    let answer = answer.lock().take();
+    answer.expect("answered")
+}
+
+fn copy(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
+    let disk: Arc<dyn Disk> = match model.world.disk(name) {
+        Some(disk) => disk,
+        None => model.world.add_disk(name, DISK_BLOCKS + 64),
+    };
+    let (place, identity) = (DiskPlace { group: 0, member }, [77 + model.choose(99) as u8; 16]);
+    start(model, |done| model.store.replace_disk(place, disk, identity, done))
+}
+
+fn names(model: &Model) -> Vec<String> {
+    let status = model.store.status();
+    status.groups[0].members.iter().filter_map(|member| member.name.clone()).collect()
+}
+
+fn check_without_another(model: &mut Model, place: usize, name: &str, disks: usize) {
+    model.check();
+    model.check_disks_of_parity(&[(place, name)]);
+    assert_eq!(names(model)[place], name);
+    model.world.set_gone(&disk_name(0, (place + 1) % disks), true);
+    model.reassemble().unwrap();
+    model.check();
+}
+
+#[test]
+fn a_disk_in_use_is_replaced_without_the_group_being_degraded() {
+    for (kind, disks) in KINDS {
+        for place in 0..disks {
+            let mut model = Model::new(place as u64, &[(kind, disks)]);
+            write_some(&mut model, 200);
+            model.commit();
+            copy(&model, place, "gnew").unwrap();
+            let refused = copy(&model, (place + 1) % disks, "gnext").unwrap_err().to_string();
+            assert!(refused.contains("is being copied to gnew"), "{refused}");
+            for _ in 0..12 {
+                for _ in 0..model.choose(80) {
+                    model.world.step();
+                }
+                write_some(&mut model, 10);
+                assert!(!model.store.status().is_degraded());
+                model.commit();
+            }
+            model.world.run_until_idle();
+            // What it replaced is nobody's.
+            let old = disk_name(0, place);
+            for end in [0, DISK_BLOCKS - 1] {
+                assert_eq!(model.world.read_block(&old, end), Some(units::zero_block()));
+            }
+            model.world.set_gone(&old, true);
+            model.reassemble().unwrap();
+            assert!(!model.store.status().is_degraded());
+            check_without_another(&mut model, place, "gnew", disks);
+        }
+    }
+}
+
+#[test]
+fn a_copy_goes_on_through_cuts() {
+    for seed in 0..45 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let place = seed as usize / 3 % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        write_some(&mut model, 100);
+        model.commit();
+        copy(&model, place, "gnew").unwrap();
+        let mut rounds = 0;
+        while names(&model)[place] != "gnew" {
+            model.notes.lock().clear();
+            let committed = model.blocks.clone();
+            write_some(&mut model, 30);
+            let steps = model.choose(900);
+            model.cut_and_recover(steps, committed);
+            model.check();
+            model.commit();
+            model.store.resume();
+            assert!(!model.store.status().is_degraded());
+            rounds += 1;
+            if rounds > 6 {
+                model.world.run_until_idle();
+            }
+            assert!(rounds < 9, "{:?}", model.store.status());
+        }
+        model.world.run_until_idle();
+        let old = disk_name(0, place);
+        if model.world.read_block(&old, 0) == Some(units::zero_block()) {
+            model.world.set_gone(&old, true);
+        }
+        model.reassemble().unwrap();
+        check_without_another(&mut model, place, "gnew", disks);
+    }
+}
+
+#[test]
+fn a_copy_whose_source_fails_goes_on_as_a_rebuild() {
+    for seed in 0..30 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let place = seed as usize / 3 % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        write_some(&mut model, 150);
+        model.commit();
+        copy(&model, place, "gnew").unwrap();
+        model.commit();
+        for _ in 0..model.choose(800) {
+            model.world.step();
+        }
+        model.world.set_gone(&disk_name(0, place), true);
+        write_some(&mut model, 40);
+        let committed = model.blocks.clone();
+        model.commit();
+        if seed % 2 == 0 {
+            model.notes.lock().clear();
+            model.cut_and_recover(0, committed);
+            model.store.resume();
+        }
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded(), "{seed} {:?}", model.store.status());
+        model.world.set_gone(&disk_name(0, place), false);
+        check_without_another(&mut model, place, "gnew", disks);
+    }
+}
+
+/// It counts for nothing, now and at the next start, and the other disk for all.
+#[test]
+fn a_copy_that_fails_leaves_all_as_it_was() {
+    for seed in 0..20 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let place = seed as usize / 3 % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        write_some(&mut model, 150);
+        model.commit();
+        copy(&model, place, "gnew").unwrap();
+        for _ in 0..model.choose(300) {
+            model.world.step();
+        }
+        model.world.set_gone("gnew", true);
+        write_some(&mut model, 40);
+        model.commit();
+        model.world.run_until_idle();
+        model.world.set_gone("gnew", false);
+        model.reassemble().unwrap();
+        model.store.resume();
+        model.world.run_until_idle();
+        let status = model.store.status();
+        assert!(!status.is_degraded());
+        assert_eq!(names(&model)[place], disk_name(0, place));
+        assert_eq!(status.spares.len(), 1, "it is a spare again");
+        let old = disk_name(0, place);
+        check_without_another(&mut model, place, &old, disks);
+    }
+}
+
+#[test]
+fn even_the_only_disk_is_replaced() {
+    let mut model = Model::new(1, &[(Unprotected, 1)]);
+    let write = |model: &mut Model, range: std::ops::Range<u64>| {
+        range.for_each(|pvbn| model.write(units::Pvbn(pvbn)));
+        model.commit();
+    };
+    write(&mut model, 1..200);
+    copy(&model, 0, "gnew").unwrap();
+    model.world.run_until_idle();
+    assert_eq!(names(&model), ["g0d0"], "no superblock yet");
+    write(&mut model, 200..300);
+    model.world.run_until_idle();
+    assert_eq!(names(&model), ["gnew"]);
+    write(&mut model, 300..310);
+    model.world.set_gone("g0d0", true);
+    model.world.power_cut();
+    model.reassemble().unwrap();
+    model.check();
+    let copies = wait(&model.world, |done| model.store.read_superblocks(done));
+    assert!(copies.iter().any(|copy| copy.block[0] == 3));
+}
+
+#[test]
+fn spares_are_kept_and_take_places() {
+    let mut model = Model::new(5, &[(Dp, 5)]);
+    write_some(&mut model, 100);
+    model.commit();
+    let add = |model: &Model, name: &str, blocks: u64, identity: u8| {
+        let disk: Arc<dyn Disk> = model.world.add_disk(name, blocks);
+        wait(&model.world, |done| model.store.add_spare(disk, [identity; 16], done))
+    };
+    let refused = add(&model, "gsmall", DISK_BLOCKS - 64, 1).unwrap_err().to_string();
+    assert!(refused.starts_with("disk gsmall has "), "{refused}");
+    model.world.set_gone("gsmall", true);
+    add(&model, "gspare1", DISK_BLOCKS, 2).unwrap();
+    add(&model, "gspare2", DISK_BLOCKS * 2, 3).unwrap();
+    add(&model, "gspare3", DISK_BLOCKS * 2, 4).unwrap();
+    wait(&model.world, |done| model.store.remove_spare([4; 16], done)).unwrap();
+    let gone = wait(&model.world, |done| model.store.remove_spare([4; 16], done));
+    assert_eq!(gone, Err(RaidError::NoSuchSpare { identity: [4; 16] }));
+    model.world.set_gone("gspare3", true);
+    model.reassemble().unwrap();
+    let spares = model.store.status().spares;
+    let found: Vec<_> = spares.iter().map(|spare| (spare.name.as_str(), spare.regions)).collect();
+    assert_eq!(found, [("gspare1", 63), ("gspare2", 127)]);
+    assert!(!model.store.status().is_degraded());
+    model.world.set_gone(&disk_name(0, 1), true);
+    write_some(&mut model, 20);
+    model.commit();
+    let take = |model: &Model, member, identity: u8| {
+        let place = DiskPlace { group: 0, member };
+        start(model, |done| model.store.take_spare(place, [identity; 16], done))
+    };
+    take(&model, 1, 2).unwrap();
+    // One in use is copied to the other.
+    take(&model, 3, 3).unwrap();
+    model.commit();
+    model.world.run_until_idle();
+    model.world.set_gone(&disk_name(0, 1), false);
+    model.reassemble().unwrap();
+    assert!(model.store.status().spares.is_empty());
+    assert_eq!(names(&model)[1], "gspare1");
+    assert_eq!(names(&model)[3], "gspare2");
+    assert!(states(&model).iter().all(|state| *state == MemberState::Online));
+    model.check();
+    model.check_disks_of_parity(&[(1, "gspare1"), (3, "gspare2")]);
+}

@@ -1,0 +1,232 @@
+//! Disks that wait, that are copied to, and that come back.
+//!
+//! Invariants: a spare is a disk of its aggregate like any other and held open; a disk that comes
+//! back is given to the engine only if its label names a place that its aggregate misses.
+
+use super::aggregates::outlook;
+use super::blocking::{request, wait_for};
+use super::core::Core;
+use super::disk_table::Content;
+use super::refusals::{missing, refusal};
+use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState, Removal, SpareAdd, SpareRemove};
+use dblade::{AggregateSummary, EngineError};
+use media::Profile;
+use platform::Disk;
+use raid::{MemberState, MemberStatus, RaidError, SpareStatus, SuccessorStatus};
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+const ADD: &str = "cannot add spare";
+
+const REMOVE: &str = "cannot remove spare";
+
+impl Core {
+    pub(super) fn add_spares(&self, wanted: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
+        let _turn = self.turn();
+        self.add_spares_in_turn(wanted)
+    }
+
+    pub(super) fn add_spares_in_turn(
+        &self,
+        wanted: &SpareAdd,
+    ) -> Result<Vec<DiskInfo>, AdminError> {
+        let aggregate = self.aggregate(&wanted.aggregate)?;
+        let disks = self.disks.open_free(&wanted.disks)?;
+        self.check_spares(wanted, &disks)?;
+        let mut added = Vec::new();
+        for disk in disks {
+            if !wanted.dry_run {
+                let (engine, given) = (&self.engine, (Arc::clone(&disk), wanted.force));
+                request(ADD, disk.name(), |done| engine.add_spare(&aggregate.name, given, done))?;
+                tracing::info!(aggregate = aggregate.name, disk = disk.name(), "spare added");
+                self.disks.hold(&aggregate.name, std::slice::from_ref(&disk));
+            }
+            let size_bytes = disk.size_blocks() * BLOCK_SIZE_U64;
+            added.push(spare_info(
+                &aggregate.name,
+                (disk.name(), size_bytes, Profile::of(&*disk)),
+                None,
+            ));
+        }
+        Ok(added)
+    }
+
+    /// Refuses disks that hold something, unless they may be erased.
+    pub(super) fn check_spares(
+        &self,
+        wanted: &SpareAdd,
+        disks: &[Arc<dyn Disk>],
+    ) -> Result<(), AdminError> {
+        for disk in disks {
+            let checked = wait_for(|done| media::check_unused(disk, wanted.force, done));
+            if let Some(Err(error)) = checked {
+                let error = EngineError::from(RaidError::from(error));
+                return Err(refusal(ADD, disk.name(), &error));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_spare(&self, wanted: &SpareRemove) -> Result<Removal, AdminError> {
+        let _turn = self.turn();
+        let summaries = self.engine.aggregate_summaries();
+        let spares = summaries.iter().flat_map(|summary| {
+            summary.status.spares.iter().map(move |spare| (&summary.name, spare))
+        });
+        let Some((aggregate, spare)) = spares.into_iter().find(|(_, one)| one.name == wanted.disk)
+        else {
+            return Err(missing(REMOVE, "spare", &wanted.disk).try_next("stroop disk list"));
+        };
+        if !wanted.dry_run {
+            let (engine, identity) = (&self.engine, spare.identity);
+            let removed = |done| engine.remove_spare(aggregate, identity, done);
+            request(REMOVE, &wanted.disk, removed)?;
+            self.disks.release(&wanted.disk);
+            tracing::info!(aggregate, disk = wanted.disk, "spare removed");
+        }
+        let left = spares_left(&summaries, aggregate).saturating_sub(1);
+        Ok(Removal {
+            object: wanted.disk.clone(),
+            consequences: vec![format!("aggregate {aggregate} has {left} spares then")],
+            freed_bytes: 0,
+            dry_run: wanted.dry_run,
+        })
+    }
+
+    /// Spares, and disks that are filled to take a place, as administrators see them.
+    pub(super) fn waiting_disks(&self, summary: &AggregateSummary) -> Vec<DiskInfo> {
+        let info = |name: &str, media, note| {
+            spare_info(&summary.name, (name, self.disks.held_bytes(name), media), note)
+        };
+        let spare = |spare: &SpareStatus| info(&spare.name, spare.media, None);
+        let mut disks: Vec<DiskInfo> = summary.status.spares.iter().map(spare).collect();
+        for member in summary.status.groups.iter().flat_map(|group| &group.members) {
+            if let Some(successor) = &member.successor {
+                let from = member.name.as_deref().unwrap_or("?");
+                let note = format!(
+                    "{} % copied from {from}{}",
+                    copied_percent(successor),
+                    outlook(&successor.pace)
+                );
+                let state = DiskState::Rebuilding;
+                disks
+                    .push(DiskInfo { state, ..info(&successor.name, successor.media, Some(note)) });
+            }
+        }
+        disks
+    }
+
+    /// Lets go of disks whose place a spare took, or that were copied and are nobody's.
+    pub(super) fn let_go_of_former_disks(&self) {
+        for summary in self.engine.aggregate_summaries() {
+            self.disks.keep(&summary.name, &names_of(&summary));
+        }
+    }
+
+    /// Takes back disks that went and are there again.
+    pub(super) fn take_back_disks(&self) {
+        let is_away = |member: &&MemberStatus| {
+            let is_lost = matches!(member.state, MemberState::Missing | MemberState::Failed { .. });
+            is_lost && member.is_away
+        };
+        for summary in self.engine.aggregate_summaries() {
+            let members = summary.status.groups.iter().flat_map(|group| &group.members);
+            let away: Vec<&MemberStatus> = members.filter(is_away).collect();
+            if away.is_empty() {
+                continue;
+            }
+            let _turn = self.turn();
+            self.let_go_of_former_disks();
+            for name in self.disks.names() {
+                // What failed is held by a handle that is dead.
+                let was_its = away.iter().any(|member| member.name.as_deref() == Some(&name));
+                if was_its {
+                    self.disks.release(&name);
+                }
+                if self.disks.is_held(&name) {
+                    continue;
+                }
+                let Content::Member(disk, label) = self.disks.look(&name) else { continue };
+                if label.aggregate == summary.identity
+                    && away.iter().any(|member| member.identity == label.disk)
+                {
+                    self.take_back(&summary.name, disk);
+                }
+            }
+        }
+    }
+
+    /// Takes one back that went; true if its aggregate misses it.
+    pub(super) fn take_back(&self, aggregate: &str, disk: Arc<dyn Disk>) -> bool {
+        let (engine, given) = (&self.engine, Arc::clone(&disk));
+        let returned = request("cannot take back disk", disk.name(), |done| {
+            engine.return_disk(aggregate, given, done);
+        });
+        match returned {
+            Ok(()) => {
+                tracing::info!(
+                    aggregate,
+                    disk = disk.name(),
+                    "a disk is back and is brought up \
+                     to date"
+                );
+                self.left_out.lock().retain(|left| left.name != disk.name());
+                self.disks.release(disk.name());
+                self.disks.hold(aggregate, &[disk]);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(aggregate, disk = disk.name(), %error, "not taken back yet");
+                false
+            }
+        }
+    }
+}
+
+fn spares_left(summaries: &[AggregateSummary], aggregate: &str) -> usize {
+    let found = summaries.iter().find(|summary| summary.name == aggregate);
+    found.map_or(0, |summary| summary.status.spares.len())
+}
+
+/// The names of all disks of an aggregate: members, spares, and those that are filled.
+pub(super) fn names_of(summary: &AggregateSummary) -> Vec<&str> {
+    let members = summary.status.groups.iter().flat_map(|group| &group.members);
+    let mut names: Vec<&str> = members.clone().filter_map(|one| one.name.as_deref()).collect();
+    let filled = members.filter_map(|one| one.successor.as_ref());
+    names.extend(filled.map(|successor| successor.name.as_str()));
+    names.extend(summary.status.spares.iter().map(|spare| spare.name.as_str()));
+    names
+}
+
+/// How much of a disk was copied.
+pub(super) const fn copied_percent(successor: &SuccessorStatus) -> u64 {
+    let regions = if successor.regions == 0 { 1 } else { successor.regions };
+    100 * successor.copied_regions / regions
+}
+
+fn spare_info(
+    aggregate: &str,
+    (name, size_bytes, media): (&str, u64, Profile),
+    note: Option<String>,
+) -> DiskInfo {
+    DiskInfo {
+        name: name.to_owned(),
+        size_bytes,
+        state: DiskState::InUse,
+        aggregate: Some(aggregate.to_owned()),
+        role: Some(DiskRole::Spare),
+        group: None,
+        media: Some(media.to_string()),
+        note,
+        read_errors: 0,
+        write_errors: 0,
+        checksum_errors: 0,
+    }
+}
+
+/// There is no spare that fits.
+pub(super) fn no_spare(message: &str, disk: &str, aggregate: &str) -> AdminError {
+    AdminError::new(Code::NotFound, message, disk)
+        .because(format!("aggregate {aggregate} has no spare that is large enough"))
+        .try_next(format!("stroop disk replace {disk} NEW"))
+}

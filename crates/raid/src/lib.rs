@@ -36,6 +36,7 @@ mod load;
 mod locking;
 mod member;
 mod parity;
+mod parts;
 mod read;
 mod rebuild;
 mod reconstruct;

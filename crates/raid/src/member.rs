@@ -12,6 +12,7 @@ use crate::label::Told;
 use crate::locking::ClosedGroup;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
+use crate::replacing::DiskPlace;
 use crate::resolve::Answer;
 use crate::returning::Lost;
 use crate::store::Inner;
@@ -276,7 +277,7 @@ impl Inner {
         error: MediaError,
         is_lost: bool,
     ) {
-        {
+        let is_promoted = {
             let mut state = self.state.lock();
             // What a disk did that was replaced since says nothing of the one in its place.
             if !self.group(group).members[member].is_taken_by(device) {
@@ -304,9 +305,13 @@ impl Inner {
             disks.missing |= 1 << member;
             disks.reasons.insert(member, error.to_string());
             disks.lose(member, &error, rebuilding, complete_cp);
-            self.promote_successor(disks, (group, member));
-        }
+            self.promote_successor(disks, (group, member))
+        };
         self.write_labels(group);
+        if is_promoted {
+            // It may hold everything already.
+            self.start_when_labelled(DiskPlace { group, member }, Box::new(|_| ()));
+        }
     }
 
     /// What was found wrong with blocks, and made good or not.

@@ -22,12 +22,12 @@
 
 use crate::geometry::TetrisId;
 use crate::member::GroupState;
+use crate::parts::parts_of_column;
 use crate::replacing::DiskPlace;
 use crate::resolve::{Answer, Question};
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use crate::walk::{Pace, Walk};
-use crate::write::parts_of_column;
 use media::{Device, MediaError};
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
@@ -68,6 +68,8 @@ pub(crate) struct Rebuild {
     pub has_superblock: bool,
     /// Of a disk that is filled beside another: which of the group's copies since the start.
     pub copy: Option<u64>,
+    /// Whether a start would know that it has the place; what it holds counts only then.
+    pub is_told: bool,
     walk: Walk,
 }
 
@@ -84,6 +86,7 @@ impl Rebuild {
             // Before that its label says nothing.
             has_superblock: way != Way::Copy || below > 0,
             copy: None,
+            is_told: true,
             walk: Walk::new(below, regions, TETRISES_AT_A_TIME),
         }
     }
@@ -115,7 +118,7 @@ impl Rebuild {
     }
 
     pub(crate) const fn has_durably(&self, region: u64) -> bool {
-        self.walk.has_durably(region)
+        self.is_told && self.walk.has_durably(region)
     }
 
     pub(crate) fn regions(&self) -> u64 {
@@ -157,6 +160,7 @@ impl Inner {
         self.take_back_all();
     }
 
+    /// The labels name the disks that are to be filled there.
     pub(crate) fn start_rebuilds_at(self: &Arc<Self>, place: DiskPlace) {
         let devices: Vec<Arc<Device>> = {
             let state = self.state.lock();
@@ -166,6 +170,7 @@ impl Inner {
         };
         for task in devices.into_iter().map(|device| Task { place, device }) {
             self.rebuild_next(&task);
+            let _ = self.with_rebuild(&task, |rebuild| rebuild.is_told = true);
             // Nothing may be left to do.
             self.label_progress(&task);
         }

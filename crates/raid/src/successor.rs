@@ -117,15 +117,23 @@ impl Inner {
         self.write_labels(group);
     }
 
-    /// The disk that has the place is lost: the one that is being filled takes it as it is.
-    pub(crate) fn promote_successor(&self, disks: &mut GroupState, (group, member): (u32, usize)) {
-        let Some(mut copy) = disks.copies.remove(&member) else { return };
+    /// The disk that has the place is lost: the one that is being filled takes it as it is; false
+    /// if there is none.
+    pub(crate) fn promote_successor(
+        &self,
+        disks: &mut GroupState,
+        (group, member): (u32, usize),
+    ) -> bool {
+        let Some(mut copy) = disks.copies.remove(&member) else { return false };
         self.give_place(disks, (group, member), &copy);
         copy.way = Way::Anew;
+        // The next one reaches it as one of the group's disks.
         copy.has_superblock = true;
+        copy.is_told = false;
         disks.rebuilding.insert(member, copy);
         disks.lost.remove(&member);
         disks.reasons.remove(&member);
+        true
     }
 
     /// The disk that was filled beside another has the place. Work that is under way uses it in

@@ -36,9 +36,9 @@ pub fn lose(model: &mut Model, disk: usize) {
     assert_eq!(model.sync(), Ok(()));
 }
 
-type Answer = Arc<platform::sync::Mutex<Option<Result<(), RaidError>>>>;
+pub type Answer = Arc<platform::sync::Mutex<Option<Result<(), RaidError>>>>;
 
-fn begin_replacing(model: &Model, member: usize, name: &str) -> Answer {
+pub fn begin_replacing(model: &Model, member: usize, name: &str) -> Answer {
     let disk: Arc<dyn Disk> = model.world.add_disk(name, DISK_BLOCKS);
     let place = DiskPlace { group: 0, member };
     let identity = [1 + model.choose(250) as u8; 16];
@@ -157,7 +157,7 @@ fn a_disk_that_fails_while_it_is_rebuilt_is_not_taken_up_again() {
 }
 
 /// Completes requests until no others are left than reads of a region of some disks.
-fn run_but_reads(model: &Model, region: u64, held: &[&str]) {
+pub fn run_but_reads(model: &Model, region: u64, held: &[&str]) {
     let first = model.store.geometry().device_block(TetrisId { group: 0, region }, 0);
     let blocks = first..first + 64;
     let is_held = |io: &PendingIo| {

@@ -1,11 +1,12 @@
 //! Disks that are filled beside those whose places they take, and spares.
 
 use super::model::*;
-use super::rebuild::{KINDS, states, write_some};
+use super::rebuild::{KINDS, begin_replacing, run_but_reads, states, write_some};
 use crate::*;
 use ondisk::label::RaidKind::{Dp, None as Unprotected};
 use platform::Disk;
 use std::sync::Arc;
+use units::Pvbn;
 
 /// Not to its end.
 fn start(model: &Model, call: impl FnOnce(ReplaceDone)) -> Result<(), RaidError> {
@@ -137,6 +138,96 @@ fn a_copy_whose_source_fails_goes_on_as_a_rebuild() {
     }
 }
 
+/// Work is under way when the disk that it reads from goes and the copy takes its place. In a
+/// region that was copied the new disk must be written by it; in another it has nothing to be read.
+#[test]
+fn work_uses_a_copy_that_took_a_place_only_where_it_had_been_made() {
+    for ((kind, disks), is_copied) in KINDS.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        let (parity, per_disk) = (kind.parity_disks(), 63 * 63);
+        let (gone, held) = (disk_name(0, parity + 1), disk_name(0, parity + 2));
+        let mut model = Model::new(disks as u64, &[(kind, disks)]);
+        for stripe in 70..80 {
+            model.write(Pvbn(per_disk + stripe));
+            model.write(Pvbn(2 * per_disk + stripe));
+        }
+        assert_eq!(model.sync(), Ok(()));
+        model.reassemble().unwrap();
+        let begin_work = |model: &mut Model| {
+            model.write(Pvbn(75));
+            model.write(Pvbn(per_disk + 85));
+            model.store.sync(Box::new(|result| assert_eq!(result, Ok(()))));
+            run_but_reads(model, 1, &[&gone, &held]);
+        };
+        let answer = if is_copied {
+            // It waits for a superblock.
+            let answer = begin_replacing(&model, parity + 1, "gnew");
+            model.world.run_until_idle();
+            begin_work(&mut model);
+            answer
+        } else {
+            begin_work(&mut model);
+            begin_replacing(&model, parity + 1, "gnew")
+        };
+        run_but_reads(&model, 1, &[&gone, &held]);
+        assert_eq!(answer.lock().take(), Some(Ok(())));
+        assert!(!model.store.status().is_degraded());
+        model.world.set_gone(&gone, true);
+        run_but_reads(&model, 1, &[&held]);
+        assert_eq!(names(&model)[parity + 1], "gnew");
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded(), "{kind} {:?}", states(&model));
+        // Before anything is read and repaired.
+        model.check_disks_of_parity(&[(parity + 1, "gnew")]);
+        model.check();
+    }
+}
+
+/// The label of a disk that is being filled names those that joined meanwhile.
+#[test]
+fn a_group_grows_while_a_disk_is_copied() {
+    for seed in 0..24 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let place = seed as usize / 3 % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        write_some(&mut model, 100);
+        model.commit();
+        copy(&model, place, "gnew").unwrap();
+        model.commit();
+        for _ in 0..model.choose(400) {
+            model.world.step();
+        }
+        let joining = disk_name(0, disks);
+        let new = NewDisk {
+            disk: model.world.add_disk(&joining, DISK_BLOCKS),
+            identity: [3; 16],
+            profile: media::Profile::Hdd,
+        };
+        start(&model, |done| model.store.add_disks(0, vec![new], done)).unwrap();
+        let source_fails = seed % 2 == 0;
+        if source_fails {
+            model.world.set_gone(&disk_name(0, place), true);
+        }
+        let geometry = model.store.geometry();
+        let first = geometry.group(0).bases[disks - kind.parity_disks()];
+        (0..100).for_each(|block| model.write(first.offset(block)));
+        model.commit();
+        if seed % 4 < 2 {
+            model.notes.lock().clear();
+            let committed = model.blocks.clone();
+            model.cut_and_recover(0, committed);
+            model.store.resume();
+            model.commit();
+        }
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded(), "{seed} {:?}", model.store.status());
+        model.world.set_gone(&disk_name(0, place), false);
+        model.reassemble().unwrap();
+        assert!(!model.store.status().is_degraded(), "{seed} {:?}", model.store.status());
+        assert_eq!(*model.store.geometry(), *geometry);
+        check_without_another(&mut model, place, "gnew", disks + 1);
+    }
+}
+
 /// It counts for nothing, now and at the next start, and the other disk for all.
 #[test]
 fn a_copy_that_fails_leaves_all_as_it_was() {
@@ -171,7 +262,7 @@ fn a_copy_that_fails_leaves_all_as_it_was() {
 fn even_the_only_disk_is_replaced() {
     let mut model = Model::new(1, &[(Unprotected, 1)]);
     let write = |model: &mut Model, range: std::ops::Range<u64>| {
-        range.for_each(|pvbn| model.write(units::Pvbn(pvbn)));
+        range.for_each(|pvbn| model.write(Pvbn(pvbn)));
         model.commit();
     };
     write(&mut model, 1..200);

@@ -79,13 +79,16 @@ impl Refill {
         for (areas, group) in self.groups.iter_mut().zip(geometry.groups()) {
             let joined = group.data_disks() as u64 - areas.data_disks;
             areas.data_disks += joined;
-            let free = joined * areas.blocks_per_disk();
-            more.extend((areas.first_area..areas.end_area()).map(|area| (area, free)));
+            // None of a start: a large aggregate has many areas.
+            if joined > 0 {
+                let free = joined * areas.blocks_per_disk();
+                more.extend((areas.first_area..areas.end_area()).map(|area| (area, free)));
+            }
         }
         let blocks = self.groups.iter().map(|areas| areas.blocks_per_disk() * areas.data_disks);
         let areas = self.groups.last().map_or(0, GroupAreas::end_area);
         self.scores.grow(areas, blocks.max().unwrap_or(1));
-        for (area, free) in more.into_iter().filter(|(_, free)| *free > 0) {
+        for (area, free) in more {
             self.scores.add_free(AreaNumber(area), free);
         }
     }

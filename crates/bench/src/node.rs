@@ -147,16 +147,8 @@ impl Node {
         let service = Arc::new(Service(Arc::clone(&engine)));
         let directory = directory.to_owned();
         let node = Self { engine, service, directory, threads, stopping };
-        let (name, kind) = ("bench".to_owned(), RaidKind::Raid4);
-        let request = CreateAggregate {
-            name,
-            disks,
-            kind,
-            group_size: 32,
-            force: true,
-            traditional: false,
-            media: None,
-        };
+        let kind = RaidKind::Raid4;
+        let request = CreateAggregate { force: true, ..CreateAggregate::new("bench", kind, disks) };
         wait(|done| node.engine.create_aggregate(request, done))?;
         let size_blocks = disk_bytes / BLOCK_SIZE_U64 * (DISKS as u64 - 1);
         let volume = VolumeRequest {

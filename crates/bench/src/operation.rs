@@ -164,16 +164,8 @@ impl World {
         let service = Service(Arc::clone(&engine));
         let world = Self { engine, service, queue, caller: Caller::root() };
         let disks = (0..4).map(|number| disk(&format!("d{number}"), DISK_BLOCKS, &world.queue));
-        let (name, disks, kind) = ("a".to_owned(), disks.collect(), RaidKind::Raid4);
-        let request = CreateAggregate {
-            name,
-            disks,
-            kind,
-            group_size: 32,
-            force: true,
-            traditional: false,
-            media: None,
-        };
+        let (disks, kind) = (disks.collect(), RaidKind::Raid4);
+        let request = CreateAggregate { force: true, ..CreateAggregate::new("a", kind, disks) };
         world.wait(|done| world.engine.create_aggregate(request, done))?;
         let volume = VolumeRequest {
             name: "v".to_owned(),

@@ -42,6 +42,23 @@ pub struct CreateAggregate {
     pub media: Option<Profile>,
 }
 
+impl CreateAggregate {
+    /// Of groups as large as can be, for many volumes, on disks that hold nothing and are what they
+    /// tell of themselves.
+    #[must_use]
+    pub fn new(name: &str, kind: RaidKind, disks: Vec<Arc<dyn Disk>>) -> Self {
+        Self {
+            name: name.to_owned(),
+            disks,
+            kind,
+            group_size: GROUP_DISKS_MAX,
+            force: false,
+            traditional: false,
+            media: None,
+        }
+    }
+}
+
 /// Divides disks into as few groups as possible, of at most so many disks each and nearly the same
 /// number. Without parity each disk is a group.
 #[must_use]

@@ -63,16 +63,7 @@ impl Node {
         world.add_disk("log", 1024);
         let node = Self::start(world);
         let disks = node.disks();
-        let name = "a1".to_owned();
-        let request = CreateAggregate {
-            name,
-            disks,
-            kind,
-            group_size: 32,
-            force: false,
-            traditional,
-            media: None,
-        };
+        let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
         node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
         if !traditional {
             node.wait(|done| {

@@ -63,16 +63,8 @@ impl Node {
         }
         world.add_disk("log", 1024);
         let node = Self::start(&world, traditional);
-        let (name, disks) = ("a1".to_owned(), node.disks());
-        let request = CreateAggregate {
-            name,
-            disks,
-            kind,
-            group_size: 32,
-            force: false,
-            traditional,
-            media: None,
-        };
+        let disks = node.disks();
+        let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
         node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
         if !traditional {
             node.create_volume("home").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::block_store::{BlockRead, Proof, ReadDone, RunDone};
 use crate::error::ReadFailure;
-use crate::geometry::Location;
+use crate::geometry::{Geometry, Location};
 use crate::member::Missing;
 use crate::rows::CHECKSUM_ROW;
 use crate::store::Inner;
@@ -61,8 +61,8 @@ struct Start {
 }
 
 impl Inner {
-    fn start_read(&self, first: Pvbn, count: usize, last: Location) -> Start {
-        let (geometry, state) = (self.geometry(), self.state.lock());
+    fn start_read(&self, geometry: &Geometry, first: Pvbn, count: usize, last: Location) -> Start {
+        let state = self.state.lock();
         let queued = (first.get()..).take(count).map(|number| {
             let pvbn = Pvbn(number);
             state.queued(geometry.tetris_of(pvbn)?, pvbn)
@@ -90,17 +90,18 @@ impl Inner {
     }
 
     pub(crate) fn read(self: &Arc<Self>, read: BlockRead, done: ReadDone) {
-        let geometry = self.geometry();
-        let Some(location) = geometry.locate(read.pvbn) else {
+        // One look for all: every read comes by.
+        let layout = self.layout();
+        let Some(location) = layout.geometry.locate(read.pvbn) else {
             done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
             return;
         };
-        let start = self.start_read(read.pvbn, 1, location);
+        let start = self.start_read(&layout.geometry, read.pvbn, 1, location);
         if let Some(block) = start.queued.into_iter().flatten().next() {
             done(Ok(block));
             return;
         }
-        let group = self.group(location.group);
+        let group = &layout.groups[location.group as usize];
         let Some(device) = group.device(group.code().member(location.disk), start.missing) else {
             self.reconstruct(read, location, done);
             return;
@@ -133,7 +134,7 @@ impl Inner {
             }
         });
         for (row, part) in rows.into_iter().zip(parts) {
-            disk.read(geometry.device_block(location.tetris(), row), 1, part);
+            disk.read(layout.geometry.device_block(location.tetris(), row), 1, part);
         }
     }
 
@@ -158,7 +159,8 @@ impl Inner {
         }
         let out_of_range = ReadFailure::OutOfRange { pvbn: first };
         let last = first.get().checked_add(proofs.len() as u64 - 1).map(Pvbn);
-        let geometry = self.geometry();
+        let layout = self.layout();
+        let geometry = &layout.geometry;
         let ends = geometry.locate(first).zip(last.and_then(|last| geometry.locate(last)));
         let Some((from, to)) =
             ends.filter(|(from, to)| from.group == to.group && from.disk == to.disk)
@@ -166,8 +168,8 @@ impl Inner {
             done(Err(out_of_range));
             return;
         };
-        let start = self.start_read(first, proofs.len(), to);
-        let group = self.group(from.group);
+        let start = self.start_read(geometry, first, proofs.len(), to);
+        let group = &layout.groups[from.group as usize];
         let device = group.device(group.code().member(from.disk), start.missing);
         let Some(device) = device.filter(|_| start.queued.iter().any(Option::is_none)) else {
             self.read_singly(first, proofs, done);

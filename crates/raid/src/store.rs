@@ -147,6 +147,14 @@ impl Store {
     }
 }
 
+#[cfg(test)]
+impl Store {
+    /// Has what is queued for a tetris written, and nothing flushed.
+    pub(crate) fn start_batch_of(&self, tetris: TetrisId) {
+        self.inner.start_batch(tetris);
+    }
+}
+
 impl State {
     /// The content of a block that is queued or on its way.
     pub(crate) fn queued(&self, tetris: TetrisId, pvbn: Pvbn) -> Option<BlockRef> {

@@ -305,7 +305,9 @@ impl BatchWrite {
         answer: &Answer,
         checksums: &[Option<BlockRef>],
     ) -> Option<StripeNote> {
-        if !self.has_parity {
+        // Not only if there is parity now: a parity disk may be rebuilt from these blocks before
+        // they are durable, and hold what a crash takes from the others.
+        if code.parity_disks == 0 {
             return None;
         }
         let touched = self.touched();

@@ -128,16 +128,7 @@ impl Rig {
         }
         let (running, disks) = rig.start()?;
         let kind = if rig.shape.disks > 2 { RaidKind::Raid4 } else { RaidKind::None };
-        let name = NAME.to_owned();
-        let request = CreateAggregate {
-            name,
-            disks,
-            kind,
-            group_size: 32,
-            force: true,
-            traditional: false,
-            media: None,
-        };
+        let request = CreateAggregate { force: true, ..CreateAggregate::new(NAME, kind, disks) };
         let engine = Arc::clone(&running.engine);
         rig.running = Some(running);
         wait(|done| engine.create_aggregate(request, done))?;

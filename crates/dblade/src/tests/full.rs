@@ -15,16 +15,8 @@ fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
     }
     world.add_disk("log", 1024);
     let node = Node::start(world);
-    let (name, disks, traditional) = ("a1".to_owned(), node.disks(), volumes == 0);
-    let request = CreateAggregate {
-        name,
-        disks,
-        kind,
-        group_size: 32,
-        force: false,
-        traditional,
-        media: None,
-    };
+    let (disks, traditional) = (node.disks(), volumes == 0);
+    let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
     node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
     for volume in 0..volumes {
         let request = VolumeRequest {

@@ -12,13 +12,7 @@ type Harm = fn(&mut Model, Pvbn);
 const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
 
 fn filled(seed: u64, kind: (RaidKind, usize)) -> Model {
-    let mut model = Model::new(seed, &[kind]);
-    let per_disk = model.store.geometry().group(0).blocks_per_disk();
-    for number in 1..40 {
-        model.write(Pvbn(number));
-        model.write(Pvbn(per_disk + number * 3));
-    }
-    assert_eq!(model.sync(), Ok(()));
+    let mut model = Model::with_blocks(seed, kind);
     // Nothing cached: what the disks hold is what is read.
     model.reassemble().unwrap();
     model

@@ -72,13 +72,7 @@ fn write_again(model: &mut Model, pvbn: Pvbn, cp: u64) {
 
 /// A group with some blocks, of which one was written a second time; before that and after it.
 fn filled(seed: u64, kind: (RaidKind, usize)) -> (Model, Disks, Disks) {
-    let mut model = Model::new(seed, &[kind]);
-    let per_disk = model.store.geometry().group(0).blocks_per_disk();
-    for number in 1..40 {
-        model.write(Pvbn(number));
-        model.write(Pvbn(per_disk + number * 3));
-    }
-    assert_eq!(model.sync(), Ok(()));
+    let mut model = Model::with_blocks(seed, kind);
     let before = image(&model);
     write_again(&mut model, VICTIM, 2);
     assert_eq!(model.sync(), Ok(()));

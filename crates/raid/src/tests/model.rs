@@ -118,6 +118,18 @@ impl Model {
         Self { world, store, notes, blocks: BTreeMap::new(), cp: 1, serial: 0 }
     }
 
+    /// A group with blocks on its first two data disks.
+    pub fn with_blocks(seed: u64, kind: (RaidKind, usize)) -> Self {
+        let mut model = Self::new(seed, &[kind]);
+        let per_disk = model.store.geometry().group(0).blocks_per_disk();
+        for number in 1..40 {
+            model.write(Pvbn(number));
+            model.write(Pvbn(per_disk + number * 3));
+        }
+        assert_eq!(model.sync(), Ok(()));
+        model
+    }
+
     pub fn choose(&self, end: u64) -> u64 {
         self.world.choose(end)
     }

@@ -3,17 +3,18 @@
 //! The store is put together before the log is open, so the journal learns of the log later.
 //!
 //! Invariants: no partial stripe is written before its note is durable in the log. A note belongs
-//! to the consistency point that writes the stripes, and is forgotten when that has committed.
+//! to the consistency point that writes the stripes, and counts for nothing when that is complete.
 
-use nvlog::Log;
+use nvlog::{Found, Log};
 use ondisk::damage::Damage;
-use ondisk::log::{KeptBlockRecord, LOG_KIND_STRIPE_NOTE, StripeNoteRecord};
+use ondisk::label::GROUP_DISKS_MAX;
+use ondisk::log::StripeNoteRecord;
 use platform::{DiskError, WriteDone};
-use raid::{KeptBlock, StripeJournal, StripeNote, TetrisId};
+use raid::{StripeJournal, StripeNote, TetrisId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use units::{BLOCK_SIZE, Block, CpNumber};
-use zerocopy::little_endian::{U16, U32, U64};
+use units::CpNumber;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// See the module.
@@ -36,74 +37,48 @@ impl LateJournal {
 }
 
 impl StripeJournal for LateJournal {
-    fn note(&self, notes: Vec<StripeNote>, done: WriteDone) {
-        let failed = |kind: String| DiskError::Io { disk: "log".to_owned(), block: 0, kind };
+    fn capacity_blocks(&self) -> u64 {
+        self.log.get().map_or(0, |log| log.notes().capacity_blocks())
+    }
+
+    fn note(&self, epoch: u64, note: StripeNote, done: WriteDone) {
         let Some(log) = self.log.get() else {
-            return done(Err(failed("the log is not open".to_owned())));
+            let kind = "the log is not open".to_owned();
+            return done(Err(DiskError::Io { disk: "log".to_owned(), block: 0, kind }));
         };
         let cp = CpNumber(self.cp.load(Ordering::Acquire));
-        let mut last = None;
-        for note in &notes {
-            match log.append(cp, LOG_KIND_STRIPE_NOTE, &[&encode(note)]) {
-                Ok(position) => last = Some(position),
-                Err(full) => return done(Err(failed(full.to_string()))),
-            }
-        }
-        match last {
-            None => done(Ok(())),
-            Some(position) => log.when_durable(
-                position,
-                Box::new(move |outcome| {
-                    done(outcome.map_err(|error| failed(error.to_string())));
-                }),
-            ),
-        }
+        let bytes = encode(&note);
+        log.notes().append((epoch, cp), bytes, note.parity, done);
     }
 }
 
+/// All of a note but its parity.
 fn encode(note: &StripeNote) -> Vec<u8> {
     let header = StripeNoteRecord {
         group: U32::new(note.tetris.group),
-        kept_count: U32::new(note.kept.len() as u32),
+        disk_count: U32::new(note.written.len() as u32),
         tetris: U64::new(note.tetris.region),
         rows: U64::new(note.rows),
     };
     let mut bytes = header.as_bytes().to_vec();
-    for kept in &note.kept {
-        let place = KeptBlockRecord {
-            disk: U16::new(kept.disk as u16),
-            row: U16::new(kept.row as u16),
-            reserved: U32::ZERO,
-        };
-        bytes.extend_from_slice(place.as_bytes());
-        bytes.extend_from_slice(kept.block.bytes());
-    }
+    note.written.iter().for_each(|rows| bytes.extend_from_slice(&rows.to_le_bytes()));
     bytes
 }
 
-/// The note in a record of the log.
+/// The note that was found in the log.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn decode(bytes: &[u8]) -> Result<StripeNote, Damage> {
+pub fn decode(found: Found) -> Result<StripeNote, Damage> {
     let wrong = |field| Damage::Field { structure: "stripe note", field };
-    let (header, mut rest) =
-        StripeNoteRecord::read_from_prefix(bytes).map_err(|_| wrong("header"))?;
-    let mut kept = Vec::new();
-    for _ in 0..header.kept_count.get() {
-        let (place, after) =
-            KeptBlockRecord::read_from_prefix(rest).map_err(|_| wrong("kept block"))?;
-        let content = after.get(..BLOCK_SIZE).ok_or_else(|| wrong("kept block"))?;
-        kept.push(KeptBlock {
-            disk: usize::from(place.disk.get()),
-            row: usize::from(place.row.get()),
-            block: Arc::new(Block::from_prefix(content)),
-        });
-        rest = after.get(BLOCK_SIZE..).ok_or_else(|| wrong("kept block"))?;
-    }
-    if !rest.is_empty() {
-        return Err(wrong("size"));
+    let (header, words) =
+        StripeNoteRecord::read_from_prefix(&found.bytes).map_err(|_| wrong("header"))?;
+    let (words, rest) = words.as_chunks();
+    let is_whole = rest.is_empty() && words.len() == header.disk_count.get() as usize;
+    if !is_whole || words.len() > GROUP_DISKS_MAX {
+        return Err(wrong("disk_count"));
     }
     let tetris = TetrisId { group: header.group.get(), region: header.tetris.get() };
-    Ok(StripeNote { tetris, rows: header.rows.get(), kept })
+    let written = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    Ok(StripeNote { tetris, rows: header.rows.get(), written, parity: found.blocks })
 }

@@ -19,7 +19,6 @@ use aggregate::{
 use cowfs::logical::Shared;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
 use nvlog::{Log, LogIdentity, Record};
-use ondisk::log::LOG_KIND_STRIPE_NOTE;
 use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
 use platform::Disk;
@@ -134,23 +133,15 @@ impl Opening {
         Log::open(&disk, identity, committed, Box::new(opened));
     }
 
-    fn recover_stripes(mut self) {
-        let mut notes: Vec<StripeNote> = Vec::new();
-        let mut damage = None;
-        self.records.retain(|record| {
-            if record.kind != LOG_KIND_STRIPE_NOTE {
-                return true;
+    fn recover_stripes(self) {
+        let found = self.log.iter().flat_map(|log| log.notes().take_found());
+        let notes: Vec<StripeNote> = match found.map(decode_stripe_note).collect() {
+            Ok(notes) => notes,
+            Err(damage) => {
+                let error = EngineError::journal(&self.identity.name, &damage);
+                return (self.done)(Err(error));
             }
-            match decode_stripe_note(&record.body) {
-                Ok(note) => notes.push(note),
-                Err(wrong) => damage = Some(wrong),
-            }
-            false
-        });
-        if let Some(damage) = damage {
-            let error = EngineError::journal(&self.identity.name, &damage);
-            return (self.done)(Err(error));
-        }
+        };
         let store = Arc::clone(&self.store);
         let recovered = move |outcome: Result<(), raid::StoreError>| match outcome {
             Ok(()) => self.mount(),

@@ -10,7 +10,7 @@ use ondisk::directory::{COOKIE_LIMIT, DirectoryContent, DirectoryNode, is_entry_
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use ondisk::inode::InodeRecord;
 use ondisk::label::DiskLabel;
-use ondisk::log::{KeptBlockRecord, LogBatch, LogHeader, LogRecord, StripeNoteRecord};
+use ondisk::log::{LogBatch, LogHeader, LogNote, LogRecord, StripeNoteRecord};
 use ondisk::operation;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{SnapshotRecord, VolumeRecord, name_field};
@@ -51,8 +51,9 @@ pub fn ondisk_types(bytes: &[u8]) {
         }),
         14 => checked::<LogRecord>(input.rest(), |_| Ok(())),
         15 => {
-            let (_note, _kept): (StripeNoteRecord, KeptBlockRecord) =
+            let (note, _stripes): (LogNote, StripeNoteRecord) =
                 (taken(input.bytes(64)), taken(input.rest()));
+            let _ = (note.to_string(), note.computed_checksum([[1, 2, 3].as_slice()]));
         }
         16 => {
             let _ = operation::kind_name(input.u32() as u16);

@@ -2,10 +2,6 @@
 
 use units::{BLOCK_SIZE_U64, CpNumber};
 
-/// One part in this many of a half is kept for the engine's own records (`LOG_KIND_INTERNAL`), so
-/// that a log full of operations does not stop the consistency point that would empty it.
-const INTERNAL_SHARE: u64 = 16;
-
 /// What a half that is not retired leaves in the batches of the other one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct OtherLife {
@@ -31,17 +27,8 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    /// The end of the room for records of operations, or for all records.
-    pub(crate) const fn limit_blocks(&self, internal: bool) -> u64 {
-        if internal {
-            self.half_blocks
-        } else {
-            self.half_blocks - self.half_blocks / INTERNAL_SHARE
-        }
-    }
-
-    pub(crate) const fn limit_bytes(&self, internal: bool) -> u64 {
-        self.limit_blocks(internal) * BLOCK_SIZE_U64
+    pub(crate) const fn size_bytes(&self) -> u64 {
+        self.half_blocks * BLOCK_SIZE_U64
     }
 
     /// Begins a new life.

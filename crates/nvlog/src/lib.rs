@@ -3,7 +3,7 @@
 //! point.
 //!
 //! ```text
-//!   | header | header |      half 0      |      half 1      |
+//!   | header | header |      half 0      |      half 1      | notes | notes |
 //!                       batch batch ...     batch ...
 //! ```
 //!
@@ -11,6 +11,9 @@
 //! that point is frozen, [`Log::switch_half`] directs later records to the other half; when it is
 //! durable, [`Log::retire`] makes the first half free, without any I/O. Records are opaque: a
 //! kind and bytes.
+//!
+//! Beside them, in a place of their own, are the notes of stripes that are about to be written in
+//! part ([`Notes`]): they are forgotten earlier.
 //!
 //! Group commit: while one batch is on its way to the disk the next one gathers. A batch is one
 //! write and one flush.
@@ -28,12 +31,14 @@
 mod error;
 mod half;
 mod log;
+mod notes;
 mod open;
 mod scan;
 mod staging;
 
 pub use error::{LogError, LogFull};
 pub use log::Log;
+pub use notes::{Found, Notes};
 pub use open::{FormatDone, OpenDone};
 
 use units::CpNumber;

@@ -9,9 +9,10 @@
 //! Fails: the disk's first error is kept in `failure`; from then on nothing is taken or promised.
 
 use crate::half::{Half, OtherLife};
+use crate::notes::Notes;
 use crate::staging::{BATCH_HEADER_BYTES, Batch, RECORD_HEADER_BYTES};
 use crate::{LogFull, LogIdentity, LogPosition};
-use ondisk::log::{LOG_KIND_INTERNAL, LogRecord};
+use ondisk::log::{LogHeader, LogRecord};
 use platform::mutation::{self, Rule};
 use platform::round::{self, Round};
 use platform::sync::{Mutex, MutexGuard};
@@ -31,6 +32,7 @@ struct Inner {
     identity: LogIdentity,
     incarnation: u64,
     half_blocks: usize,
+    notes: Arc<Notes>,
     state: Mutex<State>,
 }
 
@@ -82,13 +84,13 @@ impl State {
     }
 
     /// The largest body that [`Self::append`] would take now; `None` if not even an empty one.
-    fn room_bytes(&self, internal: bool) -> Option<u64> {
+    fn room_bytes(&self) -> Option<u64> {
         let half = self.active();
         let used_bytes = self.gathering().map_or_else(
             || half.end_block * BLOCK_SIZE_U64 + BATCH_HEADER_BYTES as u64,
             |batch| batch.first_block * BLOCK_SIZE_U64 + batch.byte_count() as u64,
         );
-        half.limit_bytes(internal).checked_sub(used_bytes + RECORD_HEADER_BYTES as u64)
+        half.size_bytes().checked_sub(used_bytes + RECORD_HEADER_BYTES as u64)
     }
 
     fn append(
@@ -101,12 +103,11 @@ impl State {
         if let Some(cause) = &self.failure {
             return Err(LogFull::Failed { cause: cause.clone() });
         }
-        let internal = kind >= LOG_KIND_INTERNAL;
         let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let (bytes, room_bytes) = (body_bytes as u64, self.room_bytes(internal));
+        let (bytes, room_bytes) = (body_bytes as u64, self.room_bytes());
         if room_bytes.is_none_or(|room_bytes| bytes > room_bytes) {
             let headers_bytes = (BATCH_HEADER_BYTES + RECORD_HEADER_BYTES) as u64;
-            let bytes_max = self.active().limit_bytes(internal) - headers_bytes;
+            let bytes_max = self.active().size_bytes() - headers_bytes;
             return Err(if bytes > bytes_max {
                 LogFull::RecordTooLarge { bytes, bytes_max }
             } else {
@@ -214,11 +215,19 @@ impl Log {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         identity: LogIdentity,
-        incarnation: u64,
+        header: &LogHeader,
         state: State,
     ) -> Self {
         let half_blocks = state.active().half_blocks as usize;
-        Self(Arc::new(Inner { disk, identity, incarnation, half_blocks, state: Mutex::new(state) }))
+        let notes = Notes::new(Arc::clone(&disk), header);
+        let (incarnation, state) = (header.incarnation.get(), Mutex::new(state));
+        Self(Arc::new(Inner { disk, identity, incarnation, half_blocks, notes, state }))
+    }
+
+    /// Its notes of stripes.
+    #[must_use]
+    pub fn notes(&self) -> &Arc<Notes> {
+        &self.0.notes
     }
 
     /// Which log it is.
@@ -284,6 +293,7 @@ impl Log {
             state.queue.iter_mut().for_each(|batch| waiters.append(&mut batch.waiters));
         }
         drop(waiters);
+        self.0.notes.abandon();
     }
 
     /// The last record's position; `None` if nothing was appended since the log was opened.
@@ -347,35 +357,35 @@ impl Log {
         self.0.state.lock().active().cp
     }
 
-    /// How full the active half is for records of operations: 0 to 1.
+    /// How full the active half is: 0 to 1.
     #[must_use]
     pub fn used_ratio(&self) -> f64 {
         let state = self.0.state.lock();
         let half = state.active();
-        (half.end_block as f64 / half.limit_blocks(false) as f64).min(1.0)
+        (half.end_block as f64 / half.half_blocks as f64).min(1.0)
     }
 
-    /// Bytes of the active half that are used, and that it has for records of operations.
+    /// Bytes of the active half that are used, and that it has.
     #[must_use]
     pub fn used_bytes(&self) -> (u64, u64) {
         let state = self.0.state.lock();
         let half = state.active();
-        (half.end_block * BLOCK_SIZE_U64, half.limit_bytes(false))
+        (half.end_block * BLOCK_SIZE_U64, half.size_bytes())
     }
 
-    /// The largest body that an append of an operation's record would take now.
+    /// The largest body that an append would take now.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.0.state.lock().room_bytes(false).unwrap_or(0)
+        self.0.state.lock().room_bytes().unwrap_or(0)
     }
 
-    /// The bytes that a half has for records of operations, headers included.
+    /// The bytes that a half has for records, headers included.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
-        self.0.state.lock().active().limit_bytes(false)
+        self.0.state.lock().active().size_bytes()
     }
 
-    /// The largest body of an operation's record.
+    /// The largest body of a record.
     #[must_use]
     pub fn record_bytes_max(&self) -> u64 {
         self.capacity_bytes() - (BATCH_HEADER_BYTES + RECORD_HEADER_BYTES) as u64

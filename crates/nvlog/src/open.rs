@@ -1,4 +1,4 @@
-//! Makes a log, and opens one: reads both halves, tells what is to be replayed.
+//! Makes a log, and opens one: reads both halves and the notes, tells what is to be replayed.
 //!
 //! Opening writes the header with a higher incarnation, one copy after the other, each flushed,
 //! before the log takes a record: whatever a crash leaves, one copy is whole, and no batch has an
@@ -14,7 +14,10 @@ use crate::log::{State, free_halves};
 use crate::scan::{Frame, HalfScan, Life, Want};
 use crate::{Log, LogError, LogIdentity, Record};
 use ondisk::damage::Damage;
-use ondisk::log::{LOG_HALF_BLOCKS_MAX, LOG_HALF_BLOCKS_MIN, LOG_HEADER_BLOCKS, LogHeader};
+use ondisk::log::{
+    LOG_HALF_BLOCKS_MAX, LOG_HALF_BLOCKS_MIN, LOG_HEADER_BLOCKS, LOG_NOTES_BLOCKS_MAX,
+    LOG_NOTES_BLOCKS_MIN, LOG_NOTES_SHARE, LogHeader,
+};
 use platform::mutation::{self, Rule};
 use platform::{Disk, DiskError};
 use std::sync::Arc;
@@ -35,12 +38,15 @@ impl Log {
     /// # Errors
     /// To `done`: the disk is too small, or fails.
     pub fn format(disk: &Arc<dyn Disk>, identity: LogIdentity, done: FormatDone) {
-        let half_blocks = disk.size_blocks().saturating_sub(LOG_HEADER_BLOCKS) / 2;
-        if half_blocks < LOG_HALF_BLOCKS_MIN {
-            return done(Err(too_small(disk, LOG_HALF_BLOCKS_MIN)));
-        }
+        let notes_blocks = (disk.size_blocks() / LOG_NOTES_SHARE / 2 * 2)
+            .clamp(LOG_NOTES_BLOCKS_MIN, LOG_NOTES_BLOCKS_MAX);
+        let half_blocks = disk.size_blocks().saturating_sub(LOG_HEADER_BLOCKS + notes_blocks) / 2;
         let half_blocks = half_blocks.min(LOG_HALF_BLOCKS_MAX);
-        let header = LogHeader::new(identity.aggregate, identity.log, half_blocks);
+        let header = LogHeader::new(identity.aggregate, identity.log, half_blocks, notes_blocks);
+        if half_blocks < LOG_HALF_BLOCKS_MIN {
+            let least = LOG_HEADER_BLOCKS + 2 * LOG_HALF_BLOCKS_MIN + notes_blocks;
+            return done(Err(too_small(disk, least)));
+        }
         write_headers(disk, &header, Box::new(|result| done(result.map_err(LogError::from))));
     }
 
@@ -91,8 +97,8 @@ impl Opening {
             Err(error) => return (self.done)(Err(error)),
         };
         let half_blocks = header.half_blocks.get();
-        if self.disk.size_blocks() < LOG_HEADER_BLOCKS + 2 * half_blocks {
-            let error = too_small(&self.disk, half_blocks);
+        if self.disk.size_blocks() < header.blocks() {
+            let error = too_small(&self.disk, header.blocks());
             return (self.done)(Err(error));
         }
         let incarnation = header.incarnation.get();
@@ -149,9 +155,18 @@ impl Scanning {
             Ok(assembled) => assembled,
             Err(error) => return done(Err(error)),
         };
-        let log = Log::new(Arc::clone(&disk), expected, header.incarnation.get(), state);
-        let written = move |result: Result<(), DiskError>| {
-            done(result.map(|()| (log, records)).map_err(LogError::from));
+        let log = Log::new(Arc::clone(&disk), expected, &header, state);
+        let written = move |result: Result<(), DiskError>| match result {
+            Ok(()) => {
+                let notes = Arc::clone(log.notes());
+                notes.find(
+                    committed,
+                    Box::new(move |found| {
+                        done(found.map(|()| (log, records)).map_err(LogError::from));
+                    }),
+                );
+            }
+            Err(cause) => done(Err(cause.into())),
         };
         write_headers(&disk, &header, Box::new(written));
     }
@@ -253,12 +268,9 @@ fn gap(live: &[(Life, HalfScan)], sequence_next: u64, committed: CpNumber) -> Op
     None
 }
 
-fn too_small(disk: &Arc<dyn Disk>, half_blocks: u64) -> LogError {
-    LogError::TooSmall {
-        disk: disk.name().to_owned(),
-        size_blocks: disk.size_blocks(),
-        needed_blocks: LOG_HEADER_BLOCKS + 2 * half_blocks,
-    }
+fn too_small(disk: &Arc<dyn Disk>, needed_blocks: u64) -> LogError {
+    let (disk, size_blocks) = (disk.name().to_owned(), disk.size_blocks());
+    LogError::TooSmall { disk, size_blocks, needed_blocks }
 }
 
 /// Writes the copies one after the other, each durable before the next is touched.

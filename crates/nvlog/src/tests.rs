@@ -3,8 +3,10 @@
 mod behaviour;
 mod crash;
 mod damage;
+mod notes;
 
 use crate::{Log, LogError, LogIdentity, LogPosition, Record};
+use ondisk::log::{LOG_HEADER_BLOCKS, LOG_NOTES_BLOCKS_MIN};
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use platform::{Disk, DiskError};
@@ -45,10 +47,15 @@ fn open(world: &SimulatedWorld, committed: u64) -> (Log, Vec<Record>) {
     try_open(world, committed).expect("the log opens")
 }
 
+/// The size of a disk for two halves of `half_blocks`, and notes.
+fn size_blocks(half_blocks: u64) -> u64 {
+    LOG_HEADER_BLOCKS + 2 * half_blocks + LOG_NOTES_BLOCKS_MIN
+}
+
 /// A world with a formatted log of two halves of `half_blocks`, open.
 fn fresh(half_blocks: u64) -> (SimulatedWorld, Log) {
     let world = SimulatedWorld::new(1);
-    format(&world, 2 + 2 * half_blocks);
+    format(&world, size_blocks(half_blocks));
     let (log, records) = open(&world, 0);
     assert_eq!(records, []);
     (world, log)

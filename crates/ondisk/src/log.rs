@@ -4,6 +4,10 @@
 //! from its first block. A batch is what one write made: a [`LogBatch`], then its records, each a
 //! [`LogRecord`] and a body, packed; the last block is filled up with zeros.
 //!
+//! Behind the halves are the two halves of the notes of stripes. Each begins with a block that
+//! names the epoch whose notes it holds; they follow one another, each a [`LogNote`], a
+//! [`StripeNoteRecord`] and words in one block, then the blocks of its parity.
+//!
 //! Invariants, by which a reader tells the half's present life from what it held before:
 //! - Records are numbered without gaps over the life of the log, whatever half they are in; the
 //!   numbers of what a half held before are lower than those of its present life.
@@ -15,7 +19,7 @@
 //! Fails: [`Damage`] for headers; a batch that is none ends its half. No bytes whatever panic.
 
 use crate::damage::Damage;
-use crate::identity::crc32c_of_bytes;
+use crate::identity::{REGION_BLOCKS, crc32c_of_bytes};
 use crc_fast::{CrcAlgorithm, Digest};
 use std::fmt;
 use std::mem::{offset_of, size_of};
@@ -27,10 +31,16 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const LOG_MAGIC: u64 = u64::from_le_bytes(*b"STROOPLG");
 /// "SLOB": a batch.
 pub const LOG_BATCH_MAGIC: u32 = u32::from_le_bytes(*b"SLOB");
+/// "SLOE": the beginning of an epoch of notes.
+pub const LOG_EPOCH_MAGIC: u32 = u32::from_le_bytes(*b"SLOE");
+/// "SLON": a note of stripes.
+pub const LOG_NOTE_MAGIC: u32 = u32::from_le_bytes(*b"SLON");
 
 /// Versions of the log: name, number, date, what is new. Append only.
-pub const LOG_VERSIONS: [(&str, u16, &str, &str); 1] =
-    [("first", 1, "2025-11", "two halves, chained batches, incarnations")];
+pub const LOG_VERSIONS: [(&str, u16, &str, &str); 2] = [
+    ("first", 1, "2025-11", "two halves, chained batches, incarnations; not read any more"),
+    ("notes", 2, "2026-11", "notes of stripes with partial parity, in a place of their own"),
+];
 
 /// The version that is written.
 pub const LOG_VERSION: u16 = LOG_VERSIONS[LOG_VERSIONS.len() - 1].1;
@@ -43,10 +53,15 @@ pub const LOG_HALF_BLOCKS_MIN: u64 = 16;
 /// crash takes seconds, not minutes.
 pub const LOG_HALF_BLOCKS_MAX: u64 = 1 << 19;
 
-/// Kinds from here on are the storage engine's own; below, client operations'.
-pub const LOG_KIND_INTERNAL: u16 = 0x8000;
-/// Stripes that are about to be written in part: a [`StripeNoteRecord`] for each tetris.
-pub const LOG_KIND_STRIPE_NOTE: u16 = LOG_KIND_INTERNAL + 1;
+/// The blocks of the largest note: of all rows of a tetris, with three parity disks.
+pub const LOG_NOTE_BLOCKS_MAX: u64 = 1 + 3 * REGION_BLOCKS as u64;
+/// The least that a log has for notes: two halves that take the largest note each.
+pub const LOG_NOTES_BLOCKS_MIN: u64 = 2 * (1 + LOG_NOTE_BLOCKS_MAX);
+/// The most, 64 MiB: data disks that are flushed once in 32 MiB of notes have little to do for it,
+/// and a start reads all of it.
+pub const LOG_NOTES_BLOCKS_MAX: u64 = 1 << 14;
+/// The part of a log that is for notes, within these limits: one in so many.
+pub const LOG_NOTES_SHARE: u64 = 8;
 
 const HEADER: &str = "log header";
 
@@ -70,8 +85,10 @@ pub struct LogHeader {
     pub incarnation: U64,
     /// The size of each half.
     pub half_blocks: U64,
+    /// The size of what is for notes, both halves.
+    pub notes_blocks: U64,
     /// Zero.
-    pub reserved_b: [u8; 4032],
+    pub reserved_b: [u8; 4024],
 }
 
 /// What one write to the log begins with.
@@ -118,31 +135,43 @@ pub struct LogRecord {
     pub reserved: U16,
 }
 
-/// The body of a [`LOG_KIND_STRIPE_NOTE`]: stripes of one tetris whose parity is to be computed
-/// again after a crash. `kept_count` times a [`KeptBlockRecord`] and a block follow.
+/// What a note of stripes begins with, or with another magic and nothing else the half that holds
+/// the notes of an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct LogNote {
+    /// [`LOG_NOTE_MAGIC`] or [`LOG_EPOCH_MAGIC`].
+    pub magic: U32,
+    /// CRC64/NVME of all blocks, with this field zero; its halves XORed.
+    pub checksum: U32,
+    /// The identity of the log.
+    pub log: [u8; 16],
+    /// Epochs are numbered over the life of the log; even ones have the first half.
+    pub epoch: U64,
+    /// The block of the disk where the note begins.
+    pub block: U64,
+    /// The consistency point that makes the note superfluous.
+    pub cp: U64,
+    /// Blocks that follow the first.
+    pub block_count: U32,
+    /// Bytes of the first block that follow this.
+    pub byte_count: U32,
+}
+
+/// Stripes of one tetris that are to be made whole after a crash. `disk_count` words follow, a bit
+/// of each for a row in which the data disk's block is being written; then, from the next block on,
+/// for each noted row the partial parity of each parity disk.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct StripeNoteRecord {
     /// The RAID group.
     pub group: U32,
-    /// Blocks of missing disks that follow.
-    pub kept_count: U32,
+    /// Data disks.
+    pub disk_count: U32,
     /// The tetris within the group.
     pub tetris: U64,
-    /// A bit for each row.
+    /// A bit for each noted row.
     pub rows: U64,
-}
-
-/// A block of a disk that was missing when its stripe was about to be written.
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct KeptBlockRecord {
-    /// The disk's index in its group.
-    pub disk: U16,
-    /// The row in the tetris.
-    pub row: U16,
-    /// Zero.
-    pub reserved: U32,
 }
 
 const _: () = {
@@ -153,20 +182,22 @@ const _: () = {
     assert!(offset_of!(LogBatch, checksum) == 4);
     assert!(size_of::<LogRecord>() == 16);
     assert!(size_of::<StripeNoteRecord>() == 24);
-    assert!(size_of::<KeptBlockRecord>() == 8);
+    assert!(size_of::<LogNote>() == 56);
+    assert!(offset_of!(LogNote, checksum) == 4);
     assert!(LOG_HALF_BLOCKS_MAX * BLOCK_SIZE as u64 <= u32::MAX as u64);
 };
 
 impl LogHeader {
     /// A header, to be turned into a block.
     #[must_use]
-    pub fn new(aggregate: [u8; 16], log: [u8; 16], half_blocks: u64) -> Self {
+    pub fn new(aggregate: [u8; 16], log: [u8; 16], half_blocks: u64, notes_blocks: u64) -> Self {
         let mut header = Self::new_zeroed();
         header.magic = U64::new(LOG_MAGIC);
         header.version = U16::new(LOG_VERSION);
         header.aggregate = aggregate;
         header.log = log;
         header.half_blocks = U64::new(half_blocks);
+        header.notes_blocks = U64::new(notes_blocks);
         header
     }
 
@@ -186,6 +217,12 @@ impl LogHeader {
         };
         header.validate()?;
         Ok(header)
+    }
+
+    /// The blocks of the log, from the first copy of the header to the last note.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        LOG_HEADER_BLOCKS + 2 * self.half_blocks.get() + self.notes_blocks.get()
     }
 
     /// The block to be written, checksum and all.
@@ -216,11 +253,16 @@ impl LogHeader {
             return Err(Damage::Checksum { structure: HEADER, found, computed });
         }
         let version = self.version.get();
-        if version == 0 || version > LOG_VERSION {
+        if version != LOG_VERSION {
             return Err(Damage::Version { structure: HEADER, found: version, known: LOG_VERSION });
         }
         if !(LOG_HALF_BLOCKS_MIN..=LOG_HALF_BLOCKS_MAX).contains(&self.half_blocks.get()) {
             return field("half_blocks");
+        }
+        let notes_blocks = self.notes_blocks.get();
+        let is_in_range = (LOG_NOTES_BLOCKS_MIN..=LOG_NOTES_BLOCKS_MAX).contains(&notes_blocks);
+        if !is_in_range || !notes_blocks.is_multiple_of(2) {
+            return field("notes_blocks");
         }
         if self.incarnation.get() == u64::MAX {
             return field("incarnation");
@@ -240,7 +282,8 @@ impl fmt::Display for LogHeader {
         write!(
             formatter,
             "log {log:032x} of aggregate {aggregate:032x}, incarnation {incarnation}, 2 halves of \
-             {half_blocks} blocks"
+             {half_blocks} blocks, {} for notes",
+            self.notes_blocks.get()
         )
     }
 }
@@ -256,13 +299,25 @@ impl LogBatch {
     /// pieces.
     #[must_use]
     pub fn computed_checksum<'a>(&self, following: impl IntoIterator<Item = &'a [u8]>) -> u32 {
-        let header = Self { checksum: U32::ZERO, ..*self };
-        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-        digest.update(header.as_bytes());
-        following.into_iter().for_each(|piece| digest.update(piece));
-        let sum = digest.finalize();
-        (sum >> 32) as u32 ^ sum as u32
+        folded_checksum(Self { checksum: U32::ZERO, ..*self }.as_bytes(), following)
     }
+}
+
+impl LogNote {
+    /// The checksum of a note: of this header and of the bytes that follow it, to the end of the
+    /// last block, which come in pieces.
+    #[must_use]
+    pub fn computed_checksum<'a>(&self, following: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+        folded_checksum(Self { checksum: U32::ZERO, ..*self }.as_bytes(), following)
+    }
+}
+
+fn folded_checksum<'a>(header: &[u8], following: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    digest.update(header);
+    following.into_iter().for_each(|piece| digest.update(piece));
+    let sum = digest.finalize();
+    (sum >> 32) as u32 ^ sum as u32
 }
 
 impl fmt::Display for LogBatch {
@@ -286,6 +341,19 @@ impl fmt::Debug for LogBatch {
     }
 }
 
+impl fmt::Display for LogNote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (epoch, block, cp) = (self.epoch.get(), self.block.get(), self.cp.get());
+        write!(formatter, "note at block {block} of epoch {epoch} and cp {cp}")
+    }
+}
+
+impl fmt::Debug for LogNote {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LogNote({self})")
+    }
+}
+
 impl fmt::Display for LogRecord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cp, kind, bytes) = (self.cp.get(), self.kind.get(), self.byte_count.get());
@@ -300,7 +368,7 @@ mod tests {
 
     #[test]
     fn headers_survive_and_every_flipped_bit_is_seen() {
-        let mut header = LogHeader::new([1; 16], [2; 16], 64);
+        let mut header = LogHeader::new([1; 16], [2; 16], 64, LOG_NOTES_BLOCKS_MIN);
         header.incarnation = U64::new(3);
         let block = header.to_block();
         assert!(LogHeader::is_claimed_by(&block));
@@ -321,16 +389,23 @@ mod tests {
     #[test]
     fn headers_out_of_range_are_refused() {
         for half_blocks in [0, LOG_HALF_BLOCKS_MIN - 1, LOG_HALF_BLOCKS_MAX + 1, u64::MAX] {
-            let block = LogHeader::new([1; 16], [2; 16], half_blocks).to_block();
+            let block =
+                LogHeader::new([1; 16], [2; 16], half_blocks, LOG_NOTES_BLOCKS_MIN).to_block();
             let damage = Damage::Field { structure: HEADER, field: "half_blocks" };
             assert_eq!(LogHeader::from_block(&block), Err(damage));
         }
-        let mut header = LogHeader::new([1; 16], [2; 16], 64);
-        header.version = U16::new(LOG_VERSION + 1);
-        assert!(matches!(
-            LogHeader::from_block(&header.to_block()),
-            Err(Damage::Version { found: 2, known: 1, .. })
-        ));
+        let mut header = LogHeader::new([1; 16], [2; 16], 64, LOG_NOTES_BLOCKS_MIN);
+        // Neither what comes nor what was: a log without a place for notes is not read any more.
+        for version in [0, 1, LOG_VERSION + 1] {
+            header.version = U16::new(version);
+            let refused = LogHeader::from_block(&header.to_block());
+            assert!(matches!(refused, Err(Damage::Version { found, .. }) if found == version));
+        }
+        for notes_blocks in [0, LOG_NOTES_BLOCKS_MIN + 1, LOG_NOTES_BLOCKS_MAX + 2, u64::MAX] {
+            let block = LogHeader::new([1; 16], [2; 16], 64, notes_blocks).to_block();
+            let damage = Damage::Field { structure: HEADER, field: "notes_blocks" };
+            assert_eq!(LogHeader::from_block(&block), Err(damage));
+        }
     }
 
     /// A sector of block identities that a torn write left out: each is a code word of CRC32C, so a

@@ -98,15 +98,15 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         log::LogHeader {
             magic, version, reserved_a, checksum, aggregate, log, incarnation, half_blocks,
-            reserved_b
+            notes_blocks, reserved_b
         },
         log::LogBatch {
             magic, checksum, log, incarnation, sequence, block, cp, other_cp, other_sequence,
             byte_count, record_count
         },
         log::LogRecord { cp, byte_count, kind, reserved },
-        log::StripeNoteRecord { group, kept_count, tetris, rows },
-        log::KeptBlockRecord { disk, row, reserved },
+        log::LogNote { magic, checksum, log, epoch, block, cp, block_count, byte_count },
+        log::StripeNoteRecord { group, disk_count, tetris, rows },
         operation::OperationPrefix { volume, reserved, time },
         operation::FileReference { inode, generation, reserved },
         operation::FileState { mode, uid, gid, reserved, size, atime, mtime, ctime, change },
@@ -292,6 +292,8 @@ fn limits_are_those_of_the_code() {
         xattr::XATTR_VALUE_SIZE_MAX,
         log::LOG_HALF_BLOCKS_MIN,
         log::LOG_HALF_BLOCKS_MAX,
+        log::LOG_NOTES_BLOCKS_MIN,
+        log::LOG_NOTES_BLOCKS_MAX,
         object_range::BLOCKS_PER_OBJECT_MAX,
         object_range::OBJECT_RANGE_BLOCKS_MAX,
     ];

@@ -91,33 +91,39 @@ pub struct SuperblockCopy {
     pub block: BlockRef,
 }
 
-/// Stripes of a tetris whose parity may be wrong after a crash.
+/// Stripes of a tetris that are about to be written in part: all that a crash may take of them, and
+/// partial parity, which a crash cannot take (see the module `partial_parity`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StripeNote {
     /// The tetris.
     pub tetris: TetrisId,
     /// A bit for each row; bit 63 is the row of checksum blocks.
     pub rows: u64,
-    /// In a degraded group, the blocks of the missing disk: they exist only as parity.
-    pub kept: Vec<KeptBlock>,
+    /// For each data disk a bit for each row, of this note or not, whose block is being written.
+    pub written: Vec<u64>,
+    /// For each row, in order, a block for each parity disk: parity over the blocks that nobody is
+    /// writing.
+    pub parity: Vec<BlockRef>,
 }
 
-/// A block of a missing disk.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeptBlock {
-    /// The disk's index in its group.
-    pub disk: usize,
-    /// The row in the tetris.
-    pub row: usize,
-    /// The content.
-    pub block: BlockRef,
+impl StripeNote {
+    /// What it takes of a journal's room: its blocks and one for the rest.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        1 + self.parity.len() as u64
+    }
 }
 
 /// Where stripes are noted before they are written in part: closes the write hole.
 pub trait StripeJournal: Send + Sync {
-    /// Makes the notes durable. They may be forgotten after the next successful `sync` whose
-    /// consistency point is complete.
-    fn note(&self, notes: Vec<StripeNote>, done: WriteDone);
+    /// What it has room for in an epoch, counted by [`StripeNote::blocks`]; but one note of all
+    /// rows fits always.
+    fn capacity_blocks(&self) -> u64;
+
+    /// Makes a note durable. Epochs are numbered, from 0 when a store is put together: with the
+    /// first note of an epoch those before the last may be forgotten. All may be, once a
+    /// consistency point is complete that they were written for.
+    fn note(&self, epoch: u64, note: StripeNote, done: WriteDone);
 }
 
 /// No journal: for aggregates without parity, and for readers.
@@ -125,7 +131,11 @@ pub trait StripeJournal: Send + Sync {
 pub struct NoJournal;
 
 impl StripeJournal for NoJournal {
-    fn note(&self, _notes: Vec<StripeNote>, done: WriteDone) {
+    fn capacity_blocks(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn note(&self, _epoch: u64, _note: StripeNote, done: WriteDone) {
         done(Ok(()));
     }
 }
@@ -163,7 +173,8 @@ pub trait BlockStore: Send + Sync {
     /// Reads all slots of all disks; unreadable ones are left out.
     fn read_superblocks(&self, done: SuperblocksDone);
 
-    /// After a crash and before any write: makes the parity of noted stripes right again.
+    /// After a crash and before any write: makes noted stripes whole again. `notes` are those that
+    /// were not forgotten, in order.
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
 
     /// Gives the place of a disk to another, whose content may be lost, and fills it in the

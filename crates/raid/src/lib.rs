@@ -35,7 +35,9 @@ mod layout;
 mod load;
 mod locking;
 mod member;
+mod noting;
 mod parity;
+mod partial_parity;
 mod parts;
 mod read;
 mod rebuild;
@@ -60,8 +62,8 @@ mod tests;
 
 pub use assemble::{CreateRequest, GroupRequest, assemble, create};
 pub use block_store::{
-    BlockRead, BlockStore, BlockWrite, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
-    StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
+    BlockRead, BlockStore, BlockWrite, NoJournal, Proof, ReadDone, RunDone, StripeJournal,
+    StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};

@@ -247,7 +247,11 @@ impl Inner {
 
     /// Whether nothing more becomes durable.
     pub(crate) fn has_failed(&self) -> bool {
-        self.state.lock().failure.is_some()
+        self.failure().is_some()
+    }
+
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.state.lock().failure.clone()
     }
 
     /// A disk failed while it was read. It is given up only where parity makes it good.

@@ -1,16 +1,18 @@
-//! Closes the write hole after a crash: computes the parity of noted stripes anew.
+//! Makes the stripes whole that were being written in part at a crash.
 //!
-//! What the disks hold counts. Blocks that were being written belong to no complete consistency
-//! point and may be anything; blocks in use were not touched. A block of a disk that was missing
-//! when the stripe was noted is taken from the note, for parity is not to be trusted. A disk that
-//! has gone since left no copy there: its blocks come from parity, and those that are proved by it
-//! are as good as any. Its checksum block is, old or new, whole for every row in which nothing was
-//! being written.
+//! Of their stable blocks those of disks that are not there follow from partial parity
+//! ([`crate::partial_parity`]), and so do those that fail their proof. Blocks that were being
+//! written belong to no complete consistency point and may be anything: what is found counts. Then
+//! the parity of the stripe is computed from both.
+//!
+//! Invariant: no stable block is changed but by repair, so notes are good until all of it is
+//! durable.
 
 use crate::block_store::{StripeNote, SyncDone};
 use crate::geometry::TetrisId;
 use crate::member::Missing;
-use crate::resolve::{Answer, Question};
+use crate::partial_parity::{PartialParity, Recovered};
+use crate::resolve::{Answer, Question, parity_of};
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use platform::completion::gather;
@@ -18,112 +20,105 @@ use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A tetris that is being recovered.
+#[derive(Clone)]
+struct Recovering {
+    tetris: TetrisId,
+    missing: Missing,
+    partial: Arc<PartialParity>,
+}
+
 impl Inner {
     pub(crate) fn recover_stripes(self: &Arc<Self>, notes: Vec<StripeNote>, done: SyncDone) {
         if mutation::broken(Rule::ParityNotRecovered) {
             return self.flush(done);
         }
-        let notes = self.combine(notes);
-        notes.iter().for_each(|note| self.distrust(note.tetris.group));
+        let tetrises = self.combine(&notes);
+        tetrises.keys().for_each(|tetris| self.distrust(tetris.group));
         let inner = Arc::clone(self);
-        let dones = gather(notes.len(), move |_: Vec<()>| inner.flush(done));
-        for (note, done) in notes.into_iter().zip(dones) {
-            let tetris = note.tetris;
-            self.lock_tetris(
-                tetris,
-                Box::new(move |inner| {
-                    let again = Arc::clone(inner);
-                    inner.recover_tetris(
-                        note,
-                        Box::new(move |()| {
-                            again.unlock_tetris(tetris);
-                            done(());
-                        }),
-                    );
-                }),
-            );
+        let dones = gather(tetrises.len(), move |_: Vec<()>| inner.flush(done));
+        for ((tetris, partial), done) in tetrises.into_iter().zip(dones) {
+            let job = move |inner: &Arc<Self>| {
+                let again = Arc::clone(inner);
+                let finish = move |()| {
+                    again.unlock_tetris(tetris);
+                    done(());
+                };
+                inner.recover_tetris(tetris, partial, Box::new(finish));
+            };
+            self.lock_tetris(tetris, Box::new(job));
         }
     }
 
-    /// One note for each tetris that exists: all its rows, and of blocks kept twice the latest.
-    fn combine(&self, notes: Vec<StripeNote>) -> Vec<StripeNote> {
-        let mut combined: BTreeMap<_, StripeNote> = BTreeMap::new();
-        let geometry = self.geometry();
+    /// What the notes say of each tetris that exists.
+    fn combine(&self, notes: &[StripeNote]) -> BTreeMap<TetrisId, PartialParity> {
+        let mut combined: BTreeMap<_, PartialParity> = BTreeMap::new();
+        let layout = self.layout();
         for note in notes {
-            let group = geometry.groups().get(note.tetris.group as usize);
-            if group.is_none_or(|group| note.tetris.region >= group.regions) {
-                continue;
+            let group = layout.geometry.groups().get(note.tetris.group as usize);
+            if group.is_some_and(|group| note.tetris.region < group.regions) {
+                let code = layout.groups[note.tetris.group as usize].code();
+                let _fits = combined.entry(note.tetris).or_default().add(note, code);
             }
-            let entry = combined.entry(note.tetris);
-            let all = entry.or_insert(StripeNote { rows: 0, kept: Vec::new(), ..note });
-            all.rows |= note.rows;
-            all.kept.extend(note.kept);
         }
-        combined.into_values().collect()
+        combined
     }
 
-    fn recover_tetris(self: &Arc<Self>, note: StripeNote, done: Box<dyn FnOnce(()) + Send>) {
-        let group = self.group(note.tetris.group);
-        let region = note.tetris.region;
-        let missing = self.state.lock().groups[note.tetris.group as usize].missing_at(region);
-        if !group.has_parity(missing) {
-            done(());
-            return;
-        }
-        let rows = RowSet(note.rows);
-        let mut given = vec![Column::new(); group.data_disks];
-        for kept in note.kept {
-            // Of what a note says of disks that are there, the disks know better.
-            let column = given
-                .get_mut(kept.disk)
-                .filter(|_| missing.contains(group.code().member(kept.disk)));
-            if let Some(column) = column.filter(|_| kept.row < u64::BITS as usize) {
-                column.set(kept.row, kept.block);
-            }
-        }
-        let tetris = note.tetris;
-        let wanted = vec![rows; group.data_disks];
-        let question = Question { tetris, missing, rows: wanted, parity: RowSet::EMPTY, given };
+    fn recover_tetris(
+        self: &Arc<Self>,
+        tetris: TetrisId,
+        partial: PartialParity,
+        done: Box<dyn FnOnce(()) + Send>,
+    ) {
+        let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
+        let data_disks = self.group(tetris.group).data_disks;
+        let question = Question {
+            tetris,
+            missing,
+            rows: vec![partial.rows(); data_disks],
+            parity: RowSet::EMPTY,
+            given: vec![Column::new(); data_disks],
+        };
+        let recovering = Recovering { tetris, missing, partial: Arc::new(partial) };
+        let partial = Arc::clone(&recovering.partial);
+        let partial = Some(partial).filter(|_| !mutation::broken(Rule::PartialParityForgotten));
         let inner = Arc::clone(self);
-        self.resolve(
-            question,
-            Box::new(move |answer| {
-                inner.write_recovered(&answer, rows, tetris, missing, done);
-            }),
-        );
+        let resolved = move |answer: Answer| inner.write_recovered(&recovering, answer, done);
+        self.resolve_with(question, partial, Box::new(resolved));
     }
 
     fn write_recovered(
         self: &Arc<Self>,
-        answer: &Answer,
-        rows: RowSet,
-        tetris: TetrisId,
-        missing: Missing,
+        recovering: &Recovering,
+        answer: Answer,
         done: Box<dyn FnOnce(()) + Send>,
     ) {
         if self.has_failed() {
             return done(());
         }
-        self.count_damage(answer);
-        {
-            let mut state = self.state.lock();
-            state.cache.forget(tetris);
-            state.cache.advance_generation(tetris);
-        }
-        let mut columns = answer.parity(self.group(tetris.group).code(), rows);
-        columns.extend(answer.repairs.clone());
-        // A disk that is being filled had the write beside the one whose place it takes, and may
-        // have come to another end with it.
+        self.count_damage(&answer);
+        let Recovering { tetris, missing, partial } = recovering;
+        let (code, rows) = (self.group(tetris.group).code(), partial.rows());
         let copies: Vec<usize> = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            state.cache.forget(*tetris);
+            state.cache.advance_generation(*tetris);
             state.groups[tetris.group as usize].copies.keys().copied().collect()
         };
-        let parity_disks = columns.len() - answer.columns.len();
-        for data_disk in copies.into_iter().filter_map(|at| at.checked_sub(parity_disks)) {
-            columns[parity_disks + data_disk] = answer.columns[data_disk].clone();
+        let is_missing = |disk: usize| missing.contains(code.member(disk));
+        let recovered = match mutation::broken(Rule::PartialParityForgotten) {
+            true => Recovered { columns: answer.columns, repairs: answer.repairs },
+            false => partial.unmask(&answer, code, is_missing),
+        };
+        let mut columns = parity_of(&recovered.columns, code, rows);
+        columns.extend(recovered.repairs);
+        // A disk that is being filled had the write beside the one whose place it takes, and may
+        // have come to another end with it.
+        for data_disk in copies.into_iter().filter_map(|at| at.checked_sub(code.parity_disks)) {
+            columns[code.member(data_disk)] = recovered.columns[data_disk].clone();
         }
         // A repair of a row that was not noted (a checksum block read for proof) keeps parity
         // right: it was computed from parity.
-        self.write_columns(tetris, missing, &columns, done);
+        self.write_columns(*tetris, *missing, &columns, done);
     }
 }

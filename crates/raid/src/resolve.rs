@@ -14,6 +14,7 @@
 use crate::geometry::TetrisId;
 use crate::member::Missing;
 use crate::parity::{Code, xor_known};
+use crate::partial_parity::PartialParity;
 use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, get_row, set_row};
 use crate::store::Inner;
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
@@ -55,22 +56,38 @@ pub(crate) struct Answer {
 impl Answer {
     /// The columns of the parity disks, in rows that were asked for.
     pub(crate) fn parity(&self, code: Code, rows: RowSet) -> Vec<Column> {
-        let mut parity = vec![Column::new(); code.parity_disks];
-        for row in rows.iter() {
-            let blocks = self.columns.iter().map(|column| {
-                let Some(block) = column.get(row) else {
-                    unreachable!("every block that was asked for was resolved")
-                };
-                block
-            });
-            set_row(&mut parity, row, code.encode(blocks));
-        }
-        parity
+        parity_of(&self.columns, code, rows)
     }
 }
 
+/// The columns of the parity disks, in rows of which every data block is known.
+pub(crate) fn parity_of(data: &[Column], code: Code, rows: RowSet) -> Vec<Column> {
+    let mut parity = vec![Column::new(); code.parity_disks];
+    for row in rows.iter() {
+        let blocks = data.iter().map(|column| {
+            let Some(block) = column.get(row) else {
+                unreachable!("every block that was asked for was resolved")
+            };
+            block
+        });
+        set_row(&mut parity, row, code.encode(blocks));
+    }
+    parity
+}
+
 impl Inner {
-    pub(crate) fn resolve(self: &Arc<Self>, mut question: Question, done: Sender<Answer>) {
+    pub(crate) fn resolve(self: &Arc<Self>, question: Question, done: Sender<Answer>) {
+        self.resolve_with(question, None, done);
+    }
+
+    /// The same after a crash: of rows that were noted the stable blocks are found out, the others
+    /// are zeros.
+    pub(crate) fn resolve_with(
+        self: &Arc<Self>,
+        mut question: Question,
+        partial: Option<Arc<PartialParity>>,
+        done: Sender<Answer>,
+    ) {
         for rows in &mut question.rows {
             // Proving a block takes its identity.
             if !rows.is_empty() {
@@ -88,13 +105,21 @@ impl Inner {
             Box::new(move |loaded| {
                 let mut columns = loaded;
                 merge(&mut columns[code.parity_disks..], &question.given);
+                let found = columns.clone();
+                let mask = move |columns: &mut [Column]| {
+                    partial.iter().for_each(|partial| partial.mask(columns, code));
+                };
+                mask(&mut columns);
                 let whole = inner.doubtful_rows(&question, &columns);
                 let known: Vec<RowSet> = columns.iter().map(Column::rows).collect();
                 let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
                 let answer = Box::new(move |more: Vec<Column>| {
-                    let known = std::mem::replace(&mut columns, more);
-                    merge(&mut columns, &known);
-                    done(Resolution::new(&question, columns, code).run());
+                    let mut columns = more;
+                    merge(&mut columns, &found);
+                    let found = columns.clone();
+                    mask(&mut columns);
+                    let answer = Resolution::new(&question, columns, code).run();
+                    done(Answer { found, ..answer });
                 });
                 inner.load(tetris, missing, &wants, answer);
             }),
@@ -130,7 +155,9 @@ impl Inner {
     /// The rows of which some block was not proved, if there is parity to ask.
     fn doubtful_rows(&self, question: &Question, columns: &[Column]) -> RowSet {
         let group = self.group(question.tetris.group);
-        if !group.has_parity(question.missing) {
+        if columns.iter().take(group.code().parity_disks).all(|column| column.rows().is_empty())
+            && !group.has_parity(question.missing)
+        {
             return RowSet::EMPTY;
         }
         let (parity, data) = columns.split_at(group.code().parity_disks);
@@ -216,6 +243,7 @@ impl<'a> Resolution<'a> {
         Self { question, columns, code, answer }
     }
 
+    /// All but what was found.
     fn run(mut self) -> Answer {
         for disk in 0..self.question.rows.len() {
             let given = self.question.given[disk].rows();
@@ -229,7 +257,6 @@ impl<'a> Resolution<'a> {
                 self.decide(disk, row);
             }
         }
-        self.answer.found = self.columns;
         self.answer
     }
 

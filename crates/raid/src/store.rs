@@ -14,6 +14,7 @@ use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::layout::Layout;
 use crate::locking::Job;
 use crate::member::{Group, GroupState};
+use crate::noting::Notes;
 use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::returning::Points;
 use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
@@ -53,6 +54,7 @@ pub(crate) struct State {
     pub next_batch: u64,
     /// Batches that were started and have not ended.
     pub open_batches: BTreeSet<u64>,
+    pub notes: Notes,
     /// Waits until no batch below the number is open.
     pub sync_waiters: Vec<(u64, SyncDone)>,
     /// Labels on their way.
@@ -119,6 +121,7 @@ impl Store {
             cache: ChecksumCache::new(),
             next_batch: 0,
             open_batches: BTreeSet::new(),
+            notes: Notes::new(),
             sync_waiters: Vec::new(),
             label_updates: 0,
             label_waiters: Vec::new(),
@@ -289,7 +292,7 @@ impl BlockStore for Store {
                 .map(|tetris| std::mem::take(&mut tetris.waiting))
                 .collect();
             let closed: Vec<_> = state.groups.iter_mut().map(|group| group.closed.take()).collect();
-            (syncs, labels, waiting, closed, state.scrub.abandon())
+            (syncs, labels, waiting, closed, state.scrub.abandon(), state.notes.abandon())
         };
         drop(forgotten);
         let layout = self.inner.layout();

@@ -50,8 +50,14 @@ impl Inner {
             state.sync_waiters = waiting;
             ready
         };
-        for (_, done) in ready {
-            self.flush(done);
+        for (bound, done) in ready {
+            let inner = Arc::clone(self);
+            self.flush(Box::new(move |result| {
+                if result.is_ok() {
+                    inner.state.lock().notes.forget_written(bound);
+                }
+                done(result);
+            }));
         }
     }
 

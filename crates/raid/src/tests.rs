@@ -7,6 +7,7 @@ mod damage_scrub;
 mod files;
 mod geometry;
 mod growth;
+mod hole;
 pub(crate) mod model;
 mod random;
 mod rebuild;

@@ -5,11 +5,12 @@
 //! need no zeroing. Rows next to one another go to a disk in one request, the checksum block
 //! included.
 
-use crate::block_store::{KeptBlock, StripeNote};
+use crate::block_store::StripeNote;
 use crate::error::StoreError;
 use crate::geometry::{Location, TetrisId};
 use crate::member::Missing;
 use crate::parity::Code;
+use crate::partial_parity;
 use crate::resolve::{Answer, Question};
 use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, set_row};
 use crate::store::{Batch, Inner};
@@ -23,14 +24,16 @@ struct BatchWrite {
     tetris: TetrisId,
     number: u64,
     missing: Missing,
-    /// Disks that could not be used after a crash now: their blocks go into the note.
-    missing_after_crash: Missing,
-    /// Whether there is parity to keep right.
+    /// Whether there is parity to keep right, or will be once a disk is rebuilt.
     has_parity: bool,
     /// The new blocks of each data disk.
     fresh: Vec<Column>,
     /// Their identities, by row.
     identities: Vec<Vec<(usize, BlockIdentity)>>,
+    /// What it writes of each data disk, and what was written before and may not be durable.
+    written: Vec<RowSet>,
+    /// The epoch of its note, if it has one.
+    epoch: Option<u64>,
 }
 
 /// What goes to the disks.
@@ -64,9 +67,7 @@ impl Inner {
     fn begin_batch(self: &Arc<Self>, tetris: TetrisId, number: u64) {
         let (batch, missing) = {
             let mut state = self.state.lock();
-            let disks = &state.groups[tetris.group as usize];
-            let missing = disks.missing_at(tetris.region);
-            let missing_after_crash = disks.missing_after_crash_at(tetris.region);
+            let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
             let Some(entry) = state.tetrises.get_mut(&tetris) else {
                 unreachable!("a busy tetris is not forgotten")
             };
@@ -74,7 +75,7 @@ impl Inner {
             let batch = Arc::new(std::mem::take(&mut entry.filling));
             entry.in_flight = Some(Arc::clone(&batch));
             state.cache.advance_generation(tetris);
-            (batch, (missing, missing_after_crash))
+            (batch, missing)
         };
         let write = BatchWrite::new(self, tetris, number, &batch, missing);
         // Before the group diverges from a disk that is not there its labels say so.
@@ -84,7 +85,7 @@ impl Inner {
         self.resolve(question, Box::new(move |answer| inner.write_batch(write, &answer)));
     }
 
-    fn write_batch(self: &Arc<Self>, write: BatchWrite, answer: &Answer) {
+    fn write_batch(self: &Arc<Self>, mut write: BatchWrite, answer: &Answer) {
         if self.has_failed() {
             // Nothing more becomes durable, and what could not be read may be there another time.
             return self.finish_batch(&write, &[]);
@@ -104,17 +105,17 @@ impl Inner {
             self.write_plan(write, plan);
             return;
         };
-        let inner = Arc::clone(self);
-        self.journal.note(
-            vec![note],
-            Box::new(move |result| match result {
-                Ok(()) => inner.write_plan(write, plan),
-                Err(cause) => {
-                    inner.state.lock().failure.get_or_insert(StoreError::Journal { cause });
-                    inner.finish_batch(&write, &[]);
-                }
-            }),
-        );
+        let noted = move |inner: &Arc<Self>, result: Result<u64, StoreError>| match result {
+            Ok(epoch) => {
+                write.epoch = Some(epoch);
+                inner.write_plan(write, plan);
+            }
+            Err(cause) => {
+                inner.state.lock().failure.get_or_insert(cause);
+                inner.finish_batch(&write, &[]);
+            }
+        };
+        self.note_stripes(note, Box::new(noted));
     }
 
     fn write_plan(self: &Arc<Self>, write: BatchWrite, plan: Plan) {
@@ -146,6 +147,9 @@ impl Inner {
                 }
             }
         }
+        if let Some(epoch) = write.epoch {
+            self.end_note(epoch);
+        }
         self.unlock_tetris(write.tetris);
         self.end_batch(write.number);
     }
@@ -165,15 +169,9 @@ impl Inner {
 }
 
 impl BatchWrite {
-    fn new(
-        inner: &Inner,
-        tetris: TetrisId,
-        number: u64,
-        batch: &Batch,
-        (missing, missing_after_crash): (Missing, Missing),
-    ) -> Self {
+    fn new(inner: &Inner, tetris: TetrisId, number: u64, batch: &Batch, missing: Missing) -> Self {
         let group = inner.group(tetris.group);
-        let (geometry, has_parity) = (inner.geometry(), group.has_parity(missing));
+        let (geometry, has_parity) = (inner.geometry(), group.code().parity_disks > 0);
         let mut fresh = vec![Column::new(); group.data_disks];
         let mut identities = vec![Vec::new(); group.data_disks];
         for (pvbn, write) in batch {
@@ -185,7 +183,12 @@ impl BatchWrite {
             fresh[disk].set(location.row(), Arc::clone(&write.block));
             identities[disk].push((location.row(), identity));
         }
-        Self { tetris, number, missing, missing_after_crash, has_parity, fresh, identities }
+        let rows = fresh.iter().map(Column::rows).collect();
+        let written = match has_parity {
+            true => inner.state.lock().notes.add_written(tetris, number, rows),
+            false => rows,
+        };
+        Self { tetris, number, missing, has_parity, fresh, identities, written, epoch: None }
     }
 
     /// All rows in which something is written.
@@ -252,7 +255,17 @@ impl BatchWrite {
             parity = self.parity(code, answer, &checksums);
         }
         columns.splice(0..0, parity);
-        let note = self.note(code, answer, &checksums);
+        let place = (self.tetris, code);
+        let note = match self.has_parity {
+            true => partial_parity::note(
+                place,
+                self.touched(),
+                &self.written,
+                &answer.columns,
+                &checksums,
+            ),
+            false => None,
+        };
         Plan { columns, checksums, note }
     }
 
@@ -296,45 +309,5 @@ impl BatchWrite {
         });
         set_row(&mut parity, CHECKSUM_ROW, code.encode(checksums));
         parity
-    }
-
-    /// The note of the stripes that are written in part.
-    fn note(
-        &self,
-        code: Code,
-        answer: &Answer,
-        checksums: &[Option<BlockRef>],
-    ) -> Option<StripeNote> {
-        // Not only if there is parity now: a parity disk may be rebuilt from these blocks before
-        // they are durable, and hold what a crash takes from the others.
-        if code.parity_disks == 0 {
-            return None;
-        }
-        let touched = self.touched();
-        let mut rows = RowSet::EMPTY;
-        for column in &self.fresh {
-            rows = rows.union(touched.without(column.rows()));
-            if !touched.is_empty() && column.rows() != DATA_ROWS {
-                rows.insert(CHECKSUM_ROW);
-            }
-        }
-        if rows.is_empty() {
-            return None;
-        }
-        let mut kept = Vec::new();
-        for (disk, column) in answer.columns.iter().enumerate() {
-            let is_forgotten = mutation::broken(Rule::KeptBlocksForgotten);
-            if !self.missing_after_crash.contains(code.member(disk)) || is_forgotten {
-                continue;
-            }
-            for row in rows.iter() {
-                let block = match row {
-                    CHECKSUM_ROW => checksums[disk].as_ref(),
-                    _ => column.get(row),
-                };
-                kept.extend(block.map(|block| KeptBlock { disk, row, block: Arc::clone(block) }));
-            }
-        }
-        Some(StripeNote { tetris: self.tetris, rows: rows.0, kept })
     }
 }

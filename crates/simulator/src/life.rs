@@ -153,6 +153,8 @@ impl<'a> Life<'a> {
     }
 
     fn cut_power(&mut self) {
+        // Disks may go with the power, all that may.
+        while self.events.chance(40) && self.machine.lose_disk_with_power() {}
         let fate = choose_fate(&mut self.events, self.machine.phase());
         self.machine.power_cut(fate);
     }

@@ -1,10 +1,8 @@
-//! Disks that go at moments under load, one after the other; come back at a start with what they
-//! had when they went; and are replaced by new ones, which are rebuilt.
+//! Disks that go at moments under load, or with the power; come back at a start with what they had
+//! when they went; and are replaced by new ones, which are rebuilt.
 //!
-//! Invariants: no more disks are missing than the plan says, those that are being rebuilt included.
-//! After a disk has gone the power stays on until the consistency point is over that found out.
-//! What a stripe that was being written in part when disk and power went had on that disk is lost
-//! (docs/testing.md).
+//! Invariant: no more disks are missing than the plan says, those that are being rebuilt and those
+//! that the aggregate has not missed yet included.
 
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
@@ -34,9 +32,10 @@ pub struct Losses {
 const SPARES_MAX: u32 = 3;
 
 /// A loss that the aggregate has not settled yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Recent {
-    /// The disk's place.
+    /// The disk, and its place; another may have that already.
+    name: String,
     slot: usize,
     /// The last consistency point when the aggregate knew.
     noticed: Option<CpNumber>,
@@ -72,35 +71,60 @@ impl Machine<'_> {
     /// One of the disks that the plan names goes, if as many as it names are not missing already
     /// and the last loss is settled. One that is being rebuilt may go at any time.
     pub fn lose_disk(&mut self) {
-        if self.plan.lost_disks.is_empty() || self.has_recent_loss() || self.replacing() {
+        if self.has_recent_loss() {
             return;
         }
+        let Some((slot, name)) = self.take_disk_away() else { return };
+        self.losses.recent = Some(Recent { name, slot, noticed: None });
         let Some(aggregate) = self.aggregate() else { return };
+        aggregate.force();
+        aggregate.request_consistency_point(None);
+    }
+
+    /// The same as the power goes, settled or not.
+    pub fn lose_disk_with_power(&mut self) -> bool {
+        let is_lost = self.take_disk_away().is_some();
+        if is_lost {
+            self.trace.meet("fault: disk gone with the power");
+        }
+        is_lost
+    }
+
+    fn take_disk_away(&mut self) -> Option<(usize, String)> {
+        if self.plan.lost_disks.is_empty() || self.replacing() {
+            return None;
+        }
         let members = self.members();
-        let missing = members.iter().filter(|member| member.state != MemberState::Online).count();
-        let may_go = |slot: &usize| match members.get(*slot).map(|member| &member.state) {
-            Some(MemberState::Online) => missing < self.plan.lost_disks.len(),
-            Some(MemberState::Rebuilding { .. }) => true,
-            _ => false,
+        let is_away = |member: &MemberStatus| {
+            member.name.as_ref().is_some_and(|name| self.losses.gone.contains(name))
         };
-        let Some(slot) = self.plan.lost_disks.iter().copied().find(may_go) else { return };
-        let Some(name) = members[slot].name.clone() else { return };
+        let is_missing =
+            |member: &&MemberStatus| member.state != MemberState::Online || is_away(member);
+        let missing = members.iter().filter(is_missing).count();
+        let may_go = |slot: &usize| match members.get(*slot) {
+            Some(member) if is_away(member) => false,
+            Some(member) if member.state == MemberState::Online => {
+                missing < self.plan.lost_disks.len()
+            }
+            Some(member) => matches!(member.state, MemberState::Rebuilding { .. }),
+            None => false,
+        };
+        let slot = self.plan.lost_disks.iter().copied().find(may_go)?;
+        let name = members[slot].name.clone()?;
         self.trace.meet(match members[slot].state {
             MemberState::Online => "fault: disk gone",
             _ => "fault: disk gone while it is rebuilt",
         });
         self.trace.note(format!("disk {name} is gone"));
         self.world.set_gone(&name, true);
-        self.losses.gone.insert(name);
-        self.losses.recent = Some(Recent { slot, noticed: None });
-        aggregate.force();
-        aggregate.request_consistency_point(None);
+        self.losses.gone.insert(name.clone());
+        Some((slot, name))
     }
 
-    /// Whether a disk has gone of late, so that the power must stay on.
+    /// Whether a disk has gone of late, and the consistency point that found out is not over.
     pub fn has_recent_loss(&mut self) -> bool {
-        let (Some(mut recent), Some(aggregate)) = (self.losses.recent, self.aggregate()) else {
-            self.losses.recent = None;
+        let (Some(mut recent), Some(aggregate)) = (self.losses.recent.take(), self.aggregate())
+        else {
             return false;
         };
         let is_idle = aggregate.phase() == Phase::Idle;
@@ -109,7 +133,9 @@ impl Machine<'_> {
             None => false,
         };
         if recent.noticed.is_none() {
-            let state = self.members().into_iter().nth(recent.slot).map(|member| member.state);
+            let member = self.members().into_iter().nth(recent.slot);
+            let is_its = |member: &MemberStatus| member.name.as_ref() == Some(&recent.name);
+            let state = member.filter(is_its).map(|member| member.state);
             match state {
                 Some(MemberState::Online | MemberState::Rebuilding { .. }) if is_idle => {
                     // One that was under way was over with the disk already.
@@ -126,7 +152,8 @@ impl Machine<'_> {
 
     /// Whether a disk has gone that the aggregate counts on.
     fn has_unnoticed_loss(&mut self) -> bool {
-        self.has_recent_loss() && self.losses.recent.is_some_and(|recent| recent.noticed.is_none())
+        self.has_recent_loss()
+            && self.losses.recent.as_ref().is_some_and(|recent| recent.noticed.is_none())
     }
 
     /// The engine of all this is no more.

@@ -332,9 +332,6 @@ impl<'a> Machine<'a> {
 
     fn is_cut_due(&mut self) -> bool {
         let Some(cut) = self.cut else { return false };
-        if self.has_recent_loss() {
-            return false;
-        }
         let step = self.trace.step;
         match cut {
             Cut::At(at) => step >= at,

@@ -22,9 +22,8 @@ const LOG_HEADER_BLOCKS: u64 = 2;
 /// Blocks of one half of the log: room for the largest record that operations write (128 blocks of
 /// a COMMIT) and little more.
 const LOG_HALF_BLOCKS: [u64; 4] = [144, 160, 200, 400];
-/// The same with a group that lacks a disk, whose notes of stripes hold contents: the smallest
-/// journal that the server makes, 16 MiB.
-const LOG_HALF_BLOCKS_DEGRADED: u64 = 2047;
+/// Blocks for notes of stripes, as many as the smallest log has: a note of a tetris and little more.
+const LOG_NOTES_BLOCKS: u64 = 388;
 /// Sizes of volumes: most have room for all that a seed writes.
 const VOLUME_BLOCKS: [u64; 3] = [1024, 4096, 16_384];
 /// Sizes of volumes that are to be filled.
@@ -225,17 +224,16 @@ impl Plan {
         let lost_disks = Self::lost_disks(choices, lives, (kind, disks), fault);
         let has_bad_log = fault.is_none() && lost_disks.is_empty() && choices.chance(10);
         let fault = if has_bad_log { Some((0, Fault::Log)) } else { fault };
-        let half_blocks = match lost_disks.is_empty() {
-            false => LOG_HALF_BLOCKS_DEGRADED,
+        let half_blocks = match is_small {
             // A record may hold all of a large write.
-            true if is_small => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
-            true => choices.pick(&LOG_HALF_BLOCKS),
+            true => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
+            false => choices.pick(&LOG_HALF_BLOCKS),
         };
         Self {
             kind,
             disks,
             disk_blocks: DISK_BLOCKS_MIN * if is_small { 1 } else { choices.pick(&[1, 1, 2, 4]) },
-            log_blocks: LOG_HEADER_BLOCKS + 2 * half_blocks,
+            log_blocks: LOG_HEADER_BLOCKS + 2 * half_blocks + LOG_NOTES_BLOCKS,
             memory_bytes: choices.pick(&MEMORY_BYTES),
             cp_interval_nanoseconds: MILLISECOND * choices.pick(&[2, 5, 20, 100]),
             is_traditional,

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::LogFull;
-use ondisk::log::LOG_KIND_STRIPE_NOTE;
 use platform::simulated::IoKind;
 use units::BLOCK_SIZE;
 
@@ -15,13 +14,13 @@ fn records_come_back_in_order_with_all_they_had() {
     let (world, log) = fresh(64);
     let big: Vec<u8> = (0..10_000_u32).map(|number| number as u8).collect();
     log.append(CpNumber(1), 3, &[b"he", b"", b"llo"]).unwrap();
-    log.append(CpNumber(1), LOG_KIND_STRIPE_NOTE, &[]).unwrap();
+    log.append(CpNumber(1), 9, &[]).unwrap();
     log_durably(&world, &log, &big);
     let (log, records) = open(&world, 0);
     assert_eq!(bodies(&records), [b"hello".as_slice(), b"", &big]);
     let heads: Vec<_> = records.iter().map(|r| (r.cp, r.kind, r.position.get())).collect();
     let cp = CpNumber(1);
-    assert_eq!(heads, [(cp, 3, 1), (cp, LOG_KIND_STRIPE_NOTE, 2), (cp, 7, 3)]);
+    assert_eq!(heads, [(cp, 3, 1), (cp, 9, 2), (cp, 7, 3)]);
     assert_eq!(log.active_cp(), cp);
     // They are still there after more was appended behind them, and gone when committed.
     log_durably(&world, &log, b"more");
@@ -77,8 +76,8 @@ fn halves_take_turns() {
         assert_eq!(log.switch_half(CpNumber(cp + 1)), Ok(()));
         assert!(!log.can_switch());
         assert_eq!(log.switch_half(CpNumber(cp + 2)), Err(LogFull::NotRetired));
-        // The point under way notes its stripes in the new half.
-        let note = log.append(CpNumber(cp), LOG_KIND_STRIPE_NOTE, &[b"note"]).unwrap();
+        // A record of the point under way, in the new half.
+        let note = log.append(CpNumber(cp), 9, &[b"note"]).unwrap();
         wait(&log, note);
         log_durably(&world, &log, b"next");
         let point = [cp as u8; 3000];
@@ -113,9 +112,9 @@ fn a_reused_half_shows_nothing_of_its_former_life() {
 }
 
 #[test]
-fn a_full_half_refuses_and_keeps_room_for_notes() {
+fn a_full_half_refuses() {
     let (world, log) = fresh(16);
-    assert_eq!(log.capacity_bytes(), 15 * BLOCK_SIZE as u64);
+    assert_eq!(log.capacity_bytes(), 16 * BLOCK_SIZE as u64);
     let bytes_max = log.record_bytes_max();
     let bytes = bytes_max + 1;
     assert_eq!(
@@ -132,10 +131,9 @@ fn a_full_half_refuses_and_keeps_room_for_notes() {
     assert!(log.used_ratio() > 0.999);
     assert_eq!(log.free_bytes(), 0);
     assert!(matches!(log.append(CpNumber(1), 7, &[b"x"]), Err(LogFull::Half { .. })));
-    let note = log.append(CpNumber(1), LOG_KIND_STRIPE_NOTE, &[&[3; 4000]]).unwrap();
-    wait(&log, note);
+    log.push();
     world.run_until_idle();
-    assert_eq!(open(&world, 0).1.len(), 3);
+    assert_eq!(open(&world, 0).1.len(), 2);
     // The other half is free: switching makes room.
     log.switch_half(CpNumber(2)).unwrap();
     append(&log, &[4; 1000]);
@@ -144,12 +142,12 @@ fn a_full_half_refuses_and_keeps_room_for_notes() {
 #[test]
 fn small_batches_use_a_block_each_and_fill_the_half() {
     let (world, log) = fresh(16);
-    for _ in 0..15 {
+    for _ in 0..16 {
         log_durably(&world, &log, b"small");
     }
     assert!(matches!(log.append(CpNumber(1), 7, &[b""]), Err(LogFull::Half { free_bytes: 0, .. })));
     let (log, records) = open(&world, 0);
-    assert_eq!(records.len(), 15);
+    assert_eq!(records.len(), 16);
     assert_eq!(log.free_bytes(), 0);
 }
 

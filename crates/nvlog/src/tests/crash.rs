@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::LogFull;
-use ondisk::log::LOG_KIND_STRIPE_NOTE;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -63,7 +62,7 @@ struct Model {
 impl Model {
     fn new(seed: u64) -> Self {
         let world = SimulatedWorld::new(seed);
-        format(&world, 2 + 2 * 20);
+        format(&world, size_blocks(20));
         let (log, records) = open(&world, 0);
         assert_eq!(records, []);
         let committed = CpNumber(0);
@@ -145,7 +144,7 @@ impl Model {
             Step::Append { bytes, waits } => self.append(self.log.active_cp(), 7, bytes, waits),
             Step::Note => {
                 let cp = self.frozen.unwrap_or(self.log.active_cp());
-                self.append(cp, LOG_KIND_STRIPE_NOTE, 200, true);
+                self.append(cp, 9, 200, true);
             }
             // Counted from the latest.
             Step::Wait(age) => self.wait(self.entries.len().wrapping_sub(age + 1)),

@@ -62,12 +62,12 @@ fn small_disks_are_refused() {
     let world = SimulatedWorld::new(1);
     world.add_disk(DISK, 33);
     let result = await_answer(&world, |done| Log::format(&disk(&world), IDENTITY, done));
-    let small = LogError::TooSmall { disk: DISK.into(), size_blocks: 33, needed_blocks: 34 };
+    let small = LogError::TooSmall { disk: DISK.into(), size_blocks: 33, needed_blocks: 422 };
     assert_eq!(result, Err(small));
     // A header that promises more than the disk has.
-    let header = LogHeader::new(IDENTITY.aggregate, IDENTITY.log, 17);
+    let header = LogHeader::new(IDENTITY.aggregate, IDENTITY.log, 17, LOG_NOTES_BLOCKS_MIN);
     world.write_block(DISK, 0, &header.to_block());
-    assert!(matches!(try_open(&world, 0), Err(LogError::TooSmall { needed_blocks: 36, .. })));
+    assert!(matches!(try_open(&world, 0), Err(LogError::TooSmall { needed_blocks: 424, .. })));
 }
 
 #[test]

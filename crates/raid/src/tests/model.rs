@@ -27,20 +27,33 @@ pub fn wait<T: Send + 'static>(
     result.expect("completed")
 }
 
-/// A journal on a disk of its own: a note is durable when its write has completed.
+/// A journal on a disk of its own: a note is durable when its write has completed. It forgets as
+/// early as it may.
 pub struct TestJournal {
     disk: Arc<dyn Disk>,
-    pub durable: Arc<Mutex<Vec<StripeNote>>>,
+    /// What the store's first epoch is called here.
+    first_epoch: u64,
+    capacity_blocks: u64,
+    pub durable: Notes,
 }
 
+/// Notes and their epochs.
+pub type Notes = Arc<Mutex<Vec<(u64, StripeNote)>>>;
+
 impl StripeJournal for TestJournal {
-    fn note(&self, notes: Vec<StripeNote>, done: WriteDone) {
+    fn capacity_blocks(&self) -> u64 {
+        self.capacity_blocks
+    }
+
+    fn note(&self, epoch: u64, note: StripeNote, done: WriteDone) {
+        let epoch = self.first_epoch + epoch;
         let durable = Arc::clone(&self.durable);
+        durable.lock().retain(|(old, _)| old + 1 >= epoch);
         self.disk.write(
             0,
             vec![units::zero_block()],
             Box::new(move |result| {
-                durable.lock().extend(notes);
+                durable.lock().push((epoch, note));
                 done(result);
             }),
         );
@@ -51,7 +64,9 @@ impl StripeJournal for TestJournal {
 pub struct Model {
     pub world: SimulatedWorld,
     pub store: Store,
-    pub notes: Arc<Mutex<Vec<StripeNote>>>,
+    pub notes: Notes,
+    /// The room for notes of an epoch.
+    pub capacity_blocks: u64,
     pub blocks: BTreeMap<Pvbn, BlockRef>,
     /// The consistency point that writes.
     pub cp: u64,
@@ -105,7 +120,7 @@ impl Model {
             requests.push(GroupRequest { kind: *kind, disks });
         }
         world.add_disk("journal", 1);
-        let notes = Arc::new(Mutex::new(Vec::new()));
+        let notes = Notes::default();
         let request = CreateRequest {
             name: "pool".to_owned(),
             groups: requests,
@@ -113,9 +128,10 @@ impl Model {
             force: garbage,
             media: None,
         };
-        let journal = journal(&world, &notes);
+        let capacity_blocks = u64::MAX;
+        let journal = journal(&world, &notes, capacity_blocks);
         let store = wait(&world, |done| create(request, &world, journal, done)).unwrap();
-        Self { world, store, notes, blocks: BTreeMap::new(), cp: 1, serial: 0 }
+        Self { world, store, notes, capacity_blocks, blocks: BTreeMap::new(), cp: 1, serial: 0 }
     }
 
     /// A group with blocks on its first two data disks.
@@ -148,7 +164,7 @@ impl Model {
 
     /// Closes the store and puts it together again.
     pub fn reassemble(&mut self) -> Result<(), RaidError> {
-        let journal = journal(&self.world, &self.notes);
+        let journal = journal(&self.world, &self.notes, self.capacity_blocks);
         let has_label = |disk: &Arc<dyn Disk>| {
             let label = wait(&self.world, |done| media::read_label(disk, done));
             !matches!(label, Err(media::MediaError::NoLabel { .. }))
@@ -165,13 +181,24 @@ impl Model {
         for _ in 0..steps {
             self.world.step();
         }
+        self.cut(committed, &[]);
+    }
+
+    /// The power goes now, and these disks with it; then what was `committed` counts.
+    pub fn cut(&mut self, committed: BTreeMap<Pvbn, BlockRef>, lost: &[usize]) {
         self.store.abandon();
         self.world.power_cut();
         self.blocks = committed;
+        lost.iter().for_each(|disk| self.world.set_gone(&disk_name(0, *disk), true));
         self.reassemble().unwrap();
-        let notes = self.notes.lock().clone();
+        let notes = self.noted();
         let recovered = wait(&self.world, |done| self.store.recover_stripes(notes, done));
         assert_eq!(recovered, Ok(()));
+    }
+
+    /// The notes that a start finds.
+    pub fn noted(&self) -> Vec<StripeNote> {
+        self.notes.lock().iter().map(|(_, note)| note.clone()).collect()
     }
 
     /// A content that was never there before.
@@ -279,9 +306,12 @@ impl Model {
 
 pub fn journal(
     world: &SimulatedWorld,
-    notes: &Arc<Mutex<Vec<StripeNote>>>,
+    notes: &Notes,
+    capacity_blocks: u64,
 ) -> Arc<dyn StripeJournal> {
-    Arc::new(TestJournal { disk: world.disk("journal").unwrap(), durable: Arc::clone(notes) })
+    let (disk, durable) = (world.disk("journal").unwrap(), Arc::clone(notes));
+    let first_epoch = durable.lock().last().map_or(0, |(last, _)| last + 1);
+    Arc::new(TestJournal { disk, first_epoch, capacity_blocks, durable })
 }
 
 pub fn random_block(world: &SimulatedWorld) -> Block {

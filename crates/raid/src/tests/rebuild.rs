@@ -145,7 +145,7 @@ fn regression_parity_is_rebuilt_from_blocks_that_are_lost() {
         model.store.abandon();
         model.blocks = committed;
         model.reassemble().unwrap();
-        let notes = model.notes.lock().clone();
+        let notes = model.noted();
         let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
         assert_eq!(recovered, Ok(()));
         model.store.resume();

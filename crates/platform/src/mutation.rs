@@ -91,6 +91,8 @@ rules! {
         "a note takes blocks for stable that an earlier batch of the same consistency point wrote"
     NotesRetiredUnflushed "notes-retired-unflushed"
         "room of notes is used again before what they protect is flushed"
+    OldParityTrusted "old-parity-trusted"
+        "new parity is made from old parity without proof of it"
     ParityStale "parity-stale"
         "parity is left as it was where a stripe is written in part"
     IdentityUnchecked "identity-unchecked"

@@ -49,6 +49,7 @@ mod returning;
 mod rows;
 mod scrub;
 mod spares;
+mod stable;
 mod status;
 mod store;
 mod successor;

@@ -179,7 +179,7 @@ fn subsets(of: &[usize], count: usize) -> Vec<Vec<usize>> {
 }
 
 /// The XOR of all blocks.
-fn xor<'a>(mut blocks: impl Iterator<Item = &'a BlockRef>) -> BlockRef {
+pub(crate) fn xor<'a>(mut blocks: impl Iterator<Item = &'a BlockRef>) -> BlockRef {
     let Some(first) = blocks.next() else { return zero_block() };
     let mut result = Block::shared(first.bytes());
     let sum = Arc::make_mut(&mut result);

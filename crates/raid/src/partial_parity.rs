@@ -74,30 +74,22 @@ pub(crate) struct Recovered {
     pub repairs: Vec<Column>,
 }
 
-/// The note of a batch that writes these `rows`, some of them in part; `None` if nothing in them is
-/// stable. `columns` are the blocks that were there, `checksums` those that will be.
+/// The note of a batch that writes to `rows`, some of them in part; `None` if nothing in them is
+/// stable. `stable` is the parity of the stable blocks, by row, `checksums` the checksum blocks that
+/// will be.
 pub(crate) fn note(
     (tetris, code): (TetrisId, Code),
     rows: RowSet,
     written: &[RowSet],
-    columns: &[Column],
+    stable: &BTreeMap<usize, Vec<BlockRef>>,
     checksums: &[Option<BlockRef>],
 ) -> Option<StripeNote> {
-    let is_stable = |row: usize| written.iter().any(|written| !written.contains(row));
     let (mut noted, mut parity) = (RowSet::EMPTY, Vec::new());
-    for row in rows.iter().filter(|row| is_stable(*row)) {
-        let blocks: Vec<BlockRef> = written
-            .iter()
-            .zip(columns)
-            .map(|(written, column)| match column.get(row) {
-                _ if written.contains(row) => zero_block(),
-                Some(block) => Arc::clone(block),
-                None => unreachable!("every stable block of a row that is written was resolved"),
-            })
-            .collect();
-        noted.insert(row);
-        parity.extend(code.encode(blocks.iter()));
+    for (row, blocks) in stable {
+        noted.insert(*row);
+        parity.extend(blocks.iter().cloned());
     }
+    let is_stable = |row: usize| written.iter().any(|written| !written.contains(row));
     if !rows.is_empty() && DATA_ROWS.iter().any(is_stable) {
         let blocks = written.iter().zip(checksums).map(|(written, block)| match block {
             Some(block) => stable_identities(block, *written),

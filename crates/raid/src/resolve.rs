@@ -209,7 +209,11 @@ fn merge(loaded: &mut [Column], known: &[Column]) {
 }
 
 /// Whether a block has the content that its identity names.
-fn is_proved(checksums: Option<&BlockRef>, row: usize, block: Option<&BlockRef>) -> bool {
+pub(crate) fn is_proved(
+    checksums: Option<&BlockRef>,
+    row: usize,
+    block: Option<&BlockRef>,
+) -> bool {
     let (Some(checksums), Some(block)) = (checksums, block) else { return false };
     let identity = &ChecksumBlock::view(checksums).identities[row];
     identity_proves(identity, block)

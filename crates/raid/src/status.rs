@@ -125,6 +125,8 @@ pub struct Counters {
     pub stripes: u64,
     /// Of them those in which every data disk had a new block: they cost no read.
     pub full_stripes: u64,
+    /// Those of which old parity was read, and not the blocks that stay.
+    pub modified_stripes: u64,
     /// Requests to disks for the writing of tetrises.
     pub device_writes: u64,
     /// Blocks in them.

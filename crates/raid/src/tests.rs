@@ -13,4 +13,5 @@ mod random;
 mod rebuild;
 mod returning;
 mod scrub;
+mod stable;
 mod successor;

@@ -1,9 +1,8 @@
 //! Writes a batch of blocks to a tetris, with identities and parity.
 //!
-//! Full stripes need no reading. In a stripe that is written in part the other blocks are read and
-//! parity is computed from all of them (reconstruct-write): old parity need not be right, so disks
-//! need no zeroing. Rows next to one another go to a disk in one request, the checksum block
-//! included.
+//! Full stripes need no reading. Of a stripe that is written in part the parity of the other blocks
+//! is found out first, in the cheaper of two ways (see [`crate::stable`]). Disks need no zeroing.
+//! Rows next to one another go to a disk in one request, the checksum block included.
 
 use crate::block_store::StripeNote;
 use crate::error::StoreError;
@@ -13,9 +12,11 @@ use crate::parity::Code;
 use crate::partial_parity;
 use crate::resolve::{Answer, Question};
 use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, set_row};
+use crate::stable::{rows_to_modify, stable_parity, sums};
 use crate::store::{Batch, Inner};
 use ondisk::identity::{BlockIdentity, ChecksumBlock, crc32c};
 use platform::mutation::{self, Rule};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Block, BlockRef, zero_block};
 
@@ -32,9 +33,14 @@ struct BatchWrite {
     identities: Vec<Vec<(usize, BlockIdentity)>>,
     /// What it writes of each data disk, and what was written before and may not be durable.
     written: Vec<RowSet>,
+    /// Rows of which old parity is read, and not the stable blocks.
+    modified: RowSet,
     /// The epoch of its note, if it has one.
     epoch: Option<u64>,
 }
+
+/// The parity of stable blocks, by row.
+type StableParity = BTreeMap<usize, Vec<BlockRef>>;
 
 /// What goes to the disks.
 struct Plan {
@@ -80,6 +86,11 @@ impl Inner {
         let write = BatchWrite::new(self, tetris, number, &batch, missing);
         // Before the group diverges from a disk that is not there its labels say so.
         self.write_labels(tetris.group);
+        self.ask(write);
+    }
+
+    /// Finds out what the batch has to know, and writes it.
+    fn ask(self: &Arc<Self>, write: BatchWrite) {
         let question = write.question(self);
         let inner = Arc::clone(self);
         self.resolve(question, Box::new(move |answer| inner.write_batch(write, &answer)));
@@ -90,7 +101,12 @@ impl Inner {
             // Nothing more becomes durable, and what could not be read may be there another time.
             return self.finish_batch(&write, &[]);
         }
-        let mut plan = write.plan(self, answer);
+        let Some(stable) = write.stable(self, answer) else {
+            // Old parity is not right, or what it was made of: all else is read.
+            write.modified = RowSet::EMPTY;
+            return self.ask(write);
+        };
+        let mut plan = write.plan(self, answer, &stable);
         {
             let counters = &mut self.state.lock().counters;
             counters.tetris_writes += 1;
@@ -98,6 +114,7 @@ impl Inner {
             let (touched, full) = write.stripes();
             counters.stripes += touched;
             counters.full_stripes += full;
+            counters.modified_stripes += u64::from(write.modified.0.count_ones());
         }
         self.count_damage(answer);
         let note = plan.note.take().filter(|_| !mutation::broken(Rule::StripeNotNoted));
@@ -188,7 +205,20 @@ impl BatchWrite {
             true => inner.state.lock().notes.add_written(tetris, number, rows),
             false => rows,
         };
-        Self { tetris, number, missing, has_parity, fresh, identities, written, epoch: None }
+        let (modified, epoch) = (RowSet::EMPTY, None);
+        let mut write = Self {
+            tetris,
+            number,
+            missing,
+            has_parity,
+            fresh,
+            identities,
+            written,
+            modified,
+            epoch,
+        };
+        write.modified = rows_to_modify(&group, missing, write.touched(), &write.written);
+        write
     }
 
     /// All rows in which something is written.
@@ -207,11 +237,13 @@ impl BatchWrite {
 
     fn question(&self, inner: &Inner) -> Question {
         let touched = self.touched();
-        let rows = self.fresh.iter().map(|column| {
+        let rows = self.fresh.iter().zip(&self.written).map(|(column, written)| {
             let fresh = column.rows();
             let mut rows = RowSet::EMPTY;
             if self.has_parity && !touched.is_empty() {
-                rows = touched.without(fresh);
+                // Of a modified row what is overwritten matters, of any other what stays.
+                let modified = RowSet(self.modified.0 & written.0);
+                rows = touched.without(fresh).without(self.modified).union(modified);
             }
             let is_partial = !fresh.is_empty() && fresh != DATA_ROWS;
             if is_partial || self.has_parity && fresh.is_empty() && !touched.is_empty() {
@@ -223,12 +255,27 @@ impl BatchWrite {
             tetris: self.tetris,
             missing: self.missing,
             rows: rows.collect(),
-            parity: RowSet::EMPTY,
+            parity: self.modified,
             given: inner.cached_columns(self.tetris),
         }
     }
 
-    fn plan(&self, inner: &Inner, answer: &Answer) -> Plan {
+    /// The parity of the stable blocks of each row that is written in part; `None` if more must be
+    /// read for it.
+    fn stable(&self, inner: &Inner, answer: &Answer) -> Option<StableParity> {
+        let mut stable = StableParity::new();
+        if !self.has_parity {
+            return Some(stable);
+        }
+        let code = inner.group(self.tetris.group).code();
+        let is_partial = |row: usize| self.written.iter().any(|written| !written.contains(row));
+        for row in self.touched().iter().filter(|row| is_partial(*row)) {
+            stable.insert(row, stable_parity(code, answer, &self.written, row)?);
+        }
+        Some(stable)
+    }
+
+    fn plan(&self, inner: &Inner, answer: &Answer, stable: &StableParity) -> Plan {
         let code = inner.group(self.tetris.group).code();
         let mut columns = answer.repairs.clone();
         let mut checksums: Vec<_> =
@@ -252,18 +299,12 @@ impl BatchWrite {
         }
         let mut parity = vec![Column::new(); code.parity_disks];
         if self.has_parity && !self.touched().is_empty() {
-            parity = self.parity(code, answer, &checksums);
+            parity = self.parity(code, answer, stable, &checksums);
         }
         columns.splice(0..0, parity);
         let place = (self.tetris, code);
         let note = match self.has_parity {
-            true => partial_parity::note(
-                place,
-                self.touched(),
-                &self.written,
-                &answer.columns,
-                &checksums,
-            ),
+            true => partial_parity::note(place, self.touched(), &self.written, stable, &checksums),
             false => None,
         };
         Plan { columns, checksums, note }
@@ -286,20 +327,33 @@ impl BatchWrite {
     }
 
     /// The columns of the parity disks.
-    fn parity(&self, code: Code, answer: &Answer, checksums: &[Option<BlockRef>]) -> Vec<Column> {
+    fn parity(
+        &self,
+        code: Code,
+        answer: &Answer,
+        stable: &StableParity,
+        checksums: &[Option<BlockRef>],
+    ) -> Vec<Column> {
         let mut parity = vec![Column::new(); code.parity_disks];
         for row in self.touched().iter() {
             let is_partial = self.fresh.iter().any(|fresh| fresh.get(row).is_none());
             if is_partial && mutation::broken(Rule::ParityStale) {
                 continue;
             }
-            let blocks = self.fresh.iter().zip(&answer.columns).map(|(fresh, old)| {
-                let Some(block) = fresh.get(row).or_else(|| old.get(row)) else {
-                    unreachable!("every block of a touched row is new or was resolved")
+            let zero = zero_block();
+            let blocks = (0..code.data_disks).map(|disk| {
+                if !self.written[disk].contains(row) {
+                    return &zero;
+                }
+                let old = || answer.columns[disk].get(row);
+                let Some(block) = self.fresh[disk].get(row).or_else(old) else {
+                    unreachable!("what an earlier batch wrote was resolved")
                 };
                 block
             });
-            set_row(&mut parity, row, code.encode(blocks));
+            let written = code.encode(blocks);
+            let whole = stable.get(&row).map(|stable| sums(stable, &written));
+            set_row(&mut parity, row, whole.unwrap_or(written));
         }
         let checksums = checksums.iter().map(|block| {
             let Some(block) = block else {

@@ -75,8 +75,8 @@ pub(crate) struct Recovered {
 }
 
 /// The note of a batch that writes to `rows`, some of them in part; `None` if nothing in them is
-/// stable. `stable` is the parity of the stable blocks, by row, `checksums` the checksum blocks that
-/// will be.
+/// stable. `stable` is the parity of the stable blocks, by row, `checksums` the checksum blocks
+/// that will be.
 pub(crate) fn note(
     (tetris, code): (TetrisId, Code),
     rows: RowSet,

@@ -210,7 +210,8 @@ impl Plan {
         let disks = match kind {
             RaidKind::None if is_small => 1,
             RaidKind::None => 1 + choices.index(3),
-            _ => kind.parity_disks() + 2 + choices.index(3),
+            // Now and then so many that old parity is read and not what stays.
+            _ => kind.parity_disks() + choices.pick(&[2, 3, 4, 2, 3, 4, 8]),
         };
         let is_traditional = choices.chance(25);
         let volumes = if is_traditional { 1 } else { 1 + choices.index(3) };

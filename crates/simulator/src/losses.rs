@@ -34,10 +34,12 @@ pub struct Losses {
 const SPARES_MAX: u32 = 3;
 
 /// A loss that the aggregate has not settled yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Recent {
     /// The disk's place.
     slot: usize,
+    /// Its name.
+    name: String,
     /// The last consistency point when the aggregate knew.
     noticed: Option<CpNumber>,
 }
@@ -91,16 +93,16 @@ impl Machine<'_> {
         });
         self.trace.note(format!("disk {name} is gone"));
         self.world.set_gone(&name, true);
+        self.losses.recent = Some(Recent { slot, name: name.clone(), noticed: None });
         self.losses.gone.insert(name);
-        self.losses.recent = Some(Recent { slot, noticed: None });
         aggregate.force();
         aggregate.request_consistency_point(None);
     }
 
     /// Whether a disk has gone of late, so that the power must stay on.
     pub fn has_recent_loss(&mut self) -> bool {
-        let (Some(mut recent), Some(aggregate)) = (self.losses.recent, self.aggregate()) else {
-            self.losses.recent = None;
+        let (Some(mut recent), Some(aggregate)) = (self.losses.recent.take(), self.aggregate())
+        else {
             return false;
         };
         let is_idle = aggregate.phase() == Phase::Idle;
@@ -109,8 +111,10 @@ impl Machine<'_> {
             None => false,
         };
         if recent.noticed.is_none() {
-            let state = self.members().into_iter().nth(recent.slot).map(|member| member.state);
-            match state {
+            // Another that was being filled beside it may have its place already.
+            let member = self.members().into_iter().nth(recent.slot);
+            let own = member.filter(|member| member.name.as_ref() == Some(&recent.name));
+            match own.map(|member| member.state) {
                 Some(MemberState::Online | MemberState::Rebuilding { .. }) if is_idle => {
                     // One that was under way was over with the disk already.
                     aggregate.force();
@@ -126,7 +130,8 @@ impl Machine<'_> {
 
     /// Whether a disk has gone that the aggregate counts on.
     fn has_unnoticed_loss(&mut self) -> bool {
-        self.has_recent_loss() && self.losses.recent.is_some_and(|recent| recent.noticed.is_none())
+        self.has_recent_loss()
+            && self.losses.recent.as_ref().is_some_and(|recent| recent.noticed.is_none())
     }
 
     /// The engine of all this is no more.

@@ -60,7 +60,7 @@ impl Node {
         for disk in 0..DISKS {
             world.add_disk(&format!("disk{disk}"), DISK_BLOCKS);
         }
-        world.add_disk("log", 1024);
+        world.add_disk("log", 1412);
         let node = Self::start(world);
         let disks = node.disks();
         let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };

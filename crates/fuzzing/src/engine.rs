@@ -93,7 +93,9 @@ fn plan(input: &mut Input<'_>) -> Plan {
         kind,
         disks,
         disk_blocks: media::DISK_BLOCKS_MIN,
-        log_blocks: 2 + 2 * if choice & 16 == 0 { 144 } else { 400 },
+        log_blocks: 2
+            + ondisk::log::LOG_NOTES_BLOCKS_MIN
+            + 2 * if choice & 16 == 0 { 144 } else { 400 },
         memory_bytes: if choice & 32 == 0 { 4 << 20 } else { 16 << 20 },
         cp_interval_nanoseconds: 20 * MILLISECOND,
         is_traditional: choice & 64 != 0,

@@ -48,9 +48,8 @@ struct Waiting {
 struct State {
     /// What the epoch 0 of whoever writes is called here.
     first_epoch: u64,
-    /// The epoch that is written, and where in its half the next note goes.
-    epoch: u64,
-    next_block: u64,
+    /// The epoch that each half holds, and where in it the next note goes.
+    halves: [(u64, u64); 2],
     queue: VecDeque<Waiting>,
     is_writing: bool,
     in_flight: Vec<WriteDone>,
@@ -92,10 +91,11 @@ impl Notes {
 
     /// Makes a note durable: `bytes`, less than a block, and `blocks`. It is found by a start whose
     /// consistency point is earlier than `cp`, until the epoch after the next begins. Epochs are
-    /// numbered from 0 since the log was opened.
+    /// numbered from 0 since the log was opened; when one has begun notes of the one before may
+    /// still come.
     ///
     /// # Panics
-    /// If the epoch is earlier than the last one, or has no room.
+    /// If the epoch is over, or has no room.
     pub fn append(
         self: &Arc<Self>,
         (epoch, cp): (u64, CpNumber),
@@ -134,22 +134,24 @@ impl Notes {
             return;
         }
         let half = self.half_of(epoch);
-        if epoch != state.epoch {
-            assert!(epoch > state.epoch, "epoch {epoch} follows {}", state.epoch);
-            (state.epoch, state.next_block) = (epoch, 1);
+        let (held, next_block) = &mut state.halves[(epoch % 2) as usize];
+        if epoch != *held {
+            assert!(epoch > *held, "epoch {epoch} follows {held}");
+            (*held, *next_block) = (epoch, 1);
             drop(state);
             let begin = self.seal((LOG_EPOCH_MAGIC, epoch, CpNumber(0)), half, &[], Vec::new());
             return self.write(half, begin);
         }
-        let block = half + state.next_block;
+        let block = half + *next_block;
         let (mut notes, mut count) = (Vec::new(), 0);
         while let Some(next) = state.queue.pop_front_if(|next| next.epoch == epoch) {
             count += 1 + next.blocks.len() as u64;
             notes.push((next.cp, next.bytes, next.blocks));
             state.in_flight.push(next.done);
         }
-        state.next_block += count;
-        assert!(state.next_block <= self.half_blocks, "epoch {epoch} has no room");
+        let next_block = &mut state.halves[(epoch % 2) as usize].1;
+        *next_block += count;
+        assert!(*next_block <= self.half_blocks, "epoch {epoch} has no room");
         drop(state);
         let mut blocks = Vec::new();
         for (cp, bytes, own) in notes {
@@ -318,7 +320,11 @@ impl Finding {
         {
             let mut state = self.notes.state.lock();
             let last = self.epochs.last().map_or(0, |(epoch, _)| *epoch);
-            (state.epoch, state.first_epoch) = (last, last + 1);
+            state.first_epoch = last + 1;
+            state.halves = [0, 1].map(|parity| {
+                let held = self.epochs.iter().find(|(epoch, _)| epoch % 2 == parity);
+                (held.map_or(0, |(epoch, _)| *epoch), 0)
+            });
             state.found = self.epochs.drain(..).flat_map(|(_, notes)| notes).collect();
         }
         (self.done)(Ok(()));

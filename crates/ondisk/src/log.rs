@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(
             read.to_string(),
             "log 02020202020202020202020202020202 of aggregate 01010101010101010101010101010101, \
-             incarnation 3, 2 halves of 64 blocks"
+             incarnation 3, 2 halves of 64 blocks, 388 for notes"
         );
         for bit in (0..BLOCK_SIZE * 8).step_by(7) {
             let mut bad = block.clone();

@@ -121,8 +121,8 @@ pub trait StripeJournal: Send + Sync {
     fn capacity_blocks(&self) -> u64;
 
     /// Makes a note durable. Epochs are numbered, from 0 when a store is put together: with the
-    /// first note of an epoch those before the last may be forgotten. All may be, once a
-    /// consistency point is complete that they were written for.
+    /// first note of an epoch those before the one before may be forgotten; of that more may come.
+    /// All may be forgotten, once the consistency point is complete that they were written for.
     fn note(&self, epoch: u64, note: StripeNote, done: WriteDone);
 }
 

@@ -177,8 +177,7 @@ impl PartialParity {
         let mut repairs = answer.repairs.clone();
         for (row, partial) in &self.rows {
             let found = get_row(&answer.found, *row);
-            for (disk, is_written) in partial.written.iter().enumerate().filter(|(_, is)| **is) {
-                debug_assert!(is_written, "filtered");
+            for (disk, _) in partial.written.iter().enumerate().filter(|(_, written)| **written) {
                 let block = found[code.member(disk)];
                 columns[disk].set(*row, block.cloned().unwrap_or_else(zero_block));
                 repairs[disk].remove(*row);

@@ -133,6 +133,7 @@ impl Machine<'_> {
             None => false,
         };
         if recent.noticed.is_none() {
+            // Another that was being filled beside it may have its place already.
             let member = self.members().into_iter().nth(recent.slot);
             let is_its = |member: &MemberStatus| member.name.as_ref() == Some(&recent.name);
             let state = member.filter(is_its).map(|member| member.state);

@@ -13,7 +13,7 @@ fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
     for disk in 0..DISKS {
         world.add_disk(&format!("disk{disk}"), TINY_DISK_BLOCKS);
     }
-    world.add_disk("log", 1024);
+    world.add_disk("log", 1412);
     let node = Node::start(world);
     let (disks, traditional) = (node.disks(), volumes == 0);
     let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };

@@ -12,6 +12,7 @@ use model_fs::{Executor, Mix, Numbers, Operation};
 use ondisk::directory::DIRECTORY_MAGIC;
 use ondisk::identity::{BlockOwner, ChecksumBlock, REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::label::RaidKind;
+use ondisk::log::LOG_NOTES_BLOCKS_MIN;
 use ondisk::xattr::XATTR_MAGIC;
 use platform::simulated::{SimulatedWorld, WorldImage};
 use simulator::machine::LOG_DISK;
@@ -19,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 use units::BlockRef;
 use volume::SnapshotRequest;
 
-/// Blocks of the log's disk: headers, and two halves with room for the largest record.
-const LOG_BLOCKS: u64 = 2 + 2 * 160;
+/// Blocks of the log's disk: headers, two halves with room for the largest record, and notes.
+const LOG_BLOCKS: u64 = 2 + 2 * 160 + LOG_NOTES_BLOCKS_MIN;
 const VOLUME_BLOCKS: u64 = 4096;
 /// Random operations before and after the last consistency point.
 const OPERATIONS: u64 = 120;

@@ -15,7 +15,8 @@ fn content(number: u64, blocks: u64) -> Found {
         block[8..16].copy_from_slice(&at.to_le_bytes());
         Arc::new(block)
     };
-    Found { bytes, blocks: (0..blocks).map(block).collect() }
+    let blocks = (0..blocks).map(block).collect();
+    Found { bytes, blocks }
 }
 
 /// A world, and what was given to it: note, epoch of this life, consistency point, answer.
@@ -149,6 +150,21 @@ fn the_largest_note_has_room_and_notes_that_gather_go_as_one() {
     let found = open(&model.world, 0).0.notes().take_found();
     assert_eq!(found.len(), 7);
     assert_eq!(found[0], content(1, LOG_NOTE_BLOCKS_MAX - 1));
+}
+
+/// An epoch has begun, and a note of the one before is late: both are found, in order.
+#[test]
+fn a_note_of_the_epoch_before_may_be_late() {
+    let mut model = Model::new(4);
+    model.append(1, 1);
+    model.epoch = 1;
+    model.append(2, 1);
+    model.epoch = 0;
+    model.append(3, 1);
+    model.world.run_until_idle();
+    let found = open(&model.world, 0).0.notes().take_found();
+    let numbers: Vec<u8> = found.iter().map(|note| note.bytes[0]).collect();
+    assert_eq!(numbers, [1, 3, 2]);
 }
 
 /// A disk that fails once: nothing is promised any more.

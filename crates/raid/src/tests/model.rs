@@ -310,7 +310,7 @@ pub fn journal(
     capacity_blocks: u64,
 ) -> Arc<dyn StripeJournal> {
     let (disk, durable) = (world.disk("journal").unwrap(), Arc::clone(notes));
-    let first_epoch = durable.lock().last().map_or(0, |(last, _)| last + 1);
+    let first_epoch = durable.lock().iter().map(|(epoch, _)| epoch + 1).max().unwrap_or(0);
     Arc::new(TestJournal { disk, first_epoch, capacity_blocks, durable })
 }
 

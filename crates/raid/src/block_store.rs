@@ -10,6 +10,7 @@ use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::scrub::{ScrubDone, ScrubOrder};
 use crate::status::Status;
+use media::Zeroing;
 use ondisk::identity::{BlockOwner, crc32c};
 use platform::{Disk, WriteDone};
 use std::sync::Arc;
@@ -181,10 +182,10 @@ pub trait BlockStore: Send + Sync {
     /// the labels say so.
     fn fail_disk(&self, place: DiskPlace, done: ReplaceDone);
 
-    /// Gives a group data disks more, whose content may be lost: they are zeroed first. Nothing is
-    /// rewritten. Answers when the labels name them; from then on the geometry has their blocks,
+    /// Gives a group data disks more, whose content may be lost: they are zeroed first, as
+    /// `zeroing` tells. Nothing is rewritten. Answers when the labels name them; from then on the geometry has their blocks,
     /// which nobody uses.
-    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, done: GrowDone);
+    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, zeroing: &Arc<Zeroing>, done: GrowDone);
 
     /// Gives the aggregate groups more, of disks whose content may be lost. Answers when the labels
     /// of all groups count them.

@@ -18,7 +18,7 @@ use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::returning::Points;
 use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
 use crate::status::{Counters, Status};
-use media::Device;
+use media::{Device, Zeroing};
 use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -232,8 +232,8 @@ impl BlockStore for Store {
         self.inner.fail_disk(place, done);
     }
 
-    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, done: GrowDone) {
-        self.inner.add_disks(group, disks, done);
+    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, zeroing: &Arc<Zeroing>, done: GrowDone) {
+        self.inner.add_disks((group, disks), zeroing, done);
     }
 
     fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone) {

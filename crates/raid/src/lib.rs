@@ -27,6 +27,7 @@
 mod assemble;
 mod block_store;
 mod cache;
+mod discard;
 mod error;
 mod geometry;
 mod growth;
@@ -63,6 +64,7 @@ pub use block_store::{
     BlockRead, BlockStore, BlockWrite, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
     StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
+pub use discard::DiskRegion;
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use growth::{GrowDone, NewDisk, NewGroup};

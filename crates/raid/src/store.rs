@@ -8,6 +8,7 @@ use crate::block_store::{
     SuperblocksDone, SyncDone,
 };
 use crate::cache::ChecksumCache;
+use crate::discard::DiskRegion;
 use crate::error::{RaidError, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
@@ -43,6 +44,8 @@ pub(crate) struct Tetris {
     pub expected_blocks: u32,
     /// A batch waits that will take what is filling.
     pub is_batch_queued: bool,
+    /// Disks whose region is to be discarded, unless something is written to it before.
+    pub discarded: BTreeSet<usize>,
 }
 
 pub(crate) struct State {
@@ -177,13 +180,15 @@ impl BlockStore for Store {
 
     fn write(&self, write: BlockWrite) {
         assert!(write.pvbn != Pvbn(0), "PVBN 0 is never a block");
-        let Some(tetris) = self.inner.geometry().tetris_of(write.pvbn) else {
+        let Some(location) = self.inner.geometry().locate(write.pvbn) else {
             panic!("{} is beyond the aggregate's end", write.pvbn)
         };
+        let tetris = location.tetris();
         let is_full = {
             let mut state = self.inner.state.lock();
             state.note_write(write.owner.cp);
             let filling = state.tetrises.entry(tetris).or_default();
+            filling.discarded.remove(&location.disk);
             let is_new = filling.filling.insert(write.pvbn, write).is_none();
             let was_expected = is_new && filling.expected_blocks > 0;
             filling.expected_blocks -= u32::from(was_expected);
@@ -196,6 +201,14 @@ impl BlockStore for Store {
 
     fn sync(&self, done: SyncDone) {
         self.inner.sync(done);
+    }
+
+    fn discard_unit_regions(&self, group: u32) -> Option<u64> {
+        self.inner.discard_unit_regions(group)
+    }
+
+    fn discard(&self, regions: &[DiskRegion]) {
+        self.inner.discard(regions);
     }
 
     fn read(&self, read: BlockRead, done: ReadDone) {

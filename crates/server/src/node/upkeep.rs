@@ -64,10 +64,13 @@ impl Task {
     }
 }
 
-/// The disks and what is done to them.
+/// A disk, and what is done to it.
+type UnderWay = (Arc<dyn Disk>, Arc<Task>);
+
+/// The disks and what is done to them, by name.
 #[derive(Default)]
 pub(super) struct Upkeep {
-    under_way: Mutex<BTreeMap<String, (Arc<dyn Disk>, Arc<Task>)>>,
+    under_way: Mutex<BTreeMap<String, UnderWay>>,
     /// Why the last that was done to a disk failed.
     failures: Mutex<BTreeMap<String, String>>,
 }

@@ -123,8 +123,14 @@ impl Core {
         }
     }
 
+    /// What is to be done about disks every second.
+    pub(super) fn watch_disks(&self) {
+        self.disks.locating.tick(self.clock.monotonic_nanoseconds());
+        self.take_back_disks();
+    }
+
     /// Takes back disks that went and are there again.
-    pub(super) fn take_back_disks(&self) {
+    fn take_back_disks(&self) {
         let is_away = |member: &&MemberStatus| {
             let is_lost = matches!(member.state, MemberState::Missing | MemberState::Failed { .. });
             is_lost && member.is_away

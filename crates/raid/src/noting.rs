@@ -8,8 +8,8 @@
 //! forgotten. A batch that finds no room waits for that: the batches that it waits for have their
 //! notes and wait for disks alone, so it does not wait for ever.
 //!
-//! Invariants: an epoch begins only when all batches of the one before the former are durable. Notes
-//! of one tetris come one after the other, and in no earlier epoch.
+//! Invariants: an epoch begins only when all batches of the one before the former are durable.
+//! Notes of one tetris come one after the other, and in no earlier epoch.
 //!
 //! Fails: where the store has failed no note is written any more, for none may be forgotten; who
 //! waits for room is told.

@@ -46,10 +46,6 @@ fn sets(disks: usize, count: usize) -> impl Iterator<Item = Vec<usize>> {
 /// Consistency points that end with a cut. What was synced before is readable with any disks lost
 /// with the power; and when others go once it has recovered, or when recovery is cut as well.
 fn run(seed: u64, (kind, disks): (RaidKind, usize), lost_before: &[usize]) {
-    if let Ok(name) = std::env::var("HOLE_BREAK") {
-        let rule = platform::mutation::Rule::ALL.iter().find(|rule| rule.name() == name);
-        platform::mutation::break_rule(Some(*rule.expect("a rule")));
-    }
     let mut model = Model::new(seed, &[(kind, disks)]);
     model.capacity_blocks = [1, 40, 300, u64::MAX][model.choose(4) as usize];
     model.reassemble().unwrap();

@@ -174,6 +174,14 @@ impl State {
         id
     }
 
+    /// Whether an affinity has neither work nor children.
+    pub(crate) fn can_remove(&self, id: AffinityId) -> bool {
+        self.assert_live(id);
+        let node = self.node(id.slot());
+        let is_idle = node.phase == Phase::Idle && node.suspended == 0 && !node.reserved;
+        is_idle && node.children == 0 && node.queue.is_empty() && node.waiters.is_empty()
+    }
+
     /// # Panics
     /// If the affinity has work or children, or is the root.
     pub(crate) fn remove(&mut self, id: AffinityId) {

@@ -24,6 +24,7 @@ mod engine;
 mod error;
 mod messages;
 mod open;
+mod outage;
 mod replay;
 mod served;
 mod service;
@@ -33,6 +34,7 @@ pub use create::CreateAggregate;
 pub use engine::{Configuration, Done, Engine, LogProvider};
 pub use error::EngineError;
 pub use open::Recovery;
+pub use outage::Outage;
 pub use served::{ServedVolume, VolumeKind};
 pub use service::Service;
 

@@ -236,7 +236,7 @@ impl Answer {
 
     /// Answers an error of the backend.
     pub(crate) fn fail(mut self, error: FsError) {
-        if error == FsError::Io {
+        if matches!(error, FsError::Io | FsError::Offline) {
             self.after_failure.forget();
         }
         self.status(error.nfs3_status());

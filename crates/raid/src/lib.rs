@@ -26,6 +26,7 @@ mod assemble;
 mod block_store;
 mod cache;
 mod error;
+mod failure;
 mod geometry;
 mod load;
 mod locking;
@@ -48,7 +49,7 @@ mod tests;
 
 pub use assemble::{CreateRequest, GroupRequest, assemble, create};
 pub use block_store::{
-    BlockRead, BlockStore, BlockWrite, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
+    BlockRead, BlockStore, BlockWrite, FailureHook, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
     StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};

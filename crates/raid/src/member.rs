@@ -1,11 +1,12 @@
 //! The disks of a group, and which of them can be used.
 //!
 //! Invariants: as many members may be missing as the group has parity disks; a failure beyond that
-//! leaves the disk in use for reading and makes every `sync` fail. A missing disk is marked in the
+//! fails the store ([`crate::failure`]) and leaves the disk as it is in the labels. A missing disk is marked in the
 //! labels of the others before `sync` succeeds. A member that is being rebuilt is missing, but for
 //! the regions that are rebuilt.
 
 use crate::error::StoreError;
+use crate::failure::is_away;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
 use crate::resolve::Answer;
@@ -229,10 +230,12 @@ impl Inner {
                 return;
             }
             if !is_missing && disks.missing.count_ones() as usize >= tolerated {
-                if is_lost {
-                    state.failure.get_or_insert(StoreError::GroupFailed { group, cause: error });
+                if !is_lost && !is_away(&error) {
+                    return;
                 }
-                return;
+                disks.reasons.insert(member, error.to_string());
+                drop(state);
+                return self.fail_store(StoreError::GroupFailed { group, cause: error });
             }
             disks.missing |= 1 << member;
             disks.reasons.insert(member, error.to_string());

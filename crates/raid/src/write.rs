@@ -105,7 +105,7 @@ impl Inner {
             Box::new(move |result| match result {
                 Ok(()) => inner.write_plan(write, plan),
                 Err(cause) => {
-                    inner.state.lock().failure.get_or_insert(StoreError::Journal { cause });
+                    inner.fail_store(StoreError::Journal { cause });
                     inner.finish_batch(&write, &[]);
                 }
             }),

@@ -110,7 +110,8 @@ const VOLUME_BLOCKS_MIN: u64 = 256;
 const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
 
 /// What an aggregate is called in handles.
-pub(crate) fn file_system_of(aggregate: [u8; 16]) -> FileSystemId {
+#[must_use]
+pub fn file_system_of(aggregate: [u8; 16]) -> FileSystemId {
     let mut first = [0; 8];
     first.copy_from_slice(&aggregate[..8]);
     FileSystemId(u64::from_le_bytes(first))

@@ -29,7 +29,7 @@ mod replay;
 mod served;
 mod service;
 
-pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary};
+pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
 pub use create::CreateAggregate;
 pub use engine::{Configuration, Done, Engine, LogProvider};
 pub use error::EngineError;

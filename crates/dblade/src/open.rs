@@ -1,6 +1,7 @@
 //! Opening an aggregate after a stop or a crash.
 //!
-//! Order: put the disks together, choose the newest superblock, open the log, make the parity of
+//! Order: put the disks together, choose the newest superblock, take disks back that missed nothing,
+//! open the log, make the parity of
 //! noted stripes right, mount the aggregate and its volumes, replay the log, and commit that with a
 //! consistency point before anyone is served.
 //!
@@ -23,9 +24,9 @@ use ondisk::log::LOG_KIND_STRIPE_NOTE;
 use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
 use platform::Disk;
-use raid::{BlockStore, Store, StripeNote};
+use raid::{BlockStore, Store, StoreError, StripeNote, SuperblockCopy};
 use std::sync::Arc;
-use units::{Pvbn, VolumeId};
+use units::{BlockRef, Pvbn, VolumeId};
 use volume::{
     FlexibleVolume, Front, FrontAffinities, TraditionalVolume, load_flexible, load_logical,
     load_traditional,
@@ -98,6 +99,11 @@ impl Engine {
                 Ok(found) => found,
                 Err(error) => return done(Err(error.into())),
             };
+            let is_newest = |copy: &&SuperblockCopy| {
+                let found = Superblock::from_block(&copy.block);
+                copy.slot == slot && found.is_ok_and(|found| found.cp() == superblock.cp())
+            };
+            let newest = copies.iter().find(is_newest).map(|copy| Arc::clone(&copy.block));
             let identity = AggregateIdentity { name, aggregate, log: superblock.log };
             let opening = Opening {
                 engine: self,
@@ -113,7 +119,8 @@ impl Engine {
                 started_nanoseconds,
                 done,
             };
-            opening.open_log();
+            let Some(newest) = newest else { unreachable!("it was chosen among the copies") };
+            opening.readmit(newest);
         }));
     }
 }
@@ -128,6 +135,15 @@ impl Opening {
         remains.extend(self.log.as_ref().map(|log| log.remains()));
         self.engine.leave(self.identity.aggregate, remains, affinities);
         (self.done)(Err(error));
+    }
+
+    fn readmit(self, newest: BlockRef) {
+        let (store, slot) = (Arc::clone(&self.store), self.slot);
+        let readmitted = move |outcome: Result<(), StoreError>| match outcome {
+            Ok(()) => self.open_log(),
+            Err(error) => self.give_up(AggregateError::from(error).into()),
+        };
+        store.readmit(slot, newest, Box::new(readmitted));
     }
 
     fn open_log(mut self) {

@@ -165,6 +165,10 @@ pub trait BlockStore: Send + Sync {
     /// Reads all slots of all disks; unreadable ones are left out.
     fn read_superblocks(&self, done: SuperblocksDone);
 
+    /// At the start and before anything else: takes disks back into use that the labels call
+    /// missing, if they hold this superblock, the newest, in this slot: they missed nothing.
+    fn readmit(&self, slot: usize, newest: BlockRef, done: SyncDone);
+
     /// After a crash and before any write: makes the parity of noted stripes right again.
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
 

@@ -33,6 +33,7 @@ mod locking;
 mod member;
 mod parity;
 mod read;
+mod readmit;
 mod rebuild;
 mod reconstruct;
 mod recover;

@@ -170,6 +170,10 @@ impl BlockStore for Store {
         self.inner.read_superblocks(done);
     }
 
+    fn readmit(&self, slot: usize, newest: BlockRef, done: SyncDone) {
+        self.inner.readmit(slot, newest, done);
+    }
+
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone) {
         self.inner.recover_stripes(notes, done);
     }

@@ -17,6 +17,7 @@
 mod administration;
 mod aggregates;
 mod blocking;
+mod candidates;
 mod core;
 mod disk_table;
 mod health;
@@ -25,6 +26,7 @@ mod patience;
 mod recovery;
 mod refusals;
 mod replacement;
+mod returning;
 mod rules;
 mod snapshots;
 mod status;
@@ -43,6 +45,7 @@ use disk_table::DiskTable;
 use journals::Journals;
 use platform::DiskOpener;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
+use returning::Attendant;
 use std::io;
 use std::sync::Arc;
 use threads::Threads;
@@ -55,6 +58,7 @@ const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
 pub(crate) struct Node {
     core: Arc<Core>,
     threads: Threads,
+    attendant: Attendant,
     nfs: Option<nfs::Server>,
 }
 
@@ -84,7 +88,15 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let disks = DiskTable::new(config.disks.clone(), opener);
     let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
     core.open_aggregates();
-    let mut node = Node { core: Arc::new(core), threads, nfs: None };
+    let core = Arc::new(core);
+    let attendant = match Attendant::start(&core) {
+        Ok(attendant) => attendant,
+        Err(error) => {
+            threads.stop(true);
+            return Err(failed(error));
+        }
+    };
+    let mut node = Node { core, threads, attendant, nfs: None };
     match node.serve_nfs() {
         Ok(()) => Ok(node),
         Err(error) => {
@@ -126,7 +138,8 @@ impl Node {
     /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
     /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        let Self { core, mut threads, nfs } = self;
+        let Self { core, mut threads, attendant, nfs } = self;
+        drop(attendant);
         core.mounts.stop_all();
         if let Some(mut nfs) = nfs {
             nfs.stop();
@@ -136,7 +149,8 @@ impl Node {
         let message = "cannot write the last consistency point";
         let stopped = request(message, "", |done| core.engine.stop(done));
         // Messages that wait for an aggregate which has failed would wait for ever.
-        let halt = stopped.is_err() || core.engine.aggregates().iter().any(|held| held.is_failed());
+        let has_failed = core.engine.aggregates().iter().any(|held| held.is_failed());
+        let halt = stopped.is_err() || has_failed || core.engine.is_closing();
         threads.stop(halt);
         stopped
     }

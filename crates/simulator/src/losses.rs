@@ -8,6 +8,7 @@
 
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
+use crate::outage::OutagePhase;
 use aggregate::Phase;
 use dblade::EngineError;
 use ondisk::label::DiskLabel;
@@ -25,6 +26,9 @@ pub struct Losses {
     recent: Option<Recent>,
     replacing: Option<Promise<Result<(), EngineError>>>,
     replaced_count: u32,
+    /// Disks that are gone though the group cannot do without them.
+    pub(crate) away: Vec<String>,
+    pub(crate) outage: OutagePhase,
 }
 
 /// A loss that the aggregate has not settled yet.
@@ -56,7 +60,7 @@ impl Machine<'_> {
         found.into_iter().any(|block| DiskLabel::is_claimed_by(&block))
     }
 
-    fn members(&self) -> Vec<MemberStatus> {
+    pub(crate) fn members(&self) -> Vec<MemberStatus> {
         let Some(aggregate) = self.aggregate() else { return Vec::new() };
         let status = aggregate.parts.store.status();
         status.groups.into_iter().flat_map(|group| group.members).collect()
@@ -65,7 +69,11 @@ impl Machine<'_> {
     /// One of the disks that the plan names goes, if as many as it names are not missing already
     /// and the last loss is settled. One that is being rebuilt may go at any time.
     pub fn lose_disk(&mut self) {
-        if self.plan.lost_disks.is_empty() || self.has_recent_loss() || self.replacing() {
+        if self.plan.lost_disks.is_empty()
+            || self.is_outage()
+            || self.has_recent_loss()
+            || self.is_replacing()
+        {
             return;
         }
         let Some(aggregate) = self.aggregate() else { return };
@@ -134,7 +142,7 @@ impl Machine<'_> {
 
     /// A disk that failed or is missing is replaced by a new one.
     pub fn replace_disk(&mut self) {
-        if self.has_recent_loss() || self.replacing() {
+        if self.has_recent_loss() || self.is_replacing() || self.is_outage() {
             return;
         }
         let is_lost = |member: &MemberStatus| {
@@ -152,7 +160,7 @@ impl Machine<'_> {
             Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false), done)));
     }
 
-    fn replacing(&self) -> bool {
+    pub(crate) fn is_replacing(&self) -> bool {
         self.losses.replacing.is_some()
     }
 

@@ -270,6 +270,7 @@ impl<'a> Machine<'a> {
         if self.is_cut_due() {
             return Err(Finding::PowerCut);
         }
+        self.note_outage()?;
         if idle > IDLE_MAX {
             return Err(Finding::Stalled { waiting: waiting() });
         }
@@ -300,15 +301,23 @@ impl<'a> Machine<'a> {
 
     /// A consistency point of everything up to now.
     pub fn consistency_point(&mut self) -> Result<(), Finding> {
-        let Some(aggregate) = self.aggregate() else { unreachable!("the aggregate is open") };
+        let Some(aggregate) = self.aggregate() else {
+            return Err(self.refused("consistency point", "the aggregate is not open"));
+        };
         let committed = promise(|done| aggregate.request_consistency_point(Some(done)));
         let outcome = self.wait("consistency point", &committed)?;
-        outcome.map_err(|error| self.refused("consistency point", &error.to_string()))
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused("consistency point", &error.to_string())),
+        }
     }
 
     /// A request of management was refused: with a log that fails that is right, and only a
-    /// restart helps.
-    pub fn refused(&self, request: &str, error: &str) -> Finding {
+    /// restart helps. Nor is it wrong while too many disks are gone.
+    pub fn refused(&mut self, request: &str, error: &str) -> Finding {
+        if let Err(outage) = self.note_outage() {
+            return outage;
+        }
         if self.log_fails {
             return Finding::PowerCut;
         }

@@ -38,7 +38,7 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     let error = lose(&node, lost).unwrap_err();
     assert!(error.is_of_disks(), "{error}");
     // From this moment on nothing is answered but that: not by the old one, not after its end.
-    for _ in 0..2 {
+    for is_closed in [false, true] {
         let create = node.call(|service, done| {
             let (set, mode) = (SetAttributes::default(), CreateMode::Unchecked);
             service.create(&Caller::root(), root, b"more", mode, set, done);
@@ -48,10 +48,10 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
         let found = node.call(|service, done| service.root(volume, done));
         assert_eq!(found.map(drop), Err(FsError::Offline));
         let statistics = node.call(|service, done| service.statistics(root, done));
+        assert!(!is_closed || statistics == Err(FsError::Offline), "{statistics:?}");
         node.settle();
         node.engine.tick();
         node.settle();
-        drop(statistics);
     }
     assert!(node.engine.is_closed(&node.engine.outages()[0].summary.identity), "something is left");
     assert_eq!(node.engine.memory_blocks().1, 0, "dirty memory was not given back");
@@ -61,7 +61,10 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     assert_eq!(failed, lost.len(), "{:?}", outage.summary.status);
     let still = open(&node).unwrap_err();
     assert!(
-        matches!(still, EngineError::Aggregate(AggregateError::Raid(RaidError::TooFewDisks { .. }))),
+        matches!(
+            still,
+            EngineError::Aggregate(AggregateError::Raid(RaidError::TooFewDisks { .. }))
+        ),
         "{still}"
     );
     assert_eq!(node.read_file(root, "file1"), Err(FsError::Offline));

@@ -91,6 +91,23 @@ impl DiskTable {
         self.held.lock().remove(name);
     }
 
+    /// All disks of an aggregate belong to none in service any more.
+    pub(super) fn release_all(&self, aggregate: &str) {
+        self.held.lock().retain(|_, held| held.aggregate != aggregate);
+    }
+
+    /// Whether a disk belongs to an aggregate in service.
+    pub(super) fn is_held(&self, name: &str) -> bool {
+        self.held.lock().contains_key(name)
+    }
+
+    /// The disks of an aggregate in service.
+    pub(super) fn held_by(&self, aggregate: &str) -> Vec<String> {
+        let held = self.held.lock();
+        let own = held.iter().filter(|(_, held)| held.aggregate == aggregate);
+        own.map(|(name, _)| name.clone()).collect()
+    }
+
     /// The size of a disk that is held; 0 if it is not.
     pub(super) fn held_bytes(&self, name: &str) -> u64 {
         self.held.lock().get(name).map_or(0, |held| held.disk.size_blocks() * BLOCK_SIZE_U64)

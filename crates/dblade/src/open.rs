@@ -128,12 +128,10 @@ impl Engine {
 impl Opening {
     /// Ends it without the aggregate; what it made goes when nobody uses it any more.
     pub fn give_up(self, error: EngineError) {
-        let volumes = self.volumes.iter().flat_map(|served| served.affinities());
-        let own = self.affinities.into_iter().flat_map(|(own, vbn)| [vbn, own]);
-        let affinities = volumes.chain(own).collect();
         let mut remains = vec![self.store.remains()];
         remains.extend(self.log.as_ref().map(|log| log.remains()));
-        self.engine.leave(self.identity.aggregate, remains, affinities);
+        let affinity = self.affinities.map(|(affinity, _)| affinity);
+        self.engine.leave(self.identity.aggregate, remains, affinity);
         (self.done)(Err(error));
     }
 

@@ -50,8 +50,8 @@ pub(crate) struct Outages {
 struct Remains {
     aggregate: [u8; 16],
     parts: Vec<Weak<dyn Any + Send + Sync>>,
-    /// Children before their parents.
-    affinities: Vec<AffinityId>,
+    /// Its Aggregate affinity, with all beneath.
+    affinity: Option<AffinityId>,
 }
 
 impl Engine {
@@ -109,20 +109,17 @@ impl Engine {
         let file_system = file_system_of(identity);
         let volumes = self.volumes();
         let own = volumes.iter().filter(|served| Arc::ptr_eq(&served.aggregate, aggregate));
-        let mut affinities = Vec::new();
         // From here on clients are told to wait, and never that a handle is stale.
         self.register.write().away.insert(file_system);
         for served in own {
-            affinities.extend(served.affinities());
             self.register.write().away_names.insert(served.name.clone(), file_system);
             self.unregister_volume(served);
         }
         let parts = &aggregate.parts;
-        affinities.extend([parts.vbn_affinity, parts.affinity]);
         // Whatever uses the aggregate uses its store.
         let remains = vec![parts.store.remains(), parts.log.remains()];
         self.outages.lock().away.insert(identity, outage);
-        self.leave(identity, remains, affinities);
+        self.leave(identity, remains, Some(parts.affinity));
         self.aggregates.lock().remove(&parts.identity.name);
     }
 
@@ -131,10 +128,10 @@ impl Engine {
         &self,
         aggregate: [u8; 16],
         parts: Vec<Weak<dyn Any + Send + Sync>>,
-        affinities: Vec<AffinityId>,
+        affinity: Option<AffinityId>,
     ) {
         let mut outages = self.outages.lock();
-        outages.remains.push(Remains { aggregate, parts, affinities });
+        outages.remains.push(Remains { aggregate, parts, affinity });
         outages.unknown.insert(aggregate);
     }
 
@@ -153,9 +150,7 @@ impl Engine {
             if one.parts.iter().any(|part| part.strong_count() > 0) {
                 return true;
             }
-            let is_left = |affinity: &AffinityId| !self.scheduler.remove_if_idle(*affinity);
-            one.affinities.retain(is_left);
-            !one.affinities.is_empty()
+            one.affinity.is_some_and(|affinity| !self.scheduler.remove_tree_if_idle(affinity))
         });
     }
 

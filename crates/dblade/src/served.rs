@@ -1,6 +1,5 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
-use affinity::AffinityId;
 use aggregate::Aggregate;
 use cowfs::pointer::Pointer;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
@@ -94,14 +93,6 @@ impl ServedVolume {
                 own.min(self.size_blocks).min(aggregate)
             }
             VolumeKind::Traditional(_) => aggregate,
-        }
-    }
-
-    /// Its affinities, children before their parents.
-    pub(crate) fn affinities(&self) -> Vec<AffinityId> {
-        match &self.kind {
-            VolumeKind::Flexible(volume) => volume.front.affinities.all(),
-            VolumeKind::Traditional(volume) => volume.front.affinities.all(),
         }
     }
 

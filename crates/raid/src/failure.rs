@@ -17,12 +17,11 @@ use crate::block_store::FailureHook;
 use crate::error::StoreError;
 use crate::store::Inner;
 use media::MediaError;
-use platform::DiskError;
 
 /// Whether all of the disk is out of reach, rather than a block of it: then it makes no sense to go
 /// on with a group that needs it, even for reading.
 pub(crate) const fn is_away(error: &MediaError) -> bool {
-    matches!(error, MediaError::Disk(DiskError::Gone { .. }))
+    matches!(error, MediaError::Disk(error) if error.is_of_disk())
 }
 
 impl Inner {

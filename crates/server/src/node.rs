@@ -45,6 +45,7 @@ use disk_table::DiskTable;
 use journals::Journals;
 use platform::DiskOpener;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
+use platform::watched::{Watch, WatchedOpener};
 use returning::Attendant;
 use std::io;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ use threads::Threads;
 /// A consistency point begins at the latest this long after the one before: what a client wrote
 /// without asking for stability is lost by a crash only within it.
 const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A running node.
 pub(crate) struct Node {
@@ -84,8 +87,12 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
     };
     let engine = Engine::with_gauge(configuration, memory::live_blocks, memory::BLOCK_BYTES);
-    let threads = Threads::start(&engine, config.workers).map_err(failed)?;
-    let disks = DiskTable::new(config.disks.clone(), opener);
+    let limit_nanoseconds = config.disk_timeout_seconds * NANOSECONDS_PER_SECOND;
+    let watch = Watch::new(Arc::new(SystemClock), limit_nanoseconds);
+    let threads = Threads::start(&engine, &watch, config.workers).map_err(failed)?;
+    // Not the journals: a journal that hangs holds its clients up, and is lost to nobody.
+    let opener = Arc::new(WatchedOpener { inner: opener, watch: Arc::clone(&watch) });
+    let disks = DiskTable::new(config.disks.clone(), opener, watch);
     let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
     core.open_aggregates();
     let core = Arc::new(core);

@@ -18,6 +18,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::CpNumber;
 
+/// Of 100 disks that go, those that hang instead.
+const HANG_PERCENT: u64 = 30;
+/// Of 100 that hang, those that answer later, while all goes on without them.
+const LATE_PERCENT: u64 = 50;
+
 /// See the module.
 #[derive(Default)]
 pub struct Losses {
@@ -29,6 +34,8 @@ pub struct Losses {
     /// Disks that are gone though the group cannot do without them.
     pub(crate) away: Vec<String>,
     pub(crate) outage: OutagePhase,
+    /// Disks that hang.
+    hung: Vec<String>,
 }
 
 /// A loss that the aggregate has not settled yet.
@@ -49,7 +56,7 @@ impl Machine<'_> {
         let labelled = names.filter(|name| self.is_labelled(name));
         labelled
             .filter_map(|name| self.world.disk(&name))
-            .map(|disk| disk as Arc<dyn Disk>)
+            .map(|disk| self.watch.over(disk))
             .collect()
     }
 
@@ -90,12 +97,33 @@ impl Machine<'_> {
             MemberState::Online => "fault: disk gone",
             _ => "fault: disk gone while it is rebuilt",
         });
-        self.trace.note(format!("disk {name} is gone"));
-        self.world.set_gone(&name, true);
+        self.take_away(&name);
         self.losses.gone.insert(name);
         self.losses.recent = Some(Recent { slot, noticed: None });
         aggregate.force();
         aggregate.request_consistency_point(None);
+    }
+
+    /// A disk goes, or hangs: then it answers late, or never.
+    pub(crate) fn take_away(&mut self, name: &str) {
+        let hangs = self.choices.chance(HANG_PERCENT);
+        self.trace.note(format!("disk {name} {}", if hangs { "hangs" } else { "is gone" }));
+        if hangs {
+            self.trace.meet("fault: disk hangs");
+            self.world.set_hung(name, true);
+            self.losses.hung.push(name.to_owned());
+        } else {
+            self.world.set_gone(name, true);
+        }
+    }
+
+    /// Disks that hung do what they were asked, late.
+    pub(crate) fn answer_late(&mut self) {
+        for name in std::mem::take(&mut self.losses.hung) {
+            self.trace.meet("fault: a disk that hung answers late");
+            self.trace.note(format!("disk {name} answers late"));
+            self.world.set_hung(&name, false);
+        }
     }
 
     /// Whether a disk has gone of late, so that the power must stay on.
@@ -121,6 +149,9 @@ impl Machine<'_> {
                 _ => recent.noticed = Some(aggregate.committed()),
             }
         }
+        if is_over && self.choices.chance(LATE_PERCENT) {
+            self.answer_late();
+        }
         self.losses.recent = (!is_over).then_some(recent);
         self.losses.recent.is_some()
     }
@@ -133,6 +164,7 @@ impl Machine<'_> {
 
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
+        self.answer_late();
         for name in std::mem::take(&mut self.losses.gone) {
             self.trace.meet("fault: disk back, with old content");
             self.trace.note(format!("disk {name} is back"));
@@ -155,7 +187,7 @@ impl Machine<'_> {
         self.trace.note(format!("disk {member} is replaced by {name}"));
         let disk = self.world.add_disk(&name, self.plan.disk_blocks);
         let (engine, place) = (Arc::clone(&self.engine), DiskPlace { group: 0, member });
-        let disk: Arc<dyn Disk> = disk;
+        let disk = self.watch.over(disk);
         self.losses.replacing =
             Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false), done)));
     }

@@ -50,8 +50,7 @@ impl Machine<'_> {
         let count = (self.plan.kind.parity_disks() + 1).saturating_sub(missing);
         for _ in 0..count.min(online.len()) {
             let name = online.swap_remove(self.choices.index(online.len()));
-            self.trace.note(format!("disk {name} is gone, and the group cannot do without"));
-            self.world.set_gone(&name, true);
+            self.take_away(&name);
             self.losses.away.push(name);
         }
         self.trace.meet("outage: more disks gone than parity covers");
@@ -83,6 +82,7 @@ impl Machine<'_> {
 
     /// The disks are back, whatever came between.
     pub fn end_outage(&mut self) {
+        self.answer_late();
         let Losses { outage, away, .. } = &mut self.losses;
         *outage = OutagePhase::None;
         for name in std::mem::take(away) {
@@ -120,6 +120,8 @@ impl Life<'_> {
             return self.after(Err(Finding::PowerCut));
         }
         self.machine.end_outage();
+        // As with a disk that is opened for one owner only: what was asked of it has ended.
+        self.machine.settle()?;
         let opened = self.machine.open_aggregate();
         self.machine.drive_until("open aggregate", |_| opened.lock().is_some())?;
         let Some(opened) = opened.lock().take() else { unreachable!("it was driven until then") };

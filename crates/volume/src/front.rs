@@ -36,13 +36,6 @@ impl FrontAffinities {
         Self { volume, logical, stripes: (0..STRIPES).map(stripe).collect(), vbn }
     }
 
-    /// All of them, children before their parents.
-    #[must_use]
-    pub fn all(&self) -> Vec<AffinityId> {
-        let upper = [self.logical, self.vbn, self.volume];
-        self.stripes.iter().copied().chain(upper).collect()
-    }
-
     /// Takes the affinities away; nothing may be queued in them.
     pub fn remove(&self, scheduler: &Scheduler) {
         self.stripes.iter().for_each(|stripe| scheduler.remove(*stripe));

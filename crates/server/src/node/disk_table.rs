@@ -17,6 +17,7 @@ use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
 use media::MediaError;
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
+use platform::watched::Watch;
 use platform::{Disk, DiskError, DiskOpener};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,14 +45,24 @@ struct Held {
 pub(super) struct DiskTable {
     patterns: Vec<DiskPattern>,
     opener: Arc<dyn DiskOpener>,
+    watch: Arc<Watch>,
     /// Those of aggregates in service, by name.
     held: Mutex<BTreeMap<String, Held>>,
 }
 
 impl DiskTable {
     /// The disks that `patterns` name.
-    pub(super) fn new(patterns: Vec<DiskPattern>, opener: Arc<dyn DiskOpener>) -> Self {
-        Self { patterns, opener, held: Mutex::default() }
+    pub(super) fn new(
+        patterns: Vec<DiskPattern>,
+        opener: Arc<dyn DiskOpener>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        Self { patterns, opener, watch, held: Mutex::default() }
+    }
+
+    /// Whether a disk is in use only because a request of this node has not ended: it hangs.
+    pub(super) fn hangs(&self, name: &str) -> bool {
+        !self.is_held(name) && self.watch.has(name)
     }
 
     /// The names of all disks there are now, in order.

@@ -96,7 +96,7 @@ impl Core {
         let (found, is_complete) = (candidate.found(), candidate.is_complete());
         let is_free = self.engine.is_closed(&identity);
         // One that another process has may be the one that is missing.
-        let is_busy = !is_complete && !busy.is_empty();
+        let is_busy = !is_complete && busy.iter().any(|name| !self.disks.hangs(name));
         if !candidate.is_enough()
             || !is_free
             || is_busy

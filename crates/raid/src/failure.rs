@@ -11,6 +11,8 @@
 //!   failed no `sync` has succeeded, so no superblock names anything that it has not. What was being
 //!   written is what a crash leaves: blocks that nothing points at, and stripes that the journal
 //!   knows of. So when it returns it is a member like before, and the start makes parity right.
+//! - Nothing is written any more that was computed from blocks which could not be read: they may be
+//!   readable when the disks return, and would be overwritten.
 //! - Blocks that can be proved are readable still; others are refused.
 
 use crate::block_store::FailureHook;
@@ -25,6 +27,11 @@ pub(crate) const fn is_away(error: &MediaError) -> bool {
 }
 
 impl Inner {
+    /// Whether nothing more becomes durable.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().failure.is_some()
+    }
+
     /// Nothing more becomes durable.
     pub(crate) fn fail_store(&self, error: StoreError) {
         let hook = {

@@ -99,6 +99,9 @@ impl Inner {
         missing: Missing,
         done: Box<dyn FnOnce(()) + Send>,
     ) {
+        if self.has_failed() {
+            return done(());
+        }
         self.count_damage(answer);
         {
             let mut state = self.state.lock();

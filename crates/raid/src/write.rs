@@ -87,6 +87,11 @@ impl Inner {
     }
 
     fn write_batch(self: &Arc<Self>, write: BatchWrite, answer: &Answer) {
+        if self.has_failed() {
+            // What could not be read counts as lost in the answer, and may be there another time:
+            // with more disks away than parity covers nothing may be written in its place.
+            return self.finish_batch(&write, &[]);
+        }
         let mut plan = write.plan(self, answer);
         {
             let counters = &mut self.state.lock().counters;

@@ -241,7 +241,7 @@ impl<'a> Machine<'a> {
     /// Time passes, as long as the timer of consistency points at most, and the timer runs.
     pub fn pass_time(&mut self) {
         let mut nanoseconds = self.choices.below(2 * self.plan.cp_interval_nanoseconds);
-        if self.world.held_count() > 0 {
+        if self.world.held_count() > 0 && self.world.pending_count() == 0 {
             // Nothing happens but that a disk does not answer.
             nanoseconds += DISK_TIMEOUT_NANOSECONDS / 2;
         }

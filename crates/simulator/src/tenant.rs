@@ -177,6 +177,7 @@ impl Tenant {
             };
             if found.is_some()
                 && one.is_hopeless
+                && !matches!(one.operation, Operation::Release { .. })
                 && found != Some(Observation::Failed(FsError::Offline))
             {
                 return Err(Finding::Refused {

@@ -110,6 +110,7 @@ fn without_recovery_the_write_hole_is_open() {
     let mut broken = 0;
     for seed in 0..60 {
         let mut model = Model::new(seed, &[(Raid4, 4)]);
+        model.readmits = true;
         write_some(&mut model, 60);
         assert_eq!(model.sync(), Ok(()));
         let committed = model.blocks.clone();

@@ -126,8 +126,8 @@ fn reconnect(place: &Place) -> NfsClient {
 /// again.
 #[test]
 fn an_aggregate_that_lost_a_disk_too_many_comes_back_with_it() {
-    let (place, server) = Place::with_volume_on("5x64M", ("3", "raid4"));
-    place.ok(&["aggr", "create", "b1", "--disks", "2", "--raid", "raid4"]);
+    let (place, server) = Place::with_volume_on("6x64M", ("3", "raid4"));
+    place.ok(&["aggr", "create", "b1", "--disks", "3", "--raid", "raid4"]);
     place.ok(&["volume", "create", "other", "--size", "20M", "--aggr", "b1"]);
     let (mut client, root) = connect(&place);
     let before = client.make_directory(&root, "before").unwrap();

@@ -12,7 +12,8 @@ use crate::scrub::{ScrubDone, ScrubOrder};
 use crate::status::Status;
 use ondisk::identity::{BlockOwner, crc32c};
 use platform::{Disk, WriteDone};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Weak};
 use units::{Block, BlockRef, Pvbn, Timestamp};
 
 /// Receives the end of a `sync`, of a superblock write or of a recovery.
@@ -130,6 +131,9 @@ impl StripeJournal for NoJournal {
     }
 }
 
+/// Called once, with no lock held, when a store fails.
+pub type FailureHook = Box<dyn FnOnce(StoreError) + Send>;
+
 /// Blocks by PVBN.
 pub trait BlockStore: Send + Sync {
     /// Which PVBN lies where.
@@ -162,6 +166,10 @@ pub trait BlockStore: Send + Sync {
 
     /// Reads all slots of all disks; unreadable ones are left out.
     fn read_superblocks(&self, done: SuperblocksDone);
+
+    /// At the start and before anything else: takes disks back into use that the labels call
+    /// missing, if they hold this superblock, the newest, in this slot: they missed nothing.
+    fn readmit(&self, slot: usize, newest: BlockRef, done: SyncDone);
 
     /// After a crash and before any write: makes the parity of noted stripes right again.
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
@@ -219,6 +227,13 @@ pub trait BlockStore: Send + Sync {
 
     /// What is well and what is not.
     fn status(&self) -> Status;
+
+    /// Has `hook` called when it is certain that no `sync` will succeed any more: at once if it is
+    /// already. Of several hooks the last one set is called.
+    fn watch_failure(&self, hook: FailureHook);
+
+    /// Alive as long as the store or a request to one of its disks is.
+    fn remains(&self) -> Weak<dyn Any + Send + Sync>;
 
     /// Lets go of everyone who waits, unanswered: their world is gone (a simulated power cut). They
     /// hold what holds the store.

@@ -28,6 +28,7 @@ mod assemble;
 mod block_store;
 mod cache;
 mod error;
+mod failure;
 mod geometry;
 mod growth;
 mod label;
@@ -38,6 +39,7 @@ mod member;
 mod parity;
 mod parts;
 mod read;
+mod readmit;
 mod rebuild;
 mod reconstruct;
 mod recover;
@@ -60,7 +62,7 @@ mod tests;
 
 pub use assemble::{CreateRequest, GroupRequest, assemble, create};
 pub use block_store::{
-    BlockRead, BlockStore, BlockWrite, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
+    BlockRead, BlockStore, BlockWrite, FailureHook, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
     StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};

@@ -4,8 +4,8 @@
 //! a completion is called.
 
 use crate::block_store::{
-    BlockRead, BlockStore, BlockWrite, Proof, ReadDone, RunDone, StripeJournal, StripeNote,
-    SuperblocksDone, SyncDone,
+    BlockRead, BlockStore, BlockWrite, FailureHook, Proof, ReadDone, RunDone, StripeJournal,
+    StripeNote, SuperblocksDone, SyncDone,
 };
 use crate::cache::ChecksumCache;
 use crate::error::{RaidError, StoreError};
@@ -21,8 +21,9 @@ use crate::status::{Counters, Status};
 use media::Device;
 use platform::Disk;
 use platform::sync::Mutex;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use units::{BlockRef, Pvbn, Timestamp};
 
 /// Queued blocks of a tetris.
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub label_waiters: Vec<SyncDone>,
     /// What every `sync` fails with, once it happened.
     pub failure: Option<StoreError>,
+    /// Who is told of it.
+    pub failure_hook: Option<FailureHook>,
     pub counters: Counters,
     /// Disks are being added.
     pub is_growing: bool,
@@ -123,6 +126,7 @@ impl Store {
             label_updates: 0,
             label_waiters: Vec::new(),
             failure: None,
+            failure_hook: None,
             counters: Counters::default(),
             points: Points::default(),
             is_growing: false,
@@ -214,6 +218,10 @@ impl BlockStore for Store {
         self.inner.read_superblocks(done);
     }
 
+    fn readmit(&self, slot: usize, newest: BlockRef, done: SyncDone) {
+        self.inner.readmit(slot, newest, done);
+    }
+
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone) {
         self.inner.recover_stripes(notes, done);
     }
@@ -277,10 +285,20 @@ impl BlockStore for Store {
         self.inner.status()
     }
 
+    fn watch_failure(&self, hook: FailureHook) {
+        self.inner.watch_failure(hook);
+    }
+
+    fn remains(&self) -> Weak<dyn Any + Send + Sync> {
+        let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&self.inner) as _;
+        Arc::downgrade(&inner)
+    }
+
     fn abandon(&self) {
         let forgotten = {
             let mut state = self.inner.state.lock();
             state.is_abandoned = true;
+            state.failure_hook = None;
             let syncs = std::mem::take(&mut state.sync_waiters);
             let labels = std::mem::take(&mut state.label_waiters);
             let waiting: Vec<_> = state

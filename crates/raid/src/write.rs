@@ -86,7 +86,8 @@ impl Inner {
 
     fn write_batch(self: &Arc<Self>, write: BatchWrite, answer: &Answer) {
         if self.has_failed() {
-            // Nothing more becomes durable, and what could not be read may be there another time.
+            // What could not be read counts as lost in the answer, and may be there another time:
+            // with more disks away than parity covers nothing may be written in its place.
             return self.finish_batch(&write, &[]);
         }
         let mut plan = write.plan(self, answer);
@@ -110,7 +111,7 @@ impl Inner {
             Box::new(move |result| match result {
                 Ok(()) => inner.write_plan(write, plan),
                 Err(cause) => {
-                    inner.state.lock().failure.get_or_insert(StoreError::Journal { cause });
+                    inner.fail_store(StoreError::Journal { cause });
                     inner.finish_batch(&write, &[]);
                 }
             }),

@@ -8,6 +8,7 @@
 
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
+use crate::outage::OutagePhase;
 use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
 use ondisk::label::DiskLabel;
@@ -16,6 +17,11 @@ use raid::{DiskPlace, MemberState, MemberStatus, RaidError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::CpNumber;
+
+/// Of 100 disks that go, those that hang instead.
+const HANG_PERCENT: u64 = 30;
+/// Of 100 that hang, those that answer later, while all goes on without them.
+const LATE_PERCENT: u64 = 50;
 
 /// See the module.
 #[derive(Default)]
@@ -28,16 +34,23 @@ pub struct Losses {
     returning: Option<Promise<Result<(), EngineError>>>,
     spare: Option<Promise<Result<(), EngineError>>>,
     spare_count: u32,
+    /// Disks that are gone though the group cannot do without them.
+    pub(crate) away: Vec<String>,
+    pub(crate) outage: OutagePhase,
+    /// Disks that hang.
+    hung: Vec<String>,
 }
 
 /// Spares of one life.
 const SPARES_MAX: u32 = 3;
 
 /// A loss that the aggregate has not settled yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Recent {
     /// The disk's place.
     slot: usize,
+    /// Its name.
+    name: String,
     /// The last consistency point when the aggregate knew.
     noticed: Option<CpNumber>,
 }
@@ -51,7 +64,7 @@ impl Machine<'_> {
         let labelled = names.filter(|name| self.is_labelled(name));
         labelled
             .filter_map(|name| self.world.disk(&name))
-            .map(|disk| disk as Arc<dyn Disk>)
+            .map(|disk| self.watch.over(disk))
             .collect()
     }
 
@@ -63,7 +76,7 @@ impl Machine<'_> {
     }
 
     /// The disks of the first group, the only one that loses any.
-    fn members(&self) -> Vec<MemberStatus> {
+    pub(crate) fn members(&self) -> Vec<MemberStatus> {
         let Some(aggregate) = self.aggregate() else { return Vec::new() };
         let status = aggregate.parts.store.status();
         status.groups.into_iter().next().map(|group| group.members).unwrap_or_default()
@@ -72,7 +85,11 @@ impl Machine<'_> {
     /// One of the disks that the plan names goes, if as many as it names are not missing already
     /// and the last loss is settled. One that is being rebuilt may go at any time.
     pub fn lose_disk(&mut self) {
-        if self.plan.lost_disks.is_empty() || self.has_recent_loss() || self.replacing() {
+        if self.plan.lost_disks.is_empty()
+            || self.is_outage()
+            || self.has_recent_loss()
+            || self.is_replacing()
+        {
             return;
         }
         let Some(aggregate) = self.aggregate() else { return };
@@ -89,18 +106,39 @@ impl Machine<'_> {
             MemberState::Online => "fault: disk gone",
             _ => "fault: disk gone while it is rebuilt",
         });
-        self.trace.note(format!("disk {name} is gone"));
-        self.world.set_gone(&name, true);
+        self.take_away(&name);
+        self.losses.recent = Some(Recent { slot, name: name.clone(), noticed: None });
         self.losses.gone.insert(name);
-        self.losses.recent = Some(Recent { slot, noticed: None });
         aggregate.force();
         aggregate.request_consistency_point(None);
     }
 
+    /// A disk goes, or hangs: then it answers late, or never.
+    pub(crate) fn take_away(&mut self, name: &str) {
+        let hangs = self.choices.chance(HANG_PERCENT);
+        self.trace.note(format!("disk {name} {}", if hangs { "hangs" } else { "is gone" }));
+        if hangs {
+            self.trace.meet("fault: disk hangs");
+            self.world.set_hung(name, true);
+            self.losses.hung.push(name.to_owned());
+        } else {
+            self.world.set_gone(name, true);
+        }
+    }
+
+    /// Disks that hung do what they were asked, late.
+    pub(crate) fn answer_late(&mut self) {
+        for name in std::mem::take(&mut self.losses.hung) {
+            self.trace.meet("fault: a disk that hung answers late");
+            self.trace.note(format!("disk {name} answers late"));
+            self.world.set_hung(&name, false);
+        }
+    }
+
     /// Whether a disk has gone of late, so that the power must stay on.
     pub fn has_recent_loss(&mut self) -> bool {
-        let (Some(mut recent), Some(aggregate)) = (self.losses.recent, self.aggregate()) else {
-            self.losses.recent = None;
+        let (Some(mut recent), Some(aggregate)) = (self.losses.recent.take(), self.aggregate())
+        else {
             return false;
         };
         let is_idle = aggregate.phase() == Phase::Idle;
@@ -109,8 +147,10 @@ impl Machine<'_> {
             None => false,
         };
         if recent.noticed.is_none() {
-            let state = self.members().into_iter().nth(recent.slot).map(|member| member.state);
-            match state {
+            // Another that was being filled beside it may have its place already.
+            let member = self.members().into_iter().nth(recent.slot);
+            let own = member.filter(|member| member.name.as_ref() == Some(&recent.name));
+            match own.map(|member| member.state) {
                 Some(MemberState::Online | MemberState::Rebuilding { .. }) if is_idle => {
                     // One that was under way was over with the disk already.
                     aggregate.force();
@@ -120,13 +160,17 @@ impl Machine<'_> {
                 _ => recent.noticed = Some(aggregate.committed()),
             }
         }
+        if is_over && self.choices.chance(LATE_PERCENT) {
+            self.answer_late();
+        }
         self.losses.recent = (!is_over).then_some(recent);
         self.losses.recent.is_some()
     }
 
     /// Whether a disk has gone that the aggregate counts on.
     fn has_unnoticed_loss(&mut self) -> bool {
-        self.has_recent_loss() && self.losses.recent.is_some_and(|recent| recent.noticed.is_none())
+        self.has_recent_loss()
+            && self.losses.recent.as_ref().is_some_and(|recent| recent.noticed.is_none())
     }
 
     /// The engine of all this is no more.
@@ -140,6 +184,7 @@ impl Machine<'_> {
 
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
+        self.answer_late();
         for name in std::mem::take(&mut self.losses.gone) {
             self.trace.meet("fault: disk back, with old content");
             self.trace.note(format!("disk {name} is back"));
@@ -149,13 +194,19 @@ impl Machine<'_> {
 
     /// A disk that went is there again, and the node sees it.
     pub fn return_disk(&mut self) {
-        if self.losses.gone.is_empty() || self.has_recent_loss() || self.losses.returning.is_some()
-        {
+        if self.has_recent_loss() || self.losses.returning.is_some() || self.is_outage() {
             return;
         }
-        let Some(name) = self.losses.gone.pop_first() else { return };
+        let Some(name) = self.losses.gone.first().cloned() else { return };
+        self.answer_late();
+        // As with a disk that is opened for one owner only: what was asked of it has ended.
+        if self.world.has_requests(&name) {
+            return;
+        }
+        self.losses.gone.remove(&name);
         self.world.set_gone(&name, false);
         let Some(disk) = self.world.disk(&name) else { return };
+        let disk = self.watch.over(disk);
         self.trace.meet("disk back while the node runs");
         self.trace.note(format!("disk {name} is back, and seen"));
         let engine = Arc::clone(&self.engine);
@@ -165,14 +216,18 @@ impl Machine<'_> {
     /// The aggregate gets a spare, for the ticks to use.
     pub fn add_spare(&mut self) {
         let may_have = !self.plan.lost_disks.is_empty() && self.losses.spare_count < SPARES_MAX;
-        if !may_have || self.losses.spare.is_some() || self.aggregate().is_none() {
+        if !may_have
+            || self.losses.spare.is_some()
+            || self.aggregate().is_none()
+            || self.is_outage()
+        {
             return;
         }
         let name = format!("spare{}", self.losses.spare_count);
         self.losses.spare_count += 1;
         self.trace.meet("spare added");
         self.trace.note(format!("{name} is a spare"));
-        let disk: Arc<dyn Disk> = self.world.add_disk(&name, self.plan.disk_blocks);
+        let disk = self.watch.over(self.world.add_disk(&name, self.plan.disk_blocks));
         let engine = Arc::clone(&self.engine);
         self.losses.spare = Some(promise(|done| engine.add_spare(AGGREGATE, (disk, false), done)));
     }
@@ -181,7 +236,11 @@ impl Machine<'_> {
     /// when work that began with the old one may still be under way. Now and then it is one that
     /// works.
     pub fn replace_disk(&mut self) {
-        if self.has_unnoticed_loss() || self.replacing() || self.plan.lost_disks.is_empty() {
+        if self.has_unnoticed_loss()
+            || self.is_replacing()
+            || self.plan.lost_disks.is_empty()
+            || self.is_outage()
+        {
             return;
         }
         let members = self.members();
@@ -210,12 +269,12 @@ impl Machine<'_> {
         self.trace.note(format!("disk {member} is replaced by {name}"));
         let disk = self.world.add_disk(&name, self.plan.disk_blocks);
         let (engine, place) = (Arc::clone(&self.engine), DiskPlace { group: 0, member });
-        let disk: Arc<dyn Disk> = disk;
+        let disk = self.watch.over(disk);
         self.losses.replacing =
             Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false), done)));
     }
 
-    fn replacing(&self) -> bool {
+    pub(crate) fn is_replacing(&self) -> bool {
         self.losses.replacing.is_some()
     }
 

@@ -55,6 +55,8 @@ pub struct Model {
     pub blocks: BTreeMap<Pvbn, BlockRef>,
     /// The consistency point that writes.
     pub cp: u64,
+    /// Whether a start takes disks back that missed nothing.
+    pub readmits: bool,
     serial: u64,
 }
 
@@ -115,7 +117,8 @@ impl Model {
         };
         let journal = journal(&world, &notes);
         let store = wait(&world, |done| create(request, &world, journal, done)).unwrap();
-        Self { world, store, notes, blocks: BTreeMap::new(), cp: 1, serial: 0 }
+        let blocks = BTreeMap::new();
+        Self { world, store, notes, blocks, cp: 1, readmits: false, serial: 0 }
     }
 
     /// A group with blocks on its first two data disks.
@@ -169,6 +172,13 @@ impl Model {
         self.world.power_cut();
         self.blocks = committed;
         self.reassemble().unwrap();
+        // No superblock was ever written: disks that were marked missing since the labels were made
+        // missed no commit.
+        if self.readmits {
+            let newest = Arc::new(Block::zeroed());
+            let readmitted = wait(&self.world, |done| self.store.readmit(0, newest, done));
+            assert_eq!(readmitted, Ok(()));
+        }
         let notes = self.notes.lock().clone();
         let recovered = wait(&self.world, |done| self.store.recover_stripes(notes, done));
         assert_eq!(recovered, Ok(()));

@@ -17,6 +17,7 @@ use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
 use media::{MediaError, Profile};
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
+use platform::watched::Watch;
 use platform::{Disk, DiskError, DiskOpener};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,14 +45,24 @@ struct Held {
 pub(super) struct DiskTable {
     patterns: Vec<DiskPattern>,
     opener: Arc<dyn DiskOpener>,
+    watch: Arc<Watch>,
     /// Those of aggregates in service, by name.
     held: Mutex<BTreeMap<String, Held>>,
 }
 
 impl DiskTable {
     /// The disks that `patterns` name.
-    pub(super) fn new(patterns: Vec<DiskPattern>, opener: Arc<dyn DiskOpener>) -> Self {
-        Self { patterns, opener, held: Mutex::default() }
+    pub(super) fn new(
+        patterns: Vec<DiskPattern>,
+        opener: Arc<dyn DiskOpener>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        Self { patterns, opener, watch, held: Mutex::default() }
+    }
+
+    /// Whether a disk is in use only because a request of this node has not ended: it hangs.
+    pub(super) fn hangs(&self, name: &str) -> bool {
+        !self.is_held(name) && self.watch.has(name)
     }
 
     /// The names of all disks there are now, in order.
@@ -107,6 +118,13 @@ impl DiskTable {
         let is_kept =
             |name: &str, held: &Held| held.aggregate != aggregate || names.contains(&name);
         self.held.lock().retain(|name, held| is_kept(name, held));
+    }
+
+    /// The disks of an aggregate in service.
+    pub(super) fn held_by(&self, aggregate: &str) -> Vec<String> {
+        let held = self.held.lock();
+        let own = held.iter().filter(|(_, held)| held.aggregate == aggregate);
+        own.map(|(name, _)| name.clone()).collect()
     }
 
     /// The size of a disk that is held; 0 if it is not.

@@ -8,9 +8,9 @@
 //! it had been filled beside the other in that region when the work began.
 
 use crate::error::StoreError;
+use crate::failure::is_away;
 use crate::label::Told;
 use crate::locking::ClosedGroup;
-use crate::failure::is_away;
 use crate::parity::Code;
 use crate::rebuild::Rebuild;
 use crate::replacing::DiskPlace;

@@ -172,11 +172,12 @@ impl Model {
         self.world.power_cut();
         self.blocks = committed;
         self.reassemble().unwrap();
-        // No superblock was ever written: disks that were marked missing since the labels were made
-        // missed no commit.
         if self.readmits {
-            let newest = Arc::new(Block::zeroed());
-            let readmitted = wait(&self.world, |done| self.store.readmit(0, newest, done));
+            // Before the first one zeros stand for it: every disk has them.
+            let last = self.cp - 1;
+            let newest = Arc::new(Block::from_prefix(&last.to_le_bytes()));
+            let slot = (last % 2) as usize;
+            let readmitted = wait(&self.world, |done| self.store.readmit(slot, newest, done));
             assert_eq!(readmitted, Ok(()));
         }
         let notes = self.notes.lock().clone();

@@ -132,6 +132,7 @@ fn cuts_do_not_harm_a_disk_that_comes_back() {
         let (kind, disks) = KINDS[seed as usize % 3];
         let lost = seed as usize / 3 % disks;
         let mut model = Model::new(seed, &[(kind, disks)]);
+        model.readmits = seed % 2 == 1;
         write_some(&mut model, 150);
         model.commit();
         write_some(&mut model, 30);
@@ -163,6 +164,36 @@ fn cuts_do_not_harm_a_disk_that_comes_back() {
         assert!(is_whole(&model), "{seed} {:?}", states(&model));
         check_without_another(&mut model, lost, disks);
     }
+}
+
+/// A disk that is being filled gets superblocks before it holds what they reach: when it goes in the
+/// middle, and is there at the next start, it is not used as it is.
+#[test]
+fn a_disk_that_went_while_it_was_filled_is_not_used_as_it_is() {
+    let mut unfinished = 0;
+    for seed in 0..60 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let lost = seed as usize / 3 % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        model.readmits = true;
+        write_some(&mut model, 300);
+        model.commit();
+        let place = DiskPlace { group: 0, member: lost };
+        wait(&model.world, |done| model.store.fail_disk(place, done)).unwrap();
+        model.commit();
+        come_back(&model, lost).unwrap();
+        model.commit();
+        unfinished += u32::from(!is_whole(&model));
+        model.world.set_gone(&disk_name(0, lost), true);
+        let committed = model.blocks.clone();
+        model.notes.lock().clear();
+        write_some(&mut model, 5);
+        assert_eq!(model.sync(), Ok(()));
+        model.world.set_gone(&disk_name(0, lost), false);
+        model.cut_and_recover(0, committed);
+        check_without_another(&mut model, lost, disks);
+    }
+    assert!(unfinished > 0, "then nothing is proved");
 }
 
 #[test]

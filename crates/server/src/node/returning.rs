@@ -139,7 +139,11 @@ impl Core {
             let name = disk.name().to_owned();
             match returned {
                 Ok(()) => {
-                    tracing::info!(aggregate, disk = name, "a disk is back and is brought up to date");
+                    tracing::info!(
+                        aggregate,
+                        disk = name,
+                        "a disk is back and is brought up to date"
+                    );
                     self.left_out.lock().retain(|left| left.name != name);
                     self.disks.release(&name);
                     self.disks.hold(aggregate, &[disk]);

@@ -91,6 +91,8 @@ pub(crate) struct Register {
     pub away: BTreeSet<FileSystemId>,
     /// The names of their volumes, as far as they are known.
     pub away_names: BTreeMap<String, FileSystemId>,
+    /// How often aggregates came back that had been in service.
+    pub losses: BTreeMap<FileSystemId, u64>,
 }
 
 impl Engine {

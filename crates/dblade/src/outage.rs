@@ -165,6 +165,8 @@ impl Engine {
         if was_away {
             // What clients wrote unstably before is not all there.
             self.renew_verifier();
+            let file_system = file_system_of(identity.aggregate);
+            *self.register.write().losses.entry(file_system).or_default() += 1;
         }
         self.aggregates.lock().insert(identity.name.clone(), Arc::clone(aggregate));
         volumes.into_iter().for_each(|served| self.register_volume(served));

@@ -129,6 +129,10 @@ impl FileService for Service {
         limits(self.0.configuration.memory_bytes)
     }
 
+    fn losses(&self, file: &FileHandle) -> u64 {
+        self.0.register.read().losses.get(&file.file_system).copied().unwrap_or(0)
+    }
+
     fn write_verifier(&self) -> u64 {
         self.0.verifier()
     }

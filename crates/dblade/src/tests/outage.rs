@@ -32,7 +32,7 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     for number in 20..40_u64 {
         node.write_file(root, &format!("file{number}"), content(number, number as usize * 777));
     }
-    let verifier = node.service.write_verifier();
+    let (verifier, losses_before) = (node.service.write_verifier(), node.service.losses(&root));
     let dirty = node.engine.memory_blocks().1;
     assert!(dirty > 0);
     let error = lose(&node, lost).unwrap_err();
@@ -74,6 +74,9 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     let recovery = open(&node).unwrap();
     assert!(recovery.replayed > 0);
     assert!(node.engine.outages().is_empty());
+    assert_eq!((losses_before, node.service.losses(&root)), (0, 1));
+    let other = FileHandle { file_system: file_service::FileSystemId(1), ..root };
+    assert_eq!(node.service.losses(&other), 0);
     assert_ne!(node.service.write_verifier(), verifier);
     // The handle of before is good.
     for number in 0..40_u64 {

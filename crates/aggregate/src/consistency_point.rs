@@ -170,8 +170,8 @@ impl ConsistencyPoint {
     }
 
     /// Goes on to the next state, and tells whoever traces it when: `stroop bench nfs` draws the
-    /// phases beside what clients saw meanwhile. False, and nothing is changed, if the aggregate has
-    /// failed: a consistency point that was under way ends where it is.
+    /// phases beside what clients saw meanwhile. False, and nothing is changed, if the aggregate
+    /// has failed: a consistency point that was under way ends where it is.
     #[must_use]
     fn advance(&mut self, to: Phase, clock: &dyn Clock) -> bool {
         if self.phase == Phase::Failed {

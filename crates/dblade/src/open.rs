@@ -1,9 +1,8 @@
 //! Opening an aggregate after a stop or a crash.
 //!
-//! Order: put the disks together, choose the newest superblock, take disks back that missed nothing,
-//! open the log, make the parity of
-//! noted stripes right, mount the aggregate and its volumes, replay the log, and commit that with a
-//! consistency point before anyone is served.
+//! Order: put the disks together, choose the newest superblock, take disks back that missed
+//! nothing, open the log, make the parity of noted stripes right, mount the aggregate and its
+//! volumes, replay the log, and commit that with a consistency point before anyone is served.
 //!
 //! Fails: with what is wrong and where. Nothing has been changed then, but for parity that was not
 //! right.

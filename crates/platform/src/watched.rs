@@ -1,9 +1,13 @@
 //! Disks whose requests are given a time: a disk that does not answer within it counts as failed.
 //!
-//! A [`Watch`] wraps disks. Each request is noted with the time at which it began; [`Watch::expire`],
-//! which a timer calls, answers those that took too long with [`DiskError::Hung`]. What the disk
-//! says later changes nothing for those who asked. A *write* may land on the medium later: whoever
-//! gets the error must not count on what the disk holds until it was checked or written anew.
+//! A [`Watch`] wraps disks. Each request is noted with the time at which it began;
+//! [`Watch::expire`], which a timer calls, answers those that took too long with
+//! [`DiskError::Hung`]. What the disk says later changes nothing for those who asked. A *write* may
+//! land on the medium later: whoever gets the error must not count on what the disk holds until it
+//! was checked or written anew.
+//!
+//! A disk that is given up can be let go ([`Watch::let_go`]), whoever still holds it: it is closed as
+//! soon as its requests have ended, and can be opened anew if it comes back.
 //!
 //! Invariants:
 //! - Each request is answered once: by the disk or by the watch, whichever comes first.
@@ -41,14 +45,19 @@ struct Slot {
     waiting: Option<Waiting>,
 }
 
-#[derive(Default)]
 struct Requests {
+    /// None once it was let go.
+    inner: Option<Arc<dyn Disk>>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
+    /// Who asked for something since then.
+    refused: Vec<Waiting>,
 }
 
 struct WatchedDisk {
-    inner: Arc<dyn Disk>,
+    name: String,
+    size_blocks: u64,
+    hints: MediaHints,
     clock: Arc<dyn Clock>,
     limit_nanoseconds: u64,
     requests: Mutex<Requests>,
@@ -80,11 +89,17 @@ impl Drop for Ticket {
 }
 
 impl WatchedDisk {
-    fn begin(&self, waiting: Waiting) -> Ticket {
+    /// Notes a request; its place and the disk below, unless that was let go.
+    fn begin(&self, waiting: Waiting) -> Option<(Ticket, Arc<dyn Disk>)> {
         let Some(disk) = self.this.upgrade() else { unreachable!("it is called") };
         let began_nanoseconds = self.clock.monotonic_nanoseconds();
-        let new = Some(Slot { began_nanoseconds, waiting: Some(waiting) });
         let mut requests = self.requests.lock();
+        let Some(inner) = requests.inner.clone() else {
+            // Answered by the timer: a disk never answers before the call is over.
+            requests.refused.push(waiting);
+            return None;
+        };
+        let new = Some(Slot { began_nanoseconds, waiting: Some(waiting) });
         let slot = match requests.free.pop() {
             Some(slot) => {
                 requests.slots[slot] = new;
@@ -96,49 +111,53 @@ impl WatchedDisk {
             }
         };
         drop(requests);
-        Ticket { disk, slot }
+        Some((Ticket { disk, slot }, inner))
     }
 
-    fn write_done(&self, done: WriteDone) -> WriteDone {
-        let ticket = self.begin(Waiting::Write(done));
-        Box::new(move |result| {
+    fn begin_write(&self, done: WriteDone) -> Option<(WriteDone, Arc<dyn Disk>)> {
+        let (ticket, inner) = self.begin(Waiting::Write(done))?;
+        let answer = move |result| {
             let waiting = ticket.take();
             // The disk is let go first: an owner that reopens it finds it free.
             drop(ticket);
             if let Some(Waiting::Write(done)) = waiting {
                 done(result);
             }
-        })
+        };
+        Some((Box::new(answer), inner))
     }
 
     fn expire(&self) {
         let now = self.clock.monotonic_nanoseconds();
         let is_late =
             |slot: &Slot| now.saturating_sub(slot.began_nanoseconds) >= self.limit_nanoseconds;
-        let late: Vec<Waiting> = {
+        let (late, refused) = {
             let mut requests = self.requests.lock();
             let slots = requests.slots.iter_mut().flatten().filter(|slot| is_late(slot));
-            slots.filter_map(|slot| slot.waiting.take()).collect()
+            let late: Vec<Waiting> = slots.filter_map(|slot| slot.waiting.take()).collect();
+            (late, std::mem::take(&mut requests.refused))
         };
         for waiting in late {
-            let disk = self.inner.name().to_owned();
             let seconds = self.limit_nanoseconds / NANOSECONDS_PER_SECOND;
-            waiting.refuse(DiskError::Hung { disk, seconds });
+            waiting.refuse(DiskError::Hung { disk: self.name.clone(), seconds });
+        }
+        for waiting in refused {
+            waiting.refuse(DiskError::Gone { disk: self.name.clone() });
         }
     }
 }
 
 impl Disk for WatchedDisk {
     fn name(&self) -> &str {
-        self.inner.name()
+        &self.name
     }
 
     fn size_blocks(&self) -> u64 {
-        self.inner.size_blocks()
+        self.size_blocks
     }
 
     fn read(&self, block: u64, count: usize, done: ReadDone) {
-        let ticket = self.begin(Waiting::Read(done));
+        let Some((ticket, inner)) = self.begin(Waiting::Read(done)) else { return };
         let answer: ReadDone = Box::new(move |result| {
             let waiting = ticket.take();
             drop(ticket);
@@ -146,30 +165,36 @@ impl Disk for WatchedDisk {
                 done(result);
             }
         });
-        self.inner.read(block, count, answer);
+        inner.read(block, count, answer);
     }
 
     fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
-        let done = self.write_done(done);
-        self.inner.write(block, blocks, done);
+        if let Some((done, inner)) = self.begin_write(done) {
+            inner.write(block, blocks, done);
+        }
     }
 
     fn flush(&self, done: WriteDone) {
-        let done = self.write_done(done);
-        self.inner.flush(done);
+        if let Some((done, inner)) = self.begin_write(done) {
+            inner.flush(done);
+        }
     }
 
     fn write_durable(self: Arc<Self>, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
-        let done = self.write_done(done);
-        Arc::clone(&self.inner).write_durable(block, blocks, done);
+        if let Some((done, inner)) = self.begin_write(done) {
+            inner.write_durable(block, blocks, done);
+        }
     }
 
     fn discard(&self, block: u64, count_blocks: u64) {
-        self.inner.discard(block, count_blocks);
+        let inner = self.requests.lock().inner.clone();
+        if let Some(inner) = inner {
+            inner.discard(block, count_blocks);
+        }
     }
 
     fn hints(&self) -> MediaHints {
-        self.inner.hints()
+        self.hints
     }
 }
 
@@ -191,10 +216,17 @@ impl Watch {
     #[must_use]
     pub fn over(&self, inner: Arc<dyn Disk>) -> Arc<dyn Disk> {
         let disk = Arc::new_cyclic(|this| WatchedDisk {
-            inner,
+            name: inner.name().to_owned(),
+            size_blocks: inner.size_blocks(),
+            hints: inner.hints(),
             clock: Arc::clone(&self.clock),
             limit_nanoseconds: self.limit_nanoseconds,
-            requests: Mutex::default(),
+            requests: Mutex::new(Requests {
+                inner: Some(inner),
+                slots: Vec::new(),
+                free: Vec::new(),
+                refused: Vec::new(),
+            }),
             this: Weak::clone(this),
         });
         let mut disks = self.disks.lock();
@@ -212,10 +244,23 @@ impl Watch {
         self.alive().iter().for_each(|disk| disk.expire());
     }
 
+    /// Closes a disk that is given up, as soon as its requests have ended: whatever else is asked of
+    /// it is refused. A disk that is not watched is left as it is.
+    pub fn let_go(&self, disk: &Arc<dyn Disk>) {
+        let alive = self.alive();
+        let found = alive.iter().find(|one| std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(disk)));
+        let inner = found.and_then(|found| found.requests.lock().inner.take());
+        drop(inner);
+    }
+
     /// Whether a disk of this name is open here, if only because a request has not ended.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.alive().iter().any(|disk| disk.name() == name)
+        let is_open = |disk: &Arc<WatchedDisk>| {
+            let requests = disk.requests.lock();
+            requests.inner.is_some() || requests.slots.iter().any(Option::is_some)
+        };
+        self.alive().iter().any(|disk| disk.name == name && is_open(disk))
     }
 }
 
@@ -280,6 +325,29 @@ mod tests {
         assert!(!watch.has("d1"));
         assert_eq!(answers.lock()[3..], [("flush", true)]);
         assert_eq!(world.read_block("d1", 4).unwrap().bytes()[..4], *b"late");
+    }
+
+    #[test]
+    fn a_disk_that_is_let_go_is_free_when_its_requests_have_ended() {
+        let (world, watch, disk, answers) = start();
+        world.set_hung("d1", true);
+        disk.write(4, vec![Block::shared(b"before")], note(&answers, "before"));
+        watch.let_go(&disk);
+        disk.flush(note(&answers, "flush"));
+        assert!(watch.has("d1") && answers.lock().is_empty());
+        watch.expire();
+        assert_eq!(*answers.lock(), [("flush", false)]);
+        world.set_hung("d1", false);
+        world.run_until_idle();
+        assert_eq!(answers.lock()[1..], [("before", true)]);
+        assert!(!watch.has("d1"));
+        let again = watch.over(world.disk("d1").unwrap());
+        again.flush(note(&answers, "again"));
+        disk.flush(note(&answers, "old"));
+        world.run_until_idle();
+        watch.expire();
+        assert_eq!(answers.lock()[2..], [("again", true), ("old", false)]);
+        assert_eq!((disk.name(), disk.size_blocks()), ("d1", 64));
     }
 
     #[test]

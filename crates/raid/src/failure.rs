@@ -8,9 +8,10 @@
 //! Invariants:
 //! - The first failure counts; it is told once, with no lock held.
 //! - The disk that is one too many is *not* marked missing in any label. It need not be: since it
-//!   failed no `sync` has succeeded, so no superblock names anything that it has not. What was being
-//!   written is what a crash leaves: blocks that nothing points at, and stripes that the journal
-//!   knows of. So when it returns it is a member like before, and the start makes parity right.
+//!   failed no `sync` has succeeded, so no superblock names anything that it has not. What was
+//!   being written is what a crash leaves: blocks that nothing points at, and stripes that the
+//!   journal knows of. So when it returns it is a member like before, and the start makes parity
+//!   right.
 //! - Nothing is written any more that was computed from blocks which could not be read: they may be
 //!   readable when the disks return, and would be overwritten.
 //! - Blocks that can be proved are readable still; others are refused.

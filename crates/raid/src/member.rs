@@ -3,9 +3,9 @@
 //! Invariants: as many members may be missing as the group has parity disks; a failure beyond that
 //! fails the store (`failure`) and leaves the disk as it is in the labels. A missing disk is marked
 //! in the labels of the others before `sync` succeeds. A member that is being rebuilt is missing,
-//! but for the regions that are rebuilt. A piece of work uses the disks that it began with: one that takes
-//! another's place meanwhile has nothing of what the other had, and is as good as missing, unless
-//! it had been filled beside the other in that region when the work began.
+//! but for the regions that are rebuilt. A piece of work uses the disks that it began with: one
+//! that takes another's place meanwhile has nothing of what the other had, and is as good as
+//! missing, unless it had been filled beside the other in that region when the work began.
 
 use crate::error::StoreError;
 use crate::failure::is_away;

@@ -1,9 +1,9 @@
 //! Outages: more disks go at once than the group can do without, and come back with all they had.
 //!
-//! From the moment that the aggregate knows, nothing that is asked of it may be answered but that it
-//! is away; what was asked before may have happened or not, as with a crash. The engine goes on: the
-//! aggregate is closed, and opened again when the disks are back, without a new start. Then all must
-//! hold that must hold after a crash, and nothing may be left that waits.
+//! From the moment that the aggregate knows, nothing that is asked of it may be answered but that
+//! it is away; what was asked before may have happened or not, as with a crash. The engine goes on:
+//! the aggregate is closed, and opened again when the disks are back, without a new start. Then all
+//! must hold that must hold after a crash, and nothing may be left that waits.
 //!
 //! Invariants: between outages as many disks are there as without them; the power may go at any
 //! moment of one, and then the disks are there at the start.

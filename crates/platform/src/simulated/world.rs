@@ -381,7 +381,8 @@ impl SimulatedWorld {
         self.with_disk(disk, |image| image.faults.gone = gone);
     }
 
-    /// The whole disk hangs: its requests wait, those under way included. Or it answers again, late.
+    /// The whole disk hangs: its requests wait, those under way included. Or it answers again,
+    /// late.
     pub fn set_hung(&self, disk: &str, hangs: bool) {
         let mut state = self.state.lock();
         let state = &mut *state;

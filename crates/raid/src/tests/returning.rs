@@ -166,8 +166,8 @@ fn cuts_do_not_harm_a_disk_that_comes_back() {
     }
 }
 
-/// A disk that is being filled gets superblocks before it holds what they reach: when it goes in the
-/// middle, and is there at the next start, it is not used as it is.
+/// A disk that is being filled gets superblocks before it holds what they reach: when it goes in
+/// the middle, and is there at the next start, it is not used as it is.
 #[test]
 fn a_disk_that_went_while_it_was_filled_is_not_used_as_it_is() {
     let mut unfinished = 0;

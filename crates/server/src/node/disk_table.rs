@@ -103,6 +103,15 @@ impl DiskTable {
         }
     }
 
+    /// Closes a disk that its aggregate has given up, once what was asked of it has ended: it may be
+    /// there again.
+    pub(super) fn give_up(&self, name: &str) {
+        let held = self.held.lock().remove(name);
+        if let Some(held) = held {
+            self.watch.let_go(&held.disk);
+        }
+    }
+
     /// A disk belongs to no aggregate in service any more.
     pub(super) fn release(&self, name: &str) {
         self.held.lock().remove(name);

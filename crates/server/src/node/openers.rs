@@ -1,8 +1,8 @@
 //! How the node opens disks: files and devices by path, object ranges by the names in the
 //! configuration, which also say how large to make one that is not there.
 //!
-//! Files and devices are watched: a disk that does not answer in time counts as failed. Object ranges
-//! are not: a request to a store is repeated for longer than that, and always ends.
+//! Files and devices are watched: a disk that does not answer in time counts as failed. Object
+//! ranges are not: a request to a store is repeated for longer than that, and always ends.
 //!
 //! Invariants: only ranges that the configuration names are opened, with the size that it gives;
 //! the node's identity, by which it takes back its own leases after it was killed, is drawn once

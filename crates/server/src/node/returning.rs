@@ -1,11 +1,11 @@
-//! Disks that are missed, looked for: aggregates that are out of service are opened again with them,
-//! and aggregates in service take back what is theirs.
+//! Disks that are missed, looked for: aggregates that are out of service are opened again with
+//! them, and aggregates in service take back what is theirs.
 //!
 //! A thread looks once a second, as long as a disk is missed: by an aggregate that lost more disks
-//! than it can do without, by one that could not be opened at the start, or by one that does without
-//! some. It opens the disks that the configuration names and that nobody uses, reads their labels,
-//! opens aggregates when their disks are enough, and gives others the disks that they miss. Nothing
-//! is asked of an administrator but the disks.
+//! than it can do without, by one that could not be opened at the start, or by one that does
+//! without some. It opens the disks that the configuration names and that nobody uses, reads their
+//! labels, opens aggregates when their disks are enough, and gives others the disks that they miss.
+//! Nothing is asked of an administrator but the disks.
 //!
 //! Invariants:
 //! - It is done in the turn of administrators: no disk is given away while it is looked at.
@@ -25,9 +25,9 @@ use raid::{MemberState, MemberStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long others may come later than those that are enough: a shelf's disks start one after another,
-/// and one that is there when the aggregate is opened may have missed nothing (`raid/readmit`), and
-/// hold the only copy of a stripe that was being written when it went.
+/// How long others may come later than those that are enough: a shelf's disks start one after
+/// another, and one that is there when the aggregate is opened may have missed nothing
+/// (`raid/readmit`), and hold the only copy of a stripe that was being written when it went.
 const REST_NANOSECONDS: u64 = 5_000_000_000;
 /// The wait after an opening that failed; each further one is twice as long.
 const RETRY_NANOSECONDS_MIN: u64 = 2_000_000_000;
@@ -81,19 +81,21 @@ impl Tries {
 impl Core {
     /// Looks whether disks that are missed are there again, and does what follows.
     pub(super) fn bring_back(&self) {
-        let outages = self.engine.outages();
-        let missing = self.missing_disks();
-        if outages.is_empty() && self.offline.lock().is_empty() && missing.is_empty() {
+        if self.engine.outages().is_empty()
+            && self.offline.lock().is_empty()
+            && self.missing_disks().is_empty()
+        {
             return;
         }
         let _turn = self.turn();
+        let (outages, missing) = (self.engine.outages(), self.missing_disks());
         self.let_go_of_former_disks();
         for outage in &outages {
             self.disks.keep(&outage.summary.name, &[]);
         }
-        // What failed is held by a handle that is dead.
+        // What failed is open by a handle that is dead.
         let dead = missing.iter().flat_map(|(_, members)| members);
-        dead.filter_map(|member| member.name.as_deref()).for_each(|name| self.disks.release(name));
+        dead.filter_map(|member| member.name.as_deref()).for_each(|name| self.disks.give_up(name));
         let wanted: BTreeMap<[u8; 16], String> = {
             let offline = self.offline.lock();
             let offline = offline.iter().map(|one| (one.identity, one.name.clone()));

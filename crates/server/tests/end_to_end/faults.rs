@@ -339,6 +339,33 @@ fn a_disk_that_was_moved_away_comes_back_by_itself() {
     server.stop();
 }
 
+/// A disk goes while a client writes, and is back later: the node never stopped.
+#[test]
+fn a_disk_that_goes_under_load_comes_back_by_itself() {
+    let (place, server) = Place::with_volume_on("6x64M", ("5", "raid4"));
+    let (mut client, root) = connect(&place);
+    let before = client.make_directory(&root, "before").unwrap();
+    let model = fill(&mut client, &before, 1);
+    let away = place.path("away");
+    fs::rename(place.disk(2), &away).unwrap();
+    let during = client.make_directory(&root, "during").unwrap();
+    let more = fill(&mut client, &during, 5000);
+    while place.check_codes() != ["AGGR_DEGRADED"] {}
+    fs::rename(&away, place.disk(2)).unwrap();
+    while !place.check_codes().is_empty() {}
+    check(&mut client, &before, &model);
+    server.stop();
+    // It holds its share: another goes.
+    fs::rename(place.disk(4), place.path("gone")).unwrap();
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    for (name, model) in [("before", &model), ("during", &more)] {
+        let directory = client.lookup(&root, name).unwrap();
+        check(&mut client, &directory, model);
+    }
+    server.stop();
+}
+
 /// A spare takes the place of a disk that is failed, by itself; another is copied to.
 #[test]
 fn spares_take_places_by_themselves() {

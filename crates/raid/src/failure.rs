@@ -14,6 +14,7 @@
 //!   right.
 //! - Nothing is written any more that was computed from blocks which could not be read: they may be
 //!   readable when the disks return, and would be overwritten.
+//! - No disk takes another's place any more: the one that had it may be used again at the start.
 //! - Blocks that can be proved are readable still; others are refused.
 
 use crate::block_store::FailureHook;
@@ -31,6 +32,11 @@ impl Inner {
     /// Whether nothing more becomes durable.
     pub(crate) fn has_failed(&self) -> bool {
         self.state.lock().failure.is_some()
+    }
+
+    /// Why nothing more becomes durable.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.state.lock().failure.clone()
     }
 
     /// Nothing more becomes durable.

@@ -7,13 +7,13 @@
 
 use crate::error::{AdminError, Code};
 use crate::replies::{
-    AggregateInfo, DiskInfo, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports,
-    VolumeInfo,
+    AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
+    VolumeExports, VolumeInfo,
 };
 use crate::requests::{
-    AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
-    MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
+    ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore,
+    SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,10 @@ administration! {
     /// Gives a disk's place to another, which is rebuilt in the background; says how that one is,
     /// or would be.
     DiskReplace disk_replace(request: DiskReplace) -> DiskInfo;
+    /// Has a disk show where it is, and says how.
+    DiskLocate disk_locate(request: DiskLocate) -> DiskLocated;
+    /// Begins to zero a disk that no aggregate uses; says what is lost, or would be.
+    DiskZero disk_zero(request: DiskZero) -> Removal;
     /// Makes disks spares of an aggregate; says how they are, or would be.
     SpareAdd spare_add(request: SpareAdd) -> Vec<DiskInfo>;
     /// Lets go of a spare; says what that means, or would mean.

@@ -31,14 +31,15 @@ pub use administration::{Administration, Remote, Reply, Request, Transport, disp
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use replies::{
-    AggregateInfo, AggregateState, DiskInfo, DiskRole, DiskState, Health, HealthCheck, Listener,
-    MemoryConsumer, MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo, StatusReply,
-    VolumeExports, VolumeInfo, VolumeState,
+    AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, HealthCheck,
+    Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo,
+    StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
-    AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, GROUP_DISKS_MAX,
-    MountCreate, MountRemove, Named, Owner, RaidKind, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
+    ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named, Owner,
+    RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Validate,
+    VolumeCreate, VolumeDelete, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

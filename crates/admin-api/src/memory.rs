@@ -9,13 +9,14 @@
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
 use crate::replies::{
-    AggregateInfo, AggregateState, DiskInfo, DiskRole, DiskState, Health, Listener, MemoryUse,
-    MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
+    AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
+    MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo,
+    VolumeState,
 };
 use crate::requests::{
-    AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
-    MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd,
-    SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter,
+    AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
+    ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
+    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -231,6 +232,34 @@ impl Administration for MemoryAdministration {
             }
         }
         Ok(info)
+    }
+
+    fn disk_locate(&self, request: &DiskLocate) -> Result<DiskLocated, AdminError> {
+        let state = self.state.lock();
+        let is_known = state.disks.iter().any(|disk| disk.name == request.disk);
+        is_known.then_some(()).ok_or_else(|| missing("locate disk", "disk", &request.disk))?;
+        let (disk, seconds) = (request.disk.clone(), request.seconds);
+        Ok(DiskLocated { disk, enclosure_light: false, seconds })
+    }
+
+    fn disk_zero(&self, request: &DiskZero) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let found = state.disks.iter_mut().find(|disk| disk.name == request.disk);
+        let disk = found.ok_or_else(|| missing("zero disk", "disk", &request.disk))?;
+        if !matches!(disk.state, DiskState::Unused | DiskState::Foreign) {
+            return Err(AdminError::new(Code::Conflict, "cannot zero disk", &request.disk)
+                .because("it is in use"));
+        }
+        if !request.dry_run {
+            (disk.state, disk.aggregate, disk.role) = (DiskState::Unused, None, None);
+            disk.note = None;
+        }
+        Ok(Removal {
+            object: request.disk.clone(),
+            consequences: vec!["all of it is lost".to_owned()],
+            freed_bytes: 0,
+            dry_run: request.dry_run,
+        })
     }
 
     fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {

@@ -57,6 +57,8 @@ words! {
         InUse = "in use",
         /// Holds something that is not ours.
         Foreign = "foreign",
+        /// Being zeroed: to be free of what it holds, or to join an aggregate.
+        Zeroing = "zeroing",
         /// Part of an aggregate, in the place of one that is gone, and not yet whole.
         Rebuilding = "rebuilding",
         /// Part of an aggregate and failed.
@@ -130,6 +132,18 @@ pub struct DiskInfo {
     pub write_errors: u64,
     /// Blocks that failed their proof since the start.
     pub checksum_errors: u64,
+}
+
+/// How a disk shows where it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiskLocated {
+    /// The disk.
+    pub disk: String,
+    /// Whether its enclosure has a light for it; in any case it is read every other second, which
+    /// its own light shows.
+    pub enclosure_light: bool,
+    /// For how many seconds; 0 if no longer.
+    pub seconds: u64,
 }
 
 /// An aggregate.

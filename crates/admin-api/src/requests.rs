@@ -155,6 +155,9 @@ pub struct AggregateAdd {
     pub dry_run: bool,
 }
 
+/// The longest that a disk shows itself, a day: by then nobody is looking any more.
+pub const LOCATE_SECONDS_MAX: u64 = 86_400;
+
 /// Takes a disk out of its aggregate's use.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,6 +183,27 @@ pub struct DiskReplace {
     #[serde(default)]
     pub force: bool,
     /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Has a disk show where it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskLocate {
+    /// The disk, by the name that `disk_list` gives it.
+    pub disk: String,
+    /// For how many seconds; 0 to end it.
+    pub seconds: u64,
+}
+
+/// Has a disk that no aggregate uses hold nothing but zeros.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskZero {
+    /// The disk, by the name that `disk_list` gives it.
+    pub disk: String,
+    /// Only say what would be lost.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -354,6 +378,23 @@ fn validate_disk(action: &str, name: &str) -> Result<(), AdminError> {
 impl Validate for DiskFail {
     fn validate(&self) -> Result<(), AdminError> {
         validate_disk("cannot fail disk", &self.disk)
+    }
+}
+
+impl Validate for DiskLocate {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_disk("cannot locate disk", &self.disk)?;
+        if self.seconds > LOCATE_SECONDS_MAX {
+            return Err(AdminError::usage("cannot locate disk", &self.disk)
+                .because(format!("a disk shows itself for {LOCATE_SECONDS_MAX} seconds at most")));
+        }
+        Ok(())
+    }
+}
+
+impl Validate for DiskZero {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_disk("cannot zero disk", &self.disk)
     }
 }
 

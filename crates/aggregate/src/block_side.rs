@@ -6,6 +6,7 @@
 
 use crate::backend::ContainerUpdate;
 use crate::member::{MemberCleaned, container_inode};
+use crate::reclaim::Reclaim;
 use crate::refill::Refill;
 use cowfs::buftree::Root;
 use cowfs::cleaner::Leaf;
@@ -74,6 +75,8 @@ pub struct BlockSide {
     pub space: Space<PhysicalPointer>,
     /// Where the next blocks go.
     pub refill: Refill,
+    /// Where room may be given back to the disks.
+    pub reclaim: Reclaim,
     /// Containers by volume.
     pub containers: BTreeMap<VolumeId, Container>,
     /// The volume table.

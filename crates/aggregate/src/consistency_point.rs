@@ -520,6 +520,7 @@ impl Aggregate {
         side.publish(&cleaned);
         let freed = side.space.commit();
         side.refill.add_free(&self.parts.store.geometry(), &freed);
+        self.reclaim(side, &freed);
         self.send_forget(freed);
         settle_budget(&self.parts.shared, side);
         self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);

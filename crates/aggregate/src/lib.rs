@@ -26,6 +26,7 @@ mod member;
 mod mount;
 mod owner;
 mod pool;
+mod reclaim;
 mod refill;
 
 pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
@@ -41,3 +42,4 @@ pub use mount::{
 };
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
 pub use pool::BlockPool;
+pub use reclaim::Reclaim;

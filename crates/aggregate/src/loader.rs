@@ -77,6 +77,13 @@ impl LoadsUnderWay {
         }
     }
 
+    /// Where is being read, in order.
+    pub(crate) fn places(&self) -> Vec<Pvbn> {
+        let mut places: Vec<Pvbn> = self.0.lock().keys().map(|(pvbn, _)| *pvbn).collect();
+        places.sort_unstable();
+        places
+    }
+
     /// Lets go of everyone who waits, as after a power cut.
     pub fn abandon(&self) {
         let forgotten = std::mem::take(&mut *self.0.lock());

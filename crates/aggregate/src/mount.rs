@@ -8,6 +8,7 @@
 use crate::block_side::{BlockSide, Container, FileFacts, VOLUMES_MAX, VolumeSlot};
 use crate::error::AggregateError;
 use crate::member::container_inode;
+use crate::reclaim::Reclaim;
 use crate::refill::Refill;
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
@@ -76,6 +77,7 @@ pub fn format_block_side(
     Ok(BlockSide {
         space,
         refill: Refill::new(geometry),
+        reclaim: Reclaim::default(),
         containers: BTreeMap::new(),
         table: Vec::new(),
         table_file: (Root::default(), 0),
@@ -130,6 +132,7 @@ pub fn mount(
     Ok(BlockSide {
         space,
         refill: Refill::new(geometry),
+        reclaim: Reclaim::default(),
         containers,
         table,
         table_file,

@@ -387,6 +387,9 @@ pub enum ClientCommand {
     Shutdown,
 }
 
+/// Long enough to walk to a rack.
+const LOCATE_SECONDS_DEFAULT: u64 = 600;
+
 /// `stroop disk`.
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {
@@ -411,6 +414,25 @@ pub enum DiskCommand {
         #[arg(long)]
         force: bool,
         /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Have a disk show where it is, by the light of its slot or its own
+    Locate {
+        /// The disk
+        disk: String,
+        /// For how many seconds
+        #[arg(long, default_value_t = LOCATE_SECONDS_DEFAULT)]
+        seconds: u64,
+        /// End it
+        #[arg(long, conflicts_with = "seconds")]
+        off: bool,
+    },
+    /// Erase all of a disk that no aggregate uses; it is free to be used then
+    Zero {
+        /// The disk
+        disk: String,
+        /// Only say what would be lost
         #[arg(long)]
         dry_run: bool,
     },

@@ -9,6 +9,7 @@ mod mount;
 mod scrub;
 mod snapshot;
 mod status;
+mod upkeep;
 mod volume;
 
 use crate::arguments::{ClientCommand, Options};

@@ -3,7 +3,7 @@
 use crate::create::groups_of;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
-use media::{MediaError, Profile};
+use media::{MediaError, Profile, Zeroing};
 use ondisk::label::RaidKind;
 use platform::Disk;
 use platform::completion::gather;
@@ -20,6 +20,8 @@ pub struct AddDisks {
     pub media: Option<Profile>,
     /// Whether what is on them may be lost.
     pub force: bool,
+    /// Tells how far they are zeroed, where they have to be.
+    pub zeroing: Arc<Zeroing>,
 }
 
 /// What disks that join an aggregate become.
@@ -43,7 +45,7 @@ impl Engine {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
         };
-        let AddDisks { disks, to, media, force } = request;
+        let AddDisks { disks, to, media, force, zeroing } = request;
         let new = disks.iter().map(|disk| NewDisk {
             disk: Arc::clone(disk),
             identity: self.configuration.entropy.next_identity(),
@@ -61,7 +63,7 @@ impl Engine {
             .into_iter()
             .collect::<Result<Vec<()>, _>>()
         {
-            Ok(_) => join(&*store, to, new, Box::new(joined)),
+            Ok(_) => join(&*store, to, (new, &zeroing), Box::new(joined)),
             Err(error) => joined(Err(error.into())),
         });
         for (disk, check) in disks.iter().zip(checks) {
@@ -120,9 +122,14 @@ impl Engine {
     }
 }
 
-fn join(store: &dyn BlockStore, to: Joining, disks: Vec<NewDisk>, done: raid::GrowDone) {
+fn join(
+    store: &dyn BlockStore,
+    to: Joining,
+    (disks, zeroing): (Vec<NewDisk>, &Arc<Zeroing>),
+    done: raid::GrowDone,
+) {
     match to {
-        Joining::Group(group) => store.add_disks(group, disks, done),
+        Joining::Group(group) => store.add_disks(group, disks, zeroing, done),
         Joining::NewGroups { kind, group_size } => {
             let groups = groups_of(kind, disks, group_size).into_iter();
             store.add_groups(groups.map(|disks| NewGroup { kind, disks }).collect(), done);

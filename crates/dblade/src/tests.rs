@@ -265,6 +265,46 @@ fn snapshots_keep_their_image_and_give_space_back() {
 }
 
 #[test]
+fn what_nobody_holds_any_more_is_given_back_to_the_disks() {
+    for traditional in [false, true] {
+        let volume = if traditional { "a1" } else { "home" };
+        let node = Node::create(&SimulatedWorld::new(19), RaidKind::None, traditional);
+        let root = node.root(volume);
+        // Blocks that hold something, on all disks.
+        let held = || {
+            let blocks = (0..DISKS).flat_map(|disk| (0..DISK_BLOCKS).map(move |at| (disk, at)));
+            let read = |(disk, at)| node.world.read_block(&format!("disk{disk}"), at).unwrap();
+            blocks.map(read).filter(|block| !block.is_zero()).count()
+        };
+        let rest = || {
+            node.consistency_point();
+            node.settle();
+        };
+        node.write_file(root, "kept", content(1, 1_000_000));
+        rest();
+        let without = held();
+        node.write_file(root, "gone", content(2, 4_000_000));
+        rest();
+        let with = held();
+        assert!(with > without + 970, "{with}, {without}");
+        let snapshot =
+            |request| node.wait(|done| node.engine.request_snapshot(volume, request, done));
+        snapshot(SnapshotRequest::Create("one".to_owned())).unwrap();
+        let caller = Caller::root();
+        node.call(|service, done| service.remove(&caller, root, b"gone", done)).unwrap();
+        rest();
+        assert!(held() + 100 > with, "a snapshot holds it: {}, {with}", held());
+        snapshot(SnapshotRequest::Delete("one".to_owned())).unwrap();
+        rest();
+        // Regions that something else has a block in stay as they are.
+        assert!(held() < without + 400, "{}, {without}", held());
+        let (node, _) = Node::open(&node.power_cut());
+        let root = node.root(volume);
+        assert_eq!(node.read_file(root, "kept").unwrap(), content(1, 1_000_000));
+    }
+}
+
+#[test]
 fn a_deleted_volume_gives_its_space_back() {
     let world = SimulatedWorld::new(13);
     let node = Node::create(&world, RaidKind::Raid4, false);

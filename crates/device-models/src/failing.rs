@@ -285,6 +285,17 @@ impl Disk for FailingDisk {
         self.0.submit(Request::Flush { done });
     }
 
+    /// Not through the queue: a disk that hangs takes no room back.
+    fn discard(&self, block: u64, count_blocks: u64) {
+        let takes = {
+            let state = self.0.state.lock();
+            state.hang.is_none() && !state.is_gone
+        };
+        if takes {
+            self.0.inner.discard(block, count_blocks);
+        }
+    }
+
     fn hints(&self) -> MediaHints {
         self.0.inner.hints()
     }

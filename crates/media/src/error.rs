@@ -51,6 +51,12 @@ pub enum MediaError {
         /// The disk's name.
         disk: String,
     },
+    /// What was done to it was ended early.
+    #[error("zeroing disk {disk} was stopped; begin again with 'stroop disk zero'")]
+    Stopped {
+        /// The disk's name.
+        disk: String,
+    },
     /// It is smaller than its label says.
     #[error("disk {disk} has {size} and its label says {labelled}: it was cut off or swapped")]
     Shrunk {

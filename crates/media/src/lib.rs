@@ -19,6 +19,7 @@ mod error;
 mod layout;
 mod profile;
 mod signature;
+mod zero;
 
 #[cfg(test)]
 mod tests;
@@ -31,3 +32,4 @@ pub use layout::{
 };
 pub use profile::{ERASE_BLOCK_BYTES_DEFAULT, ParseProfileError, Profile, ZONE_BYTES_DEFAULT};
 pub use signature::{Found, PROBED_BLOCKS, identify};
+pub use zero::{ZeroDone, Zeroing, zero};

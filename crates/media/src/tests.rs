@@ -208,3 +208,29 @@ fn the_label_says_what_a_disk_is_and_the_disk_where_it_does_not() {
     let asked = ("hdd".to_owned(), "ssd:4MiB".to_owned());
     assert_eq!(recorded(Medium::Unrecorded), asked);
 }
+
+#[test]
+fn a_stretch_holds_zeros_and_nothing_else_is_touched() {
+    let (world, disk) = world();
+    let garbage = Arc::new(Block::from_prefix(&[7; 64]));
+    (0..600).for_each(|block| world.write_block("a", block, &garbage));
+    let zeroing = Arc::<Zeroing>::default();
+    wait(&world, |done| zero(&disk, 3..500, &zeroing, done)).unwrap();
+    assert_eq!(zeroing.progress(), (497, 497));
+    world.power_cut();
+    for block in 0..600 {
+        let is_zeroed = (3..500).contains(&block);
+        let expected = if is_zeroed { zero_block() } else { Arc::clone(&garbage) };
+        assert_eq!(world.read_block("a", block).unwrap(), expected, "block {block}");
+    }
+}
+
+#[test]
+fn zeroing_that_is_stopped_says_so() {
+    let (world, disk) = world();
+    let zeroing = Arc::<Zeroing>::default();
+    zeroing.stop();
+    let stopped = wait(&world, |done| zero(&disk, 0..SIZE, &zeroing, done)).unwrap_err();
+    assert!(stopped.to_string().contains("disk a was stopped"), "{stopped}");
+    assert!(zeroing.progress().0 < SIZE);
+}

@@ -150,7 +150,11 @@ impl Disk for ObjectDisk {
     }
 
     fn hints(&self) -> MediaHints {
-        MediaHints { is_object_store: true, ..MediaHints::default() }
+        MediaHints {
+            is_object_store: true,
+            discard_unit_blocks: Some(self.shared.geometry.blocks_per_object.into()),
+            ..MediaHints::default()
+        }
     }
 
     fn read(&self, block: u64, count: usize, done: ReadDone) {

@@ -94,6 +94,10 @@ pub struct MediaHints {
     pub zone_bytes: Option<u64>,
     /// The size in bytes that is erased, or best written, as a whole, if there is one.
     pub erase_block_bytes: Option<u64>,
+    /// How many blocks give their room back together, if it makes anything of
+    /// [`Disk::discard`]: those of a unit, counted from the start of the area that a label leaves
+    /// for data, when all of them are discarded.
+    pub discard_unit_blocks: Option<u64>,
 }
 
 /// Receives the blocks that were read, as many as were asked for.
@@ -132,6 +136,9 @@ pub trait Disk: Send + Sync + 'static {
     /// The content of these blocks is nobody's any more: reading them gives what they held or
     /// zeros, until they are written again. Storage that is paid for by use gives their room back;
     /// it may also do nothing. Blocks past the end are none.
+    ///
+    /// It takes its place among the calls: what is written after it stays. No write of these blocks
+    /// may be under way. Like a write it may be lost or torn by a crash until a flush.
     fn discard(&self, block: u64, count_blocks: u64) {
         let _ = (block, count_blocks);
     }

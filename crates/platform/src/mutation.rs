@@ -53,6 +53,8 @@ rules! {
         "every superblock goes over the one before"
     ReuseBeforeCommit "reuse-before-commit"
         "a block that a consistency point freed is given again before it has committed"
+    DiscardUnchecked "discard-unchecked"
+        "what lies beside a freed block is discarded together with it"
     FreeForgotten "free-forgotten"
         "now and then a block that nobody uses any more stays in use"
     FreeTwice "free-twice"

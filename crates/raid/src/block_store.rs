@@ -4,12 +4,14 @@
 //! waited for, and before the call returns when they need not wait (a block that is still
 //! queued). Callers hold no lock that a completion takes.
 
+use crate::discard::DiskRegion;
 use crate::error::{Expectation, RaidError, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::scrub::{ScrubDone, ScrubOrder};
 use crate::status::Status;
+use media::Zeroing;
 use ondisk::identity::{BlockOwner, crc32c};
 use platform::{Disk, WriteDone};
 use std::any::Any;
@@ -152,6 +154,17 @@ pub trait BlockStore: Send + Sync {
     /// Makes all writes durable that were queued before.
     fn sync(&self, done: SyncDone);
 
+    /// How many regions of a disk of the group give their room back together when all of them are
+    /// discarded, counted from the disk's first; `None` if nothing comes of a [`Self::discard`].
+    fn discard_unit_regions(&self, group: u32) -> Option<u64>;
+
+    /// Lets go of regions in which no block is in use, nor given to anybody who may write it: the
+    /// disks may give their room back. Blocks that are written after the call stay.
+    ///
+    /// # Panics
+    /// If a group has parity.
+    fn discard(&self, regions: &[DiskRegion]);
+
     /// Reads a block and proves it; repairs it where it can.
     fn read(&self, read: BlockRead, done: ReadDone);
 
@@ -189,10 +202,10 @@ pub trait BlockStore: Send + Sync {
     /// the labels say so.
     fn fail_disk(&self, place: DiskPlace, done: ReplaceDone);
 
-    /// Gives a group data disks more, whose content may be lost: they are zeroed first. Nothing is
-    /// rewritten. Answers when the labels name them; from then on the geometry has their blocks,
-    /// which nobody uses.
-    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, done: GrowDone);
+    /// Gives a group data disks more, whose content may be lost: they are zeroed first, as
+    /// `zeroing` tells. Nothing is rewritten. Answers when the labels name them; from then on the
+    /// geometry has their blocks, which nobody uses.
+    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, zeroing: &Arc<Zeroing>, done: GrowDone);
 
     /// Gives the aggregate groups more, of disks whose content may be lost. Answers when the labels
     /// of all groups count them.

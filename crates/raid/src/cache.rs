@@ -77,6 +77,13 @@ impl ChecksumCache {
         self.order.retain(|key| key.0 != tetris);
     }
 
+    /// Forgets one disk's.
+    pub(crate) fn forget_disk(&mut self, tetris: TetrisId, disk: usize) {
+        if self.blocks.remove(&(tetris, disk)).is_some() {
+            self.order.retain(|key| *key != (tetris, disk));
+        }
+    }
+
     pub(crate) fn generation(&self, tetris: TetrisId) -> u64 {
         self.generations[Self::index(tetris)]
     }

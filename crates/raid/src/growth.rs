@@ -3,7 +3,8 @@
 //!
 //! What joins takes the block numbers behind the last, so nothing is rewritten. A data disk that
 //! joins holds zeros: they change no parity, whichever rows it meets (see [`crate::parity`]). So
-//! before it is labelled every block of its data area that is not zero is written.
+//! before it is labelled every block of its data area that is not zero is written. The disks of a
+//! new group may hold anything, like those of a new aggregate.
 //!
 //! Order: zeros, the new disks' labels, which count for nothing yet; the layout in memory; then the
 //! labels of the groups, of which one is enough. A crash before leaves disks that nobody knows, one
@@ -21,15 +22,15 @@ use crate::label::Told;
 use crate::layout::Layout;
 use crate::member::{Group, GroupState, Seat};
 use crate::store::Inner;
-use media::{DATA_START, Device, DeviceLayout, MediaError, Profile, regions_of};
+use media::{DATA_START, Device, DeviceLayout, MediaError, Profile, Zeroing, regions_of};
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::{DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, RaidKind};
 use ondisk::pointer::BLOCK_NUMBER_MAX;
 use ondisk::scrub::ScrubRecord;
+use platform::Disk;
 use platform::completion::gather;
-use platform::{Disk, DiskError};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, BlockRef, ByteSize, zero_block};
+use units::{BLOCK_SIZE_U64, ByteSize};
 use zerocopy::FromZeros;
 
 /// Receives the end of a growth.
@@ -55,11 +56,6 @@ pub struct NewGroup {
     pub disks: Vec<NewDisk>,
 }
 
-/// Blocks that are looked at and zeroed at a time.
-const ZEROED_BLOCKS: usize = REGION_BLOCKS;
-/// Such stretches of one disk under way at once.
-const STRETCHES_AT_A_TIME: u64 = 8;
-
 /// A layout that is to take the place of the store's, and the disks it adds.
 struct Growth {
     layout: Layout,
@@ -77,16 +73,22 @@ struct Added {
 }
 
 impl Inner {
-    pub(crate) fn add_disks(self: &Arc<Self>, group: u32, disks: Vec<NewDisk>, done: GrowDone) {
-        self.grow(done, |layout| layout.with_disks(group, disks));
+    pub(crate) fn add_disks(
+        self: &Arc<Self>,
+        (group, disks): (u32, Vec<NewDisk>),
+        zeroing: &Arc<Zeroing>,
+        done: GrowDone,
+    ) {
+        self.grow(zeroing, done, |layout| layout.with_disks(group, disks));
     }
 
     pub(crate) fn add_groups(self: &Arc<Self>, groups: Vec<NewGroup>, done: GrowDone) {
-        self.grow(done, |layout| layout.with_groups(groups));
+        self.grow(&Arc::default(), done, |layout| layout.with_groups(groups));
     }
 
     fn grow(
         self: &Arc<Self>,
+        zeroing: &Arc<Zeroing>,
         done: GrowDone,
         plan: impl FnOnce(&Layout) -> Result<Growth, RaidError>,
     ) {
@@ -99,29 +101,29 @@ impl Inner {
             done(result);
         });
         match plan(&self.layout()) {
-            Ok(growth) => self.zero_disks(growth, done),
+            Ok(growth) => self.zero_disks(growth, zeroing, done),
             Err(error) => done(Err(error)),
         }
     }
 
-    fn zero_disks(self: &Arc<Self>, growth: Growth, done: GrowDone) {
-        let work: Vec<_> = growth
-            .added
-            .iter()
+    fn zero_disks(self: &Arc<Self>, growth: Growth, zeroing: &Arc<Zeroing>, done: GrowDone) {
+        let known_groups = growth.layout.groups.len() - growth.new_groups;
+        let joining = growth.added.iter().filter(|added| (added.group as usize) < known_groups);
+        let work: Vec<(Arc<dyn Disk>, u64)> = joining
             .map(|added| {
                 let regions = growth.layout.geometry.group(added.group).regions;
-                (Arc::clone(&added.disk), regions)
+                (Arc::clone(&added.disk), regions * REGION_BLOCKS as u64)
             })
             .collect();
         let inner = Arc::clone(self);
-        let parts = gather(work.len(), move |results: Vec<Result<(), DiskError>>| {
+        let parts = gather(work.len(), move |results: Vec<Result<(), MediaError>>| {
             match results.into_iter().collect::<Result<Vec<()>, _>>() {
                 Ok(_) => inner.label_disks(growth, done),
-                Err(error) => done(Err(MediaError::from(error).into())),
+                Err(error) => done(Err(error.into())),
             }
         });
-        for ((disk, regions), part) in work.into_iter().zip(parts) {
-            zero(&disk, regions, part);
+        for ((disk, blocks), part) in work.into_iter().zip(parts) {
+            media::zero(&disk, DATA_START..DATA_START + blocks, zeroing, Box::new(part));
         }
     }
 
@@ -274,42 +276,4 @@ pub(crate) fn check_size(disk: &dyn Disk, regions: u64) -> Result<(), RaidError>
         size: ByteSize(disk.size_blocks() * BLOCK_SIZE_U64),
         minimum: ByteSize(DeviceLayout { regions }.blocks() * BLOCK_SIZE_U64),
     }))
-}
-
-/// Receives the end of zeroing.
-type ZeroDone = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
-
-/// Has the data area of a disk hold zeros, durably: what holds them is left alone.
-fn zero(disk: &Arc<dyn Disk>, regions: u64, done: ZeroDone) {
-    let flushed = Arc::clone(disk);
-    let parts = gather(STRETCHES_AT_A_TIME as usize, move |results: Vec<Result<(), DiskError>>| {
-        match results.into_iter().collect::<Result<Vec<()>, _>>() {
-            Ok(_) => flushed.flush(done),
-            Err(error) => done(Err(error)),
-        }
-    });
-    for (first, part) in (0..).zip(parts) {
-        zero_stretch(Arc::clone(disk), first, regions, part);
-    }
-}
-
-/// One stretch after another, every eighth.
-fn zero_stretch(disk: Arc<dyn Disk>, region: u64, regions: u64, done: ZeroDone) {
-    if region >= regions {
-        return done(Ok(()));
-    }
-    let at = DATA_START + region * ZEROED_BLOCKS as u64;
-    let same = Arc::clone(&disk);
-    let looked = move |found: Result<Vec<BlockRef>, DiskError>| {
-        if found.is_ok_and(|blocks| blocks.iter().all(|block| block.is_zero())) {
-            return zero_stretch(same, region + STRETCHES_AT_A_TIME, regions, done);
-        }
-        let next = Arc::clone(&same);
-        let written = move |result| match result {
-            Ok(()) => zero_stretch(next, region + STRETCHES_AT_A_TIME, regions, done),
-            Err(error) => done(Err(error)),
-        };
-        same.write(at, vec![zero_block(); ZEROED_BLOCKS], Box::new(written));
-    };
-    disk.read(at, ZEROED_BLOCKS, Box::new(looked));
 }

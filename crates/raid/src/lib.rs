@@ -27,6 +27,7 @@
 mod assemble;
 mod block_store;
 mod cache;
+mod discard;
 mod error;
 mod failure;
 mod geometry;
@@ -65,6 +66,7 @@ pub use block_store::{
     BlockRead, BlockStore, BlockWrite, FailureHook, KeptBlock, NoJournal, Proof, ReadDone, RunDone,
     StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
+pub use discard::DiskRegion;
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use growth::{GrowDone, NewDisk, NewGroup};

@@ -8,6 +8,7 @@ use crate::block_store::{
     StripeNote, SuperblocksDone, SyncDone,
 };
 use crate::cache::ChecksumCache;
+use crate::discard::DiskRegion;
 use crate::error::{RaidError, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
@@ -18,7 +19,7 @@ use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::returning::Points;
 use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
 use crate::status::{Counters, Status};
-use media::Device;
+use media::{Device, Zeroing};
 use platform::Disk;
 use platform::sync::Mutex;
 use std::any::Any;
@@ -44,6 +45,8 @@ pub(crate) struct Tetris {
     pub expected_blocks: u32,
     /// A batch waits that will take what is filling.
     pub is_batch_queued: bool,
+    /// Disks whose region is to be discarded, unless something is written to it before.
+    pub discarded: BTreeSet<usize>,
 }
 
 pub(crate) struct State {
@@ -181,13 +184,15 @@ impl BlockStore for Store {
 
     fn write(&self, write: BlockWrite) {
         assert!(write.pvbn != Pvbn(0), "PVBN 0 is never a block");
-        let Some(tetris) = self.inner.geometry().tetris_of(write.pvbn) else {
+        let Some(location) = self.inner.geometry().locate(write.pvbn) else {
             panic!("{} is beyond the aggregate's end", write.pvbn)
         };
+        let tetris = location.tetris();
         let is_full = {
             let mut state = self.inner.state.lock();
             state.note_write(write.owner.cp);
             let filling = state.tetrises.entry(tetris).or_default();
+            filling.discarded.remove(&location.disk);
             let is_new = filling.filling.insert(write.pvbn, write).is_none();
             let was_expected = is_new && filling.expected_blocks > 0;
             filling.expected_blocks -= u32::from(was_expected);
@@ -200,6 +205,14 @@ impl BlockStore for Store {
 
     fn sync(&self, done: SyncDone) {
         self.inner.sync(done);
+    }
+
+    fn discard_unit_regions(&self, group: u32) -> Option<u64> {
+        self.inner.discard_unit_regions(group)
+    }
+
+    fn discard(&self, regions: &[DiskRegion]) {
+        self.inner.discard(regions);
     }
 
     fn read(&self, read: BlockRead, done: ReadDone) {
@@ -240,8 +253,8 @@ impl BlockStore for Store {
         self.inner.fail_disk(place, done);
     }
 
-    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, done: GrowDone) {
-        self.inner.add_disks(group, disks, done);
+    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, zeroing: &Arc<Zeroing>, done: GrowDone) {
+        self.inner.add_disks((group, disks), zeroing, done);
     }
 
     fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone) {

@@ -4,6 +4,7 @@ mod assembly;
 mod crash;
 mod damage;
 mod damage_scrub;
+mod discard;
 mod files;
 mod geometry;
 mod growth;

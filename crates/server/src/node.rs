@@ -23,6 +23,7 @@ mod disk_table;
 mod growth;
 mod health;
 mod journals;
+mod locate;
 mod openers;
 mod patience;
 mod recovery;
@@ -35,6 +36,7 @@ mod snapshots;
 mod spares;
 mod status;
 mod threads;
+mod upkeep;
 mod volumes;
 
 use self::core::Core;
@@ -100,7 +102,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     core.open_aggregates();
     let core = Arc::new(core);
     let mut node = Node { core: Arc::clone(&core), threads, watcher: None, nfs: None };
-    let watched = Watcher::start(move || core.bring_back()).map_err(failed);
+    let watched = Watcher::start(move || core.watch_disks()).map_err(failed);
     let served = watched.and_then(|watcher| {
         node.watcher = Some(watcher);
         node.serve_nfs()
@@ -150,6 +152,8 @@ impl Node {
         if let Some(watcher) = watcher {
             watcher.stop();
         }
+        core.disks.upkeep.stop();
+        core.disks.locating.stop();
         core.mounts.stop_all();
         if let Some(mut nfs) = nfs {
             nfs.stop();

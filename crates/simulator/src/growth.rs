@@ -74,7 +74,7 @@ impl Machine<'_> {
         });
         self.trace.note(format!("the aggregate grows by {growth:?}"));
         let engine = Arc::clone(&self.engine);
-        let request = AddDisks { disks, to, media: None, force: true };
+        let request = AddDisks { disks, to, media: None, force: true, zeroing: Arc::default() };
         let under_way = promise(|done| engine.add_disks(AGGREGATE, request, done));
         self.growing.under_way = Some(under_way);
     }

@@ -420,6 +420,7 @@ impl<'a> Machine<'a> {
             ("world: acknowledged writes lost", counters.lost_writes),
             ("world: writes misdirected", counters.misdirected_writes),
             ("world: writes refused", counters.refused_writes),
+            ("world: blocks discarded", counters.discarded_blocks),
         ] {
             self.trace.meet_times(what, times);
         }

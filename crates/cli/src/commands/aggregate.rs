@@ -1,6 +1,6 @@
 //! `stroop aggr`.
 
-use super::{count, disk, percent, scrub};
+use super::{count, disk, percent, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
 use crate::duration;
@@ -70,7 +70,7 @@ pub(super) fn run(
                 let object = ("add disks to aggregate", name.as_str());
                 confirm_loss(terminal, options, object, &known, &request.disks)?;
             }
-            add(node, &request)
+            add(node, terminal, &request)
         }
         AggregateCommand::List => {
             let aggregates = node.aggregate_list()?;
@@ -108,9 +108,21 @@ fn confirm_loss(
     confirm(terminal, options, action, &removal)
 }
 
-fn add(node: &dyn Administration, request: &AggregateAdd) -> Result<Output, AdminError> {
-    let before = node.aggregate_show(&Named { name: request.name.clone() })?;
-    let aggregate = node.aggregate_add(request)?;
+fn add(
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+    request: &AggregateAdd,
+) -> Result<Output, AdminError> {
+    let named = Named { name: request.name.clone() };
+    let before = node.aggregate_show(&named)?;
+    let mut aggregate = node.aggregate_add(request)?;
+    if aggregate.disks.iter().any(|disk| disk.state == DiskState::Zeroing) {
+        let added = upkeep::wait_for_zeroing(node, terminal, &request.disks)?;
+        if let Some(left) = added.iter().find(|disk| disk.state != DiskState::InUse) {
+            return Err(upkeep::not_done("cannot add disk", left));
+        }
+        aggregate = node.aggregate_show(&named)?;
+    }
     let what = format!(
         "{}: {}{} data + {} parity in {}, {} usable, {} more than before",
         aggregate.name,

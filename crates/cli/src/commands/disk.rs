@@ -50,6 +50,12 @@ pub(super) fn run(
             }
             replace(node, &request)
         }
+        DiskCommand::Locate { disk, seconds, off } => {
+            super::upkeep::locate(node, disk, if *off { 0 } else { *seconds })
+        }
+        DiskCommand::Zero { disk, dry_run } => {
+            super::upkeep::zero((options, terminal), node, disk, *dry_run)
+        }
         DiskCommand::Spare(SpareCommand::Add { disks, aggr, force, dry_run }) => {
             let known = node.disk_list()?;
             let found: Result<_, _> = disks.iter().map(|disk| resolve(&known, disk)).collect();
@@ -108,7 +114,7 @@ fn add_spares(
 }
 
 /// The disks of all aggregates, those that are missing as well.
-fn members(node: &dyn Administration) -> Result<Vec<DiskInfo>, AdminError> {
+pub(super) fn members(node: &dyn Administration) -> Result<Vec<DiskInfo>, AdminError> {
     Ok(node.aggregate_list()?.into_iter().flat_map(|aggregate| aggregate.disks).collect())
 }
 
@@ -220,7 +226,7 @@ pub(super) fn choose(disks: &[DiskInfo], wanted: &str) -> Result<Vec<String>, Ad
     Ok(unused.into_iter().take(number).collect())
 }
 
-fn resolve(disks: &[DiskInfo], name: &str) -> Result<String, AdminError> {
+pub(super) fn resolve(disks: &[DiskInfo], name: &str) -> Result<String, AdminError> {
     if disks.iter().any(|disk| disk.name == name) {
         return Ok(name.to_owned());
     }

@@ -1,10 +1,13 @@
 //! A handle on a simulated disk, and what can be wrong with one.
 
 use crate::simulated::world::{Request, RequestBody, SimulatedWorld};
-use crate::{Disk, ReadDone, WriteDone};
+use crate::{Disk, MediaHints, ReadDone, WriteDone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::BlockRef;
+
+/// Blocks that would give their room back together: little, so that small disks have many units.
+const DISCARD_UNIT_BLOCKS: u64 = 128;
 
 /// How often, of a million blocks, a fault happens by itself; zero by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,5 +80,13 @@ impl Disk for SimulatedDisk {
     fn flush(&self, done: WriteDone) {
         // The world fills in what the flush covers.
         self.submit(RequestBody::Flush { sequence_end: 0, done });
+    }
+
+    fn discard(&self, block: u64, count_blocks: u64) {
+        self.world.discard(&self.name, self.epoch, block, count_blocks);
+    }
+
+    fn hints(&self) -> MediaHints {
+        MediaHints { discard_unit_blocks: Some(DISCARD_UNIT_BLOCKS), ..MediaHints::default() }
     }
 }

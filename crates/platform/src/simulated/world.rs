@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{BlockRef, Timestamp};
+use units::{BlockRef, Timestamp, zero_block};
 
 /// The time of day at which a world begins: 2020-09-13T12:26:40Z, a round number of seconds.
 const WALL_START_SECONDS: i64 = 1_600_000_000;
@@ -80,6 +80,8 @@ pub struct WorldCounters {
     pub misdirected_writes: u64,
     /// Writes and flushes that were refused.
     pub refused_writes: u64,
+    /// Blocks that were discarded.
+    pub discarded_blocks: u64,
 }
 
 /// Called after each submission, with no lock held.
@@ -423,6 +425,25 @@ impl SimulatedWorld {
         let mut state = self.state.lock();
         let Some(image) = state.disks.get_mut(disk) else { panic!("there is no disk {disk}") };
         change(image);
+    }
+
+    /// Discarded blocks are zeros at once, as if zeros had been written and not been flushed.
+    pub(super) fn discard(&self, disk: &str, epoch: u64, block: u64, count_blocks: u64) {
+        let mut state = self.state.lock();
+        if epoch != state.epoch {
+            return;
+        }
+        let state = &mut *state;
+        let Some(image) = state.disks.get_mut(disk).filter(|image| !image.faults.gone) else {
+            return;
+        };
+        state.counters.boundaries += 1;
+        let end = block.saturating_add(count_blocks).min(image.size_blocks);
+        for block in block..end {
+            image.faults.unreadable.remove(&block);
+            image.apply(block, zero_block());
+            state.counters.discarded_blocks += 1;
+        }
     }
 
     pub(super) fn submit(&self, mut request: Request) {

@@ -53,7 +53,7 @@ fn begin(model: &Model, as_group: bool, kind: RaidKind, disks: Vec<NewDisk>) -> 
     let done: GrowDone = Box::new(move |result| *told.lock() = Some(result));
     match as_group {
         true => model.store.add_groups(vec![NewGroup { kind, disks }], done),
-        false => model.store.add_disks(0, disks, done),
+        false => model.store.add_disks(0, disks, &Arc::default(), done),
     }
     answer
 }
@@ -195,7 +195,8 @@ fn a_cut_in_the_middle_leaves_the_smaller_or_the_larger_aggregate() {
 fn what_cannot_join_is_refused() {
     let model = Model::new(1, &[(Unprotected, 1), (Raid4, 3)]);
     let refused = |group, disks| {
-        wait(&model.world, |done| model.store.add_disks(group, disks, done)).unwrap_err()
+        wait(&model.world, |done| model.store.add_disks(group, disks, &Arc::default(), done))
+            .unwrap_err()
     };
     let disk = new_disk(&model, 3, 0);
     assert_eq!(refused(0, vec![disk.clone()]), RaidError::FixedGroup { group: 0 });

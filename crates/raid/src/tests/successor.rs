@@ -202,7 +202,7 @@ fn a_group_grows_while_a_disk_is_copied() {
             identity: [3; 16],
             profile: media::Profile::Hdd,
         };
-        start(&model, |done| model.store.add_disks(0, vec![new], done)).unwrap();
+        start(&model, |done| model.store.add_disks(0, vec![new], &Arc::default(), done)).unwrap();
         let source_fails = seed % 2 == 0;
         if source_fails {
             model.world.set_gone(&disk_name(0, place), true);

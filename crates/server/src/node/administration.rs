@@ -4,9 +4,10 @@ use super::core::Core;
 use super::rules;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskFail, DiskInfo,
-    DiskReplace, ExportAdd, ExportRemove, MountCreate, MountInfo, MountRemove, Named, Removal,
-    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
-    SpareRemove, StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
+    DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, MountCreate,
+    MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
+    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, VolumeCreate, VolumeDelete,
+    VolumeExports, VolumeFilter, VolumeInfo,
 };
 
 impl Administration for Core {
@@ -24,6 +25,14 @@ impl Administration for Core {
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
         self.replace_disk(request)
+    }
+
+    fn disk_locate(&self, request: &DiskLocate) -> Result<DiskLocated, AdminError> {
+        self.locate_disk(request)
+    }
+
+    fn disk_zero(&self, request: &DiskZero) -> Result<Removal, AdminError> {
+        self.zero_disk(request)
     }
 
     fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {

@@ -130,6 +130,7 @@ impl Core {
 
     /// All aggregates, in service or not, in order of name.
     pub(super) fn aggregate_list(&self) -> Vec<AggregateInfo> {
+        self.settle_upkeep();
         let summaries = self.engine.aggregate_summaries();
         let mut list: Vec<AggregateInfo> =
             summaries.iter().filter_map(|summary| self.aggregate_info(summary)).collect();
@@ -161,6 +162,7 @@ impl Core {
         let mut disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
         let members = disks.len();
         disks.extend(self.waiting_disks(summary));
+        disks.extend(self.disks.upkeep.joining(&summary.name));
         let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
@@ -243,6 +245,7 @@ impl Core {
     /// name.
     pub(super) fn disk_list(&self) -> Vec<DiskInfo> {
         let _turn = self.turn();
+        self.settle_upkeep();
         self.let_go_of_former_disks();
         let outages = self.engine.outages();
         let awaited: Vec<DiskInfo> =

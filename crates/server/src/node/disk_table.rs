@@ -9,8 +9,10 @@
 //! Fails: a disk that cannot be read is reported as it is, and its aggregate does without it.
 
 use super::blocking::wait_for;
+use super::locate::Locating;
 use super::patience::Patience;
 use super::refusals::{code_of_media, missing};
+use super::upkeep::Upkeep;
 use crate::config::DiskPattern;
 use crate::disks::discover;
 use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
@@ -48,6 +50,10 @@ pub(super) struct DiskTable {
     watch: Arc<Watch>,
     /// Those of aggregates in service, by name.
     held: Mutex<BTreeMap<String, Held>>,
+    /// Those to which something is done.
+    pub(super) upkeep: Upkeep,
+    /// Those that show where they are.
+    pub(super) locating: Locating,
 }
 
 impl DiskTable {
@@ -57,7 +63,8 @@ impl DiskTable {
         opener: Arc<dyn DiskOpener>,
         watch: Arc<Watch>,
     ) -> Self {
-        Self { patterns, opener, watch, held: Mutex::default() }
+        let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
+        Self { patterns, opener, watch, held, upkeep, locating }
     }
 
     /// Whether a disk is in use only because a request of this node has not ended: it hangs.
@@ -83,9 +90,13 @@ impl DiskTable {
         discover(&self.patterns).into_iter().filter_map(text).chain(ranges).collect()
     }
 
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>, DiskError> {
+        self.locating.disk(name).map_or_else(|| self.opener.open(name), Ok)
+    }
+
     /// What is on a disk that is not held.
     pub(super) fn look(&self, name: &str) -> Content {
-        look_at(name, self.opener.open(name))
+        look_at(name, self.open(name))
     }
 
     /// The same when the server starts.
@@ -115,6 +126,12 @@ impl DiskTable {
     /// A disk belongs to no aggregate in service any more.
     pub(super) fn release(&self, name: &str) {
         self.held.lock().remove(name);
+    }
+
+    /// A disk that is open here.
+    pub(super) fn held(&self, name: &str) -> Option<Arc<dyn Disk>> {
+        let held = self.held.lock().get(name).map(|held| Arc::clone(&held.disk));
+        held.or_else(|| self.upkeep.disk(name))
     }
 
     /// Whether a disk belongs to an aggregate in service.
@@ -159,12 +176,17 @@ impl DiskTable {
             return Err(missing(message, "disk", wanted)
                 .because("only disks that [node] disks names in the configuration are used"));
         };
+        if self.upkeep.is_under_way(name) {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because("it is being zeroed")
+                .try_next("stroop disk list"));
+        }
         if let Some(held) = self.held.lock().get(name) {
             return Err(AdminError::new(Code::Conflict, message, name)
                 .because(format!("it belongs to aggregate {}", held.aggregate))
                 .try_next("stroop disk list"));
         }
-        self.opener.open(name).map_err(|error| {
+        self.open(name).map_err(|error| {
             let error = MediaError::from(error);
             AdminError::new(code_of_media(&error), message, name).because(error.to_string())
         })
@@ -174,6 +196,9 @@ impl DiskTable {
     pub(super) fn info_unless_held(&self, name: &str) -> Option<DiskInfo> {
         if self.held.lock().contains_key(name) {
             return None;
+        }
+        if let Some(info) = self.upkeep.info(name) {
+            return Some(info);
         }
         let (disk, state, label, note) = match self.look(name) {
             Content::Member(disk, label) => {
@@ -198,6 +223,7 @@ impl DiskTable {
         let recorded = label.as_ref().and_then(|label| label.medium());
         let told = || disk.as_ref().map(|disk| Profile::of(&**disk));
         let media = recorded.and_then(Profile::of_medium).or_else(told);
+        let note = self.upkeep.failure(name).or(note);
         Some(DiskInfo {
             name: name.to_owned(),
             size_bytes: disk.as_ref().map_or(0, bytes),

@@ -3,8 +3,9 @@
 //! Invariants: a dry run opens and looks, and writes nothing.
 
 use super::aggregates::{check_unused, given_media, stored_kind};
-use super::blocking::request;
 use super::core::Core;
+use super::refusals::refusal;
+use super::upkeep::Task;
 use admin_api::{
     AdminError, AggregateAdd, AggregateInfo, AggregateState, Code, DiskInfo, DiskRole, DiskState,
     GROUP_DISKS_MAX, RaidKind,
@@ -14,9 +15,13 @@ use media::Profile;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use platform::Disk;
 use std::sync::Arc;
+use std::time::Duration;
 use units::BLOCK_SIZE_U64;
 
 const ADD: &str = "cannot add disks to aggregate";
+
+/// How long other administrators wait for disks to join: those that need no zeroing have by then.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What disks would be in an aggregate.
 #[derive(Default)]
@@ -56,13 +61,18 @@ impl Core {
         if wanted.dry_run {
             return Ok(enlarged(known, planned));
         }
-        let adding = AddDisks { disks: disks.clone(), to, media, force: wanted.force };
-        let engine = &self.engine;
-        request(ADD, &wanted.name, |done| engine.add_disks(&wanted.name, adding, done))?;
-        self.disks.hold(&wanted.name, &disks);
-        self.forget_offline(&disks);
-        tracing::info!(aggregate = wanted.name, disks = disks.len(), "disks added");
-        self.aggregate(&wanted.name)
+        let task = Task::joining(&wanted.name);
+        self.disks.upkeep.begin(&disks, &task);
+        let (force, zeroing, ended) = (wanted.force, Arc::clone(&task.zeroing), Arc::clone(&task));
+        let adding = AddDisks { disks, to, media, force, zeroing };
+        self.engine.add_disks(&wanted.name, adding, Box::new(move |outcome| ended.end(outcome)));
+        let outcome = task.wait(PATIENCE);
+        self.settle_upkeep();
+        match outcome {
+            Some(Err(error)) => Err(refusal(ADD, &wanted.name, &error)),
+            // Or it goes on while the disks are zeroed, which may take hours.
+            Some(Ok(())) | None => self.aggregate(&wanted.name),
+        }
     }
 }
 

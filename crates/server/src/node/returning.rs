@@ -79,8 +79,14 @@ impl Tries {
 }
 
 impl Core {
+    /// What is to be done about disks every second.
+    pub(super) fn watch_disks(&self) {
+        self.disks.locating.tick(self.clock.monotonic_nanoseconds());
+        self.bring_back();
+    }
+
     /// Looks whether disks that are missed are there again, and does what follows.
-    pub(super) fn bring_back(&self) {
+    fn bring_back(&self) {
         if self.engine.outages().is_empty()
             && self.offline.lock().is_empty()
             && self.missing_disks().is_empty()

@@ -11,3 +11,4 @@ mod object_ranges;
 mod objects;
 mod place;
 mod scrub;
+mod upkeep;

@@ -1,7 +1,7 @@
 //! Aggregates on object ranges: a directory, and a bucket of a real S3 server (moto, which
 //! `scripts/moto.sh` installs). Without it the test of the bucket fails and says what is missing.
 
-use crate::files::{check, connect, fill};
+use crate::files::{check, connect, content, fill};
 use crate::place::{Place, Server};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -136,6 +136,48 @@ fn an_aggregate_lies_in_a_directory_of_objects() {
         assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
     }
     assert!(names.iter().all(|name| !name.contains('#')), "{names:?}");
+}
+
+#[test]
+fn objects_go_when_nothing_is_in_them() {
+    const FILES: u64 = 5;
+    let objects = tempfile::tempdir().unwrap();
+    let disk = format!("object:{}/range", objects.path().display());
+    let place = Place::with_disk(&format!("{disk}?size=1GiB"), Vec::new());
+    let server = start_with_volume(&place, &disk);
+    let count = || {
+        let names = std::fs::read_dir(objects.path().join("range")).unwrap();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+        names.map(name).filter(|name| name.to_string_lossy().starts_with("data-")).count()
+    };
+    let (mut client, root) = connect(&place);
+    for number in 0..FILES {
+        let file = client.create(&root, &format!("large-{number}")).unwrap();
+        client.write(&file, 0, &content(number, 16 << 20), false).unwrap();
+        client.commit(&file).unwrap();
+    }
+    // Each snapshot is a consistency point.
+    place.ok(&["snapshot", "create", "home@one"]);
+    let before = count();
+    assert!(before >= 20, "{before} objects of 4 MiB for 80 MiB");
+    for number in 1..FILES {
+        client.remove(&root, &format!("large-{number}")).unwrap();
+    }
+    place.ok(&["snapshot", "create", "home@two"]);
+    assert!(count() >= before, "a snapshot holds what is in them");
+    place.ok(&["snapshot", "delete", "home@one", "--yes"]);
+    let mut number = 0;
+    // Blocks of deleted snapshots come back in the background, a bit with each consistency point.
+    while count() > 8 {
+        number += 1;
+        assert!(number < 1000, "{} of {before} objects are left", count());
+        place.ok(&["snapshot", "create", &format!("home@again-{number}")]);
+    }
+    server.kill();
+    let _server = place.serve();
+    let (mut client, root) = connect(&place);
+    let file = client.lookup(&root, "large-0").unwrap();
+    assert!(client.read(&file).unwrap() == content(0, 16 << 20));
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! `stroop disk locate` and `stroop disk zero`, and waiting for disks that are zeroed.
+//!
+//! Invariants: what was asked for goes on in the server whether anybody waits or not; progress is
+//! shown only where somebody can be asked as well, and on standard error.
+//!
+//! Fails: as the server says of the disk that could not be zeroed.
+
+use super::disk::resolve;
+use crate::arguments::Options;
+use crate::confirm::confirm;
+use crate::output::Output;
+use crate::terminal::Terminal;
+use admin_api::{
+    AdminError, Administration, Code, DiskInfo, DiskLocate, DiskLocated, DiskState, DiskZero,
+};
+use platform::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// How often the server is asked how far it is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// `stroop disk locate`.
+pub(super) fn locate(
+    node: &dyn Administration,
+    disk: &str,
+    seconds: u64,
+) -> Result<Output, AdminError> {
+    // Of an aggregate's disks some may be under other names than the configuration's.
+    let found = resolve(&node.disk_list()?, disk)
+        .or_else(|_| resolve(&super::disk::members(node)?, disk))?;
+    let located = node.disk_locate(&DiskLocate { disk: found, seconds })?;
+    let output = Output::of(&located.disk, &located)?.line(told(&located));
+    if seconds == 0 {
+        return Ok(output);
+    }
+    Ok(output.next(format!("stroop disk locate {disk} --off")))
+}
+
+fn told(DiskLocated { disk, enclosure_light, seconds }: &DiskLocated) -> String {
+    match (seconds, enclosure_light) {
+        (0, _) => format!("{disk}: shows itself no longer"),
+        (_, true) => format!("{disk}: the light of its slot is lit for {seconds} s"),
+        (_, false) => format!(
+            "{disk}: read every other second for {seconds} s, see which light blinks; its slot \
+             has no light of its own"
+        ),
+    }
+}
+
+/// `stroop disk zero`.
+pub(super) fn zero(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    disk: &str,
+    dry_run: bool,
+) -> Result<Output, AdminError> {
+    let disk = resolve(&node.disk_list()?, disk)?;
+    let plan = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: true })?;
+    if dry_run {
+        return super::volume::removal("zero", &plan);
+    }
+    confirm(terminal, options, "zero disk", &plan)?;
+    let done = node.disk_zero(&DiskZero { disk: disk.clone(), dry_run: false })?;
+    let zeroed = wait_for_zeroing(node, terminal, std::slice::from_ref(&disk))?;
+    let failed = zeroed.iter().find(|disk| disk.state != DiskState::Unused);
+    if let Some(failed) = failed {
+        return Err(not_done("cannot zero disk", failed));
+    }
+    Ok(Output::of(&done.object, &done)?
+        .line(format!("{}: holds zeros, free to be used", done.object))
+        .next("stroop disk list"))
+}
+
+/// Waits until none of the disks is being zeroed any more; how they are then.
+pub(super) fn wait_for_zeroing(
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+    names: &[String],
+) -> Result<Vec<DiskInfo>, AdminError> {
+    let mut has_shown = false;
+    loop {
+        let mut disks = node.disk_list()?;
+        disks.retain(|disk| names.contains(&disk.name));
+        let under_way = disks.iter().find(|disk| disk.state == DiskState::Zeroing);
+        let Some(disk) = under_way else {
+            if has_shown {
+                // Nobody is told that the last line could not be ended.
+                let _ = writeln!(terminal.err);
+            }
+            return Ok(disks);
+        };
+        if terminal.input.is_some() {
+            let note = disk.note.as_deref().unwrap_or_default();
+            let _ = write!(terminal.err, "\r{}: {note}\x1b[K", disk.name);
+            let _ = terminal.err.flush();
+            has_shown = true;
+        }
+        // Nobody tells of it: the server only answers.
+        Condvar::new().wait_for(&mut Mutex::new(()).lock(), LOOK_INTERVAL);
+    }
+}
+
+/// Something was not done to a disk.
+pub(super) fn not_done(message: &str, disk: &DiskInfo) -> AdminError {
+    let reason = disk.note.clone().unwrap_or_else(|| format!("it is {}", disk.state));
+    AdminError::new(Code::Failed, message, &disk.name).because(reason).try_next("stroop disk list")
+}

@@ -90,6 +90,10 @@ impl AffinityId {
         Self { path, depth, kind, slot }
     }
 
+    pub(crate) const fn depth(self) -> u8 {
+        self.depth
+    }
+
     pub(crate) const fn slot(self) -> u32 {
         self.slot
     }

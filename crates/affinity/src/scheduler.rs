@@ -99,6 +99,15 @@ impl Scheduler {
         self.0.state.lock().remove(affinity);
     }
 
+    /// Removes an affinity with all beneath it, if all of them are idle; whether it did.
+    ///
+    /// # Panics
+    /// If it is gone already, or the root.
+    #[must_use]
+    pub fn remove_tree_if_idle(&self, affinity: AffinityId) -> bool {
+        self.0.state.lock().remove_tree_if_idle(affinity)
+    }
+
     /// Queues a message at the back of an affinity. After a halt it is dropped.
     ///
     /// # Panics

@@ -174,6 +174,24 @@ impl State {
         id
     }
 
+    /// Removes an affinity with all beneath it, if none of them has work; whether it did.
+    pub(crate) fn remove_tree_if_idle(&mut self, top: AffinityId) -> bool {
+        self.assert_live(top);
+        let is_idle = |node: &&Node| {
+            let is_at_rest = node.phase == Phase::Idle && node.suspended == 0 && !node.reserved;
+            is_at_rest && node.queue.is_empty() && node.waiters.is_empty()
+        };
+        let beneath = self.nodes.iter().filter(|node| node.live && top.covers(node.id));
+        let mut tree: Vec<&Node> = beneath.collect();
+        if !tree.iter().all(is_idle) {
+            return false;
+        }
+        tree.sort_by_key(|node| std::cmp::Reverse(node.id.depth()));
+        let tree: Vec<AffinityId> = tree.into_iter().map(|node| node.id).collect();
+        tree.into_iter().for_each(|id| self.remove(id));
+        true
+    }
+
     /// # Panics
     /// If the affinity has work or children, or is the root.
     pub(crate) fn remove(&mut self, id: AffinityId) {

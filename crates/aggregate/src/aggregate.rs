@@ -11,7 +11,7 @@ use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlaceDone, suspend_for
 use crate::member::Member;
 use crate::mount::container_lookup;
 use crate::pool::BlockPool;
-use affinity::{Access, AffinityId, Outcome, Partition, Scheduler};
+use affinity::{Access, AffinityId, Outcome, Partition, Scheduler, Waker};
 use cowfs::cache::BufferCache;
 use cowfs::logical::AggregateShared;
 use cowfs::pointer::Pointer;
@@ -111,7 +111,8 @@ impl Aggregate {
         parts.journal.set_log(Arc::clone(&parts.log));
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
         let block_side = Partition::new(parts.vbn_affinity, block_side);
-        Arc::new(Self {
+        let store = Arc::clone(&parts.store);
+        let aggregate = Arc::new(Self {
             parts,
             pool: BlockPool::default(),
             block_side,
@@ -120,7 +121,14 @@ impl Aggregate {
             filling,
             failed: AtomicBool::new(false),
             statistics,
-        })
+        });
+        let watched = Arc::downgrade(&aggregate);
+        store.watch_failure(Box::new(move |error| {
+            if let Some(aggregate) = watched.upgrade() {
+                aggregate.fail(error.into());
+            }
+        }));
+        aggregate
     }
 
     /// The consistency point that operations running now will be part of; the log stamps records
@@ -248,6 +256,10 @@ impl Aggregate {
                 Outcome::Suspend(Box::new(move |waker| {
                     if this.pool.wait(waker) {
                         this.send_refill();
+                    }
+                    if this.is_failed() {
+                        // Nothing is stocked any more: it sees that itself.
+                        this.pool.end_refill().into_iter().for_each(Waker::wake);
                     }
                 }))
             }

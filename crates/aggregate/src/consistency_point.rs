@@ -170,8 +170,13 @@ impl ConsistencyPoint {
     }
 
     /// Goes on to the next state, and tells whoever traces it when: `stroop bench nfs` draws the
-    /// phases beside what clients saw meanwhile.
-    fn advance(&mut self, to: Phase, clock: &dyn Clock) {
+    /// phases beside what clients saw meanwhile. False, and nothing is changed, if the aggregate
+    /// has failed: a consistency point that was under way ends where it is.
+    #[must_use]
+    fn advance(&mut self, to: Phase, clock: &dyn Clock) -> bool {
+        if self.phase == Phase::Failed {
+            return false;
+        }
         assert!(
             TRANSITIONS.contains(&(self.phase, to)),
             "a consistency point does not go from {:?} to {to:?}",
@@ -179,6 +184,7 @@ impl ConsistencyPoint {
         );
         self.phase = to;
         tracing::debug!(phase = ?to, nanoseconds = clock.monotonic_nanoseconds(), "phase");
+        true
     }
 }
 
@@ -191,10 +197,12 @@ impl Aggregate {
                 let mut refused = std::mem::take(&mut state.waiting);
                 refused.extend(state.actions.drain(..).map(|(_, done)| done));
                 Some((refused, failure))
-            } else if state.phase != Phase::Idle || !state.requested {
+            } else if state.phase != Phase::Idle
+                || !state.requested
+                || !state.advance(Phase::Freezing, &*self.parts.clock)
+            {
                 return;
             } else {
-                state.advance(Phase::Freezing, &*self.parts.clock);
                 state.requested = false;
                 state.started_nanoseconds = self.parts.clock.monotonic_nanoseconds();
                 None
@@ -231,6 +239,9 @@ impl Aggregate {
     fn freeze(self: &Arc<Self>, access: &mut Access<'_>) {
         let (actions, waiting, forced) = {
             let mut state = self.state.lock();
+            if state.phase == Phase::Failed {
+                return;
+            }
             let actions = std::mem::take(&mut state.actions);
             (actions, std::mem::take(&mut state.waiting), std::mem::take(&mut state.forced))
         };
@@ -260,9 +271,9 @@ impl Aggregate {
         changed |= self.block_side.read(access).is_dirty();
         if !changed {
             self.parts.shared.budget.clear();
-            self.state.lock().advance(Phase::Idle, &*self.parts.clock);
+            let outcome = self.advance(Phase::Idle);
             self.wake_for_room();
-            running.into_iter().for_each(|done| done(Ok(())));
+            running.into_iter().for_each(|done| done(outcome.clone()));
             return self.start_consistency_point();
         }
         self.switch_log(cp);
@@ -274,7 +285,9 @@ impl Aggregate {
             state.running_cp = cp;
             state.traditional = traditional;
             state.cleaning_members = jobs.len();
-            state.advance(Phase::CleaningMembers, &*self.parts.clock);
+        }
+        if self.advance(Phase::CleaningMembers).is_err() {
+            return self.refuse_running();
         }
         // The log has an empty half.
         self.wake_for_room();
@@ -311,7 +324,7 @@ impl Aggregate {
             state.cleaning_members -= 1;
             state.cleaning_members == 0
         };
-        if last {
+        if last && !self.is_failed() {
             self.begin_aggregate();
         }
     }
@@ -320,14 +333,38 @@ impl Aggregate {
         self.state.lock().running_cp
     }
 
+    /// Goes on to the next state.
+    fn advance(&self, to: Phase) -> Result<(), AggregateError> {
+        let mut state = self.state.lock();
+        match state.advance(to, &*self.parts.clock) {
+            true => Ok(()),
+            false => Err(state.failure().unwrap_or(AggregateError::Stopping)),
+        }
+    }
+
+    /// The aggregate failed while a consistency point took those in who wait for it.
+    fn refuse_running(&self) {
+        let (running, failure) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.running), state.failure())
+        };
+        let error = failure.unwrap_or(AggregateError::Stopping);
+        running.into_iter().for_each(|done| done(Err(error.clone())));
+    }
+
     fn begin_aggregate(self: &Arc<Self>) {
-        self.state.lock().advance(Phase::CleaningAggregate, &*self.parts.clock);
+        if self.advance(Phase::CleaningAggregate).is_err() {
+            return;
+        }
         let this = Arc::clone(self);
         let message = move |access: &mut Access<'_>| this.clean_aggregate(access);
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
     }
 
     fn clean_aggregate(self: &Arc<Self>, access: &mut Access<'_>) -> Outcome {
+        if self.is_failed() {
+            return Outcome::Done;
+        }
         let cp = self.running_cp();
         let side = self.block_side.write(access);
         if side.cleaning.is_none() {
@@ -411,7 +448,9 @@ impl Aggregate {
 
     /// Makes the image durable, then the superblock.
     fn sync(self: &Arc<Self>, cp: CpNumber, superblock: Superblock) {
-        self.state.lock().advance(Phase::Syncing, &*self.parts.clock);
+        if self.advance(Phase::Syncing).is_err() {
+            return;
+        }
         if mutation::broken(Rule::LogRetiredEarly) {
             self.parts.log.retire(cp);
         }
@@ -430,7 +469,9 @@ impl Aggregate {
     fn write_superblock(self: &Arc<Self>, cp: CpNumber, superblock: &Superblock) {
         let last_slot = {
             let mut state = self.state.lock();
-            state.advance(Phase::Sealing, &*self.parts.clock);
+            if !state.advance(Phase::Sealing, &*self.parts.clock) {
+                return;
+            }
             state.superblock_slot
         };
         // Never the slot of the last one: it must survive a torn write.
@@ -451,7 +492,9 @@ impl Aggregate {
     fn begin_commit(self: &Arc<Self>, cp: CpNumber, slot: usize) {
         {
             let mut state = self.state.lock();
-            state.advance(Phase::Committing, &*self.parts.clock);
+            if !state.advance(Phase::Committing, &*self.parts.clock) {
+                return;
+            }
             state.superblock_slot = slot;
         }
         // Before the commit is told to anyone: what replay would apply is in the image.
@@ -466,6 +509,9 @@ impl Aggregate {
     }
 
     fn commit(self: &Arc<Self>, access: &mut Access<'_>, cp: CpNumber) {
+        if self.is_failed() {
+            return;
+        }
         let side = self.block_side.write(access);
         let Some(mut cleaning) = side.cleaning.take() else {
             unreachable!("a commit follows a cleaning")
@@ -492,7 +538,10 @@ impl Aggregate {
         }
         let running = {
             let mut state = self.state.lock();
-            state.advance(Phase::Idle, &*self.parts.clock);
+            if !state.advance(Phase::Idle, &*self.parts.clock) {
+                // Who waited was told.
+                return;
+            }
             state.committed = cp;
             state.requested |= again;
             let now = self.parts.clock.monotonic_nanoseconds();
@@ -538,19 +587,25 @@ impl Aggregate {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes the aggregate out of service: nothing more is written, everything waiting fails.
+    /// Takes the aggregate out of service: nothing more is written, everything waiting fails. What
+    /// was answered and still gathers for the log goes there: the log is another disk. The first
+    /// failure counts.
     pub fn fail(self: &Arc<Self>, error: AggregateError) {
-        tracing::error!(aggregate = %self.parts.identity.name, %error, "out of service");
-        self.failed.store(true, Ordering::Release);
-        let waiting = {
+        let (waiting, error, is_first) = {
             let mut state = self.state.lock();
+            let is_first = state.failure.is_none();
             state.phase = Phase::Failed;
-            state.failure = Some(error.clone());
+            let error = state.failure.get_or_insert(error).clone();
             let mut waiting = std::mem::take(&mut state.running);
             waiting.append(&mut state.waiting);
             waiting.extend(state.actions.drain(..).map(|(_, done)| done));
-            waiting
+            (waiting, error, is_first)
         };
+        self.failed.store(true, Ordering::Release);
+        if is_first {
+            tracing::error!(aggregate = %self.parts.identity.name, %error, "out of service");
+            self.parts.log.push();
+        }
         waiting.into_iter().for_each(|done| done(Err(error.clone())));
         self.wake_for_room();
         self.pool.end_refill().into_iter().for_each(Waker::wake);
@@ -580,6 +635,9 @@ impl Aggregate {
     }
 
     fn refill(self: &Arc<Self>, access: &mut Access<'_>, held: &HeldBlocks) -> Outcome {
+        if self.is_failed() {
+            return Outcome::Done;
+        }
         let side = self.block_side.write(access);
         let reader = Reader { cache: &self.parts.cache, held };
         while self.pool.len() < REFILL_BLOCKS {

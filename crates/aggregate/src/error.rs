@@ -67,3 +67,15 @@ pub enum AggregateError {
     #[error("{0}")]
     Refused(String),
 }
+
+impl AggregateError {
+    /// Whether it is over as soon as disks that are away return: then the aggregate is opened anew,
+    /// and its clients wait.
+    #[must_use]
+    pub const fn is_of_disks(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(StoreError::GroupFailed { .. }) | Self::Raid(RaidError::TooFewDisks { .. })
+        )
+    }
+}

@@ -16,6 +16,7 @@
 //! consistency points write unasked.
 
 use platform::mutation::{self, Rule};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Who spends.
@@ -247,6 +248,8 @@ pub struct DirtyMemory {
     inodes: AtomicU64,
     blocks_max: u64,
     inodes_per_volume: AtomicU64,
+    /// The node's, of which this is one aggregate's part.
+    node: Option<Arc<Self>>,
 }
 
 impl DirtyMemory {
@@ -258,22 +261,45 @@ impl DirtyMemory {
             inodes: AtomicU64::new(0),
             blocks_max,
             inodes_per_volume: AtomicU64::new(INODES_PER_VOLUME_MAX),
+            node: None,
         }
+    }
+
+    /// One aggregate's part of a node's: the node's limits hold. What is dirty when it is dropped
+    /// is dirty no more: an aggregate that was taken out of service.
+    #[must_use]
+    pub fn part_of(node: &Arc<Self>) -> Self {
+        let mut part = Self::new(node.blocks_max);
+        part.node = Some(Arc::clone(node));
+        part
+    }
+
+    fn limits(&self) -> &Self {
+        self.node.as_deref().unwrap_or(self)
     }
 
     /// Adds; operations call it after [`Self::is_full`] said no.
     pub fn add(&self, blocks: u64) {
         self.blocks.fetch_add(blocks, Ordering::Relaxed);
+        if let Some(node) = &self.node {
+            node.add(blocks);
+        }
     }
 
     /// Takes off.
     pub fn remove(&self, blocks: u64) {
         self.blocks.fetch_sub(blocks, Ordering::Relaxed);
+        if let Some(node) = &self.node {
+            node.remove(blocks);
+        }
     }
 
     /// Counts an inode that became dirty.
     pub fn add_inode(&self) {
         self.inodes.fetch_add(1, Ordering::Relaxed);
+        if let Some(node) = &self.node {
+            node.add_inode();
+        }
     }
 
     /// Takes inodes off that are clean again, or gone.
@@ -283,19 +309,24 @@ impl DirtyMemory {
     pub fn remove_inodes(&self, inodes: u64) {
         let before = self.inodes.fetch_sub(inodes, Ordering::Relaxed);
         assert!(before >= inodes, "{inodes} inodes are clean again of {before} dirty ones");
+        if let Some(node) = &self.node {
+            node.remove_inodes(inodes);
+        }
     }
 
     /// Whether operations must wait for a commit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.weight() >= self.blocks_max
+        let limits = self.limits();
+        limits.weight() >= limits.blocks_max
     }
 
     /// Whether a consistency point should begin: half of the cap is dirty, so that the other half
     /// is there for operations while it runs.
     #[must_use]
     pub fn is_half_full(&self) -> bool {
-        self.weight() >= self.blocks_max / 2
+        let limits = self.limits();
+        limits.weight() >= limits.blocks_max / 2
     }
 
     /// In blocks: all that counts against the cap.
@@ -325,7 +356,16 @@ impl DirtyMemory {
     /// Clean inodes that a volume may keep.
     #[must_use]
     pub fn inodes_per_volume(&self) -> usize {
-        self.inodes_per_volume.load(Ordering::Relaxed) as usize
+        self.limits().inodes_per_volume.load(Ordering::Relaxed) as usize
+    }
+}
+
+impl Drop for DirtyMemory {
+    fn drop(&mut self) {
+        if let Some(node) = &self.node {
+            node.remove(self.blocks());
+            node.remove_inodes(self.inodes());
+        }
     }
 }
 
@@ -350,6 +390,22 @@ mod tests {
         overhead.reset();
         assert!(promise_both(all, 1, Spender::Common));
         assert_eq!(taken(), 1011 + 2 * VOLUME_OVERHEAD_BLOCKS + maps + 2);
+    }
+
+    #[test]
+    fn what_is_dirty_goes_with_its_aggregate() {
+        let node = Arc::new(DirtyMemory::new(100));
+        let (first, second) = (DirtyMemory::part_of(&node), DirtyMemory::part_of(&node));
+        first.add(60);
+        first.add_inode();
+        second.add(39);
+        assert!(second.is_half_full() && !second.is_full());
+        second.add(1);
+        second.remove(20);
+        assert_eq!((node.blocks(), node.inodes()), (80, 1));
+        drop(first);
+        assert_eq!((node.blocks(), node.inodes(), second.blocks()), (20, 0, 20));
+        assert!(!second.is_half_full());
     }
 
     #[test]

@@ -95,6 +95,17 @@ impl BufferCache {
         drop(gone);
     }
 
+    /// Forgets everything: PVBNs may mean other blocks from now on.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut gone = Vec::new();
+            let mut shard = shard.lock();
+            gone.extend(std::iter::from_fn(|| shard.evict()));
+            drop(shard);
+            drop(gone);
+        }
+    }
+
     /// Blocks in the cache.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -109,11 +109,17 @@ const VOLUME_BLOCKS_MIN: u64 = 256;
 /// Largest volume that the format's block numbers reach: 64 PiB less the slack.
 const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
 
+/// What an aggregate is called in handles.
+#[must_use]
+pub fn file_system_of(aggregate: [u8; 16]) -> FileSystemId {
+    let mut first = [0; 8];
+    first.copy_from_slice(&aggregate[..8]);
+    FileSystemId(u64::from_le_bytes(first))
+}
+
 impl Engine {
     pub(crate) fn environment(&self, aggregate: &Aggregate, volume: VolumeId) -> Environment {
-        let mut first = [0; 8];
-        first.copy_from_slice(&aggregate.parts.identity.aggregate[..8]);
-        let file_system = FileSystemId(u64::from_le_bytes(first));
+        let file_system = file_system_of(aggregate.parts.identity.aggregate);
         // Room for snapshots' numbers between volumes: an image of its own has its own number.
         let image_number = file_system.0.rotate_left(32) ^ (u64::from(volume.get()) << 40);
         let limits = crate::service::limits(self.configuration.memory_bytes);
@@ -347,9 +353,12 @@ impl Engine {
     /// All aggregates at a glance.
     #[must_use]
     pub fn aggregate_summaries(&self) -> Vec<AggregateSummary> {
+        self.aggregates().iter().map(|aggregate| self.summary_of(aggregate)).collect()
+    }
+
+    pub(crate) fn summary_of(&self, aggregate: &Arc<Aggregate>) -> AggregateSummary {
         use std::sync::atomic::Ordering::Relaxed;
-        let volumes = self.volumes();
-        let summary = |aggregate: Arc<Aggregate>| AggregateSummary {
+        AggregateSummary {
             name: aggregate.parts.identity.name.clone(),
             identity: aggregate.parts.identity.aggregate,
             size_blocks: aggregate.size_blocks(),
@@ -360,12 +369,11 @@ impl Engine {
             consistency_points: aggregate.statistics.consistency_points.load(Relaxed),
             last_cp_nanoseconds: aggregate.statistics.last_cp_nanoseconds.load(Relaxed),
             log_used_ratio: aggregate.parts.log.used_ratio(),
-            traditional: volumes.iter().any(|served| {
-                Arc::ptr_eq(&served.aggregate, &aggregate)
+            traditional: self.volumes().iter().any(|served| {
+                Arc::ptr_eq(&served.aggregate, aggregate)
                     && matches!(served.kind, VolumeKind::Traditional(_))
             }),
-        };
-        self.aggregates().into_iter().map(summary).collect()
+        }
     }
 
     /// All volumes at a glance.

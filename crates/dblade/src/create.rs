@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::served::VolumeKind;
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
-use cowfs::budget::{Budget, Overhead};
+use cowfs::budget::{Budget, DirtyMemory, Overhead};
 use cowfs::logical::{AggregateShared, Shared};
 use media::Profile;
 use nvlog::{Log, LogIdentity};
@@ -189,7 +189,8 @@ impl Engine {
         (affinity, vbn_affinity): (AffinityId, AffinityId),
         block_side: BlockSide,
     ) -> Arc<Aggregate> {
-        let shared = AggregateShared { budget: Budget::default(), dirty: Arc::clone(&self.dirty) };
+        let dirty = Arc::new(DirtyMemory::part_of(&self.dirty));
+        let shared = AggregateShared { budget: Budget::default(), dirty };
         let parts = Parts {
             identity: parts.identity,
             scheduler: self.scheduler.clone(),

@@ -4,7 +4,7 @@
 //! Invariants: as of [`crate::messages`]. A write that may stay in memory is answered when it is
 //! applied; COMMIT logs it, or has a consistency point make it durable when there is much.
 
-use crate::messages::{Ask, Halt, Host, Mutate};
+use crate::messages::{Ask, Halt, Host, Mutate, refusal};
 use crate::service::{Service, Work};
 use affinity::{Access, Message, Outcome};
 use bytes::Bytes;
@@ -235,10 +235,10 @@ pub(crate) fn commit(service: &Service, caller: &Caller, file: FileHandle, done:
     let answer = move |outcome: Result<CommitReply, FsError>| match outcome {
         Ok(CommitReply::Logged(change)) => done(Ok(change)),
         Ok(CommitReply::TooMuchToLog(change)) => match engine.volume_of(&file) {
-            None => done(Err(FsError::Stale)),
+            None => done(Err(engine.absence_of(&file))),
             Some(served) => {
                 let committed = move |outcome: Result<(), aggregate::AggregateError>| {
-                    done(outcome.map(|()| change).map_err(|_| FsError::Io));
+                    done(outcome.map(|()| change).map_err(|error| refusal(&error)));
                 };
                 served.aggregate.request_consistency_point(Some(Box::new(committed)));
             }

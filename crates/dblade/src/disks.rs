@@ -77,8 +77,18 @@ impl Engine {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
         };
-        let failed = |outcome: Result<(), RaidError>| done(outcome.map_err(EngineError::from));
-        found.parts.store.fail_disk(place, Box::new(failed));
+        let store = Arc::clone(&found.parts.store);
+        let failed = move |outcome: Result<(), RaidError>| match outcome {
+            // It is out of use for good when it lacks a commit: until then the next start would
+            // find that it missed nothing.
+            Ok(()) => {
+                found.force();
+                let committed = |outcome: Result<(), _>| done(outcome.map_err(EngineError::from));
+                found.request_consistency_point(Some(Box::new(committed)));
+            }
+            Err(error) => done(Err(error.into())),
+        };
+        store.fail_disk(place, Box::new(failed));
     }
 
     /// Gives the place of a disk to another: at once if it failed or is missing, and rebuilds what

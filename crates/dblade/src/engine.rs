@@ -4,17 +4,18 @@
 //! up under a read lock held for the look-up alone.
 
 use crate::error::EngineError;
+use crate::outage::Outages;
 use crate::served::ServedVolume;
 use crate::spares::SharedTending;
 use affinity::Scheduler;
 use aggregate::Aggregate;
 use cowfs::budget::DirtyMemory;
 use cowfs::cache::{BlockGauge, BufferCache};
-use file_service::{FileHandle, FileSystemId};
+use file_service::{FileHandle, FileSystemId, FsError};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, Entropy};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::{BLOCK_SIZE_U64, VolumeId};
@@ -75,7 +76,8 @@ pub struct Engine {
     pub(crate) dirty: Arc<DirtyMemory>,
     pub(crate) register: RwLock<Register>,
     pub(crate) aggregates: Mutex<BTreeMap<String, Arc<Aggregate>>>,
-    verifier: u64,
+    pub(crate) outages: Mutex<Outages>,
+    verifier: AtomicU64,
     inodes_max: u64,
     last_tick_cp: AtomicU64,
     pub(crate) tending: SharedTending,
@@ -85,6 +87,12 @@ pub struct Engine {
 pub(crate) struct Register {
     pub by_number: FxHashMap<(FileSystemId, VolumeId), Arc<ServedVolume>>,
     pub by_name: BTreeMap<String, Arc<ServedVolume>>,
+    /// Aggregates that are known and away ([`crate::outage`]).
+    pub away: BTreeSet<FileSystemId>,
+    /// The names of their volumes, as far as they are known.
+    pub away_names: BTreeMap<String, FileSystemId>,
+    /// How often aggregates came back that had been in service.
+    pub losses: BTreeMap<FileSystemId, u64>,
 }
 
 impl Engine {
@@ -121,7 +129,8 @@ impl Engine {
             dirty: Arc::new(DirtyMemory::new(dirty_max)),
             register: RwLock::default(),
             aggregates: Mutex::default(),
-            verifier,
+            outages: Mutex::default(),
+            verifier: AtomicU64::new(verifier),
             inodes_max,
             last_tick_cp: AtomicU64::new(configuration.clock.monotonic_nanoseconds()),
             tending: SharedTending::default(),
@@ -135,10 +144,15 @@ impl Engine {
         &self.scheduler
     }
 
-    /// Changes with each start: unstable writes before it may be lost.
+    /// Changes with each start, and each return of an aggregate: unstable writes before it may be
+    /// lost.
     #[must_use]
-    pub const fn verifier(&self) -> u64 {
-        self.verifier
+    pub fn verifier(&self) -> u64 {
+        self.verifier.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn renew_verifier(&self) {
+        self.verifier.store(self.configuration.entropy.next_u64(), Ordering::Release);
     }
 
     /// Blocks in the cache, and dirty blocks.
@@ -181,12 +195,11 @@ impl Engine {
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
-    /// Takes all volumes of an aggregate out of service: it could not be opened.
-    pub(crate) fn unregister_all(&self, aggregate: &Arc<Aggregate>) {
-        for volume in self.volumes() {
-            if Arc::ptr_eq(&volume.aggregate, aggregate) {
-                self.unregister_volume(&volume);
-            }
+    /// What to tell a client whose handle leads to no volume: it is gone, or it is away.
+    pub(crate) fn absence_of(&self, handle: &FileHandle) -> FsError {
+        match self.register.read().away.contains(&handle.file_system) {
+            true => FsError::Offline,
+            false => FsError::Stale,
         }
     }
 
@@ -203,8 +216,10 @@ impl Engine {
     }
 
     /// To be called several times a second: pushes out what lies in logs without anyone waiting,
-    /// starts consistency points that are due, and lets rebuilds and scrubs go on.
+    /// starts consistency points that are due, lets rebuilds and scrubs go on, and closes what has
+    /// failed.
     pub fn tick(&self) {
+        self.close_failed();
         let now = self.configuration.clock.monotonic_nanoseconds();
         let interval = self.configuration.cp_interval_nanoseconds;
         let due = now.saturating_sub(self.last_tick_cp.load(Ordering::Relaxed)) >= interval;
@@ -240,6 +255,7 @@ impl Engine {
             aggregate.abandon();
         }
         self.aggregates.lock().clear();
+        *self.outages.lock() = Outages::default();
         *self.register.write() = Register::default();
     }
 

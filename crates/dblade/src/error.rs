@@ -26,6 +26,12 @@ pub enum EngineError {
         /// Its name.
         name: String,
     },
+    /// What was before the aggregate failed is not over yet.
+    #[error("aggregate '{aggregate}' failed, and requests to its disks have not ended yet")]
+    Closing {
+        /// The aggregate.
+        aggregate: String,
+    },
     /// The request does not fit what is there.
     #[error("{0}")]
     Conflict(String),

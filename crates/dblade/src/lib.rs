@@ -24,18 +24,20 @@ mod engine;
 mod error;
 mod messages;
 mod open;
+mod outage;
 mod replay;
 mod scrub;
 mod served;
 mod service;
 mod spares;
 
-pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary};
+pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogProvider};
 pub use error::EngineError;
 pub use open::Recovery;
+pub use outage::Outage;
 pub use served::{ServedVolume, VolumeKind};
 pub use service::Service;
 

@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::served::{Fronted, ServedVolume};
 use affinity::{Access, Message, Outcome};
+use aggregate::AggregateError;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
@@ -47,6 +48,11 @@ pub(crate) enum Halt {
     Error(FsError),
 }
 
+/// What clients are told: to wait for disks that are away; of all else, that it failed.
+pub(crate) const fn refusal(failure: &AggregateError) -> FsError {
+    if failure.is_of_disks() { FsError::Offline } else { FsError::Io }
+}
+
 impl From<OperationStop> for Halt {
     fn from(stop: OperationStop) -> Self {
         match stop.fs_error() {
@@ -71,7 +77,7 @@ impl<P: Pointer> Host<P> {
     /// Whether operations can run now.
     pub fn check(&self, logical: &Logical<P>) -> Result<(), Halt> {
         if self.served.aggregate.is_failed() {
-            return Err(Halt::Error(FsError::Io));
+            return Err(Halt::Error(self.refusal()));
         }
         if self.served.is_gone() {
             return Err(Halt::Error(FsError::Stale));
@@ -80,6 +86,11 @@ impl<P: Pointer> Host<P> {
             return Err(Halt::Wait(Wait::Room));
         }
         Ok(())
+    }
+
+    /// What clients are told of an aggregate that has failed.
+    fn refusal(&self) -> FsError {
+        self.served.aggregate.failure().as_ref().map_or(FsError::Io, refusal)
     }
 
     /// Appends an operation's records to the log; the last one's position.
@@ -126,6 +137,9 @@ impl<P: Pointer> Host<P> {
         match halt {
             Halt::Wait(wait) => self.served.aggregate.suspend(wait, held),
             Halt::Error(error) => {
+                // A block that cannot be read is no news where disks are away.
+                let is_failed = error == FsError::Io && self.served.aggregate.is_failed();
+                let error = if is_failed { self.refusal() } else { error };
                 if let Some(done) = done.take() {
                     done(Err(error));
                 }

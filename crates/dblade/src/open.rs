@@ -1,8 +1,8 @@
 //! Opening an aggregate after a stop or a crash.
 //!
-//! Order: put the disks together, choose the newest superblock, open the log, make the parity of
-//! noted stripes right, mount the aggregate and its volumes, replay the log, and commit that with a
-//! consistency point before anyone is served.
+//! Order: put the disks together, choose the newest superblock, take disks back that missed
+//! nothing, open the log, make the parity of noted stripes right, mount the aggregate and its
+//! volumes, replay the log, and commit that with a consistency point before anyone is served.
 //!
 //! Fails: with what is wrong and where. Nothing has been changed then, but for parity that was not
 //! right.
@@ -55,6 +55,9 @@ pub(crate) struct Opening {
     pub slot: usize,
     pub log: Option<Arc<Log>>,
     pub records: Vec<Record>,
+    /// Its volumes, which clients do not see before all is done.
+    pub volumes: Vec<Arc<ServedVolume>>,
+    pub affinities: Option<(AffinityId, AffinityId)>,
     pub started_nanoseconds: u64,
     pub done: Done<Recovery>,
 }
@@ -82,6 +85,10 @@ impl Engine {
         done: Done<Recovery>,
     ) {
         let (aggregate, name) = store.aggregate();
+        if !self.is_closed(&aggregate) {
+            return done(Err(EngineError::Closing { aggregate: name }));
+        }
+        self.forget_blocks_of(&aggregate);
         let store: Arc<dyn BlockStore> = Arc::new(store);
         let same = Arc::clone(&store);
         let started_nanoseconds = self.configuration.clock.monotonic_nanoseconds();
@@ -100,6 +107,8 @@ impl Engine {
                 slot,
                 log: None,
                 records: Vec::new(),
+                volumes: Vec::new(),
+                affinities: None,
                 started_nanoseconds,
                 done,
             };
@@ -109,13 +118,22 @@ impl Engine {
 }
 
 impl Opening {
+    /// Ends it without the aggregate; what it made goes when nobody uses it any more.
+    pub fn give_up(self, error: EngineError) {
+        let mut remains = vec![self.store.remains()];
+        remains.extend(self.log.as_ref().map(|log| log.remains()));
+        let affinity = self.affinities.map(|(affinity, _)| affinity);
+        self.engine.leave(self.identity.aggregate, remains, affinity);
+        (self.done)(Err(error));
+    }
+
     fn open_log(mut self) {
         let identity = LogIdentity { aggregate: self.identity.aggregate, log: self.superblock.log };
         let disk = match self.engine.configuration.logs.open(self.identity.aggregate) {
             Ok(disk) => disk,
             Err(cause) => {
                 let error = EngineError::journal(&self.identity.name, &cause);
-                return (self.done)(Err(error));
+                return self.give_up(error);
             }
         };
         let committed = self.superblock.cp();
@@ -127,7 +145,7 @@ impl Opening {
             }
             Err(error) => {
                 let error = EngineError::journal(&self.identity.name, &error);
-                (self.done)(Err(error));
+                self.give_up(error);
             }
         };
         Log::open(&disk, identity, committed, Box::new(opened));
@@ -139,21 +157,22 @@ impl Opening {
             Ok(notes) => notes,
             Err(damage) => {
                 let error = EngineError::journal(&self.identity.name, &damage);
-                return (self.done)(Err(error));
+                return self.give_up(error);
             }
         };
         let store = Arc::clone(&self.store);
         let recovered = move |outcome: Result<(), raid::StoreError>| match outcome {
             Ok(()) => self.mount(),
-            Err(error) => (self.done)(Err(AggregateError::from(error).into())),
+            Err(error) => self.give_up(AggregateError::from(error).into()),
         };
         store.recover_stripes(notes, Box::new(recovered));
     }
 
     /// Mounts in a message of the aggregate's affinity, which may wait for blocks.
-    fn mount(self) {
+    fn mount(mut self) {
         let engine = Arc::clone(&self.engine);
         let affinities = engine.aggregate_affinities();
+        self.affinities = Some(affinities);
         let loader = Loader {
             maps: None,
             store: Arc::clone(&self.store),
@@ -176,7 +195,7 @@ impl Opening {
                     suspend_for_load(&loader, requests, &held)
                 }
                 Err(stop) => {
-                    (this.done)(Err(unreadable("the aggregate's file system", &stop)));
+                    this.give_up(unreadable("the aggregate's file system", &stop));
                     Outcome::Done
                 }
             }
@@ -201,7 +220,7 @@ impl Opening {
         let mut next_slot = 0;
         let mut opening = Some(self);
         let message = move |access: &mut Access<'_>| {
-            let Some(this) = opening.take() else { return Outcome::Done };
+            let Some(mut this) = opening.take() else { return Outcome::Done };
             match this.load_volumes(&aggregate, access, &mut next_slot, &held) {
                 Ok(()) => {
                     this.replay(Arc::clone(&aggregate));
@@ -212,8 +231,8 @@ impl Opening {
                     aggregate.suspend(wait, &held)
                 }
                 Err(stop) => {
-                    this.engine.unregister_all(&aggregate);
-                    (this.done)(Err(unreadable("a volume", &stop)));
+                    let error = aggregate.failure().map(EngineError::from);
+                    this.give_up(error.unwrap_or_else(|| unreadable("a volume", &stop)));
                     Outcome::Done
                 }
             }
@@ -223,7 +242,7 @@ impl Opening {
 
     /// Brings the volumes online, from slot `next` of the volume table on.
     fn load_volumes(
-        &self,
+        &mut self,
         aggregate: &Arc<Aggregate>,
         access: &mut Access<'_>,
         next: &mut usize,
@@ -241,13 +260,13 @@ impl Opening {
     }
 
     fn load_volume(
-        &self,
+        &mut self,
         aggregate: &Arc<Aggregate>,
         side: &BlockSide,
         record: &VolumeRecord,
         held: &HeldBlocks,
     ) -> Progress<()> {
-        let engine = &self.engine;
+        let engine = Arc::clone(&self.engine);
         let reader = Reader { cache: &engine.cache, held };
         let volume = VolumeId(record.volume.get());
         let shared = volume_shared(aggregate);
@@ -263,7 +282,7 @@ impl Opening {
             let logical = loaded(&affinities.stripes, shared)?;
             let front = Front::new(volume, affinities, logical);
             let kind = VolumeKind::Traditional(TraditionalVolume::new(aggregate, front));
-            engine.serve_volume(aggregate, record, kind);
+            self.volumes.push(engine.serve_volume(aggregate, record, kind));
             return Ok(());
         }
         let Some(container) = side.containers.get(&volume) else {
@@ -280,24 +299,37 @@ impl Opening {
         let front = Front::new(volume, affinities, logical);
         let size_blocks = record.size_blocks.get();
         let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
-        engine.serve_volume(aggregate, record, VolumeKind::Flexible(flexible));
+        let kind = VolumeKind::Flexible(flexible);
+        self.volumes.push(engine.serve_volume(aggregate, record, kind));
         Ok(())
     }
 }
 
 impl Engine {
-    /// Brings a volume online: consistency points visit it, clients find it.
+    /// Brings a volume online as far as consistency points go.
     fn serve_volume(
         self: &Arc<Self>,
         aggregate: &Arc<Aggregate>,
         record: &VolumeRecord,
         kind: VolumeKind,
-    ) {
+    ) -> Arc<ServedVolume> {
         match &kind {
             VolumeKind::Flexible(volume) => aggregate.add_member(Arc::clone(volume) as _),
             VolumeKind::Traditional(volume) => aggregate.add_member(Arc::clone(volume) as _),
         }
-        self.register_served(aggregate, record, kind);
+        self.served_volume(aggregate, record, kind)
+    }
+
+    fn served_volume(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        record: &VolumeRecord,
+        kind: VolumeKind,
+    ) -> Arc<ServedVolume> {
+        let environment = self.environment(aggregate, VolumeId(record.volume.get()));
+        let served = ServedVolume::new(record, Arc::clone(aggregate), kind, environment);
+        self.watch_orphans(&served);
+        served
     }
 
     /// Lets clients find a volume.
@@ -307,9 +339,7 @@ impl Engine {
         record: &VolumeRecord,
         kind: VolumeKind,
     ) {
-        let environment = self.environment(aggregate, VolumeId(record.volume.get()));
-        let served = ServedVolume::new(record, Arc::clone(aggregate), kind, environment);
-        self.watch_orphans(&served);
+        let served = self.served_volume(aggregate, record, kind);
         self.register_volume(served);
     }
 }

@@ -7,7 +7,6 @@
 //! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
 //! and nothing is lost: its disks and log are as the crash left them.
 
-use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::open::{Opening, Recovery};
 use crate::served::{Fronted, VolumeKind};
@@ -37,7 +36,7 @@ impl Opening {
         let message = move |access: &mut Access<'_>| {
             let Some(this) = opening.take() else { return Outcome::Done };
             while let Some(record) = records.get(position) {
-                match this.engine.replay_record(&aggregate, record, access, &held) {
+                match this.replay_record(record, access, &held) {
                     Ok(()) if is_first && mutation::broken(Rule::RecordReplayedTwice) => {
                         is_first = false;
                     }
@@ -53,20 +52,20 @@ impl Opening {
                             return aggregate.suspend(wait, &held);
                         }
                         None => {
-                            let error = EngineError::Replay {
+                            let failure = aggregate.failure().map(EngineError::from);
+                            let error = failure.unwrap_or_else(|| EngineError::Replay {
                                 aggregate: this.identity.name.clone(),
                                 record: record.position.get(),
                                 cause: stop.to_string(),
-                            };
-                            this.engine.unregister_all(&aggregate);
-                            (this.done)(Err(error));
+                            });
+                            this.give_up(error);
                             return Outcome::Done;
                         }
                     },
                 }
             }
             let clean = this.superblock.clean.get() == 1;
-            this.engine.end_replay(&aggregate, access, clean);
+            this.end_replay(access, clean);
             let bytes = records.iter().map(|record| record.body.len() as u64).sum();
             this.commit(Arc::clone(&aggregate), position as u64, bytes);
             Outcome::Done
@@ -90,24 +89,20 @@ impl Opening {
                 let engine = self.engine;
                 let now = engine.configuration.clock.monotonic_nanoseconds();
                 let nanoseconds = now.saturating_sub(self.started_nanoseconds);
+                engine.enter_service(&same, self.volumes);
                 engine.reap_orphans_of(&same);
                 same.parts.store.resume();
-                engine.aggregates.lock().insert(self.identity.name.clone(), same);
                 (self.done)(Ok(Recovery { nanoseconds, ..recovery }));
             }
-            Err(error) => {
-                self.engine.unregister_all(&same);
-                (self.done)(Err(error.into()));
-            }
+            Err(error) => self.give_up(error.into()),
         };
         aggregate.request_consistency_point(Some(Box::new(committed)));
     }
 }
 
-impl Engine {
+impl Opening {
     fn replay_record(
         &self,
-        aggregate: &Arc<Aggregate>,
         record: &Record,
         access: &mut Access<'_>,
         held: &HeldBlocks,
@@ -115,9 +110,7 @@ impl Engine {
         let volume = operations::record_volume(&record.body).map_err(|damage| {
             OperationStop::Record { kind: record.kind, error: RecordError::Damaged(damage) }
         })?;
-        let served = self.volumes().into_iter().find(|served| {
-            served.environment.volume == volume && Arc::ptr_eq(&served.aggregate, aggregate)
-        });
+        let served = self.volumes.iter().find(|served| served.environment.volume == volume);
         // A volume that was deleted since is not missed.
         let Some(served) = served else { return Ok(()) };
         match &served.kind {
@@ -135,7 +128,7 @@ impl Engine {
     ) -> Result<(), OperationStop> {
         let logical = volume.front().logical.write(access);
         logical.replaying = true;
-        let reader = Reader { cache: &self.cache, held };
+        let reader = Reader { cache: &self.engine.cache, held };
         let mut transaction = Transaction::new(logical, reader, Timestamp(0));
         operations::replay(record.kind, &record.body, &mut transaction)?;
         match transaction.promise(Spender::Owed) {
@@ -150,14 +143,11 @@ impl Engine {
     /// Ends the replay of all volumes. Files that were made and lost with the crash have handles
     /// that someone may have seen, so the count of generations goes on from somewhere else: those
     /// handles stay stale for ever.
-    fn end_replay(&self, aggregate: &Arc<Aggregate>, access: &mut Access<'_>, clean: bool) {
-        for served in self.volumes() {
-            if !Arc::ptr_eq(&served.aggregate, aggregate) {
-                continue;
-            }
+    fn end_replay(&self, access: &mut Access<'_>, clean: bool) {
+        for served in &self.volumes {
             let goes_on = clean || mutation::broken(Rule::GenerationNotRestarted);
-            let generation =
-                (!goes_on).then(|| (self.configuration.entropy.next_u64() as u32).max(1));
+            let entropy = &self.engine.configuration.entropy;
+            let generation = (!goes_on).then(|| (entropy.next_u64() as u32).max(1));
             match &served.kind {
                 VolumeKind::Flexible(volume) => {
                     end_replay_of(volume.front.logical.write(access), generation);

@@ -5,7 +5,7 @@
 
 use crate::background::reap;
 use crate::engine::Engine;
-use crate::messages::{Ask, Host, Mutate};
+use crate::messages::{Ask, Host, Mutate, refusal};
 use crate::served::VolumeKind;
 use affinity::{Access, Outcome};
 use bytes::Bytes;
@@ -87,7 +87,9 @@ pub struct Service(pub Arc<Engine>);
 impl Service {
     pub(crate) fn on<T: 'static>(&self, file: FileHandle, work: impl Work<T>, done: Done<T>) {
         let engine = Arc::clone(&self.0);
-        let Some(served) = engine.volume_of(&file) else { return done(Err(FsError::Stale)) };
+        let Some(served) = engine.volume_of(&file) else {
+            return done(Err(engine.absence_of(&file)));
+        };
         match served.kind.clone() {
             VolumeKind::Flexible(volume) => {
                 work.on(Host { engine, served, fronted: volume }, done);
@@ -127,13 +129,18 @@ impl FileService for Service {
         limits(self.0.configuration.memory_bytes)
     }
 
+    fn losses(&self, file: &FileHandle) -> u64 {
+        self.0.register.read().losses.get(&file.file_system).copied().unwrap_or(0)
+    }
+
     fn write_verifier(&self) -> u64 {
         self.0.verifier()
     }
 
     fn root(&self, name: &str, done: Done<Entry>) {
         let Some(served) = self.0.volume_named(name) else {
-            return done(Err(FsError::NotFound));
+            let is_away = self.0.register.read().away_names.contains_key(name);
+            return done(Err(if is_away { FsError::Offline } else { FsError::NotFound }));
         };
         let file = served.environment.handle(
             units::InodeNumber(ondisk::root::metafile::ROOT_DIRECTORY),
@@ -398,7 +405,7 @@ fn count_room<P: Pointer>(host: Host<P>, done: Done<FileSystemStatistics>) {
         return done(Ok(statistics(&host)));
     }
     let committed = move |outcome: Result<(), aggregate::AggregateError>| {
-        done(outcome.map(|()| statistics(&host)).map_err(|_| FsError::Io));
+        done(outcome.map(|()| statistics(&host)).map_err(|error| refusal(&error)));
     };
     served.aggregate.request_consistency_point(Some(Box::new(committed)));
 }

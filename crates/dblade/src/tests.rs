@@ -16,6 +16,7 @@ use std::sync::Arc;
 use volume::SnapshotRequest;
 
 mod full;
+mod outage;
 
 const DISK_BLOCKS: u64 = 8192;
 const DISKS: usize = 4;

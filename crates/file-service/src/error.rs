@@ -81,6 +81,11 @@ pub enum FsError {
     /// The node is not ready, a retry will help (NFS3ERR_JUKEBOX; EAGAIN elsewhere).
     #[error("temporarily unavailable")]
     TryLater,
+    /// More disks are away than redundancy makes good, and the node waits for them: the client
+    /// shall, too (NFS3ERR_JUKEBOX). A program of this machine cannot, and EAGAIN would mislead it
+    /// (EIO).
+    #[error("disks are away")]
+    Offline,
     /// The media failed beyond what redundancy repairs (EIO).
     #[error("input/output error")]
     Io,
@@ -93,7 +98,7 @@ impl FsError {
         match self {
             Self::NotPermitted => 1,
             Self::NotFound => 2,
-            Self::Io => 5,
+            Self::Io | Self::Offline => 5,
             Self::NoSuchOffset => 6,
             Self::GuardMismatch | Self::TryLater => 11,
             Self::AccessDenied => 13,
@@ -140,7 +145,7 @@ impl FsError {
             Self::GuardMismatch => 10002,
             Self::BadCookie => 10003,
             Self::NotSupported => 10004,
-            Self::TryLater => 10008,
+            Self::TryLater | Self::Offline => 10008,
         }
     }
 }

@@ -35,6 +35,14 @@ pub trait FileService: Send + Sync {
     /// A number that changes when unstable data may have been lost (the WRITE verifier).
     fn write_verifier(&self) -> u64;
 
+    /// How often what was written to the file's file system, and not committed, may have been lost
+    /// since the service started. A program that had the file open meanwhile must be told at its
+    /// next commit: it cannot send the data again.
+    fn losses(&self, file: &FileHandle) -> u64 {
+        let _ = file;
+        0
+    }
+
     /// The root directory of the volume called `name`; `NotFound` if there is none online.
     fn root(&self, name: &str, done: Done<Entry>);
 

@@ -111,6 +111,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         overlap_percent: 0,
         fault: None,
         lost_disks: Vec::new(),
+        has_outages: false,
         growth: None,
     }
 }

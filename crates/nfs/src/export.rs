@@ -79,6 +79,13 @@ pub trait ExportPolicy: Send + Sync {
     /// What `client` may do with the volume that `file` lies in; `None` for nothing.
     fn rule(&self, file: &FileHandle, client: IpAddr) -> Option<ExportAccess>;
 
+    /// Whether the volume that `file` lies in, of which there is no rule now, may come back: then
+    /// its clients are told to wait.
+    fn is_away(&self, file: &FileHandle) -> bool {
+        let _ = file;
+        false
+    }
+
     /// The same for the volume called `volume`, when a client mounts it.
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess>;
 

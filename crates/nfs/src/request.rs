@@ -126,7 +126,10 @@ impl Request<'_> {
     pub(crate) fn target(&mut self, wanted: Wanted) -> Result<Target, Refusal> {
         let file = wire::read_handle(&mut self.arguments)?;
         let rule = self.context.policy.rule(&file, self.session.client);
-        let access = rule.ok_or(FsError::AccessDenied)?;
+        let access = rule.ok_or_else(|| match self.context.policy.is_away(&file) {
+            true => FsError::Offline,
+            false => FsError::AccessDenied,
+        })?;
         if access.refuses_port(self.session.peer.port()) {
             return Err(FsError::NotPermitted.into());
         }
@@ -236,7 +239,7 @@ impl Answer {
 
     /// Answers an error of the backend.
     pub(crate) fn fail(mut self, error: FsError) {
-        if error == FsError::Io {
+        if matches!(error, FsError::Io | FsError::Offline) {
             self.after_failure.forget();
         }
         self.status(error.nfs3_status());

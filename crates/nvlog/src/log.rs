@@ -17,9 +17,10 @@ use platform::mutation::{self, Rule};
 use platform::round::{self, Round};
 use platform::sync::{Mutex, MutexGuard};
 use platform::{Disk, DiskError, WriteDone};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, CpNumber};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
@@ -281,6 +282,13 @@ impl Log {
         if let Some((done, result)) = answered {
             done(result);
         }
+    }
+
+    /// Alive as long as a handle of the log or a request to its disk is.
+    #[must_use]
+    pub fn remains(&self) -> Weak<dyn Any + Send + Sync> {
+        let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&self.0) as _;
+        Arc::downgrade(&inner)
     }
 
     /// Lets go of everyone who waits, unanswered: their world is gone (a simulated power cut). They

@@ -37,6 +37,14 @@ pub enum DiskError {
         /// The disk's name.
         disk: String,
     },
+    /// It did not answer. What was asked for may happen still.
+    #[error("disk {disk} has not answered for {seconds} s")]
+    Hung {
+        /// The disk's name.
+        disk: String,
+        /// How long.
+        seconds: u64,
+    },
     /// Another process has the device open for itself.
     #[error("disk {disk} is in use by another process")]
     InUse {
@@ -61,9 +69,16 @@ impl DiskError {
             Self::Io { disk, .. }
             | Self::OutOfRange { disk, .. }
             | Self::Gone { disk }
+            | Self::Hung { disk, .. }
             | Self::InUse { disk }
             | Self::Open { disk, .. } => disk,
         }
+    }
+
+    /// Whether it is the whole disk that does not work, rather than a block of it.
+    #[must_use]
+    pub const fn is_of_disk(&self) -> bool {
+        matches!(self, Self::Gone { .. } | Self::Hung { .. })
     }
 }
 

@@ -21,6 +21,7 @@ pub mod round;
 pub mod simulated;
 pub mod sync;
 pub mod thread;
+pub mod watched;
 
 pub use clock::Clock;
 pub use disk::{Disk, DiskError, DiskOpener, MediaHints, ReadDone, WriteDone};

@@ -14,7 +14,8 @@ use crate::status::Status;
 use media::Zeroing;
 use ondisk::identity::{BlockOwner, crc32c};
 use platform::{Disk, WriteDone};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Weak};
 use units::{Block, BlockRef, Pvbn, Timestamp};
 
 /// Receives the end of a `sync`, of a superblock write or of a recovery.
@@ -142,6 +143,9 @@ impl StripeJournal for NoJournal {
     }
 }
 
+/// Called once, with no lock held, when a store fails.
+pub type FailureHook = Box<dyn FnOnce(StoreError) + Send>;
+
 /// Blocks by PVBN.
 pub trait BlockStore: Send + Sync {
     /// Which PVBN lies where.
@@ -243,6 +247,13 @@ pub trait BlockStore: Send + Sync {
 
     /// What is well and what is not.
     fn status(&self) -> Status;
+
+    /// Has `hook` called when it is certain that no `sync` will succeed any more: at once if it is
+    /// already. Of several hooks the last one set is called.
+    fn watch_failure(&self, hook: FailureHook);
+
+    /// Alive as long as the store or a request to one of its disks is.
+    fn remains(&self) -> Weak<dyn Any + Send + Sync>;
 
     /// Lets go of everyone who waits, unanswered: their world is gone (a simulated power cut). They
     /// hold what holds the store.

@@ -29,6 +29,7 @@ mod block_store;
 mod cache;
 mod discard;
 mod error;
+mod failure;
 mod geometry;
 mod growth;
 mod label;
@@ -64,8 +65,8 @@ mod tests;
 
 pub use assemble::{CreateRequest, GroupRequest, assemble, create};
 pub use block_store::{
-    BlockRead, BlockStore, BlockWrite, NoJournal, Proof, ReadDone, RunDone, StripeJournal,
-    StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
+    BlockRead, BlockStore, BlockWrite, FailureHook, NoJournal, Proof, ReadDone, RunDone,
+    StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
 pub use discard::DiskRegion;
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};

@@ -8,8 +8,8 @@ use crate::member::Missing;
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
 use media::Device;
+use platform::Disk;
 use platform::completion::{Sender, gather};
-use platform::{Disk, DiskError};
 use std::sync::Arc;
 use units::BlockRef;
 
@@ -67,7 +67,7 @@ impl Inner {
             count,
             Box::new(move |result| match result {
                 Ok(blocks) => done(blocks.into_iter().map(Some).collect()),
-                Err(error @ DiskError::Gone { .. }) => {
+                Err(error) if error.is_of_disk() => {
                     inner.fail_reading((tetris.group, member), &device, error.into());
                     done(vec![None; count]);
                 }

@@ -1,13 +1,14 @@
 //! The disks of a group, and which of them can be used.
 //!
 //! Invariants: as many members may be missing as the group has parity disks; a failure beyond that
-//! leaves the disk in use for reading and makes every `sync` fail. A missing disk is marked in the
-//! labels of the others before `sync` succeeds. A member that is being rebuilt is missing, but for
-//! the regions that are rebuilt. A piece of work uses the disks that it began with: one that takes
-//! another's place meanwhile has nothing of what the other had, and is as good as missing, unless
-//! it had been filled beside the other in that region when the work began.
+//! fails the store (`failure`) and leaves the disk as it is in the labels. A missing disk is marked
+//! in the labels of the others before `sync` succeeds. A member that is being rebuilt is missing,
+//! but for the regions that are rebuilt. A piece of work uses the disks that it began with: one
+//! that takes another's place meanwhile has nothing of what the other had, and is as good as
+//! missing, unless it had been filled beside the other in that region when the work began.
 
 use crate::error::StoreError;
+use crate::failure::is_away;
 use crate::label::Told;
 use crate::locking::ClosedGroup;
 use crate::parity::Code;
@@ -18,7 +19,6 @@ use crate::returning::Lost;
 use crate::store::Inner;
 use media::{Device, MediaError};
 use ondisk::label::{DiskRole, RaidKind};
-use platform::DiskError;
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -245,15 +245,6 @@ impl Inner {
         (0..groups).flat_map(of_group).collect()
     }
 
-    /// Whether nothing more becomes durable.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failure().is_some()
-    }
-
-    pub(crate) fn failure(&self) -> Option<StoreError> {
-        self.state.lock().failure.clone()
-    }
-
     /// A disk failed while it was read. It is given up only where parity makes it good.
     pub(crate) fn fail_reading(
         self: &Arc<Self>,
@@ -298,13 +289,12 @@ impl Inner {
                 return;
             }
             if !is_missing && disks.missing.count_ones() as usize >= tolerated {
-                // A disk that is gone is not asked in vain: what could not be read would be made
-                // up.
-                let is_gone = matches!(error, MediaError::Disk(DiskError::Gone { .. }));
-                if is_lost || is_gone {
-                    state.failure.get_or_insert(StoreError::GroupFailed { group, cause: error });
+                if !is_lost && !is_away(&error) {
+                    return;
                 }
-                return;
+                disks.reasons.insert(member, error.to_string());
+                drop(state);
+                return self.fail_store(StoreError::GroupFailed { group, cause: error });
             }
             disks.missing |= 1 << member;
             disks.reasons.insert(member, error.to_string());

@@ -52,6 +52,10 @@ impl Proof {
     }
 }
 
+const fn is_of_disk(result: &Result<Vec<BlockRef>, DiskError>) -> bool {
+    matches!(result, Err(error) if error.is_of_disk())
+}
+
 /// What is known when a read begins.
 struct Start {
     missing: Missing,
@@ -145,7 +149,7 @@ impl Inner {
         device: &Arc<Device>,
         mut results: impl Iterator<Item = &'a Result<Vec<BlockRef>, DiskError>>,
     ) {
-        if let Some(Err(error)) = results.find(|r| matches!(r, Err(DiskError::Gone { .. }))) {
+        if let Some(Err(error)) = results.find(|result| is_of_disk(result)) {
             let member = self.group(location.group).code().member(location.disk);
             let place = (location.group, member);
             self.fail_reading(place, device, error.clone().into());

@@ -41,6 +41,9 @@ impl Inner {
         identity: [u8; 16],
         done: ReplaceDone,
     ) {
+        if let Some(failure) = self.failure() {
+            return done(Err(failure.into()));
+        }
         let is_free = |disks: &GroupState| disks.unused().contains(place.member);
         if self.has_place(place) && !is_free(&self.state.lock().groups[place.group as usize]) {
             // Not missing: it is filled beside the one that is there.
@@ -146,6 +149,11 @@ impl Inner {
         let replaced = member.device().map_or(0, |old| old.label().sequence.get());
         {
             let mut state = self.state.lock();
+            if let Some(failure) = state.failure.clone() {
+                // Nothing more becomes durable, and a label least of all.
+                drop(state);
+                return done(Err(failure.into()));
+            }
             let disks = &mut state.groups[place.group as usize];
             if !disks.unused().contains(place.member) {
                 drop(state);

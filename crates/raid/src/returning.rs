@@ -22,6 +22,7 @@
 //! Fails: like a rebuild, which it is otherwise (`rebuild`).
 
 use crate::error::RaidError;
+use crate::failure::is_away;
 use crate::geometry::TetrisId;
 use crate::member::{GroupState, Missing};
 use crate::rebuild::{Rebuild, Task, Way};
@@ -76,7 +77,8 @@ impl GroupState {
         rebuilding: Option<Rebuild>,
         complete_cp: Option<u64>,
     ) {
-        let is_gone = matches!(error, MediaError::Disk(DiskError::Gone { .. }));
+        // One that hangs, too, may answer again, with what it held.
+        let is_gone = is_away(error);
         let before = self.lost.remove(&member);
         let lost = match (before, rebuilding) {
             (_, None) => Some(Lost { trusted_cp: complete_cp, fate: Fate::Settling }),

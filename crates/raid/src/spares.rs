@@ -102,6 +102,9 @@ impl Inner {
             Ok(device) => device,
             Err(error) => return done(Err(error)),
         };
+        if let Some(failure) = self.failure() {
+            return done(Err(failure.into()));
+        }
         let disk = Arc::clone(device.disk());
         if let Err(error) = self.check_replacement(place, &*disk) {
             return done(Err(error));

@@ -97,7 +97,9 @@ impl GroupStatus {
         self.missing_disks() > 0
     }
 
-    fn missing_disks(&self) -> usize {
+    /// Disks that are missing.
+    #[must_use]
+    pub fn missing_disks(&self) -> usize {
         self.members.iter().filter(|member| member.state != MemberState::Online).count()
     }
 

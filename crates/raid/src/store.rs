@@ -4,8 +4,8 @@
 //! a completion is called.
 
 use crate::block_store::{
-    BlockRead, BlockStore, BlockWrite, Proof, ReadDone, RunDone, StripeJournal, StripeNote,
-    SuperblocksDone, SyncDone,
+    BlockRead, BlockStore, BlockWrite, FailureHook, Proof, ReadDone, RunDone, StripeJournal,
+    StripeNote, SuperblocksDone, SyncDone,
 };
 use crate::cache::ChecksumCache;
 use crate::discard::DiskRegion;
@@ -23,8 +23,9 @@ use crate::status::{Counters, Status};
 use media::{Device, Zeroing};
 use platform::Disk;
 use platform::sync::Mutex;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use units::{BlockRef, Pvbn, Timestamp};
 
 /// Queued blocks of a tetris.
@@ -66,6 +67,8 @@ pub(crate) struct State {
     pub label_waiters: Vec<SyncDone>,
     /// What every `sync` fails with, once it happened.
     pub failure: Option<StoreError>,
+    /// Who is told of it.
+    pub failure_hook: Option<FailureHook>,
     pub counters: Counters,
     /// Disks are being added.
     pub is_growing: bool,
@@ -129,6 +132,7 @@ impl Store {
             label_updates: 0,
             label_waiters: Vec::new(),
             failure: None,
+            failure_hook: None,
             counters: Counters::default(),
             points: Points::default(),
             is_growing: false,
@@ -293,10 +297,20 @@ impl BlockStore for Store {
         self.inner.status()
     }
 
+    fn watch_failure(&self, hook: FailureHook) {
+        self.inner.watch_failure(hook);
+    }
+
+    fn remains(&self) -> Weak<dyn Any + Send + Sync> {
+        let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&self.inner) as _;
+        Arc::downgrade(&inner)
+    }
+
     fn abandon(&self) {
         let forgotten = {
             let mut state = self.inner.state.lock();
             state.is_abandoned = true;
+            state.failure_hook = None;
             let syncs = std::mem::take(&mut state.sync_waiters);
             let labels = std::mem::take(&mut state.label_waiters);
             let waiting: Vec<_> = state

@@ -98,7 +98,8 @@ impl Inner {
 
     fn write_batch(self: &Arc<Self>, mut write: BatchWrite, answer: &Answer) {
         if self.has_failed() {
-            // Nothing more becomes durable, and what could not be read may be there another time.
+            // What could not be read counts as lost in the answer, and may be there another time:
+            // with more disks away than parity covers nothing may be written in its place.
             return self.finish_batch(&write, &[]);
         }
         let Some(stable) = write.stable(self, answer) else {
@@ -128,7 +129,7 @@ impl Inner {
                 inner.write_plan(write, plan);
             }
             Err(cause) => {
-                inner.state.lock().failure.get_or_insert(cause);
+                inner.fail_store(cause);
                 inner.finish_batch(&write, &[]);
             }
         };

@@ -12,6 +12,7 @@
 //! journal = "file:/var/lib/stroop/journal"   # default: STATE_DIR/journal
 //! journal_size = "256MiB"              # of each aggregate's journal file; the default
 //! workers = 4                          # threads of the engine; default: one per processor
+//! disk_timeout = "30s"                 # a disk that does not answer so long has failed; the default
 //! [listen]
 //! nfs = "[::]:2049"                    # default: NFS is not served
 //! admin_socket = "/var/lib/stroop/admin.sock"   # default: STATE_DIR/admin.sock
@@ -58,6 +59,13 @@ pub const WORKERS_MAX: usize = 1024;
 pub const NFS_GRACE_SECONDS_DEFAULT: u64 = 90;
 /// Longest such time: meanwhile nobody gets a new lock.
 pub const NFS_GRACE_SECONDS_MAX: u64 = 3600;
+/// How long a request to a disk may take before the disk counts as failed: longer than disks take
+/// to recover from an error by themselves, shorter than clients wait patiently.
+pub const DISK_TIMEOUT_SECONDS_DEFAULT: u64 = 30;
+/// Shortest such time: a busy disk with a deep queue answers within it.
+pub const DISK_TIMEOUT_SECONDS_MIN: u64 = 2;
+/// Longest such time.
+pub const DISK_TIMEOUT_SECONDS_MAX: u64 = 3600;
 /// Largest file that is read as a configuration.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -104,6 +112,8 @@ pub struct Config {
     pub memory: ByteSize,
     /// Where journals are.
     pub journal: Journal,
+    /// How long a request to a disk may take.
+    pub disk_timeout_seconds: u64,
     /// Threads of the engine.
     pub workers: usize,
     /// Where to serve NFS.
@@ -148,6 +158,7 @@ impl Config {
             "journal",
             "journal_size",
             "workers",
+            "disk_timeout",
         ])?;
         let listen = reader.section("listen")?;
         listen.known(&["nfs", "admin_socket"])?;
@@ -167,6 +178,7 @@ impl Config {
             disks: disk_patterns(&node, base)?,
             memory: memory(&node)?,
             journal: journal(&node, base, &state_directory)?,
+            disk_timeout_seconds: disk_timeout(&node)?,
             workers: workers(&node)?,
             nfs: nfs(&listen)?,
             nfs_rpcbind: nfs_section.boolean("rpcbind")?.unwrap_or(false),
@@ -264,6 +276,17 @@ fn workers(node: &Section<'_>) -> Result<usize, ConfigError> {
     usize::try_from(number).ok().filter(|number| (1..=WORKERS_MAX).contains(number)).ok_or_else(
         || node.wrong("workers", &format!("{number} is not between 1 and {WORKERS_MAX}")),
     )
+}
+
+fn disk_timeout(node: &Section<'_>) -> Result<u64, ConfigError> {
+    let Some(text) = node.text("disk_timeout")? else { return Ok(DISK_TIMEOUT_SECONDS_DEFAULT) };
+    let wrong = |error: &str| node.wrong("disk_timeout", error);
+    let seconds = cli::duration::parse(text).map_err(|error| wrong(&error))?.as_secs();
+    let (least, most) = (DISK_TIMEOUT_SECONDS_MIN, DISK_TIMEOUT_SECONDS_MAX);
+    match (least..=most).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err(wrong(&format!("{text} is not between {least}s and {most}s"))),
+    }
 }
 
 fn nfs(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {

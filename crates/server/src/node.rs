@@ -17,6 +17,7 @@
 mod administration;
 mod aggregates;
 mod blocking;
+mod candidates;
 mod core;
 mod disk_table;
 mod growth;
@@ -28,6 +29,7 @@ mod patience;
 mod recovery;
 mod refusals;
 mod replacement;
+mod returning;
 mod rules;
 mod scrub;
 mod snapshots;
@@ -49,6 +51,7 @@ use disk_table::DiskTable;
 use journals::Journals;
 use openers::Openers;
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
+use platform::watched::{Watch, WatchedOpener};
 use std::io;
 use std::sync::Arc;
 use threads::{Threads, Watcher};
@@ -56,6 +59,8 @@ use threads::{Threads, Watcher};
 /// A consistency point begins at the latest this long after the one before: what a client wrote
 /// without asking for stability is lost by a crash only within it.
 const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A running node.
 pub(crate) struct Node {
@@ -76,7 +81,11 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let opener = LinuxDiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
     tracing::debug!(kind = ?opener.engine().kind(), "disk I/O");
     let journals = Arc::new(Journals::new(config.journal.clone(), Arc::new(opener.clone())));
-    let openers = Openers::new(opener, config)?;
+    let limit_nanoseconds = config.disk_timeout_seconds * NANOSECONDS_PER_SECOND;
+    let watch = Watch::new(Arc::new(SystemClock), limit_nanoseconds);
+    // Not the journals: a journal that hangs holds its clients up, and is lost to nobody.
+    let files = WatchedOpener { inner: Arc::new(opener), watch: Arc::clone(&watch) };
+    let openers = Openers::new(files, config)?;
     memory::keep_little(config.memory.0);
     let shares = Shares::of(config.memory.0);
     let configuration = Configuration {
@@ -87,8 +96,8 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
     };
     let engine = Engine::with_gauge(configuration, memory::live_blocks, memory::BLOCK_BYTES);
-    let threads = Threads::start(&engine, config.workers).map_err(failed)?;
-    let disks = DiskTable::new(config.disks.clone(), Arc::new(openers));
+    let threads = Threads::start(&engine, &watch, config.workers).map_err(failed)?;
+    let disks = DiskTable::new(config.disks.clone(), Arc::new(openers), watch);
     let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
     core.open_aggregates();
     let core = Arc::new(core);
@@ -154,7 +163,8 @@ impl Node {
         let message = "cannot write the last consistency point";
         let stopped = request(message, "", |done| core.engine.stop(done));
         // Messages that wait for an aggregate which has failed would wait for ever.
-        let halt = stopped.is_err() || core.engine.aggregates().iter().any(|held| held.is_failed());
+        let has_failed = core.engine.aggregates().iter().any(|held| held.is_failed());
+        let halt = stopped.is_err() || has_failed || core.engine.is_closing();
         threads.stop(halt);
         stopped
     }

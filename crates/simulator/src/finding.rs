@@ -90,6 +90,9 @@ pub enum Finding {
     /// The power goes now: no finding, but on its way up through all that was going on.
     #[error("a power cut")]
     PowerCut,
+    /// The aggregate has lost too many disks: no finding either.
+    #[error("an outage")]
+    Outage,
     /// The engine panicked.
     #[error("panic: {0}")]
     Panic(String),

@@ -87,7 +87,7 @@ impl Machine<'_> {
             let garbage = Block::from_prefix(&[block as u8 | 1; 64]);
             self.world.write_block(&name, media::DATA_START + block, &garbage);
         }
-        disk
+        self.watch.over(disk)
     }
 
     /// Whether disks are being added.

@@ -13,6 +13,7 @@
 //! | [`machine`] | the world and the engine on it; one step at a time |
 //! | [`tenant`] | one volume on both sides, what is in flight, its history |
 //! | [`schedule`], [`overlap`] | who is next, and who runs in the middle of another |
+//! | [`losses`], [`outage`] | disks that go and come back: as many as parity covers, and more |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
 //! | [`run`] | many seeds on many threads; panics are findings |
 //! | [`boundaries`] | one seed, cut at each of its writes and flushes |
@@ -37,6 +38,7 @@ pub mod machine;
 pub mod media;
 #[cfg(feature = "mutations")]
 pub mod mutations;
+pub mod outage;
 pub mod overlap;
 pub mod plan;
 mod recovery;

@@ -146,10 +146,15 @@ impl<'a> Life<'a> {
     }
 
     /// After something that a power cut may have ended.
-    fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
-        let Err(Finding::PowerCut) = outcome else { return outcome };
-        self.cut_power();
-        self.recover(true)
+    pub fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
+        match outcome {
+            Err(Finding::PowerCut) => {
+                self.cut_power();
+                self.recover(true)
+            }
+            Err(Finding::Outage) => self.sit_out(),
+            outcome => outcome,
+        }
     }
 
     fn cut_power(&mut self) {
@@ -204,6 +209,7 @@ impl<'a> Life<'a> {
                 11 => self.machine.change_scrub(),
                 12 => self.machine.return_disk(),
                 13 => self.machine.add_spare(),
+                14 => self.machine.begin_outage(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -227,7 +233,7 @@ impl<'a> Life<'a> {
     }
 
     /// Begins the life's next operation; false if it cannot be begun now.
-    fn start_operation(&mut self) -> Result<bool, Finding> {
+    pub fn start_operation(&mut self) -> Result<bool, Finding> {
         let number = self.next_operation;
         let mut choices = Choices::of(self.seed, Purpose::Operation, number);
         let index = choices.index(self.tenants.len().max(1));
@@ -315,6 +321,11 @@ impl<'a> Life<'a> {
         }
         self.cut_power();
         self.recover(false)
+    }
+
+    /// Nobody waits any more for what was refused in an outage.
+    pub fn poll_refused(&mut self) {
+        self.points.clear();
     }
 
     /// What was asked for beside operations is forgotten with the engine that was asked.

@@ -6,6 +6,7 @@
 
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
+use crate::outage::OutagePhase;
 use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
 use ondisk::label::DiskLabel;
@@ -14,6 +15,11 @@ use raid::{DiskPlace, MemberState, MemberStatus, RaidError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::CpNumber;
+
+/// Of 100 disks that go, those that hang instead.
+const HANG_PERCENT: u64 = 30;
+/// Of 100 that hang, those that answer later, while all goes on without them.
+const LATE_PERCENT: u64 = 50;
 
 /// See the module.
 #[derive(Default)]
@@ -26,6 +32,11 @@ pub struct Losses {
     returning: Option<Promise<Result<(), EngineError>>>,
     spare: Option<Promise<Result<(), EngineError>>>,
     spare_count: u32,
+    /// Disks that are gone though the group cannot do without them.
+    pub(crate) away: Vec<String>,
+    pub(crate) outage: OutagePhase,
+    /// Disks that hang.
+    hung: Vec<String>,
 }
 
 /// Spares of one life.
@@ -50,7 +61,7 @@ impl Machine<'_> {
         let labelled = names.filter(|name| self.is_labelled(name));
         labelled
             .filter_map(|name| self.world.disk(&name))
-            .map(|disk| disk as Arc<dyn Disk>)
+            .map(|disk| self.watch.over(disk))
             .collect()
     }
 
@@ -62,7 +73,7 @@ impl Machine<'_> {
     }
 
     /// The disks of the first group, the only one that loses any.
-    fn members(&self) -> Vec<MemberStatus> {
+    pub(crate) fn members(&self) -> Vec<MemberStatus> {
         let Some(aggregate) = self.aggregate() else { return Vec::new() };
         let status = aggregate.parts.store.status();
         status.groups.into_iter().next().map(|group| group.members).unwrap_or_default()
@@ -71,7 +82,7 @@ impl Machine<'_> {
     /// One of the disks that the plan names goes, if as many as it names are not missing already
     /// and the last loss is settled. One that is being rebuilt may go at any time.
     pub fn lose_disk(&mut self) {
-        if self.has_recent_loss() {
+        if self.is_outage() || self.has_recent_loss() {
             return;
         }
         let Some((slot, name)) = self.take_disk_away() else { return };
@@ -91,7 +102,7 @@ impl Machine<'_> {
     }
 
     fn take_disk_away(&mut self) -> Option<(usize, String)> {
-        if self.plan.lost_disks.is_empty() || self.replacing() {
+        if self.plan.lost_disks.is_empty() || self.is_replacing() {
             return None;
         }
         let members = self.members();
@@ -115,10 +126,31 @@ impl Machine<'_> {
             MemberState::Online => "fault: disk gone",
             _ => "fault: disk gone while it is rebuilt",
         });
-        self.trace.note(format!("disk {name} is gone"));
-        self.world.set_gone(&name, true);
+        self.take_away(&name);
         self.losses.gone.insert(name.clone());
         Some((slot, name))
+    }
+
+    /// A disk goes, or hangs: then it answers late, or never.
+    pub(crate) fn take_away(&mut self, name: &str) {
+        let hangs = self.choices.chance(HANG_PERCENT);
+        self.trace.note(format!("disk {name} {}", if hangs { "hangs" } else { "is gone" }));
+        if hangs {
+            self.trace.meet("fault: disk hangs");
+            self.world.set_hung(name, true);
+            self.losses.hung.push(name.to_owned());
+        } else {
+            self.world.set_gone(name, true);
+        }
+    }
+
+    /// Disks that hung do what they were asked, late.
+    pub(crate) fn answer_late(&mut self) {
+        for name in std::mem::take(&mut self.losses.hung) {
+            self.trace.meet("fault: a disk that hung answers late");
+            self.trace.note(format!("disk {name} answers late"));
+            self.world.set_hung(&name, false);
+        }
     }
 
     /// Whether a disk has gone of late, and the consistency point that found out is not over.
@@ -147,6 +179,9 @@ impl Machine<'_> {
                 _ => recent.noticed = Some(aggregate.committed()),
             }
         }
+        if is_over && self.choices.chance(LATE_PERCENT) {
+            self.answer_late();
+        }
         self.losses.recent = (!is_over).then_some(recent);
         self.losses.recent.is_some()
     }
@@ -168,6 +203,7 @@ impl Machine<'_> {
 
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
+        self.answer_late();
         for name in std::mem::take(&mut self.losses.gone) {
             self.trace.meet("fault: disk back, with old content");
             self.trace.note(format!("disk {name} is back"));
@@ -177,13 +213,19 @@ impl Machine<'_> {
 
     /// A disk that went is there again, and the node sees it.
     pub fn return_disk(&mut self) {
-        if self.losses.gone.is_empty() || self.has_recent_loss() || self.losses.returning.is_some()
-        {
+        if self.has_recent_loss() || self.losses.returning.is_some() || self.is_outage() {
             return;
         }
-        let Some(name) = self.losses.gone.pop_first() else { return };
+        let Some(name) = self.losses.gone.first().cloned() else { return };
+        self.answer_late();
+        // As with a disk that is opened for one owner only: what was asked of it has ended.
+        if self.world.has_requests(&name) {
+            return;
+        }
+        self.losses.gone.remove(&name);
         self.world.set_gone(&name, false);
         let Some(disk) = self.world.disk(&name) else { return };
+        let disk = self.watch.over(disk);
         self.trace.meet("disk back while the node runs");
         self.trace.note(format!("disk {name} is back, and seen"));
         let engine = Arc::clone(&self.engine);
@@ -193,14 +235,18 @@ impl Machine<'_> {
     /// The aggregate gets a spare, for the ticks to use.
     pub fn add_spare(&mut self) {
         let may_have = !self.plan.lost_disks.is_empty() && self.losses.spare_count < SPARES_MAX;
-        if !may_have || self.losses.spare.is_some() || self.aggregate().is_none() {
+        if !may_have
+            || self.losses.spare.is_some()
+            || self.aggregate().is_none()
+            || self.is_outage()
+        {
             return;
         }
         let name = format!("spare{}", self.losses.spare_count);
         self.losses.spare_count += 1;
         self.trace.meet("spare added");
         self.trace.note(format!("{name} is a spare"));
-        let disk: Arc<dyn Disk> = self.world.add_disk(&name, self.plan.disk_blocks);
+        let disk = self.watch.over(self.world.add_disk(&name, self.plan.disk_blocks));
         let engine = Arc::clone(&self.engine);
         self.losses.spare = Some(promise(|done| engine.add_spare(AGGREGATE, (disk, false), done)));
     }
@@ -209,7 +255,11 @@ impl Machine<'_> {
     /// when work that began with the old one may still be under way. Now and then it is one that
     /// works.
     pub fn replace_disk(&mut self) {
-        if self.has_unnoticed_loss() || self.replacing() || self.plan.lost_disks.is_empty() {
+        if self.has_unnoticed_loss()
+            || self.is_replacing()
+            || self.plan.lost_disks.is_empty()
+            || self.is_outage()
+        {
             return;
         }
         let members = self.members();
@@ -238,12 +288,12 @@ impl Machine<'_> {
         self.trace.note(format!("disk {member} is replaced by {name}"));
         let disk = self.world.add_disk(&name, self.plan.disk_blocks);
         let (engine, place) = (Arc::clone(&self.engine), DiskPlace { group: 0, member });
-        let disk: Arc<dyn Disk> = disk;
+        let disk = self.watch.over(disk);
         self.losses.replacing =
             Some(promise(|done| engine.replace_disk(AGGREGATE, place, (disk, false), done)));
     }
 
-    fn replacing(&self) -> bool {
+    pub(crate) fn is_replacing(&self) -> bool {
         self.losses.replacing.is_some()
     }
 

@@ -23,6 +23,7 @@ use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::{Fate, FaultRates, SimulatedWorld};
 use platform::sync::Mutex;
+use platform::watched::Watch;
 use std::sync::Arc;
 
 /// The aggregate's name, and its volume's if it is traditional.
@@ -31,6 +32,8 @@ pub const AGGREGATE: &str = "a1";
 pub const LOG_DISK: &str = "log";
 /// More steps than a seed can need by far: most take some ten thousand.
 const STEPS_MAX: u64 = 2_000_000;
+/// A request may take this long: far longer than the most unfair schedule lets one wait.
+const DISK_TIMEOUT_NANOSECONDS: u64 = 60_000_000_000;
 /// A step takes up to this long, about what an SSD takes.
 const STEP_NANOSECONDS_MAX: u64 = 100_000;
 /// Times that time may pass without anything to run before what waits is called stalled.
@@ -71,6 +74,8 @@ pub struct Machine<'a> {
     pub may_have_lost: bool,
     chooser: Chooser,
     overlap: Overlap,
+    /// Gives requests to disks their time.
+    pub watch: Arc<Watch>,
     cut: Option<Cut>,
     /// What was asked of the scrub last, if it is not answered.
     pub scrub: Option<Ordered>,
@@ -96,7 +101,9 @@ impl<'a> Machine<'a> {
         trace.meet(plan.requests.name());
         let overlap = Overlap::new(Choices::of(seed, Purpose::Overlap, salt), plan.overlap_percent);
         overlap.watch(&world, &engine);
+        let watch = Watch::new(Arc::new(world.clone()), DISK_TIMEOUT_NANOSECONDS);
         Self {
+            watch,
             choices: Choices::of(seed, Purpose::Schedule, salt),
             chooser: Chooser::new(plan.messages, plan.requests),
             plan,
@@ -156,7 +163,7 @@ impl<'a> Machine<'a> {
         let disks = (0..self.plan.disks).filter_map(|disk| self.world.disk(&disk_name(disk)));
         let request = CreateAggregate {
             name: AGGREGATE.to_owned(),
-            disks: disks.map(|disk| disk as Arc<dyn Disk>).collect(),
+            disks: disks.map(|disk| self.watch.over(disk)).collect(),
             kind: self.plan.kind,
             group_size: self.plan.disks,
             force,
@@ -243,9 +250,14 @@ impl<'a> Machine<'a> {
 
     /// Time passes, as long as the timer of consistency points at most, and the timer runs.
     pub fn pass_time(&mut self) {
-        let nanoseconds = self.choices.below(2 * self.plan.cp_interval_nanoseconds);
+        let mut nanoseconds = self.choices.below(2 * self.plan.cp_interval_nanoseconds);
+        if self.world.held_count() > 0 && self.world.pending_count() == 0 {
+            // Nothing happens but that a disk does not answer.
+            nanoseconds += DISK_TIMEOUT_NANOSECONDS / 2;
+        }
         self.trace.fold(nanoseconds);
         self.world.advance(nanoseconds);
+        self.watch.expire();
         self.engine.tick();
     }
 
@@ -280,6 +292,7 @@ impl<'a> Machine<'a> {
         if self.is_cut_due() {
             return Err(Finding::PowerCut);
         }
+        self.note_outage()?;
         if idle > IDLE_MAX {
             return Err(Finding::Stalled { waiting: waiting() });
         }
@@ -310,15 +323,23 @@ impl<'a> Machine<'a> {
 
     /// A consistency point of everything up to now.
     pub fn consistency_point(&mut self) -> Result<(), Finding> {
-        let Some(aggregate) = self.aggregate() else { unreachable!("the aggregate is open") };
+        let Some(aggregate) = self.aggregate() else {
+            return Err(self.refused("consistency point", "the aggregate is not open"));
+        };
         let committed = promise(|done| aggregate.request_consistency_point(Some(done)));
         let outcome = self.wait("consistency point", &committed)?;
-        outcome.map_err(|error| self.refused("consistency point", &error.to_string()))
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused("consistency point", &error.to_string())),
+        }
     }
 
     /// A request of management was refused: with a log that fails that is right, and only a
-    /// restart helps.
-    pub fn refused(&self, request: &str, error: &str) -> Finding {
+    /// restart helps. Nor is it wrong while too many disks are gone.
+    pub fn refused(&mut self, request: &str, error: &str) -> Finding {
+        if let Err(outage) = self.note_outage() {
+            return outage;
+        }
         if self.log_fails {
             return Finding::PowerCut;
         }

@@ -93,6 +93,9 @@ struct HowArguments {
     /// Every life is on a group of this kind, and loses as many disks as it can do without.
     #[arg(long, value_name = "raid4|dp|tp", value_parser = parse_kind)]
     losing: Option<RaidKind>,
+    /// In every life more disks go at times than the group can do without, and come back.
+    #[arg(long)]
+    outages: bool,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -111,6 +114,7 @@ impl HowArguments {
             mix: self.mix.into(),
             forgets: self.forgetting,
             losing: self.losing,
+            outages: self.outages,
             reduction: self.reduced.clone(),
             boundary: None,
         }

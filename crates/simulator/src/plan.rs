@@ -31,6 +31,8 @@ const SMALL_VOLUME_BLOCKS: [u64; 3] = [400, 400, 700];
 /// Dirty memory is a quarter of the memory: in the smallest, half of what one operation may take.
 const MEMORY_BYTES: [u64; 6] = [1 << 20, 2 << 20, 4 << 20, 6 << 20, 8 << 20, 32 << 20];
 const MILLISECOND: u64 = 1_000_000;
+/// Of 100 lives on disks that damage nothing, those with outages.
+const OUTAGE_PERCENT: u64 = 15;
 /// How often a faulty log refuses a write or flush: about once in a round.
 const LOG_ERRORS_PER_MILLION: u32 = 20_000;
 
@@ -184,6 +186,8 @@ pub struct Plan {
     pub lost_disks: Vec<usize>,
     /// How the aggregate grows, if it does.
     pub growth: Option<Growth>,
+    /// Whether more disks go at times than the group can do without.
+    pub has_outages: bool,
     /// How messages are chosen.
     pub messages: MessageOrder,
     /// How completions are chosen.
@@ -230,7 +234,8 @@ impl Plan {
             true => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
             false => choices.pick(&LOG_HALF_BLOCKS),
         };
-        Self {
+        let may_have_outages = fault.is_none() && lives.boundary.is_none();
+        let plan = Self {
             kind,
             disks,
             disk_blocks: DISK_BLOCKS_MIN * if is_small { 1 } else { choices.pick(&[1, 1, 2, 4]) },
@@ -248,10 +253,14 @@ impl Plan {
             fault,
             lost_disks,
             growth: choices.chance(20).then(|| Growth::choose(choices, kind)),
+            has_outages: false,
             messages: choices.pick(&MessageOrder::CHOICES),
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
-        }
+        };
+        // Drawn last: the same seeds do the same without.
+        let has_outages = may_have_outages && (lives.outages || choices.chance(OUTAGE_PERCENT));
+        Self { has_outages, ..plan }
     }
 
     /// Different disks, as many as parity makes good beside the one that damages blocks.
@@ -280,6 +289,7 @@ impl Plan {
             self.fault = None;
             self.growth = None;
             self.lost_disks.clear();
+            self.has_outages = false;
         }
         if reduction.is_calm(Calm::Volumes) {
             self.volumes.truncate(1);
@@ -346,7 +356,7 @@ impl fmt::Display for Plan {
         write!(
             formatter,
             "{:?}, {} disks of {} MiB, log of {} blocks, memory of {} MiB, {} volumes{}, {} rounds \
-             of {} operations, {} at once, fault: {:?}, lost disks: {:?}, growth: {:?}, messages {:?}, requests {:?}, overlap {} %",
+             of {} operations, {} at once, fault: {:?}, lost disks: {:?}, growth: {:?}, outages: {}, messages {:?}, requests {:?}, overlap {} %",
             self.kind,
             self.disks,
             mebibytes(self.disk_blocks),
@@ -360,6 +370,7 @@ impl fmt::Display for Plan {
             self.fault,
             self.lost_disks,
             self.growth,
+            self.has_outages,
             self.messages,
             self.requests,
             self.overlap_percent,

@@ -21,6 +21,7 @@ impl Life<'_> {
     pub fn recover(&mut self, is_crash: bool) -> Result<(), Finding> {
         self.machine.arm(None);
         self.machine.end_fault();
+        self.machine.end_outage();
         if self.events.chance(25) {
             self.machine.return_disks();
         }
@@ -73,7 +74,7 @@ impl Life<'_> {
         }
     }
 
-    fn check_recovered(&mut self) -> Result<(), Finding> {
+    pub fn check_recovered(&mut self) -> Result<(), Finding> {
         self.forget_points();
         self.recover_volumes()?;
         for index in 0..self.tenants.len() {

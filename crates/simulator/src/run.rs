@@ -30,6 +30,8 @@ pub struct Lives {
     pub forgets: bool,
     /// If set, each life is on a group of this kind that loses as many disks as it can do without.
     pub losing: Option<RaidKind>,
+    /// Whether more disks go at times, in every life, than the group can do without.
+    pub outages: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// If set, each life is one round, cut there.

@@ -28,11 +28,15 @@ struct InFlight {
     operation: Operation,
     footprint: Footprint,
     wait: Wait,
+    /// The aggregate was away when it was asked for: it must be refused.
+    is_hopeless: bool,
 }
 
 enum Wait {
     Operation(Pending),
     Snapshot(SnapshotAction, Promise<Result<(), EngineError>>),
+    /// Refused in an outage: like a crash it leaves open what happened.
+    Refused(Option<SnapshotAction>),
 }
 
 /// See the module.
@@ -91,6 +95,12 @@ impl Tenant {
             .map_err(|error| Finding::Unreadable { volume: name.to_owned(), error })
     }
 
+    /// How many wait for an answer.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.in_flight.iter().filter(|one| !matches!(one.wait, Wait::Refused(_))).count()
+    }
+
     /// Whether nothing is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -137,7 +147,8 @@ impl Tenant {
             }
             operation => Wait::Operation(self.subject.executor.start(operation)),
         };
-        self.in_flight.push(InFlight { asked, operation, footprint, wait });
+        let is_hopeless = machine.is_out_of_service();
+        self.in_flight.push(InFlight { asked, operation, footprint, wait, is_hopeless });
         self.poll(machine)?;
         Ok(true)
     }
@@ -153,14 +164,34 @@ impl Tenant {
                     match outcome {
                         None => None,
                         Some(Err(_)) if machine.log_fails() => return Err(Finding::PowerCut),
+                        Some(Err(_)) if machine.is_out_of_service() => {
+                            one.wait = Wait::Refused(Some(*action));
+                            None
+                        }
                         Some(outcome) => {
                             Some(settle_snapshot(&self.name, &mut self.subject, *action, &outcome)?)
                         }
                     }
                 }
+                Wait::Refused(_) => None,
             };
+            if found.is_some()
+                && one.is_hopeless
+                && !matches!(one.operation, Operation::Release { .. })
+                && found != Some(Observation::Failed(FsError::Offline))
+            {
+                return Err(Finding::Refused {
+                    request: format!("{:?} while disks are away", one.operation),
+                    error: format!("answered {found:?}"),
+                });
+            }
             match found {
                 None => index += 1,
+                Some(Observation::Failed(FsError::Offline)) if machine.is_outage() => {
+                    machine.trace.meet("outage: an operation refused");
+                    one.wait = Wait::Refused(None);
+                    index += 1;
+                }
                 // A log that failed: what came of the operation the next start will tell.
                 Some(Observation::Failed(FsError::Io)) if machine.log_fails() => {
                     machine.trace.meet("log: an operation failed with it");
@@ -283,6 +314,7 @@ impl Tenant {
         machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
         let asked_snapshot = in_flight.iter().find_map(|one| match one.wait {
             Wait::Snapshot(action, _) => Some(action),
+            Wait::Refused(action) => action,
             Wait::Operation(_) => None,
         });
         self.recover_snapshots(machine, asked_snapshot, listed)?;

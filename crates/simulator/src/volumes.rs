@@ -122,7 +122,7 @@ impl Life<'_> {
             let request = request.trim_start_matches("; ").to_owned();
             let refused = self.machine.refused(&request, &error.to_string());
             // What was refused because the power goes may have happened all the same.
-            self.change = change.filter(|_| refused == Finding::PowerCut);
+            self.change = change.filter(|_| matches!(refused, Finding::PowerCut | Finding::Outage));
             return Err(refused);
         }
         match change {

@@ -188,6 +188,9 @@ impl FlexibleVolume {
     }
 
     fn clean(self: &Arc<Self>, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> Outcome {
+        if aggregate.is_failed() {
+            return Outcome::Done;
+        }
         let side = self.vbn.write(access);
         let Some(mut cleaning) = side.cleaning.take() else {
             unreachable!("a volume's cleaning runs until it is finished")

@@ -266,6 +266,18 @@ fn affinities_come_and_go() {
 }
 
 #[test]
+fn an_affinity_goes_with_all_beneath_when_they_are_idle() {
+    let world = world();
+    let (message, wakers) = world.waiter("suspended");
+    world.scheduler.send_direct(world.stripes[0], message);
+    assert!(!world.scheduler.remove_tree_if_idle(world.volume));
+    wakers.recv().unwrap().wake();
+    world.scheduler.run_until_idle();
+    assert!(world.scheduler.remove_tree_if_idle(world.volume));
+    assert!(world.scheduler.try_send(world.stripes[0], world.step("late")).is_err());
+}
+
+#[test]
 #[should_panic(expected = "is not idle")]
 fn an_affinity_with_a_suspended_message_is_not_removed() {
     let world = world();

@@ -23,11 +23,12 @@ use file_service::{
 };
 use std::sync::Arc;
 
-/// What an open file is told to the kernel as. Nothing is kept for it here: the handle is 0.
-fn open_out(flags: u32) -> OpenOut {
+/// What an open file is told to the kernel as. Nothing is kept for it here: the handle is how often
+/// its file system had lost something, for FSYNC to see whether anything was lost since.
+fn open_out(flags: u32, losses: u64) -> OpenOut {
     let direct = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
     let open_flags = if flags & O_DIRECT != 0 { direct } else { 0 };
-    OpenOut { handle: 0, open_flags, backing: 0 }
+    OpenOut { handle: losses, open_flags, backing: 0 }
 }
 
 impl Server {
@@ -38,10 +39,11 @@ impl Server {
         let file = self.file(request)?;
         let arguments: OpenIn = request.take()?;
         let (server, reply) = (Arc::clone(self), request.reply());
+        let losses = self.service.losses(&file);
         let held: Done<()> = Box::new(move |held| match held {
             Ok(()) => {
                 server.opens.add(file);
-                if !reply.structure(&open_out(arguments.flags)) {
+                if !reply.structure(&open_out(arguments.flags, losses)) {
                     // Nobody heard the answer, so no RELEASE will come.
                     server.let_go(file);
                 }
@@ -79,11 +81,12 @@ impl Server {
     fn hold_created(self: &Arc<Self>, reply: Reply, entry: Entry, flags: u32) {
         let server = Arc::clone(self);
         let file = entry.handle;
+        let losses = self.service.losses(&file);
         let held: Done<()> = Box::new(move |held| match held {
             Ok(()) => {
                 server.opens.add(file);
                 let out = server.entry_out(&entry);
-                if !reply.structures(&out, &open_out(flags)) {
+                if !reply.structures(&out, &open_out(flags, losses)) {
                     server.nodes.forget(out.node, 1);
                     server.let_go(file);
                 }
@@ -135,10 +138,24 @@ impl Server {
         Ok(())
     }
 
-    /// FSYNC of a file, FSYNCDIR of a directory.
+    /// FSYNCDIR.
     pub(super) fn commit(&self, request: &Request<'_>) -> Handled {
         let file = self.file(request)?;
         self.service.commit(&self.caller, file, empty_done(request.reply()));
+        Ok(())
+    }
+
+    /// FSYNC. Of a file that was opened before its aggregate was away EIO: what was written and not
+    /// synced may be lost, and its program would not know otherwise.
+    pub(super) fn commit_file(&self, request: &mut Request<'_>) -> Handled {
+        let file = self.file(request)?;
+        let known: u64 = request.take()?;
+        let (service, done) = (Arc::clone(&self.service), empty_done(request.reply()));
+        let committed = Box::new(move |outcome| {
+            let is_lost = service.losses(&file) != known;
+            done(if is_lost { Err(FsError::Io) } else { outcome });
+        });
+        self.service.commit(&self.caller, file, committed);
         Ok(())
     }
 

@@ -21,10 +21,22 @@ pub(super) struct DiskFile {
     pub(super) file: File,
     size_blocks: u64,
     direct: AtomicBool,
+    /// Device and number of a regular file.
+    inode: Option<(u64, u64)>,
     pub(super) window: Arc<WriteWindow>,
 }
 
 impl DiskFile {
+    /// Whether it is a regular file that does not have its name any more: it was removed, moved, or
+    /// another has its place. What is written to it the next start would not find.
+    pub(super) fn has_left(&self) -> bool {
+        let Some(inode) = self.inode else { return false };
+        match std::fs::metadata(&self.name) {
+            Ok(metadata) => (metadata.dev(), metadata.ino()) != inode,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
     pub(super) fn io_error(&self, block: u64, kind: &str) -> DiskError {
         DiskError::Io { disk: self.name.clone(), block, kind: kind.to_owned() }
     }
@@ -87,6 +99,7 @@ impl FileDisk {
             file,
             size_blocks: size_bytes / BLOCK_SIZE_U64,
             direct: AtomicBool::new(direct),
+            inode: kind.is_file().then(|| (metadata.dev(), metadata.ino())),
             window: engine.window(device_of(&metadata)),
         };
         let hints = queue::hints(device_of(&metadata), kind.is_block_device());

@@ -182,6 +182,9 @@ impl Transfer {
         let (total, reads) = match &self.body {
             Body::Read { blocks, .. } => (blocks.len() * BLOCK_SIZE, true),
             Body::Write { blocks, .. } => (blocks.len() * BLOCK_SIZE, false),
+            Body::Flush { .. } if self.file.has_left() => {
+                return Progress::Over(Err(DiskError::Gone { disk: self.file.name.clone() }));
+            }
             Body::Flush { .. } => return Progress::Over(Ok(())),
         };
         self.moved_bytes += moved;

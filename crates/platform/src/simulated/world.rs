@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 use crate::{Clock, Disk, DiskError, DiskOpener, Entropy, ReadDone, WriteDone};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{BlockRef, Timestamp, zero_block};
 
@@ -97,6 +97,10 @@ struct State {
     epoch: u64,
     disks: BTreeMap<Arc<str>, DiskImage>,
     pending: Vec<Request>,
+    /// Disks that hang.
+    hung: BTreeSet<Arc<str>>,
+    /// Requests of theirs, in their order.
+    held: Vec<Request>,
 }
 
 /// The world. Clones are the same world.
@@ -123,6 +127,8 @@ impl SimulatedWorld {
             epoch: 0,
             disks: BTreeMap::new(),
             pending: Vec::new(),
+            hung: BTreeSet::new(),
+            held: Vec::new(),
         };
         Self { seed, state: Arc::new(Mutex::new(state)) }
     }
@@ -193,7 +199,8 @@ impl SimulatedWorld {
     pub fn clear(&self) {
         let forgotten = {
             let mut state = self.state.lock();
-            (std::mem::take(&mut state.disks), std::mem::take(&mut state.pending))
+            let held = std::mem::take(&mut state.held);
+            (std::mem::take(&mut state.disks), std::mem::take(&mut state.pending), held)
         };
         drop(forgotten);
     }
@@ -258,7 +265,8 @@ impl SimulatedWorld {
         let dropped = {
             let mut state = self.state.lock();
             state.epoch += 1;
-            let dropped = std::mem::take(&mut state.pending);
+            let mut dropped = std::mem::take(&mut state.pending);
+            dropped.append(&mut state.held);
             let State { disks, choices, counters, .. } = &mut *state;
             let mut judge = Judge { fate, random: choices, counters };
             // First what had completed, in its order, then what was under way.
@@ -295,7 +303,7 @@ impl SimulatedWorld {
     #[must_use]
     pub fn snapshot(&self) -> WorldImage {
         let state = self.state.lock();
-        let ghosts = state.pending.iter().filter_map(Request::ghost).collect();
+        let ghosts = state.pending.iter().chain(&state.held).filter_map(Request::ghost).collect();
         WorldImage { disks: state.disks.clone(), ghosts }
     }
 
@@ -312,7 +320,8 @@ impl SimulatedWorld {
                 epoch,
                 body: RequestBody::Write { block: ghost.block, blocks: ghost.blocks, done: None },
             });
-            std::mem::replace(&mut state.pending, ghosts.collect())
+            let held = std::mem::take(&mut state.held);
+            (std::mem::replace(&mut state.pending, ghosts.collect()), held)
         };
         drop(dropped);
     }
@@ -374,6 +383,39 @@ impl SimulatedWorld {
         self.with_disk(disk, |image| image.faults.gone = gone);
     }
 
+    /// The whole disk hangs: its requests wait, those under way included. Or it answers again,
+    /// late.
+    pub fn set_hung(&self, disk: &str, hangs: bool) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some((name, _)) = state.disks.get_key_value(disk) else {
+            panic!("there is no disk {disk}")
+        };
+        let name = Arc::clone(name);
+        let (from, to) = match hangs {
+            true => (&mut state.pending, &mut state.held),
+            false => (&mut state.held, &mut state.pending),
+        };
+        to.extend(from.extract_if(.., |request| request.disk == name));
+        match hangs {
+            true => state.hung.insert(name),
+            false => state.hung.remove(&name),
+        };
+    }
+
+    /// Whether something that was asked of a disk has not ended.
+    #[must_use]
+    pub fn has_requests(&self, disk: &str) -> bool {
+        let state = self.state.lock();
+        state.pending.iter().chain(&state.held).any(|request| &*request.disk == disk)
+    }
+
+    /// How many requests wait for disks that hang.
+    #[must_use]
+    pub fn held_count(&self) -> usize {
+        self.state.lock().held.len()
+    }
+
     /// Faults that happen by themselves from now on.
     pub fn set_fault_rates(&self, disk: &str, rates: FaultRates) {
         self.with_disk(disk, |image| image.faults.rates = rates);
@@ -418,7 +460,11 @@ impl SimulatedWorld {
             *sequence_end = image.writes_completed;
         }
         state.counters.boundaries += u64::from(request.changes_disk());
-        state.pending.push(request);
+        if state.hung.contains(&request.disk) {
+            state.held.push(request);
+        } else {
+            state.pending.push(request);
+        }
         let hook = state.hook.clone();
         drop(state);
         if let Some(hook) = hook {

@@ -63,6 +63,10 @@ fn an_empty_file_is_all_defaults() {
 fn unknown_keys_are_named_with_their_line() {
     fails("[node]\n\nmemroy = \"1G\"", "line 3: unknown key 'node.memroy'; did you mean 'memory'?");
     fails("[nfs]\nrpcbind = 1", "line 2: nfs.rpcbind: true or false is expected");
+    fails(
+        "[node]\ndisk_timeout = \"1s\"",
+        "line 2: node.disk_timeout: 1s is not between 2s and 3600s",
+    );
     fails("[nfs]\ngrace = \"2h\"", "line 2: nfs.grace: 2h is longer than 3600s");
     fails("[listen]\nsmb = \"[::]:445\"", "line 2: unknown key 'listen.smb'");
     fails("[nodes]\n", "line 1: unknown key 'nodes'; did you mean 'node'?");

@@ -7,7 +7,7 @@ use admin_api::{Access, ExportRule, Squash, matching_rule};
 use file_service::{FileHandle, FileSystemId};
 use nfs::{Export, ExportAccess, ExportPolicy};
 use platform::sync::RwLock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use units::VolumeId;
 
@@ -18,6 +18,8 @@ type VolumeKey = (FileSystemId, VolumeId);
 struct Tables {
     rules: BTreeMap<VolumeKey, Vec<ExportRule>>,
     names: BTreeMap<String, VolumeKey>,
+    /// File systems that are known to exist, and whose volumes are not known yet.
+    away: BTreeSet<FileSystemId>,
 }
 
 /// The rules.
@@ -32,6 +34,15 @@ impl ExportTable {
         let mut tables = self.tables.write();
         tables.names.insert(name.to_owned(), key);
         tables.rules.insert(key, rules.to_vec());
+    }
+
+    /// Clients of a file system that have no rule shall wait, or no longer.
+    pub(crate) fn set_away(&self, file_system: FileSystemId, is_away: bool) {
+        let mut tables = self.tables.write();
+        match is_away {
+            true => tables.away.insert(file_system),
+            false => tables.away.remove(&file_system),
+        };
     }
 
     /// Forgets a volume: its clients see nothing from now on.
@@ -63,6 +74,10 @@ impl ExportTable {
 impl ExportPolicy for ExportTable {
     fn rule(&self, file: &FileHandle, client: IpAddr) -> Option<ExportAccess> {
         self.access(&(file.file_system, file.volume), client)
+    }
+
+    fn is_away(&self, file: &FileHandle) -> bool {
+        self.tables.read().away.contains(&file.file_system)
     }
 
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess> {

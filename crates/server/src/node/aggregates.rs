@@ -16,7 +16,7 @@ use admin_api::{
     RaidKind, ScrubInfo, SpareAdd,
 };
 use aggregate::Aggregate;
-use dblade::{AggregateSummary, CreateAggregate, EngineError};
+use dblade::{AggregateSummary, CreateAggregate, EngineError, Outage};
 use media::{MediaError, ParseProfileError, Profile};
 use ondisk::label::Hexadecimal;
 use platform::Disk;
@@ -107,6 +107,15 @@ impl Core {
 
     /// Disks that were erased are of no aggregate that is out of service any more.
     pub(super) fn forget_offline(&self, disks: &[Arc<dyn Disk>]) {
+        let is_taken = |name: &str| disks.iter().any(|disk| disk.name() == name);
+        for outage in self.engine.outages() {
+            let info = self.outage_info(&outage);
+            let is_there =
+                |disk: &DiskInfo| disk.state == DiskState::InUse && !is_taken(&disk.name);
+            if !info.disks.iter().any(is_there) {
+                self.engine.forget_aggregate(outage.summary.identity);
+            }
+        }
         self.offline.lock().retain_mut(|offline| {
             offline.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
             !offline.disks.is_empty()
@@ -125,7 +134,12 @@ impl Core {
         let summaries = self.engine.aggregate_summaries();
         let mut list: Vec<AggregateInfo> =
             summaries.iter().filter_map(|summary| self.aggregate_info(summary)).collect();
-        list.extend(self.offline.lock().iter().map(offline_info));
+        let outages = self.engine.outages();
+        list.extend(outages.iter().map(|outage| self.outage_info(outage)));
+        let is_known = |one: &&OfflineAggregate| {
+            outages.iter().any(|outage| outage.summary.identity == one.identity)
+        };
+        list.extend(self.offline.lock().iter().filter(|one| !is_known(one)).map(offline_info));
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list
     }
@@ -176,6 +190,26 @@ impl Core {
         })
     }
 
+    /// An aggregate that lost more disks than it can do without, as it was then.
+    pub(super) fn outage_info(&self, outage: &Outage) -> AggregateInfo {
+        let summary = &outage.summary;
+        let groups = &summary.status.groups;
+        let members = groups.iter().flat_map(|group| &group.members);
+        let disks: Vec<DiskInfo> =
+            members.map(|member| self.member_info(&summary.name, member)).collect();
+        let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
+        AggregateInfo {
+            raid: groups.first().map_or(RaidKind::None, |group| shown_kind(group.kind)),
+            traditional: summary.traditional,
+            size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
+            used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
+            data_disks: (disks.len() - parity_disks) as u64,
+            parity_disks: parity_disks as u64,
+            disks,
+            ..empty(&summary.name)
+        }
+    }
+
     pub(super) fn member_info(&self, aggregate: &str, member: &MemberStatus) -> DiskInfo {
         let left_out = self.left_out.lock();
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
@@ -207,25 +241,40 @@ impl Core {
         }
     }
 
-    /// The disks that the configuration names, in order of name.
+    /// The disks that the configuration names, and those that aggregates wait for, in order of
+    /// name.
     pub(super) fn disk_list(&self) -> Vec<DiskInfo> {
         let _turn = self.turn();
         self.settle_upkeep();
         self.let_go_of_former_disks();
+        let outages = self.engine.outages();
+        let awaited: Vec<DiskInfo> =
+            outages.iter().flat_map(|outage| self.outage_info(outage).disks).collect();
         let members: Vec<DiskInfo> =
             self.aggregate_list().into_iter().flat_map(|aggregate| aggregate.disks).collect();
         let offline = self.offline.lock().clone();
-        let info = |name: String| match self.disks.info_unless_held(&name) {
-            Some(mut info) => {
-                // Its aggregate is ours, though it could not be opened: not free to be taken.
-                if offline.iter().any(|aggregate| aggregate.disks.contains(&name)) {
-                    info.state = DiskState::Failed;
-                }
-                Some(info)
+        let info = |name: String| {
+            if let Some(info) = awaited.iter().find(|disk| disk.name == name) {
+                return Some(info.clone());
             }
-            None => members.iter().find(|member| member.name == name).cloned(),
+            match self.disks.info_unless_held(&name) {
+                Some(mut info) => {
+                    // Its aggregate is ours, though it could not be opened: not free to be taken.
+                    if offline.iter().any(|aggregate| aggregate.disks.contains(&name)) {
+                        info.state = DiskState::Failed;
+                    }
+                    Some(info)
+                }
+                None => members.iter().find(|member| member.name == name).cloned(),
+            }
         };
-        self.disks.names().into_iter().filter_map(info).collect()
+        let mut names = self.disks.names();
+        let is_named = |disk: &&DiskInfo| names.contains(&disk.name);
+        let others: Vec<String> =
+            awaited.iter().filter(|disk| !is_named(disk)).map(|disk| disk.name.clone()).collect();
+        names.extend(others);
+        names.sort();
+        names.into_iter().filter_map(info).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 use super::disk_table::DiskTable;
 use super::journals::Journals;
 use super::recovery::{LeftOut, OfflineAggregate};
+use super::returning::Tries;
 use super::rules;
 use crate::config::Config;
 use crate::front_ends::{ExportTable, Mounts};
@@ -45,6 +46,8 @@ pub(super) struct Core {
     pub offline: Mutex<Vec<OfflineAggregate>>,
     /// Disks that could not be used when the server started.
     pub left_out: Mutex<Vec<LeftOut>>,
+    /// What came of bringing back aggregates that are away.
+    pub tries: Tries,
     turns: Mutex<()>,
 }
 
@@ -76,6 +79,7 @@ impl Core {
             recoveries: Mutex::default(),
             offline: Mutex::default(),
             left_out: Mutex::default(),
+            tries: Tries::default(),
             turns: Mutex::default(),
         }
     }

@@ -19,6 +19,7 @@ use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
 use media::{MediaError, Profile};
 use ondisk::label::DiskLabel;
 use platform::sync::Mutex;
+use platform::watched::Watch;
 use platform::{Disk, DiskError, DiskOpener};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ struct Held {
 pub(super) struct DiskTable {
     patterns: Vec<DiskPattern>,
     opener: Arc<dyn DiskOpener>,
+    watch: Arc<Watch>,
     /// Those of aggregates in service, by name.
     held: Mutex<BTreeMap<String, Held>>,
     /// Those to which something is done.
@@ -56,9 +58,18 @@ pub(super) struct DiskTable {
 
 impl DiskTable {
     /// The disks that `patterns` name.
-    pub(super) fn new(patterns: Vec<DiskPattern>, opener: Arc<dyn DiskOpener>) -> Self {
+    pub(super) fn new(
+        patterns: Vec<DiskPattern>,
+        opener: Arc<dyn DiskOpener>,
+        watch: Arc<Watch>,
+    ) -> Self {
         let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
-        Self { patterns, opener, held, upkeep, locating }
+        Self { patterns, opener, watch, held, upkeep, locating }
+    }
+
+    /// Whether a disk is in use only because a request of this node has not ended: it hangs.
+    pub(super) fn hangs(&self, name: &str) -> bool {
+        !self.is_held(name) && self.watch.has(name)
     }
 
     /// The names of all disks there are now, in order.
@@ -103,6 +114,15 @@ impl DiskTable {
         }
     }
 
+    /// Closes a disk that its aggregate has given up, once what was asked of it has ended: it may be
+    /// there again.
+    pub(super) fn give_up(&self, name: &str) {
+        let held = self.held.lock().remove(name);
+        if let Some(held) = held {
+            self.watch.let_go(&held.disk);
+        }
+    }
+
     /// A disk belongs to no aggregate in service any more.
     pub(super) fn release(&self, name: &str) {
         self.held.lock().remove(name);
@@ -124,6 +144,13 @@ impl DiskTable {
         let is_kept =
             |name: &str, held: &Held| held.aggregate != aggregate || names.contains(&name);
         self.held.lock().retain(|name, held| is_kept(name, held));
+    }
+
+    /// The disks of an aggregate in service.
+    pub(super) fn held_by(&self, aggregate: &str) -> Vec<String> {
+        let held = self.held.lock();
+        let own = held.iter().filter(|(_, held)| held.aggregate == aggregate);
+        own.map(|(name, _)| name.clone()).collect()
     }
 
     /// The size of a disk that is held; 0 if it is not.

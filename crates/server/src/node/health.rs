@@ -4,8 +4,8 @@
 //!
 //! | code | means |
 //! | --- | --- |
-//! | `AGGR_OFFLINE` | an aggregate could not be opened |
-//! | `AGGR_FAILED` | an aggregate went out of service since |
+//! | `AGGR_OFFLINE` | an aggregate waits for disks, or could not be opened |
+//! | `AGGR_FAILED` | an aggregate went out of service since, for another reason |
 //! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
@@ -16,9 +16,10 @@
 
 use super::recovery::{LeftOut, OfflineAggregate};
 use admin_api::{
-    AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity, VolumeInfo,
+    AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity, Time,
+    VolumeInfo,
 };
-use dblade::AggregateSummary;
+use dblade::{AggregateSummary, Outage};
 
 /// Something is as good as full when less than one part in this many is left: there is time to act
 /// still.
@@ -32,10 +33,41 @@ pub(super) fn check_offline(offline: &OfflineAggregate) -> HealthCheck {
         object: offline.name.clone(),
         message: format!("could not be opened: {}", offline.error.cause.join("; ")),
         action: offline.error.next.clone().unwrap_or_else(|| {
-            "see the server's log; nothing was changed on its disks; start the server again when \
+            "see the server's log; nothing was changed on its disks; it is opened by itself when \
              the cause is gone"
                 .to_owned()
         }),
+    }
+}
+
+/// The check of an aggregate that lost more disks than it can do without; `retry` is why it could
+/// not be opened again with those that are there.
+pub(super) fn check_outage(
+    outage: &Outage,
+    info: &AggregateInfo,
+    retry: Option<&OfflineAggregate>,
+) -> HealthCheck {
+    let cause = outage.summary.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+    let (since, without) = (Time(outage.since), lost(&info.disks));
+    let mut message = format!("out of service since {since}, without {without}: {cause}");
+    if let Some(retry) = retry {
+        message.push_str(&format!("; opening it again failed: {}", retry.error.cause.join("; ")));
+    }
+    let names: Vec<&str> =
+        info.disks.iter().filter(|disk| is_lost(disk)).map(|disk| disk.name.as_str()).collect();
+    let disks = match names.as_slice() {
+        [] => "its disks".to_owned(),
+        names => names.join(", "),
+    };
+    HealthCheck {
+        code: "AGGR_OFFLINE".to_owned(),
+        severity: Severity::Error,
+        object: info.name.clone(),
+        message,
+        action: format!(
+            "put back {disks}, or make them work: the aggregate comes back by itself; what was \
+             acknowledged is safe"
+        ),
     }
 }
 
@@ -68,8 +100,10 @@ pub(super) fn check_aggregate(
         });
     };
     if let Some(failure) = &summary.failure {
+        // At the next tick it is an outage.
+        let code = if failure.is_of_disks() { "AGGR_OFFLINE" } else { "AGGR_FAILED" };
         add(
-            "AGGR_FAILED",
+            code,
             Severity::Error,
             format!("out of service: {failure}"),
             "see 'stroop disk list'; once its disks work, start the server again: what was \
@@ -115,7 +149,6 @@ pub(super) fn check_aggregate(
 
 /// Whether something is being done, and nothing else is left to do.
 fn is_rebuilding(disks: &[DiskInfo]) -> bool {
-    let is_lost = |disk: &DiskInfo| matches!(disk.state, DiskState::Missing | DiskState::Failed);
     disks.iter().any(|disk| disk.state == DiskState::Rebuilding) && !disks.iter().any(is_lost)
 }
 
@@ -127,6 +160,10 @@ fn rebuilding(disks: &[DiskInfo]) -> String {
         None => format!("rebuilding to {}", disk.name),
     };
     rebuilt.map(words).collect::<Vec<_>>().join(", ")
+}
+
+const fn is_lost(disk: &DiskInfo) -> bool {
+    matches!(disk.state, DiskState::Missing | DiskState::Failed)
 }
 
 /// "1 more disk may fail".
@@ -241,12 +278,34 @@ mod tests {
         let error = AdminError::new(Code::Failed, "cannot open aggregate", "a1")
             .because("its journal is gone")
             .try_next("bring it back");
-        let offline =
-            OfflineAggregate { name: "a1".to_owned(), kind: None, disks: Vec::new(), error };
+        let offline = OfflineAggregate {
+            identity: [1; 16],
+            name: "a1".to_owned(),
+            kind: None,
+            disks: Vec::new(),
+            error,
+        };
         let check = check_offline(&offline);
         assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
         assert!(check.message.contains("its journal is gone"));
         assert_eq!(check.action, "bring it back");
+    }
+
+    #[test]
+    fn an_outage_names_the_disks_and_the_way_back() {
+        let (mut info, mut summary) = aggregate();
+        info.disks[1].state = DiskState::Failed;
+        info.disks[1].note = Some("disk /disks/d2 is gone".to_owned());
+        summary.failure = Some(aggregate::AggregateError::Stopping);
+        let outage = Outage { summary, since: units::Timestamp(0) };
+        let check = check_outage(&outage, &info, None);
+        assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
+        assert!(check.message.contains("since 1970-01-01T00:00:00Z, without /disks/d2 (disk"));
+        assert!(check.action.starts_with("put back /disks/d2, or make"), "{}", check.action);
+        let error = AdminError::new(Code::Failed, "cannot open", "a1").because("no journal");
+        let (name, kind) = ("a1".to_owned(), None);
+        let retry = OfflineAggregate { identity: [1; 16], name, kind, disks: Vec::new(), error };
+        assert!(check_outage(&outage, &info, Some(&retry)).message.ends_with("failed: no journal"));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! How the node opens disks: files and devices by path, object ranges by the names in the
 //! configuration, which also say how large to make one that is not there.
 //!
+//! Files and devices are watched: a disk that does not answer in time counts as failed. Object
+//! ranges are not: a request to a store is repeated for longer than that, and always ends.
+//!
 //! Invariants: only ranges that the configuration names are opened, with the size that it gives;
 //! the node's identity, by which it takes back its own leases after it was killed, is drawn once
 //! and kept in the state directory, which one server has at a time.
@@ -11,7 +14,8 @@
 use crate::config::{Config, DiskPattern};
 use admin_api::{AdminError, Code};
 use object_disk::{Environment, Limits, ObjectDiskOpener, RangeName, memory_bytes_of};
-use platform::linux::{DiskOpener as FileOpener, SystemClock, SystemEntropy};
+use platform::linux::{SystemClock, SystemEntropy};
+use platform::watched::WatchedOpener;
 use platform::{Disk, DiskError, DiskOpener, Entropy as _};
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +28,7 @@ const IDENTITY_FILE: &str = "node-identity";
 
 /// See the module.
 pub(super) struct Openers {
-    files: FileOpener,
+    files: WatchedOpener,
     objects: Option<ObjectDiskOpener>,
     /// By the name of the disk.
     ranges: BTreeMap<String, RangeName>,
@@ -33,7 +37,7 @@ pub(super) struct Openers {
 
 impl Openers {
     /// Openers for the disks of a configuration.
-    pub(super) fn new(files: FileOpener, config: &Config) -> Result<Self, AdminError> {
+    pub(super) fn new(files: WatchedOpener, config: &Config) -> Result<Self, AdminError> {
         let ranges: BTreeMap<String, RangeName> =
             config.disks.iter().filter_map(range).map(|name| (name.disk(), name)).collect();
         if ranges.is_empty() {

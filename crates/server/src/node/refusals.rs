@@ -64,7 +64,7 @@ fn next_of(error: &EngineError) -> Option<&'static str> {
             ..
         }))) => Some("other disks (stroop disk list), or --force to erase what is there"),
         EngineError::Aggregate(AggregateError::Raid(RaidError::TooFewDisks { .. })) => {
-            Some("attach the disks that are missing, then start the server again")
+            Some("attach the disks that are missing; the aggregate is opened by itself then")
         }
         EngineError::Aggregate(AggregateError::Stopping) => Some("start the server again"),
         EngineError::Aggregate(AggregateError::Store(_) | AggregateError::Log(_)) => {

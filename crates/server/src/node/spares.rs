@@ -1,18 +1,16 @@
-//! Disks that wait, that are copied to, and that come back.
+//! Disks that wait, and that are copied to.
 //!
-//! Invariants: a spare is a disk of its aggregate like any other and held open; a disk that comes
-//! back is given to the engine only if its label names a place that its aggregate misses.
+//! Invariant: a spare is a disk of its aggregate like any other and held open.
 
 use super::aggregates::outlook;
 use super::blocking::{request, wait_for};
 use super::core::Core;
-use super::disk_table::Content;
 use super::refusals::{missing, refusal};
 use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState, Removal, SpareAdd, SpareRemove};
 use dblade::{AggregateSummary, EngineError};
 use media::Profile;
 use platform::Disk;
-use raid::{MemberState, MemberStatus, RaidError, SpareStatus, SuccessorStatus};
+use raid::{RaidError, SpareStatus, SuccessorStatus};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -120,71 +118,6 @@ impl Core {
     pub(super) fn let_go_of_former_disks(&self) {
         for summary in self.engine.aggregate_summaries() {
             self.disks.keep(&summary.name, &names_of(&summary));
-        }
-    }
-
-    /// What is to be done about disks every second.
-    pub(super) fn watch_disks(&self) {
-        self.disks.locating.tick(self.clock.monotonic_nanoseconds());
-        self.take_back_disks();
-    }
-
-    /// Takes back disks that went and are there again.
-    fn take_back_disks(&self) {
-        let is_away = |member: &&MemberStatus| {
-            let is_lost = matches!(member.state, MemberState::Missing | MemberState::Failed { .. });
-            is_lost && member.is_away
-        };
-        for summary in self.engine.aggregate_summaries() {
-            let members = summary.status.groups.iter().flat_map(|group| &group.members);
-            let away: Vec<&MemberStatus> = members.filter(is_away).collect();
-            if away.is_empty() {
-                continue;
-            }
-            let _turn = self.turn();
-            self.let_go_of_former_disks();
-            for name in self.disks.names() {
-                // What failed is held by a handle that is dead.
-                let was_its = away.iter().any(|member| member.name.as_deref() == Some(&name));
-                if was_its {
-                    self.disks.release(&name);
-                }
-                if self.disks.is_held(&name) {
-                    continue;
-                }
-                let Content::Member(disk, label) = self.disks.look(&name) else { continue };
-                if label.aggregate == summary.identity
-                    && away.iter().any(|member| member.identity == label.disk)
-                {
-                    self.take_back(&summary.name, disk);
-                }
-            }
-        }
-    }
-
-    /// Takes one back that went; true if its aggregate misses it.
-    pub(super) fn take_back(&self, aggregate: &str, disk: Arc<dyn Disk>) -> bool {
-        let (engine, given) = (&self.engine, Arc::clone(&disk));
-        let returned = request("cannot take back disk", disk.name(), |done| {
-            engine.return_disk(aggregate, given, done);
-        });
-        match returned {
-            Ok(()) => {
-                tracing::info!(
-                    aggregate,
-                    disk = disk.name(),
-                    "a disk is back and is brought up \
-                     to date"
-                );
-                self.left_out.lock().retain(|left| left.name != disk.name());
-                self.disks.release(disk.name());
-                self.disks.hold(aggregate, &[disk]);
-                true
-            }
-            Err(error) => {
-                tracing::debug!(aggregate, disk = disk.name(), %error, "not taken back yet");
-                false
-            }
         }
     }
 }

@@ -4,7 +4,8 @@
 //! the same numbers that status shows; nothing is counted in the background for them.
 
 use super::core::Core;
-use super::health::{check_aggregate, check_left_out, check_offline, check_volume};
+use super::health::{check_aggregate, check_left_out, check_offline, check_outage, check_volume};
+use super::recovery::OfflineAggregate;
 use crate::memory;
 use admin_api::{
     AggregateInfo, HealthCheck, Listener, MemoryUse, Recovery, StatusReply, Time, VolumeInfo,
@@ -60,7 +61,18 @@ impl Core {
     }
 
     fn checks(&self, aggregates: &[AggregateInfo], volumes: &[VolumeInfo]) -> Vec<HealthCheck> {
-        let mut checks: Vec<HealthCheck> = self.offline.lock().iter().map(check_offline).collect();
+        let offline = self.offline.lock().clone();
+        let mut checks = Vec::new();
+        let outages = self.engine.outages();
+        for outage in &outages {
+            let of = |one: &&OfflineAggregate| one.identity == outage.summary.identity;
+            let info = self.outage_info(outage);
+            checks.push(check_outage(outage, &info, offline.iter().find(of)));
+        }
+        let is_known = |one: &&OfflineAggregate| {
+            outages.iter().any(|outage| outage.summary.identity == one.identity)
+        };
+        checks.extend(offline.iter().filter(|one| !is_known(one)).map(check_offline));
         checks.extend(self.left_out.lock().iter().filter_map(check_left_out));
         for summary in self.engine.aggregate_summaries() {
             let found = aggregates.iter().find(|info| info.name == summary.name);

@@ -9,6 +9,7 @@
 use dblade::Engine;
 use platform::sync::{Condvar, Mutex};
 use platform::thread::{JoinHandle, spawn};
+use platform::watched::Watch;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +39,18 @@ impl Threads {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(engine: &Arc<Engine>, workers: usize) -> io::Result<Self> {
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        watch: &Arc<Watch>,
+        workers: usize,
+    ) -> io::Result<Self> {
         let mut threads = Self {
             engine: Arc::clone(engine),
             workers: Vec::with_capacity(workers),
             ticker: None,
             ending: Ending::default(),
         };
-        match threads.spawn_all(workers) {
+        match threads.spawn_all(watch, workers) {
             Ok(()) => Ok(threads),
             Err(error) => {
                 threads.stop(true);
@@ -54,14 +59,15 @@ impl Threads {
         }
     }
 
-    fn spawn_all(&mut self, workers: usize) -> io::Result<()> {
+    fn spawn_all(&mut self, watch: &Arc<Watch>, workers: usize) -> io::Result<()> {
         for number in 0..workers {
             let scheduler = self.engine.scheduler().clone();
             let body = move || scheduler.worker_loop();
             self.workers.push(spawn(&format!("worker-{number}"), body)?);
         }
         let (engine, ending) = (Arc::clone(&self.engine), Arc::clone(&self.ending));
-        self.ticker = Some(spawn("ticker", move || tick(&engine, &ending))?);
+        let watch = Arc::clone(watch);
+        self.ticker = Some(spawn("ticker", move || tick(&engine, &watch, &ending))?);
         Ok(())
     }
 
@@ -87,8 +93,11 @@ impl Threads {
     }
 }
 
-fn tick(engine: &Engine, ending: &(Mutex<bool>, Condvar)) {
-    repeat(TICK_INTERVAL, ending, || engine.tick());
+fn tick(engine: &Engine, watch: &Watch, ending: &(Mutex<bool>, Condvar)) {
+    repeat(TICK_INTERVAL, ending, || {
+        watch.expire();
+        engine.tick();
+    });
 }
 
 /// Does something again and again until the end.

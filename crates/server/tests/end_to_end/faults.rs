@@ -2,6 +2,7 @@
 
 use crate::files::{check, connect, fill};
 use crate::place::{Place, Server};
+use nfs_client::NfsClient;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::Stdio;
@@ -101,14 +102,102 @@ fn an_aggregate_without_enough_disks_waits_for_them() {
     place.refused(&["volume", "create", "x", "--size", "50M", "--aggr", "a1"], 4);
     let error = place.refused(&["aggr", "create", "b", "--disks", "d3", "--raid", "none"], 4);
     assert!(error.contains("part of the Stroop aggregate 'a1'"), "{error}");
-    server.stop();
+    // Its clients wait, though nothing is known of its volumes.
+    let mut same = reconnect(&place);
+    assert_eq!(same.lookup(&root, "large").unwrap_err().status(), JUKEBOX);
     for number in [1, 2] {
         fs::rename(away(number), place.disk(number)).unwrap();
     }
-    let server = place.serve();
-    assert!(place.check_codes().is_empty());
+    while !place.check_codes().is_empty() {}
+    check(&mut same, &root, &model);
+    server.stop();
+}
+
+/// What NFS clients are told that shall wait.
+const JUKEBOX: Option<u32> = Some(10008);
+
+/// A connection of a client that has its mount from before.
+fn reconnect(place: &Place) -> NfsClient {
+    NfsClient::connect(place.nfs_address()).unwrap()
+}
+
+/// While a client writes, two of three disks are lost: it waits, and is told why by nobody but the
+/// status. When they are back all that was acknowledged is there, and the server was never started
+/// again.
+#[test]
+fn an_aggregate_that_lost_a_disk_too_many_comes_back_with_it() {
+    let (place, server) = Place::with_volume_on("6x64M", ("3", "raid4"));
+    place.ok(&["aggr", "create", "b1", "--disks", "3", "--raid", "raid4"]);
+    place.ok(&["volume", "create", "other", "--size", "20M", "--aggr", "b1"]);
     let (mut client, root) = connect(&place);
-    check(&mut client, &root, &model);
+    let before = client.make_directory(&root, "before").unwrap();
+    let model = fill(&mut client, &before, 1);
+    let load = client.make_directory(&root, "load").unwrap();
+    let is_over = AtomicBool::new(false);
+    let away = |number: usize| place.path(&format!("away-{number}"));
+    let (acknowledged, refused) = std::thread::scope(|scope| {
+        let (place, load, is_over) = (&place, &load, &is_over);
+        let writer = scope.spawn(move || {
+            let (mut client, _) = connect(place);
+            let (mut acknowledged, mut refused, mut number) = (Vec::new(), 0, 0);
+            while !is_over.load(Ordering::Relaxed) {
+                let name = format!("file-{number}");
+                let written = client
+                    .create(load, &name)
+                    .and_then(|file| client.write(&file, 0, name.as_bytes(), true));
+                match written {
+                    Ok(_) => {
+                        acknowledged.push(name);
+                        number += 1;
+                    }
+                    Err(failure) => {
+                        assert_eq!(failure.status(), JUKEBOX, "{failure}");
+                        refused += 1;
+                        // What was not acknowledged may be there.
+                        number += 1;
+                    }
+                }
+            }
+            (acknowledged, refused)
+        });
+        for number in [1, 3] {
+            fs::rename(place.disk(number), away(number)).unwrap();
+        }
+        while place.check_codes() != ["AGGR_OFFLINE"] {}
+        let status = place.json(&["status"]);
+        let failing = &status["checks"][0];
+        let (message, action) = (&failing["message"], failing["action"].as_str().unwrap());
+        let message = message.as_str().unwrap();
+        assert!(message.contains("out of service since 20"), "{message}");
+        assert!(message.contains("d1.img") && message.contains("d3.img is gone"), "{message}");
+        assert!(action.contains("comes back by itself"), "{action}");
+        assert_eq!(place.stroop(&["status", "--check"]).status.code(), Some(8));
+        assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "OFFLINE");
+        assert_eq!(place.json(&["aggr", "show", "b1"])["state"], "ONLINE");
+        let disks = place.json(&["disk", "list"]);
+        let failed = disks["records"].as_array().unwrap().iter();
+        assert_eq!(failed.filter(|disk| disk["state"] == "failed").count(), 2, "{disks}");
+        place.refused(&["volume", "create", "x", "--size", "20M", "--aggr", "a1"], 4);
+        place.ok(&["volume", "create", "x", "--size", "20M", "--aggr", "b1"]);
+        assert_eq!(client.lookup(&root, "before").unwrap_err().status(), JUKEBOX);
+        // One alone does not help: the other was given up first, or is the one too many.
+        for number in [1, 3] {
+            fs::rename(away(number), place.disk(number)).unwrap();
+        }
+        while place.check_codes().contains(&"AGGR_OFFLINE".to_owned()) {}
+        let (mut client, _) = connect(place);
+        client.create(load, "after").unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    assert!(refused > 0 && acknowledged.len() > 1);
+    let (mut client, root) = connect(&place);
+    let again = client.lookup(&root, "before").unwrap();
+    check(&mut client, &again, &model);
+    for name in acknowledged {
+        let file = client.lookup(&load, &name).unwrap();
+        assert_eq!(client.read(&file).unwrap(), name.as_bytes());
+    }
     server.stop();
 }
 
@@ -244,6 +333,33 @@ fn a_disk_that_was_moved_away_comes_back_by_itself() {
     let server = place.serve();
     let (mut client, root) = connect(&place);
     for (name, model) in [("degraded", &more), ("later", &last)] {
+        let directory = client.lookup(&root, name).unwrap();
+        check(&mut client, &directory, model);
+    }
+    server.stop();
+}
+
+/// A disk goes while a client writes, and is back later: the node never stopped.
+#[test]
+fn a_disk_that_goes_under_load_comes_back_by_itself() {
+    let (place, server) = Place::with_volume_on("6x64M", ("5", "raid4"));
+    let (mut client, root) = connect(&place);
+    let before = client.make_directory(&root, "before").unwrap();
+    let model = fill(&mut client, &before, 1);
+    let away = place.path("away");
+    fs::rename(place.disk(2), &away).unwrap();
+    let during = client.make_directory(&root, "during").unwrap();
+    let more = fill(&mut client, &during, 5000);
+    while place.check_codes() != ["AGGR_DEGRADED"] {}
+    fs::rename(&away, place.disk(2)).unwrap();
+    while !place.check_codes().is_empty() {}
+    check(&mut client, &before, &model);
+    server.stop();
+    // It holds its share: another goes.
+    fs::rename(place.disk(4), place.path("gone")).unwrap();
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    for (name, model) in [("before", &model), ("during", &more)] {
         let directory = client.lookup(&root, name).unwrap();
         check(&mut client, &directory, model);
     }

@@ -1,0 +1,141 @@
+//! One disk more goes than parity covers, and comes back.
+
+use super::*;
+use crate::EngineError;
+use aggregate::AggregateError;
+use raid::{MemberState, RaidError};
+
+/// Commits, with these disks gone, until the aggregate knows.
+fn lose(node: &Node, disks: &[usize]) -> Result<(), AggregateError> {
+    for disk in disks {
+        node.world.set_gone(&format!("disk{disk}"), true);
+    }
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    aggregate.force();
+    node.wait(|done| aggregate.request_consistency_point(Some(done)))
+}
+
+fn open(node: &Node) -> Result<Recovery, EngineError> {
+    let disks = node.disks();
+    node.wait(|done| node.engine.open_aggregate(disks, done))
+}
+
+fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
+    let volume = if traditional { "a1" } else { "home" };
+    let world = SimulatedWorld::new(lost.len() as u64 + 77);
+    let node = Node::create(&world, kind, traditional);
+    let root = node.root(volume);
+    for number in 0..20_u64 {
+        node.write_file(root, &format!("file{number}"), content(number, number as usize * 777));
+    }
+    node.consistency_point();
+    for number in 20..40_u64 {
+        node.write_file(root, &format!("file{number}"), content(number, number as usize * 777));
+    }
+    let (verifier, losses_before) = (node.service.write_verifier(), node.service.losses(&root));
+    let dirty = node.engine.memory_blocks().1;
+    assert!(dirty > 0);
+    let error = lose(&node, lost).unwrap_err();
+    assert!(error.is_of_disks(), "{error}");
+    // From this moment on nothing is answered but that: not by the old one, not after its end.
+    for is_closed in [false, true] {
+        let create = node.call(|service, done| {
+            let (set, mode) = (SetAttributes::default(), CreateMode::Unchecked);
+            service.create(&Caller::root(), root, b"more", mode, set, done);
+        });
+        assert_eq!(create.map(drop), Err(FsError::Offline));
+        assert_eq!(node.read_file(root, "file1"), Err(FsError::Offline));
+        let found = node.call(|service, done| service.root(volume, done));
+        assert_eq!(found.map(drop), Err(FsError::Offline));
+        let statistics = node.call(|service, done| service.statistics(root, done));
+        assert!(!is_closed || statistics == Err(FsError::Offline), "{statistics:?}");
+        node.settle();
+        node.engine.tick();
+        node.settle();
+    }
+    assert!(node.engine.is_closed(&node.engine.outages()[0].summary.identity), "something is left");
+    assert_eq!(node.engine.memory_blocks().1, 0, "dirty memory was not given back");
+    let outage = node.engine.outages().remove(0);
+    let members = &outage.summary.status.groups.iter().flat_map(|group| &group.members);
+    let failed = members.clone().filter(|member| member.state != MemberState::Online).count();
+    assert_eq!(failed, lost.len(), "{:?}", outage.summary.status);
+    let still = open(&node).unwrap_err();
+    assert!(
+        matches!(
+            still,
+            EngineError::Aggregate(AggregateError::Raid(RaidError::TooFewDisks { .. }))
+        ),
+        "{still}"
+    );
+    assert_eq!(node.read_file(root, "file1"), Err(FsError::Offline));
+    for disk in lost {
+        world.set_gone(&format!("disk{disk}"), false);
+    }
+    let recovery = open(&node).unwrap();
+    assert!(recovery.replayed > 0);
+    assert!(node.engine.outages().is_empty());
+    assert_eq!((losses_before, node.service.losses(&root)), (0, 1));
+    let other = FileHandle { file_system: file_service::FileSystemId(1), ..root };
+    assert_eq!(node.service.losses(&other), 0);
+    assert_ne!(node.service.write_verifier(), verifier);
+    // The handle of before is good.
+    for number in 0..40_u64 {
+        let expected = content(number, number as usize * 777);
+        assert_eq!(node.read_file(root, &format!("file{number}")).unwrap(), expected);
+    }
+    node.write_file(root, "more", content(9, 100_000));
+    node.consistency_point();
+    node.settle();
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let found = aggregate.parts.store.status().groups[0].missing_disks();
+    // The first one that went had been given up before.
+    assert!(found <= kind.parity_disks(), "{found}");
+}
+
+#[test]
+fn an_aggregate_comes_back_with_its_disks() {
+    comes_back(RaidKind::Raid4, false, &[1, 3]);
+    comes_back(RaidKind::Raid4, true, &[0, 2]);
+    comes_back(RaidKind::Dp, false, &[0, 1, 3]);
+    comes_back(RaidKind::None, false, &[2]);
+}
+
+/// A read finds out, before anything is written.
+#[test]
+fn a_read_that_parity_cannot_answer_is_refused_and_ends_the_service() {
+    let world = SimulatedWorld::new(3);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let root = node.root("home");
+    node.write_file(root, "file", content(1, 2_000_000));
+    node.consistency_point();
+    node.settle();
+    let world = node.power_cut();
+    let (node, _) = Node::open(&world);
+    let root = node.root("home");
+    for disk in [1, 2, 3] {
+        world.set_gone(&format!("disk{disk}"), true);
+    }
+    assert_eq!(node.read_file(root, "file"), Err(FsError::Offline));
+    assert!(node.engine.aggregate_named("a1").unwrap().is_failed());
+    node.engine.tick();
+    node.settle();
+    for disk in [1, 2, 3] {
+        world.set_gone(&format!("disk{disk}"), false);
+    }
+    open(&node).unwrap();
+    assert_eq!(node.read_file(root, "file").unwrap(), content(1, 2_000_000));
+}
+
+/// Another aggregate of the node works on.
+#[test]
+fn other_aggregates_are_not_disturbed() {
+    let world = SimulatedWorld::new(4);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let missing = FileHandle { file_system: file_service::FileSystemId(1), ..node.root("home") };
+    assert_eq!(node.read_file(missing, "x"), Err(FsError::Stale));
+    node.engine.expect_aggregate([1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
+    assert_eq!(node.read_file(missing, "x"), Err(FsError::Offline));
+    let root = node.root("home");
+    node.write_file(root, "file", content(1, 2_000_000));
+    assert_eq!(node.read_file(root, "file").unwrap(), content(1, 2_000_000));
+}

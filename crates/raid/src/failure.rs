@@ -1,0 +1,70 @@
+//! The store as a whole fails: a group has lost one disk more than it can do without, or stripes
+//! cannot be noted.
+//!
+//! From then on nothing that was not synced becomes durable through this store, whatever its disks
+//! do later; whoever watches is told at once, so that nothing more is promised to clients. The way
+//! back is to close the store and to put the aggregate together anew.
+//!
+//! Invariants:
+//! - The first failure counts; it is told once, with no lock held.
+//! - The disk that is one too many is *not* marked missing in any label. It need not be: since it
+//!   failed no `sync` has succeeded, so no superblock names anything that it has not. What was
+//!   being written is what a crash leaves: blocks that nothing points at, and stripes that the
+//!   journal knows of. So when it returns it is a member like before, and the start makes parity
+//!   right.
+//! - Nothing is written any more that was computed from blocks which could not be read: they may be
+//!   readable when the disks return, and would be overwritten.
+//! - No disk takes another's place any more: the one that had it may be used again at the start.
+//! - Blocks that can be proved are readable still; others are refused.
+
+use crate::block_store::FailureHook;
+use crate::error::StoreError;
+use crate::store::Inner;
+use media::MediaError;
+
+/// Whether all of the disk is out of reach, rather than a block of it: then it makes no sense to go
+/// on with a group that needs it, even for reading.
+pub(crate) const fn is_away(error: &MediaError) -> bool {
+    matches!(error, MediaError::Disk(error) if error.is_of_disk())
+}
+
+impl Inner {
+    /// Whether nothing more becomes durable.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().failure.is_some()
+    }
+
+    /// Why nothing more becomes durable.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Nothing more becomes durable.
+    pub(crate) fn fail_store(&self, error: StoreError) {
+        let hook = {
+            let mut state = self.state.lock();
+            if state.failure.is_some() {
+                return;
+            }
+            state.failure = Some(error.clone());
+            state.failure_hook.take()
+        };
+        if let Some(hook) = hook {
+            hook(error);
+        }
+    }
+
+    pub(crate) fn watch_failure(&self, hook: FailureHook) {
+        let failure = {
+            let mut state = self.state.lock();
+            match state.failure.clone() {
+                Some(failure) => failure,
+                None => {
+                    state.failure_hook = Some(hook);
+                    return;
+                }
+            }
+        };
+        hook(failure);
+    }
+}

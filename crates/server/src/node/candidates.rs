@@ -1,0 +1,185 @@
+//! What the disks say about which aggregates there are, and which of their disks were found.
+//!
+//! Invariants: nothing is written, and nothing decided: a candidate says what is there.
+
+use super::disk_table::Content;
+use media::MediaError;
+use ondisk::label::{DiskLabel, RaidKind};
+use platform::{Disk, DiskError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What the disks say of an aggregate.
+#[derive(Default)]
+pub(super) struct Candidate {
+    /// Disks that can be used, with the identities that their labels give.
+    pub disks: Vec<([u8; 16], Arc<dyn Disk>)>,
+    /// What all say.
+    pub labels: Vec<DiskLabel>,
+    /// Disks that are too short to be used.
+    pub cut_off: Vec<String>,
+}
+
+/// What was found on all disks.
+#[derive(Default)]
+pub(super) struct Found {
+    /// By identity of the aggregate.
+    pub candidates: BTreeMap<[u8; 16], Candidate>,
+    /// Disks that cannot be used: name, identity if it is known, why.
+    pub left_out: Vec<(String, Option<[u8; 16]>, MediaError)>,
+    /// Those of them that another process has.
+    pub busy: Vec<String>,
+}
+
+impl Found {
+    /// Looks at disks.
+    pub(super) fn on(names: Vec<String>, mut look: impl FnMut(&str) -> Content) -> Self {
+        let mut found = Self::default();
+        for name in names {
+            match look(&name) {
+                Content::Member(disk, label) => {
+                    let candidate = found.candidates.entry(label.aggregate).or_default();
+                    candidate.disks.push((label.disk, disk));
+                    candidate.labels.push(*label);
+                }
+                Content::CutOff(label, error) => {
+                    found.left_out.push((name.clone(), Some(label.disk), error));
+                    let candidate = found.candidates.entry(label.aggregate).or_default();
+                    candidate.labels.push(*label);
+                    candidate.cut_off.push(name);
+                }
+                Content::Unknown(error) => {
+                    if matches!(error, MediaError::Disk(DiskError::InUse { .. })) {
+                        found.busy.push(name.clone());
+                    }
+                    found.left_out.push((name, None, error));
+                }
+                Content::Other(_) => tracing::debug!(disk = name, "the disk has no label"),
+            }
+        }
+        found
+    }
+}
+
+impl Candidate {
+    /// The names of disks that can be used.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.disks.iter().map(|(_, disk)| disk.name().to_owned()).collect()
+    }
+
+    /// The disks that can be used.
+    pub(super) fn into_disks(self) -> Vec<Arc<dyn Disk>> {
+        self.disks.into_iter().map(|(_, disk)| disk).collect()
+    }
+
+    /// The latest label of each group.
+    fn latest(&self) -> BTreeMap<u32, &DiskLabel> {
+        let mut latest: BTreeMap<u32, &DiskLabel> = BTreeMap::new();
+        // What a spare says of the groups may be old.
+        for label in self.labels.iter().filter(|label| !label.is_spare()) {
+            let known = latest.entry(label.group_index.get()).or_insert(label);
+            if known.sequence.get() < label.sequence.get() {
+                *known = label;
+            }
+        }
+        latest
+    }
+
+    /// Identities of the disks that were found.
+    pub(super) fn found(&self) -> BTreeSet<[u8; 16]> {
+        self.labels.iter().map(|label| label.disk).collect()
+    }
+
+    /// Whether all disks of all groups are there: those that the latest label of each group names.
+    pub(super) fn is_complete(&self) -> bool {
+        let (found, latest) = (self.found(), self.latest());
+        let whole = |label: &&DiskLabel| {
+            let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
+            members.into_iter().all(|member| found.contains(member))
+                && latest.len() == label.groups_count.get() as usize
+        };
+        !latest.is_empty() && self.cut_off.is_empty() && latest.values().all(whole)
+    }
+
+    /// How its groups protect their data, if a disk says it.
+    pub(super) fn kind(&self) -> Option<RaidKind> {
+        self.labels.iter().find_map(DiskLabel::kind)
+    }
+
+    /// Whether as many disks of each group are there as it needs. Those that the labels call
+    /// missing do not count: they missed writes.
+    pub(super) fn is_enough(&self) -> bool {
+        let (found, latest) = (self.found(), self.latest());
+        let enough = |label: &&DiskLabel| {
+            let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
+            let is_missing = |(at, member): &(usize, &[u8; 16])| {
+                label.is_missing(*at) || !found.contains(*member)
+            };
+            let missing = members.enumerate().filter(is_missing).count();
+            missing <= label.kind().map_or(0, |kind| kind.parity_disks())
+        };
+        // Groups that were being added when the power went are not there yet: the first one counts
+        // them.
+        let groups = latest.get(&0).map_or(0, |label| label.groups_count.get());
+        groups > 0 && (0..groups).all(|group| latest.get(&group).is_some_and(enough))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The label of a disk of the second of its group's changes.
+    fn label((group, groups): (u32, u32), disk: u8, members: &[u8]) -> DiskLabel {
+        let mut label = DiskLabel::empty();
+        label.group_index = group.into();
+        label.groups_count = groups.into();
+        label.disk = [disk; 16];
+        label.disks_in_group = (members.len() as u16).into();
+        label.sequence = 2.into();
+        for (into, member) in label.members.iter_mut().zip(members) {
+            *into = [*member; 16];
+        }
+        label
+    }
+
+    #[test]
+    fn enough_disks_are_those_that_did_not_miss_writes() {
+        let groups = |missing: u32| {
+            let mut labels: Vec<DiskLabel> =
+                [1, 2, 3].iter().map(|disk| label((0, 1), *disk, &[1, 2, 3])).collect();
+            for label in &mut labels {
+                label.raid_kind = RaidKind::Raid4.number();
+                label.missing = missing.into();
+            }
+            labels
+        };
+        let is_enough = |labels: &[DiskLabel]| {
+            Candidate { labels: labels.to_vec(), ..Candidate::default() }.is_enough()
+        };
+        assert!(is_enough(&groups(0)) && is_enough(&groups(0)[1..]) && !is_enough(&groups(0)[2..]));
+        assert!(is_enough(&groups(1)) && is_enough(&groups(1)[1..]) && !is_enough(&groups(1)[..2]));
+        assert!(!is_enough(&[]) && !is_enough(&[label((0, 2), 1, &[1])]));
+    }
+
+    #[test]
+    fn an_aggregate_is_complete_with_all_disks_of_all_groups() {
+        let candidate =
+            |labels: &[DiskLabel]| Candidate { labels: labels.to_vec(), ..Candidate::default() };
+        let whole = [label((0, 2), 1, &[1, 2]), label((0, 2), 2, &[1, 2]), label((1, 2), 3, &[3])];
+        assert!(candidate(&whole).is_complete());
+        let mut replaced = label((0, 2), 4, &[4, 2]);
+        replaced.sequence = 1.into();
+        for missing in 0..whole.len() {
+            let mut labels = whole.to_vec();
+            labels.remove(missing);
+            assert!(!candidate(&labels).is_complete(), "without {missing}");
+            // One that had a place before does not stand in for it.
+            labels.push(replaced.clone());
+            assert!(!candidate(&labels).is_complete(), "without {missing}");
+        }
+        assert!(candidate(&[&whole[..], &[replaced]].concat()).is_complete());
+        let short = Candidate { cut_off: vec!["d3".to_owned()], ..candidate(&whole) };
+        assert!(!short.is_complete());
+    }
+}

@@ -6,8 +6,8 @@
 //! land on the medium later: whoever gets the error must not count on what the disk holds until it
 //! was checked or written anew.
 //!
-//! A disk that is given up can be let go ([`Watch::let_go`]), whoever still holds it: it is closed as
-//! soon as its requests have ended, and can be opened anew if it comes back.
+//! A disk that is given up can be let go ([`Watch::let_go`]), whoever still holds it: it is closed
+//! as soon as its requests have ended, and can be opened anew if it comes back.
 //!
 //! Invariants:
 //! - Each request is answered once: by the disk or by the watch, whichever comes first.
@@ -244,8 +244,8 @@ impl Watch {
         self.alive().iter().for_each(|disk| disk.expire());
     }
 
-    /// Closes a disk that is given up, as soon as its requests have ended: whatever else is asked of
-    /// it is refused. A disk that is not watched is left as it is.
+    /// Closes a disk that is given up, as soon as its requests have ended: whatever else is asked
+    /// of it is refused. A disk that is not watched is left as it is.
     pub fn let_go(&self, disk: &Arc<dyn Disk>) {
         let alive = self.alive();
         let found = alive.iter().find(|one| std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(disk)));

@@ -165,35 +165,6 @@ fn cuts_do_not_harm_a_disk_that_comes_back() {
     }
 }
 
-/// A disk that is being filled gets superblocks before it holds what they reach: when it goes in
-/// the middle, and is there at the next start, it is not used as it is.
-#[test]
-fn a_disk_that_went_while_it_was_filled_is_not_used_as_it_is() {
-    let mut unfinished = 0;
-    for seed in 0..60 {
-        let (kind, disks) = KINDS[seed as usize % 3];
-        let lost = seed as usize / 3 % disks;
-        let mut model = Model::new(seed, &[(kind, disks)]);
-        write_some(&mut model, 300);
-        model.commit();
-        let place = DiskPlace { group: 0, member: lost };
-        wait(&model.world, |done| model.store.fail_disk(place, done)).unwrap();
-        model.commit();
-        come_back(&model, lost).unwrap();
-        model.commit();
-        unfinished += u32::from(!is_whole(&model));
-        model.world.set_gone(&disk_name(0, lost), true);
-        let committed = model.blocks.clone();
-        model.notes.lock().clear();
-        write_some(&mut model, 5);
-        assert_eq!(model.sync(), Ok(()));
-        model.world.set_gone(&disk_name(0, lost), false);
-        model.cut_and_recover(0, committed);
-        check_without_another(&mut model, lost, disks);
-    }
-    assert!(unfinished > 0, "then nothing is proved");
-}
-
 /// With one disk too many gone nothing takes a place: the disk that had it may be needed.
 #[test]
 fn no_place_changes_hands_after_the_store_has_failed() {

@@ -114,8 +114,8 @@ impl DiskTable {
         }
     }
 
-    /// Closes a disk that its aggregate has given up, once what was asked of it has ended: it may be
-    /// there again.
+    /// Closes a disk that its aggregate has given up, once what was asked of it has ended: it may
+    /// be there again.
     pub(super) fn give_up(&self, name: &str) {
         let held = self.held.lock().remove(name);
         if let Some(held) = held {

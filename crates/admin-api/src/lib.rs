@@ -38,7 +38,7 @@ pub use replies::{
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, GROUP_DISKS_MAX,
     MountCreate, MountRemove, Named, Owner, RaidKind, SnapshotDelete, SnapshotName,
-    SnapshotRestore, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    SnapshotRestore, TieringPolicy, Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

@@ -14,8 +14,8 @@ use crate::replies::{
 };
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskReplace, ExportAdd, ExportRemove, MountCreate,
-    MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, VolumeCreate,
-    VolumeDelete, VolumeFilter,
+    MountRemove, Named, Owner, SnapshotDelete, SnapshotName, SnapshotRestore, TieringPolicy,
+    VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -352,6 +352,7 @@ impl Administration for MemoryAdministration {
             aggregate: request.aggregate.clone(),
             state: VolumeState::Online,
             traditional: false,
+            tiering_policy: TieringPolicy::None,
             size_bytes: request.size_bytes,
             live_bytes: 0,
             snapshot_bytes: 0,
@@ -380,6 +381,14 @@ impl Administration for MemoryAdministration {
 
     fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
         self.state.lock().volume("show volume", &request.name).cloned()
+    }
+
+    fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+        let mut state = self.state.lock();
+        state.volume("change", &request.name)?;
+        let Some(volume) = state.volumes.get_mut(&request.name) else { unreachable!("found") };
+        volume.tiering_policy = request.tiering_policy;
+        Ok(volume.clone())
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

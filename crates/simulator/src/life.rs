@@ -11,6 +11,7 @@
 use crate::choices::{Choices, Purpose};
 use crate::cut::{Cut, choose_fate};
 use crate::finding::Finding;
+use crate::growth::Growth;
 use crate::history::Moment;
 use crate::machine::{Machine, Promise, promise};
 use crate::media::check_media;
@@ -200,6 +201,9 @@ impl<'a> Life<'a> {
                 9 => self.machine.replace_disk(),
                 10 => self.machine.grow(),
                 11 => self.machine.change_scrub(),
+                12..15 if self.machine.plan.growth == Some(Growth::Objects) => {
+                    self.machine.change_tiering();
+                }
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;

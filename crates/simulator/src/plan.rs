@@ -231,7 +231,7 @@ impl Plan {
             true if is_small => LOG_HALF_BLOCKS[LOG_HALF_BLOCKS.len() - 1],
             true => choices.pick(&LOG_HALF_BLOCKS),
         };
-        Self {
+        let mut plan = Self {
             kind,
             disks,
             disk_blocks: DISK_BLOCKS_MIN * if is_small { 1 } else { choices.pick(&[1, 1, 2, 4]) },
@@ -252,7 +252,11 @@ impl Plan {
             messages: choices.pick(&MessageOrder::CHOICES),
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
+        };
+        if !is_traditional && choices.chance(25) {
+            plan.growth = Some(Growth::Objects);
         }
+        plan
     }
 
     /// Different disks, as many as parity makes good beside the one that damages blocks.

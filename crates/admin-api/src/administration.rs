@@ -13,7 +13,7 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore,
-    SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,8 @@ administration! {
     VolumeList volume_list() -> Vec<VolumeInfo>;
     /// One volume.
     VolumeShow volume_show(request: Named) -> VolumeInfo;
+    /// Changes a volume; says how it is then.
+    VolumeSet volume_set(request: VolumeSet) -> VolumeInfo;
     /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
     VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
     /// Takes a snapshot.

@@ -38,8 +38,8 @@ pub use replies::{
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named, Owner,
-    RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, Validate,
-    VolumeCreate, VolumeDelete, VolumeFilter,
+    RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, TieringPolicy,
+    Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

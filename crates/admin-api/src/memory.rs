@@ -16,7 +16,8 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter,
+    SnapshotRestore, SpareAdd, SpareRemove, TieringPolicy, VolumeCreate, VolumeDelete,
+    VolumeFilter, VolumeSet,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -427,6 +428,7 @@ impl Administration for MemoryAdministration {
             aggregate: request.aggregate.clone(),
             state: VolumeState::Online,
             traditional: false,
+            tiering_policy: TieringPolicy::None,
             size_bytes: request.size_bytes,
             live_bytes: 0,
             snapshot_bytes: 0,
@@ -455,6 +457,14 @@ impl Administration for MemoryAdministration {
 
     fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
         self.state.lock().volume("show volume", &request.name).cloned()
+    }
+
+    fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+        let mut state = self.state.lock();
+        state.volume("change", &request.name)?;
+        let Some(volume) = state.volumes.get_mut(&request.name) else { unreachable!("found") };
+        volume.tiering_policy = request.tiering_policy;
+        Ok(volume.clone())
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

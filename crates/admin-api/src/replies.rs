@@ -4,7 +4,7 @@
 //! fields; fields are added, never renamed or given another meaning.
 
 use crate::exports::ExportRule;
-use crate::requests::{Owner, RaidKind};
+use crate::requests::{Owner, RaidKind, TieringPolicy};
 use crate::scrub::ScrubInfo;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -204,6 +204,9 @@ pub struct VolumeInfo {
     pub state: VolumeState,
     /// Whether it is a traditional volume, an aggregate of its own.
     pub traditional: bool,
+    /// Which of its blocks lie in the object stores of its aggregate.
+    #[serde(default)]
+    pub tiering_policy: TieringPolicy,
     /// Its size.
     pub size_bytes: u64,
     /// Used by its present files, metadata included.

@@ -81,6 +81,36 @@ impl fmt::Display for RaidKind {
     }
 }
 
+/// Which blocks of a volume lie in the object stores of its aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TieringPolicy {
+    /// None move there; those that did stay.
+    #[default]
+    None,
+    /// Those of all files, soon after they were written.
+    All,
+}
+
+impl fmt::Display for TieringPolicy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::None => "none",
+            Self::All => "all",
+        })
+    }
+}
+
+impl std::str::FromStr for TieringPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let policies = [Self::None, Self::All];
+        let found = policies.into_iter().find(|policy| policy.to_string() == text);
+        found.ok_or_else(|| format!("'{text}' is no tiering policy; write none or all"))
+    }
+}
+
 /// An object by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -263,6 +293,16 @@ pub struct VolumeCreate {
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// Changes a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSet {
+    /// Its name.
+    pub name: String,
+    /// Which of its blocks lie in object stores.
+    pub tiering_policy: TieringPolicy,
 }
 
 /// Deletes a volume with its snapshots.
@@ -518,6 +558,12 @@ impl Validate for VolumeCreate {
             return Err(error().because(format!("at most {EXPORT_RULES_MAX} export rules")));
         }
         Ok(())
+    }
+}
+
+impl Validate for VolumeSet {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)
     }
 }
 

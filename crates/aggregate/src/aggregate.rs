@@ -7,7 +7,7 @@ use crate::block_side::BlockSide;
 use crate::consistency_point::{Action, ConsistencyPoint, CpDone, FreezeScope, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
-use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlaceDone, suspend_for_load};
+use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
 use crate::member::Member;
 use crate::mount::container_lookup;
 use crate::pool::BlockPool;
@@ -17,9 +17,11 @@ use cowfs::logical::AggregateShared;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Log;
+use ondisk::records::{TIERING_ALL, TIERING_NONE};
 use platform::Clock;
-use platform::sync::Mutex;
+use platform::sync::{Mutex, RwLock};
 use raid::BlockStore;
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{CpNumber, VolumeId, Vvbn};
@@ -73,6 +75,8 @@ pub struct Aggregate {
     pub block_side: Partition<BlockSide>,
     pub(crate) state: Mutex<ConsistencyPoint>,
     pub(crate) loads: Arc<LoadsUnderWay>,
+    /// Volumes whose pointers may be wrong about where blocks lie.
+    pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
     filling: AtomicU64,
     pub(crate) failed: AtomicBool,
     /// Counters for status and metrics.
@@ -90,6 +94,8 @@ pub struct Statistics {
     pub used_blocks: AtomicU64,
     /// Blocks in use by the active image, as of the last commit.
     pub active_blocks: AtomicU64,
+    /// Blocks that were moved to other places.
+    pub moved_blocks: AtomicU64,
     /// Loads of blocks that neither redundancy nor the container map could make good.
     pub lost_blocks: Arc<AtomicU64>,
     /// Blocks there are.
@@ -110,6 +116,8 @@ impl Aggregate {
         let filling = AtomicU64::new(parts.log.active_cp().get());
         parts.journal.set_log(Arc::clone(&parts.log));
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
+        let moved = block_side.table.iter().filter(|slot| slot.record.has_moved == 1);
+        let moved = moved.map(|slot| VolumeId(slot.record.volume.get())).collect();
         let block_side = Partition::new(parts.vbn_affinity, block_side);
         let store = Arc::clone(&parts.store);
         let aggregate = Arc::new(Self {
@@ -118,6 +126,7 @@ impl Aggregate {
             block_side,
             state,
             loads: Arc::default(),
+            moved_volumes: RwLock::new(moved),
             filling,
             failed: AtomicBool::new(false),
             statistics,
@@ -224,11 +233,28 @@ impl Aggregate {
             let geometry = this.parts.store.geometry();
             side.space.grow(geometry.end().get());
             side.refill.grow(&geometry);
+            side.relocation.grow();
             this.statistics.size_blocks.store(side.space.size_blocks, Ordering::Relaxed);
             // The commit settles what may be promised.
             Ok(())
         };
         self.request_action(Box::new(grown), done);
+    }
+
+    /// From now on the blocks of a volume's files are moved to object stores, or no longer. `done`
+    /// is called when that is durable.
+    pub fn set_tiering(self: &Arc<Self>, volume: VolumeId, is_moved: bool, done: CpDone) {
+        let set = move |scope: &mut FreezeScope<'_, '_>| {
+            let side = scope.block_side();
+            let Some(slot) = side.slot_of(volume) else {
+                return Err(AggregateError::Refused("the volume is gone".to_owned()));
+            };
+            side.table[slot].record.tiering = if is_moved { TIERING_ALL } else { TIERING_NONE };
+            side.dirty_slots.insert(slot);
+            side.relocation.set(volume, is_moved);
+            Ok(())
+        };
+        self.request_action(Box::new(set), done);
     }
 
     /// The loader of the aggregate's blocks.
@@ -271,23 +297,28 @@ impl Aggregate {
 struct Maps(Arc<Aggregate>);
 
 impl ContainerMaps for Maps {
-    fn place_of(&self, volume: VolumeId, vvbn: Vvbn, done: PlaceDone) {
+    fn has_moved(&self, volume: VolumeId) -> bool {
+        self.0.moved_volumes.read().contains(&volume)
+    }
+
+    fn places_of(&self, blocks: Vec<(VolumeId, Vvbn)>, done: PlacesDone) {
         let aggregate = Arc::clone(&self.0);
         let (held, mut done) = (HeldBlocks::default(), Some(done));
         let message = move |access: &mut Access<'_>| {
             let side = aggregate.block_side.read(access);
             let reader = Reader { cache: &aggregate.parts.cache, held: &held };
-            let found = side
-                .containers
-                .get(&volume)
-                .map(|container| container_lookup(volume, container, vvbn.get(), &reader));
-            let place = match found {
-                Some(Err(Stop::Wait(wait))) => return aggregate.suspend(wait, &held),
-                Some(Ok(pointer)) if !pointer.is_hole() => Some(pointer.pvbn),
-                _ => None,
-            };
+            let mut places = Vec::with_capacity(blocks.len());
+            for (volume, vvbn) in &blocks {
+                let container = side.containers.get(volume);
+                let find = |container| container_lookup(*volume, container, vvbn.get(), &reader);
+                places.push(match container.map(find) {
+                    Some(Err(Stop::Wait(wait))) => return aggregate.suspend(wait, &held),
+                    Some(Ok(pointer)) if !pointer.is_hole() => Some(pointer.pvbn),
+                    _ => None,
+                });
+            }
             if let Some(done) = done.take() {
-                done(place);
+                done(places);
             }
             Outcome::Done
         };

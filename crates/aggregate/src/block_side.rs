@@ -8,6 +8,7 @@ use crate::backend::ContainerUpdate;
 use crate::member::{MemberCleaned, container_inode};
 use crate::reclaim::Reclaim;
 use crate::refill::Refill;
+use crate::relocate::Relocation;
 use cowfs::buftree::Root;
 use cowfs::cleaner::Leaf;
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
@@ -77,6 +78,8 @@ pub struct BlockSide {
     pub refill: Refill,
     /// Where room may be given back to the disks.
     pub reclaim: Reclaim,
+    /// What moves to other places.
+    pub relocation: Relocation,
     /// Containers by volume.
     pub containers: BTreeMap<VolumeId, Container>,
     /// The volume table.
@@ -197,6 +200,7 @@ impl BlockSide {
 
     /// Marks a volume deleted: its container is emptied in the background.
     pub fn delete_volume(&mut self, volume: VolumeId) {
+        self.relocation.set(volume, false);
         if let Some(container) = self.containers.get_mut(&volume) {
             container.deleting = true;
         }

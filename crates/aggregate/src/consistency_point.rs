@@ -268,6 +268,7 @@ impl Aggregate {
             }
             changed = true;
         }
+        changed |= self.promise_moves(access);
         changed |= self.block_side.read(access).is_dirty();
         if !changed {
             self.parts.shared.budget.clear();
@@ -278,7 +279,9 @@ impl Aggregate {
         }
         self.switch_log(cp);
         self.parts.shared.budget.freeze();
-        reopen_stock(&*self.parts.store, &self.pool);
+        let stock = self.block_side.read(access).relocation.in_stock();
+        reopen_stock(&*self.parts.store, self.pool.in_stock());
+        reopen_stock(&*self.parts.store, stock);
         {
             let mut state = self.state.lock();
             state.running = running;
@@ -356,18 +359,28 @@ impl Aggregate {
         if self.advance(Phase::CleaningAggregate).is_err() {
             return;
         }
-        let this = Arc::clone(self);
-        let message = move |access: &mut Access<'_>| this.clean_aggregate(access);
+        let (this, held) = (Arc::clone(self), HeldBlocks::default());
+        let message = move |access: &mut Access<'_>| this.clean_aggregate(access, &held);
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
     }
 
-    fn clean_aggregate(self: &Arc<Self>, access: &mut Access<'_>) -> Outcome {
+    fn clean_aggregate(
+        self: &Arc<Self>,
+        access: &mut Access<'_>,
+        stock_held: &HeldBlocks,
+    ) -> Outcome {
         if self.is_failed() {
             return Outcome::Done;
         }
         let cp = self.running_cp();
         let side = self.block_side.write(access);
         if side.cleaning.is_none() {
+            let reader = Reader { cache: &self.parts.cache, held: stock_held };
+            let BlockSide { relocation, refill, space, .. } = side;
+            let stocked = relocation.take_stock(refill, space, &*self.parts.store, &reader);
+            if let Err(stop) = stocked {
+                return self.stop_cleaning(stop, stock_held);
+            }
             side.cleaning = Some(self.begin_cleaning(side, cp));
         }
         let Some(mut cleaning) = side.cleaning.take() else { unreachable!("set above") };
@@ -391,31 +404,39 @@ impl Aggregate {
                 self.sync(cp, superblock);
                 Outcome::Done
             }
-            Err(Stop::Wait(wait)) => {
+            Err(stop) => {
                 side.cleaning = Some(cleaning);
-                self.suspend(wait, &held)
+                self.stop_cleaning(stop, &held)
             }
-            Err(Stop::Damaged(pvbn)) => {
-                let what = "a metafile of the aggregate";
-                self.fail(AggregateError::Unreadable { what, pvbn });
-                Outcome::Done
-            }
-            Err(Stop::Contradiction(problem)) => {
-                self.fail(AggregateError::Contradiction { what: "the aggregate's image", problem });
-                Outcome::Done
-            }
-            Err(Stop::NoSpace) => unreachable!("cleaning never asks for promises"),
         }
     }
 
+    fn stop_cleaning(self: &Arc<Self>, stop: Stop, held: &HeldBlocks) -> Outcome {
+        match stop {
+            Stop::Wait(wait) => return self.suspend(wait, held),
+            Stop::Damaged(pvbn) => {
+                let what = "a metafile of the aggregate";
+                self.fail(AggregateError::Unreadable { what, pvbn });
+            }
+            Stop::Contradiction(problem) => {
+                self.fail(AggregateError::Contradiction { what: "the aggregate's image", problem });
+            }
+            Stop::NoSpace => unreachable!("cleaning never asks for promises"),
+        }
+        Outcome::Done
+    }
+
     fn begin_cleaning(&self, side: &mut BlockSide, cp: CpNumber) -> AggregateCleaning {
-        let (cleaned, traditional) = {
+        let (mut cleaned, traditional) = {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.cleaned), state.traditional.take())
         };
         for pvbn in self.pool.drain_used() {
             side.space.take(pvbn.get());
         }
+        let BlockSide { relocation, space, containers, .. } = &mut *side;
+        relocation.note(&cleaned);
+        relocation.place(space, &*self.parts.store, containers, cp, &mut cleaned);
         let mut work = side.work(cleaned);
         let facts = match traditional {
             Some((facts, files)) => {
@@ -521,6 +542,7 @@ impl Aggregate {
         let freed = side.space.commit();
         side.refill.add_free(&self.parts.store.geometry(), &freed);
         self.reclaim(side, &freed);
+        self.relocated(side, &freed);
         self.send_forget(freed);
         settle_budget(&self.parts.shared, side);
         self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);

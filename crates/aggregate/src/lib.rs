@@ -28,6 +28,7 @@ mod owner;
 mod pool;
 mod reclaim;
 mod refill;
+mod relocate;
 
 pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
 pub use backend::ContainerUpdate;
@@ -35,7 +36,7 @@ pub use block_side::{BlockSide, Container, VolumeSlot};
 pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
-pub use loader::{ContainerMaps, Loader, LoadsUnderWay, PlaceDone, suspend_for_load};
+pub use loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
 pub use member::{Cleaning, Member, MemberCleaned, Published, container_inode};
 pub use mount::{
     AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,
@@ -43,3 +44,4 @@ pub use mount::{
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
 pub use pool::BlockPool;
 pub use reclaim::Reclaim;
+pub use relocate::Relocation;

@@ -3,8 +3,9 @@
 //! Blocks that lie in a row on one disk are read with one request. What arrives goes into the cache
 //! and to the message that waits.
 //!
-//! The PVBN of a dual pointer is a hint (decision D8). When the block is not there, the volume's
-//! container map is asked where it is.
+//! The PVBN of a dual pointer is a hint (decision D8). The volume's container map is asked where a
+//! block is when it is not there; and of a volume whose blocks were moved before it is looked for,
+//! so that nothing is read in vain and no other block is taken for it.
 //!
 //! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
 //! then fails with an I/O error; nothing else does.
@@ -24,13 +25,16 @@ use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 /// Blocks in one request at most.
 const RUN_BLOCKS_MAX: usize = 256;
 
-/// Receives where a block lies, if anywhere.
-pub type PlaceDone = Box<dyn FnOnce(Option<Pvbn>) + Send>;
+/// Receives where blocks lie, if anywhere.
+pub type PlacesDone = Box<dyn FnOnce(Vec<Option<Pvbn>>) + Send>;
 
 /// Knows where the blocks of volumes lie, whatever pointers say.
 pub trait ContainerMaps: Send + Sync {
-    /// Where block `vvbn` of a volume lies.
-    fn place_of(&self, volume: VolumeId, vvbn: Vvbn, done: PlaceDone);
+    /// Whether blocks of a volume were ever moved.
+    fn has_moved(&self, volume: VolumeId) -> bool;
+
+    /// Where these blocks of volumes lie.
+    fn places_of(&self, blocks: Vec<(VolumeId, Vvbn)>, done: PlacesDone);
 }
 
 /// Reads blocks from an aggregate's disks into its cache.
@@ -51,7 +55,13 @@ pub struct Loader {
 /// Loads under way and who waits for them: a block that two ask for is read once, be it that one of
 /// them reads ahead of the other.
 #[derive(Default)]
-pub struct LoadsUnderWay(Mutex<FxHashMap<(Pvbn, u32), Vec<Waiter>>>);
+pub struct LoadsUnderWay(Mutex<FxHashMap<(Pvbn, u32), Load>>);
+
+/// A load, and where it reads: not where the pointer says, if the block was moved.
+struct Load {
+    at: Pvbn,
+    waiters: Vec<Waiter>,
+}
 
 /// One message's part in a load.
 struct Waiter {
@@ -63,15 +73,23 @@ impl LoadsUnderWay {
     /// Waits for a block; whether nobody did before, so that it must be read now.
     fn join(&self, request: &LoadRequest, waiter: Waiter) -> bool {
         let mut loads = self.0.lock();
-        let waiters = loads.entry((request.pvbn, request.check)).or_default();
-        waiters.push(waiter);
-        waiters.len() == 1
+        let load = loads.entry((request.pvbn, request.check));
+        let load = load.or_insert_with(|| Load { at: request.pvbn, waiters: Vec::new() });
+        load.waiters.push(waiter);
+        load.waiters.len() == 1
+    }
+
+    /// A load reads elsewhere than its pointer says.
+    fn read_at(&self, request: &LoadRequest, at: Pvbn) {
+        if let Some(load) = self.0.lock().get_mut(&(request.pvbn, request.check)) {
+            load.at = at;
+        }
     }
 
     /// Ends a load; `None` if the block is lost.
     fn finish(&self, request: &LoadRequest, block: Option<&BlockRef>) {
-        let waiters = self.0.lock().remove(&(request.pvbn, request.check));
-        for waiter in waiters.into_iter().flatten() {
+        let load = self.0.lock().remove(&(request.pvbn, request.check));
+        for waiter in load.into_iter().flat_map(|load| load.waiters) {
             waiter.held.put(request, block.map(BlockRef::clone));
             waiter.pending.end_one();
         }
@@ -79,7 +97,7 @@ impl LoadsUnderWay {
 
     /// Where is being read, in order.
     pub(crate) fn places(&self) -> Vec<Pvbn> {
-        let mut places: Vec<Pvbn> = self.0.lock().keys().map(|(pvbn, _)| *pvbn).collect();
+        let mut places: Vec<Pvbn> = self.0.lock().values().map(|load| load.at).collect();
         places.sort_unstable();
         places
     }
@@ -139,60 +157,109 @@ impl Loader {
             let waiter = Waiter { held: held.clone(), pending: Arc::clone(&pending) };
             self.under_way.join(request, waiter)
         });
-        for run in self.runs(requests) {
+        self.load_from_places(requests);
+    }
+
+    /// Finds out where blocks lie that may have moved, and reads all.
+    fn load_from_places(&self, requests: Vec<LoadRequest>) {
+        let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
+        for request in requests {
+            let number = request.virtual_number;
+            let numbers = number.zip(self.maps.as_ref());
+            let moved = numbers.filter(|((volume, _), maps)| maps.has_moved(*volume));
+            match moved.map(|(number, _)| (number, self.cache.moved(request.pvbn, request.check))) {
+                None => wanted.push(Wanted { at: request.pvbn, request }),
+                Some((_, Some(at))) => {
+                    self.under_way.read_at(&request, at);
+                    wanted.push(Wanted { at, request });
+                }
+                Some((number, None)) => unknown.push((number, request)),
+            }
+        }
+        self.load_runs(wanted);
+        let Some(maps) = self.maps.as_ref().filter(|_| !unknown.is_empty()) else { return };
+        let this = self.clone();
+        let (numbers, unknown): (Vec<_>, Vec<LoadRequest>) = unknown.into_iter().unzip();
+        let found = move |places: Vec<Option<Pvbn>>| {
+            let mut wanted = Vec::new();
+            for (request, place) in unknown.into_iter().zip(places) {
+                match place {
+                    Some(at) => {
+                        this.note_place(&request, at);
+                        wanted.push(Wanted { at, request });
+                    }
+                    // The volume has let go of it since it was asked for: whoever did will see.
+                    None => this.under_way.finish(&request, None),
+                }
+            }
+            this.load_runs(wanted);
+        };
+        maps.places_of(numbers, Box::new(found));
+    }
+
+    fn note_place(&self, request: &LoadRequest, at: Pvbn) {
+        if at != request.pvbn {
+            self.under_way.read_at(request, at);
+            self.cache.note_moved(request.pvbn, request.check, at);
+        }
+    }
+
+    fn load_runs(&self, mut wanted: Vec<Wanted>) {
+        wanted.sort_unstable_by_key(|one| one.at);
+        for run in self.runs(wanted) {
             self.load_run(run);
         }
     }
 
-    /// Splits sorted requests into runs of consecutive blocks of one disk.
-    fn runs(&self, requests: Vec<LoadRequest>) -> Vec<Vec<LoadRequest>> {
+    /// Splits what is wanted, in order, into runs of consecutive blocks of one disk.
+    fn runs(&self, wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
         let geometry = self.store.geometry();
-        let mut runs: Vec<Vec<LoadRequest>> = Vec::new();
-        for request in requests {
+        let mut runs: Vec<Vec<Wanted>> = Vec::new();
+        for one in wanted {
             let extends = runs.last().is_some_and(|run| {
                 let last = &run[run.len() - 1];
-                let (at, next) = (geometry.locate(last.pvbn), geometry.locate(request.pvbn));
+                let (at, next) = (geometry.locate(last.at), geometry.locate(one.at));
                 run.len() < RUN_BLOCKS_MAX
-                    && last.pvbn.get() + 1 == request.pvbn.get()
+                    && last.at.get() + 1 == one.at.get()
                     && at
                         .zip(next)
                         .is_some_and(|(at, next)| at.group == next.group && at.disk == next.disk)
             });
             match runs.last_mut() {
-                Some(run) if extends => run.push(request),
-                _ => runs.push(vec![request]),
+                Some(run) if extends => run.push(one),
+                _ => runs.push(vec![one]),
             }
         }
         runs
     }
 
-    fn load_run(&self, run: Vec<LoadRequest>) {
-        if run.len() == 1 {
-            return self.load_one(run[0]);
+    fn load_run(&self, run: Vec<Wanted>) {
+        if let [one] = run[..] {
+            return self.load_one(one);
         }
         let this = self.clone();
-        let proofs = run.iter().map(proof).collect();
-        let first = run[0].pvbn;
+        let proofs = run.iter().map(|one| proof(&one.request)).collect();
+        let first = run[0].at;
         let done = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
             Ok(blocks) => {
-                for (request, block) in run.iter().zip(blocks) {
-                    this.deliver(request, &block);
+                for (one, block) in run.iter().zip(blocks) {
+                    this.deliver(one, &block);
                 }
             }
             // Find out which; the others are good.
-            Err(_) => run.into_iter().for_each(|request| this.load_one(request)),
+            Err(_) => run.into_iter().for_each(|one| this.load_one(one)),
         };
         self.store.read_run(first, proofs, Box::new(done));
     }
 
-    fn load_one(&self, request: LoadRequest) {
+    fn load_one(&self, one: Wanted) {
         let this = self.clone();
         self.read_at(
-            request.pvbn,
-            request,
+            one.at,
+            one.request,
             Box::new(move |outcome| match outcome {
-                Some(block) => this.deliver(&request, &block),
-                None => this.load_by_map(request),
+                Some(block) => this.deliver(&one, &block),
+                None => this.load_by_map(one),
             }),
         );
     }
@@ -211,28 +278,29 @@ impl Loader {
         self.store.read(read, Box::new(move |outcome| done(outcome.ok())));
     }
 
-    /// The pointer's hint is wrong, or the block is lost: the container map knows which (D8).
-    fn load_by_map(&self, request: LoadRequest) {
+    /// The hint is wrong, or the block is lost: the container map knows which (D8).
+    fn load_by_map(&self, Wanted { at, request }: Wanted) {
         let (Some(maps), Some((volume, vvbn))) = (&self.maps, request.virtual_number) else {
             return self.lose(&request);
         };
         let this = self.clone();
-        let found = move |place: Option<Pvbn>| {
-            let Some(pvbn) = place.filter(|pvbn| *pvbn != request.pvbn) else {
+        let found = move |places: Vec<Option<Pvbn>>| {
+            let place = places.into_iter().next().flatten();
+            let Some(pvbn) = place.filter(|pvbn| *pvbn != at) else {
                 return this.lose(&request);
             };
             let that = this.clone();
             let read = move |outcome: Option<BlockRef>| match outcome {
                 Some(block) => {
                     tracing::debug!(%volume, %vvbn, hint = %request.pvbn, %pvbn, "a wrong hint");
-                    // Not into the cache: there another block may lie under the hint.
-                    that.under_way.finish(&request, Some(&block));
+                    that.note_place(&request, pvbn);
+                    that.deliver(&Wanted { at: pvbn, request }, &block);
                 }
                 None => that.lose(&request),
             };
             this.read_at(pvbn, request, Box::new(read));
         };
-        maps.place_of(volume, vvbn, Box::new(found));
+        maps.places_of(vec![(volume, vvbn)], Box::new(found));
     }
 
     fn lose(&self, request: &LoadRequest) {
@@ -241,10 +309,17 @@ impl Loader {
         self.under_way.finish(request, None);
     }
 
-    fn deliver(&self, request: &LoadRequest, block: &BlockRef) {
-        self.cache.insert(request.pvbn, request.check, BlockRef::clone(block));
-        self.under_way.finish(request, Some(block));
+    fn deliver(&self, one: &Wanted, block: &BlockRef) {
+        self.cache.insert(one.at, one.request.check, BlockRef::clone(block));
+        self.under_way.finish(&one.request, Some(block));
     }
+}
+
+/// A block to be read, and where from.
+#[derive(Clone, Copy)]
+struct Wanted {
+    at: Pvbn,
+    request: LoadRequest,
 }
 
 fn proof(request: &LoadRequest) -> Proof {

@@ -10,6 +10,7 @@ use crate::error::AggregateError;
 use crate::member::container_inode;
 use crate::reclaim::Reclaim;
 use crate::refill::Refill;
+use crate::relocate::Relocation;
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
 use cowfs::logical::read_record;
@@ -17,7 +18,9 @@ use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
 use ondisk::inode::InodeRecord;
 use ondisk::pointer::PhysicalPointer;
-use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
+use ondisk::records::{
+    STATE_DELETING, STATE_EMPTY, STATE_ONLINE, TIERING_ALL, VOLUME_FLEXIBLE, VolumeRecord,
+};
 use ondisk::root::{Superblock, metafile};
 use raid::{Geometry, SuperblockCopy};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +81,7 @@ pub fn format_block_side(
         space,
         refill: Refill::new(geometry),
         reclaim: Reclaim::default(),
+        relocation: Relocation::default(),
         containers: BTreeMap::new(),
         table: Vec::new(),
         table_file: (Root::default(), 0),
@@ -129,10 +133,15 @@ pub fn mount(
         };
         containers.insert(volume, container);
     }
+    let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
+    let tiered = online.filter(|slot| slot.record.tiering == TIERING_ALL);
+    let tiered = tiered.map(|slot| VolumeId(slot.record.volume.get()));
+    let relocation = Relocation::of(tiered);
     Ok(BlockSide {
         space,
         refill: Refill::new(geometry),
         reclaim: Reclaim::default(),
+        relocation,
         containers,
         table,
         table_file,

@@ -5,6 +5,9 @@
 //! blocks are handed out disk by disk, so that blocks placed one after another lie one after
 //! another on one disk, and a tetris that is all free becomes full stripes.
 //!
+//! Groups in an object store are a tier of their own, for what is moved there
+//! ([`crate::relocate`]). Everything else goes there only when no other group has a free block.
+//!
 //! Invariants: a number is handed out once ([`Space::give`]); the free map decides, scores only
 //! guide.
 
@@ -26,15 +29,37 @@ const AREA_REGIONS_MAX: u64 = 64;
 /// Areas that a small group is divided into at least, if it has as many tetrises.
 const AREAS_MIN: u64 = 16;
 
+/// Groups of one sort.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tier {
+    /// Disks.
+    Near = 0,
+    /// Object stores.
+    Object = 1,
+}
+
 /// Where the write allocator stands.
 pub struct Refill {
     groups: Vec<GroupAreas>,
+    tiers: [TierAreas; 2],
+}
+
+struct TierAreas {
     scores: Box<dyn AreaCache>,
+    areas: u64,
     /// The area being filled: its group, the next region and the end.
     current: Option<(u32, u64, u64)>,
 }
 
+impl TierAreas {
+    fn new() -> Self {
+        Self { scores: Box::new(ScoreTable::new(0, 1)), areas: 0, current: None }
+    }
+}
+
 struct GroupAreas {
+    tier: Tier,
+    /// The number of its first area in its tier.
     first_area: u64,
     regions: u64,
     area_regions: u64,
@@ -45,7 +70,7 @@ impl GroupAreas {
     fn new(group: &GroupGeometry, first_area: u64) -> Self {
         let area_regions = (group.regions / AREAS_MIN).clamp(1, AREA_REGIONS_MAX);
         let (regions, data_disks) = (group.regions, group.data_disks() as u64);
-        Self { first_area, regions, area_regions, data_disks }
+        Self { tier: tier_of(group), first_area, regions, area_regions, data_disks }
     }
 
     /// Blocks of one disk in an area.
@@ -58,12 +83,17 @@ impl GroupAreas {
     }
 }
 
+/// The tier that a group belongs to.
+pub(crate) const fn tier_of(group: &GroupGeometry) -> Tier {
+    if group.is_object { Tier::Object } else { Tier::Near }
+}
+
 impl Refill {
     /// A start without knowledge of scores.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Self {
-        let scores = Box::new(ScoreTable::new(0, 1));
-        let mut refill = Self { groups: Vec::new(), scores, current: None };
+        let tiers = [TierAreas::new(), TierAreas::new()];
+        let mut refill = Self { groups: Vec::new(), tiers };
         refill.grow(geometry);
         refill
     }
@@ -72,8 +102,10 @@ impl Refill {
     pub fn grow(&mut self, geometry: &Geometry) {
         let known = self.groups.len();
         for group in &geometry.groups()[known..] {
-            let first_area = self.groups.last().map_or(0, GroupAreas::end_area);
-            self.groups.push(GroupAreas::new(group, first_area));
+            let tier = &mut self.tiers[tier_of(group) as usize];
+            let areas = GroupAreas::new(group, tier.areas);
+            tier.areas = areas.end_area();
+            self.groups.push(areas);
         }
         let mut more = Vec::new();
         for (areas, group) in self.groups.iter_mut().zip(geometry.groups()) {
@@ -82,20 +114,24 @@ impl Refill {
             // None of a start: a large aggregate has many areas.
             if joined > 0 {
                 let free = joined * areas.blocks_per_disk();
-                more.extend((areas.first_area..areas.end_area()).map(|area| (area, free)));
+                let tier = areas.tier;
+                more.extend((areas.first_area..areas.end_area()).map(|area| (tier, area, free)));
             }
         }
-        let blocks = self.groups.iter().map(|areas| areas.blocks_per_disk() * areas.data_disks);
-        let areas = self.groups.last().map_or(0, GroupAreas::end_area);
-        self.scores.grow(areas, blocks.max().unwrap_or(1));
-        for (area, free) in more {
-            self.scores.add_free(AreaNumber(area), free);
+        for which in [Tier::Near, Tier::Object] {
+            let groups = self.groups.iter().filter(|group| group.tier == which);
+            let blocks = groups.map(|areas| areas.blocks_per_disk() * areas.data_disks);
+            let tier = &mut self.tiers[which as usize];
+            tier.scores.grow(tier.areas, blocks.max().unwrap_or(1));
+        }
+        for (tier, area, free) in more {
+            self.tiers[tier as usize].scores.add_free(AreaNumber(area), free);
         }
     }
 
-    fn area_of(&self, tetris: TetrisId) -> AreaNumber {
+    fn area_of(&self, tetris: TetrisId) -> (Tier, AreaNumber) {
         let group = &self.groups[tetris.group as usize];
-        AreaNumber(group.first_area + tetris.region / group.area_regions)
+        (group.tier, AreaNumber(group.first_area + tetris.region / group.area_regions))
     }
 
     /// Blocks became free; in order.
@@ -113,9 +149,9 @@ impl Refill {
         self.add_run(run, count);
     }
 
-    fn add_run(&mut self, area: Option<AreaNumber>, free_blocks: u64) {
-        if let Some(area) = area {
-            self.scores.add_free(area, free_blocks);
+    fn add_run(&mut self, area: Option<(Tier, AreaNumber)>, free_blocks: u64) {
+        if let Some((tier, area)) = area {
+            self.tiers[tier as usize].scores.add_free(area, free_blocks);
         }
     }
 
@@ -124,8 +160,7 @@ impl Refill {
     /// # Errors
     /// What to wait for.
     ///
-    /// # Panics
-    /// When no block is free: promises (decision D6) make that impossible.
+    /// [`Stop::Contradiction`] when no block is free: promises (decision D6) make that impossible.
     pub fn stock_tetris(
         &mut self,
         space: &mut Space<PhysicalPointer>,
@@ -133,27 +168,53 @@ impl Refill {
         pool: &BlockPool,
         reader: &Reader<'_>,
     ) -> Progress<()> {
+        for tier in [Tier::Near, Tier::Object] {
+            let found = self.next_tetris(tier, space, store, reader)?;
+            if !found.is_empty() {
+                pool.stock(found.into_iter());
+                return Ok(());
+            }
+        }
+        // The counts said that there are some when the operations were accepted.
+        Err(Stop::Contradiction("a free map holds less than the counts say"))
+    }
+
+    /// The free blocks of the next tetris of a tier that has any; none if none has. They are given
+    /// to the caller, and announced to the store.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub(crate) fn next_tetris(
+        &mut self,
+        tier: Tier,
+        space: &mut Space<PhysicalPointer>,
+        store: &dyn BlockStore,
+        reader: &Reader<'_>,
+    ) -> Progress<Vec<Pvbn>> {
         loop {
-            let Some((group, region, end)) = self.current.or_else(|| self.next_area()) else {
-                // The counts said that there are some when the operations were accepted.
-                return Err(Stop::Contradiction("a free map holds less than the counts say"));
+            let current = self.tiers[tier as usize].current;
+            let Some((group, region, end)) = current.or_else(|| self.next_area(tier)) else {
+                return Ok(Vec::new());
             };
-            self.current = Some((group, region, end));
+            let current = &mut self.tiers[tier as usize].current;
+            *current = Some((group, region, end));
             let tetris = TetrisId { group, region };
             let free = free_blocks(tetris, space, &store.geometry(), reader)?;
-            self.current = (region + 1 < end).then_some((group, region + 1, end));
+            *current = (region + 1 < end).then_some((group, region + 1, end));
             if !free.is_empty() {
                 store.open_tetris(tetris, free.len() as u32);
                 free.iter().for_each(|pvbn| space.give(pvbn.get()));
-                pool.stock(free.into_iter());
-                return Ok(());
+                return Ok(free);
             }
         }
     }
 
-    fn next_area(&mut self) -> Option<(u32, u64, u64)> {
-        let area = self.scores.pick()?;
-        let at = self.groups.partition_point(|group| group.first_area <= area.0) - 1;
+    fn next_area(&mut self, tier: Tier) -> Option<(u32, u64, u64)> {
+        let area = self.tiers[tier as usize].scores.pick()?;
+        let is_in = |group: &GroupAreas| {
+            group.tier == tier && (group.first_area..group.end_area()).contains(&area.0)
+        };
+        let at = self.groups.iter().position(is_in)?;
         let group = &self.groups[at];
         let first = (area.0 - group.first_area) * group.area_regions;
         Some((at as u32, first, (first + group.area_regions).min(group.regions)))
@@ -190,10 +251,10 @@ fn free_blocks(
 
 /// Announces to the store, tetris by tetris, the numbers in stock: after a `sync` it has forgotten
 /// them.
-pub fn reopen_stock(store: &dyn BlockStore, pool: &BlockPool) {
+pub fn reopen_stock(store: &dyn BlockStore, stock: impl IntoIterator<Item = Pvbn>) {
     let geometry = store.geometry();
     let mut counts: Vec<(TetrisId, u32)> = Vec::new();
-    for pvbn in pool.in_stock() {
+    for pvbn in stock {
         let Some(tetris) = geometry.tetris_of(pvbn) else { continue };
         match counts.last_mut() {
             Some((last, count)) if *last == tetris => *count += 1,

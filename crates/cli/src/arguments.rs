@@ -4,7 +4,7 @@
 //! mean something, so that they are never silently ignored.
 
 use admin_api::exports::ANONYMOUS_ID;
-use admin_api::{Access, ExportRule, Network, RaidKind, Squash};
+use admin_api::{Access, ExportRule, Network, RaidKind, Squash, TieringPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -605,6 +605,15 @@ pub enum VolumeCommand {
     Show {
         /// Its name
         name: String,
+    },
+    /// Change a volume
+    Set {
+        /// Its name
+        name: String,
+        /// Which of its blocks lie in the object stores of its aggregate: none more than do, or
+        /// all, soon after they were written
+        #[arg(long, value_name = "none|all")]
+        tiering_policy: TieringPolicy,
     },
     /// Delete a volume with its snapshots
     Delete {

@@ -14,10 +14,13 @@
 //!
 //! Invariants: never more than `capacity_blocks` blocks; the replacement is CLOCK (second chance).
 
+mod moved;
 mod shard;
 
-use platform::sync::Mutex;
+use moved::Moved;
+use platform::sync::{Mutex, RwLock};
 use shard::{RUN_BLOCKS, Shard};
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::{BlockRef, Pvbn};
 
 /// Shards of a large cache: more than processors that meet in it.
@@ -46,6 +49,9 @@ impl BlockGauge {
 /// See the module.
 pub struct BufferCache {
     shards: Vec<Mutex<Shard>>,
+    moved: RwLock<Moved>,
+    /// Whether anything was moved: nobody asks for a lock before.
+    has_moved: AtomicBool,
     gauge: Option<BlockGauge>,
 }
 
@@ -56,7 +62,7 @@ impl BufferCache {
         let count = (capacity_blocks / SHARD_BLOCKS_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
         let blocks_max = (capacity_blocks / count).max(1);
         let shards = (0..count).map(|_| Mutex::new(Shard::new(blocks_max))).collect();
-        Self { shards, gauge: None }
+        Self { shards, moved: RwLock::default(), has_moved: AtomicBool::new(false), gauge: None }
     }
 
     /// A cache of what others leave of the blocks that `gauge` counts.
@@ -70,10 +76,30 @@ impl BufferCache {
         &self.shards[hash as usize & (self.shards.len() - 1)]
     }
 
-    /// The block at `pvbn` with this proof, if it is here.
+    /// The block at `pvbn` with this proof, if it is here, or the one that was moved from there.
     #[must_use]
     pub fn get(&self, pvbn: Pvbn, check: u32) -> Option<BlockRef> {
-        self.shard(pvbn).lock().get(pvbn, check)
+        let found = self.shard(pvbn).lock().get(pvbn, check);
+        if found.is_some() || !self.has_moved.load(Ordering::Relaxed) {
+            return found;
+        }
+        let place = self.moved(pvbn, check)?;
+        self.shard(place).lock().get(place, check)
+    }
+
+    /// Where the block lies that a pointer says is at `hint`, if it is known to have moved.
+    #[must_use]
+    pub fn moved(&self, hint: Pvbn, check: u32) -> Option<Pvbn> {
+        if !self.has_moved.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.moved.read().get(hint, check)
+    }
+
+    /// A block that pointers say is at `hint` lies elsewhere.
+    pub fn note_moved(&self, hint: Pvbn, check: u32, place: Pvbn) {
+        self.moved.write().note(hint, check, place);
+        self.has_moved.store(true, Ordering::Relaxed);
     }
 
     /// Puts a block in, in place of what was known of its PVBN.

@@ -350,6 +350,26 @@ impl Engine {
         aggregate.request_action(Box::new(action), Box::new(committed));
     }
 
+    /// From now on the blocks of a volume's files move to the object stores of its aggregate, or
+    /// stay where they are.
+    pub fn set_tiering(self: &Arc<Self>, volume: &str, is_tiered: bool, done: Done<()>) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        if let VolumeKind::Traditional(_) = served.kind {
+            let refused = "a traditional volume's blocks stay where they are".to_owned();
+            return done(Err(AggregateError::Refused(refused).into()));
+        }
+        let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
+        let committed = move |outcome: Result<(), AggregateError>| {
+            if outcome.is_ok() {
+                served.set_tiered(is_tiered);
+            }
+            done(outcome.map_err(EngineError::from));
+        };
+        aggregate.set_tiering(number, is_tiered, Box::new(committed));
+    }
+
     /// All aggregates at a glance.
     #[must_use]
     pub fn aggregate_summaries(&self) -> Vec<AggregateSummary> {

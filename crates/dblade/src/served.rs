@@ -3,7 +3,7 @@
 use aggregate::Aggregate;
 use cowfs::pointer::Pointer;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
-use ondisk::records::{ExportRuleRecord, VolumeRecord};
+use ondisk::records::{ExportRuleRecord, TIERING_ALL, VolumeRecord};
 use operations::Environment;
 use platform::sync::RwLock;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ pub struct ServedVolume {
     /// When it was made.
     pub created: Timestamp,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
+    is_tiered: AtomicBool,
     gone: AtomicBool,
 }
 
@@ -60,6 +61,7 @@ impl ServedVolume {
             size_blocks,
             created: Timestamp(record.created.get()),
             exports: RwLock::new(Arc::new(exports)),
+            is_tiered: AtomicBool::new(record.tiering == TIERING_ALL),
             gone: AtomicBool::new(false),
         })
     }
@@ -72,6 +74,16 @@ impl ServedVolume {
 
     pub(crate) fn set_exports(&self, rules: Vec<ExportRuleRecord>) {
         *self.exports.write() = Arc::new(rules);
+    }
+
+    /// Whether its files' blocks move to object stores.
+    #[must_use]
+    pub fn is_tiered(&self) -> bool {
+        self.is_tiered.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tiered(&self, is_tiered: bool) {
+        self.is_tiered.store(is_tiered, Ordering::Relaxed);
     }
 
     /// The volume was deleted: whoever still has a handle gets `Stale`.

@@ -1,13 +1,15 @@
 //! The engine on simulated disks: what was answered is there, with and without a power cut.
 
 use crate::{
-    Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service, VolumeRequest,
+    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Recovery, Service,
+    VolumeRequest,
 };
 use bytes::Bytes;
 use file_service::{
     Caller, CreateMode, Done, Durability, FileHandle, FileService, FsError, NewNode, SetAttributes,
     Stability,
 };
+use media::Profile;
 use ondisk::label::RaidKind;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
@@ -302,6 +304,74 @@ fn what_nobody_holds_any_more_is_given_back_to_the_disks() {
         let root = node.root(volume);
         assert_eq!(node.read_file(root, "kept").unwrap(), content(1, 1_000_000));
     }
+}
+
+#[test]
+fn files_move_to_objects_and_are_found_there() {
+    let world = SimulatedWorld::new(29);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let objects = vec![world.add_disk("objects", DISK_BLOCKS) as Arc<dyn Disk>];
+    let to = Joining::NewGroups { kind: RaidKind::None, group_size: 1 };
+    let request = AddDisks {
+        disks: objects,
+        to,
+        media: Some(Profile::Object),
+        force: false,
+        zeroing: Arc::default(),
+    };
+    node.wait(|done| node.engine.add_disks("a1", request, done)).unwrap();
+    let root = node.root("home");
+    node.write_file(root, "old", content(1, 3_000_000));
+    let snapshot = SnapshotRequest::Create("before".to_owned());
+    node.wait(|done| node.engine.request_snapshot("home", snapshot, done)).unwrap();
+    node.write_file(root, "old", content(2, 2_000_000));
+    node.write_file(root, "new", content(3, 1_000_000));
+    node.consistency_point();
+    let held = || {
+        let read = |at| world.read_block("objects", at).unwrap();
+        (16..DISK_BLOCKS - 1).filter(|at| !read(*at).is_zero()).count()
+    };
+    assert_eq!(held(), 0, "there is room elsewhere");
+    node.wait(|done| node.engine.set_tiering("home", true, done)).unwrap();
+    node.settle();
+    let moved = held();
+    assert!(moved > (3_000_000 + 2_000_000 + 1_000_000) / 4096, "{moved}");
+    let all = |node: &Node| {
+        let root = node.root("home");
+        let caller = Caller::root();
+        let lookup = |directory, name: &str| {
+            node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+        };
+        let snapshots = lookup(root, ".snapshot").unwrap().handle;
+        let image = lookup(snapshots, "before").unwrap().handle;
+        assert!(node.read_file(image, "old").unwrap() == content(1, 3_000_000));
+        assert!(node.read_file(root, "old").unwrap()[..2_000_000] == content(2, 2_000_000));
+        assert!(node.read_file(root, "new").unwrap() == content(3, 1_000_000));
+    };
+    all(&node);
+    // What was freed on disks is written over; pointers still lead there.
+    node.wait(|done| node.engine.set_tiering("home", false, done)).unwrap();
+    node.write_file(root, "other", content(4, 9_000_000));
+    node.consistency_point();
+    let world = node.power_cut();
+    let node = Node::start(&world);
+    let disks = [node.disks(), vec![world.open("objects").unwrap()]].concat();
+    node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
+    all(&node);
+    let summary = &node.engine.aggregate_summaries()[0];
+    assert_eq!((summary.lost_blocks, summary.status.counters.damaged_blocks), (0, 0));
+    let root = node.root("home");
+    let caller = Caller::root();
+    for name in ["old", "new", "other"] {
+        node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done)).unwrap();
+    }
+    let delete = SnapshotRequest::Delete("before".to_owned());
+    node.wait(|done| node.engine.request_snapshot("home", delete, done)).unwrap();
+    node.consistency_point();
+    node.settle();
+    let read = |at| world.read_block("objects", at).unwrap();
+    let left = (16..DISK_BLOCKS - 1).filter(|at| !read(*at).is_zero()).count();
+    assert!(left < 130, "{left} of {moved} blocks are left: what shares a region with others");
 }
 
 #[test]

@@ -207,6 +207,7 @@ fn join_group(index: u32, disks: &[&Labelled]) -> Result<(GroupGeometry, Members
         return Err(too_few(missing, count, kind.parity_disks()));
     }
     let bases = latest.data_bases().map(Pvbn).collect();
-    let geometry = GroupGeometry { kind, regions: latest.data_regions.get(), bases };
+    let geometry =
+        GroupGeometry { kind, regions: latest.data_regions.get(), bases, is_object: false };
     Ok((geometry, members))
 }

@@ -10,6 +10,7 @@ use ondisk::identity::BlockOwner;
 use ondisk::inode::{InodeRecord, PAYLOAD_SIZE};
 use ondisk::pointer::PVBN_UNKNOWN;
 use ondisk::root::FileSystemRoot;
+use ondisk::root::metafile;
 use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, VolumeId, Vvbn};
 
 /// Inode number under which blocks of the inode file are identified.
@@ -51,6 +52,8 @@ pub(crate) struct FileSystem {
     pub format: Format,
     /// Of a flexible volume.
     pub container: Option<ContainerMap>,
+    /// Blocks of its files were moved, ever: pointers to them may be wrong about their places.
+    pub has_moved: bool,
     pub root: FileSystemRoot,
 }
 
@@ -127,7 +130,9 @@ impl FileSystem {
         let Some((pvbn, check)) = container.get(link.vbn) else {
             return Err(Finding::NotInContainer { at, vbn: link.vbn });
         };
-        let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN;
+        // A hint that is wrong once the block was moved, which files' blocks alone are (D8).
+        let may_differ = self.has_moved && at.level == 0 && at.inode >= metafile::FIRST_FILE;
+        let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN && !may_differ;
         let finding =
             differs.then_some(Finding::PvbnDiffers { at, pointer: link.pvbn, container: pvbn });
         let tree = Some((link.check, content));

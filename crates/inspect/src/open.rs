@@ -55,6 +55,7 @@ pub(crate) fn aggregate(superblock: &Superblock, member: VolumeId) -> FileSystem
         member,
         format: Format::Physical,
         container: None,
+        has_moved: false,
         root: superblock.root,
     }
 }
@@ -106,6 +107,7 @@ pub(crate) fn volume(
         member: volume,
         format: Format::Dual,
         container: None,
+        has_moved: record.has_moved == 1,
         root: <ondisk::root::FileSystemRoot as zerocopy::FromZeros>::new_zeroed(),
     };
     let wrong =

@@ -29,6 +29,11 @@ pub const VOLUME_FLEXIBLE: u8 = 1;
 /// `kind` of the volume that is the aggregate's own file system.
 pub const VOLUME_TRADITIONAL: u8 = 2;
 
+/// `tiering` of a volume whose blocks stay where they were written.
+pub const TIERING_NONE: u8 = 0;
+/// `tiering` of a volume of which everything moves to object stores, if its aggregate has any.
+pub const TIERING_ALL: u8 = 1;
+
 /// An NFS export rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -84,8 +89,12 @@ pub struct VolumeRecord {
     pub created: I64,
     /// Its name.
     pub name: [u8; NAME_SIZE_MAX],
+    /// Which of its blocks lie in object stores: [`TIERING_NONE`] or [`TIERING_ALL`].
+    pub tiering: u8,
+    /// 1 when blocks were moved, ever: what its pointers say of their places may be wrong.
+    pub has_moved: u8,
     /// Reserved; zero.
-    pub reserved: [u8; 32],
+    pub reserved: [u8; 30],
     /// Its export rules, in order.
     pub exports: [ExportRuleRecord; EXPORT_RULES_MAX],
     /// Zero.
@@ -146,6 +155,12 @@ impl VolumeRecord {
         }
         if self.size_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("size_blocks");
+        }
+        if self.tiering > TIERING_ALL {
+            return wrong("tiering");
+        }
+        if self.has_moved > 1 {
+            return wrong("has_moved");
         }
         if self.kind == VOLUME_FLEXIBLE && self.container_inode.get() == 0 {
             return wrong("container_inode");

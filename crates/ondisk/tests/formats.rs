@@ -90,7 +90,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         records::VolumeRecord {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
-            reserved, exports, padding
+            tiering, has_moved, reserved, exports, padding
         },
         records::SnapshotRecord {
             state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,

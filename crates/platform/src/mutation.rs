@@ -55,6 +55,8 @@ rules! {
         "a block that a consistency point freed is given again before it has committed"
     DiscardUnchecked "discard-unchecked"
         "what lies beside a freed block is discarded together with it"
+    ChangedBlockMoved "changed-block-moved"
+        "a block is moved that the same consistency point writes anew or frees"
     FreeForgotten "free-forgotten"
         "now and then a block that nobody uses any more stays in use"
     FreeTwice "free-twice"

@@ -320,7 +320,9 @@ fn join_group(
         ..GroupState::default()
     };
     let bases = latest.data_bases().map(Pvbn).collect();
-    let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases };
+    let devices = group.members.iter().filter_map(|member| member.device());
+    let is_object = devices.into_iter().any(|device| device.profile() == Profile::Object);
+    let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases, is_object };
     Ok((place, group, state))
 }
 

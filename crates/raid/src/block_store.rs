@@ -68,6 +68,13 @@ pub enum Proof {
         /// The low 16 bits of the standard CRC32C.
         check: u16,
     },
+    /// By the identity beside the block, whosever it is: for those who move blocks.
+    Owned {
+        /// Whether it may be this owner's.
+        accepts: Box<dyn Fn(&BlockOwner) -> bool + Send + Sync>,
+        /// The low 16 bits of the standard CRC32C.
+        check: u16,
+    },
 }
 
 impl Proof {
@@ -79,6 +86,7 @@ impl Proof {
             Self::Identity { owner, check } => {
                 Expectation::Identity { owner: *owner, check: *check }
             }
+            Self::Owned { check, .. } => Expectation::Owned { check: *check },
         }
     }
 }

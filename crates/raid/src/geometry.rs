@@ -64,13 +64,15 @@ pub struct GroupGeometry {
     pub regions: u64,
     /// The first PVBN of each data disk.
     pub bases: Vec<Pvbn>,
+    /// Its disks lie in an object store: large and slow, for what is seldom read.
+    pub is_object: bool,
 }
 
 impl GroupGeometry {
     /// A group of so many data disks, whose ranges follow one another from `base`.
     #[must_use]
     pub fn new(kind: RaidKind, regions: u64, data_disks: usize, base: Pvbn) -> Self {
-        let mut group = Self { kind, regions, bases: Vec::new() };
+        let mut group = Self { kind, regions, bases: Vec::new(), is_object: false };
         group.extend(data_disks, base);
         group
     }

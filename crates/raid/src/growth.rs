@@ -242,8 +242,9 @@ impl Layout {
         for NewGroup { kind, disks } in new {
             let group = groups.len() as u32;
             let sizes = disks.iter().map(|new| new.disk.size_blocks());
-            let place =
-                new_place(kind, disks.len(), sizes.map(regions_of).min().unwrap_or(0), base)?;
+            let regions = sizes.map(regions_of).min().unwrap_or(0);
+            let mut place = new_place(kind, disks.len(), regions, base)?;
+            place.is_object = disks.iter().any(|new| new.profile == Profile::Object);
             base = base.offset(place.blocks());
             places.push(place);
             let seats = disks.iter().map(|new| Seat::empty(new.identity));

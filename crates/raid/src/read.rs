@@ -15,16 +15,16 @@ use std::sync::Arc;
 use units::{Block, BlockRef, Pvbn};
 
 /// Whether an identity is that of the block which is expected.
-pub(crate) fn identity_matches(
+fn identity_matches(
     identity: &BlockIdentity,
     block: &Block,
     pvbn: Pvbn,
-    owner: &BlockOwner,
+    accepts: impl Fn(&BlockOwner) -> bool,
     check: u16,
 ) -> bool {
     identity.validate().is_ok()
         && identity.pvbn() == pvbn
-        && identity.owner().is_same_place(owner)
+        && accepts(&identity.owner())
         && identity.standard_checksum() & 0xffff == u32::from(check)
         && identity.has_checksum_of(block)
 }
@@ -38,17 +38,19 @@ impl Proof {
         block: &Block,
         checksums: Option<&BlockRef>,
     ) -> bool {
+        let identity = checksums.map(|checksums| &ChecksumBlock::view(checksums).identities[row]);
         match self {
             Self::Content(is_right) => mutation::broken(Rule::ContentUnchecked) || is_right(block),
-            Self::Identity { owner, check } => checksums.is_some_and(|checksums| {
-                let identity = &ChecksumBlock::view(checksums).identities[row];
-                identity_matches(identity, block, pvbn, owner, *check)
+            Self::Identity { owner, check } => identity.is_some_and(|identity| {
+                identity_matches(identity, block, pvbn, |found| found.is_same_place(owner), *check)
             }),
+            Self::Owned { accepts, check } => identity
+                .is_some_and(|identity| identity_matches(identity, block, pvbn, accepts, *check)),
         }
     }
 
     const fn needs_identity(&self) -> bool {
-        matches!(self, Self::Identity { .. })
+        matches!(self, Self::Identity { .. } | Self::Owned { .. })
     }
 }
 

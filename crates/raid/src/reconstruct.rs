@@ -11,7 +11,7 @@ use crate::geometry::Location;
 use crate::member::Missing;
 use crate::rows::{CHECKSUM_ROW, Column, RowSet, get_row};
 use crate::store::Inner;
-use ondisk::identity::ChecksumBlock;
+use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use std::sync::Arc;
 use units::{BlockRef, Pvbn};
 
@@ -57,6 +57,9 @@ impl Inner {
                 let verdict = inner
                     .judge(&read, location, &columns, 1)
                     .or_else(|| inner.judge(&read, location, &columns, usize::MAX));
+                if verdict.is_none() && !inner.is_other(&read, location, &columns) {
+                    inner.state.lock().counters.damaged_blocks += 1;
+                }
                 inner.conclude(read, location, missing, verdict, done);
             }),
         );
@@ -85,13 +88,15 @@ impl Inner {
         for (block, is_block_wrong) in blocks(row) {
             let agrees = |checksums: &BlockRef| match &read.proof {
                 Proof::Content(_) => names(checksums, row, read.pvbn, &block),
-                proof @ Proof::Identity { .. } => {
+                proof @ (Proof::Identity { .. } | Proof::Owned { .. }) => {
                     proof.holds(read.pvbn, row, &block, Some(checksums))
                 }
             };
             let is_good = match &read.proof {
                 Proof::Content(is_right) => is_right(&block),
-                Proof::Identity { .. } => checksums.iter().any(|(checksums, _)| agrees(checksums)),
+                Proof::Identity { .. } | Proof::Owned { .. } => {
+                    checksums.iter().any(|(checksums, _)| agrees(checksums))
+                }
             };
             if is_good {
                 let agreeing = checksums.iter().find(|(checksums, _)| agrees(checksums));
@@ -101,6 +106,20 @@ impl Inner {
             }
         }
         None
+    }
+
+    /// Whether what the disk has proves itself as another block, or as none: then nothing is known
+    /// to be damaged, and the pointer leads to where its block is no more (decision D8).
+    fn is_other(&self, read: &BlockRead, location: Location, columns: &[Column]) -> bool {
+        let own = &columns[self.group(location.group).code().member(location.disk)];
+        let (Some(block), Some(checksums)) = (own.get(location.row()), own.get(CHECKSUM_ROW))
+        else {
+            return false;
+        };
+        let identity = &ChecksumBlock::view(checksums).identities[location.row()];
+        matches!(read.proof, Proof::Content(_))
+            && (names(checksums, location.row(), read.pvbn, block)
+                || *identity == BlockIdentity::zeroed())
     }
 
     fn conclude(
@@ -114,7 +133,6 @@ impl Inner {
         let (tetris, group) = (location.tetris(), self.group(location.group));
         let member = group.code().member(location.disk);
         let Some(verdict) = verdict else {
-            self.state.lock().counters.damaged_blocks += 1;
             self.unlock_tetris(tetris);
             let disk = group.name(member);
             let expected = read.proof.expectation();

@@ -22,6 +22,8 @@ pub enum Growth {
     Disks(usize),
     /// A group of so many disks joins.
     Group(RaidKind, usize),
+    /// An object store joins.
+    Objects,
 }
 
 impl Growth {
@@ -41,6 +43,7 @@ impl Growth {
     const fn disks(self) -> usize {
         match self {
             Self::Disks(count) | Self::Group(_, count) => count,
+            Self::Objects => 1,
         }
     }
 }
@@ -67,14 +70,17 @@ impl Machine<'_> {
         let to = match growth {
             Growth::Disks(_) => Joining::Group(0),
             Growth::Group(kind, group_size) => Joining::NewGroups { kind, group_size },
+            Growth::Objects => Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
         };
         self.trace.meet(match growth {
             Growth::Disks(_) => "growth: disks join the group",
             Growth::Group(..) => "growth: a group joins",
+            Growth::Objects => "growth: an object store joins",
         });
         self.trace.note(format!("the aggregate grows by {growth:?}"));
         let engine = Arc::clone(&self.engine);
-        let request = AddDisks { disks, to, media: None, force: true, zeroing: Arc::default() };
+        let media = (growth == Growth::Objects).then_some(media::Profile::Object);
+        let request = AddDisks { disks, to, media, force: true, zeroing: Arc::default() };
         let under_way = promise(|done| engine.add_disks(AGGREGATE, request, done));
         self.growing.under_way = Some(under_way);
     }
@@ -99,6 +105,19 @@ impl Machine<'_> {
     /// The engine that was asked is no more.
     pub fn forget_growth(&mut self) {
         self.growing.under_way = None;
+    }
+
+    /// Some volume's blocks are to move to the object store, or no longer.
+    pub fn change_tiering(&mut self) {
+        let volumes = self.engine.volumes();
+        if self.plan.growth != Some(Growth::Objects) || volumes.is_empty() {
+            return;
+        }
+        let volume = &volumes[self.choices.index(volumes.len())];
+        let is_tiered = self.choices.chance(75);
+        self.trace.note(format!("tiering of {}: {is_tiered}", volume.name));
+        // It may be gone by then, or be traditional, or the log fails.
+        self.engine.set_tiering(&volume.name, is_tiered, Box::new(|_| ()));
     }
 
     /// Takes in how a growth ended.

@@ -11,6 +11,7 @@
 use crate::choices::{Choices, Purpose};
 use crate::cut::{Cut, choose_fate};
 use crate::finding::Finding;
+use crate::growth::Growth;
 use crate::history::Moment;
 use crate::machine::{Machine, Promise, promise};
 use crate::media::check_media;
@@ -210,6 +211,9 @@ impl<'a> Life<'a> {
                 12 => self.machine.return_disk(),
                 13 => self.machine.add_spare(),
                 14 => self.machine.begin_outage(),
+                15..18 if self.machine.plan.growth == Some(Growth::Objects) => {
+                    self.machine.change_tiering();
+                }
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;

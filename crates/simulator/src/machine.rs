@@ -25,6 +25,7 @@ use platform::simulated::{Fate, FaultRates, SimulatedWorld};
 use platform::sync::Mutex;
 use platform::watched::Watch;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The aggregate's name, and its volume's if it is traditional.
 pub const AGGREGATE: &str = "a1";
@@ -398,7 +399,9 @@ impl<'a> Machine<'a> {
     fn count_stores(&mut self) {
         let Some(aggregate) = self.aggregate() else { return };
         let counters = aggregate.parts.store.status().counters;
+        let moved = aggregate.statistics.moved_blocks.load(Ordering::Relaxed);
         let trace = &mut self.trace;
+        trace.meet_times("relocation: blocks moved", moved);
         trace.meet_times("store: blocks repaired from parity", counters.repaired_blocks);
         trace.meet_times("store: blocks not repaired", counters.damaged_blocks);
         trace.meet_times("store: partial tetris writes", counters.partial_tetris_writes);

@@ -235,7 +235,7 @@ impl Plan {
             false => choices.pick(&LOG_HALF_BLOCKS),
         };
         let may_have_outages = fault.is_none() && lives.boundary.is_none();
-        let plan = Self {
+        let mut plan = Self {
             kind,
             disks,
             disk_blocks: DISK_BLOCKS_MIN * if is_small { 1 } else { choices.pick(&[1, 1, 2, 4]) },
@@ -258,6 +258,9 @@ impl Plan {
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
         };
+        if !is_traditional && choices.chance(25) {
+            plan.growth = Some(Growth::Objects);
+        }
         // Drawn last: the same seeds do the same without.
         let has_outages = may_have_outages && (lives.outages || choices.chance(OUTAGE_PERCENT));
         Self { has_outages, ..plan }

@@ -137,6 +137,11 @@ fn every_list_prints_as_table_json_and_names() {
 fn objects_print_as_prose_and_json() {
     let session = with_volume();
     assert!(session.ok("stroop volume show home").contains("owner       7:8"));
+    assert!(session.ok("stroop volume show home").contains("tiering     none"));
+    let set = session.ok("stroop volume set home --tiering-policy all");
+    assert_eq!(set, "home: tiering policy all\n");
+    assert!(session.ok("stroop volume show home").contains("tiering     all"));
+    session.fails("stroop volume set work --tiering-policy all", 3);
     let json = session.json("stroop volume show home");
     assert_eq!(json["size_bytes"], 1 << 30);
     assert_eq!(json["created"], "1970-01-01T00:00:01Z");

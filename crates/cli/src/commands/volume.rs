@@ -9,7 +9,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, Code, ExportRule, Named, Removal, StatusReply, VolumeCreate,
-    VolumeDelete, VolumeInfo,
+    VolumeDelete, VolumeInfo, VolumeSet,
 };
 use units::ByteSize;
 
@@ -43,6 +43,12 @@ pub(super) fn run(
             Ok(output)
         }
         VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
+        VolumeCommand::Set { name, tiering_policy } => {
+            let request = VolumeSet { name: name.clone(), tiering_policy: *tiering_policy };
+            let volume = node.volume_set(&request)?;
+            let line = format!("{}: tiering policy {}", volume.name, volume.tiering_policy);
+            Ok(Output::of(&volume.name, &volume)?.line(line))
+        }
         VolumeCommand::Delete { name, dry_run } => {
             let request = |dry_run| VolumeDelete { name: name.clone(), dry_run };
             let plan = node.volume_delete(&request(true))?;
@@ -204,6 +210,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("aggregate   {}", volume.aggregate),
         format!("state       {}", volume.state),
         format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
+        format!("tiering     {}", volume.tiering_policy),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),

@@ -7,7 +7,7 @@ use admin_api::{
     DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, MountCreate,
     MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
     SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, VolumeCreate, VolumeDelete,
-    VolumeExports, VolumeFilter, VolumeInfo,
+    VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
 };
 
 impl Administration for Core {
@@ -78,6 +78,10 @@ impl Administration for Core {
     fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
         let volume = self.find("cannot show volume", &request.name)?;
         Ok(self.volume_info(&volume))
+    }
+
+    fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+        self.set_volume(request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

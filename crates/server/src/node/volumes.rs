@@ -11,8 +11,8 @@ use super::rules;
 use admin_api::exports::{add_rule, remove_rule};
 use admin_api::{
     AdminError, AggregateInfo, Code, ExportAdd, ExportRemove, ExportRule, MountCreate, MountInfo,
-    Owner, Removal, Time, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-    VolumeState,
+    Owner, Removal, TieringPolicy, Time, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
+    VolumeInfo, VolumeSet, VolumeState,
 };
 use dblade::{ServedVolume, VolumeKind, VolumeRequest};
 use ondisk::records::EXPORT_RULES_MAX;
@@ -100,6 +100,7 @@ impl Core {
             aggregate: wanted.aggregate.clone(),
             state: VolumeState::Online,
             traditional: false,
+            tiering_policy: TieringPolicy::None,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
             snapshot_bytes: 0,
@@ -127,6 +128,10 @@ impl Core {
             aggregate: volume.aggregate.parts.identity.name.clone(),
             state: if failed { VolumeState::Offline } else { VolumeState::Online },
             traditional,
+            tiering_policy: match volume.is_tiered() {
+                true => TieringPolicy::All,
+                false => TieringPolicy::None,
+            },
             size_bytes: volume.size_blocks * BLOCK_SIZE_U64,
             // The engine does not tell apart what snapshots alone hold.
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
@@ -141,6 +146,24 @@ impl Core {
             exports: rules::from_records(&volume.name, &volume.exports()),
             mountpoints: self.mounts.of_volume(&volume.name),
         }
+    }
+
+    pub(super) fn set_volume(&self, wanted: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+        let message = "cannot change volume";
+        let name = &wanted.name;
+        let _turn = self.turn();
+        let volume = self.find(message, name)?;
+        if let VolumeKind::Traditional(_) = volume.kind {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because("it is a traditional volume, whose blocks stay where they are")
+                .try_next(
+                    "stroop volume create NAME, in an aggregate made without --traditional",
+                ));
+        }
+        let is_tiered = wanted.tiering_policy == TieringPolicy::All;
+        request(message, name, |done| self.engine.set_tiering(name, is_tiered, done))?;
+        tracing::info!(volume = name, policy = %wanted.tiering_policy, "tiering policy set");
+        Ok(self.volume_info(&volume))
     }
 
     fn owner(&self, volume: &str) -> Owner {

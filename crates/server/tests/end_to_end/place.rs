@@ -49,6 +49,14 @@ impl Place {
         place
     }
 
+    /// Has the configuration name this disk, too.
+    pub fn add_disk(&self, name: &str) {
+        let path = self.path("stroop.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, config.replace("disks = [", &format!("disks = [\"{name}\", ")))
+            .unwrap();
+    }
+
     /// Has the configuration name this disk and no other.
     pub fn name_disk(&self, name: &str) {
         let path = self.path("stroop.toml");

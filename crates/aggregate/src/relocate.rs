@@ -1,0 +1,263 @@
+//! Moving blocks of volumes to another place in the aggregate: to groups in an object store, for
+//! volumes whose policy says so (the Fabric Pool of FreeSpace section 3.1).
+//!
+//! The container map is the truth about where a volume's block lies (decision D8), so a move
+//! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then
+//! on, which readers find out ([`crate::loader`]).
+//!
+//! 1. *Look*: nodes of container maps with new entries, or all of them after a start, are read for
+//!    blocks that lie on disks.
+//! 2. *Read*: a batch of them, each proved by its identity, which says whose it is.
+//! 3. At the next consistency point the blocks are written to new numbers with the same identity,
+//!    and the container map is told together with what else changed in it; the old numbers are free
+//!    when it has committed.
+//!
+//! Invariants:
+//! - A block is moved only if no consistency point has changed its entry since the container map
+//!   that it was found in; the one that moves it included.
+//! - Only data of files moves. Maps, nodes, inodes and what is read at a start stay on disks.
+//! - The volume's record says that blocks were moved no later than the first one moves.
+//!
+//! Throttle: one batch at a time, and for each a consistency point.
+//!
+//! Fails: a block that cannot be read stays where it is. Without room nothing moves.
+
+mod plan;
+mod read;
+
+use crate::aggregate::Aggregate;
+use crate::block_side::BlockSide;
+use crate::member::container_inode;
+use crate::mount::container_lookup;
+use crate::refill::{Tier, tier_of};
+use affinity::{Access, Outcome};
+use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
+use cowfs::buftree::{self, FileKey};
+use cowfs::content::Content;
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
+use ondisk::pointer::PhysicalPointer;
+use ondisk::root::VOL_INFO_VVBN;
+use plan::{Batch, Move, Placed, Queue};
+use platform::completion::gather;
+use raid::Geometry;
+use read::{BLOCKS_PER_READ, Found, Wanted, read_run};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::{Fbn, Pvbn, VolumeId};
+
+pub use plan::Relocation;
+
+/// Blocks that a batch is filled up to, by whole nodes: 4 MiB, an object.
+const BATCH_BLOCKS: usize = 1024;
+/// Free blocks below which nothing is moved: what a batch takes until its commit, several times.
+const FREE_BLOCKS_MIN: u64 = 4 * BATCH_BLOCKS as u64;
+/// Nodes that one message looks at: 32 Ki entries of a container map.
+const NODES_PER_MESSAGE: usize = 64;
+
+fn container_key(volume: VolumeId) -> FileKey {
+    FileKey { volume: VolumeId(0), inode: container_inode(volume), content: Content::Data }
+}
+
+/// Whether a block lies on disks while it could lie in an object store.
+fn is_near(geometry: &Geometry, pvbn: Pvbn) -> bool {
+    geometry.locate(pvbn).is_some_and(|at| tier_of(geometry.group(at.group)) == Tier::Near)
+}
+
+impl Aggregate {
+    /// Goes on after a commit: a start and a change of policy end in one.
+    fn relocate(self: &Arc<Self>, side: &mut BlockSide) {
+        let geometry = self.parts.store.geometry();
+        let has = |tier| geometry.groups().iter().any(|group| tier_of(group) == tier);
+        if !(has(Tier::Near) && has(Tier::Object)) || side.relocation.is_full {
+            return;
+        }
+        let has_work = side.relocation.volumes.values().any(Queue::has_work);
+        if has_work && !std::mem::replace(&mut side.relocation.is_running, true) {
+            self.send_look();
+        }
+    }
+
+    /// What a consistency point has moved is moved; `freed` was freed by it.
+    pub(crate) fn relocated(self: &Arc<Self>, side: &mut BlockSide, freed: &[u64]) {
+        let geometry = self.parts.store.geometry();
+        let relocation = &mut side.relocation;
+        for queue in relocation.volumes.values_mut() {
+            let fresh = std::mem::take(&mut queue.fresh);
+            queue.add(fresh);
+        }
+        let placed = relocation.placed.take();
+        relocation.is_running &= placed.is_none();
+        relocation.has_batch &= placed.is_none();
+        if !relocation.has_batch {
+            relocation.changed.clear();
+        }
+        for Placed { from, checksum, to } in placed.into_iter().flatten() {
+            self.statistics.moved_blocks.fetch_add(1, Ordering::Relaxed);
+            self.parts.cache.note_moved(from, checksum, to);
+        }
+        relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, Pvbn(*pvbn)));
+        self.relocate(side);
+    }
+
+    /// At a freeze: promises room for the batch; whether there is one.
+    pub(crate) fn promise_moves(&self, access: &mut Access<'_>) -> bool {
+        let side = self.block_side.write(access);
+        let Some(volume) = side.relocation.batch.as_ref().map(|batch| batch.volume) else {
+            return false;
+        };
+        let slot = side.slot_of(volume);
+        let Some(batch) = &mut side.relocation.batch else { unreachable!("looked at above") };
+        // Each changes a node of the container map at most.
+        let cost = 2 * batch.moves.len() as u64 + VOLUME_OVERHEAD_BLOCKS;
+        let Some(slot) = slot.filter(|_| self.parts.shared.budget.promise(cost, Spender::Common))
+        else {
+            side.relocation.drop_batch();
+            return false;
+        };
+        batch.is_promised = true;
+        if side.table[slot].record.has_moved == 0 {
+            side.table[slot].record.has_moved = 1;
+            side.dirty_slots.insert(slot);
+        }
+        self.moved_volumes.write().insert(volume);
+        true
+    }
+
+    fn send_look(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        let held = HeldBlocks::default();
+        let message = move |access: &mut Access<'_>| match this.look_for_moves(access, &held) {
+            Ok(Some(batch)) => {
+                this.read_batch(batch);
+                Outcome::Done
+            }
+            Ok(None) => Outcome::Done,
+            Err(Stop::Wait(wait @ Wait::Load(_))) => this.suspend(wait, &held),
+            Err(stop) => {
+                let name = &this.parts.identity.name;
+                tracing::warn!(aggregate = %name, %stop, "nothing is moved");
+                let side = this.block_side.write(access);
+                let stock = std::mem::take(&mut side.relocation.stock);
+                side.relocation = Relocation { stock, ..Relocation::default() };
+                Outcome::Done
+            }
+        };
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
+    /// Finds blocks to move; `None` if there are none, or there is no room.
+    fn look_for_moves(
+        self: &Arc<Self>,
+        access: &mut Access<'_>,
+        held: &HeldBlocks,
+    ) -> Progress<Option<Batch>> {
+        let geometry = self.parts.store.geometry();
+        let reader = Reader { cache: &self.parts.cache, held };
+        let has_room = self.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN;
+        let side = self.block_side.write(access);
+        let relocation = &mut side.relocation;
+        let volume = relocation.next_volume().filter(|_| has_room);
+        let Some((volume, queue)) =
+            volume.and_then(|one| Some((one, relocation.volumes.get(&one)?)))
+        else {
+            relocation.is_running = false;
+            return Ok(None);
+        };
+        let Some(container) = side.containers.get(&volume).filter(|one| !one.deleting) else {
+            relocation.volumes.remove(&volume);
+            self.send_look();
+            return Ok(None);
+        };
+        let (mut nodes, mut sweep) = (BTreeSet::new(), queue.sweep);
+        let mut moves = Vec::new();
+        let mut noted = queue.nodes.iter();
+        while nodes.len() < NODES_PER_MESSAGE && moves.len() < BATCH_BLOCKS {
+            let node = match noted.next() {
+                Some(node) => *node,
+                None => {
+                    let Some(from) = sweep else { break };
+                    let key = container_key(volume);
+                    let end = Fbn(u64::MAX);
+                    let next =
+                        buftree::next_present(&container.root, &key, Fbn(from), end, &reader)?;
+                    sweep = next.map(|at| {
+                        (at.get() / PhysicalPointer::FANOUT + 1) * PhysicalPointer::FANOUT
+                    });
+                    let Some(at) = next else { break };
+                    at.get() / PhysicalPointer::FANOUT
+                }
+            };
+            if !nodes.insert(node) {
+                continue;
+            }
+            let first = node * PhysicalPointer::FANOUT;
+            for vvbn in first..first + PhysicalPointer::FANOUT {
+                let from = container_lookup(volume, container, vvbn, &reader)?;
+                if !from.is_hole() && vvbn != VOL_INFO_VVBN && is_near(&geometry, from.pvbn) {
+                    moves.push(Move { vvbn, from, found: None });
+                }
+            }
+        }
+        let Some(queue) = relocation.volumes.get_mut(&volume) else { unreachable!("found above") };
+        queue.nodes.retain(|node| !nodes.contains(node));
+        queue.sweep = sweep;
+        relocation.last = Some(volume);
+        relocation.has_batch = !moves.is_empty();
+        if moves.is_empty() {
+            // On with the next nodes, or volume.
+            self.send_look();
+            return Ok(None);
+        }
+        Ok(Some(Batch { volume, nodes, moves, is_promised: false }))
+    }
+
+    /// Reads what is to be moved, from blocks in a row with one request.
+    fn read_batch(self: &Arc<Self>, mut batch: Batch) {
+        batch.moves.sort_unstable_by_key(|one| one.from.pvbn);
+        let geometry = self.parts.store.geometry();
+        let place = |pvbn| geometry.locate(pvbn).map(|at| (at.group, at.disk));
+        let is_run = |one: &Move, next: &Move| {
+            one.from.pvbn.get() + 1 == next.from.pvbn.get()
+                && place(one.from.pvbn) == place(next.from.pvbn)
+        };
+        let volume = batch.volume;
+        let runs: Vec<Vec<Wanted>> = batch
+            .moves
+            .chunk_by(is_run)
+            .flat_map(|run| run.chunks(BLOCKS_PER_READ))
+            .map(|run| run.iter().map(|one| Wanted::new(volume, one)).collect())
+            .collect();
+        let this = Arc::clone(self);
+        let dones = gather(runs.len(), move |found: Vec<Vec<Found>>| {
+            for (one, found) in batch.moves.iter_mut().zip(found.into_iter().flatten()) {
+                one.found = found;
+            }
+            this.send_ready(batch);
+        });
+        for (run, done) in runs.into_iter().zip(dones) {
+            read_run(Arc::clone(&self.parts.store), run, done);
+        }
+    }
+
+    /// What was read waits for the next consistency point.
+    fn send_ready(self: &Arc<Self>, batch: Batch) {
+        let this = Arc::clone(self);
+        let mut batch = Some(batch);
+        let message = move |access: &mut Access<'_>| {
+            let Some(mut batch) = batch.take() else { return Outcome::Done };
+            batch.moves.retain(|one| one.found.is_some());
+            let side = this.block_side.write(access);
+            if batch.moves.is_empty() {
+                side.relocation.has_batch = false;
+                this.send_look();
+                return Outcome::Done;
+            }
+            side.relocation.batch = Some(batch);
+            this.request_consistency_point(None);
+            Outcome::Done
+        };
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+}

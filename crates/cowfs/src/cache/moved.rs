@@ -1,0 +1,76 @@
+//! Where blocks lie of which pointers say something else: hints about hints (decision D8).
+//!
+//! A pointer names a place and a checksum. When the block was moved, what the container map said
+//! of it is kept here under both, so that the next reader need not ask.
+//!
+//! Invariants: bounded, the oldest goes first; a wrong entry costs a read and nothing else, for
+//! what is found is proved by the pointer's checksum.
+
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use units::Pvbn;
+
+/// Blocks that are known to have moved: 3 MiB.
+const MOVED_MAX: usize = 1 << 16;
+
+#[derive(Default)]
+pub(super) struct Moved {
+    places: FxHashMap<(Pvbn, u32), Pvbn>,
+    order: VecDeque<(Pvbn, u32)>,
+}
+
+impl Moved {
+    pub(super) fn get(&self, hint: Pvbn, check: u32) -> Option<Pvbn> {
+        self.places.get(&(hint, check)).copied()
+    }
+
+    pub(super) fn note(&mut self, hint: Pvbn, check: u32, place: Pvbn) {
+        if self.places.insert((hint, check), place).is_some() {
+            return;
+        }
+        self.order.push_back((hint, check));
+        if self.order.len() > MOVED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.places.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::BufferCache;
+    use std::sync::Arc;
+    use units::Block;
+
+    #[test]
+    fn moved_blocks_are_found_under_the_old_place_and_its_new_block_too() {
+        let cache = BufferCache::new(100);
+        let block = |byte: u8| Arc::new(Block::from_prefix(&[byte]));
+        cache.insert(Pvbn(7), 70, block(1));
+        assert_eq!(cache.get(Pvbn(7), 70), Some(block(1)));
+        // The block moves; another is placed where it was.
+        cache.note_moved(Pvbn(7), 70, Pvbn(90));
+        cache.insert(Pvbn(7), 71, block(2));
+        assert_eq!(cache.get(Pvbn(7), 70), None);
+        cache.insert(Pvbn(90), 70, block(1));
+        assert_eq!(cache.get(Pvbn(7), 70), Some(block(1)));
+        assert_eq!(cache.get(Pvbn(7), 71), Some(block(2)));
+        // And moves again.
+        cache.note_moved(Pvbn(7), 70, Pvbn(91));
+        cache.remove(Pvbn(90));
+        assert_eq!((cache.get(Pvbn(7), 70), cache.moved(Pvbn(7), 70)), (None, Some(Pvbn(91))));
+    }
+
+    #[test]
+    fn the_oldest_go_first() {
+        let mut moved = Moved::default();
+        for number in 0..MOVED_MAX as u64 + 10 {
+            moved.note(Pvbn(number), 1, Pvbn(number + 1));
+            moved.note(Pvbn(number), 1, Pvbn(number + 2));
+        }
+        assert_eq!((moved.places.len(), moved.order.len()), (MOVED_MAX, MOVED_MAX));
+        assert_eq!((moved.get(Pvbn(9), 1), moved.get(Pvbn(10), 1)), (None, Some(Pvbn(12))));
+    }
+}

@@ -5,6 +5,9 @@
 //! spare is of the same aggregate, large enough, of the same kind as the group's disks if there is
 //! such a one, and of those the smallest. Places that can least be done without come first.
 //!
+//! A disk that is being filled is not whole before a consistency point has written a superblock to
+//! it; where nobody else asks for one it is asked for here.
+//!
 //! Invariants: one change of a place at a time; nothing is decided by anything but the clock and
 //! the stores' status, so that the simulator drives the same code.
 
@@ -71,6 +74,10 @@ impl Engine {
             }
             due
         };
+        if status.waits_for_superblock {
+            aggregate.force();
+            aggregate.request_consistency_point(None);
+        }
         let mut spares = status.spares.clone();
         for place in in_order_of_need(&status, due) {
             let group = status.groups.get(place.group as usize);

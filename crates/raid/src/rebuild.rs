@@ -16,6 +16,10 @@
 //! is written and the rebuild stops until the next start: what cannot be read now may be then. What
 //! comes of requests to a disk that was replaced itself counts for nothing.
 //!
+//! A disk that is whole is asked for the superblock when the aggregate is opened, and others may be
+//! gone by then. So its label says nothing of what it holds before a superblock was written to it;
+//! the status tells that it waits for one.
+//!
 //! Invariants: the label never names a region that is not durable; what lies beyond it is lost with
 //! a crash, so notes of stripes there keep the disk's blocks like a missing disk's. The labels call
 //! the disk whole only after its own says that all regions are.
@@ -64,7 +68,7 @@ pub(crate) struct Rebuild {
     identity: [u8; 16],
     /// Of a spare: its label once it has the place.
     label_of_place: Option<Box<DiskLabel>>,
-    /// A superblock was written to it, so that it can stand for its place.
+    /// A superblock was written to it since the start, so that it can stand for its place.
     pub has_superblock: bool,
     /// Of a disk that is filled beside another: which of the group's copies since the start.
     pub copy: Option<u64>,
@@ -83,8 +87,7 @@ impl Rebuild {
             device,
             identity: label.disk,
             label_of_place: None,
-            // Before that its label says nothing.
-            has_superblock: way != Way::Copy || below > 0,
+            has_superblock: false,
             copy: None,
             is_told: true,
             walk: Walk::new(below, regions, TETRISES_AT_A_TIME),
@@ -138,6 +141,11 @@ impl Rebuild {
 
 impl GroupState {
     /// All disks that are being filled.
+    pub(crate) fn fillings(&self) -> impl Iterator<Item = &Rebuild> {
+        self.rebuilding.values().chain(self.copies.values())
+    }
+
+    /// The same, to be changed.
     pub(crate) fn fillings_mut(&mut self) -> impl Iterator<Item = &mut Rebuild> {
         self.rebuilding.values_mut().chain(self.copies.values_mut())
     }
@@ -191,6 +199,20 @@ impl Inner {
         let rebuilds =
             disks.rebuilding.get_mut(member).into_iter().chain(disks.copies.get_mut(member));
         rebuilds.into_iter().find(|rebuild| rebuild.is_of(&task.device)).map(change)
+    }
+
+    /// A superblock was written to a disk.
+    pub(crate) fn has_superblock(
+        self: &Arc<Self>,
+        (group, member): (u32, usize),
+        device: Arc<Device>,
+    ) {
+        let task = Task { place: DiskPlace { group, member }, device };
+        let had =
+            self.with_rebuild(&task, |filled| std::mem::replace(&mut filled.has_superblock, true));
+        if had == Some(false) {
+            self.label_progress(&task);
+        }
     }
 
     /// Begins as much as may be under way.

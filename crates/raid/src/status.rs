@@ -142,6 +142,9 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// Disks that wait for a place.
     pub spares: Vec<SpareStatus>,
+    /// Whether a disk that is being filled waits for a superblock, which the next consistency point
+    /// writes to it.
+    pub waits_for_superblock: bool,
     /// What happened.
     pub counters: Counters,
     /// The last scrub, or the one under way.
@@ -172,8 +175,10 @@ impl Inner {
             GroupStatus { kind: group.kind, members, regions: place.regions, is_rotational }
         });
         let groups = groups.collect();
+        let mut filled = state.groups.iter().flat_map(GroupState::fillings);
+        let waits_for_superblock = filled.any(|filled| !filled.has_superblock);
         let scrub = self.scrub_status(&state.scrub);
-        Status { groups, spares, counters: state.counters, scrub }
+        Status { groups, spares, waits_for_superblock, counters: state.counters, scrub }
     }
 }
 

@@ -83,23 +83,6 @@ impl Inner {
         self.start_when_labelled(place, done);
     }
 
-    /// A superblock was written to a disk.
-    pub(crate) fn has_superblock(
-        self: &Arc<Self>,
-        (group, member): (u32, usize),
-        device: Arc<Device>,
-    ) {
-        let is_copy = {
-            let mut state = self.state.lock();
-            let copy = state.groups[group as usize].copies.get_mut(&member);
-            copy.filter(|copy| copy.is_of(&device))
-                .is_some_and(|copy| !std::mem::replace(&mut copy.has_superblock, true))
-        };
-        if is_copy {
-            self.label_progress(&Task { place: DiskPlace { group, member }, device });
-        }
-    }
-
     /// A disk that has no place did not write what it should.
     pub(crate) fn fail_successor(
         self: &Arc<Self>,
@@ -127,8 +110,6 @@ impl Inner {
         let Some(mut copy) = disks.copies.remove(&member) else { return false };
         self.give_place(disks, (group, member), &copy);
         copy.way = Way::Anew;
-        // The next one reaches it as one of the group's disks.
-        copy.has_superblock = true;
         copy.is_told = false;
         disks.rebuilding.insert(member, copy);
         disks.lost.remove(&member);

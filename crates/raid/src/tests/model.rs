@@ -235,6 +235,13 @@ impl Model {
         self.cp += 1;
     }
 
+    /// Everything comes to rest, disks that are being filled with a superblock.
+    pub fn rest(&mut self) {
+        self.world.run_until_idle();
+        self.commit();
+        self.world.run_until_idle();
+    }
+
     pub fn read(&self, pvbn: Pvbn, by_content: bool) -> Result<BlockRef, ReadFailure> {
         let proof = proof_of(pvbn, &self.blocks[&pvbn], by_content);
         wait(&self.world, |done| self.store.read(BlockRead { pvbn, proof }, done))

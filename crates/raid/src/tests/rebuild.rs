@@ -74,7 +74,7 @@ fn a_replaced_disk_is_rebuilt_beside_writes() {
                 write_some(&mut model, 10);
                 assert_eq!(model.sync(), Ok(()));
             }
-            model.world.run_until_idle();
+            model.rest();
             assert!(states(&model).iter().all(|state| *state == MemberState::Online));
             model.check();
             // The one it replaced comes back and is not taken up; another may go now.
@@ -109,7 +109,7 @@ fn a_rebuild_goes_on_after_a_cut() {
             model.check();
             model.store.resume();
         }
-        model.world.run_until_idle();
+        model.rest();
         assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
         model.check();
         let other = (lost + 1) % disks;
@@ -185,7 +185,7 @@ fn a_disk_that_fails_while_it_is_rebuilt_is_not_taken_up_again() {
         assert_eq!(states(&model)[lost], MemberState::Missing);
         model.check();
         replace(&model, lost, "gnext").unwrap();
-        model.world.run_until_idle();
+        model.rest();
         assert!(!model.store.status().is_degraded());
         model.check();
         model.check_disks_of_parity(&[(lost, "gnext")]);
@@ -237,7 +237,7 @@ fn work_does_not_use_a_disk_that_took_a_place_after_it_began() {
         let answer = begin_replacing(&model, gone, "gsecond");
         run_but_reads(&model, 1, &[&held]);
         assert_eq!(answer.lock().take(), Some(Ok(())));
-        model.world.run_until_idle();
+        model.rest();
         assert!(!model.store.status().is_degraded(), "{kind} {:?}", states(&model));
         model.check();
         model.check_disks_of_parity(&replaced);
@@ -271,7 +271,7 @@ fn a_rebuild_stops_where_another_disk_cannot_be_read() {
         wait(&model.world, |done| disk.write(block, vec![before], done)).unwrap();
         model.reassemble().unwrap();
         model.store.resume();
-        model.world.run_until_idle();
+        model.rest();
         assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
         model.check();
     }

@@ -174,7 +174,7 @@ fn work_uses_a_copy_that_took_a_place_only_where_it_had_been_made() {
         model.world.set_gone(&gone, true);
         run_but_reads(&model, 1, &[&held]);
         assert_eq!(names(&model)[parity + 1], "gnew");
-        model.world.run_until_idle();
+        model.rest();
         assert!(!model.store.status().is_degraded(), "{kind} {:?}", states(&model));
         // Before anything is read and repaired.
         model.check_disks_of_parity(&[(parity + 1, "gnew")]);

@@ -235,6 +235,7 @@ mod tests {
             status: raid::Status {
                 groups: Vec::new(),
                 spares: Vec::new(),
+                waits_for_superblock: false,
                 counters: raid::Counters::default(),
                 scrub: raid::ScrubStatus::default(),
             },

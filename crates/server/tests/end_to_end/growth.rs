@@ -1,7 +1,7 @@
 //! Aggregates that are made larger under load.
 
 use crate::files::{Model, check, connect, content, fill};
-use crate::place::Place;
+use crate::place::{Over, Place};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,6 +34,7 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
     place.refused(&["aggr", "add", "a1", "--disks", "2", "--raid", "dp"], 2);
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
+        let over = Over(&is_over);
         let writer = scope.spawn(|| {
             let (mut client, root) = connect(&place);
             let mut rounds = Vec::new();
@@ -49,7 +50,7 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
         let output =
             place.ok(&["aggr", "add", "a1", "--disks", "6", "--raid", "dp", "--group-size", "6"]);
         assert!(output.contains("7 data + 3 parity in 2 groups"), "{output}");
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         writer.join().unwrap()
     });
     place.ok(&["volume", "create", "big", "--size", "300M", "--export", "127.0.0.1:rw:none"]);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use units::{
     BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, ByteSize, CpNumber, Fbn, InodeNumber, Pvbn,
-    Timestamp, VolumeId, Vvbn,
+    Timestamp, VolumeId, Vvbn, zero_block,
 };
 
 /// What to run, and where.
@@ -268,6 +268,9 @@ impl<'a> Rig<'a> {
         let begin = SystemClock.monotonic_nanoseconds();
         wait(|done| self.store.replace_disk(place, disk, identity, done))
             .map_err(failed("replace a disk"))?;
+        // As a consistency point does: a disk is not whole without.
+        wait(|done| self.store.write_superblock(0, zero_block(), done))
+            .map_err(failed("write a superblock"))?;
         let (never, lock) = (Condvar::new(), Mutex::new(()));
         while self.store.status().groups[0].members[member].state != raid::MemberState::Online {
             // Nothing tells the end; it takes seconds.

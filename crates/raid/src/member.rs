@@ -95,6 +95,8 @@ pub(crate) struct GroupState {
     pub labelled: Option<Told>,
     /// Disks that took another's place since the start, and copies that were begun.
     pub replacements: u64,
+    /// A bit for each that is whole, of which the labels may not say so yet: others may not go.
+    pub unlabelled: u32,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that

@@ -346,8 +346,13 @@ impl Inner {
                 disks.rebuilding.remove(&member);
                 disks.lost.remove(&member);
                 disks.missing &= !(1 << member);
+                disks.unlabelled |= 1 << member;
             }
         }
         self.write_labels(task.place.group);
+        let (inner, DiskPlace { group, member }) = (Arc::clone(self), task.place);
+        self.finish_sync(Box::new(move |_| {
+            inner.state.lock().groups[group as usize].unlabelled &= !(1 << member);
+        }));
     }
 }

@@ -193,6 +193,10 @@ impl Member {
             },
             (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
             (None, None) if is_in(disks.missing, index) => MemberState::Missing,
+            (None, None) if is_in(disks.unlabelled, index) => {
+                let pace = Pace::default();
+                MemberState::Rebuilding { rebuilt_regions: regions, regions, pace }
+            }
             (None, None) => MemberState::Online,
         };
         let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {

@@ -5,7 +5,7 @@ use simulator::boundaries::live_boundaries;
 use simulator::{Lives, Summary, live_seed, run};
 
 /// Few enough for every build, many enough to meet each situation below.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 240;
 
 #[test]
 fn the_first_seeds_find_nothing_and_meet_what_matters() {

@@ -155,7 +155,9 @@ impl Aggregate {
     ) -> Progress<Option<Batch>> {
         let geometry = self.parts.store.geometry();
         let reader = Reader { cache: &self.parts.cache, held };
-        let has_room = self.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN;
+        // Nor from an aggregate that is being closed: it waits for each request to a disk that hangs.
+        let has_room =
+            !self.is_failed() && self.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN;
         let side = self.block_side.write(access);
         let relocation = &mut side.relocation;
         let volume = relocation.next_volume().filter(|_| has_room);
@@ -237,7 +239,7 @@ impl Aggregate {
             this.send_ready(batch);
         });
         for (run, done) in runs.into_iter().zip(dones) {
-            read_run(Arc::clone(&self.parts.store), run, done);
+            read_run(Arc::clone(self), run, done);
         }
     }
 

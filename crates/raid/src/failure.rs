@@ -15,17 +15,24 @@
 //! - Nothing is written any more that was computed from blocks which could not be read: they may be
 //!   readable when the disks return, and would be overwritten.
 //! - No disk takes another's place any more: the one that had it may be used again at the start.
-//! - Blocks that can be proved are readable still; others are refused.
+//! - Blocks that can be proved as they are read are readable still; others are refused.
 
 use crate::block_store::FailureHook;
 use crate::error::StoreError;
-use crate::store::Inner;
+use crate::store::{Inner, State};
 use media::MediaError;
 
 /// Whether all of the disk is out of reach, rather than a block of it: then it makes no sense to go
 /// on with a group that needs it, even for reading.
 pub(crate) const fn is_away(error: &MediaError) -> bool {
     matches!(error, MediaError::Disk(error) if error.is_of_disk())
+}
+
+impl State {
+    /// Whether a group has lost more disks than it can do without.
+    pub(crate) fn has_lost(&self, of: u32) -> bool {
+        matches!(&self.failure, Some(StoreError::GroupFailed { group, .. }) if *group == of)
+    }
 }
 
 impl Inner {

@@ -35,15 +35,21 @@ impl Inner {
 
     fn reconstruct_locked(self: &Arc<Self>, read: BlockRead, location: Location, done: ReadDone) {
         let tetris = location.tetris();
-        let (queued, missing) = {
+        let (queued, missing, is_group_lost) = {
             let state = self.state.lock();
             let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
-            (state.queued(tetris, read.pvbn), missing)
+            (state.queued(tetris, read.pvbn), missing, state.has_lost(tetris.group))
         };
         if let Some(block) = queued {
             self.unlock_tetris(tetris);
             done(Ok(block));
             return;
+        }
+        if is_group_lost {
+            // Nothing follows from the others; and one that hangs would be waited for, each block
+            // in its turn.
+            self.unlock_tetris(tetris);
+            return done(Err(self.damaged(&read, location)));
         }
         let mut rows = RowSet::one(location.row());
         rows.insert(CHECKSUM_ROW);
@@ -63,6 +69,12 @@ impl Inner {
                 inner.conclude(read, location, missing, verdict, done);
             }),
         );
+    }
+
+    fn damaged(&self, read: &BlockRead, location: Location) -> ReadFailure {
+        let group = self.group(location.group);
+        let disk = group.name(group.code().member(location.disk));
+        ReadFailure::Damaged { pvbn: read.pvbn, disk, expected: read.proof.expectation() }
     }
 
     /// Looks at so many blocks from parity, and as many checksum blocks.
@@ -134,9 +146,7 @@ impl Inner {
         let member = group.code().member(location.disk);
         let Some(verdict) = verdict else {
             self.unlock_tetris(tetris);
-            let disk = group.name(member);
-            let expected = read.proof.expectation();
-            done(Err(ReadFailure::Damaged { pvbn: read.pvbn, disk, expected }));
+            done(Err(self.damaged(&read, location)));
             return;
         };
         let is_missing = missing.contains(member);

@@ -4,12 +4,13 @@
 //! Fails: a block that cannot be read, or may not move, is left out.
 
 use super::plan::Move;
+use crate::aggregate::Aggregate;
 use ondisk::identity::{BlockOwner, crc32c};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::root::metafile;
 use platform::completion::{Sender, gather};
 use platform::sync::Mutex;
-use raid::{BlockRead, BlockStore, Proof};
+use raid::{BlockRead, Proof};
 use std::sync::Arc;
 use units::{BlockRef, VolumeId, Vvbn};
 
@@ -55,20 +56,21 @@ impl Wanted {
     }
 }
 
-pub(super) fn read_run(store: Arc<dyn BlockStore>, run: Vec<Wanted>, done: Sender<Vec<Found>>) {
+pub(super) fn read_run(aggregate: Arc<Aggregate>, run: Vec<Wanted>, done: Sender<Vec<Found>>) {
     let Some(first) = run.first().map(|one| one.from.pvbn) else { return done(Vec::new()) };
     let proofs = run.iter().map(Wanted::proof).collect();
-    let again = Arc::clone(&store);
+    let store = Arc::clone(&aggregate.parts.store);
     let read = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
         Ok(blocks) => {
             done(run.into_iter().zip(blocks).map(|(one, block)| one.found(block)).collect())
         }
+        Err(_) if aggregate.is_failed() => done(vec![None; run.len()]),
         Err(_) => {
             // Those that can be read move.
             for (one, part) in run.iter().zip(gather(run.len(), done)) {
                 let (pvbn, one) = (one.from.pvbn, one.clone());
                 let read = BlockRead { pvbn, proof: one.proof() };
-                again.read(
+                aggregate.parts.store.read(
                     read,
                     Box::new(move |outcome| part(outcome.ok().and_then(|block| one.found(block)))),
                 );

@@ -7,6 +7,8 @@
 //! Fails: a disk that cannot be read is forgotten: it will not be found by its light.
 
 use super::core::Core;
+use super::disk_table::Content;
+use super::refusals::missing;
 use admin_api::{AdminError, Code, DiskLocate, DiskLocated};
 use platform::Disk;
 use platform::sync::Mutex;
@@ -127,8 +129,24 @@ fn set_light(light: &Path, is_lit: bool) -> bool {
 }
 
 impl Core {
+    /// A disk that is there, whoever uses it.
+    fn any_disk(&self, name: &str) -> Result<Arc<dyn Disk>, AdminError> {
+        if let Some(disk) = self.disks.held(name) {
+            return Ok(disk);
+        }
+        if !self.disks.names().iter().any(|known| known == name) {
+            return Err(missing(LOCATE, "disk", name).try_next("stroop disk list"));
+        }
+        match self.disks.look(name) {
+            Content::Member(disk, _) | Content::Other(disk) => Ok(disk),
+            Content::CutOff(_, error) | Content::Unknown(error) => {
+                Err(AdminError::new(Code::Failed, LOCATE, name).because(error.to_string()))
+            }
+        }
+    }
+
     pub(super) fn locate_disk(&self, wanted: &DiskLocate) -> Result<DiskLocated, AdminError> {
-        let disk = self.any_disk(LOCATE, &wanted.disk)?;
+        let disk = self.any_disk(&wanted.disk)?;
         if disk.hints().is_object_store {
             return Err(AdminError::new(Code::Conflict, LOCATE, disk.name())
                 .because("it is a range of objects, not a thing that can be looked for"));

@@ -6,7 +6,6 @@
 //! Fails: what went wrong is told of the disk until something else is done to it.
 
 use super::core::Core;
-use super::disk_table::Content;
 use super::refusals::missing;
 use admin_api::{AdminError, Code, DiskInfo, DiskState, DiskZero, Removal};
 use dblade::EngineError;
@@ -197,21 +196,5 @@ impl Core {
             ended.end(outcome.map_err(|error| raid::RaidError::from(error).into()));
         });
         media::zero(disk, 0..disk.size_blocks(), &task.zeroing, done);
-    }
-
-    /// A disk that is there, whoever uses it.
-    pub(super) fn any_disk(&self, message: &str, name: &str) -> Result<Arc<dyn Disk>, AdminError> {
-        if let Some(disk) = self.disks.held(name) {
-            return Ok(disk);
-        }
-        if !self.disks.names().iter().any(|known| known == name) {
-            return Err(missing(message, "disk", name).try_next("stroop disk list"));
-        }
-        match self.disks.look(name) {
-            Content::Member(disk, _) | Content::Other(disk) => Ok(disk),
-            Content::CutOff(_, error) | Content::Unknown(error) => {
-                Err(AdminError::new(Code::Failed, message, name).because(error.to_string()))
-            }
-        }
     }
 }

@@ -35,6 +35,9 @@ struct LabelState {
     is_being_written: bool,
     /// The disk is nobody's any more: zeros are written instead, and nothing after them.
     is_erased: bool,
+    /// Why a write of it failed. What a disk that hangs was told may land at any time: to write the
+    /// other copy now could leave both torn.
+    failure: Option<MediaError>,
     /// Those whose changes came while it was being written.
     waiting: Vec<DeviceDone<()>>,
 }
@@ -95,7 +98,8 @@ impl Device {
     }
 
     /// Changes the label, durably: one copy, then the other. Changes that come while it is written
-    /// are written together after it.
+    /// are written together after it; none is written after one that failed, until the disk is
+    /// opened anew.
     pub fn update_label(
         self: &Arc<Self>,
         change: impl FnOnce(&mut DiskLabel),
@@ -103,6 +107,10 @@ impl Device {
     ) {
         {
             let mut state = self.label.lock();
+            if let Some(failure) = state.failure.clone() {
+                drop(state);
+                return done(Err(failure));
+            }
             change(&mut state.label);
             state.label.sequence = (state.label.sequence.get() + 1).into();
             if std::mem::replace(&mut state.is_being_written, true) {
@@ -118,6 +126,10 @@ impl Device {
     pub fn erase_label(self: &Arc<Self>, done: DeviceDone<()>) {
         {
             let mut state = self.label.lock();
+            if let Some(failure) = state.failure.clone() {
+                drop(state);
+                return done(Err(failure));
+            }
             state.is_erased = true;
             if std::mem::replace(&mut state.is_being_written, true) {
                 state.waiting.push(done);
@@ -144,11 +156,16 @@ impl Device {
         let second = (self.whole_copy.block(&*self.disk), block);
         let this = Arc::clone(self);
         let finish = move |result: Result<(), MediaError>| {
-            let next = {
+            let (mut dones, mut next) = (dones, Vec::new());
+            {
                 let mut state = this.label.lock();
-                state.is_being_written = !state.waiting.is_empty();
-                std::mem::take(&mut state.waiting)
-            };
+                state.failure = result.clone().err();
+                match result {
+                    Ok(()) => next = std::mem::take(&mut state.waiting),
+                    Err(_) => dones.append(&mut state.waiting),
+                }
+                state.is_being_written = !next.is_empty();
+            }
             if !next.is_empty() {
                 this.write_label(next);
             }
@@ -257,8 +274,13 @@ fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> D
     let layout = DeviceLayout { regions: label.data_regions.get() };
     let recorded = label.medium().and_then(Profile::of_medium);
     let profile = recorded.unwrap_or_else(|| Profile::of(&*disk));
-    let label =
-        LabelState { label, is_being_written: false, is_erased: false, waiting: Vec::new() };
+    let label = LabelState {
+        label,
+        is_being_written: false,
+        is_erased: false,
+        failure: None,
+        waiting: Vec::new(),
+    };
     Device { disk, layout, profile, label: Mutex::new(label), whole_copy }
 }
 

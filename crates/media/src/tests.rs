@@ -7,6 +7,7 @@ use ondisk::medium::Medium;
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
+use platform::watched::Watch;
 use std::sync::Arc;
 use units::{Block, zero_block};
 
@@ -136,6 +137,39 @@ fn power_cuts_leave_one_label_or_the_next() {
             let after = device.label().sequence.get();
             assert!(after == before + 1 || after == before && !finished, "{before} {after}");
         }
+    }
+}
+
+/// What a disk that hangs was told may be torn by a power cut, whenever it was told.
+#[test]
+fn a_disk_that_hangs_keeps_a_whole_label() {
+    for seed in 0..200 {
+        let world = SimulatedWorld::new(seed);
+        let watch = Watch::new(Arc::new(world.clone()), 1_000);
+        let disk = watch.over(world.add_disk("a", SIZE));
+        let device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let before = device.label().sequence.get();
+        for change in 1..3 {
+            // The first one's time is over when the second begins, or it is met by it. They change
+            // several sectors.
+            let change = move |label: &mut DiskLabel| label.trusted_cp = change.into();
+            device.update_label(change, Box::new(|_| ()));
+            for _ in 0..world.choose(5) {
+                world.step();
+            }
+            world.set_hung("a", true);
+            if world.choose(2) == 0 {
+                world.advance(1_000);
+                watch.expire();
+            }
+        }
+        world.advance(1_000);
+        watch.expire();
+        world.set_hung("a", false);
+        world.power_cut();
+        let disk: Arc<dyn Disk> = world.disk("a").unwrap();
+        let found = wait(&world, |done| open(disk, done)).unwrap().label().sequence.get();
+        assert!((before..=before + 2).contains(&found), "seed {seed}: {found}");
     }
 }
 

@@ -110,13 +110,13 @@ impl Inner {
             return done(Err(error));
         }
         self.forget_spare(&device);
-        let inner = Arc::clone(self);
-        let taken = move |result: Result<(), RaidError>| {
-            if matches!(result, Err(RaidError::InUse { .. } | RaidError::Copying { .. })) {
-                // Nothing was written to it, or its label says that it is a spare still.
-                inner.spares.lock().push(device);
+        let (inner, free) = (Arc::clone(self), Arc::clone(&disk));
+        let taken = move |result: Result<(), RaidError>| match result {
+            Err(RaidError::InUse { .. } | RaidError::Copying { .. }) => {
+                // Another was faster: it waits again. Its label may say that it has the place.
+                inner.add_spare(free, identity, Box::new(move |again| done(again.and(result))));
             }
-            done(result);
+            result => done(result),
         };
         self.replace_disk(place, disk, identity, Box::new(taken));
     }

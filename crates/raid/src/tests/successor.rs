@@ -326,3 +326,38 @@ fn spares_are_kept_and_take_places() {
     model.check();
     model.check_disks_of_parity(&[(1, "gspare1"), (3, "gspare2")]);
 }
+
+#[test]
+fn a_spare_that_comes_too_late_stays_a_spare() {
+    let mut late = 0;
+    for seed in 0..20 {
+        let mut model = Model::new(seed, &[(Dp, 5)]);
+        write_some(&mut model, 20);
+        model.commit();
+        let disk = |name: &str| -> Arc<dyn Disk> { model.world.add_disk(name, DISK_BLOCKS) };
+        let (spare, new) = (disk("gspare"), disk("gnew"));
+        wait(&model.world, |done| model.store.add_spare(spare, [2; 16], done)).unwrap();
+        model.world.set_gone(&disk_name(0, 1), true);
+        write_some(&mut model, 20);
+        model.commit();
+        let place = DiskPlace { group: 0, member: 1 };
+        let outcome = Arc::new(platform::sync::Mutex::new(None));
+        let told = Arc::clone(&outcome);
+        model.store.take_spare(place, [2; 16], Box::new(move |end| *told.lock() = Some(end)));
+        let placed = start(&model, |done| model.store.replace_disk(place, new, [9; 16], done));
+        model.world.run_until_idle();
+        let taken = outcome.lock().take().expect("answered");
+        assert_ne!(taken.is_ok(), placed.is_ok(), "{taken:?}, {placed:?}");
+        model.commit();
+        model.world.run_until_idle();
+        let expected = if taken.is_ok() { vec![] } else { vec!["gspare".to_owned()] };
+        late += expected.len();
+        for _ in 0..2 {
+            let spares = model.store.status().spares.into_iter();
+            assert_eq!(spares.map(|spare| spare.name).collect::<Vec<_>>(), expected, "seed {seed}");
+            model.reassemble().unwrap();
+        }
+        model.check();
+    }
+    assert!((1..20).contains(&late), "{late} of 20");
+}

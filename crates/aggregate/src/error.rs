@@ -63,6 +63,9 @@ pub enum AggregateError {
     /// There is no room for what was asked for.
     #[error("the aggregate is full; remove files, snapshots or volumes")]
     Full,
+    /// A volume has no room for what was asked for.
+    #[error("the volume is full; remove files or snapshots")]
+    VolumeFull,
     /// A request cannot be met.
     #[error("{0}")]
     Refused(String),

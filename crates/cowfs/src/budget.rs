@@ -15,6 +15,7 @@
 //! `<= available + reserve / 2` for those of frees: the other half of the reserve is for what
 //! consistency points write unasked.
 
+use crate::free_map::VBNS_PER_BLOCK;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -141,6 +142,14 @@ impl Budget {
 /// each free map, of the inode file, of the snapshot table and of the container map, and the
 /// container's inode.
 pub const VOLUME_OVERHEAD_BLOCKS: u64 = 24;
+/// Block numbers that a snapshot may come to keep of those that no operation was charged for: the
+/// next image writes both free maps and the way to them anew, and the snapshot keeps the old ones.
+/// Without it they would be free again at once.
+#[must_use]
+pub const fn snapshot_blocks(numbers: u64) -> u64 {
+    2 * numbers.div_ceil(VBNS_PER_BLOCK) + VOLUME_OVERHEAD_BLOCKS
+}
+
 /// Block numbers of a volume whose map entries, of the container and of free maps, fill a block at
 /// least: 510 in a node of the container map, less the share of nodes above and of free maps.
 const NUMBERS_PER_BLOCK: u64 = 400;

@@ -309,13 +309,10 @@ impl<P: Pointer> ImageCleaner<P> {
                     map_tree: None,
                 });
                 space.next_snapshot += 1;
-                space.snapshots_changed = true;
+                space.note_snapshot(space.snapshots.len() - 1);
             }
         }
-        if space.snapshots_changed {
-            let blocks = space.snapshots.len().div_ceil(SNAPSHOTS_PER_BLOCK) as u64;
-            self.snapshot_leaves = (0..blocks).collect();
-        }
+        self.snapshot_leaves = space.changed_table_blocks();
         Ok(())
     }
 
@@ -469,11 +466,11 @@ impl<P: Pointer> ImageCleaner<P> {
             self.snapshot_table = root;
             let blocks = space.snapshot_table.1.saturating_add_signed(change);
             space.snapshot_table = (root, blocks);
-            space.snapshots_changed = false;
             let from = self.new_snapshots_from.unwrap_or(space.snapshots.len());
             for snapshot in &mut space.snapshots[from..] {
                 snapshot.snapshot_table = Some((root, blocks));
             }
+            space.note_table_written(from);
         }
     }
 

@@ -18,10 +18,11 @@ use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
 use allocator::{AreaCache, AreaNumber, ScoreTable};
+use ondisk::records::SNAPSHOTS_PER_BLOCK;
 use ondisk::root::{FileSystemRoot, metafile};
 use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use units::{Block, BlockRef, InodeNumber, VolumeId};
 
@@ -56,6 +57,9 @@ pub struct Space<P> {
     pub snapshots: Vec<Snapshot<P>>,
     /// The snapshots' records changed since the last commit.
     pub snapshots_changed: bool,
+    /// Blocks of the snapshot table whose records are not as they are here. Only they are written:
+    /// each snapshot keeps the table of its time, and shares with others what did not change.
+    stale_table_blocks: BTreeSet<u64>,
     /// The number of the next snapshot.
     pub next_snapshot: u32,
     /// Found free and handed out, not yet settled.
@@ -89,6 +93,7 @@ impl<P: Pointer> Space<P> {
             summary_map: MapFile::new(volume, metafile::SUMMARY_MAP),
             snapshots: Vec::new(),
             snapshots_changed: false,
+            stale_table_blocks: BTreeSet::new(),
             next_snapshot: 1,
             given: FxHashSet::default(),
             freed: FxHashSet::default(),
@@ -116,10 +121,14 @@ impl<P: Pointer> Space<P> {
         };
         let mut snapshots =
             read_snapshots(volume, &snapshot_table.0, root.snapshot_count.get(), reader)?;
-        for snapshot in &mut snapshots {
+        let mut stale_table_blocks = BTreeSet::new();
+        for (at, snapshot) in snapshots.iter_mut().enumerate() {
             // A record that does not name its table is in that very table: a later one would name
             // it.
-            snapshot.snapshot_table.get_or_insert(snapshot_table);
+            if snapshot.snapshot_table.is_none() {
+                snapshot.snapshot_table = Some(snapshot_table);
+                stale_table_blocks.insert(table_block(at));
+            }
         }
         Ok(Self {
             used_blocks: root.used_blocks.get(),
@@ -129,6 +138,7 @@ impl<P: Pointer> Space<P> {
             active_map: map(metafile::ACTIVE_MAP)?,
             summary_map: map(metafile::SUMMARY_MAP)?,
             snapshots,
+            stale_table_blocks,
             next_snapshot: root.next_snapshot.get(),
             ..Self::new(volume, root.size_blocks.get())
         })
@@ -343,6 +353,36 @@ impl<P: Pointer> Space<P> {
         self.snapshots.iter().any(|snapshot| snapshot.deleting || snapshot.merged_blocks < end)
     }
 
+    /// The snapshot at `at` changed: the table is written.
+    pub fn note_snapshot(&mut self, at: usize) {
+        self.snapshots_changed = true;
+        self.stale_table_blocks.insert(table_block(at));
+    }
+
+    /// Those from `at` on changed, or changed their places.
+    pub fn note_snapshots_from(&mut self, at: usize) {
+        self.snapshots_changed = true;
+        self.stale_table_blocks.extend(table_block(at)..self.table_blocks());
+    }
+
+    /// Blocks of the table that do not say what is true, if it is to be written.
+    #[must_use]
+    pub fn changed_table_blocks(&self) -> Vec<u64> {
+        let stale = self.stale_table_blocks.range(..self.table_blocks());
+        if self.snapshots_changed { stale.copied().collect() } else { Vec::new() }
+    }
+
+    /// The table was written. The records of snapshots from `at` on are new, and cannot say where
+    /// the table is that they are in: the next table says it.
+    pub fn note_table_written(&mut self, at: usize) {
+        self.snapshots_changed = false;
+        self.stale_table_blocks = (at..self.snapshots.len()).map(table_block).collect();
+    }
+
+    fn table_blocks(&self) -> u64 {
+        self.snapshots.len().div_ceil(SNAPSHOTS_PER_BLOCK) as u64
+    }
+
     fn map_blocks(&self) -> u64 {
         self.size_blocks.div_ceil(VBNS_PER_BLOCK)
     }
@@ -359,14 +399,20 @@ impl<P: Pointer> Space<P> {
             let released = self.released.len();
             let merging = self.snapshots.iter().position(|snapshot| snapshot.merged_blocks < end);
             match (merging, self.releasing()) {
-                (Some(at), _) => self.merge_block(at, reader)?,
+                (Some(at), _) => {
+                    self.merge_block(at, reader)?;
+                    self.note_snapshot(at);
+                }
                 (None, Some(at)) if self.snapshots[at].released_blocks < end => {
                     self.release_block(at, reader)?;
+                    self.note_snapshot(at);
                 }
-                (None, Some(at)) => self.release_own(at, reader)?,
+                (None, Some(at)) => {
+                    self.release_own(at, reader)?;
+                    self.note_snapshots_from(at);
+                }
                 (None, None) => return Ok(()),
             }
-            self.snapshots_changed = true;
             let released = (self.released.len() - released) as u64;
             *done += 1 + released * SCAN_BLOCKS_PER_CP / SCAN_RELEASED_PER_CP;
         }
@@ -483,6 +529,11 @@ impl<P: Pointer> Space<P> {
         found.dedup();
         found
     }
+}
+
+/// The block of the snapshot table that has record `at`.
+const fn table_block(at: usize) -> u64 {
+    (at / SNAPSHOTS_PER_BLOCK) as u64
 }
 
 /// The map block of the first number of a sorted queue, and how many lie in it.

@@ -92,7 +92,9 @@ pub fn snapshot_outcome(
     let Err(error) = outcome else { return Some(Ok(())) };
     let EngineError::Aggregate(error) = error else { return None };
     match (error, action) {
-        (AggregateError::Full, SnapshotAction::Create(_)) => Some(Err(FsError::NoSpace)),
+        (AggregateError::Full | AggregateError::VolumeFull, SnapshotAction::Create(_)) => {
+            Some(Err(FsError::NoSpace))
+        }
         (AggregateError::Refused(_), SnapshotAction::Create(_)) => Some(Err(FsError::Exists)),
         (AggregateError::Refused(_), _) => Some(Err(FsError::NotFound)),
         _ => None,

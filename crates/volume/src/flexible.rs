@@ -13,7 +13,7 @@ use aggregate::{
     Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned, Published,
     vol_info_place,
 };
-use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
+use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::cleaner::Leaf;
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::logical::{CleanedInode, Image, Logical};
@@ -141,12 +141,17 @@ impl FlexibleVolume {
         now: Timestamp,
     ) -> Result<(), AggregateError> {
         let shared = &self.front.shared;
-        let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
         // The room is there, or it is refused; deleting and restoring have the reserve.
-        if matches!(request, SnapshotRequest::Create(_))
-            && !shared.aggregate.budget.promise(cost, Spender::Common)
-        {
-            return Err(AggregateError::Full);
+        if matches!(request, SnapshotRequest::Create(_)) {
+            let numbers = snapshot_blocks(self.vbn.read(access).space.size_blocks);
+            if !shared.budget.promise(numbers, Spender::Common) {
+                return Err(AggregateError::VolumeFull);
+            }
+            let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
+            if !shared.aggregate.budget.promise(cost, Spender::Common) {
+                shared.budget.forgo(numbers);
+                return Err(AggregateError::Full);
+            }
         }
         let side = self.vbn.write(access);
         side.requests.accept(&mut side.space, request, now)?;

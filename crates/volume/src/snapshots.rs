@@ -115,7 +115,7 @@ impl<P: Pointer> Requests<P> {
                     return refused(format!("there is no snapshot '{name}'"));
                 };
                 space.snapshots[at].deleting = true;
-                space.snapshots_changed = true;
+                space.note_snapshot(at);
             }
             SnapshotRequest::Restore(name) => {
                 let Some(at) = live(name) else {
@@ -201,7 +201,7 @@ impl<P: Pointer> Requests<P> {
         (space.summary_map.root, space.summary_map.blocks) = image.old_summary;
         space.summary_map.dirty.clone_from(&image.summary);
         space.snapshot_table = image.old_table;
-        space.snapshots_changed = true;
+        space.note_snapshots_from(0);
         RestoreStep::Switched(Box::new(image))
     }
 }

@@ -10,6 +10,7 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Requests, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Partition};
 use aggregate::{Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published};
+use cowfs::budget::{Spender, snapshot_blocks};
 use ondisk::pointer::PhysicalPointer;
 use std::sync::{Arc, Weak};
 use units::{Timestamp, VolumeId};
@@ -66,6 +67,12 @@ impl TraditionalVolume {
             ));
         }
         let aggregate = self.aggregate();
+        let numbers = aggregate.block_side.read(access).space.size_blocks;
+        if matches!(request, SnapshotRequest::Create(_))
+            && !aggregate.parts.shared.budget.promise(snapshot_blocks(numbers), Spender::Common)
+        {
+            return Err(AggregateError::Full);
+        }
         let mut requests = std::mem::take(&mut self.state.write(access).requests);
         let side = aggregate.block_side.write(access);
         let outcome = requests.accept(&mut side.space, request, now);

@@ -19,16 +19,20 @@ fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
     let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
     node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
     for volume in 0..volumes {
-        let request = VolumeRequest {
-            name: format!("v{volume}"),
-            aggregate: "a1".to_owned(),
-            size_blocks: TINY_DISK_BLOCKS * DISKS as u64,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-        };
+        let request = volume_request(&format!("v{volume}"), TINY_DISK_BLOCKS * DISKS as u64);
         node.wait(|done| node.engine.create_volume(request, done)).unwrap();
     }
     node
+}
+
+fn volume_request(name: &str, size_blocks: u64) -> VolumeRequest {
+    VolumeRequest {
+        name: name.to_owned(),
+        aggregate: "a1".to_owned(),
+        size_blocks,
+        root: (0, 0, 0o755),
+        exports: Vec::new(),
+    }
 }
 
 fn names(volumes: usize) -> Vec<String> {
@@ -224,6 +228,60 @@ fn snapshots_are_deleted_on_a_full_aggregate() {
     node.settle();
     node.write_file(root, "again", content(2, 10_000_000));
     assert_eq!(node.read_file(root, "again").unwrap(), content(2, 10_000_000));
+}
+
+/// Makes snapshots of a volume until no more is taken; how many, and why no more.
+fn make_snapshots(node: &Node, volume: &str) -> (u64, String) {
+    for made in 0.. {
+        let request = SnapshotRequest::Create(format!("snapshot{made}"));
+        let outcome = node.wait(|done| node.engine.request_snapshot(volume, request, done));
+        if let Err(error) = outcome {
+            return (made, error.to_string());
+        }
+        node.settle();
+    }
+    unreachable!("there is a limit")
+}
+
+/// A snapshot keeps the metafiles of its image, which no operation was charged for.
+#[test]
+fn snapshots_fill_what_there_is_and_are_refused_then() {
+    let most = "has 1023 snapshots, the most";
+    let (volume_is, aggregate_is) = ("the volume is full", "the aggregate is full");
+    for (volume, is_filled, least, why) in [
+        ("v0", false, 1023, most),
+        ("v0", true, 10, aggregate_is),
+        ("a1", false, 1023, most),
+        ("a1", true, 10, aggregate_is),
+        ("small", false, 100, volume_is),
+    ] {
+        let world = SimulatedWorld::new(13);
+        let node = tiny(&world, RaidKind::Raid4, usize::from(volume != "a1"));
+        if volume == "small" {
+            let request = volume_request("small", 1024);
+            node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+        }
+        let root = node.root(volume);
+        node.write_file(root, "kept", content(1, 1 << 20));
+        if is_filled {
+            let (files, _) = node.fill(&[root], 16);
+            for name in files[0].iter().take(4) {
+                node.remove(root, name).unwrap();
+            }
+            node.consistency_point();
+            node.settle();
+        }
+        let (made, refused) = make_snapshots(&node, volume);
+        assert!(made >= least && refused.contains(why), "{made} snapshots: {refused}");
+        for snapshot in 0..made {
+            let request = SnapshotRequest::Delete(format!("snapshot{snapshot}"));
+            node.wait(|done| node.engine.request_snapshot(volume, request, done)).unwrap();
+        }
+        node.settle();
+        node.write_file(root, "again", content(2, 600_000));
+        assert_eq!(node.read_file(root, "again").unwrap(), content(2, 600_000));
+        assert_eq!(node.read_file(root, "kept").unwrap(), content(1, 1 << 20));
+    }
 }
 
 #[test]

@@ -25,7 +25,9 @@ fn code_of(error: &EngineError) -> Code {
         EngineError::Exists { .. } | EngineError::Conflict(_) => Code::Conflict,
         EngineError::Aggregate(AggregateError::Raid(error)) => code_of_raid(error),
         EngineError::Aggregate(AggregateError::TooSmall { .. }) => Code::Usage,
-        EngineError::Aggregate(AggregateError::Refused(_) | AggregateError::Full) => Code::Conflict,
+        EngineError::Aggregate(
+            AggregateError::Refused(_) | AggregateError::Full | AggregateError::VolumeFull,
+        ) => Code::Conflict,
         _ => Code::Failed,
     }
 }

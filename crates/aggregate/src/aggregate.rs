@@ -137,6 +137,7 @@ impl Aggregate {
                 aggregate.fail(error.into());
             }
         }));
+        aggregate.answer_use();
         aggregate
     }
 

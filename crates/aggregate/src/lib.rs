@@ -29,6 +29,7 @@ mod pool;
 mod reclaim;
 mod refill;
 mod relocate;
+mod use_of_blocks;
 
 pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
 pub use backend::ContainerUpdate;

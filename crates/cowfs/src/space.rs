@@ -234,6 +234,12 @@ impl<P: Pointer> Space<P> {
             && !self.freed.contains(&vbn)
     }
 
+    /// Whether the running consistency point frees a number: the committed image has it still.
+    #[must_use]
+    pub fn is_being_freed(&self, vbn: u64) -> bool {
+        self.freed.contains(&vbn)
+    }
+
     /// Notes that a number was found free and handed to a pool.
     ///
     /// # Panics

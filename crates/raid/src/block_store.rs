@@ -9,7 +9,7 @@ use crate::error::{Expectation, RaidError, ReadFailure, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
 use crate::replacing::{DiskPlace, ReplaceDone};
-use crate::scrub::{ScrubDone, ScrubOrder};
+use crate::scrub::{ScrubDone, ScrubOrder, UseQuery};
 use crate::status::Status;
 use media::Zeroing;
 use ondisk::identity::{BlockOwner, crc32c};
@@ -259,6 +259,9 @@ pub trait BlockStore: Send + Sync {
     /// Has `hook` called when it is certain that no `sync` will succeed any more: at once if it is
     /// already. Of several hooks the last one set is called.
     fn watch_failure(&self, hook: FailureHook);
+
+    /// Has a scrub that finds damage ask whose it is. Of several the last one set is asked.
+    fn set_use_query(&self, query: UseQuery);
 
     /// Alive as long as the store or a request to one of its disks is.
     fn remains(&self) -> Weak<dyn Any + Send + Sync>;

@@ -74,7 +74,7 @@ pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use growth::{GrowDone, NewDisk, NewGroup};
 pub use parity::parity_of_row;
 pub use replacing::{DiskPlace, ReplaceDone};
-pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus};
+pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};
 pub use status::{
     Counters, GroupStatus, MemberState, MemberStatus, SpareStatus, Status, SuccessorStatus,
 };

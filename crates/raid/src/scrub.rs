@@ -17,12 +17,11 @@
 //! Invariants: the position in the labels never names a tetris of which a repair is not durable.
 //! An order is answered when the labels say it.
 //!
-//! Fails: like every write; what cannot be repaired is counted and named. Where a power cut ended a
-//! consistency point, blocks that belong to nobody may contradict their identities: they count as
-//! damaged until something is written over them.
+//! Fails: like every write; what cannot be repaired is counted and named.
 
 mod order;
 mod status;
+mod use_of_blocks;
 mod verdict;
 
 use crate::block_store::SyncDone;
@@ -43,6 +42,7 @@ use verdict::{Place, Verdict, judge};
 
 pub use order::{ScrubDone, ScrubOrder};
 pub use status::{ScrubFinding, ScrubStatus};
+pub use use_of_blocks::UseQuery;
 
 /// Tetrises that are scrubbed at a time: while one is proved the next is read. Clients wait for a
 /// disk behind two requests of a scrub at most.
@@ -164,6 +164,8 @@ struct Outcome {
     repaired_checksums: u64,
     repaired_parity: u64,
     findings: Vec<ScrubFinding>,
+    /// Rows of each data disk that are nobody's, once that was asked.
+    unused: Option<Vec<RowSet>>,
 }
 
 impl Inner {
@@ -217,7 +219,7 @@ impl Inner {
         if !self.is_wanted(step) {
             return self.unlock_tetris(step.tetris);
         }
-        let place = self.place(step.tetris);
+        let place = self.place(step.tetris, outcome.unused.as_deref().unwrap_or_default());
         let data_disks = place.code.data_disks;
         let question = Question {
             tetris: step.tetris,
@@ -234,7 +236,7 @@ impl Inner {
         self.resolve(question, Box::new(judged));
     }
 
-    fn place(&self, tetris: TetrisId) -> Place {
+    fn place(&self, tetris: TetrisId, unused: &[RowSet]) -> Place {
         let geometry = self.geometry();
         let stripe = tetris.region * REGION_DATA_BLOCKS as u64;
         let first = geometry.group(tetris.group).bases.iter().map(|base| base.offset(stripe));
@@ -245,6 +247,7 @@ impl Inner {
             first: first.collect::<Vec<Pvbn>>(),
             missing: disks.missing_at(tetris.region),
             missing_after_crash: disks.missing_after_crash_at(tetris.region),
+            unused: unused.to_vec(),
         }
     }
 
@@ -264,7 +267,7 @@ impl Inner {
         columns.extend(repairs);
         let inner = Arc::clone(self);
         let repaired = move |()| {
-            let now = inner.place(step.tetris).missing;
+            let now = inner.place(step.tetris, &[]).missing;
             if now != missing {
                 // What was found out counts on a disk that has gone meanwhile.
                 return inner.scrub_tetris(step, outcome);
@@ -336,6 +339,9 @@ impl Inner {
     }
 
     fn finish_scrubbing(self: &Arc<Self>, step: Step, outcome: Outcome) {
+        if !outcome.findings.is_empty() && outcome.unused.is_none() {
+            return self.look_again(step, outcome);
+        }
         {
             let mut state = self.state.lock();
             let state = &mut *state;

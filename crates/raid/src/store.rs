@@ -18,7 +18,7 @@ use crate::member::{Group, GroupState};
 use crate::noting::Notes;
 use crate::replacing::{DiskPlace, ReplaceDone};
 use crate::returning::Points;
-use crate::scrub::{Scrub, ScrubDone, ScrubOrder};
+use crate::scrub::{Scrub, ScrubDone, ScrubOrder, UseQuery};
 use crate::status::{Counters, Status};
 use media::{Device, Zeroing};
 use platform::Disk;
@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub failure: Option<StoreError>,
     /// Who is told of it.
     pub failure_hook: Option<FailureHook>,
+    /// Tells a scrub whose blocks are damaged.
+    pub use_query: Option<UseQuery>,
     pub counters: Counters,
     /// Disks are being added.
     pub is_growing: bool,
@@ -133,6 +135,7 @@ impl Store {
             label_waiters: Vec::new(),
             failure: None,
             failure_hook: None,
+            use_query: None,
             counters: Counters::default(),
             points: Points::default(),
             is_growing: false,
@@ -301,6 +304,10 @@ impl BlockStore for Store {
         self.inner.watch_failure(hook);
     }
 
+    fn set_use_query(&self, query: UseQuery) {
+        self.inner.state.lock().use_query = Some(query);
+    }
+
     fn remains(&self) -> Weak<dyn Any + Send + Sync> {
         let inner: Arc<dyn Any + Send + Sync> = Arc::clone(&self.inner) as _;
         Arc::downgrade(&inner)
@@ -311,6 +318,7 @@ impl BlockStore for Store {
             let mut state = self.inner.state.lock();
             state.is_abandoned = true;
             state.failure_hook = None;
+            state.use_query = None;
             let syncs = std::mem::take(&mut state.sync_waiters);
             let labels = std::mem::take(&mut state.label_waiters);
             let waiting: Vec<_> = state

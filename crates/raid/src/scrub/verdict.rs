@@ -14,6 +14,10 @@
 //! that holds nothing where parity names a block for just that place. If there is none the row is
 //! told as damaged and left alone: who reads it knows by its pointer which side is right.
 //!
+//! Where a crash ended a consistency point there are blocks that contradict their identities and
+//! are nobody's. They are no damage: the owner of the store is asked ([`super::use_of_blocks`]), and
+//! the place is judged again, with what is nobody's counted as if nobody had named it.
+//!
 //! Invariants: only what is wrong is written, so that a write which is torn takes nothing from what
 //! the other disks can give. Parity of a row is written only if what the row has on missing disks
 //! can be had without the parity blocks that are written.
@@ -35,6 +39,23 @@ pub(crate) struct Place {
     pub missing: Missing,
     /// Disks that would not be there after a crash now.
     pub missing_after_crash: Missing,
+    /// Rows of each data disk that are known to be nobody's; empty where nobody was asked.
+    pub unused: Vec<RowSet>,
+}
+
+impl Place {
+    fn is_unused(&self, disk: usize, row: usize) -> bool {
+        self.unused.get(disk).is_some_and(|rows| rows.contains(row))
+    }
+
+    /// Whether damage that was found is of nobody's blocks.
+    fn is_nobodys(&self, (disk, row): (Option<usize>, usize)) -> bool {
+        let mut disks = (0..self.code.data_disks).filter(|at| disk.is_none_or(|disk| disk == *at));
+        match row {
+            CHECKSUM_ROW => disks.all(|disk| DATA_ROWS.iter().all(|row| self.is_unused(disk, row))),
+            row => disks.all(|disk| self.is_unused(disk, row)),
+        }
+    }
 }
 
 /// What is to be written, and what cannot be.
@@ -61,6 +82,12 @@ impl Verdict {
 
 /// Judges what was found, all rows of all disks.
 pub(crate) fn judge(place: &Place, answer: Answer) -> Verdict {
+    let mut verdict = judge_all(place, answer);
+    verdict.damaged.retain(|found| !place.is_nobodys(*found));
+    verdict
+}
+
+fn judge_all(place: &Place, answer: Answer) -> Verdict {
     let data_disks = place.code.data_disks;
     let nothing = Verdict {
         repairs: vec![Column::new(); data_disks],
@@ -75,7 +102,8 @@ pub(crate) fn judge(place: &Place, answer: Answer) -> Verdict {
         return Verdict { damaged: lost, ..nothing };
     }
     let Answer { columns, repairs, found, damaged, .. } = answer;
-    let mut judge = Judge { place, columns, repairs, found };
+    let nobodys = vec![RowSet::EMPTY; data_disks];
+    let mut judge = Judge { place, columns, repairs, found, nobodys };
     let (made, lost) = judge.look_at_identities(&damaged);
     if made.is_empty() {
         return nothing;
@@ -105,6 +133,8 @@ struct Judge<'a> {
     repairs: Vec<Column>,
     /// As read, parity disks first.
     found: Vec<Column>,
+    /// Rows of each data disk whose identity names what a crash left there: it counts for nothing.
+    nobodys: Vec<RowSet>,
 }
 
 impl Judge<'_> {
@@ -120,7 +150,8 @@ impl Judge<'_> {
     }
 
     fn is_named(&self, disk: usize, row: usize) -> bool {
-        self.identity(disk, row).is_some_and(|identity| self.is_own(disk, row, identity))
+        !self.nobodys[disk].contains(row)
+            && self.identity(disk, row).is_some_and(|identity| self.is_own(disk, row, identity))
     }
 
     fn is_missing(&self, disk: usize) -> bool {
@@ -161,13 +192,18 @@ impl Judge<'_> {
                 if !self.is_named(disk, row) {
                     continue;
                 }
-                made.insert(row);
                 let identity = self.identity(disk, row);
                 let block = self.columns[disk].get(row);
                 let is_proved = identity
                     .zip(block)
                     .is_some_and(|(identity, block)| identity_proves(identity, block));
-                if !is_proved || damaged.contains(row) {
+                let is_whole = is_proved && !damaged.contains(row);
+                if !is_whole && self.place.is_unused(disk, row) {
+                    self.nobodys[disk].insert(row);
+                    continue;
+                }
+                made.insert(row);
+                if !is_whole {
                     lost.push((disk, row));
                     is_lost = true;
                 }

@@ -289,6 +289,41 @@ fn damage_beyond_repair_is_named_and_not_overwritten() {
     assert_eq!((status.repaired(), status.damaged), (0, 1), "{status:?}");
 }
 
+/// A block and all parity of its row are not what they should be, as a crash leaves a row that was
+/// being written.
+#[test]
+fn what_a_crash_left_and_nobody_uses_is_no_damage() {
+    for (kind, is_used) in KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        let (mut model, _, after) = filled(5, kind);
+        for member in 0..=kind.0.parity_disks() {
+            let place = place(&model, member, 9);
+            let mut block = (*after[&place]).clone();
+            block[7 + 100 * member] ^= 1 << member;
+            put(&model, &place, Some(block));
+        }
+        model.reassemble().unwrap();
+        model.store.set_use_query(Arc::new(move |blocks, done| {
+            done(blocks.into_iter().map(|block| is_used || block != VICTIM).collect());
+        }));
+        let status = scrub(&model);
+        if is_used {
+            assert_eq!((status.repaired(), status.damaged), (0, 1), "{kind:?} {status:?}");
+            continue;
+        }
+        // The other blocks of the row are somebody's: their parity is made.
+        let parity_disks = kind.0.parity_disks() as u64;
+        assert_eq!((status.repaired(), status.damaged), (parity_disks, 0), "{kind:?} {status:?}");
+        model.blocks.remove(&VICTIM);
+        model.check();
+        for lost in kind.0.parity_disks()..kind.1 {
+            model.world.set_gone(&disk_name(0, lost), true);
+            model.reassemble().unwrap();
+            model.check();
+            model.world.set_gone(&disk_name(0, lost), false);
+        }
+    }
+}
+
 /// As many disks are gone as parity makes good but for one block, which has rotted.
 #[test]
 fn a_degraded_group_is_repaired_as_far_as_it_can_be() {

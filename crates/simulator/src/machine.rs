@@ -347,6 +347,14 @@ impl<'a> Machine<'a> {
         Finding::Refused { request: request.to_owned(), error: error.to_owned() }
     }
 
+    /// Something cannot be read: with a log that fails that is right if the aggregate went out of
+    /// service, as blocks that move may have it do while nobody asks for anything.
+    pub fn excused(&self, finding: Finding) -> Finding {
+        let is_failed = self.aggregate().is_some_and(|aggregate| aggregate.is_failed());
+        let is_excuse = self.log_fails && is_failed && finding.is_known_loss();
+        if is_excuse { Finding::PowerCut } else { finding }
+    }
+
     /// The power is to go at this moment, or not at all.
     pub fn arm(&mut self, cut: Option<Cut>) {
         self.cut = cut;

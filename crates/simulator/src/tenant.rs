@@ -289,9 +289,10 @@ impl Tenant {
 
     /// The tree that the engine shows.
     pub fn capture(&self, machine: &mut Machine<'_>) -> Result<Image, Finding> {
-        self.subject
-            .image(&mut || machine.drive())
-            .map_err(|error| Finding::Unreadable { volume: self.name.clone(), error })
+        let image = self.subject.image(&mut || machine.drive());
+        image.map_err(|error| {
+            machine.excused(Finding::Unreadable { volume: self.name.clone(), error })
+        })
     }
 
     /// Compares the tree and all snapshots with the model's.
@@ -301,7 +302,7 @@ impl Tenant {
             mismatch: Box::new(mismatch),
         };
         model_fs::compare_images(&self.model, &self.subject, self.answered, &mut || machine.drive())
-            .map_err(mismatch)
+            .map_err(|found| machine.excused(mismatch(found)))
     }
 
     /// After a restart: whether what is there is allowed; then model and engine go on from it.

@@ -79,7 +79,10 @@ impl Code {
 
     /// The block of data disk `wanted` as it follows from others, in all ways there are: first
     /// those that trust every data block known, by parity blocks in order, then those that distrust
-    /// one of them, and so on. Without damage all are the same; a proof tells the right one.
+    /// one of them, and so on. A proof tells the right one.
+    ///
+    /// Where several trust every block known and agree, the row with what they give satisfies every
+    /// parity block; each other way has one solution only, which is that one. So they are the last.
     pub(crate) fn candidates<'a>(
         self,
         row: &'a Row<'a>,
@@ -94,10 +97,22 @@ impl Code {
         let distrusted_max = parity.len().saturating_sub(unknown.len());
         let is_possible = unknown.len() <= parity.len();
         let distrusts = (0..=distrusted_max).flat_map(move |count| subsets(&known, count));
-        distrusts.filter(move |_| is_possible).flat_map(move |distrusted| {
+        let ways = distrusts.filter(move |_| is_possible).flat_map(move |distrusted| {
             let unknown: Vec<usize> = unknown.iter().chain(&distrusted).copied().collect();
-            let trusts = subsets(&parity, unknown.len());
-            trusts.into_iter().map(move |trusted| self.solve(row, wanted, &unknown, &trusted))
+            let trusts = subsets(&parity, unknown.len()).into_iter();
+            trusts.map(move |trusted| (distrusted.is_empty(), unknown.clone(), trusted))
+        });
+        let (mut trusting, mut do_agree) = (None, true);
+        ways.map_while(move |(trusts_all, unknown, trusted)| {
+            // There are several if one may be distrusted.
+            if !trusts_all && do_agree {
+                return None;
+            }
+            let block = self.solve(row, wanted, &unknown, &trusted);
+            if trusts_all {
+                do_agree &= *trusting.get_or_insert_with(|| Arc::clone(&block)) == block;
+            }
+            Some(block)
         })
     }
 

@@ -353,8 +353,8 @@ impl<'a> Resolution<'a> {
             let known = get_row(&self.columns, row);
             let mut candidates = self.code.candidates(&known, disk).peekable();
             let any = if found.is_none() { candidates.peek().cloned() } else { None };
-            // Of a block that nobody named no candidate is better than another.
-            (candidates.filter(|_| is_named).find(proves), any)
+            // Of a block that nobody named no candidate is better than another: none is computed.
+            (if is_named { candidates.find(proves) } else { None }, any)
         };
         let is_unknown = found.is_none();
         match (good, found.or(any)) {

@@ -41,16 +41,22 @@ impl Polynomial {
     pub(super) fn add(&mut self, block: &Block, shift: usize) {
         let (low, high) = self.0.split_at_mut(shift);
         let (sub_blocks, _) = block.bytes().as_chunks::<SUB_BLOCK_BYTES>();
-        for (coefficient, bytes) in high.iter_mut().chain(low).zip(sub_blocks) {
-            *coefficient ^= u128::from_le_bytes(*bytes);
+        let (first, rest) = sub_blocks.split_at(high.len().min(sub_blocks.len()));
+        for (run, sub_blocks) in [(high, first), (low, rest)] {
+            for (coefficient, bytes) in run.iter_mut().zip(sub_blocks) {
+                *coefficient ^= u128::from_le_bytes(*bytes);
+            }
         }
     }
 
     /// `self += x^shift * other`.
     pub(super) fn add_shifted(&mut self, other: &Self, shift: usize) {
         let (low, high) = self.0.split_at_mut(shift);
-        for (coefficient, from) in high.iter_mut().chain(low).zip(&other.0) {
-            *coefficient ^= from;
+        let (first, rest) = other.0.split_at(high.len());
+        for (run, others) in [(high, first), (low, rest)] {
+            for (coefficient, from) in run.iter_mut().zip(others) {
+                *coefficient ^= from;
+            }
         }
     }
 

@@ -112,3 +112,46 @@ fn a_disk_of_zeros_changes_no_parity() {
     let grown = large.encode(row[3..].iter().chain([&zero]));
     assert!(grown == row[..3]);
 }
+
+/// All ways, those too that can be known to give nothing new.
+fn all_ways(code: Code, row: &Row<'_>, wanted: usize) -> Vec<BlockRef> {
+    let is_unknown = |at: &usize| *at == wanted || row[code.member(*at)].is_none();
+    let data: Vec<usize> = (0..code.data_disks).collect();
+    let parity: Vec<usize> = (0..code.parity_disks).filter(|at| row[*at].is_some()).collect();
+    let mut found = Vec::new();
+    for unknown in (0..=parity.len()).flat_map(|count| subsets(&data, count)) {
+        if data.iter().filter(|at| is_unknown(at)).all(|at| unknown.contains(at)) {
+            for trusted in subsets(&parity, unknown.len()) {
+                found.push(code.solve(row, wanted, &unknown, &trusted));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn ways_that_are_left_out_give_nothing_new() {
+    let world = SimulatedWorld::new(5);
+    for parity_disks in 1..=3 {
+        let code = Code { data_disks: 4, parity_disks };
+        let disks: Vec<usize> = (0..4 + parity_disks).collect();
+        let damages = (0..=2).flat_map(|count| subsets(&disks, count));
+        for (damaged, lost) in damages.flat_map(|set| (0..=2).map(move |lost| (set.clone(), lost)))
+        {
+            let mut found = random_row(code, 6);
+            damaged.iter().for_each(|at| found[*at] = Arc::new(random_block(&world)));
+            let known: Vec<_> = found
+                .iter()
+                .enumerate()
+                .map(|(at, block)| (at < 4 + parity_disks - lost).then_some(block))
+                .collect();
+            for wanted in 0..4 {
+                let all = all_ways(code, &known, wanted);
+                let some: Vec<BlockRef> = code.candidates(&known, wanted).collect();
+                let what = format!("{code:?} damaged {damaged:?}, {lost} lost: {wanted}");
+                assert!(all.iter().all(|one| some.contains(one)), "{what}");
+                assert!(some.iter().all(|one| all.contains(one)), "{what}");
+            }
+        }
+    }
+}

@@ -12,14 +12,23 @@
 //! memory has a hard cap the cache is given a [`BlockGauge`], which counts them all, and takes
 //! what the others leave: at the cap each block that comes in replaces one, and above it two.
 //!
-//! Invariants: never more than `capacity_blocks` blocks; the replacement is CLOCK (second chance).
+//! All aggregates of a node use one cache, each through a [`BufferCache`] of its own: their PVBNs
+//! are the same numbers, and a proof may have 16 bits, so it does not tell them apart. Each has a
+//! *space*, which is part of the numbers in the shards. An aggregate that is closed leaves nothing.
+//!
+//! Invariants: never more than `capacity_blocks` blocks; the replacement is CLOCK (second chance);
+//! nothing that was put in through one is found through another.
 
 mod moved;
 mod shard;
 
 use moved::Moved;
+use ondisk::pointer::BLOCK_NUMBER_MAX;
 use platform::sync::{Mutex, RwLock};
 use shard::{RUN_BLOCKS, Shard};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{BlockRef, Pvbn};
 
@@ -30,6 +39,8 @@ const SHARD_BLOCKS_MIN: usize = 512;
 /// Blocks that go for one that comes when there are too many: two, so that the cache shrinks as
 /// fast as others grow.
 const SURPLUS_MAX: u64 = 2;
+/// Spaces that are in use at a time: what a number in a shard has room for beside a PVBN.
+const SPACES_MAX: u64 = u64::MAX / BLOCK_NUMBER_MAX;
 
 /// Counts the blocks of a node, whoever has them.
 #[derive(Clone, Copy, Debug)]
@@ -46,45 +57,95 @@ impl BlockGauge {
     }
 }
 
+/// What all aggregates share.
+struct Shards {
+    shards: Vec<Mutex<Shard>>,
+    gauge: Option<BlockGauge>,
+    /// Spaces in use.
+    spaces: Mutex<BTreeSet<u64>>,
+}
+
+impl Shards {
+    fn shard(&self, number: Pvbn) -> &Mutex<Shard> {
+        let hash = shard::hash(number.get() / RUN_BLOCKS) >> 58;
+        &self.shards[hash as usize & (self.shards.len() - 1)]
+    }
+
+    /// A space that nobody has.
+    fn take_space(&self) -> u64 {
+        let mut spaces = self.spaces.lock();
+        let free = (0..SPACES_MAX).find(|space| !spaces.contains(space));
+        let Some(space) = free else { panic!("{SPACES_MAX} aggregates are open, the most") };
+        spaces.insert(space);
+        space
+    }
+
+    /// Nobody has a space any more.
+    fn leave_space(&self, space: u64) {
+        for shard in &self.shards {
+            let gone = shard.lock().remove_all(|number| number.get() / BLOCK_NUMBER_MAX == space);
+            drop(gone);
+        }
+        self.spaces.lock().remove(&space);
+    }
+}
+
 /// See the module.
 pub struct BufferCache {
-    shards: Vec<Mutex<Shard>>,
+    shared: Arc<Shards>,
+    space: u64,
     moved: RwLock<Moved>,
     /// Whether anything was moved: nobody asks for a lock before.
     has_moved: AtomicBool,
-    gauge: Option<BlockGauge>,
 }
 
 impl BufferCache {
     /// A cache of at most `capacity_blocks` blocks, and of one.
     #[must_use]
     pub fn new(capacity_blocks: usize) -> Self {
-        let count = (capacity_blocks / SHARD_BLOCKS_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
-        let blocks_max = (capacity_blocks / count).max(1);
-        let shards = (0..count).map(|_| Mutex::new(Shard::new(blocks_max))).collect();
-        Self { shards, moved: RwLock::default(), has_moved: AtomicBool::new(false), gauge: None }
+        Self::first(capacity_blocks, None)
     }
 
     /// A cache of what others leave of the blocks that `gauge` counts.
     #[must_use]
     pub fn with_gauge(gauge: BlockGauge) -> Self {
-        Self { gauge: Some(gauge), ..Self::new(gauge.blocks_max as usize) }
+        Self::first(gauge.blocks_max as usize, Some(gauge))
     }
 
-    fn shard(&self, pvbn: Pvbn) -> &Mutex<Shard> {
-        let hash = shard::hash(pvbn.get() / RUN_BLOCKS) >> 58;
-        &self.shards[hash as usize & (self.shards.len() - 1)]
+    fn first(capacity_blocks: usize, gauge: Option<BlockGauge>) -> Self {
+        let count = (capacity_blocks / SHARD_BLOCKS_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
+        let blocks_max = (capacity_blocks / count).max(1);
+        let shards = (0..count).map(|_| Mutex::new(Shard::new(blocks_max))).collect();
+        Self::in_space(Arc::new(Shards { shards, gauge, spaces: Mutex::default() }))
+    }
+
+    fn in_space(shared: Arc<Shards>) -> Self {
+        let space = shared.take_space();
+        Self { shared, space, moved: RwLock::default(), has_moved: AtomicBool::new(false) }
+    }
+
+    /// A PVBN as the shards know it.
+    const fn number(&self, pvbn: Pvbn) -> Pvbn {
+        debug_assert!(pvbn.get() < BLOCK_NUMBER_MAX);
+        Pvbn(self.space * BLOCK_NUMBER_MAX + pvbn.get())
+    }
+
+    /// The same cache for an aggregate of its own.
+    #[must_use]
+    pub fn of_another(&self) -> Self {
+        Self::in_space(Arc::clone(&self.shared))
     }
 
     /// The block at `pvbn` with this proof, if it is here, or the one that was moved from there.
     #[must_use]
     pub fn get(&self, pvbn: Pvbn, check: u32) -> Option<BlockRef> {
-        let found = self.shard(pvbn).lock().get(pvbn, check);
+        let number = self.number(pvbn);
+        let found = self.shared.shard(number).lock().get(number, check);
         if found.is_some() || !self.has_moved.load(Ordering::Relaxed) {
             return found;
         }
-        let place = self.moved(pvbn, check)?;
-        self.shard(place).lock().get(place, check)
+        let number = self.number(self.moved(pvbn, check)?);
+        self.shared.shard(number).lock().get(number, check)
     }
 
     /// Where the block lies that a pointer says is at `hint`, if it is known to have moved.
@@ -105,43 +166,46 @@ impl BufferCache {
     /// Puts a block in, in place of what was known of its PVBN.
     pub fn insert(&self, pvbn: Pvbn, check: u32, block: BlockRef) {
         // The block itself lives already, so at the cap this counts one too many.
-        let surplus = self.gauge.map_or(0, |gauge| gauge.excess_blocks().min(SURPLUS_MAX));
+        let surplus = self.shared.gauge.map_or(0, |gauge| gauge.excess_blocks().min(SURPLUS_MAX));
         // What goes is freed outside the lock.
         let mut gone = Vec::new();
-        let mut shard = self.shard(pvbn).lock();
+        let number = self.number(pvbn);
+        let mut shard = self.shared.shard(number).lock();
         gone.extend((0..surplus).map_while(|_| shard.evict()));
-        shard.insert(pvbn, check, block, &mut gone);
+        shard.insert(number, check, block, &mut gone);
         drop(shard);
         drop(gone);
     }
 
     /// Forgets a PVBN.
     pub fn remove(&self, pvbn: Pvbn) {
-        let gone = self.shard(pvbn).lock().remove(pvbn);
+        let number = self.number(pvbn);
+        let gone = self.shared.shard(number).lock().remove(number);
         drop(gone);
     }
 
-    /// Forgets everything: PVBNs may mean other blocks from now on.
-    pub fn clear(&self) {
-        for shard in &self.shards {
-            let mut gone = Vec::new();
-            let mut shard = shard.lock();
-            gone.extend(std::iter::from_fn(|| shard.evict()));
-            drop(shard);
-            drop(gone);
-        }
-    }
-
-    /// Blocks in the cache.
+    /// Blocks in the cache, those of all aggregates.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shared.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Drop for BufferCache {
+    fn drop(&mut self) {
+        self.shared.leave_space(self.space);
+    }
+}
+
+impl fmt::Debug for BufferCache {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("BufferCache").field("space", &self.space).finish_non_exhaustive()
     }
 }
 
@@ -176,6 +240,28 @@ mod tests {
         assert!(left <= BLOCKS_MAX / 4 + 1, "{left} blocks of {BLOCKS_MAX}");
         OTHERS.store(0, Ordering::Relaxed);
         assert!(insert(3 * BLOCKS_MAX) >= BLOCKS_MAX * 7 / 8, "and grows again");
+    }
+
+    #[test]
+    fn aggregates_do_not_find_each_others_blocks() {
+        let one = BufferCache::new(512);
+        let other = one.of_another();
+        let block = |byte: u8| Arc::new(Block::from_prefix(&[byte]));
+        one.insert(Pvbn(5), 7, block(1));
+        assert!(other.get(Pvbn(5), 7).is_none());
+        other.insert(Pvbn(5), 7, block(2));
+        other.insert(Pvbn(6), 7, block(3));
+        other.note_moved(Pvbn(9), 7, Pvbn(6));
+        assert_eq!(one.get(Pvbn(5), 7).unwrap()[0], 1);
+        assert_eq!(other.get(Pvbn(9), 7).unwrap()[0], 3);
+        assert!(one.get(Pvbn(9), 7).is_none() && one.get(Pvbn(6), 7).is_none());
+        one.remove(Pvbn(6));
+        assert_eq!(other.len(), 3);
+        // Of one that is closed nothing is left, for it or for the next with its space.
+        drop(other);
+        assert_eq!(one.len(), 1);
+        assert!(one.of_another().get(Pvbn(5), 7).is_none());
+        assert_eq!(one.get(Pvbn(5), 7).unwrap()[0], 1);
     }
 
     #[test]

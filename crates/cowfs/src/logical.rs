@@ -13,6 +13,7 @@
 
 use crate::budget::{Budget, DirtyMemory, Overhead};
 use crate::buftree::{self, FileKey, Root};
+use crate::cache::BufferCache;
 use crate::content::Content;
 use crate::inode::{Inode, InodeAttributes, position};
 use crate::orphans::OrphanList;
@@ -39,6 +40,8 @@ pub struct AggregateShared {
     pub budget: Budget,
     /// Dirty memory of the node.
     pub dirty: Arc<DirtyMemory>,
+    /// Its blocks in memory.
+    pub cache: Arc<BufferCache>,
 }
 
 /// What both sides of a file system, and its statistics, share.
@@ -524,7 +527,8 @@ mod tests {
     fn logical(inodes_max: u64) -> Logical<PhysicalPointer> {
         let dirty = Arc::new(DirtyMemory::new(1_000_000));
         dirty.share_inodes(inodes_max, 1);
-        let aggregate = Arc::new(AggregateShared { budget: Budget::default(), dirty });
+        let cache = Arc::new(BufferCache::new(0));
+        let aggregate = Arc::new(AggregateShared { budget: Budget::default(), dirty, cache });
         let shared = Arc::new(Shared {
             budget: Budget::default(),
             overhead: Overhead::default(),

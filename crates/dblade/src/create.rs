@@ -10,6 +10,7 @@ use crate::served::VolumeKind;
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
 use cowfs::budget::{Budget, DirtyMemory, Overhead};
+use cowfs::cache::BufferCache;
 use cowfs::logical::{AggregateShared, Shared};
 use media::Profile;
 use nvlog::{Log, LogIdentity};
@@ -82,6 +83,7 @@ pub(crate) struct OpenParts {
     pub log: Arc<Log>,
     pub committed: CpNumber,
     pub superblock_slot: usize,
+    pub cache: Arc<BufferCache>,
 }
 
 impl Engine {
@@ -140,6 +142,7 @@ impl Engine {
                         log: Arc::new(log),
                         committed: CpNumber(0),
                         superblock_slot: 1,
+                        cache: Arc::new(this.cache.of_another()),
                     };
                     this.create_image(parts, traditional, done);
                 }
@@ -190,14 +193,15 @@ impl Engine {
         block_side: BlockSide,
     ) -> Arc<Aggregate> {
         let dirty = Arc::new(DirtyMemory::part_of(&self.dirty));
-        let shared = AggregateShared { budget: Budget::default(), dirty };
+        let shared =
+            AggregateShared { budget: Budget::default(), dirty, cache: Arc::clone(&parts.cache) };
         let parts = Parts {
             identity: parts.identity,
             scheduler: self.scheduler.clone(),
             affinity,
             vbn_affinity,
             store: parts.store,
-            cache: Arc::clone(&self.cache),
+            cache: parts.cache,
             log: parts.log,
             journal: parts.journal,
             clock: Arc::clone(&self.configuration.clock),

@@ -70,7 +70,7 @@ impl<P: Pointer> ReadMessage<P> {
         let logical = front.logical.read(access);
         self.host.check(logical)?;
         let stripe = logical.stripes[index].read(access);
-        let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
+        let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let environment = &self.host.served.environment;
         Ok(stripe::read(logical, stripe, &reader, environment, &self.request)?)
     }
@@ -184,7 +184,7 @@ impl<P: Pointer> WriteMessage<P> {
         let logical = front.logical.read_above(&above);
         self.host.check(logical)?;
         let stripe = logical.stripes[index].write(&mut beneath);
-        let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
+        let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let environment = &self.host.served.environment;
         match stripe::write(logical, stripe, &reader, environment, &self.request)? {
             InStripe::Reroute => Ok(InStripe::Reroute),

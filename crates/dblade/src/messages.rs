@@ -170,7 +170,7 @@ impl<P: Pointer, M: Mutation> Mutate<P, M> {
         let logical = self.host.fronted.front().logical.write(access);
         self.host.check(logical)?;
         logical.trim();
-        let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
+        let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let mut transaction = Transaction::new(logical, reader, self.now);
         let environment = &self.host.served.environment;
         let Executed { reply, records, spender } =
@@ -219,7 +219,7 @@ impl<P: Pointer, Q: Query> Ask<P, Q> {
         let logical = self.host.fronted.front().logical.write(access);
         self.host.check(logical)?;
         logical.trim();
-        let reader = Reader { cache: &self.host.engine.cache, held: &self.held };
+        let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let mut transaction = Transaction::new(logical, reader, self.now);
         Ok(self.query.execute(&mut transaction, &self.host.served.environment)?)
     }

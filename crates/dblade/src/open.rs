@@ -16,6 +16,7 @@ use aggregate::{
     Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader,
     choose_superblock, decode_stripe_note, mount, suspend_for_load,
 };
+use cowfs::cache::BufferCache;
 use cowfs::logical::Shared;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
 use nvlog::{Log, LogIdentity, Record};
@@ -54,6 +55,7 @@ pub(crate) struct Opening {
     pub superblock: Superblock,
     pub slot: usize,
     pub log: Option<Arc<Log>>,
+    pub cache: Arc<BufferCache>,
     pub records: Vec<Record>,
     /// Its volumes, which clients do not see before all is done.
     pub volumes: Vec<Arc<ServedVolume>>,
@@ -88,7 +90,6 @@ impl Engine {
         if !self.is_closed(&aggregate) {
             return done(Err(EngineError::Closing { aggregate: name }));
         }
-        self.forget_blocks_of(&aggregate);
         let store: Arc<dyn BlockStore> = Arc::new(store);
         let same = Arc::clone(&store);
         let started_nanoseconds = self.configuration.clock.monotonic_nanoseconds();
@@ -98,6 +99,7 @@ impl Engine {
                 Err(error) => return done(Err(error.into())),
             };
             let identity = AggregateIdentity { name, aggregate, log: superblock.log };
+            let cache = Arc::new(self.cache.of_another());
             let opening = Opening {
                 engine: self,
                 store: same,
@@ -106,6 +108,7 @@ impl Engine {
                 superblock,
                 slot,
                 log: None,
+                cache,
                 records: Vec::new(),
                 volumes: Vec::new(),
                 affinities: None,
@@ -176,7 +179,7 @@ impl Opening {
         let loader = Loader {
             maps: None,
             store: Arc::clone(&self.store),
-            cache: Arc::clone(&engine.cache),
+            cache: Arc::clone(&self.cache),
             lost_blocks: Arc::default(),
             under_way: Arc::default(),
         };
@@ -184,7 +187,7 @@ impl Opening {
         let mut opening = Some(self);
         let message = move |_: &mut Access<'_>| {
             let Some(this) = opening.take() else { return Outcome::Done };
-            let reader = Reader { cache: &this.engine.cache, held: &held };
+            let reader = Reader { cache: &this.cache, held: &held };
             match mount(&this.superblock, &this.store.geometry(), &reader) {
                 Ok(block_side) => {
                     this.mounted(affinities, block_side);
@@ -212,6 +215,7 @@ impl Opening {
             log,
             committed: self.superblock.cp(),
             superblock_slot: self.slot,
+            cache: Arc::clone(&self.cache),
         };
         let aggregate = self.engine.assemble(parts, affinities, block_side);
         let held = HeldBlocks::default();
@@ -267,7 +271,7 @@ impl Opening {
         held: &HeldBlocks,
     ) -> Progress<()> {
         let engine = Arc::clone(&self.engine);
-        let reader = Reader { cache: &engine.cache, held };
+        let reader = Reader { cache: &self.cache, held };
         let volume = VolumeId(record.volume.get());
         let shared = volume_shared(aggregate);
         let affinity = aggregate.parts.affinity;

@@ -13,7 +13,7 @@
 //! Invariants:
 //! - An aggregate is not opened while anything of it is left from before, requests to its disks
 //!   included: a write of then must not land beside those of now.
-//! - The other aggregates of the node notice nothing but a cache that is cold.
+//! - The other aggregates of the node notice nothing; what the one had in memory goes with it.
 
 use crate::admin::{AggregateSummary, file_system_of};
 use crate::engine::Engine;
@@ -23,7 +23,7 @@ use aggregate::Aggregate;
 #[cfg(doc)]
 use file_service::FsError;
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use units::Timestamp;
 
@@ -42,8 +42,6 @@ pub(crate) struct Outages {
     /// By identity.
     away: BTreeMap<[u8; 16], Outage>,
     remains: Vec<Remains>,
-    /// Of these the cache may have blocks that no image knows.
-    unknown: BTreeSet<[u8; 16]>,
 }
 
 /// What may be left of an aggregate that was closed.
@@ -132,15 +130,6 @@ impl Engine {
     ) {
         let mut outages = self.outages.lock();
         outages.remains.push(Remains { aggregate, parts, affinity });
-        outages.unknown.insert(aggregate);
-    }
-
-    /// Before an aggregate is opened: what is in memory of an image that was not committed must not
-    /// be taken for a block of the one that was.
-    pub(crate) fn forget_blocks_of(&self, aggregate: &[u8; 16]) {
-        if self.outages.lock().unknown.remove(aggregate) {
-            self.cache.clear();
-        }
     }
 
     /// Takes away what nobody uses any more.

@@ -128,7 +128,7 @@ impl Opening {
     ) -> Result<(), OperationStop> {
         let logical = volume.front().logical.write(access);
         logical.replaying = true;
-        let reader = Reader { cache: &self.engine.cache, held };
+        let reader = Reader { cache: volume.front().cache(), held };
         let mut transaction = Transaction::new(logical, reader, Timestamp(0));
         operations::replay(record.kind, &record.body, &mut transaction)?;
         match transaction.promise(Spender::Owed) {

@@ -434,7 +434,7 @@ impl Work<()> for HoldWork {
         let same = host.clone();
         let message = move |access: &mut Access<'_>| {
             let logical = same.fronted.front().logical.write(access);
-            let reader = Reader { cache: &same.engine.cache, held: &held };
+            let reader = Reader { cache: same.fronted.front().cache(), held: &held };
             let environment = &same.served.environment;
             let outcome = same
                 .check(logical)

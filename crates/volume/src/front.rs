@@ -4,6 +4,7 @@
 //! Logical affinity, each stripe in it to a Stripe affinity beneath.
 
 use affinity::{Access, AffinityId, AffinityKind, Partition, Scheduler};
+use cowfs::cache::BufferCache;
 use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::{STRIPES, stripe_of};
 use cowfs::pointer::Pointer;
@@ -68,6 +69,12 @@ impl<P: Pointer> Front<P> {
         let shared = Arc::clone(&logical.shared);
         let logical = Partition::new(affinities.logical, logical);
         Self { id, affinities, logical, shared, background: Mutex::new(None) }
+    }
+
+    /// The aggregate's blocks in memory.
+    #[must_use]
+    pub fn cache(&self) -> &BufferCache {
+        &self.shared.aggregate.cache
     }
 
     /// Sets what to call when a commit leaves orphans to be reaped.

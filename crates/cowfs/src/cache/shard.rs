@@ -174,6 +174,16 @@ impl Shard {
         self.take(at, way)
     }
 
+    /// Takes out all blocks with such numbers.
+    pub(super) fn remove_all(&mut self, is_wanted: impl Fn(Pvbn) -> bool) -> Vec<BlockRef> {
+        let found = self.groups.iter().flat_map(|group| {
+            let ways = (0..RUN_BLOCKS).filter(|way| group.present & 1 << way != 0);
+            ways.map(|way| Pvbn(group.run * RUN_BLOCKS + way))
+        });
+        let found: Vec<Pvbn> = found.filter(|number| is_wanted(*number)).collect();
+        found.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
     fn take(&mut self, at: usize, way: usize) -> Option<BlockRef> {
         let group = &mut self.groups[at];
         let block = group.blocks[way].take()?;
@@ -220,6 +230,7 @@ mod tests {
         Insert(u64, u32),
         Get(u64, u32),
         Remove(u64),
+        RemoveOdd,
         Evict,
     }
 
@@ -231,6 +242,7 @@ mod tests {
             3 => (pvbn.clone(), 0..3_u32).prop_map(|(pvbn, check)| Step::Get(pvbn, check)),
             2 => pvbn.prop_map(Step::Remove),
             1 => Just(Step::Evict),
+            1 => Just(Step::RemoveOdd),
         ];
         proptest::collection::vec(step, 1..300)
     }
@@ -260,6 +272,12 @@ mod tests {
                     Step::Remove(pvbn) => {
                         let was_there = model.remove(&pvbn).is_some();
                         prop_assert_eq!(shard.remove(Pvbn(pvbn)).is_some(), was_there);
+                    }
+                    Step::RemoveOdd => {
+                        let found = shard.remove_all(|number| number.get() % 2 == 1);
+                        let before = model.len();
+                        model.retain(|pvbn, _| pvbn % 2 == 0);
+                        prop_assert_eq!(found.len(), before - model.len());
                     }
                     Step::Evict => {
                         let victim = shard.evict();

@@ -125,8 +125,11 @@ pub struct State {
 }
 
 fn shared(blocks: u64) -> Arc<Shared> {
-    let aggregate =
-        AggregateShared { budget: Budget::default(), dirty: Arc::new(DirtyMemory::new(1 << 20)) };
+    let aggregate = AggregateShared {
+        budget: Budget::default(),
+        dirty: Arc::new(DirtyMemory::new(1 << 20)),
+        cache: Arc::new(BufferCache::new(0)),
+    };
     aggregate.budget.settle(blocks, RESERVE_BLOCKS);
     let shared = Shared {
         budget: Budget::default(),

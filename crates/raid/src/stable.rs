@@ -9,12 +9,14 @@
 //!
 //! For each row the way that reads fewer blocks is taken. What is read must be right, or what is
 //! wrong would go on for ever: old row parity is proved by the identities of the row. Their
-//! checksums are linear, so their sum is the checksum of the blocks' sum. Diagonal parity has no
-//! such proof; one that is wrong stays as wrong as it was, until a scrub finds it.
+//! checksums are linear, so their sum is the checksum of the blocks' sum.
 //!
-//! Where a disk is missing, or anything fails its proof, the stable blocks are read.
+//! Diagonal parity has no such proof, and may be old where the identities and row parity of a row
+//! are not: a row that was written whole when the power went is not noted, and disks that had been
+//! another aggregate's hold what they held. So where there is any, the stable blocks are read; and
+//! so they are where a disk is missing, or anything fails its proof.
 //!
-//! Invariants: row parity that is not proved is never used to make new parity.
+//! Invariants: parity that is not proved is never used to make new parity.
 
 use crate::member::{Group, Missing};
 use crate::parity::Code;
@@ -35,7 +37,7 @@ pub(crate) fn rows_to_modify(
     let code = group.code();
     let is_whole = (0..group.members.len()).all(|at| group.device(at, missing).is_some());
     let mut modified = RowSet::EMPTY;
-    if code.parity_disks == 0 || !is_whole {
+    if code.parity_disks != 1 || !is_whole {
         return modified;
     }
     for row in rows.iter() {

@@ -16,7 +16,7 @@ use crate::observation::Observation;
 use crate::operation::Operation;
 use file_service::permission::{SETGID, SETUID};
 use file_service::rules::xattrs::CAPABILITY;
-use file_service::{Allocation, Caller, FileHandle, FileKind, Stability};
+use file_service::{Allocation, Caller, CreateMode, FileHandle, FileKind, Stability};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
@@ -296,6 +296,9 @@ fn change_of(executor: &Executor, operation: &Operation) -> Option<(FileHandle, 
         Operation::SetAttributes { file, set, .. } => {
             set.size.map(|size| (executor.handle(*file), cut_at(size)))
         }
+        // An exclusive one that finds its file changes nothing, and one that makes it finds nothing
+        // open.
+        Operation::Create { mode: CreateMode::Exclusive(_), .. } => None,
         Operation::Create { set, into, .. } => {
             set.size.map(|size| (executor.handle(*into), cut_at(size)))
         }

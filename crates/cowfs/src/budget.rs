@@ -139,8 +139,8 @@ impl Budget {
 
 /// Blocks that any change of a volume costs its aggregate: the root, a block and the path to it of
 /// each free map, of the inode file, of the snapshot table and of the container map, and the
-/// container's inode.
-pub const VOLUME_OVERHEAD_BLOCKS: u64 = 24;
+/// container's inode, and the volume's record with the node above it.
+pub const VOLUME_OVERHEAD_BLOCKS: u64 = 26;
 /// Block numbers of a volume whose map entries, of the container and of free maps, fill a block at
 /// least: 510 in a node of the container map, less the share of nodes above and of free maps.
 const NUMBERS_PER_BLOCK: u64 = 400;

@@ -25,6 +25,7 @@ fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
             size_blocks: TINY_DISK_BLOCKS * DISKS as u64,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: Tiering::default(),
         };
         node.wait(|done| node.engine.create_volume(request, done)).unwrap();
     }
@@ -157,6 +158,7 @@ fn volumes_are_refused_before_the_aggregate_has_no_room_for_their_roots() {
             size_blocks: 1024,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: Tiering::default(),
         };
         match node.wait(|done| node.engine.create_volume(request, done)) {
             Ok(()) => made += 1,

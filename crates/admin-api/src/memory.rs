@@ -16,8 +16,7 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, TieringPolicy, VolumeCreate, VolumeDelete,
-    VolumeFilter, VolumeSet,
+    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};
@@ -324,6 +323,7 @@ impl Administration for MemoryAdministration {
             traditional: request.traditional,
             size_bytes,
             used_bytes: 0,
+            tiered_bytes: 0,
             metadata_bytes: 0,
             reserve_bytes: 0,
             free_bytes: size_bytes,
@@ -428,7 +428,11 @@ impl Administration for MemoryAdministration {
             aggregate: request.aggregate.clone(),
             state: VolumeState::Online,
             traditional: false,
-            tiering_policy: TieringPolicy::None,
+            tiering_policy: request.tiering_policy,
+            tiering_minimum_cooling_days: request
+                .tiering_minimum_cooling_days
+                .or(request.tiering_policy.default_cooling_days()),
+            tiered_bytes: 0,
             size_bytes: request.size_bytes,
             live_bytes: 0,
             snapshot_bytes: 0,
@@ -463,7 +467,11 @@ impl Administration for MemoryAdministration {
         let mut state = self.state.lock();
         state.volume("change", &request.name)?;
         let Some(volume) = state.volumes.get_mut(&request.name) else { unreachable!("found") };
-        volume.tiering_policy = request.tiering_policy;
+        let policy = request.tiering_policy.unwrap_or(volume.tiering_policy);
+        let kept = volume.tiering_minimum_cooling_days.filter(|_| policy == volume.tiering_policy);
+        let days = request.tiering_minimum_cooling_days.or(kept);
+        volume.tiering_minimum_cooling_days = days.or(policy.default_cooling_days());
+        volume.tiering_policy = policy;
         Ok(volume.clone())
     }
 

@@ -161,6 +161,9 @@ pub struct AggregateInfo {
     pub size_bytes: u64,
     /// In use, metadata included.
     pub used_bytes: u64,
+    /// Of the used: what of its volumes lies in object stores.
+    #[serde(default)]
+    pub tiered_bytes: u64,
     /// Of the used: the aggregate's own metadata.
     pub metadata_bytes: u64,
     /// Held back so that deleting works when all else is full.
@@ -207,6 +210,12 @@ pub struct VolumeInfo {
     /// Which of its blocks lie in the object stores of its aggregate.
     #[serde(default)]
     pub tiering_policy: TieringPolicy,
+    /// Days after which a block is cold, where the policy heeds age.
+    #[serde(default)]
+    pub tiering_minimum_cooling_days: Option<u16>,
+    /// Of the used: what lies in object stores.
+    #[serde(default)]
+    pub tiered_bytes: u64,
     /// Its size.
     pub size_bytes: u64,
     /// Used by its present files, metadata included.

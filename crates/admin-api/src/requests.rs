@@ -83,19 +83,37 @@ impl fmt::Display for RaidKind {
 
 /// Which blocks of a volume lie in the object stores of its aggregate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum TieringPolicy {
-    /// None move there; those that did stay.
+    /// None move there; those that did stay until they are written anew.
     #[default]
     None,
+    /// Cold ones that only snapshots hold.
+    SnapshotOnly,
+    /// Cold ones; what is read of them at random moves back.
+    Auto,
     /// Those of all files, soon after they were written.
     All,
+}
+
+impl TieringPolicy {
+    /// Whether days count, and how many if nobody says.
+    #[must_use]
+    pub const fn default_cooling_days(self) -> Option<u16> {
+        match self {
+            Self::None | Self::All => None,
+            Self::SnapshotOnly => Some(2),
+            Self::Auto => Some(31),
+        }
+    }
 }
 
 impl fmt::Display for TieringPolicy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
             Self::None => "none",
+            Self::SnapshotOnly => "snapshot-only",
+            Self::Auto => "auto",
             Self::All => "all",
         })
     }
@@ -105,9 +123,11 @@ impl std::str::FromStr for TieringPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let policies = [Self::None, Self::All];
+        let policies = [Self::None, Self::SnapshotOnly, Self::Auto, Self::All];
         let found = policies.into_iter().find(|policy| policy.to_string() == text);
-        found.ok_or_else(|| format!("'{text}' is no tiering policy; write none or all"))
+        found.ok_or_else(|| {
+            format!("'{text}' is no tiering policy; write none, snapshot-only, auto or all")
+        })
     }
 }
 
@@ -290,6 +310,12 @@ pub struct VolumeCreate {
     /// Who may mount it over NFS.
     #[serde(default)]
     pub exports: Vec<ExportRule>,
+    /// Which of its blocks lie in object stores.
+    #[serde(default)]
+    pub tiering_policy: TieringPolicy,
+    /// Days after which a block is cold; the policy's if not given.
+    #[serde(default)]
+    pub tiering_minimum_cooling_days: Option<u16>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -301,8 +327,13 @@ pub struct VolumeCreate {
 pub struct VolumeSet {
     /// Its name.
     pub name: String,
-    /// Which of its blocks lie in object stores.
-    pub tiering_policy: TieringPolicy,
+    /// Which of its blocks lie in object stores; as before if not given.
+    #[serde(default)]
+    pub tiering_policy: Option<TieringPolicy>,
+    /// Days after which a block is cold; with another policy, if not given, as that has it, else as
+    /// before.
+    #[serde(default)]
+    pub tiering_minimum_cooling_days: Option<u16>,
 }
 
 /// Deletes a volume with its snapshots.
@@ -563,7 +594,13 @@ impl Validate for VolumeCreate {
 
 impl Validate for VolumeSet {
     fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.name)
+        validate_name("volume", &self.name)?;
+        if self.tiering_policy.is_none() && self.tiering_minimum_cooling_days.is_none() {
+            return Err(AdminError::usage("cannot change volume", &self.name)
+                .because("nothing is to be changed")
+                .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));
+        }
+        Ok(())
     }
 }
 
@@ -692,6 +729,8 @@ mod tests {
             size_bytes,
             owner: None,
             exports: Vec::new(),
+            tiering_policy: TieringPolicy::None,
+            tiering_minimum_cooling_days: None,
             dry_run: false,
         };
         assert!(volume(VOLUME_BYTES_MIN).validate().is_ok());

@@ -11,13 +11,14 @@ use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_fo
 use crate::member::Member;
 use crate::mount::container_lookup;
 use crate::pool::BlockPool;
+use crate::relocate::cool::{Reads, Tiers};
+use crate::relocate::tiering::Tiering;
 use affinity::{Access, AffinityId, Outcome, Partition, Scheduler, Waker};
 use cowfs::cache::BufferCache;
 use cowfs::logical::AggregateShared;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Log;
-use ondisk::records::{TIERING_ALL, TIERING_NONE};
 use platform::Clock;
 use platform::sync::{Mutex, RwLock};
 use raid::BlockStore;
@@ -77,6 +78,9 @@ pub struct Aggregate {
     pub(crate) loads: Arc<LoadsUnderWay>,
     /// Volumes whose pointers may be wrong about where blocks lie.
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
+    pub(crate) tiers: RwLock<Tiers>,
+    /// What clients have read of volumes whose blocks cool.
+    pub(crate) reads: Mutex<Reads>,
     filling: AtomicU64,
     pub(crate) failed: AtomicBool,
     /// Counters for status and metrics.
@@ -96,6 +100,8 @@ pub struct Statistics {
     pub active_blocks: AtomicU64,
     /// Blocks that were moved to other places.
     pub moved_blocks: AtomicU64,
+    /// Of these, blocks that were moved back to disks.
+    pub returned_blocks: AtomicU64,
     /// Loads of blocks that neither redundancy nor the container map could make good.
     pub lost_blocks: Arc<AtomicU64>,
     /// Blocks there are.
@@ -118,6 +124,7 @@ impl Aggregate {
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
         let moved = block_side.table.iter().filter(|slot| slot.record.has_moved == 1);
         let moved = moved.map(|slot| VolumeId(slot.record.volume.get())).collect();
+        let tiers = RwLock::new(Tiers::of(&block_side));
         let block_side = Partition::new(parts.vbn_affinity, block_side);
         let store = Arc::clone(&parts.store);
         let aggregate = Arc::new(Self {
@@ -127,6 +134,8 @@ impl Aggregate {
             state,
             loads: Arc::default(),
             moved_volumes: RwLock::new(moved),
+            tiers,
+            reads: Mutex::default(),
             filling,
             failed: AtomicBool::new(false),
             statistics,
@@ -242,20 +251,32 @@ impl Aggregate {
         self.request_action(Box::new(grown), done);
     }
 
-    /// From now on the blocks of a volume's files are moved to object stores, or no longer. `done`
-    /// is called when that is durable.
-    pub fn set_tiering(self: &Arc<Self>, volume: VolumeId, is_moved: bool, done: CpDone) {
+    /// From now on the blocks of a volume's files move as `tiering` says. `done` is called when
+    /// that is durable.
+    pub fn set_tiering(self: &Arc<Self>, volume: VolumeId, tiering: Tiering, done: CpDone) {
         let set = move |scope: &mut FreezeScope<'_, '_>| {
-            let side = scope.block_side();
-            let Some(slot) = side.slot_of(volume) else {
-                return Err(AggregateError::Refused("the volume is gone".to_owned()));
-            };
-            side.table[slot].record.tiering = if is_moved { TIERING_ALL } else { TIERING_NONE };
-            side.dirty_slots.insert(slot);
-            side.relocation.set(volume, is_moved);
-            Ok(())
+            let now = scope.aggregate.parts.clock.wall();
+            scope.block_side().set_tiering(volume, tiering, now)
         };
         self.request_action(Box::new(set), done);
+    }
+
+    /// Blocks of a volume that lie in object stores, as of the last commit.
+    #[must_use]
+    pub fn object_blocks_of(&self, volume: VolumeId) -> u64 {
+        self.tiers.read().object_blocks.get(&volume).copied().unwrap_or(0)
+    }
+
+    /// Whether blocks of a volume were ever moved.
+    #[must_use]
+    pub fn has_moved_blocks(&self, volume: VolumeId) -> bool {
+        self.moved_volumes.read().contains(&volume)
+    }
+
+    /// Blocks of all volumes that lie in object stores, as of the last commit.
+    #[must_use]
+    pub fn object_blocks(&self) -> u64 {
+        self.tiers.read().object_blocks.values().sum()
     }
 
     /// The loader of the aggregate's blocks.
@@ -300,6 +321,10 @@ struct Maps(Arc<Aggregate>);
 impl ContainerMaps for Maps {
     fn has_moved(&self, volume: VolumeId) -> bool {
         self.0.moved_volumes.read().contains(&volume)
+    }
+
+    fn note_random_reads(&self, blocks: &[(VolumeId, Vvbn)]) {
+        self.0.note_random_reads(blocks);
     }
 
     fn places_of(&self, blocks: Vec<(VolumeId, Vvbn)>, done: PlacesDone) {

@@ -42,7 +42,7 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
     fn take(&mut self, space: &mut Space<PhysicalPointer>) -> PhysicalPointer {
         let Some(pvbn) = self.pool.take() else { panic!("the pool was not stocked") };
         space.take(pvbn.get());
-        PhysicalPointer { pvbn, check: 0 }
+        PhysicalPointer::new(pvbn, 0)
     }
 
     fn write(
@@ -56,6 +56,6 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         let check = write.checksum as u16;
         self.cache.insert(write.pvbn, u32::from(check), BlockRef::clone(&write.block));
         self.store.write(write);
-        PhysicalPointer { pvbn: address.pvbn, check }
+        PhysicalPointer::new(address.pvbn, check)
     }
 }

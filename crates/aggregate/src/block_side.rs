@@ -5,10 +5,12 @@
 //! `dirty_slots` for the next freeze.
 
 use crate::backend::ContainerUpdate;
+use crate::error::AggregateError;
 use crate::member::{MemberCleaned, container_inode};
 use crate::reclaim::Reclaim;
 use crate::refill::Refill;
 use crate::relocate::Relocation;
+use crate::relocate::tiering::Tiering;
 use cowfs::buftree::Root;
 use cowfs::cleaner::Leaf;
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
@@ -94,6 +96,8 @@ pub struct BlockSide {
     pub traditional: bool,
     /// What the last root said of the files of a traditional volume.
     pub file_facts: FileFacts,
+    /// What the running consistency point changes in container maps, until its cleaning begins.
+    pub cleaned: Option<Vec<MemberCleaned>>,
     /// The image being cleaned.
     pub cleaning: Option<AggregateCleaning>,
 }
@@ -198,13 +202,40 @@ impl BlockSide {
         }
     }
 
+    /// From now on a volume's blocks move as `tiering` says; part of a freeze's action.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    pub fn set_tiering(
+        &mut self,
+        volume: VolumeId,
+        tiering: Tiering,
+        now: Timestamp,
+    ) -> Result<(), AggregateError> {
+        tiering.check().map_err(AggregateError::Refused)?;
+        let Some(slot) = self.slot_of(volume) else {
+            return Err(AggregateError::Refused("the volume is gone".to_owned()));
+        };
+        let record = &mut self.table[slot].record;
+        if !(tiering.is_cooling() && Tiering::of(record).is_cooling()) {
+            // Blocks begin to cool now.
+            record.scan_started.set(now.get());
+            record.scan_next.set(0);
+        }
+        tiering.store(record);
+        self.relocation.set(volume, record);
+        self.dirty_slots.insert(slot);
+        Ok(())
+    }
+
     /// Marks a volume deleted: its container is emptied in the background.
     pub fn delete_volume(&mut self, volume: VolumeId) {
-        self.relocation.set(volume, false);
+        self.relocation.remove(volume);
         if let Some(container) = self.containers.get_mut(&volume) {
             container.deleting = true;
         }
         if let Some(slot) = self.slot_of(volume) {
+            self.table[slot].record.object_blocks.set(0);
             self.table[slot].record.state = STATE_DELETING;
             self.dirty_slots.insert(slot);
         }

@@ -24,6 +24,8 @@ use crate::block_side::{AggregateCleaning, BlockSide, FileFacts};
 use crate::error::AggregateError;
 use crate::member::{Cleaning, Member, MemberCleaned, Published};
 use crate::refill::reopen_stock;
+use crate::relocate::Placing;
+use crate::relocate::cool::Tiers;
 use affinity::{Access, Outcome, Waker};
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
@@ -376,12 +378,18 @@ impl Aggregate {
         let side = self.block_side.write(access);
         if side.cleaning.is_none() {
             let reader = Reader { cache: &self.parts.cache, held: stock_held };
-            let BlockSide { relocation, refill, space, .. } = side;
-            let stocked = relocation.take_stock(refill, space, &*self.parts.store, &reader);
+            let BlockSide { relocation, refill, space, .. } = &mut *side;
+            let store = &*self.parts.store;
+            let stocked = relocation.take_stock(refill, space, store, &self.pool, &reader);
             if let Err(stop) = stocked {
                 return self.stop_cleaning(stop, stock_held);
             }
-            side.cleaning = Some(self.begin_cleaning(side, cp));
+            let cleaned = self.take_cleaned(side, cp);
+            if let Err(stop) = self.count_objects(side, &cleaned, &reader) {
+                side.cleaned = Some(cleaned);
+                return self.stop_cleaning(stop, stock_held);
+            }
+            side.cleaning = Some(self.begin_cleaning(side, cleaned, cp));
         }
         let Some(mut cleaning) = side.cleaning.take() else { unreachable!("set above") };
         let reader = Reader { cache: &self.parts.cache, held: &cleaning.held };
@@ -426,17 +434,29 @@ impl Aggregate {
         Outcome::Done
     }
 
-    fn begin_cleaning(&self, side: &mut BlockSide, cp: CpNumber) -> AggregateCleaning {
-        let (mut cleaned, traditional) = {
-            let mut state = self.state.lock();
-            (std::mem::take(&mut state.cleaned), state.traditional.take())
-        };
+    /// What the consistency point changes in container maps; the same until the cleaning begins.
+    fn take_cleaned(&self, side: &mut BlockSide, cp: CpNumber) -> Vec<MemberCleaned> {
+        if let Some(cleaned) = side.cleaned.take() {
+            return cleaned;
+        }
+        let mut cleaned = std::mem::take(&mut self.state.lock().cleaned);
         for pvbn in self.pool.drain_used() {
             side.space.take(pvbn.get());
         }
         let BlockSide { relocation, space, containers, .. } = &mut *side;
+        let (store, pool) = (&*self.parts.store, &self.pool);
         relocation.note(&cleaned);
-        relocation.place(space, &*self.parts.store, containers, cp, &mut cleaned);
+        relocation.place(Placing { space, store, pool, containers, cp }, &mut cleaned);
+        cleaned
+    }
+
+    fn begin_cleaning(
+        &self,
+        side: &mut BlockSide,
+        cleaned: Vec<MemberCleaned>,
+        cp: CpNumber,
+    ) -> AggregateCleaning {
+        let traditional = self.state.lock().traditional.take();
         let mut work = side.work(cleaned);
         let facts = match traditional {
             Some((facts, files)) => {
@@ -543,6 +563,7 @@ impl Aggregate {
         side.refill.add_free(&self.parts.store.geometry(), &freed);
         self.reclaim(side, &freed);
         self.relocated(side, &freed);
+        *self.tiers.write() = Tiers::of(side);
         self.send_forget(freed);
         settle_budget(&self.parts.shared, side);
         self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);

@@ -38,7 +38,7 @@ pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
-pub use member::{Cleaning, Member, MemberCleaned, Published, container_inode};
+pub use member::{ActiveDone, Cleaning, Member, MemberCleaned, Published, container_inode};
 pub use mount::{
     AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,
 };
@@ -46,3 +46,4 @@ pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
 pub use pool::BlockPool;
 pub use reclaim::Reclaim;
 pub use relocate::Relocation;
+pub use relocate::tiering::{Tiering, TieringPolicy};

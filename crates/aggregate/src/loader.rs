@@ -33,6 +33,9 @@ pub trait ContainerMaps: Send + Sync {
     /// Whether blocks of a volume were ever moved.
     fn has_moved(&self, volume: VolumeId) -> bool;
 
+    /// These blocks of volumes were loaded for somebody who reads out of sequence.
+    fn note_random_reads(&self, blocks: &[(VolumeId, Vvbn)]);
+
     /// Where these blocks of volumes lie.
     fn places_of(&self, blocks: Vec<(VolumeId, Vvbn)>, done: PlacesDone);
 }
@@ -151,6 +154,7 @@ impl Loader {
         if requests.is_empty() {
             return done();
         }
+        self.note_random_reads(&requests);
         let left = AtomicUsize::new(requests.len());
         let pending = Arc::new(Pending { left, done: Mutex::new(Some(done)) });
         requests.retain(|request| {
@@ -158,6 +162,14 @@ impl Loader {
             self.under_way.join(request, waiter)
         });
         self.load_from_places(requests);
+    }
+
+    fn note_random_reads(&self, requests: &[LoadRequest]) {
+        let random = requests.iter().filter(|request| request.is_random);
+        let numbers: Vec<_> = random.filter_map(|request| request.virtual_number).collect();
+        if let Some(maps) = self.maps.as_ref().filter(|_| !numbers.is_empty()) {
+            maps.note_random_reads(&numbers);
+        }
     }
 
     /// Finds out where blocks lie that may have moved, and reads all.

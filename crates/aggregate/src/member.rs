@@ -39,6 +39,9 @@ pub struct Published<'a> {
     pub inode_file: cowfs::buftree::Root<PhysicalPointer>,
 }
 
+/// Receives which block numbers the active image uses.
+pub type ActiveDone = Box<dyn FnOnce(Vec<bool>) + Send>;
+
 /// A volume, as consistency points know it.
 pub trait Member: Send + Sync {
     /// Its number.
@@ -46,6 +49,10 @@ pub trait Member: Send + Sync {
 
     /// Sets its changes aside.
     fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning;
+
+    /// Which of these block numbers the active image uses, as far as is known now; fewer answers
+    /// than questions if that cannot be told.
+    fn find_active(&self, numbers: Vec<u64>, done: ActiveDone);
 
     /// Takes the new trees over; whether work is left that wants another consistency point.
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool;

@@ -18,9 +18,7 @@ use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::Space;
 use ondisk::inode::InodeRecord;
 use ondisk::pointer::PhysicalPointer;
-use ondisk::records::{
-    STATE_DELETING, STATE_EMPTY, STATE_ONLINE, TIERING_ALL, VOLUME_FLEXIBLE, VolumeRecord,
-};
+use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
 use raid::{Geometry, SuperblockCopy};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +87,7 @@ pub fn format_block_side(
         next_volume: 1,
         traditional,
         file_facts: FileFacts { next_generation: 1, used_inodes: 0, orphan_count: 0 },
+        cleaned: None,
         cleaning: None,
     })
 }
@@ -134,9 +133,7 @@ pub fn mount(
         containers.insert(volume, container);
     }
     let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
-    let tiered = online.filter(|slot| slot.record.tiering == TIERING_ALL);
-    let tiered = tiered.map(|slot| VolumeId(slot.record.volume.get()));
-    let relocation = Relocation::of(tiered);
+    let relocation = Relocation::of(online);
     Ok(BlockSide {
         space,
         refill: Refill::new(geometry),
@@ -149,6 +146,7 @@ pub fn mount(
         next_volume: superblock.next_volume.get(),
         traditional: superblock.traditional.get() == 1,
         file_facts: FileFacts::of(&superblock.root),
+        cleaned: None,
         cleaning: None,
     })
 }

@@ -47,6 +47,14 @@ impl BlockPool {
         self.0.lock().stock.pop_front()
     }
 
+    /// Takes the next number if it is one that `accepts` says; the caller notes its use itself.
+    #[must_use]
+    pub fn take_if(&self, accepts: impl Fn(Pvbn) -> bool) -> Option<Pvbn> {
+        let mut state = self.0.lock();
+        state.stock.front().copied().filter(|pvbn| accepts(*pvbn))?;
+        state.stock.pop_front()
+    }
+
     /// Adds found numbers.
     pub fn stock(&self, found: impl Iterator<Item = Pvbn>) {
         self.0.lock().stock.extend(found);

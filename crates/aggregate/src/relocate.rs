@@ -1,14 +1,16 @@
 //! Moving blocks of volumes to another place in the aggregate: to groups in an object store, for
-//! volumes whose policy says so (the Fabric Pool of FreeSpace section 3.1).
+//! volumes whose policy says so (the Fabric Pool of FreeSpace section 3.1), and back.
 //!
 //! The container map is the truth about where a volume's block lies (decision D8), so a move
 //! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then
 //! on, which readers find out ([`crate::loader`]).
 //!
-//! 1. *Look*: nodes of container maps with new entries, or all of them after a start, are read for
-//!    blocks that lie on disks.
-//! 2. *Read*: a batch of them, each proved by its identity, which says whose it is.
-//! 3. At the next consistency point the blocks are written to new numbers with the same identity,
+//! 1. *Look*: for a policy that moves everything, nodes of container maps with new entries, or all
+//!    of them after a start, are read for blocks that lie on disks; for one that heeds age, all
+//!    nodes now and then, and the entries of what clients have read ([`cool`]).
+//! 2. *Ask* the volume which of them its active image has, where that matters.
+//! 3. *Read*: a batch of them, each proved by its identity, which says whose it is.
+//! 4. At the next consistency point the blocks are written to new numbers with the same identity,
 //!    and the container map is told together with what else changed in it; the old numbers are free
 //!    when it has committed.
 //!
@@ -22,32 +24,37 @@
 //!
 //! Fails: a block that cannot be read stays where it is. Without room nothing moves.
 
+pub(crate) mod cool;
+mod count;
 mod plan;
 mod read;
+pub mod tiering;
 
 use crate::aggregate::Aggregate;
 use crate::block_side::BlockSide;
 use crate::member::container_inode;
-use crate::mount::container_lookup;
 use crate::refill::{Tier, tier_of};
 use affinity::{Access, Outcome};
+use cool::Look;
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::buftree::{self, FileKey};
 use cowfs::content::Content;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
-use ondisk::pointer::PhysicalPointer;
+use ondisk::pointer::{AGE_STAYS, PhysicalPointer};
 use ondisk::root::VOL_INFO_VVBN;
-use plan::{Batch, Move, Placed, Queue};
+use plan::{Aged, Batch, Move, Placed, Queue};
 use platform::completion::gather;
+use platform::mutation::{self, Rule};
 use raid::Geometry;
-use read::{BLOCKS_PER_READ, Found, Wanted, read_run};
-use std::collections::BTreeSet;
+use read::{BLOCKS_PER_READ, Found, Wanted, may_move, read_run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{Fbn, Pvbn, VolumeId};
 
+pub(crate) use plan::Placing;
 pub use plan::Relocation;
+use tiering::TieringPolicy;
 
 /// Blocks that a batch is filled up to, by whole nodes: 4 MiB, an object.
 const BATCH_BLOCKS: usize = 1024;
@@ -70,10 +77,10 @@ impl Aggregate {
     fn relocate(self: &Arc<Self>, side: &mut BlockSide) {
         let geometry = self.parts.store.geometry();
         let has = |tier| geometry.groups().iter().any(|group| tier_of(group) == tier);
-        if !(has(Tier::Near) && has(Tier::Object)) || side.relocation.is_full {
+        if !(has(Tier::Near) && has(Tier::Object)) {
             return;
         }
-        let has_work = side.relocation.volumes.values().any(Queue::has_work);
+        let has_work = side.relocation.next_volume().is_some();
         if has_work && !std::mem::replace(&mut side.relocation.is_running, true) {
             self.send_look();
         }
@@ -95,6 +102,8 @@ impl Aggregate {
         }
         for Placed { from, checksum, to } in placed.into_iter().flatten() {
             self.statistics.moved_blocks.fetch_add(1, Ordering::Relaxed);
+            let returned = u64::from(is_near(&geometry, to));
+            self.statistics.returned_blocks.fetch_add(returned, Ordering::Relaxed);
             self.parts.cache.note_moved(from, checksum, to);
         }
         relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, Pvbn(*pvbn)));
@@ -102,35 +111,46 @@ impl Aggregate {
     }
 
     /// At a freeze: promises room for the batch; whether there is one.
-    pub(crate) fn promise_moves(&self, access: &mut Access<'_>) -> bool {
+    pub(crate) fn promise_moves(self: &Arc<Self>, access: &mut Access<'_>) -> bool {
         let side = self.block_side.write(access);
+        self.begin_scans(side);
         let Some(volume) = side.relocation.batch.as_ref().map(|batch| batch.volume) else {
             return false;
         };
+        let policy = side.relocation.volumes.get(&volume).map(|queue| queue.tiering.policy);
         let slot = side.slot_of(volume);
         let Some(batch) = &mut side.relocation.batch else { unreachable!("looked at above") };
-        // Each changes a node of the container map at most.
-        let cost = 2 * batch.moves.len() as u64 + VOLUME_OVERHEAD_BLOCKS;
+        // It was looked for under the policy that there is.
+        let slot = slot.filter(|_| policy == Some(batch.policy));
+        // The blocks and what is freed, and each node of the container map with one above it.
+        let blocks = 2 * (batch.moves.len() + batch.nodes.len());
+        let cost = blocks as u64 + VOLUME_OVERHEAD_BLOCKS;
         let Some(slot) = slot.filter(|_| self.parts.shared.budget.promise(cost, Spender::Common))
         else {
             side.relocation.drop_batch();
             return false;
         };
         batch.is_promised = true;
-        if side.table[slot].record.has_moved == 0 {
-            side.table[slot].record.has_moved = 1;
+        let record = &mut side.table[slot].record;
+        if let (Some(scan), Some(queue)) = (batch.scan, side.relocation.volumes.get_mut(&volume)) {
+            scan.store(record);
+            queue.scan = scan;
             side.dirty_slots.insert(slot);
         }
-        self.moved_volumes.write().insert(volume);
+        if !batch.moves.is_empty() {
+            record.has_moved = 1;
+            side.dirty_slots.insert(slot);
+            self.moved_volumes.write().insert(volume);
+        }
         true
     }
 
-    fn send_look(self: &Arc<Self>) {
+    pub(super) fn send_look(self: &Arc<Self>) {
         let this = Arc::clone(self);
         let held = HeldBlocks::default();
         let message = move |access: &mut Access<'_>| match this.look_for_moves(access, &held) {
             Ok(Some(batch)) => {
-                this.read_batch(batch);
+                this.ask_member(batch);
                 Outcome::Done
             }
             Ok(None) => Outcome::Done,
@@ -159,6 +179,7 @@ impl Aggregate {
         let has_room =
             !self.is_failed() && self.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN;
         let side = self.block_side.write(access);
+        let has_near_room = self.has_near_room(side, &geometry);
         let relocation = &mut side.relocation;
         let volume = relocation.next_volume().filter(|_| has_room);
         let Some((volume, queue)) =
@@ -172,51 +193,61 @@ impl Aggregate {
             self.send_look();
             return Ok(None);
         };
-        let (mut nodes, mut sweep) = (BTreeSet::new(), queue.sweep);
-        let mut moves = Vec::new();
-        let mut noted = queue.nodes.iter();
-        while nodes.len() < NODES_PER_MESSAGE && moves.len() < BATCH_BLOCKS {
-            let node = match noted.next() {
-                Some(node) => *node,
-                None => {
-                    let Some(from) = sweep else { break };
-                    let key = container_key(volume);
-                    let end = Fbn(u64::MAX);
-                    let next =
-                        buftree::next_present(&container.root, &key, Fbn(from), end, &reader)?;
-                    sweep = next.map(|at| {
-                        (at.get() / PhysicalPointer::FANOUT + 1) * PhysicalPointer::FANOUT
-                    });
-                    let Some(at) = next else { break };
-                    at.get() / PhysicalPointer::FANOUT
-                }
-            };
-            if !nodes.insert(node) {
-                continue;
-            }
-            let first = node * PhysicalPointer::FANOUT;
-            for vvbn in first..first + PhysicalPointer::FANOUT {
-                let from = container_lookup(volume, container, vvbn, &reader)?;
-                if !from.is_hole() && vvbn != VOL_INFO_VVBN && is_near(&geometry, from.pvbn) {
-                    moves.push(Move { vvbn, from, found: None });
-                }
-            }
-        }
+        let look = Look {
+            volume,
+            container,
+            geometry: &geometry,
+            reader: &reader,
+            has_object_room: !relocation.is_full,
+            has_near_room,
+        };
+        let mut queue_change = QueueChange::default();
+        let batch = if !queue.tiering.is_cooling() {
+            look.everything(queue, &mut queue_change)?
+        } else if queue.reads.is_empty() {
+            look.scan(queue)?
+        } else {
+            let (batch, reads) = look.reads(queue)?;
+            queue_change.reads = reads;
+            batch
+        };
         let Some(queue) = relocation.volumes.get_mut(&volume) else { unreachable!("found above") };
-        queue.nodes.retain(|node| !nodes.contains(node));
-        queue.sweep = sweep;
+        queue_change.apply(queue, &batch);
         relocation.last = Some(volume);
-        relocation.has_batch = !moves.is_empty();
-        if moves.is_empty() {
+        relocation.has_batch = !batch.is_empty();
+        if batch.is_empty() {
             // On with the next nodes, or volume.
+            queue.scan = batch.scan.unwrap_or(queue.scan);
             self.send_look();
             return Ok(None);
         }
-        Ok(Some(Batch { volume, nodes, moves, is_promised: false }))
+        Ok(Some(batch))
+    }
+
+    /// Has the volume say which of the blocks its active image has, if those are to stay.
+    fn ask_member(self: &Arc<Self>, mut batch: Batch) {
+        let member = self.state.lock().members.get(&batch.volume).map(Arc::clone);
+        let asked = member.filter(|_| batch.asks_member());
+        let Some(member) = asked else { return self.read_batch(batch) };
+        let numbers = batch.moves.iter().map(|one| one.vvbn).collect();
+        let this = Arc::clone(self);
+        let answered = move |is_active: Vec<bool>| {
+            let mut is_active = is_active.into_iter();
+            let is_broken = mutation::broken(Rule::ActiveBlockMoved);
+            // What nobody can tell stays.
+            batch.moves.retain(|one| {
+                !is_active.next().unwrap_or(true) || is_broken || one.to == Tier::Near
+            });
+            this.read_batch(batch);
+        };
+        member.find_active(numbers, Box::new(answered));
     }
 
     /// Reads what is to be moved, from blocks in a row with one request.
     fn read_batch(self: &Arc<Self>, mut batch: Batch) {
+        if batch.moves.is_empty() {
+            return self.send_ready(batch);
+        }
         batch.moves.sort_unstable_by_key(|one| one.from.pvbn);
         let geometry = self.parts.store.geometry();
         let place = |pvbn| geometry.locate(pvbn).map(|at| (at.group, at.disk));
@@ -249,17 +280,104 @@ impl Aggregate {
         let mut batch = Some(batch);
         let message = move |access: &mut Access<'_>| {
             let Some(mut batch) = batch.take() else { return Outcome::Done };
-            batch.moves.retain(|one| one.found.is_some());
+            batch.sort_out();
             let side = this.block_side.write(access);
-            if batch.moves.is_empty() {
+            if batch.is_empty() {
                 side.relocation.has_batch = false;
+                if let Some(queue) = side.relocation.volumes.get_mut(&batch.volume) {
+                    queue.scan = batch.scan.unwrap_or(queue.scan);
+                }
                 this.send_look();
                 return Outcome::Done;
             }
+            // A few blocks that were read are in no hurry: they go with the next consistency point.
+            let is_asked_for = batch.scan.is_some()
+                || batch.policy == TieringPolicy::All
+                || batch.nodes.len() + batch.moves.len() >= BATCH_BLOCKS / 4;
             side.relocation.batch = Some(batch);
-            this.request_consistency_point(None);
+            if is_asked_for {
+                this.request_consistency_point(None);
+            }
             Outcome::Done
         };
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+}
+
+/// What a look takes out of a volume's queue.
+#[derive(Default)]
+struct QueueChange {
+    /// Where looking at all of the map goes on, if it was looked at.
+    sweep: Option<Option<u64>>,
+    reads: Vec<u64>,
+}
+
+impl QueueChange {
+    fn apply(self, queue: &mut Queue, batch: &Batch) {
+        if let Some(sweep) = self.sweep {
+            queue.nodes.retain(|node| !batch.nodes.contains(node));
+            queue.sweep = sweep;
+        }
+        self.reads.iter().for_each(|vvbn| {
+            queue.reads.remove(vvbn);
+        });
+    }
+}
+
+impl Look<'_> {
+    /// What lies on disks, of a volume of which everything moves.
+    fn everything(&self, queue: &Queue, change: &mut QueueChange) -> Progress<Batch> {
+        let mut batch = Batch::new(self.volume, queue.tiering.policy);
+        let mut sweep = queue.sweep;
+        let mut noted = queue.nodes.iter();
+        while batch.nodes.len() < NODES_PER_MESSAGE && batch.moves.len() < BATCH_BLOCKS {
+            let node = match noted.next() {
+                Some(node) => *node,
+                None => {
+                    let Some(from) = sweep else { break };
+                    let key = container_key(self.volume);
+                    let (root, end) = (&self.container.root, Fbn(u64::MAX));
+                    let next = buftree::next_present(root, &key, Fbn(from), end, self.reader)?;
+                    sweep = next.map(|at| {
+                        (at.get() / PhysicalPointer::FANOUT + 1) * PhysicalPointer::FANOUT
+                    });
+                    let Some(at) = next else { break };
+                    at.get() / PhysicalPointer::FANOUT
+                }
+            };
+            if !batch.nodes.insert(node) {
+                continue;
+            }
+            let first = node * PhysicalPointer::FANOUT;
+            for vvbn in first..first + PhysicalPointer::FANOUT {
+                let from = self.entry(vvbn)?;
+                let is_block = !from.is_hole() && vvbn != VOL_INFO_VVBN;
+                if is_block && is_near(self.geometry, from.pvbn) {
+                    batch.moves.push(Move { vvbn, from, to: Tier::Object, found: None });
+                }
+            }
+        }
+        change.sweep = Some(sweep);
+        Ok(batch)
+    }
+}
+
+impl Batch {
+    /// Drops what could not be read, and what stays on disks for good.
+    fn sort_out(&mut self) {
+        let Self { moves, aged, policy, .. } = self;
+        moves.retain(|one| {
+            let Some((_, owner)) = &one.found else { return false };
+            if may_move(owner) {
+                return true;
+            }
+            if *policy != TieringPolicy::All && one.to == Tier::Object {
+                // It is not looked at again.
+                aged.retain(|other| other.vvbn != one.vvbn);
+                let to = PhysicalPointer { age: AGE_STAYS, ..one.from };
+                aged.push(Aged { vvbn: one.vvbn, to });
+            }
+            false
+        });
     }
 }

@@ -157,6 +157,7 @@ impl Node {
             size_blocks,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         wait(|done| node.engine.create_volume(volume, done))?;
         Ok(node)

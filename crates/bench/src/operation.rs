@@ -173,6 +173,7 @@ impl World {
             size_blocks: DISK_BLOCKS,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         world.wait(|done| world.engine.create_volume(volume, done))?;
         Ok(world)

@@ -595,6 +595,12 @@ pub enum VolumeCommand {
         /// (ports below 1024 only), nosnapshots
         #[arg(long, value_name = "CLIENT[:OPTION]...")]
         export: Vec<ExportRule>,
+        /// Which of its blocks lie in the object stores of its aggregate: see `volume set`
+        #[arg(long, value_name = "POLICY", default_value = "none")]
+        tiering_policy: TieringPolicy,
+        /// Days after which a block is cold: see `volume set`
+        #[arg(long, value_name = "DAYS")]
+        tiering_minimum_cooling_days: Option<u16>,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -610,10 +616,15 @@ pub enum VolumeCommand {
     Set {
         /// Its name
         name: String,
-        /// Which of its blocks lie in the object stores of its aggregate: none more than do, or
-        /// all, soon after they were written
-        #[arg(long, value_name = "none|all")]
-        tiering_policy: TieringPolicy,
+        /// Which of its blocks lie in the object stores of its aggregate: none more than do;
+        /// snapshot-only, cold ones that only snapshots hold; auto, cold ones; all, soon after they
+        /// were written. With snapshot-only and auto what clients read at random moves back
+        #[arg(long, value_name = "none|snapshot-only|auto|all")]
+        tiering_policy: Option<TieringPolicy>,
+        /// Days after which a block that was neither written nor read at random is cold, 2 to 183
+        /// [default: 2 for snapshot-only, 31 for auto]
+        #[arg(long, value_name = "DAYS")]
+        tiering_minimum_cooling_days: Option<u16>,
     },
     /// Delete a volume with its snapshots
     Delete {

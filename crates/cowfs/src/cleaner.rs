@@ -413,9 +413,11 @@ impl<P: Pointer> FileCleaner<P> {
             let (fbn, leaf) = (*fbn, leaf.clone());
             self.next_leaf += 1;
             let old = self.entry(1, fbn);
+            // A pointer that says something else of the block it had keeps the block.
+            let is_same = matches!(&leaf, Leaf::Placed(new) if new.vbn() == old.vbn());
             if old.is_hole() {
                 self.blocks_change += 1;
-            } else {
+            } else if !is_same {
                 sink.free(old);
             }
             let pointer = match leaf {

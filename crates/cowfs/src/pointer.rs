@@ -101,6 +101,7 @@ impl Pointer for DualPointer {
             check: self.checksum,
             proof: LoadProof::Content { checksum: self.checksum, content: place.content },
             virtual_number: Some((place.volume, self.vvbn)),
+            is_random: false,
         }
     }
 }
@@ -138,6 +139,7 @@ impl Pointer for PhysicalPointer {
             check: u32::from(self.check),
             proof: LoadProof::Identity { place, check: self.check },
             virtual_number: None,
+            is_random: false,
         }
     }
 }

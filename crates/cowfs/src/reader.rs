@@ -48,6 +48,8 @@ pub struct LoadRequest {
     /// The block's volume and number in it, if it has them: `pvbn` is then a hint, and the volume's
     /// container map knows better when it turns out wrong (decision D8).
     pub virtual_number: Option<(VolumeId, Vvbn)>,
+    /// A client asks for it out of sequence, and may come again: it is worth keeping near.
+    pub is_random: bool,
 }
 
 /// What a message waits for.
@@ -83,6 +85,17 @@ pub enum Stop {
 pub type Progress<T> = Result<T, Stop>;
 
 type Loaded = FxHashMap<(Pvbn, u32), Option<BlockRef>>;
+
+impl Stop {
+    /// The same, of somebody who reads out of sequence.
+    #[must_use]
+    pub fn at_random(mut self) -> Self {
+        if let Self::Wait(Wait::Load(requests)) = &mut self {
+            requests.iter_mut().for_each(|request| request.is_random = true);
+        }
+        self
+    }
+}
 
 /// Blocks loaded for one message; `None` for one that could not be.
 #[derive(Clone, Default, Debug)]

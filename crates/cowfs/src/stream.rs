@@ -14,6 +14,9 @@ use units::BLOCK_SIZE_U64;
 /// How far from its expected place a read may begin and still be of the stream: the calls that a
 /// client has under way.
 const DISORDER_BYTES_MAX: u64 = 2 << 20;
+/// The same, counted in reads of its own size, for telling a read at random from one of a sequence:
+/// a client has so many under way.
+const DISORDER_READS_MAX: u64 = 16;
 /// Reads that go on from one another before it is a stream: random reads of a small file come near
 /// each other by chance.
 const READS_MIN: u32 = 2;
@@ -27,6 +30,8 @@ const WINDOW_BLOCKS_MAX: u64 = 1024;
 pub struct ReadStream {
     /// Where the next read is expected.
     next_byte: u64,
+    /// Where the last read ended.
+    last_end: u64,
     /// The end of what was asked for ahead, in file blocks.
     asked_end: u64,
     /// Reads in a row that went on from one another.
@@ -45,9 +50,10 @@ impl ReadStream {
         waited: bool,
     ) -> Option<Range<u64>> {
         if start.abs_diff(self.next_byte) > DISORDER_BYTES_MAX {
-            *self = Self { next_byte: end, ..Self::default() };
+            *self = Self { next_byte: end, last_end: end, ..Self::default() };
             return None;
         }
+        self.last_end = end;
         self.next_byte = self.next_byte.max(end);
         self.reads = self.reads.saturating_add(1);
         if waited && self.reads >= READS_MIN {
@@ -67,6 +73,14 @@ impl ReadStream {
         }
         self.asked_end = to;
         Some(from..to)
+    }
+
+    /// Whether a read of the bytes `start..end` is out of sequence: neither at the begin of the
+    /// file nor about where the last one ended.
+    #[must_use]
+    pub fn is_random(&self, (start, end): (u64, u64)) -> bool {
+        let near = (end.saturating_sub(start) * DISORDER_READS_MAX).min(DISORDER_BYTES_MAX);
+        start != 0 && start.abs_diff(self.last_end) > near
     }
 
     /// What lies ahead is in memory: no more looking until the stream waits again.
@@ -93,6 +107,27 @@ mod tests {
         assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
         assert_eq!(asked.last().map(|range| range.end), Some(SIZE / 4096));
         assert!(asked.iter().all(|range| range.end - range.start <= WINDOW_BLOCKS_MAX));
+    }
+
+    #[test]
+    fn reads_at_random_are_told_from_sequences() {
+        let read = |at: u64, size: u64| (at * size, (at + 1) * size);
+        let random = |stream: &mut ReadStream, range| {
+            let is_random = stream.is_random(range);
+            stream.note(range, SIZE, true);
+            is_random
+        };
+        // From the begin, as calls under way come out of order; again from the begin; on.
+        let mut stream = ReadStream::default();
+        for at in [0, 2, 1, 3, 7, 5, 6, 4, 8, 0, 1, 2, 12, 11] {
+            assert!(!random(&mut stream, read(at, STEP)), "read {at}");
+        }
+        // In a small file, too.
+        let mut stream = ReadStream::default();
+        for at in [200, 100, 50, 250, 120] {
+            assert!(random(&mut stream, read(at, 4096)), "read {at}");
+        }
+        assert!(!random(&mut stream, read(121, 4096)));
     }
 
     #[test]

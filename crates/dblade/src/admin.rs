@@ -10,7 +10,7 @@ use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
-use aggregate::{Aggregate, AggregateError, Container, FreezeScope};
+use aggregate::{Aggregate, AggregateError, Container, FreezeScope, Tiering};
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::buftree::Root;
 use cowfs::cache::BufferCache;
@@ -47,6 +47,8 @@ pub struct VolumeRequest {
     pub root: (u32, u32, u16),
     /// Its export rules.
     pub exports: Vec<ExportRuleRecord>,
+    /// Which of its blocks lie in object stores.
+    pub tiering: Tiering,
 }
 
 /// An aggregate at a glance.
@@ -197,6 +199,10 @@ impl Engine {
         record.size_blocks = U64::new(request.size_blocks);
         record.created = I64::new(now.get());
         set_rules(&mut record, &request.exports)?;
+        request.tiering.check().map_err(AggregateError::Refused)?;
+        request.tiering.store(&mut record);
+        record.scan_started = I64::new(now.get());
+        side.relocation.set(volume, &record);
         side.next_volume += 1;
         side.table[slot].record = record;
         side.dirty_slots.insert(slot);
@@ -350,9 +356,9 @@ impl Engine {
         aggregate.request_action(Box::new(action), Box::new(committed));
     }
 
-    /// From now on the blocks of a volume's files move to the object stores of its aggregate, or
-    /// stay where they are.
-    pub fn set_tiering(self: &Arc<Self>, volume: &str, is_tiered: bool, done: Done<()>) {
+    /// From now on the blocks of a volume's files move to the object stores of its aggregate, and
+    /// back, as `tiering` says.
+    pub fn set_tiering(self: &Arc<Self>, volume: &str, tiering: Tiering, done: Done<()>) {
         let Some(served) = self.volume_named(volume) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
         };
@@ -363,11 +369,11 @@ impl Engine {
         let (aggregate, number) = (Arc::clone(&served.aggregate), served.environment.volume);
         let committed = move |outcome: Result<(), AggregateError>| {
             if outcome.is_ok() {
-                served.set_tiered(is_tiered);
+                served.set_tiering(tiering);
             }
             done(outcome.map_err(EngineError::from));
         };
-        aggregate.set_tiering(number, is_tiered, Box::new(committed));
+        aggregate.set_tiering(number, tiering, Box::new(committed));
     }
 
     /// All aggregates at a glance.

@@ -32,6 +32,7 @@ mod service;
 mod spares;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
+pub use aggregate::{Tiering, TieringPolicy};
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogProvider};

@@ -1,9 +1,9 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
-use aggregate::Aggregate;
+use aggregate::{Aggregate, Tiering};
 use cowfs::pointer::Pointer;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
-use ondisk::records::{ExportRuleRecord, TIERING_ALL, VolumeRecord};
+use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use operations::Environment;
 use platform::sync::RwLock;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct ServedVolume {
     /// When it was made.
     pub created: Timestamp,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
-    is_tiered: AtomicBool,
+    tiering: RwLock<Tiering>,
     gone: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl ServedVolume {
             size_blocks,
             created: Timestamp(record.created.get()),
             exports: RwLock::new(Arc::new(exports)),
-            is_tiered: AtomicBool::new(record.tiering == TIERING_ALL),
+            tiering: RwLock::new(Tiering::of(record)),
             gone: AtomicBool::new(false),
         })
     }
@@ -76,14 +76,20 @@ impl ServedVolume {
         *self.exports.write() = Arc::new(rules);
     }
 
-    /// Whether its files' blocks move to object stores.
+    /// Which of its blocks lie in object stores.
     #[must_use]
-    pub fn is_tiered(&self) -> bool {
-        self.is_tiered.load(Ordering::Relaxed)
+    pub fn tiering(&self) -> Tiering {
+        *self.tiering.read()
     }
 
-    pub(crate) fn set_tiered(&self, is_tiered: bool) {
-        self.is_tiered.store(is_tiered, Ordering::Relaxed);
+    pub(crate) fn set_tiering(&self, tiering: Tiering) {
+        *self.tiering.write() = tiering;
+    }
+
+    /// Blocks that lie in object stores.
+    #[must_use]
+    pub fn object_blocks(&self) -> u64 {
+        self.aggregate.object_blocks_of(self.environment.volume)
     }
 
     /// The volume was deleted: whoever still has a handle gets `Stale`.

@@ -2,7 +2,7 @@
 
 use crate::{
     AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Recovery, Service,
-    VolumeRequest,
+    Tiering, TieringPolicy, VolumeRequest,
 };
 use bytes::Bytes;
 use file_service::{
@@ -19,6 +19,7 @@ use volume::SnapshotRequest;
 
 mod full;
 mod outage;
+mod tiering;
 
 const DISK_BLOCKS: u64 = 8192;
 const DISKS: usize = 4;
@@ -81,6 +82,7 @@ impl Node {
                         size_blocks: 8192,
                         root: (0, 0, 0o755),
                         exports: Vec::new(),
+                        tiering: Tiering::default(),
                     },
                     done,
                 );
@@ -176,6 +178,10 @@ impl Node {
         let aggregate = self.engine.aggregate_named("a1").unwrap();
         self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
     }
+}
+
+fn tiering(policy: TieringPolicy) -> Tiering {
+    Tiering { policy, cooling_days: None }
 }
 
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
@@ -364,7 +370,7 @@ fn files_move_to_objects_and_are_found_there() {
         (16..DISK_BLOCKS - 1).filter(|at| !read(*at).is_zero()).count()
     };
     assert_eq!(held(), 0, "there is room elsewhere");
-    node.wait(|done| node.engine.set_tiering("home", true, done)).unwrap();
+    node.wait(|done| node.engine.set_tiering("home", tiering(TieringPolicy::All), done)).unwrap();
     node.settle();
     let moved = held();
     assert!(moved > (3_000_000 + 2_000_000 + 1_000_000) / 4096, "{moved}");
@@ -382,7 +388,7 @@ fn files_move_to_objects_and_are_found_there() {
     };
     all(&node);
     // What was freed on disks is written over; pointers still lead there.
-    node.wait(|done| node.engine.set_tiering("home", false, done)).unwrap();
+    node.wait(|done| node.engine.set_tiering("home", tiering(TieringPolicy::None), done)).unwrap();
     node.write_file(root, "other", content(4, 9_000_000));
     node.consistency_point();
     let world = node.power_cut();

@@ -63,6 +63,7 @@ fn live(input: &mut Input<'_>, trace: &mut Trace) -> Result<(), Finding> {
             size_blocks: volume.size_blocks,
             root: (0, 0, ROOT_MODE),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         let made = promise(|done| machine.engine.create_volume(request, done));
         let made = machine.wait("create volume", &made)?;

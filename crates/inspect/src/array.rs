@@ -10,6 +10,7 @@ use crate::error::InspectError;
 use crate::pump::Pump;
 use media::MediaError;
 use ondisk::label::DiskLabel;
+use ondisk::medium::Medium;
 use platform::completion::gather;
 use platform::{Disk, DiskError};
 use raid::{Geometry, GroupGeometry};
@@ -42,6 +43,8 @@ type Members = Vec<Option<Arc<dyn Disk>>>;
 /// See the module.
 pub(crate) struct Array {
     pub geometry: Geometry,
+    /// Labels say what each group is made of; early ones do not.
+    pub knows_media: bool,
     groups: Vec<Members>,
     pub aggregate: [u8; 16],
 }
@@ -90,7 +93,8 @@ impl Array {
             groups.push(members);
         }
         let geometry = Geometry::new(places).ok_or(InspectError::Ranges)?;
-        Ok(Self { geometry, groups, aggregate: first.aggregate })
+        let knows_media = found.iter().all(|pair| pair.1.medium().is_some());
+        Ok(Self { geometry, groups, aggregate: first.aggregate, knows_media })
     }
 
     /// Whether a disk can be read.
@@ -207,7 +211,7 @@ fn join_group(index: u32, disks: &[&Labelled]) -> Result<(GroupGeometry, Members
         return Err(too_few(missing, count, kind.parity_disks()));
     }
     let bases = latest.data_bases().map(Pvbn).collect();
-    let geometry =
-        GroupGeometry { kind, regions: latest.data_regions.get(), bases, is_object: false };
+    let is_object = latest.medium() == Some(Medium::Object);
+    let geometry = GroupGeometry { kind, regions: latest.data_regions.get(), bases, is_object };
     Ok((geometry, members))
 }

@@ -3,6 +3,7 @@
 //! Invariants: the order of findings follows from the media alone.
 
 use crate::error::InspectError;
+use crate::filesystem::ContainerMap;
 use crate::finding::Finding;
 use crate::image::{Layout, layout_of};
 use crate::medium::Medium;
@@ -63,6 +64,9 @@ fn check_volumes(
         };
         matched.insert(inode);
         medium.report.totals.volumes += 1;
+        if record.state != STATE_DELETING {
+            check_objects(medium, record, &container);
+        }
         if record.state == STATE_DELETING {
             let numbers = container.numbers().filter_map(|vvbn| Some((vvbn, container.get(vvbn)?)));
             let places: Vec<_> = numbers.collect();
@@ -80,6 +84,22 @@ fn check_volumes(
         medium.report.add(Finding::Container { inode });
     }
     Ok(())
+}
+
+/// The count of a volume's blocks in object stores is that of its container map.
+fn check_objects(medium: &mut Medium<'_>, record: &VolumeRecord, container: &ContainerMap) {
+    let geometry = &medium.array.geometry;
+    let is_object = |pvbn| {
+        let place = geometry.locate(pvbn);
+        place.is_some_and(|place| geometry.group(place.group).is_object)
+    };
+    let places = container.numbers().filter_map(|vvbn| container.get(vvbn));
+    let counted = places.filter(|(pvbn, _)| is_object(*pvbn)).count() as u64;
+    let recorded = record.object_blocks.get();
+    if medium.array.knows_media && recorded != counted {
+        let volume = VolumeId(record.volume.get());
+        medium.report.add(Finding::ObjectBlocks { volume, recorded, counted });
+    }
 }
 
 /// Checks the names of all images of a file system.

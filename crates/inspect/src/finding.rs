@@ -263,6 +263,16 @@ pub enum Finding {
         /// By its maps.
         counted: u64,
     },
+    /// The count of blocks in object stores is wrong.
+    #[error("{volume}: counts {recorded} blocks in object stores, there are {counted}")]
+    ObjectBlocks {
+        /// The volume.
+        volume: VolumeId,
+        /// By its record.
+        recorded: u64,
+        /// By its container map.
+        counted: u64,
+    },
     /// The count of inodes in use is wrong.
     #[error("{image}: counts {recorded} inodes in use, there are {counted}")]
     UsedInodes {

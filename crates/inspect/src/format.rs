@@ -5,7 +5,7 @@
 
 use ondisk::identity::crc32c;
 use ondisk::inode::{INODE_SIZE, InodeRecord, PAYLOAD_SIZE};
-use ondisk::pointer::{DualPointer, PhysicalPointer};
+use ondisk::pointer::{AGE_COLD, AGE_STAYS, DualPointer, PhysicalPointer};
 use ondisk::records::SnapshotRecord;
 use units::{BLOCK_SIZE, Block, Pvbn};
 
@@ -81,7 +81,8 @@ impl Format {
         let low = (number & ((1 << 44) - 1)) as u64;
         match self {
             Self::Physical => {
-                let is_sound = low != 0 && number >> 44 & 0xf == 0;
+                let age = (number >> 44) as u8 & AGE_STAYS;
+                let is_sound = low != 0 && (age <= AGE_COLD || age == AGE_STAYS);
                 let check = (number >> 48) as u32 & 0xffff;
                 Link { vbn: low, pvbn: Pvbn(low), check, is_sound }
             }
@@ -156,12 +157,14 @@ mod tests {
         assert_eq!(links, [(2, link)]);
         bytes[32 + 11] = 1;
         assert!(!Format::Dual.links(&bytes)[0].1.is_sound, "flags are reserved");
-        let physical = PhysicalPointer { pvbn: Pvbn(77), check: 0xabcd };
+        let physical = PhysicalPointer::new(Pvbn(77), 0xabcd);
         let mut bytes = physical.encode();
         let link = Link { vbn: 77, pvbn: Pvbn(77), check: 0xabcd, is_sound: true };
         assert_eq!(Format::Physical.links(&bytes), [(0, link)]);
-        bytes[5] |= 0x10;
-        assert!(!Format::Physical.links(&bytes)[0].1.is_sound);
+        bytes[5] |= 0x90;
+        assert_eq!(Format::Physical.links(&bytes), [(0, link)], "an age is no part of it");
+        bytes[5] |= 0x20;
+        assert!(!Format::Physical.links(&bytes)[0].1.is_sound, "there is no such age");
         assert!(
             !Format::Physical.links(&[0, 0, 0, 0, 0, 0, 9, 0])[0].1.is_sound,
             "a hole with a check"

@@ -79,6 +79,7 @@ impl Node {
             size_blocks: 8192,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         self.wait(|done| self.engine.create_volume(request, done))
     }

@@ -35,14 +35,22 @@ pub struct DualPointer {
 
 /// A pointer within an aggregate.
 ///
-/// Bytes: PVBN 44 bits, 4 reserved bits, check 16 bits, of a little-endian 64-bit number.
+/// Bytes: PVBN 44 bits, age 4 bits, check 16 bits, of a little-endian 64-bit number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Hash)]
 pub struct PhysicalPointer {
     /// The block's address in the aggregate; zero for a hole.
     pub pvbn: Pvbn,
     /// The low 16 bits of the child's CRC32C.
     pub check: u16,
+    /// In a container map, how many temperature scans have come by since the block was written or
+    /// read: up to [`AGE_COLD`], or [`AGE_STAYS`]. Zero elsewhere.
+    pub age: u8,
 }
+
+/// The `age` of a block that may lie in an object store: it stays at that.
+pub const AGE_COLD: u8 = 9;
+/// The `age` of a block that was found to be none of a file's data, and stays on disks.
+pub const AGE_STAYS: u8 = 15;
 
 const NUMBER_MASK: u128 = (BLOCK_NUMBER_MAX - 1) as u128;
 
@@ -81,15 +89,26 @@ impl PhysicalPointer {
     /// The encoded bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
-        debug_assert!(self.pvbn.get() < BLOCK_NUMBER_MAX);
-        (self.pvbn.get() | u64::from(self.check) << 48).to_le_bytes()
+        debug_assert!(self.pvbn.get() < BLOCK_NUMBER_MAX && self.age <= AGE_STAYS);
+        let age = u64::from(self.age & AGE_STAYS) << 44;
+        (self.pvbn.get() | age | u64::from(self.check) << 48).to_le_bytes()
     }
 
     /// The pointer that `bytes` encode.
     #[must_use]
     pub fn decode(bytes: [u8; Self::SIZE]) -> Self {
         let number = u64::from_le_bytes(bytes);
-        Self { pvbn: Pvbn(number & (BLOCK_NUMBER_MAX - 1)), check: (number >> 48) as u16 }
+        Self {
+            pvbn: Pvbn(number & (BLOCK_NUMBER_MAX - 1)),
+            check: (number >> 48) as u16,
+            age: (number >> 44) as u8 & AGE_STAYS,
+        }
+    }
+
+    /// A pointer to a block that was written now.
+    #[must_use]
+    pub const fn new(pvbn: Pvbn, check: u16) -> Self {
+        Self { pvbn, check, age: 0 }
     }
 }
 
@@ -108,8 +127,10 @@ mod tests {
                 checksum: 0xdead_beef,
             };
             assert_eq!(DualPointer::decode(dual.encode()), dual);
-            let physical = PhysicalPointer { pvbn: Pvbn(pvbn), check: 0xbeef };
-            assert_eq!(PhysicalPointer::decode(physical.encode()), physical);
+            for age in [0, 1, AGE_COLD, AGE_STAYS] {
+                let physical = PhysicalPointer { pvbn: Pvbn(pvbn), check: 0xbeef, age };
+                assert_eq!(PhysicalPointer::decode(physical.encode()), physical);
+            }
         }
         assert_eq!(DualPointer::default().encode(), [0; 16]);
     }

@@ -33,6 +33,15 @@ pub const VOLUME_TRADITIONAL: u8 = 2;
 pub const TIERING_NONE: u8 = 0;
 /// `tiering` of a volume of which everything moves to object stores, if its aggregate has any.
 pub const TIERING_ALL: u8 = 1;
+/// `tiering` of a volume of which cold blocks move there that only snapshots hold.
+pub const TIERING_SNAPSHOT_ONLY: u8 = 2;
+/// `tiering` of a volume of which all cold blocks move there.
+pub const TIERING_AUTO: u8 = 3;
+/// Days that a block must not be read for to be cold, at least: two, as scans of a few hours'
+/// period tell no less apart.
+pub const COOLING_DAYS_MIN: u16 = 2;
+/// And at most: half a year.
+pub const COOLING_DAYS_MAX: u16 = 183;
 
 /// An NFS export rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -89,12 +98,24 @@ pub struct VolumeRecord {
     pub created: I64,
     /// Its name.
     pub name: [u8; NAME_SIZE_MAX],
-    /// Which of its blocks lie in object stores: [`TIERING_NONE`] or [`TIERING_ALL`].
+    /// Which of its blocks are to lie in object stores: [`TIERING_NONE`], [`TIERING_ALL`],
+    /// [`TIERING_SNAPSHOT_ONLY`] or [`TIERING_AUTO`].
     pub tiering: u8,
     /// 1 when blocks were moved, ever: what its pointers say of their places may be wrong.
     pub has_moved: u8,
+    /// Days until a block is cold, [`COOLING_DAYS_MIN`] to [`COOLING_DAYS_MAX`]; 0: as the policy
+    /// has it.
+    pub cooling_days: U16,
     /// Reserved; zero.
-    pub reserved: [u8; 30],
+    pub reserved: [u8; 4],
+    /// When the last temperature scan began, nanoseconds since the epoch: the one under way if
+    /// there is one.
+    pub scan_started: I64,
+    /// The lowest-level node of its container map that the temperature scan under way goes on with;
+    /// 0 when none is.
+    pub scan_next: U64,
+    /// Its blocks that lie in object stores.
+    pub object_blocks: U64,
     /// Its export rules, in order.
     pub exports: [ExportRuleRecord; EXPORT_RULES_MAX],
     /// Zero.
@@ -156,8 +177,18 @@ impl VolumeRecord {
         if self.size_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("size_blocks");
         }
-        if self.tiering > TIERING_ALL {
+        if self.tiering > TIERING_AUTO {
             return wrong("tiering");
+        }
+        let days = self.cooling_days.get();
+        if days != 0 && !(COOLING_DAYS_MIN..=COOLING_DAYS_MAX).contains(&days) {
+            return wrong("cooling_days");
+        }
+        if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
+            return wrong("scan_next");
+        }
+        if self.object_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
+            return wrong("object_blocks");
         }
         if self.has_moved > 1 {
             return wrong("has_moved");

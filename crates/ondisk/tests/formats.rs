@@ -90,7 +90,8 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         records::VolumeRecord {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
-            tiering, has_moved, reserved, exports, padding
+            tiering, has_moved, cooling_days, reserved, scan_started, scan_next, object_blocks,
+            exports, padding
         },
         records::SnapshotRecord {
             state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,
@@ -218,6 +219,7 @@ fn encoded(structure: &str, field: &str) -> Option<u128> {
         ("DualPointer", "flags") => dual.flags = u8::MAX,
         ("DualPointer", "checksum") => dual.checksum = u32::MAX,
         ("PhysicalPointer", "pvbn") => physical.pvbn = Pvbn(number),
+        ("PhysicalPointer", "age") => physical.age = pointer::AGE_STAYS,
         ("PhysicalPointer", "check") => physical.check = u16::MAX,
         _ => return None,
     }
@@ -241,7 +243,7 @@ fn pointers_are_described_as_they_are_encoded() {
             rows += 1;
         }
     }
-    assert_eq!(rows, 6);
+    assert_eq!(rows, 7);
 }
 
 #[test]
@@ -282,6 +284,8 @@ fn limits_are_those_of_the_code() {
         medium::MEDIUM_UNIT_BYTES_MAX,
         records::NAME_SIZE_MAX,
         records::EXPORT_RULES_MAX,
+        records::COOLING_DAYS_MIN,
+        records::COOLING_DAYS_MAX,
         inode::PAYLOAD_SIZE,
         inode::DEPTH_MAX,
         directory::NAME_BYTES_MAX,

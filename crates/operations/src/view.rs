@@ -9,6 +9,7 @@
 //! in memory only ([`View::note_read`]).
 
 use crate::attributes::visible;
+use crate::data::read::ReadRange;
 use crate::{Environment, OperationStop, file};
 use cowfs::buftree::{self, FileKey, Root, Walk};
 use cowfs::directory::{DirectoryBlocks, DirectoryError};
@@ -147,6 +148,15 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         }
         let mut walk = Walk::new(&root, &key, *reader);
         (first..first + count).map(|fbn| walk.read(Fbn(fbn))).collect()
+    }
+
+    /// Whether a read of the active image is out of sequence. Who reads a snapshot copies it,
+    /// mostly.
+    pub(crate) fn is_random(&mut self, inode: InodeNumber, range: &ReadRange) -> bool {
+        let logical = self.transaction.logical();
+        let found = logical.inodes.get(&inode);
+        let stream = found.map(|found| found.shared.lock().stream).unwrap_or_default();
+        self.image == SnapshotId::ACTIVE && stream.is_random((range.start, range.end))
     }
 
     /// The tree of a snapshot's file.

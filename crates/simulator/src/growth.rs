@@ -15,6 +15,9 @@ use units::Block;
 /// Blocks of a joining disk, from the first of its data area, that hold somebody's garbage.
 const GARBAGE_BLOCKS: u64 = 96;
 
+/// Blocks of an object store that joins, at least: 64 MiB.
+const OBJECT_BLOCKS_MIN: u64 = 16 << 10;
+
 /// How an aggregate grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
@@ -66,7 +69,12 @@ impl Machine<'_> {
         if has_grown || aggregate.parts.store.geometry().end() > self.first_end() {
             return;
         }
-        let disks = (0..growth.disks()).map(|_| self.joining_disk()).collect();
+        let blocks = match growth {
+            // Nothing moves in an aggregate that is nearly full.
+            Growth::Objects => self.plan.disk_blocks.max(OBJECT_BLOCKS_MIN),
+            _ => self.plan.disk_blocks,
+        };
+        let disks = (0..growth.disks()).map(|_| self.joining_disk(blocks)).collect();
         let to = match growth {
             Growth::Disks(_) => Joining::Group(0),
             Growth::Group(kind, group_size) => Joining::NewGroups { kind, group_size },
@@ -85,10 +93,10 @@ impl Machine<'_> {
         self.growing.under_way = Some(under_way);
     }
 
-    fn joining_disk(&mut self) -> Arc<dyn Disk> {
+    fn joining_disk(&mut self, blocks: u64) -> Arc<dyn Disk> {
         let name = format!("joined{}", self.growing.joined_count);
         self.growing.joined_count += 1;
-        let disk = self.world.add_disk(&name, self.plan.disk_blocks);
+        let disk = self.world.add_disk(&name, blocks);
         for block in 0..GARBAGE_BLOCKS {
             let garbage = Block::from_prefix(&[block as u8 | 1; 64]);
             self.world.write_block(&name, media::DATA_START + block, &garbage);
@@ -105,19 +113,6 @@ impl Machine<'_> {
     /// The engine that was asked is no more.
     pub fn forget_growth(&mut self) {
         self.growing.under_way = None;
-    }
-
-    /// Some volume's blocks are to move to the object store, or no longer.
-    pub fn change_tiering(&mut self) {
-        let volumes = self.engine.volumes();
-        if self.plan.growth != Some(Growth::Objects) || volumes.is_empty() {
-            return;
-        }
-        let volume = &volumes[self.choices.index(volumes.len())];
-        let is_tiered = self.choices.chance(75);
-        self.trace.note(format!("tiering of {}: {is_tiered}", volume.name));
-        // It may be gone by then, or be traditional, or the log fails.
-        self.engine.set_tiering(&volume.name, is_tiered, Box::new(|_| ()));
     }
 
     /// Takes in how a growth ended.
@@ -148,7 +143,7 @@ impl Machine<'_> {
     }
 
     /// The PVBN after the last of the aggregate as it was made.
-    fn first_end(&self) -> units::Pvbn {
+    pub(crate) fn first_end(&self) -> units::Pvbn {
         let regions = media::regions_of(self.plan.disk_blocks);
         let data_disks = (self.plan.disks - self.plan.kind.parity_disks()) as u64;
         units::Pvbn(data_disks * media::DeviceLayout { regions }.data_blocks())

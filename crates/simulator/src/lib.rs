@@ -50,6 +50,7 @@ pub mod shrink;
 pub mod space;
 pub mod subject;
 pub mod tenant;
+pub mod tiering;
 pub mod trace;
 mod volumes;
 mod workload;

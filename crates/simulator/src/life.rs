@@ -211,9 +211,7 @@ impl<'a> Life<'a> {
                 12 => self.machine.return_disk(),
                 13 => self.machine.add_spare(),
                 14 => self.machine.begin_outage(),
-                15..18 if self.machine.plan.growth == Some(Growth::Objects) => {
-                    self.machine.change_tiering();
-                }
+                15..38 if self.machine.plan.growth == Some(Growth::Objects) => self.tier(),
                 _ => is_busy |= self.machine.step(),
             }
             self.poll()?;
@@ -228,6 +226,15 @@ impl<'a> Life<'a> {
             }
             let Self { machine, tenants, points, change, .. } = self;
             machine.check_progress(idle / 8, || waiting(tenants, points, change.as_ref()))?;
+        }
+    }
+
+    /// What has blocks cool and move.
+    fn tier(&mut self) {
+        match self.machine.choices.below(23) {
+            0..8 => self.machine.change_tiering(),
+            8..14 => self.machine.grow(),
+            _ => self.machine.leap(),
         }
     }
 
@@ -302,6 +309,7 @@ impl<'a> Life<'a> {
         if self.machine.plan.fault.is_some_and(|(_, fault)| fault == Fault::Forgets) {
             self.machine.end_fault();
         }
+        self.machine.rest_for_days()?;
         self.machine.consistency_point()?;
         self.machine.drive_until("a lost disk", |machine| !machine.has_recent_loss())?;
         for tenant in &mut self.tenants {
@@ -310,6 +318,7 @@ impl<'a> Life<'a> {
         }
         self.machine.settle()?;
         self.machine.check_growth()?;
+        self.machine.check_tiering()?;
         check_promises(&mut self.machine)?;
         check_media(&mut self.machine)
     }

@@ -16,6 +16,7 @@ use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::schedule::Chooser;
 use crate::scrubs::Ordered;
+use crate::tiering::Tierings;
 use crate::trace::Trace;
 use aggregate::{Aggregate, Phase};
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service};
@@ -84,6 +85,8 @@ pub struct Machine<'a> {
     pub losses: Losses,
     /// Disks that join.
     pub growing: Growing,
+    /// What may lie in objects.
+    pub tierings: Tierings,
     log_fails: bool,
 }
 
@@ -118,6 +121,7 @@ impl<'a> Machine<'a> {
             scrub: None,
             losses: Losses::default(),
             growing: Growing::default(),
+            tierings: Tierings::default(),
             log_fails: false,
         }
     }
@@ -408,8 +412,10 @@ impl<'a> Machine<'a> {
         let Some(aggregate) = self.aggregate() else { return };
         let counters = aggregate.parts.store.status().counters;
         let moved = aggregate.statistics.moved_blocks.load(Ordering::Relaxed);
+        let returned = aggregate.statistics.returned_blocks.load(Ordering::Relaxed);
         let trace = &mut self.trace;
         trace.meet_times("relocation: blocks moved", moved);
+        trace.meet_times("relocation: blocks moved back", returned);
         trace.meet_times("store: blocks repaired from parity", counters.repaired_blocks);
         trace.meet_times("store: blocks not repaired", counters.damaged_blocks);
         trace.meet_times("store: partial tetris writes", counters.partial_tetris_writes);

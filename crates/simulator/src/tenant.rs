@@ -140,6 +140,9 @@ impl Tenant {
         let asked = self.history.now();
         let wait = match &operation {
             Operation::Snapshot(action) => {
+                if let SnapshotAction::Restore(_) = action {
+                    machine.tierings.note_restore(&self.name);
+                }
                 let request = snapshot_request(*action);
                 let engine = &machine.engine;
                 let promise = promise(|done| engine.request_snapshot(&self.name, request, done));

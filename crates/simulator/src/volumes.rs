@@ -72,6 +72,7 @@ impl Life<'_> {
             size_blocks: plan.size_blocks,
             root: (0, 0, ROOT_MODE),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
         let engine = &self.machine.engine;

@@ -131,12 +131,13 @@ metrics! {
         "stroop_volume_transferred_bytes_total", Unit::Bytes,
         "Bytes that clients read from and wrote to a volume.",
     ).by(&["volume", "direction"]);
-    /// Labels: volume, kind (`live`, `snapshots`, `delayed_free`, `available`, `size`).
+    /// Labels: volume, kind (`live`, `snapshots`, `tiered`, `delayed_free`,
+    /// `available`, `size`).
     VOLUME_BYTES = gauge(
         "stroop_volume_bytes", Unit::Bytes,
         "Space of a volume, attributed.",
     ).by(&["volume", "kind"]);
-    /// Labels: aggregate, kind (`size`, `used`, `metadata`, `reserve`, `free`).
+    /// Labels: aggregate, kind (`size`, `used`, `tiered`, `metadata`, `reserve`, `free`).
     AGGREGATE_BYTES = gauge(
         "stroop_aggregate_bytes", Unit::Bytes,
         "Space of an aggregate, attributed.",

@@ -60,7 +60,7 @@ impl DualBackend<'_> {
         let owner = block_owner(&place, vvbn, self.cp);
         self.aggregate.parts.cache.insert(pvbn, checksum, BlockRef::clone(&block));
         self.aggregate.parts.store.write(BlockWrite { pvbn, block, owner, checksum: whole });
-        let update = PhysicalPointer { pvbn, check: whole as u16 };
+        let update = PhysicalPointer::new(pvbn, whole as u16);
         self.holdings.updates.push((vvbn.get(), Some(update)));
         DualPointer { vvbn, pvbn, flags: 0, checksum }
     }

@@ -10,15 +10,16 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{
-    Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned, Published,
-    vol_info_place,
+    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
+    Published, vol_info_place,
 };
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::cleaner::Leaf;
+use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
 use cowfs::logical::{CleanedInode, Image, Logical};
 use cowfs::pointer::Pointer;
-use cowfs::reader::{HeldBlocks, Reader, Stop};
+use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
@@ -371,6 +372,31 @@ impl Member for FlexibleVolume {
         };
         let message = move |access: &mut Access<'_>| this.clean(&aggregate, access);
         Cleaning::Flexible(self.front.affinities.vbn, Box::new(message))
+    }
+
+    fn find_active(&self, numbers: Vec<u64>, done: ActiveDone) {
+        let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
+            return done(Vec::new());
+        };
+        let (held, mut done) = (HeldBlocks::default(), Some(done));
+        let scheduler = aggregate.parts.scheduler.clone();
+        let message = move |access: &mut Access<'_>| {
+            let map = &this.vbn.read(access).space.active_map;
+            let reader = Reader { cache: &aggregate.parts.cache, held: &held };
+            let find = |vvbn: &u64| {
+                let block = map.read(*vvbn / VBNS_PER_BLOCK, &reader)?;
+                Ok(is_set(&block, *vvbn))
+            };
+            let found: Progress<Vec<bool>> = numbers.iter().map(find).collect();
+            if let Err(Stop::Wait(wait)) = found {
+                return aggregate.suspend(wait, &held);
+            }
+            if let Some(done) = done.take() {
+                done(found.unwrap_or_default());
+            }
+            Outcome::Done
+        };
+        scheduler.send(self.front.affinities.vbn, Box::new(message));
     }
 
     fn publish(&self, access: &mut Access<'_>, _: &Published<'_>) -> bool {

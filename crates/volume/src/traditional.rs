@@ -9,7 +9,9 @@ use crate::front::Front;
 use crate::load::snapshot_views;
 use crate::snapshots::{Requests, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Partition};
-use aggregate::{Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published};
+use aggregate::{
+    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published,
+};
 use cowfs::budget::{Spender, snapshot_blocks};
 use ondisk::pointer::PhysicalPointer;
 use std::sync::{Arc, Weak};
@@ -124,6 +126,11 @@ impl Member for TraditionalVolume {
         state.requests = requests;
         state.frozen_blocks = Some(image.dirty_blocks);
         Cleaning::Traditional(facts, file_work(&mut image))
+    }
+
+    fn find_active(&self, _: Vec<u64>, done: ActiveDone) {
+        // Nothing of it moves.
+        done(Vec::new());
     }
 
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {

@@ -3,14 +3,19 @@
 //!
 //! Invariants: see [`super`].
 
-use crate::block_side::Container;
+use super::cool::Scan;
+use super::is_near;
+use super::tiering::{Tiering, TieringPolicy};
+use crate::block_side::{Container, VolumeSlot};
 use crate::member::MemberCleaned;
+use crate::pool::BlockPool;
 use crate::refill::{Refill, Tier};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::identity::BlockOwner;
 use ondisk::pointer::PhysicalPointer;
+use ondisk::records::VolumeRecord;
 use platform::mutation::{self, Rule};
 use raid::{BlockStore, BlockWrite};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,30 +47,47 @@ pub struct Relocation {
     pub(super) is_full: bool,
 }
 
-/// A volume of which everything is to lie in object stores.
-#[derive(Default)]
+/// A volume of which some blocks are to lie in object stores.
 pub(super) struct Queue {
-    /// Lowest-level nodes of its container map to look at.
+    pub(super) tiering: Tiering,
+    /// Lowest-level nodes of its container map to look at, if all of it is to.
     pub(super) nodes: BTreeSet<u64>,
     /// The same, of the consistency point that is running.
     pub(super) fresh: BTreeSet<u64>,
     /// Where looking at all of the map goes on.
     pub(super) sweep: Option<u64>,
+    /// How its blocks cool, if their age counts.
+    pub(super) scan: Scan,
+    /// Blocks that clients have read.
+    pub(super) reads: BTreeSet<u64>,
 }
 
 impl Queue {
-    pub(super) fn everything() -> Self {
-        Self { sweep: Some(0), ..Self::default() }
+    fn new(tiering: Tiering, scan: Scan) -> Self {
+        Self {
+            tiering,
+            nodes: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            sweep: (tiering.policy == TieringPolicy::All).then_some(0),
+            scan,
+            reads: BTreeSet::new(),
+        }
     }
 
-    pub(super) fn has_work(&self) -> bool {
-        self.sweep.is_some() || !self.nodes.is_empty()
+    /// Whether there is something to look at; `is_full`: no object store has room.
+    pub(super) fn has_work(&self, is_full: bool) -> bool {
+        let is_near = self.sweep.is_some() || !self.nodes.is_empty();
+        let is_cooling = self.tiering.is_cooling();
+        is_near && !is_full || is_cooling && (self.scan.is_running || !self.reads.is_empty())
     }
 
     pub(super) fn add(&mut self, nodes: impl IntoIterator<Item = u64>) {
+        if self.tiering.policy != TieringPolicy::All {
+            return;
+        }
         self.nodes.extend(nodes);
         if self.nodes.len() > NODES_MAX {
-            *self = Self::everything();
+            *self = Self::new(self.tiering, self.scan);
         }
     }
 }
@@ -73,16 +95,53 @@ impl Queue {
 /// Blocks of a volume on their way.
 pub(super) struct Batch {
     pub(super) volume: VolumeId,
+    pub(super) policy: TieringPolicy,
     pub(super) nodes: BTreeSet<u64>,
     pub(super) moves: Vec<Move>,
+    /// Blocks that are to stay, with another age.
+    pub(super) aged: Vec<Aged>,
+    /// Where the temperature scan is that found them, if one did.
+    pub(super) scan: Option<Scan>,
     /// Room was promised by the freeze of the consistency point that is running.
     pub(super) is_promised: bool,
+}
+
+impl Batch {
+    pub(super) const fn new(volume: VolumeId, policy: TieringPolicy) -> Self {
+        Self {
+            volume,
+            policy,
+            nodes: BTreeSet::new(),
+            moves: Vec::new(),
+            aged: Vec::new(),
+            scan: None,
+            is_promised: false,
+        }
+    }
+
+    /// Whether the volume is to say which of the blocks its active image has.
+    pub(super) fn asks_member(&self) -> bool {
+        let is_out = |one: &Move| one.to == Tier::Object;
+        self.policy == TieringPolicy::SnapshotOnly && self.moves.iter().any(is_out)
+    }
+
+    /// Whether nothing is to be written.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.aged.is_empty()
+    }
 }
 
 pub(super) struct Move {
     pub(super) vvbn: u64,
     pub(super) from: PhysicalPointer,
+    pub(super) to: Tier,
     pub(super) found: Option<(BlockRef, BlockOwner)>,
+}
+
+/// A block that stays where it is, and the entry that it gets.
+pub(super) struct Aged {
+    pub(super) vvbn: u64,
+    pub(super) to: PhysicalPointer,
 }
 
 pub(super) struct Placed {
@@ -91,20 +150,47 @@ pub(super) struct Placed {
     pub(super) to: Pvbn,
 }
 
+/// Where a consistency point places what moves.
+pub(crate) struct Placing<'a> {
+    pub space: &'a mut Space<PhysicalPointer>,
+    pub store: &'a dyn BlockStore,
+    /// Numbers on disks, if nothing else is left in it.
+    pub pool: &'a BlockPool,
+    pub containers: &'a BTreeMap<VolumeId, Container>,
+    pub cp: CpNumber,
+}
+
 impl Relocation {
-    /// For volumes of which everything is to lie in object stores.
+    /// As the volumes' records say.
     #[must_use]
-    pub fn of(volumes: impl Iterator<Item = VolumeId>) -> Self {
-        let volumes = volumes.map(|volume| (volume, Queue::everything())).collect();
-        Self { volumes, ..Self::default() }
+    pub fn of<'a>(slots: impl Iterator<Item = &'a VolumeSlot>) -> Self {
+        let mut relocation = Self::default();
+        for slot in slots {
+            relocation.set(VolumeId(slot.record.volume.get()), &slot.record);
+        }
+        relocation
     }
 
-    /// From now on a volume's blocks are moved, or no longer.
-    pub fn set(&mut self, volume: VolumeId, is_moved: bool) {
-        if is_moved {
-            self.volumes.insert(volume, Queue::everything());
-        } else {
+    /// From now on a volume's blocks are moved as its record says.
+    pub fn set(&mut self, volume: VolumeId, record: &VolumeRecord) {
+        let tiering = Tiering::of(record);
+        if tiering.policy == TieringPolicy::None {
             self.volumes.remove(&volume);
+        } else {
+            self.volumes.insert(volume, Queue::new(tiering, Scan::of(record)));
+        }
+        self.drop_batch_of(volume);
+    }
+
+    /// A volume is deleted.
+    pub(crate) fn remove(&mut self, volume: VolumeId) {
+        self.volumes.remove(&volume);
+        self.drop_batch_of(volume);
+    }
+
+    fn drop_batch_of(&mut self, volume: VolumeId) {
+        if self.batch.as_ref().is_some_and(|batch| batch.volume == volume && !batch.is_promised) {
+            self.drop_batch();
         }
     }
 
@@ -120,7 +206,8 @@ impl Relocation {
 
     /// The next volume with something to look at.
     pub(super) fn next_volume(&self) -> Option<VolumeId> {
-        let has_work = |(volume, queue): (&VolumeId, &Queue)| queue.has_work().then_some(*volume);
+        let has_work =
+            |(volume, queue): (&VolumeId, &Queue)| queue.has_work(self.is_full).then_some(*volume);
         let after = self.last.map_or(VolumeId(0), |last| VolumeId(last.get() + 1));
         let mut all = self.volumes.range(after..).chain(self.volumes.range(..after));
         all.find_map(has_work)
@@ -135,7 +222,7 @@ impl Relocation {
                 let changed = member.updates.iter().map(|(vvbn, _)| (volume, *vvbn));
                 self.changed.extend(changed);
             }
-            if let Some(queue) = queue {
+            if let Some(queue) = queue.filter(|one| one.tiering.policy == TieringPolicy::All) {
                 let placed = member.updates.iter().filter(|(_, to)| to.is_some());
                 queue.fresh.extend(placed.map(|(vvbn, _)| vvbn / PhysicalPointer::FANOUT));
             }
@@ -166,10 +253,20 @@ impl Relocation {
         refill: &mut Refill,
         space: &mut Space<PhysicalPointer>,
         store: &dyn BlockStore,
+        pool: &BlockPool,
         reader: &Reader<'_>,
     ) -> Progress<()> {
         let promised = self.batch.as_ref().filter(|batch| batch.is_promised);
-        let wanted = promised.map_or(0, |batch| batch.moves.len());
+        let moves = promised.map_or(&[][..], |batch| &batch.moves);
+        let wanted = |tier| moves.iter().filter(|one| one.to == tier).count();
+        let (near, wanted) = (wanted(Tier::Near), wanted(Tier::Object));
+        while pool.len() < near {
+            let found = refill.next_tetris(Tier::Near, space, store, reader)?;
+            if found.is_empty() {
+                break;
+            }
+            pool.stock(found.into_iter());
+        }
         while self.stock.len() < wanted {
             let found = refill.next_tetris(Tier::Object, space, store, reader)?;
             if found.is_empty() {
@@ -182,44 +279,46 @@ impl Relocation {
     }
 
     /// Places the batch: its changes go with those of the volumes.
-    pub(crate) fn place(
-        &mut self,
-        space: &mut Space<PhysicalPointer>,
-        store: &dyn BlockStore,
-        containers: &BTreeMap<VolumeId, Container>,
-        cp: CpNumber,
-        cleaned: &mut Vec<MemberCleaned>,
-    ) {
+    pub(crate) fn place(&mut self, to: Placing<'_>, cleaned: &mut Vec<MemberCleaned>) {
         let Some(batch) = self.batch.take_if(|batch| batch.is_promised) else { return };
+        let Placing { space, store, pool, containers, cp } = to;
+        let geometry = store.geometry();
         let volume = batch.volume;
         let placed = self.placed.insert(Vec::new());
         if containers.get(&volume).is_none_or(|container| container.deleting) {
             return;
         }
-        let at = cleaned.iter().position(|member| member.volume == volume).unwrap_or_else(|| {
-            cleaned.push(MemberCleaned { volume, updates: Vec::new() });
-            cleaned.len() - 1
-        });
-        let updates = &mut cleaned[at].updates;
         let is_changed = |vvbn| {
             self.changed.contains(&(volume, vvbn)) && !mutation::broken(Rule::ChangedBlockMoved)
         };
-        for Move { vvbn, found, from } in batch.moves {
+        let mut updates: BTreeMap<u64, PhysicalPointer> = BTreeMap::new();
+        let aged = batch.aged.into_iter().filter(|one| !is_changed(one.vvbn));
+        updates.extend(aged.map(|one| (one.vvbn, one.to)));
+        for Move { vvbn, found, from, to } in batch.moves {
             let Some((block, owner)) = found.filter(|_| !is_changed(vvbn)) else { continue };
-            let Some(pvbn) = self.stock.pop_front() else { break };
+            let number = match to {
+                Tier::Object => self.stock.pop_front(),
+                Tier::Near => pool.take_if(|pvbn| is_near(&geometry, pvbn)),
+            };
+            let Some(pvbn) = number else { break };
             space.take(pvbn.get());
             let write = BlockWrite::new(pvbn, block, BlockOwner { cp, ..owner });
             let checksum = write.checksum;
             store.write(write);
-            updates.push((vvbn, Some(PhysicalPointer { pvbn, check: checksum as u16 })));
+            updates.insert(vvbn, PhysicalPointer::new(pvbn, checksum as u16));
             placed.push(Placed { from: from.pvbn, checksum, to: pvbn });
         }
         if self.is_full {
             // The rest, when there is room.
             self.put_back(volume, batch.nodes);
         }
-        if cleaned[at].updates.is_empty() {
-            cleaned.remove(at);
+        if updates.is_empty() {
+            return;
         }
+        let at = cleaned.iter().position(|member| member.volume == volume).unwrap_or_else(|| {
+            cleaned.push(MemberCleaned { volume, updates: Vec::new() });
+            cleaned.len() - 1
+        });
+        cleaned[at].updates.extend(updates.into_iter().map(|(vvbn, to)| (vvbn, Some(to))));
     }
 }

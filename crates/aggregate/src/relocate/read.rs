@@ -1,7 +1,7 @@
 //! Reading blocks that are to be moved: each proved by the identity beside it, which says whose it
 //! is.
 //!
-//! Fails: a block that cannot be read, or may not move, is left out.
+//! Fails: a block that cannot be read is left out.
 
 use super::plan::Move;
 use crate::aggregate::Aggregate;
@@ -22,7 +22,12 @@ pub(super) const BLOCKS_PER_READ: usize = 256;
 
 pub(super) type Found = Option<(BlockRef, BlockOwner)>;
 
-/// A block to be read, and whose it turns out to be if it may move.
+/// Whether a block may move: maps, nodes, inodes and what is read at a start may not.
+pub(super) fn may_move(owner: &BlockOwner) -> bool {
+    owner.inode.get() >= metafile::FIRST_FILE && owner.kind == KIND_DATA && owner.level == 0
+}
+
+/// A block to be read, and whose it turns out to be.
 #[derive(Clone)]
 pub(super) struct Wanted {
     volume: VolumeId,
@@ -40,8 +45,7 @@ impl Wanted {
         let wanted = self.clone();
         let accepts = move |owner: &BlockOwner| {
             let is_right = owner.volume == wanted.volume && owner.vvbn == Vvbn(wanted.vvbn);
-            let is_file = owner.inode.get() >= metafile::FIRST_FILE;
-            if is_right && is_file && owner.kind == KIND_DATA && owner.level == 0 {
+            if is_right {
                 *wanted.owner.lock() = Some(*owner);
             }
             is_right

@@ -144,6 +144,7 @@ impl Rig {
             size_blocks: self.shape.volume_bytes / BLOCK_SIZE_U64,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         Ok(wait(|done| self.engine().create_volume(volume, done))?)
     }

@@ -187,6 +187,7 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
         ("RAID", Column::Text),
         ("SIZE", Column::Number),
         ("USED", Column::Number),
+        ("TIERED", Column::Number),
         ("FREE", Column::Number),
         ("USE%", Column::Number),
         ("VOLUMES", Column::Number),
@@ -200,6 +201,7 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
             raid(aggregate),
             ByteSize(aggregate.size_bytes).to_string(),
             ByteSize(aggregate.used_bytes).to_string(),
+            ByteSize(aggregate.tiered_bytes).to_string(),
             ByteSize(aggregate.free_bytes).to_string(),
             percent(aggregate.used_bytes, aggregate.size_bytes),
             aggregate.volumes.to_string(),
@@ -230,6 +232,7 @@ fn show(aggregate: &AggregateInfo) -> Result<Output, AdminError> {
             percent(aggregate.used_bytes, aggregate.size_bytes),
             bytes(aggregate.metadata_bytes)
         ),
+        format!("in objects  {} of the used", bytes(aggregate.tiered_bytes)),
         format!("reserve     {} (so that deleting always works)", bytes(aggregate.reserve_bytes)),
         format!("free        {}", bytes(aggregate.free_bytes)),
         format!(

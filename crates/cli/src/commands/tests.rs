@@ -142,6 +142,17 @@ fn objects_print_as_prose_and_json() {
     assert_eq!(set, "home: tiering policy all\n");
     assert!(session.ok("stroop volume show home").contains("tiering     all"));
     session.fails("stroop volume set work --tiering-policy all", 3);
+    let set = session.ok("stroop volume set home --tiering-policy auto");
+    assert_eq!(set, "home: tiering policy auto, cold after 31 days\n");
+    let set = session.ok("stroop volume set home --tiering-minimum-cooling-days 7");
+    assert_eq!(set, "home: tiering policy auto, cold after 7 days\n");
+    let json = session.json("stroop volume set home --tiering-policy snapshot-only");
+    assert_eq!(json["tiering_policy"], "snapshot-only");
+    assert_eq!(
+        (&json["tiering_minimum_cooling_days"], &json["tiered_bytes"]),
+        (&2.into(), &0.into())
+    );
+    assert!(session.fails("stroop volume set home", 2).contains("nothing is to be changed"));
     let json = session.json("stroop volume show home");
     assert_eq!(json["size_bytes"], 1 << 30);
     assert_eq!(json["created"], "1970-01-01T00:00:01Z");

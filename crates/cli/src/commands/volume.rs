@@ -20,7 +20,16 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        VolumeCommand::Create { name, aggr, size, owner, export, dry_run } => {
+        VolumeCommand::Create {
+            name,
+            aggr,
+            size,
+            owner,
+            export,
+            tiering_policy,
+            tiering_minimum_cooling_days,
+            dry_run,
+        } => {
             let owner = owner.as_deref().map(|owner| Accounts::of_this_machine().owner(owner));
             let request = VolumeCreate {
                 name: name.clone(),
@@ -30,6 +39,8 @@ pub(super) fn run(
                 size_bytes: size.0,
                 owner: owner.transpose()?,
                 exports: export.clone(),
+                tiering_policy: *tiering_policy,
+                tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
                 dry_run: *dry_run,
             };
             create(node, &request)
@@ -43,10 +54,14 @@ pub(super) fn run(
             Ok(output)
         }
         VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
-        VolumeCommand::Set { name, tiering_policy } => {
-            let request = VolumeSet { name: name.clone(), tiering_policy: *tiering_policy };
+        VolumeCommand::Set { name, tiering_policy, tiering_minimum_cooling_days } => {
+            let request = VolumeSet {
+                name: name.clone(),
+                tiering_policy: *tiering_policy,
+                tiering_minimum_cooling_days: *tiering_minimum_cooling_days,
+            };
             let volume = node.volume_set(&request)?;
-            let line = format!("{}: tiering policy {}", volume.name, volume.tiering_policy);
+            let line = format!("{}: tiering policy {}", volume.name, tiering(&volume));
             Ok(Output::of(&volume.name, &volume)?.line(line))
         }
         VolumeCommand::Delete { name, dry_run } => {
@@ -73,6 +88,14 @@ pub(super) fn removal(action: &str, removal: &Removal) -> Result<Output, AdminEr
         line.push_str(&format!(", {} come back", ByteSize(removal.freed_bytes)));
     }
     Ok(output.line(line))
+}
+
+/// "auto, cold after 31 days".
+fn tiering(volume: &VolumeInfo) -> String {
+    match volume.tiering_minimum_cooling_days {
+        Some(days) => format!("{}, cold after {days} days", volume.tiering_policy),
+        None => volume.tiering_policy.to_string(),
+    }
 }
 
 /// The aggregate, if there is one only.
@@ -171,6 +194,7 @@ fn table(volumes: &[VolumeInfo]) -> Table {
         ("SIZE", Column::Number),
         ("LIVE", Column::Number),
         ("SNAPS", Column::Number),
+        ("TIERED", Column::Number),
         ("AVAIL", Column::Number),
         ("USE%", Column::Number),
         ("FILES", Column::Number),
@@ -189,6 +213,7 @@ fn table(volumes: &[VolumeInfo]) -> Table {
             ByteSize(volume.size_bytes).to_string(),
             ByteSize(volume.live_bytes).to_string(),
             ByteSize(volume.snapshot_bytes).to_string(),
+            ByteSize(volume.tiered_bytes).to_string(),
             ByteSize(volume.available_bytes).to_string(),
             percent(volume.used_bytes(), volume.size_bytes),
             volume.files.to_string(),
@@ -210,7 +235,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("aggregate   {}", volume.aggregate),
         format!("state       {}", volume.state),
         format!("kind        {}", if volume.traditional { "traditional" } else { "thin" }),
-        format!("tiering     {}", volume.tiering_policy),
+        format!("tiering     {}", tiering(volume)),
         format!("created     {}", volume.created),
         format!("owner       {}:{}", volume.owner.uid, volume.owner.gid),
         format!("files       {}", volume.files),
@@ -222,6 +247,7 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
             bytes(volume.snapshot_bytes),
             count(volume.snapshots, "snapshot")
         ),
+        format!("in objects  {:>9}  of the above", bytes(volume.tiered_bytes)),
         format!("freeing     {:>9}", bytes(volume.delayed_free_bytes)),
         format!("available   {:>9}", bytes(volume.available_bytes)),
         String::new(),

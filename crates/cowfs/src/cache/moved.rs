@@ -13,6 +13,10 @@ use units::Pvbn;
 /// Blocks that are known to have moved: 3 MiB.
 const MOVED_MAX: usize = 1 << 16;
 
+/// Moves that are followed: from disks to objects and back, twice. Who gets no answer asks the
+/// container map.
+const MOVES_MAX: usize = 4;
+
 #[derive(Default)]
 pub(super) struct Moved {
     places: FxHashMap<(Pvbn, u32), Pvbn>,
@@ -20,8 +24,17 @@ pub(super) struct Moved {
 }
 
 impl Moved {
+    /// Where the block lies, as far as is known: it may have moved more than once.
     pub(super) fn get(&self, hint: Pvbn, check: u32) -> Option<Pvbn> {
-        self.places.get(&(hint, check)).copied()
+        let mut place = *self.places.get(&(hint, check))?;
+        for _ in 0..MOVES_MAX {
+            match self.places.get(&(place, check)) {
+                None => return Some(place),
+                Some(next) => place = *next,
+            }
+        }
+        // Round and round: it is where it was once before.
+        None
     }
 
     pub(super) fn note(&mut self, hint: Pvbn, check: u32, place: Pvbn) {
@@ -64,13 +77,30 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_moves_on_is_followed_and_one_that_came_back_is_asked_for() {
+        let mut moved = Moved::default();
+        moved.note(Pvbn(7), 70, Pvbn(90));
+        moved.note(Pvbn(90), 70, Pvbn(8));
+        moved.note(Pvbn(90), 71, Pvbn(9));
+        assert_eq!(
+            (moved.get(Pvbn(7), 70), moved.get(Pvbn(90), 70)),
+            (Some(Pvbn(8)), Some(Pvbn(8)))
+        );
+        moved.note(Pvbn(8), 70, Pvbn(7));
+        assert_eq!(moved.get(Pvbn(7), 70), None);
+    }
+
+    #[test]
     fn the_oldest_go_first() {
         let mut moved = Moved::default();
         for number in 0..MOVED_MAX as u64 + 10 {
-            moved.note(Pvbn(number), 1, Pvbn(number + 1));
-            moved.note(Pvbn(number), 1, Pvbn(number + 2));
+            moved.note(Pvbn(number), 1, Pvbn(1 << 30));
+            moved.note(Pvbn(number), 1, Pvbn((1 << 40) + number));
         }
         assert_eq!((moved.places.len(), moved.order.len()), (MOVED_MAX, MOVED_MAX));
-        assert_eq!((moved.get(Pvbn(9), 1), moved.get(Pvbn(10), 1)), (None, Some(Pvbn(12))));
+        assert_eq!(
+            (moved.get(Pvbn(9), 1), moved.get(Pvbn(10), 1)),
+            (None, Some(Pvbn((1 << 40) + 10)))
+        );
     }
 }

@@ -24,7 +24,7 @@ impl Addressed for DualPointer {
 
 impl Addressed for PhysicalPointer {
     fn at(number: u64, check: u32) -> Self {
-        Self { pvbn: Pvbn(number), check: check as u16 }
+        Self::new(Pvbn(number), check as u16)
     }
 }
 
@@ -296,4 +296,24 @@ fn tiny_files_lie_in_the_inode_and_leave_it() {
     let (root, change) = clean(root, leaf(b"bye"), 3, &mut media);
     assert_eq!((root.depth, change), (0, -2));
     assert_eq!(media.freed.len(), media.blocks.len());
+}
+
+#[test]
+fn a_pointer_that_says_more_of_the_block_it_had_keeps_the_block() {
+    let mut media = Media::default();
+    for number in [1_000, 2_000] {
+        media.blocks.insert(number, Block::shared(&[1]));
+    }
+    let mut root = Root::<PhysicalPointer>::default();
+    let young = PhysicalPointer::new(Pvbn(1_000), 7);
+    let old = PhysicalPointer { age: 3, ..young };
+    let moved = PhysicalPointer::new(Pvbn(2_000), 7);
+    for (pointer, change, is_freed) in [(young, 1, false), (old, 0, false), (moved, 0, true)] {
+        let leaves = vec![(5, Leaf::Placed(pointer))];
+        let mut cleaner = FileCleaner::new(key(), root, leaves, RangeSet::default(), None);
+        let (next, blocks) = run(&mut cleaner, &mut media);
+        assert_eq!((blocks, media.freed.contains(&1_000)), (change, is_freed), "{pointer:?}");
+        assert_eq!(next.pointer(5), pointer);
+        root = next;
+    }
 }

@@ -32,6 +32,7 @@ fn volume_request(name: &str, size_blocks: u64) -> VolumeRequest {
         size_blocks,
         root: (0, 0, 0o755),
         exports: Vec::new(),
+        tiering: Tiering::default(),
     }
 }
 
@@ -161,6 +162,7 @@ fn volumes_are_refused_before_the_aggregate_has_no_room_for_their_roots() {
             size_blocks: 1024,
             root: (0, 0, 0o755),
             exports: Vec::new(),
+            tiering: Tiering::default(),
         };
         match node.wait(|done| node.engine.create_volume(request, done)) {
             Ok(()) => made += 1,

@@ -102,6 +102,7 @@ fn make(kind: &Kind) -> Base {
             size_blocks: VOLUME_BLOCKS,
             root: (0, 0, 0o777),
             exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
         };
         let made = node.wait("create volume", |done| node.engine.create_volume(request, done));
         assert!(made.is_ok(), "{made:?}");

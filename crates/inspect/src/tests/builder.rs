@@ -168,7 +168,7 @@ impl Writer<'_> {
         let checksum = tree_checksum(&block, content[usize::from(place.0) - 1]);
         let pvbn = Pvbn(vvbn + VOLUME_BASE);
         let check = crc32c(&block) as u16;
-        self.container.insert(vvbn, PhysicalPointer { pvbn, check });
+        self.container.insert(vvbn, PhysicalPointer::new(pvbn, check));
         self.writes.insert(pvbn.get(), (block, owner(self.cp, VOLUME, vvbn, place)));
         DualPointer { vvbn: Vvbn(vvbn), pvbn, flags: 0, checksum }
     }
@@ -470,7 +470,7 @@ fn aggregate(writer: &mut Writer<'_>, size_blocks: u64, identity: [u8; 16]) -> S
         let check = crc32c(&block) as u16;
         let owner = owner(cp, 0, 0, (kind, level, inode, index));
         writer.writes.insert(pvbn, (block, owner));
-        PhysicalPointer { pvbn: Pvbn(pvbn), check }
+        PhysicalPointer::new(Pvbn(pvbn), check)
     };
     let file = |kind, depth, pointers: &[(usize, PhysicalPointer)], blocks: u64, size: u64| {
         let mut file = record(kind, 1);

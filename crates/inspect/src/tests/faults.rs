@@ -109,6 +109,17 @@ fn merging_and_releasing_are_understood() {
 }
 
 #[test]
+fn blocks_in_object_stores_are_counted() {
+    let volume = hook(|record: &mut ondisk::records::VolumeRecord| record.object_blocks = 5.into());
+    let report = build(&Wrong { volume, ..Wrong::default() }).check();
+    let [Finding::ObjectBlocks { volume: VOLUME, recorded: 5, counted: 0 }] =
+        report.findings.as_slice()
+    else {
+        panic!("{report}")
+    };
+}
+
+#[test]
 fn counts_and_roots() {
     let root = |change: fn(&mut ondisk::root::FileSystemRoot)| Wrong {
         root: hook(change),

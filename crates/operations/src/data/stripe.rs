@@ -115,7 +115,10 @@ pub fn read<P: Pointer>(
         };
         content.extend(missing.note(block)?);
     }
-    missing.check()?;
+    missing.check().map_err(|stop| {
+        let is_random = inode.shared.lock().stream.is_random((range.start, range.end));
+        if is_random { stop.at_random() } else { stop }
+    })?;
     let now = request.scope.now;
     let waited = !reader.held.is_empty();
     let ahead = {

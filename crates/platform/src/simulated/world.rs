@@ -144,6 +144,13 @@ impl SimulatedWorld {
         self.state.lock().advance(nanoseconds);
     }
 
+    /// The time of day leaps, and no other clock: what a sleeping machine finds.
+    pub fn leap(&self, nanoseconds: u64) {
+        let mut state = self.state.lock();
+        let signed = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        state.wall = Timestamp(state.wall.get().saturating_add(signed));
+    }
+
     /// A number below `end`, from the seed: for the driver's own choices.
     ///
     /// # Panics

@@ -96,6 +96,7 @@ impl Core {
             for (kind, bytes) in [
                 ("size", info.size_bytes),
                 ("used", info.used_bytes),
+                ("tiered", info.tiered_bytes),
                 ("metadata", info.metadata_bytes),
                 ("reserve", info.reserve_bytes),
                 ("free", info.free_bytes),
@@ -111,6 +112,7 @@ impl Core {
                 ("size", info.size_bytes),
                 ("live", info.live_bytes),
                 ("snapshots", info.snapshot_bytes),
+                ("tiered", info.tiered_bytes),
                 ("delayed_free", info.delayed_free_bytes),
                 ("available", info.available_bytes),
             ] {

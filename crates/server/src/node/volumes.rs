@@ -14,7 +14,7 @@ use admin_api::{
     Owner, Removal, TieringPolicy, Time, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
     VolumeInfo, VolumeSet, VolumeState,
 };
-use dblade::{ServedVolume, VolumeKind, VolumeRequest};
+use dblade::{ServedVolume, Tiering, VolumeKind, VolumeRequest};
 use ondisk::records::EXPORT_RULES_MAX;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -24,6 +24,35 @@ const ROOT_MODE: u16 = 0o755;
 /// Owner of a new volume's root directory, unless another is named.
 const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
 const CREATE: &str = "cannot create volume";
+
+const fn shown_policy(policy: dblade::TieringPolicy) -> TieringPolicy {
+    match policy {
+        dblade::TieringPolicy::None => TieringPolicy::None,
+        dblade::TieringPolicy::SnapshotOnly => TieringPolicy::SnapshotOnly,
+        dblade::TieringPolicy::Auto => TieringPolicy::Auto,
+        dblade::TieringPolicy::All => TieringPolicy::All,
+    }
+}
+
+const fn stored_policy(policy: TieringPolicy) -> dblade::TieringPolicy {
+    match policy {
+        TieringPolicy::None => dblade::TieringPolicy::None,
+        TieringPolicy::SnapshotOnly => dblade::TieringPolicy::SnapshotOnly,
+        TieringPolicy::Auto => dblade::TieringPolicy::Auto,
+        TieringPolicy::All => dblade::TieringPolicy::All,
+    }
+}
+
+const fn stored_tiering(wanted: &VolumeCreate) -> Tiering {
+    let policy = stored_policy(wanted.tiering_policy);
+    Tiering { policy, cooling_days: wanted.tiering_minimum_cooling_days }
+}
+
+/// # Errors
+/// What is wrong with it.
+fn check_tiering(message: &str, name: &str, tiering: Tiering) -> Result<(), AdminError> {
+    tiering.check().map_err(|cause| AdminError::usage(message, name).because(cause))
+}
 
 impl Core {
     /// The volumes in service, in order of name.
@@ -73,6 +102,7 @@ impl Core {
             add_rule(&wanted.name, &mut rules, *rule, None)?;
         }
         check_rules_count(CREATE, &wanted.name, &rules)?;
+        check_tiering(CREATE, &wanted.name, stored_tiering(wanted))?;
         if wanted.dry_run {
             return Ok(self.planned(wanted, aggregate));
         }
@@ -83,6 +113,7 @@ impl Core {
             size_blocks: wanted.size_bytes.div_ceil(BLOCK_SIZE_U64),
             root: (owner.uid, owner.gid, ROOT_MODE),
             exports: rules.iter().map(rules::to_record).collect(),
+            tiering: stored_tiering(wanted),
         };
         let engine = &self.engine;
         request(CREATE, &wanted.name, |done| engine.create_volume(create, done))?;
@@ -100,7 +131,9 @@ impl Core {
             aggregate: wanted.aggregate.clone(),
             state: VolumeState::Online,
             traditional: false,
-            tiering_policy: TieringPolicy::None,
+            tiering_policy: wanted.tiering_policy,
+            tiering_minimum_cooling_days: stored_tiering(wanted).days(),
+            tiered_bytes: 0,
             size_bytes: wanted.size_bytes,
             live_bytes: 0,
             snapshot_bytes: 0,
@@ -128,10 +161,9 @@ impl Core {
             aggregate: volume.aggregate.parts.identity.name.clone(),
             state: if failed { VolumeState::Offline } else { VolumeState::Online },
             traditional,
-            tiering_policy: match volume.is_tiered() {
-                true => TieringPolicy::All,
-                false => TieringPolicy::None,
-            },
+            tiering_policy: shown_policy(volume.tiering().policy),
+            tiering_minimum_cooling_days: volume.tiering().days(),
+            tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
             size_bytes: volume.size_blocks * BLOCK_SIZE_U64,
             // The engine does not tell apart what snapshots alone hold.
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
@@ -160,9 +192,16 @@ impl Core {
                     "stroop volume create NAME, in an aggregate made without --traditional",
                 ));
         }
-        let is_tiered = wanted.tiering_policy == TieringPolicy::All;
-        request(message, name, |done| self.engine.set_tiering(name, is_tiered, done))?;
-        tracing::info!(volume = name, policy = %wanted.tiering_policy, "tiering policy set");
+        let before = volume.tiering();
+        let policy = wanted.tiering_policy.map_or(before.policy, stored_policy);
+        // Days that were chosen for another policy say nothing of this one.
+        let kept = before.cooling_days.filter(|_| policy == before.policy);
+        let cooling_days = wanted.tiering_minimum_cooling_days.or(kept);
+        let tiering = Tiering { policy, cooling_days };
+        check_tiering(message, name, tiering)?;
+        request(message, name, |done| self.engine.set_tiering(name, tiering, done))?;
+        let days = tiering.days();
+        tracing::info!(volume = name, policy = %shown_policy(policy), ?days, "tiering policy set");
         Ok(self.volume_info(&volume))
     }
 

@@ -189,7 +189,11 @@ fn files_move_to_objects_are_read_there_and_go() {
     check(&mut client, &root);
     server.kill();
     let server = place.serve();
-    assert_eq!(place.json(&["volume", "show", "home"])["tiering_policy"], "all");
+    let shown = place.json(&["volume", "show", "home"]);
+    assert_eq!(shown["tiering_policy"], "all");
+    let tiered_bytes = shown["tiered_bytes"].as_u64().unwrap();
+    assert!(tiered_bytes >= 12 << 20, "{tiered_bytes}");
+    assert_eq!(place.json(&["aggr", "show", "a1"])["tiered_bytes"], tiered_bytes);
     let (mut client, root) = connect(&place);
     check(&mut client, &root);
     assert!(place.check_codes().is_empty(), "{:?}", place.check_codes());

@@ -9,6 +9,7 @@
 
 use crate::error::StoreError;
 use crate::failure::is_away;
+use crate::health::Health;
 use crate::label::Told;
 use crate::locking::ClosedGroup;
 use crate::parity::Code;
@@ -99,6 +100,8 @@ pub(crate) struct GroupState {
     pub unlabelled: u32,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
+    /// The errors of disks that had some since the start.
+    pub health: BTreeMap<usize, Health>,
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that
     /// of a disk that was replaced.
     pub sequence: u64,
@@ -274,6 +277,7 @@ impl Inner {
         error: MediaError,
         is_lost: bool,
     ) {
+        self.count_failure((group, member), device, &error, is_lost);
         let is_promoted = {
             let mut state = self.state.lock();
             // What a disk did that was replaced since says nothing of the one in its place.

@@ -43,6 +43,8 @@ pub(crate) struct Answer {
     pub repairs: Vec<Column>,
     /// Blocks made good from parity.
     pub repaired_blocks: u64,
+    /// Of them those that each data disk gave, and gave wrong.
+    pub wrong: Vec<RowSet>,
     /// Blocks that could not be read, nor made good.
     pub damaged_blocks: u64,
     /// Where they are, on each data disk.
@@ -239,6 +241,7 @@ impl<'a> Resolution<'a> {
             columns: question.given.clone(),
             repairs: vec![Column::new(); data_disks],
             repaired_blocks: 0,
+            wrong: vec![RowSet::EMPTY; data_disks],
             damaged_blocks: 0,
             damaged: vec![RowSet::EMPTY; data_disks],
             is_unreadable: false,
@@ -284,6 +287,9 @@ impl<'a> Resolution<'a> {
         let differs = self.column(disk).get(CHECKSUM_ROW) != Some(&decided);
         let is_missing = self.is_missing(disk);
         self.answer.repaired_blocks += u64::from(differs && !is_missing);
+        if differs && !is_missing && self.column(disk).get(CHECKSUM_ROW).is_some() {
+            self.answer.wrong[disk].insert(CHECKSUM_ROW);
+        }
         self.settle(disk, CHECKSUM_ROW, decided, differs);
     }
 
@@ -361,6 +367,9 @@ impl<'a> Resolution<'a> {
             (Some(good), _) => {
                 let is_missing = self.is_missing(disk);
                 self.answer.repaired_blocks += u64::from(!is_missing);
+                if !is_missing && !is_unknown {
+                    self.answer.wrong[disk].insert(row);
+                }
                 self.settle(disk, row, good, true);
             }
             (None, Some(block)) => self.settle(disk, row, block, is_unknown),

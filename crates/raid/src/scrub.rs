@@ -228,7 +228,10 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         let judged = move |answer: Answer| {
+            inner.blame(step.tetris, place.missing, &answer);
+            let read: Vec<RowSet> = answer.found.iter().map(Column::rows).collect();
             let verdict = judge(&place, answer);
+            inner.blame_parity(step.tetris, place.missing, &read, &verdict.parity);
             inner.repair_data(step, place.missing, verdict, outcome);
         };
         self.resolve(question, Box::new(judged));

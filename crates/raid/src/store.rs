@@ -12,6 +12,7 @@ use crate::discard::DiskRegion;
 use crate::error::{RaidError, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
+use crate::health::RetiredDisk;
 use crate::layout::Layout;
 use crate::locking::Job;
 use crate::member::{Group, GroupState};
@@ -70,6 +71,8 @@ pub(crate) struct State {
     /// Who is told of it.
     pub failure_hook: Option<FailureHook>,
     pub counters: Counters,
+    /// Disks that were replaced for being sick, since the start.
+    pub retired: Vec<RetiredDisk>,
     /// Disks are being added.
     pub is_growing: bool,
     pub scrub: Scrub,
@@ -134,6 +137,7 @@ impl Store {
             failure: None,
             failure_hook: None,
             counters: Counters::default(),
+            retired: Vec::new(),
             points: Points::default(),
             is_growing: false,
             scrub,
@@ -291,6 +295,18 @@ impl BlockStore for Store {
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
         self.inner.tick(monotonic_nanoseconds, wall);
+    }
+
+    fn save_errors(&self, done: SyncDone) {
+        self.inner.save_errors(done);
+    }
+
+    fn clear_errors(&self, place: DiskPlace, done: ReplaceDone) {
+        self.inner.clear_errors(place, done);
+    }
+
+    fn forget_retired(&self, name: &str) -> bool {
+        self.inner.forget_retired(name)
     }
 
     fn status(&self) -> Status {

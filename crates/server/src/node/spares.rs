@@ -160,6 +160,7 @@ fn spare_info(
         read_errors: 0,
         write_errors: 0,
         checksum_errors: 0,
+        sick: false,
     }
 }
 

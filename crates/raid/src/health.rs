@@ -245,6 +245,33 @@ impl Inner {
         }
     }
 
+    /// Rows that were asked of the disks of a group, in vain.
+    pub(crate) fn count_unreadable(
+        &self,
+        tetris: TetrisId,
+        missing: Missing,
+        asked: &[RowSet],
+        given: &[Column],
+    ) {
+        for (member, (asked, given)) in asked.iter().zip(given).enumerate() {
+            let rows = asked.without(given.rows());
+            if rows.is_empty() {
+                continue;
+            }
+            let is_used = {
+                let state = self.state.lock();
+                let disks = &state.groups[tetris.group as usize];
+                state.failure.is_none() && !disks.unused().contains(member)
+            };
+            // A disk that went meanwhile has given nothing, which says nothing of its blocks.
+            if is_used {
+                self.count_rows(tetris, (member, missing), rows, |block| Trouble::Unreadable {
+                    block,
+                });
+            }
+        }
+    }
+
     /// Rows that were read of a disk are not what was written.
     pub(crate) fn count_rotten(
         &self,
@@ -252,13 +279,23 @@ impl Inner {
         (member, missing): (usize, Missing),
         rows: RowSet,
     ) {
+        self.count_rows(tetris, (member, missing), rows, |block| Trouble::Rotten { block });
+    }
+
+    fn count_rows(
+        &self,
+        tetris: TetrisId,
+        (member, missing): (usize, Missing),
+        rows: RowSet,
+        trouble: impl Fn(u64) -> Trouble,
+    ) {
         if rows.is_empty() {
             return;
         }
         let Some(device) = self.group(tetris.group).device(member, missing) else { return };
         let geometry = self.geometry();
-        let rotten = |row: usize| Trouble::Rotten { block: geometry.device_block(tetris, row) };
-        let troubles: Vec<Trouble> = rows.iter().map(rotten).collect();
+        let blocks = rows.iter().map(|row| geometry.device_block(tetris, row));
+        let troubles: Vec<Trouble> = blocks.map(trouble).collect();
         self.count_errors((tetris.group, member), &device, &troubles);
     }
 
@@ -274,24 +311,30 @@ impl Inner {
         }
     }
 
-    /// The same of parity disks: `read` is what could be read of each, `written` what is wrong.
+    /// The same of parity disks: `accountable` is what counts of each, `written` what is wrong.
     pub(crate) fn blame_parity(
         &self,
         tetris: TetrisId,
         missing: Missing,
-        read: &[RowSet],
+        accountable: &[RowSet],
         written: &[Column],
     ) {
-        for (member, (read, written)) in read.iter().zip(written).enumerate() {
-            let wrong = RowSet(read.0 & written.rows().0);
-            if !wrong.contains(CHECKSUM_ROW) {
+        for (member, (rows, written)) in accountable.iter().zip(written).enumerate() {
+            if !written.rows().contains(CHECKSUM_ROW) {
+                let wrong = RowSet(rows.0 & written.rows().0);
                 self.count_rotten(tetris, (member, missing), wrong);
             }
         }
     }
 
+    /// Rows of each disk of a group that count if they turn out to be wrong.
+    pub(crate) fn accountable(&self, tetris: TetrisId, answer: &Answer) -> Vec<RowSet> {
+        let torn = self.rows_torn_perhaps(tetris, answer);
+        answer.found.iter().map(|column| column.rows().without(torn)).collect()
+    }
+
     /// Rows with an identity of the consistency point that this start found unfinished.
-    pub(crate) fn rows_torn_perhaps(&self, tetris: TetrisId, answer: &Answer) -> RowSet {
+    fn rows_torn_perhaps(&self, tetris: TetrisId, answer: &Answer) -> RowSet {
         let mut torn = RowSet::EMPTY;
         let Some(unfinished) = self.state.lock().points.first else { return torn };
         let parity_disks = self.group(tetris.group).code().parity_disks;

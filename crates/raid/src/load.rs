@@ -4,7 +4,6 @@
 //! one bad block does not hide its neighbours.
 
 use crate::geometry::TetrisId;
-use crate::health::Trouble;
 use crate::member::Missing;
 use crate::rows::{Column, RowSet};
 use crate::store::Inner;
@@ -72,33 +71,10 @@ impl Inner {
                     inner.fail_reading((tetris.group, member), &device, error.into());
                     done(vec![None; count]);
                 }
-                Err(_) if count == 1 => {
-                    inner.count_unreadable((tetris.group, member), &device, at, &[None]);
-                    done(vec![None]);
-                }
-                Err(_) => {
-                    let counted = move |run: Run| {
-                        inner.count_unreadable((tetris.group, member), &device, at, &run);
-                        done(run);
-                    };
-                    load_singly(&again, at, count, Box::new(counted));
-                }
+                Err(_) if count == 1 => done(vec![None]),
+                Err(_) => load_singly(&again, at, count, done),
             }),
         );
-    }
-
-    /// Of a run of device blocks those that are left out.
-    fn count_unreadable(
-        &self,
-        place: (u32, usize),
-        device: &Arc<Device>,
-        at: u64,
-        run: &[Option<BlockRef>],
-    ) {
-        let unreadable = (at..).zip(run).filter(|(_, block)| block.is_none());
-        let troubles: Vec<Trouble> =
-            unreadable.map(|(block, _)| Trouble::Unreadable { block }).collect();
-        self.count_errors(place, device, &troubles);
     }
 }
 

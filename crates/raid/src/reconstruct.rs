@@ -62,12 +62,13 @@ impl Inner {
         let mut rows = RowSet::one(location.row());
         rows.insert(CHECKSUM_ROW);
         let wants = vec![rows; self.group(tetris.group).members.len()];
-        let inner = Arc::clone(self);
+        let (inner, asked) = (Arc::clone(self), wants.clone());
         self.load(
             tetris,
             missing,
             &wants,
             Box::new(move |columns| {
+                inner.count_unreadable(tetris, missing, &asked, &columns);
                 let verdict = inner
                     .judge(&read, location, &columns, 1)
                     .or_else(|| inner.judge(&read, location, &columns, usize::MAX));

@@ -97,6 +97,7 @@ impl Inner {
             }
         }
         let wants = self.first_wants(&question);
+        let first = wants.clone();
         let inner = Arc::clone(self);
         let (tetris, missing) = (question.tetris, question.missing);
         let code = self.group(tetris.group).code();
@@ -115,9 +116,13 @@ impl Inner {
                 let whole = inner.doubtful_rows(&question, &columns);
                 let known: Vec<RowSet> = columns.iter().map(Column::rows).collect();
                 let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
+                let asked: Vec<_> =
+                    first.iter().zip(&wants).map(|(first, more)| first.union(*more)).collect();
+                let again = Arc::clone(&inner);
                 let answer = Box::new(move |more: Vec<Column>| {
                     let mut columns = more;
                     merge(&mut columns, &found);
+                    again.count_unreadable(tetris, missing, &asked, &columns);
                     let found = columns.clone();
                     mask(&mut columns);
                     let answer = Resolution::new(&question, columns, code).run();

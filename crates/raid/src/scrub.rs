@@ -229,9 +229,9 @@ impl Inner {
         let inner = Arc::clone(self);
         let judged = move |answer: Answer| {
             inner.blame(step.tetris, place.missing, &answer);
-            let read: Vec<RowSet> = answer.found.iter().map(Column::rows).collect();
+            let accountable = inner.accountable(step.tetris, &answer);
             let verdict = judge(&place, answer);
-            inner.blame_parity(step.tetris, place.missing, &read, &verdict.parity);
+            inner.blame_parity(step.tetris, place.missing, &accountable, &verdict.parity);
             inner.repair_data(step, place.missing, verdict, outcome);
         };
         self.resolve(question, Box::new(judged));

@@ -209,12 +209,14 @@ impl Administration for MemoryAdministration {
         let mut state = self.state.lock();
         let found = state.disks.iter_mut().find(|disk| disk.name == request.disk);
         let disk = found.ok_or_else(|| missing("clear disk", "disk", &request.disk))?;
+        let errors = disk.read_errors + disk.write_errors + disk.checksum_errors;
+        let consequences = vec![format!("{errors} errors are forgotten")];
         if !request.dry_run {
             (disk.read_errors, disk.write_errors, disk.checksum_errors) = (0, 0, 0);
             disk.sick = false;
         }
         let (object, dry_run) = (request.disk.clone(), request.dry_run);
-        Ok(Removal { object, consequences: Vec::new(), freed_bytes: 0, dry_run })
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {

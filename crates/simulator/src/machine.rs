@@ -16,6 +16,7 @@ use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::schedule::Chooser;
 use crate::scrubs::Ordered;
+use crate::sickness::{PASSING_NANOSECONDS, Remembered};
 use crate::trace::Trace;
 use aggregate::{Aggregate, Phase};
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Recovery, Service};
@@ -85,6 +86,8 @@ pub struct Machine<'a> {
     /// Disks that join.
     pub growing: Growing,
     log_fails: bool,
+    /// What was known of the disks before a clean stop.
+    pub(crate) errors_at_stop: Remembered,
 }
 
 impl<'a> Machine<'a> {
@@ -119,6 +122,7 @@ impl<'a> Machine<'a> {
             losses: Losses::default(),
             growing: Growing::default(),
             log_fails: false,
+            errors_at_stop: Remembered::default(),
         }
     }
 
@@ -255,6 +259,9 @@ impl<'a> Machine<'a> {
         if self.world.held_count() > 0 && self.world.pending_count() == 0 {
             // Nothing happens but that a disk does not answer.
             nanoseconds += DISK_TIMEOUT_NANOSECONDS / 2;
+        }
+        if self.has_sick_disk() {
+            nanoseconds += PASSING_NANOSECONDS;
         }
         self.trace.fold(nanoseconds);
         self.world.advance(nanoseconds);

@@ -314,6 +314,26 @@ mod tests {
         let mut damaged = summary.clone();
         damaged.lost_blocks = 2;
         assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);
+        let mut sick = sound.clone();
+        sick.disks[2].sick = true;
+        sick.disks[2].checksum_errors = 77;
+        let checks = check_aggregate(&sick, &summary);
+        assert_eq!((checks.len(), checks[0].code.as_str()), (1, "DISK_SICK"));
+        assert!(checks[0].message.contains("/disks/d3"), "{}", checks[0].message);
+        assert!(checks[0].message.contains("77 checksum errors"), "{}", checks[0].message);
+        assert!(checks[0].action.contains("stroop disk spare add"), "{}", checks[0].action);
+        sick.disks[2].state = DiskState::Failed;
+        assert!(!codes(&sick, &summary).contains(&"DISK_SICK".to_owned()));
+        let mut retired = summary.clone();
+        retired.status.retired.push(raid::RetiredDisk {
+            name: "/disks/d9".to_owned(),
+            sickness: ondisk::label::Sickness::Rotten,
+            errors: raid::ErrorCounts::default(),
+            successor: "/disks/d1".to_owned(),
+        });
+        let checks = check_aggregate(&sound, &retired);
+        assert!(checks[0].message.contains("/disks/d9 was replaced by spare /disks/d1"));
+        assert!(checks[0].action.contains("stroop disk clear /disks/d9"));
         let mut failed = summary;
         failed.failure = Some(aggregate::AggregateError::Stopping);
         assert_eq!(codes(&sound, &failed), ["AGGR_FAILED"]);

@@ -210,8 +210,16 @@ fn is_due(
     }
 }
 
-/// Disks in use that should be copied to spares: one of each group in which none is.
+/// Disks in use that should be copied to spares: one of each group in which none is, if there are
+/// more spares than disks that are lost, those that may still come back included.
 fn sick_places(status: &Status) -> Vec<DiskPlace> {
+    let is_lost = |member: &&MemberStatus| {
+        matches!(member.state, MemberState::Missing | MemberState::Failed { .. })
+    };
+    let members = status.groups.iter().flat_map(|group| &group.members);
+    if members.filter(is_lost).count() >= status.spares.len() {
+        return Vec::new();
+    }
     let is_sick =
         |member: &MemberStatus| member.sickness.is_some() && member.state == MemberState::Online;
     let groups = (0..).zip(&status.groups);
@@ -331,18 +339,20 @@ mod tests {
             regions: 100,
             pace: raid::Pace::default(),
         });
-        let status = Status {
+        let mut status = Status {
             groups: vec![
                 group(vec![sound.clone(), sick.clone(), sick.clone()]),
                 group(vec![sick.clone(), copied]),
                 group(vec![sound, lost]),
             ],
-            spares: Vec::new(),
+            spares: vec![spare("one", 100, true), spare("two", 100, true)],
             retired: Vec::new(),
             waits_for_superblock: false,
             counters: raid::Counters::default(),
             scrub: raid::ScrubStatus::default(),
         };
         assert_eq!(sick_places(&status), [DiskPlace { group: 0, member: 1 }]);
+        status.spares.truncate(1);
+        assert_eq!(sick_places(&status), [], "it is for the disk that is lost");
     }
 }

@@ -12,28 +12,20 @@
 //! makes good is no sick disk. That a disk is sick stays until it is replaced or its errors are
 //! cleared.
 //!
-//! After a power cut rows that were being written may contradict themselves on disks that did
-//! nothing wrong. Blocks that a reader asked for by a pointer are never such. Of those that are seen
-//! in passing ([`crate::resolve`]) a row is left out if an identity in it is of the consistency
-//! point that was under way when the power went, and a parity disk if its row of identities is
-//! wrong as well.
-//!
 //! Counts are in the disk's own label, written at a stop and now and then: those of the last minute
 //! are lost with a crash, and those of a disk that is out of use are not written to it.
 //!
 //! Invariants: counting never waits for a disk; errors of a disk that was replaced since do not
 //! count for the one in its place; as much is remembered of a disk as makes it sick, no more.
 
+mod blame;
+
 use crate::block_store::SyncDone;
 use crate::error::RaidError;
-use crate::geometry::TetrisId;
-use crate::member::{GroupState, Missing, is_in};
+use crate::member::{GroupState, is_in};
 use crate::replacing::{DiskPlace, ReplaceDone};
-use crate::resolve::Answer;
-use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
 use crate::store::{Inner, State};
 use media::{Device, MediaError};
-use ondisk::identity::ChecksumBlock;
 use ondisk::label::{DiskLabel, Sickness};
 use platform::DiskError;
 use platform::completion::gather;
@@ -243,113 +235,6 @@ impl Inner {
         if is_error && is_used() {
             self.count_errors(place, device, &[Trouble::Failure { is_write }]);
         }
-    }
-
-    /// Rows that were asked of the disks of a group, in vain.
-    pub(crate) fn count_unreadable(
-        &self,
-        tetris: TetrisId,
-        missing: Missing,
-        asked: &[RowSet],
-        given: &[Column],
-    ) {
-        for (member, (asked, given)) in asked.iter().zip(given).enumerate() {
-            let rows = asked.without(given.rows());
-            if rows.is_empty() {
-                continue;
-            }
-            let is_used = {
-                let state = self.state.lock();
-                let disks = &state.groups[tetris.group as usize];
-                state.failure.is_none() && !disks.unused().contains(member)
-            };
-            // A disk that went meanwhile has given nothing, which says nothing of its blocks.
-            if is_used {
-                self.count_rows(tetris, (member, missing), rows, |block| Trouble::Unreadable {
-                    block,
-                });
-            }
-        }
-    }
-
-    /// Rows that were read of a disk are not what was written.
-    pub(crate) fn count_rotten(
-        &self,
-        tetris: TetrisId,
-        (member, missing): (usize, Missing),
-        rows: RowSet,
-    ) {
-        self.count_rows(tetris, (member, missing), rows, |block| Trouble::Rotten { block });
-    }
-
-    fn count_rows(
-        &self,
-        tetris: TetrisId,
-        (member, missing): (usize, Missing),
-        rows: RowSet,
-        trouble: impl Fn(u64) -> Trouble,
-    ) {
-        if rows.is_empty() {
-            return;
-        }
-        let Some(device) = self.group(tetris.group).device(member, missing) else { return };
-        let geometry = self.geometry();
-        let blocks = rows.iter().map(|row| geometry.device_block(tetris, row));
-        let troubles: Vec<Trouble> = blocks.map(trouble).collect();
-        self.count_errors((tetris.group, member), &device, &troubles);
-    }
-
-    /// Counts what was found wrong on data disks in passing. See the module.
-    pub(crate) fn blame(&self, tetris: TetrisId, missing: Missing, answer: &Answer) {
-        if answer.wrong.iter().all(|rows| rows.is_empty()) {
-            return;
-        }
-        let torn = self.rows_torn_perhaps(tetris, answer);
-        let code = self.group(tetris.group).code();
-        for (disk, wrong) in answer.wrong.iter().enumerate() {
-            self.count_rotten(tetris, (code.member(disk), missing), wrong.without(torn));
-        }
-    }
-
-    /// The same of parity disks: `accountable` is what counts of each, `written` what is wrong.
-    pub(crate) fn blame_parity(
-        &self,
-        tetris: TetrisId,
-        missing: Missing,
-        accountable: &[RowSet],
-        written: &[Column],
-    ) {
-        for (member, (rows, written)) in accountable.iter().zip(written).enumerate() {
-            if !written.rows().contains(CHECKSUM_ROW) {
-                let wrong = RowSet(rows.0 & written.rows().0);
-                self.count_rotten(tetris, (member, missing), wrong);
-            }
-        }
-    }
-
-    /// Rows of each disk of a group that count if they turn out to be wrong.
-    pub(crate) fn accountable(&self, tetris: TetrisId, answer: &Answer) -> Vec<RowSet> {
-        let torn = self.rows_torn_perhaps(tetris, answer);
-        answer.found.iter().map(|column| column.rows().without(torn)).collect()
-    }
-
-    /// Rows with an identity of the consistency point that this start found unfinished.
-    fn rows_torn_perhaps(&self, tetris: TetrisId, answer: &Answer) -> RowSet {
-        let mut torn = RowSet::EMPTY;
-        let Some(unfinished) = self.state.lock().points.first else { return torn };
-        let parity_disks = self.group(tetris.group).code().parity_disks;
-        let found = answer.found.iter().skip(parity_disks);
-        let checksums = found.chain(&answer.columns).filter_map(|column| column.get(CHECKSUM_ROW));
-        for checksums in checksums {
-            let identities = &ChecksumBlock::view(checksums).identities;
-            for row in DATA_ROWS.iter() {
-                if identities[row].cp.get() == unfinished {
-                    torn.insert(row);
-                    torn.insert(CHECKSUM_ROW);
-                }
-            }
-        }
-        torn
     }
 
     /// What the labels of all disks say, by identity.

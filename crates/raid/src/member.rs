@@ -212,6 +212,13 @@ impl Group {
         seat.device.filter(|_| is_known)
     }
 
+    /// A disk, if it was used by a piece of work from its beginning.
+    pub(crate) fn device_throughout(&self, member: usize, missing: Missing) -> Option<Arc<Device>> {
+        let seat = self.members.get(member)?.seat();
+        let is_same = !missing.contains(member) && seat.replacement <= missing.replacements;
+        seat.device.filter(|_| is_same)
+    }
+
     /// What to call a disk.
     pub(crate) fn name(&self, member: usize) -> String {
         match self.members.get(member).map(|member| member.seat()) {

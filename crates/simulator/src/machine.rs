@@ -260,7 +260,8 @@ impl<'a> Machine<'a> {
             // Nothing happens but that a disk does not answer.
             nanoseconds += DISK_TIMEOUT_NANOSECONDS / 2;
         }
-        if self.has_sick_disk() {
+        let is_idle = self.world.pending_count() == 0 && self.world.held_count() == 0;
+        if self.has_sick_disk() && is_idle {
             nanoseconds += PASSING_NANOSECONDS;
         }
         self.trace.fold(nanoseconds);

@@ -309,3 +309,29 @@ fn a_parity_disk_that_was_ahead_is_not_blamed() {
         }
     }
 }
+
+/// Disks that hold anything, never written: a scrub repairs what looks wrong, and blames nobody.
+#[test]
+fn garbage_is_nobodys_error() {
+    for (seed, kind) in (0..).zip(KINDS) {
+        for is_alike in [false, true] {
+            let mut model = Model::with_garbage(seed, &[kind], true);
+            for (disk, block) in (0..kind.1).flat_map(|disk| (16..300).map(move |at| (disk, at))) {
+                if is_alike {
+                    let garbage = units::Block::from_prefix(&[block as u8 | 1; 64]);
+                    model.world.write_block(&disk_name(0, disk), block, &garbage);
+                }
+            }
+            (1..70).for_each(|number| model.write(Pvbn(number)));
+            model.commit();
+            model.reassemble().unwrap();
+            scrub(&model);
+            model.check();
+            assert_eq!(errors(&model), vec![(ErrorCounts::default(), None); kind.1], "{kind:?}");
+            rot(&model, model.place(Pvbn(33)));
+            scrub(&model);
+            let all: u32 = errors(&model).iter().map(|(errors, _)| errors.checksum_errors).sum();
+            assert_eq!(all, 1, "what was written counts");
+        }
+    }
+}

@@ -14,8 +14,8 @@ use raid::{
 };
 use std::collections::BTreeMap;
 
-/// Time that passes at once in such lives while no disk is asked for anything, beside what passes in
-/// others: after a few times the engine looks whose place is due.
+/// Time that passes at once in such lives while no disk is asked for anything, beside what passes
+/// in others: after a few times the engine looks whose place is due.
 pub(crate) const PASSING_NANOSECONDS: u64 = 300_000_000;
 
 /// What was known of disks in use before a stop, by identity.

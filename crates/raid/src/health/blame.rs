@@ -1,7 +1,7 @@
 //! Which disk a block that was wrong is counted of, and whether it is its fault.
 //!
-//! A reader that asked for a block by a pointer knows what it must be. Of what is seen in passing, by
-//! a write, a rebuild or a scrub, only identities and parity tell, and they may contradict each
+//! A reader that asked for a block by a pointer knows what it must be. Of what is seen in passing,
+//! by a write, a rebuild or a scrub, only identities and parity tell, and they may contradict each
 //! other on disks that did nothing wrong:
 //!
 //! - After a power cut, in rows that were being written. A row is left out if an identity in it is

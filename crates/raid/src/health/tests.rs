@@ -1,3 +1,5 @@
+//! One disk's errors by themselves: how many are too many, and when its label takes them in.
+
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;

@@ -404,13 +404,7 @@ pub enum DiskCommand {
         dry_run: bool,
     },
     /// Forget the errors that were counted for a disk, and that it is sick
-    Clear {
-        /// The disk, as 'aggr show' or 'status' names it
-        disk: String,
-        /// Only say what would be forgotten
-        #[arg(long)]
-        dry_run: bool,
-    },
+    Clear(crate::commands::ClearArguments),
     /// Give the place of a disk to another: one that failed or is missing at once, one that works
     /// when all is copied
     Replace {

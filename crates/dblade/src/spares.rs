@@ -346,6 +346,7 @@ mod tests {
                 group(vec![sound, lost]),
             ],
             spares: vec![spare("one", 100, true), spare("two", 100, true)],
+            leaving_spares: Vec::new(),
             retired: Vec::new(),
             waits_for_superblock: false,
             counters: raid::Counters::default(),

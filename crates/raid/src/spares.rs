@@ -109,6 +109,8 @@ impl Inner {
         if let Err(error) = self.check_replacement(place, &*disk) {
             return done(Err(error));
         }
+        let name = device.name().to_owned();
+        self.leaving_spares.lock().push(name.clone());
         self.forget_spare(&device);
         let inner = Arc::clone(self);
         let taken = move |result: Result<(), RaidError>| {
@@ -116,6 +118,8 @@ impl Inner {
                 // Nothing was written to it, or its label says that it is a spare still.
                 inner.spares.lock().push(device);
             }
+            // It has a place by now, or is a spare again, or nobody's.
+            inner.leaving_spares.lock().retain(|leaving| *leaving != name);
             done(result);
         };
         self.replace_disk(place, disk, identity, Box::new(taken));

@@ -148,6 +148,8 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// Disks that wait for a place.
     pub spares: Vec<SpareStatus>,
+    /// Names of disks that are none any more, and have no place yet.
+    pub leaving_spares: Vec<String>,
     /// Disks that were replaced for being sick, since the start.
     pub retired: Vec<RetiredDisk>,
     /// Whether a disk that is being filled waits for a superblock, which the next consistency point
@@ -170,7 +172,10 @@ impl Status {
 impl Inner {
     pub(crate) fn status(&self) -> Status {
         // Before the state is locked: it looks at labels.
-        let (spares, saved) = (self.spares(), self.saved_errors());
+        // In this order: one that leaves meanwhile is seen once at least.
+        let spares = self.spares();
+        let leaving_spares = self.leaving_spares.lock().clone();
+        let saved = self.saved_errors();
         let state = self.state.lock();
         let layout = self.layout();
         let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
@@ -189,7 +194,7 @@ impl Inner {
         let scrub = self.scrub_status(&state.scrub);
         let retired = state.retired.clone();
         let counters = state.counters;
-        Status { groups, spares, retired, waits_for_superblock, counters, scrub }
+        Status { groups, spares, leaving_spares, retired, waits_for_superblock, counters, scrub }
     }
 }
 

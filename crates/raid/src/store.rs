@@ -88,6 +88,8 @@ pub(crate) struct Inner {
     pub state: Mutex<State>,
     /// Disks that wait for a place. Locked alone, or after the state.
     pub spares: Mutex<Vec<Arc<Device>>>,
+    /// Names of those that are about to have one. Locked alone.
+    pub leaving_spares: Mutex<Vec<String>>,
 }
 
 impl Inner {
@@ -145,7 +147,8 @@ impl Store {
         };
         let (state, spares) = (Mutex::new(state), Mutex::new(spares));
         let layout = Mutex::new(Arc::new(layout));
-        Self { inner: Arc::new(Inner { layout, journal, state, spares }) }
+        let leaving_spares = Mutex::default();
+        Self { inner: Arc::new(Inner { layout, journal, state, spares, leaving_spares }) }
     }
 
     /// The aggregate's identity and name, from the labels.

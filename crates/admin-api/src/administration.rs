@@ -11,9 +11,10 @@ use crate::replies::{
     VolumeExports, VolumeInfo,
 };
 use crate::requests::{
-    AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName, SnapshotRestore,
-    SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+    AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
+    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
+    SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
+    VolumeSet,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};
@@ -103,6 +104,8 @@ administration! {
     DiskList disk_list() -> Vec<DiskInfo>;
     /// Takes a disk out of use, as if it had failed; says what that means, or would mean.
     DiskFail disk_fail(request: DiskFail) -> Removal;
+    /// Forgets the errors that were counted for a disk, and that it is sick; says which they are.
+    DiskClear disk_clear(request: DiskClear) -> Removal;
     /// Gives a disk's place to another, which is rebuilt in the background; says how that one is,
     /// or would be.
     DiskReplace disk_replace(request: DiskReplace) -> DiskInfo;

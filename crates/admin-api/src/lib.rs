@@ -36,10 +36,10 @@ pub use replies::{
     StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
-    AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named, Owner,
-    RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, TieringPolicy,
-    Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+    AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
+    ExportAdd, ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named,
+    Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    TieringPolicy, Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

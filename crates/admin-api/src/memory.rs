@@ -14,8 +14,8 @@ use crate::replies::{
     VolumeState,
 };
 use crate::requests::{
-    AggregateAdd, AggregateCreate, DiskFail, DiskLocate, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
+    AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
+    ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
     SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
@@ -63,6 +63,7 @@ impl MemoryAdministration {
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 0,
+            sick: false,
         };
         let disks = (0..count).map(disk).collect();
         Self { state: Mutex::new(State { disks, ..State::default() }) }
@@ -201,6 +202,20 @@ impl Administration for MemoryAdministration {
             freed_bytes: 0,
             dry_run: request.dry_run,
         })
+    }
+
+    fn disk_clear(&self, request: &DiskClear) -> Result<Removal, AdminError> {
+        let mut state = self.state.lock();
+        let found = state.disks.iter_mut().find(|disk| disk.name == request.disk);
+        let disk = found.ok_or_else(|| missing("clear disk", "disk", &request.disk))?;
+        let errors = disk.read_errors + disk.write_errors + disk.checksum_errors;
+        let consequences = vec![format!("{errors} errors are forgotten")];
+        if !request.dry_run {
+            (disk.read_errors, disk.write_errors, disk.checksum_errors) = (0, 0, 0);
+            disk.sick = false;
+        }
+        let (object, dry_run) = (request.disk.clone(), request.dry_run);
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {

@@ -126,12 +126,16 @@ pub struct DiskInfo {
     pub media: Option<String>,
     /// What was found on a foreign disk, or why it cannot be read.
     pub note: Option<String>,
-    /// Reads that failed since the start.
+    /// Blocks that could not be read, and reads that were not answered in time, since the disk was
+    /// labelled or cleared.
     pub read_errors: u64,
-    /// Writes that failed since the start.
+    /// Writes that failed, or were not answered in time, since then.
     pub write_errors: u64,
-    /// Blocks that failed their proof since the start.
+    /// Blocks that failed their proof since then.
     pub checksum_errors: u64,
+    /// Whether it had so many errors that it should be replaced.
+    #[serde(default)]
+    pub sick: bool,
 }
 
 /// How a disk shows where it is.

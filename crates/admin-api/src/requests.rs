@@ -219,6 +219,18 @@ pub struct DiskFail {
     pub dry_run: bool,
 }
 
+/// Forgets the errors that were counted for a disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskClear {
+    /// The disk, by the name that `aggregate_show` gives it; or one that was replaced because of
+    /// its errors.
+    pub disk: String,
+    /// Only say what would be forgotten.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Gives a disk's place in its aggregate to another disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -466,6 +478,12 @@ impl Validate for DiskLocate {
 impl Validate for DiskZero {
     fn validate(&self) -> Result<(), AdminError> {
         validate_disk("cannot zero disk", &self.disk)
+    }
+}
+
+impl Validate for DiskClear {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_disk("cannot clear disk", &self.disk)
     }
 }
 

@@ -403,6 +403,8 @@ pub enum DiskCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Forget the errors that were counted for a disk, and that it is sick
+    Clear(crate::commands::ClearArguments),
     /// Give the place of a disk to another: one that failed or is missing at once, one that works
     /// when all is copied
     Replace {

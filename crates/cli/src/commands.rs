@@ -16,6 +16,7 @@ use crate::arguments::{ClientCommand, Options};
 use crate::output::{Output, print_error};
 use crate::terminal::Terminal;
 use admin_api::{AdminError, Administration, Code};
+pub use disk::ClearArguments;
 use std::io;
 use telemetry::render_prometheus;
 

@@ -91,6 +91,16 @@ impl Engine {
         store.fail_disk(place, Box::new(failed));
     }
 
+    /// Forgets the errors of a disk.
+    pub fn clear_errors(self: &Arc<Self>, aggregate: &str, place: DiskPlace, done: Done<()>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        let cleared = |outcome: Result<(), RaidError>| done(outcome.map_err(EngineError::from));
+        found.parts.store.clear_errors(place, Box::new(cleared));
+    }
+
     /// Gives the place of a disk to another: at once if it failed or is missing, and rebuilds what
     /// it held in the background; if it works, once all was copied. What is on the other is lost,
     /// if `force` says that it may be.

@@ -268,7 +268,13 @@ impl Engine {
             done(outcome.map(|_| ()));
         });
         for (aggregate, part) in aggregates.into_iter().zip(parts) {
-            aggregate.stop(Box::new(move |outcome| part(outcome.map_err(EngineError::from))));
+            let store = Arc::clone(&aggregate.parts.store);
+            let stopped = move |outcome: Result<(), _>| {
+                // What its disks did until then; the outcome is the consistency point's.
+                let saved = move |_| part(outcome.map_err(EngineError::from));
+                store.save_errors(Box::new(saved));
+            };
+            aggregate.stop(Box::new(stopped));
         }
     }
 }

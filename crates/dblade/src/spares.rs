@@ -5,6 +5,10 @@
 //! spare is of the same aggregate, large enough, of the same kind as the group's disks if there is
 //! such a one, and of those the smallest. Places that can least be done without come first.
 //!
+//! A disk that is sick (it had too many errors, see `raid`) is copied to a spare, and loses its
+//! place when that holds everything. It comes after all that are lost, one of a group at a time,
+//! and is never given up without a spare: with errors it is worth more than none.
+//!
 //! A disk that is being filled is not whole before a consistency point has written a superblock to
 //! it; where nobody else asks for one it is asked for here.
 //!
@@ -62,6 +66,7 @@ impl Engine {
         let due: Vec<DiskPlace> = {
             let mut tending = self.tending.lock();
             let mut due = Vec::new();
+            let mut sick = sick_places(&status);
             for (group, found) in (0..).zip(&status.groups) {
                 for (member, found) in found.members.iter().enumerate() {
                     let place = (identity, group, member);
@@ -72,14 +77,15 @@ impl Engine {
                     }
                 }
             }
-            due
+            sick.retain(|at| !tending.under_way.contains(&(identity, at.group, at.member)));
+            in_order_of_need(&status, due).into_iter().chain(sick).collect()
         };
         if status.waits_for_superblock {
             aggregate.force();
             aggregate.request_consistency_point(None);
         }
         let mut spares = status.spares.clone();
-        for place in in_order_of_need(&status, due) {
+        for place in due {
             let group = status.groups.get(place.group as usize);
             let chosen = group.and_then(|group| choose_spare(group, &spares)).cloned();
             let Some(spare) = chosen else { continue };
@@ -97,7 +103,7 @@ impl Engine {
             group = place.group,
             disk = place.member,
             spare = spare.name,
-            "a spare takes the place of a lost disk"
+            "a spare takes the place of a disk that is lost or sick"
         );
         let (tending, found) = (Arc::clone(&self.tending), Arc::clone(aggregate));
         let spare_name = spare.name.clone();
@@ -204,6 +210,28 @@ fn is_due(
     }
 }
 
+/// Disks in use that should be copied to spares: one of each group in which none is, if there are
+/// more spares than disks that are lost, those that may still come back included.
+fn sick_places(status: &Status) -> Vec<DiskPlace> {
+    let is_lost = |member: &&MemberStatus| {
+        matches!(member.state, MemberState::Missing | MemberState::Failed { .. })
+    };
+    let members = status.groups.iter().flat_map(|group| &group.members);
+    if members.filter(is_lost).count() >= status.spares.len() {
+        return Vec::new();
+    }
+    let is_sick =
+        |member: &MemberStatus| member.sickness.is_some() && member.state == MemberState::Online;
+    let groups = (0..).zip(&status.groups);
+    let resting =
+        groups.filter(|(_, found)| found.members.iter().all(|member| member.successor.is_none()));
+    let place = |(group, found): (u32, &GroupStatus)| {
+        let member = found.members.iter().position(is_sick)?;
+        Some(DiskPlace { group, member })
+    };
+    resting.filter_map(place).collect()
+}
+
 /// Those of groups that survive least first.
 fn in_order_of_need(status: &Status, mut places: Vec<DiskPlace>) -> Vec<DiskPlace> {
     let left = |place: &DiskPlace| {
@@ -228,7 +256,7 @@ pub(crate) type SharedTending = Arc<Mutex<Tending>>;
 mod tests {
     use super::*;
     use media::Profile;
-    use ondisk::label::{DiskRole, RaidKind};
+    use ondisk::label::{DiskRole, RaidKind, Sickness};
 
     fn spare(name: &str, regions: u64, is_rotational: bool) -> SpareStatus {
         let media = if is_rotational { Profile::Hdd } else { Profile::Object };
@@ -266,6 +294,8 @@ mod tests {
                 media: None,
                 is_away,
                 successor: None,
+                errors: raid::ErrorCounts::default(),
+                sickness: None,
             };
             is_due(&mut since, ([1; 16], 0, 0), &member, now)
         };
@@ -276,5 +306,54 @@ mod tests {
         assert!(due(&MemberState::Missing, true, AWAY_GRACE_NANOSECONDS + 5));
         assert!(!due(&MemberState::Online, false, AWAY_GRACE_NANOSECONDS + 6));
         assert!(!due(&MemberState::Missing, true, AWAY_GRACE_NANOSECONDS + 7));
+    }
+
+    #[test]
+    fn of_each_group_one_sick_disk_is_copied_at_a_time() {
+        let member = |sickness, state| MemberStatus {
+            name: None,
+            identity: [1; 16],
+            role: DiskRole::Data,
+            state,
+            media: None,
+            is_away: false,
+            successor: None,
+            errors: raid::ErrorCounts::default(),
+            sickness,
+        };
+        let (rotten, online) = (Some(Sickness::Rotten), MemberState::Online);
+        let group = |members| GroupStatus {
+            kind: RaidKind::Dp,
+            members,
+            regions: 100,
+            is_rotational: false,
+        };
+        let sound = member(None, online.clone());
+        let sick = member(rotten, online);
+        let lost = member(rotten, MemberState::Missing);
+        let mut copied = sick.clone();
+        copied.successor = Some(raid::SuccessorStatus {
+            name: "spare".to_owned(),
+            media: Profile::Hdd,
+            copied_regions: 1,
+            regions: 100,
+            pace: raid::Pace::default(),
+        });
+        let mut status = Status {
+            groups: vec![
+                group(vec![sound.clone(), sick.clone(), sick.clone()]),
+                group(vec![sick.clone(), copied]),
+                group(vec![sound, lost]),
+            ],
+            spares: vec![spare("one", 100, true), spare("two", 100, true)],
+            leaving_spares: Vec::new(),
+            retired: Vec::new(),
+            waits_for_superblock: false,
+            counters: raid::Counters::default(),
+            scrub: raid::ScrubStatus::default(),
+        };
+        assert_eq!(sick_places(&status), [DiskPlace { group: 0, member: 1 }]);
+        status.spares.truncate(1);
+        assert_eq!(sick_places(&status), [], "it is for the disk that is lost");
     }
 }

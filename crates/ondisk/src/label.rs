@@ -154,6 +154,50 @@ impl fmt::Display for DiskRole {
     }
 }
 
+/// Why a disk that works should be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Sickness {
+    /// Too many blocks could not be read.
+    Unreadable,
+    /// Too many blocks were not what was written.
+    Rotten,
+    /// It failed too often, or did not answer.
+    Unreliable,
+}
+
+impl Sickness {
+    /// The number on disk.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Unreadable => 1,
+            Self::Rotten => 2,
+            Self::Unreliable => 3,
+        }
+    }
+
+    /// That of a number on disk; 0 is none.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Unreadable),
+            2 => Some(Self::Rotten),
+            3 => Some(Self::Unreliable),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Sickness {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Unreadable => "too many of its blocks could not be read",
+            Self::Rotten => "too many of its blocks were not what was written",
+            Self::Unreliable => "it went out of use too often",
+        })
+    }
+}
+
 /// A disk's label.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -214,8 +258,16 @@ pub struct DiskLabel {
     pub bases: [U64; GROUP_DISKS_MAX],
     /// What was last scrubbed; in the first group only.
     pub scrub: ScrubRecord,
+    /// Blocks of this disk that could not be read, since it was labelled or cleared.
+    pub read_errors: U32,
+    /// Writes that this disk did not do, since then.
+    pub write_errors: U32,
+    /// Blocks of this disk that failed their proof, since then.
+    pub checksum_errors: U32,
+    /// Why this disk should be replaced though it works: the number of [`Sickness`], or 0.
+    pub sickness: U32,
     /// Zero.
-    pub reserved_c: [u8; 32],
+    pub reserved_c: [u8; 16],
     /// The spare that is being filled to take a place in this group; zero if none is. A spare that
     /// its group's labels name here has copied what its own label says, any other nothing.
     pub successor: [u8; 16],
@@ -238,6 +290,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, medium_unit_bytes) == 164);
     assert!(offset_of!(DiskLabel, members) == 168);
     assert!(offset_of!(DiskLabel, scrub) == 952);
+    assert!(offset_of!(DiskLabel, read_errors) == 1016);
     assert!(offset_of!(DiskLabel, successor) == 1048);
     assert!(offset_of!(DiskLabel, reserved_f) == 1080);
 };
@@ -319,6 +372,9 @@ impl DiskLabel {
         }
         if self.medium().is_none() {
             return wrong("medium");
+        }
+        if self.sickness.get() != 0 && self.sickness().is_none() {
+            return wrong("sickness");
         }
         self.scrub.validate()?;
         match self.disk_role() {
@@ -453,6 +509,20 @@ impl DiskLabel {
         self.medium = number;
         self.medium_unit_bytes = U32::new(unit_bytes);
         self.rotational = u8::from(medium.is_rotational());
+    }
+
+    /// Why the disk should be replaced, if it should.
+    #[must_use]
+    pub const fn sickness(&self) -> Option<Sickness> {
+        Sickness::from_number(self.sickness.get())
+    }
+
+    /// Forgets the errors of the disk: it is another, or they do not count any more.
+    pub fn clear_errors(&mut self) {
+        self.read_errors = U32::ZERO;
+        self.write_errors = U32::ZERO;
+        self.checksum_errors = U32::ZERO;
+        self.sickness = U32::ZERO;
     }
 
     /// Whether the member at `index` has missed writes.
@@ -606,7 +676,8 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 16] = [
+        let changes: [(&str, Change); 17] = [
+            ("sickness", |label| label.sickness = U32::new(4)),
             ("scrub", |label| label.scrub.phase = 9),
             ("medium", |label| label.medium = 5),
             ("medium", |label| label.medium_unit_bytes = U32::new(4096)),

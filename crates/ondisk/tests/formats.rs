@@ -56,7 +56,8 @@ fn structures() -> BTreeMap<String, Layout> {
             created_nanoseconds, sequence, data_regions, reserved_e, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
             medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
-            reserved_c, successor, trusted_cp, away, settled, reserved_f
+            read_errors, write_errors, checksum_errors, sickness, reserved_c, successor,
+            trusted_cp, away, settled, reserved_f
         },
         scrub::ScrubRecord {
             phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,

@@ -348,6 +348,7 @@ fn join_successor(
     let mut label = latest.clone();
     (label.disk, label.disk_index) = (own.disk, own.disk_index);
     label.successor = [0; 16];
+    label.clear_errors();
     let is_parity = latest.kind().is_some_and(|kind| at < kind.parity_disks());
     label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
     if let Some(member) = label.members.get_mut(at) {

@@ -253,6 +253,17 @@ pub trait BlockStore: Send + Sync {
     /// background work may go, and does, is told by it.
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp);
 
+    /// Has the labels take in what errors there were: before a stop. They do so now and then at
+    /// ticks.
+    fn save_errors(&self, done: SyncDone);
+
+    /// Forgets the errors of a disk in use: it is not sick any more. Answers when its label says
+    /// so.
+    fn clear_errors(&self, place: DiskPlace, done: ReplaceDone);
+
+    /// Forgets a disk that was replaced for being sick; false if there is none of that name.
+    fn forget_retired(&self, name: &str) -> bool;
+
     /// What is well and what is not.
     fn status(&self) -> Status;
 

@@ -62,6 +62,8 @@ impl Layout {
         label.disk = place.seat().identity;
         label.disk_index = (member as u16).into();
         label.role = place.role.number();
+        // They were another disk's.
+        label.clear_errors();
         label
     }
 }

@@ -32,6 +32,7 @@ mod error;
 mod failure;
 mod geometry;
 mod growth;
+mod health;
 mod label;
 mod layout;
 mod load;
@@ -72,6 +73,10 @@ pub use discard::DiskRegion;
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
 pub use growth::{GrowDone, NewDisk, NewGroup};
+pub use health::{
+    ErrorCounts, FAILURES_MAX, ROTTEN_BLOCKS_MAX, RetiredDisk, UNREADABLE_BLOCKS_MAX,
+    WINDOW_NANOSECONDS,
+};
 pub use parity::parity_of_row;
 pub use replacing::{DiskPlace, ReplaceDone};
 pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};

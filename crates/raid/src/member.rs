@@ -9,6 +9,7 @@
 
 use crate::error::StoreError;
 use crate::failure::is_away;
+use crate::health::Health;
 use crate::label::Told;
 use crate::locking::ClosedGroup;
 use crate::parity::Code;
@@ -99,6 +100,8 @@ pub(crate) struct GroupState {
     pub unlabelled: u32,
     /// Why, for those that failed since the start.
     pub reasons: BTreeMap<usize, String>,
+    /// The errors of disks that had some since the start.
+    pub health: BTreeMap<usize, Health>,
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that
     /// of a disk that was replaced.
     pub sequence: u64,
@@ -209,6 +212,13 @@ impl Group {
         seat.device.filter(|_| is_known)
     }
 
+    /// A disk, if it was used by a piece of work from its beginning.
+    pub(crate) fn device_throughout(&self, member: usize, missing: Missing) -> Option<Arc<Device>> {
+        let seat = self.members.get(member)?.seat();
+        let is_same = !missing.contains(member) && seat.replacement <= missing.replacements;
+        seat.device.filter(|_| is_same)
+    }
+
     /// What to call a disk.
     pub(crate) fn name(&self, member: usize) -> String {
         match self.members.get(member).map(|member| member.seat()) {
@@ -274,6 +284,7 @@ impl Inner {
         error: MediaError,
         is_lost: bool,
     ) {
+        self.count_failure((group, member), device, &error, is_lost);
         let is_promoted = {
             let mut state = self.state.lock();
             // What a disk did that was replaced since says nothing of the one in its place.

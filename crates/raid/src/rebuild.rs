@@ -254,6 +254,7 @@ impl Inner {
             if answer.is_unreadable || inner.with_rebuild(&task, |_| ()).is_none() {
                 return inner.unlock_tetris(tetris);
             }
+            inner.blame(tetris, missing, &answer);
             let (columns, own) = inner.rebuilt_columns(&answer, task.place, rows);
             let again = Arc::clone(&inner);
             let mut parts = inner.parts_of(tetris, missing, &columns);

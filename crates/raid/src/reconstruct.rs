@@ -22,6 +22,20 @@ struct Verdict {
     good_checksums: Option<BlockRef>,
 }
 
+impl Verdict {
+    /// The rows that the disk does not have as they are.
+    fn wrong(&self, row: usize) -> RowSet {
+        let mut wrong = RowSet::EMPTY;
+        if self.is_block_wrong {
+            wrong.insert(row);
+        }
+        if self.good_checksums.is_some() {
+            wrong.insert(CHECKSUM_ROW);
+        }
+        wrong
+    }
+}
+
 impl Inner {
     pub(crate) fn reconstruct(
         self: &Arc<Self>,
@@ -54,18 +68,27 @@ impl Inner {
         let mut rows = RowSet::one(location.row());
         rows.insert(CHECKSUM_ROW);
         let wants = vec![rows; self.group(tetris.group).members.len()];
-        let inner = Arc::clone(self);
+        let (inner, asked) = (Arc::clone(self), wants.clone());
         self.load(
             tetris,
             missing,
             &wants,
             Box::new(move |columns| {
+                inner.count_unreadable(tetris, missing, &asked, &columns);
                 let verdict = inner
                     .judge(&read, location, &columns, 1)
                     .or_else(|| inner.judge(&read, location, &columns, usize::MAX));
                 if verdict.is_none() && !inner.is_other(&read, location, &columns) {
                     inner.state.lock().counters.damaged_blocks += 1;
                 }
+                let member = inner.group(tetris.group).code().member(location.disk);
+                let wrong = match &verdict {
+                    Some(verdict) => verdict.wrong(location.row()),
+                    None if is_whole(&read, location.row(), &columns[member]) => RowSet::EMPTY,
+                    None => RowSet::one(location.row()),
+                };
+                let gave_wrong = RowSet(wrong.0 & columns[member].rows().0);
+                inner.count_rotten(tetris, (member, missing), gave_wrong);
                 inner.conclude(read, location, missing, verdict, done);
             }),
         );
@@ -175,6 +198,12 @@ impl Inner {
         });
         self.write_columns(tetris, missing, &columns, finish);
     }
+}
+
+/// Whether a disk has a block with its own identity, if not the one that is looked for.
+fn is_whole(read: &BlockRead, row: usize, own: &Column) -> bool {
+    let found = own.get(row).zip(own.get(CHECKSUM_ROW));
+    found.is_some_and(|(block, checksums)| names(checksums, row, read.pvbn, block))
 }
 
 /// Whether a checksum block names this content at this place.

@@ -43,6 +43,8 @@ pub(crate) struct Answer {
     pub repairs: Vec<Column>,
     /// Blocks made good from parity.
     pub repaired_blocks: u64,
+    /// Of them those that each data disk gave, and gave wrong.
+    pub wrong: Vec<RowSet>,
     /// Blocks that could not be read, nor made good.
     pub damaged_blocks: u64,
     /// Where they are, on each data disk.
@@ -95,6 +97,7 @@ impl Inner {
             }
         }
         let wants = self.first_wants(&question);
+        let first = wants.clone();
         let inner = Arc::clone(self);
         let (tetris, missing) = (question.tetris, question.missing);
         let code = self.group(tetris.group).code();
@@ -113,9 +116,13 @@ impl Inner {
                 let whole = inner.doubtful_rows(&question, &columns);
                 let known: Vec<RowSet> = columns.iter().map(Column::rows).collect();
                 let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
+                let asked: Vec<_> =
+                    first.iter().zip(&wants).map(|(first, more)| first.union(*more)).collect();
+                let again = Arc::clone(&inner);
                 let answer = Box::new(move |more: Vec<Column>| {
                     let mut columns = more;
                     merge(&mut columns, &found);
+                    again.count_unreadable(tetris, missing, &asked, &columns);
                     let found = columns.clone();
                     mask(&mut columns);
                     let answer = Resolution::new(&question, columns, code).run();
@@ -239,6 +246,7 @@ impl<'a> Resolution<'a> {
             columns: question.given.clone(),
             repairs: vec![Column::new(); data_disks],
             repaired_blocks: 0,
+            wrong: vec![RowSet::EMPTY; data_disks],
             damaged_blocks: 0,
             damaged: vec![RowSet::EMPTY; data_disks],
             is_unreadable: false,
@@ -284,6 +292,9 @@ impl<'a> Resolution<'a> {
         let differs = self.column(disk).get(CHECKSUM_ROW) != Some(&decided);
         let is_missing = self.is_missing(disk);
         self.answer.repaired_blocks += u64::from(differs && !is_missing);
+        if differs && !is_missing && self.column(disk).get(CHECKSUM_ROW).is_some() {
+            self.answer.wrong[disk].insert(CHECKSUM_ROW);
+        }
         self.settle(disk, CHECKSUM_ROW, decided, differs);
     }
 
@@ -361,6 +372,9 @@ impl<'a> Resolution<'a> {
             (Some(good), _) => {
                 let is_missing = self.is_missing(disk);
                 self.answer.repaired_blocks += u64::from(!is_missing);
+                if !is_missing && !is_unknown {
+                    self.answer.wrong[disk].insert(row);
+                }
                 self.settle(disk, row, good, true);
             }
             (None, Some(block)) => self.settle(disk, row, block, is_unknown),

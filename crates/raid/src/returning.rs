@@ -66,6 +66,9 @@ pub(crate) struct Points {
     pub written: u64,
     /// The latest that completed; `None` before the first write.
     pub complete: Option<u64>,
+    /// The first since the start: of the same number as the one that was under way if the power
+    /// went before.
+    pub first: Option<u64>,
 }
 
 impl GroupState {
@@ -104,6 +107,7 @@ impl State {
             // The start found the one before it, with all disks that were there.
             let before = cp.saturating_sub(1);
             self.points.complete = Some(before);
+            self.points.first = Some(cp);
             for lost in self.groups.iter_mut().flat_map(|disks| disks.lost.values_mut()) {
                 lost.trusted_cp.get_or_insert(before);
             }

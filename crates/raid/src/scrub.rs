@@ -230,7 +230,10 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         let judged = move |answer: Answer| {
+            inner.blame(step.tetris, place.missing, &answer);
+            let accountable = inner.accountable(step.tetris, &answer);
             let verdict = judge(&place, answer);
+            inner.blame_parity(step.tetris, place.missing, &accountable, &verdict.parity);
             inner.repair_data(step, place.missing, verdict, outcome);
         };
         self.resolve(question, Box::new(judged));

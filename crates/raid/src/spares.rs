@@ -109,14 +109,23 @@ impl Inner {
         if let Err(error) = self.check_replacement(place, &*disk) {
             return done(Err(error));
         }
+        let name = device.name().to_owned();
+        self.leaving_spares.lock().push(name.clone());
         self.forget_spare(&device);
         let (inner, free) = (Arc::clone(self), Arc::clone(&disk));
+        let answer = move |inner: &Self, result: Result<(), RaidError>| {
+            // It has a place by now, or is a spare again, or nobody's.
+            inner.leaving_spares.lock().retain(|leaving| *leaving != name);
+            done(result);
+        };
         let taken = move |result: Result<(), RaidError>| match result {
             Err(RaidError::InUse { .. } | RaidError::Copying { .. }) => {
                 // Another was faster: it waits again. Its label may say that it has the place.
-                inner.add_spare(free, identity, Box::new(move |again| done(again.and(result))));
+                let same = Arc::clone(&inner);
+                let added = move |again: Result<(), RaidError>| answer(&same, again.and(result));
+                inner.add_spare(free, identity, Box::new(added));
             }
-            result => done(result),
+            result => answer(&inner, result),
         };
         self.replace_disk(place, disk, identity, Box::new(taken));
     }

@@ -1,11 +1,13 @@
 //! What is well and what is not, for operators and metrics.
 
+use crate::health::{ErrorCounts, Known, RetiredDisk};
 use crate::member::{GroupState, Member, is_in};
 use crate::scrub::ScrubStatus;
 use crate::store::Inner;
 use crate::walk::Pace;
 use media::Profile;
-use ondisk::label::{DiskRole, RaidKind};
+use ondisk::label::{DiskRole, RaidKind, Sickness};
+use std::collections::BTreeMap;
 
 /// The state of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +49,10 @@ pub struct MemberStatus {
     pub is_away: bool,
     /// The disk that is being filled with what it holds, to take its place.
     pub successor: Option<SuccessorStatus>,
+    /// Its errors since it was labelled, or since they were cleared.
+    pub errors: ErrorCounts,
+    /// Why it should be replaced, if it should.
+    pub sickness: Option<Sickness>,
 }
 
 /// A disk that is filled with what another holds.
@@ -142,6 +148,10 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// Disks that wait for a place.
     pub spares: Vec<SpareStatus>,
+    /// Names of disks that are none any more, and have no place yet.
+    pub leaving_spares: Vec<String>,
+    /// Disks that were replaced for being sick, since the start.
+    pub retired: Vec<RetiredDisk>,
     /// Whether a disk that is being filled waits for a superblock, which the next consistency point
     /// writes to it.
     pub waits_for_superblock: bool,
@@ -162,13 +172,17 @@ impl Status {
 impl Inner {
     pub(crate) fn status(&self) -> Status {
         // Before the state is locked: it looks at labels.
+        // In this order: one that leaves meanwhile is seen once at least.
         let spares = self.spares();
+        let leaving_spares = self.leaving_spares.lock().clone();
+        let saved = self.saved_errors();
         let state = self.state.lock();
         let layout = self.layout();
         let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
         let groups = groups.map(|((group, disks), place)| {
             let members = group.members.iter().enumerate();
-            let members = members.map(|(index, member)| member.status(disks, index, place.regions));
+            let members =
+                members.map(|(index, member)| member.status(disks, index, (place.regions, &saved)));
             let members: Vec<MemberStatus> = members.collect();
             let is_rotational =
                 members.iter().filter_map(|member| member.media).any(Profile::is_rotational);
@@ -178,12 +192,19 @@ impl Inner {
         let mut filled = state.groups.iter().flat_map(GroupState::fillings);
         let waits_for_superblock = filled.any(|filled| !filled.has_superblock);
         let scrub = self.scrub_status(&state.scrub);
-        Status { groups, spares, waits_for_superblock, counters: state.counters, scrub }
+        let retired = state.retired.clone();
+        let counters = state.counters;
+        Status { groups, spares, leaving_spares, retired, waits_for_superblock, counters, scrub }
     }
 }
 
 impl Member {
-    fn status(&self, disks: &GroupState, index: usize, regions: u64) -> MemberStatus {
+    fn status(
+        &self,
+        disks: &GroupState,
+        index: usize,
+        (regions, saved): (u64, &BTreeMap<[u8; 16], Known>),
+    ) -> MemberStatus {
         let seat = self.seat();
         let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
             (Some(rebuild), _) => MemberState::Rebuilding {
@@ -210,6 +231,10 @@ impl Member {
         let media = seat.device.as_ref().map(|device| device.profile());
         let name = seat.device.map(|device| device.name().to_owned());
         let (identity, role) = (seat.identity, self.role);
-        MemberStatus { name, identity, role, state, media, is_away, successor }
+        let (errors, sickness) = {
+            let saved = saved.get(&identity).copied().unwrap_or_default();
+            disks.errors_of(index, identity, saved)
+        };
+        MemberStatus { name, identity, role, state, media, is_away, successor, errors, sickness }
     }
 }

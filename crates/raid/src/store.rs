@@ -12,6 +12,7 @@ use crate::discard::DiskRegion;
 use crate::error::{RaidError, StoreError};
 use crate::geometry::{Geometry, TetrisId};
 use crate::growth::{GrowDone, NewDisk, NewGroup};
+use crate::health::RetiredDisk;
 use crate::layout::Layout;
 use crate::locking::Job;
 use crate::member::{Group, GroupState};
@@ -72,6 +73,8 @@ pub(crate) struct State {
     /// Tells a scrub whose blocks are damaged.
     pub use_query: Option<UseQuery>,
     pub counters: Counters,
+    /// Disks that were replaced for being sick, since the start.
+    pub retired: Vec<RetiredDisk>,
     /// Disks are being added.
     pub is_growing: bool,
     pub scrub: Scrub,
@@ -87,6 +90,8 @@ pub(crate) struct Inner {
     pub state: Mutex<State>,
     /// Disks that wait for a place. Locked alone, or after the state.
     pub spares: Mutex<Vec<Arc<Device>>>,
+    /// Names of those that are about to have one. Locked alone.
+    pub leaving_spares: Mutex<Vec<String>>,
 }
 
 impl Inner {
@@ -137,6 +142,7 @@ impl Store {
             failure_hook: None,
             use_query: None,
             counters: Counters::default(),
+            retired: Vec::new(),
             points: Points::default(),
             is_growing: false,
             scrub,
@@ -144,7 +150,8 @@ impl Store {
         };
         let (state, spares) = (Mutex::new(state), Mutex::new(spares));
         let layout = Mutex::new(Arc::new(layout));
-        Self { inner: Arc::new(Inner { layout, journal, state, spares }) }
+        let leaving_spares = Mutex::default();
+        Self { inner: Arc::new(Inner { layout, journal, state, spares, leaving_spares }) }
     }
 
     /// The aggregate's identity and name, from the labels.
@@ -294,6 +301,18 @@ impl BlockStore for Store {
 
     fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp) {
         self.inner.tick(monotonic_nanoseconds, wall);
+    }
+
+    fn save_errors(&self, done: SyncDone) {
+        self.inner.save_errors(done);
+    }
+
+    fn clear_errors(&self, place: DiskPlace, done: ReplaceDone) {
+        self.inner.clear_errors(place, done);
+    }
+
+    fn forget_retired(&self, name: &str) -> bool {
+        self.inner.forget_retired(name)
     }
 
     fn status(&self) -> Status {

@@ -164,6 +164,8 @@ impl Inner {
         if let Err(error) = result {
             return self.fail_writing((group, member), &task.device, error);
         }
+        // Labels are locked before the state.
+        let label = self.group(group).members[member].device().map(|former| former.label());
         let former = {
             let mut state = self.state.lock();
             let disks = &mut state.groups[group as usize];
@@ -175,6 +177,9 @@ impl Inner {
                 disks.labelled = None;
                 // The one that had the place must be nobody's before anything more is durable.
                 state.label_updates += 1;
+                if let Some((former, label)) = former.as_ref().zip(label.as_ref()) {
+                    state.retire(task.place, (former, label), &task.device);
+                }
                 former
             } else {
                 None

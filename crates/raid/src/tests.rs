@@ -8,6 +8,7 @@ mod discard;
 mod files;
 mod geometry;
 mod growth;
+mod health;
 mod hole;
 pub(crate) mod model;
 mod random;

@@ -118,6 +118,7 @@ impl Inner {
             counters.modified_stripes += u64::from(write.modified.0.count_ones());
         }
         self.count_damage(answer);
+        self.blame(write.tetris, write.missing, answer);
         let note = plan.note.take().filter(|_| !mutation::broken(Rule::StripeNotNoted));
         let Some(note) = note else {
             self.write_plan(write, plan);

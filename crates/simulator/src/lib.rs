@@ -14,6 +14,7 @@
 //! | [`tenant`] | one volume on both sides, what is in flight, its history |
 //! | [`schedule`], [`overlap`] | who is next, and who runs in the middle of another |
 //! | [`losses`], [`outage`] | disks that go and come back: as many as parity covers, and more |
+//! | `sickness` | a disk with many errors, and whether they are counted and kept |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
 //! | [`run`] | many seeds on many threads; panics are findings |
 //! | [`boundaries`] | one seed, cut at each of its writes and flushes |
@@ -47,6 +48,7 @@ pub mod run;
 pub mod schedule;
 mod scrubs;
 pub mod shrink;
+mod sickness;
 pub mod space;
 pub mod subject;
 pub mod tenant;

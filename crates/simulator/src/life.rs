@@ -169,6 +169,9 @@ impl<'a> Life<'a> {
         if self.machine.trace.round > 1 || self.events.chance(50) {
             self.machine.begin_fault();
         }
+        if self.machine.has_sick_disk() && self.events.chance(50) {
+            self.machine.add_spare();
+        }
         let way = self.events.below(10);
         // Damage that the engine made good, or made permanent, shows when all is read again after
         // a clean stop: a cut in a stripe that is damaged may lose blocks.
@@ -319,6 +322,7 @@ impl<'a> Life<'a> {
         self.machine.settle()?;
         self.machine.check_growth()?;
         self.machine.check_tiering()?;
+        self.machine.check_health()?;
         check_promises(&mut self.machine)?;
         check_media(&mut self.machine)
     }
@@ -326,6 +330,7 @@ impl<'a> Life<'a> {
     /// A clean stop, and a start.
     fn stop(&mut self) -> Result<(), Finding> {
         self.machine.trace.note("stop".to_owned());
+        self.machine.remember_errors();
         let engine = &self.machine.engine;
         let stopped = promise(|done| engine.stop(done));
         let stopped = self.machine.wait("stop", &stopped)?;

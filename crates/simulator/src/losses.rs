@@ -234,7 +234,8 @@ impl Machine<'_> {
 
     /// The aggregate gets a spare, for the ticks to use.
     pub fn add_spare(&mut self) {
-        let may_have = !self.plan.lost_disks.is_empty() && self.losses.spare_count < SPARES_MAX;
+        let needs_any = !self.plan.lost_disks.is_empty() || self.has_sick_disk();
+        let may_have = needs_any && self.losses.spare_count < SPARES_MAX;
         if !may_have
             || self.losses.spare.is_some()
             || self.aggregate().is_none()

@@ -16,6 +16,7 @@ use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::schedule::Chooser;
 use crate::scrubs::Ordered;
+use crate::sickness::{PASSING_NANOSECONDS, Remembered};
 use crate::tiering::Tierings;
 use crate::trace::Trace;
 use aggregate::{Aggregate, Phase};
@@ -88,6 +89,8 @@ pub struct Machine<'a> {
     /// What may lie in objects.
     pub tierings: Tierings,
     log_fails: bool,
+    /// What was known of the disks before a clean stop.
+    pub(crate) errors_at_stop: Remembered,
 }
 
 impl<'a> Machine<'a> {
@@ -123,6 +126,7 @@ impl<'a> Machine<'a> {
             growing: Growing::default(),
             tierings: Tierings::default(),
             log_fails: false,
+            errors_at_stop: Remembered::default(),
         }
     }
 
@@ -259,6 +263,10 @@ impl<'a> Machine<'a> {
         if self.world.held_count() > 0 && self.world.pending_count() == 0 {
             // Nothing happens but that a disk does not answer.
             nanoseconds += DISK_TIMEOUT_NANOSECONDS / 2;
+        }
+        let is_idle = self.world.pending_count() == 0 && self.world.held_count() == 0;
+        if self.has_sick_disk() && is_idle {
+            nanoseconds += PASSING_NANOSECONDS;
         }
         self.trace.fold(nanoseconds);
         self.world.advance(nanoseconds);

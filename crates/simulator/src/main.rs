@@ -96,6 +96,9 @@ struct HowArguments {
     /// In every life more disks go at times than the group can do without, and come back.
     #[arg(long)]
     outages: bool,
+    /// In every life on disks with parity one disk gets sick.
+    #[arg(long)]
+    sick: bool,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -115,6 +118,7 @@ impl HowArguments {
             forgets: self.forgetting,
             losing: self.losing,
             outages: self.outages,
+            sick: self.sick,
             reduction: self.reduced.clone(),
             boundary: None,
         }

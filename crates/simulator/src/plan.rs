@@ -33,6 +33,8 @@ const MEMORY_BYTES: [u64; 6] = [1 << 20, 2 << 20, 4 << 20, 6 << 20, 8 << 20, 32 
 const MILLISECOND: u64 = 1_000_000;
 /// Of 100 lives on disks that damage nothing, those with outages.
 const OUTAGE_PERCENT: u64 = 15;
+/// Of 100 lives on disks with parity to spare and no other fault, those with a disk that gets sick.
+const SICK_PERCENT: u64 = 15;
 /// How often a faulty log refuses a write or flush: about once in a round.
 const LOG_ERRORS_PER_MILLION: u32 = 20_000;
 
@@ -80,6 +82,8 @@ pub enum Fault {
     Forgets,
     /// The log's disk refuses writes.
     Log,
+    /// Many blocks become unreadable, and some rot.
+    Sick,
 }
 
 impl Fault {
@@ -88,6 +92,8 @@ impl Fault {
     const READ_RATE_PER_MILLION: u32 = 20_000;
     /// Per million blocks written, of which there are more.
     const WRITE_RATE_PER_MILLION: u32 = 1_000;
+    /// Per million blocks read of a sick disk: in most seeds it has more errors than are too many.
+    const SICK_RATE_PER_MILLION: u32 = 80_000;
 
     /// The rates of a disk with this fault.
     #[must_use]
@@ -100,6 +106,10 @@ impl Fault {
             Self::Misdirected => rates.misdirected_write_per_million = Self::WRITE_RATE_PER_MILLION,
             Self::Forgets => rates.lost_write_per_million = 1_000_000,
             Self::Log => rates.write_error_per_million = LOG_ERRORS_PER_MILLION,
+            Self::Sick => {
+                rates.latent_error_per_million = Self::SICK_RATE_PER_MILLION;
+                rates.bit_flip_per_million = Self::READ_RATE_PER_MILLION;
+            }
         }
         rates
     }
@@ -120,6 +130,7 @@ impl Fault {
             Self::Misdirected => "fault: misdirected writes",
             Self::Forgets => "fault: all writes of a while lost",
             Self::Log => "fault: log refuses writes",
+            Self::Sick => "fault: a disk gets sick",
         }
     }
 }
@@ -263,7 +274,24 @@ impl Plan {
         }
         // Drawn last: the same seeds do the same without.
         let has_outages = may_have_outages && (lives.outages || choices.chance(OUTAGE_PERCENT));
-        Self { has_outages, ..plan }
+        let plan = Self { has_outages: has_outages && !lives.sick, ..plan };
+        plan.with_sick_disk(choices, lives)
+    }
+
+    /// The same with a disk that gets sick, if parity makes that good beside all else.
+    fn with_sick_disk(self, choices: &mut Choices, lives: &Lives) -> Self {
+        let is_free = lives.boundary.is_none() && lives.losing.is_none() && !lives.forgets;
+        let tolerated = self.kind.parity_disks();
+        let damaged = self.fault.filter(|(_, fault)| fault.damages()).map(|(disk, _)| disk);
+        let has_room = self.lost_disks.len() < tolerated && !self.has_outages;
+        let may_get_sick = has_room && is_free && (self.fault.is_none() || lives.sick);
+        if !may_get_sick || !lives.sick && !choices.chance(SICK_PERCENT) {
+            return self;
+        }
+        let well: Vec<usize> =
+            (0..self.disks).filter(|disk| !self.lost_disks.contains(disk)).collect();
+        let disk = damaged.unwrap_or_else(|| choices.pick(&well));
+        Self { fault: Some((disk, Fault::Sick)), ..self }
     }
 
     /// Different disks, as many as parity makes good beside the one that damages blocks.

@@ -33,6 +33,10 @@ impl Life<'_> {
                 found: format!("{recovery:?}"),
             });
         }
+        if !is_crash && cuts == 0 {
+            self.machine.check_errors_kept()?;
+        }
+        self.machine.check_health()?;
         self.check_recovered()
     }
 

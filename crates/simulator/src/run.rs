@@ -32,6 +32,8 @@ pub struct Lives {
     pub losing: Option<RaidKind>,
     /// Whether more disks go at times, in every life, than the group can do without.
     pub outages: bool,
+    /// Whether a disk gets sick, in every life on a group that can do without one.
+    pub sick: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// If set, each life is one round, cut there.

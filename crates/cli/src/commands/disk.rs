@@ -9,10 +9,20 @@ use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Code, DiskFail, DiskInfo, DiskReplace, DiskState, RaidKind,
-    Removal, SpareAdd, SpareRemove,
+    AdminError, Administration, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState,
+    RaidKind, Removal, SpareAdd, SpareRemove,
 };
 use units::ByteSize;
+
+/// `stroop disk clear`.
+#[derive(clap::Args, Debug)]
+pub struct ClearArguments {
+    /// The disk, as 'aggr show' or 'status' names it
+    pub disk: String,
+    /// Only say what would be forgotten
+    #[arg(long)]
+    pub dry_run: bool,
+}
 
 pub(super) fn run(
     command: &DiskCommand,
@@ -33,6 +43,18 @@ pub(super) fn run(
             Ok(Output::of(&done.object, &done)?
                 .line(format!("{}: failed", done.object))
                 .next("stroop disk replace OLD NEW"))
+        }
+        DiskCommand::Clear(ClearArguments { disk, dry_run }) => {
+            // One that was replaced for being sick is no member any more.
+            let disk = resolve(&members(node)?, disk)
+                .or_else(|_| resolve(&node.disk_list()?, disk))
+                .unwrap_or_else(|_| disk.clone());
+            let done = node.disk_clear(&DiskClear { disk, dry_run: *dry_run })?;
+            if *dry_run {
+                return super::volume::removal("clear", &done);
+            }
+            let lines = done.consequences.iter().map(|line| format!("{}: {line}", done.object));
+            Ok(lines.fold(Output::of(&done.object, &done)?, Output::line))
         }
         DiskCommand::Replace { disk, replacement, force, dry_run } => {
             let known = node.disk_list()?;

@@ -4,7 +4,7 @@ use super::aggregate::table;
 use super::count;
 use crate::duration;
 use crate::output::Output;
-use admin_api::{AdminError, Administration, Code, Health, StatusReply};
+use admin_api::{AdminError, Administration, Code, DiskInfo, Health, StatusReply};
 use units::ByteSize;
 
 pub(super) fn status(
@@ -19,6 +19,9 @@ pub(super) fn status(
     }
     output.head = head(&status, colour);
     output.table = Some(table(&status.aggregates));
+    for line in disks_with_errors(&status) {
+        output = output.line(line);
+    }
     for mount in &status.mounts {
         output = output.line(format!("mount {} at {}", mount.volume, mount.mountpoint));
     }
@@ -34,6 +37,34 @@ pub(super) fn status(
         return Ok(output.next("stroop volume create home --size 1G --export 127.0.0.1:rw"));
     }
     Ok(output)
+}
+
+/// Disks with errors that are named; the others are in the list of disks.
+const DISKS_WITH_ERRORS_MAX: usize = 16;
+
+/// The disks that had errors, in the columns of the list of disks.
+fn disks_with_errors(status: &StatusReply) -> Vec<String> {
+    let disks = status.aggregates.iter().flat_map(|aggregate| &aggregate.disks);
+    let has_errors = |disk: &&DiskInfo| {
+        disk.sick || disk.read_errors + disk.write_errors + disk.checksum_errors > 0
+    };
+    let found: Vec<&DiskInfo> = disks.filter(has_errors).collect();
+    let line = |disk: &&DiskInfo| {
+        format!(
+            "errors {}  READ {}  WRITE {}  CKSUM {}{}",
+            disk.name,
+            disk.read_errors,
+            disk.write_errors,
+            disk.checksum_errors,
+            if disk.sick { "  sick" } else { "" }
+        )
+    };
+    let mut lines: Vec<String> = found.iter().take(DISKS_WITH_ERRORS_MAX).map(line).collect();
+    if found.len() > DISKS_WITH_ERRORS_MAX {
+        let more = found.len() - DISKS_WITH_ERRORS_MAX;
+        lines.push(format!("errors on {} more: stroop disk list", count(more as u64, "disk")));
+    }
+    lines
 }
 
 fn head(status: &StatusReply, colour: bool) -> Vec<String> {

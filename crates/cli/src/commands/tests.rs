@@ -107,6 +107,17 @@ fn media_are_given_and_shown() {
 }
 
 #[test]
+fn errors_of_disks_are_cleared() {
+    let session = with_volume();
+    let text = session.ok("stroop disk clear d2");
+    assert!(text.starts_with("/disks/d2: 0 errors are forgotten"), "{text}");
+    let text = session.ok("stroop disk clear d2 --dry-run");
+    assert!(text.contains("--dry-run"), "{text}");
+    session.fails("stroop disk clear d9", 3);
+    assert!(!session.ok("stroop status").contains("CKSUM"));
+}
+
+#[test]
 fn every_list_prints_as_table_json_and_names() {
     let session = with_volume();
     session.ok("stroop snapshot create home@before");

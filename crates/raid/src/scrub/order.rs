@@ -121,6 +121,7 @@ impl Inner {
             rebuilds.for_each(|rebuild| rebuild.tick(now));
             state.scrub.tick(now, wall);
         }
+        self.tick_health(now);
         self.scrub_next();
     }
 }

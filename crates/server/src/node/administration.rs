@@ -3,8 +3,8 @@
 use super::core::Core;
 use super::rules;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskFail, DiskInfo,
-    DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, MountCreate,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskClear, DiskFail,
+    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, MountCreate,
     MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
     SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, VolumeCreate, VolumeDelete,
     VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
@@ -21,6 +21,10 @@ impl Administration for Core {
 
     fn disk_fail(&self, request: &DiskFail) -> Result<Removal, AdminError> {
         self.fail_disk(request)
+    }
+
+    fn disk_clear(&self, request: &DiskClear) -> Result<Removal, AdminError> {
+        self.clear_disk(request)
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {

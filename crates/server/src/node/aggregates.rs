@@ -215,7 +215,7 @@ impl Core {
         let left_out = self.left_out.lock();
         let known = left_out.iter().find(|disk| disk.identity == Some(member.identity));
         let (state, note) = match (&member.state, known) {
-            (MemberState::Online, _) => (DiskState::InUse, member.successor.as_ref().map(copied)),
+            (MemberState::Online, _) => (DiskState::InUse, in_use_note(member)),
             (MemberState::Rebuilding { rebuilt_regions, regions, pace }, _) => {
                 let share = 100 * rebuilt_regions / (*regions).max(1);
                 (DiskState::Rebuilding, Some(format!("{share} % rebuilt{}", outlook(pace))))
@@ -236,9 +236,10 @@ impl Core {
             group: None,
             media: member.media.map(|media| media.to_string()),
             note,
-            read_errors: 0,
-            write_errors: 0,
-            checksum_errors: 0,
+            read_errors: member.errors.read_errors.into(),
+            write_errors: member.errors.write_errors.into(),
+            checksum_errors: member.errors.checksum_errors.into(),
+            sick: member.sickness.is_some(),
         }
     }
 
@@ -291,6 +292,13 @@ pub(super) fn outlook(pace: &Pace) -> String {
 
 fn copied(successor: &SuccessorStatus) -> String {
     format!("{} % copied to {}", copied_percent(successor), successor.name)
+}
+
+fn in_use_note(member: &MemberStatus) -> Option<String> {
+    let sick = member.sickness.map(|sickness| format!("sick: {sickness}"));
+    let parts: Vec<String> =
+        sick.into_iter().chain(member.successor.as_ref().map(copied)).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn missing_note(member: &MemberStatus) -> String {

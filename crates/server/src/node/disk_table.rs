@@ -236,6 +236,7 @@ impl DiskTable {
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 0,
+            sick: false,
         })
     }
 }

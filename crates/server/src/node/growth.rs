@@ -186,6 +186,7 @@ fn disk_info(disk: &dyn Disk, aggregate: &str, group: u32, role: DiskRole) -> Di
         read_errors: 0,
         write_errors: 0,
         checksum_errors: 0,
+        sick: false,
     }
 }
 

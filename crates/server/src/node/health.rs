@@ -9,6 +9,7 @@
 //! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
+//! | `DISK_SICK` | a disk has too many errors: it is to be replaced, or has been by a spare |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //!
@@ -123,6 +124,21 @@ pub(super) fn check_aggregate(
         );
         add("AGGR_DEGRADED", Severity::Warning, message, &action);
     }
+    for disk in info.disks.iter().filter(|disk| disk.sick && disk.state == DiskState::InUse) {
+        add("DISK_SICK", Severity::Warning, sick(disk), &cure(disk, summary));
+    }
+    for disk in &summary.status.retired {
+        let (name, successor) = (&disk.name, &disk.successor);
+        let message = format!(
+            "disk {name} was replaced by spare {successor}, because {}; no aggregate uses it",
+            disk.sickness
+        );
+        let action = format!(
+            "take {name} out; 'stroop disk spare add DISK' for the next; then 'stroop disk clear \
+             {name}'"
+        );
+        add("DISK_SICK", Severity::Warning, message, &action);
+    }
     if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
         let free = units::ByteSize(info.free_bytes);
         add(
@@ -145,6 +161,34 @@ pub(super) fn check_aggregate(
         add("DATA_DAMAGED", Severity::Error, message, action);
     }
     checks
+}
+
+/// "12 read, 0 write and 3 checksum errors".
+pub(super) fn errors_of(disk: &DiskInfo) -> String {
+    let DiskInfo { read_errors, write_errors, checksum_errors, .. } = disk;
+    format!("{read_errors} read, {write_errors} write and {checksum_errors} checksum errors")
+}
+
+/// What is wrong with a sick disk.
+fn sick(disk: &DiskInfo) -> String {
+    let note = disk.note.as_deref().unwrap_or("sick");
+    format!("disk {} should be replaced: {note}; it has {}", disk.name, errors_of(disk))
+}
+
+/// What is done, or to be done, about a sick disk.
+fn cure(disk: &DiskInfo, summary: &AggregateSummary) -> String {
+    let mut members = summary.status.groups.iter().flat_map(|group| &group.members);
+    let member = members.find(|member| member.name.as_ref() == Some(&disk.name));
+    let name = &disk.name;
+    match member.and_then(|member| member.successor.as_ref()) {
+        Some(successor) => {
+            format!("none: it is copied to {}, which takes its place then", successor.name)
+        }
+        None => format!(
+            "stroop disk spare add DISK, to which it is copied while it is used; or stroop disk \
+             replace {name} NEW; if it was a cable: stroop disk clear {name}"
+        ),
+    }
 }
 
 /// Whether something is being done, and nothing else is left to do.
@@ -235,6 +279,8 @@ mod tests {
             status: raid::Status {
                 groups: Vec::new(),
                 spares: Vec::new(),
+                leaving_spares: Vec::new(),
+                retired: Vec::new(),
                 waits_for_superblock: false,
                 counters: raid::Counters::default(),
                 scrub: raid::ScrubStatus::default(),
@@ -269,6 +315,26 @@ mod tests {
         let mut damaged = summary.clone();
         damaged.lost_blocks = 2;
         assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);
+        let mut sick = sound.clone();
+        sick.disks[2].sick = true;
+        sick.disks[2].checksum_errors = 77;
+        let checks = check_aggregate(&sick, &summary);
+        assert_eq!((checks.len(), checks[0].code.as_str()), (1, "DISK_SICK"));
+        assert!(checks[0].message.contains("/disks/d3"), "{}", checks[0].message);
+        assert!(checks[0].message.contains("77 checksum errors"), "{}", checks[0].message);
+        assert!(checks[0].action.contains("stroop disk spare add"), "{}", checks[0].action);
+        sick.disks[2].state = DiskState::Failed;
+        assert!(!codes(&sick, &summary).contains(&"DISK_SICK".to_owned()));
+        let mut retired = summary.clone();
+        retired.status.retired.push(raid::RetiredDisk {
+            name: "/disks/d9".to_owned(),
+            sickness: ondisk::label::Sickness::Rotten,
+            errors: raid::ErrorCounts::default(),
+            successor: "/disks/d1".to_owned(),
+        });
+        let checks = check_aggregate(&sound, &retired);
+        assert!(checks[0].message.contains("/disks/d9 was replaced by spare /disks/d1"));
+        assert!(checks[0].action.contains("stroop disk clear /disks/d9"));
         let mut failed = summary;
         failed.failure = Some(aggregate::AggregateError::Stopping);
         assert_eq!(codes(&sound, &failed), ["AGGR_FAILED"]);

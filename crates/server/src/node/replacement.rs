@@ -2,16 +2,18 @@
 
 use super::blocking::{request, wait_for};
 use super::core::Core;
-use super::health::more_may_fail;
+use super::health::{errors_of, more_may_fail};
 use super::refusals::{missing, refusal};
 use super::spares::no_spare;
-use admin_api::{AdminError, Code, DiskFail, DiskInfo, DiskReplace, DiskState, Removal};
+use admin_api::{AdminError, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState, Removal};
 use dblade::EngineError;
 use raid::{DiskPlace, RaidError};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
 const REPLACE: &str = "cannot replace disk";
+
+const CLEAR: &str = "cannot clear disk";
 
 const FAIL: &str = "cannot fail disk";
 
@@ -137,6 +139,39 @@ impl Core {
         let disks = self.aggregate(aggregate)?.disks;
         let found = disks.into_iter().find(|disk| disk.name == name);
         found.ok_or_else(|| missing(REPLACE, "disk", name))
+    }
+
+    /// Forgets the errors of a disk: of one in use, or of one that was replaced because of them.
+    pub(super) fn clear_disk(&self, wanted: &DiskClear) -> Result<Removal, AdminError> {
+        let _turn = self.turn();
+        let (object, dry_run) = (wanted.disk.clone(), wanted.dry_run);
+        let removal = |consequence: String| Removal {
+            object,
+            consequences: vec![consequence],
+            freed_bytes: 0,
+            dry_run,
+        };
+        let (aggregate, place, info) = match self.place_of(CLEAR, &wanted.disk) {
+            Ok(found) => found,
+            Err(error) => {
+                let name = &wanted.disk;
+                let summaries = self.engine.aggregate_summaries();
+                let had = |summary: &&dblade::AggregateSummary| {
+                    summary.status.retired.iter().any(|disk| disk.name == *name)
+                };
+                let former = summaries.iter().find(had).ok_or(error)?;
+                if let (false, Some(found)) = (dry_run, self.engine.aggregate_named(&former.name)) {
+                    found.parts.store.forget_retired(name);
+                }
+                let consequence = "that it was replaced for being sick is forgotten";
+                return Ok(removal(consequence.to_owned()));
+            }
+        };
+        if !dry_run {
+            request(CLEAR, &wanted.disk, |done| self.engine.clear_errors(&aggregate, place, done))?;
+            tracing::info!(aggregate, disk = wanted.disk, "errors cleared by an administrator");
+        }
+        Ok(removal(format!("{} are forgotten", errors_of(&info))))
     }
 
     /// Where a disk is, by the name that its aggregate shows.

@@ -127,13 +127,15 @@ fn spares_left(summaries: &[AggregateSummary], aggregate: &str) -> usize {
     found.map_or(0, |summary| summary.status.spares.len())
 }
 
-/// The names of all disks of an aggregate: members, spares, and those that are filled.
+/// The names of all disks of an aggregate: members, spares, also those that are about to have a
+/// place, and those that are filled.
 pub(super) fn names_of(summary: &AggregateSummary) -> Vec<&str> {
     let members = summary.status.groups.iter().flat_map(|group| &group.members);
     let mut names: Vec<&str> = members.clone().filter_map(|one| one.name.as_deref()).collect();
     let filled = members.filter_map(|one| one.successor.as_ref());
     names.extend(filled.map(|successor| successor.name.as_str()));
     names.extend(summary.status.spares.iter().map(|spare| spare.name.as_str()));
+    names.extend(summary.status.leaving_spares.iter().map(String::as_str));
     names
 }
 
@@ -160,6 +162,7 @@ fn spare_info(
         read_errors: 0,
         write_errors: 0,
         checksum_errors: 0,
+        sick: false,
     }
 }
 

@@ -150,6 +150,7 @@ fn info(disk: &dyn Disk, task: &Task) -> DiskInfo {
         read_errors: 0,
         write_errors: 0,
         checksum_errors: 0,
+        sick: false,
     }
 }
 

@@ -42,7 +42,66 @@ fn check_rot(choose: impl Fn(usize) -> usize) {
     check(&mut client, &root, &model);
     let repaired = place.json(&["aggr", "show", "a1"])["repaired_blocks"].as_u64().unwrap();
     assert!(repaired > 50, "{repaired}");
+    // So much of it is a sick disk. Without a spare it stays in use.
+    assert_eq!(place.check_codes(), ["DISK_SICK"]);
+    assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "online");
+    let counted = checksum_errors(&place, 2);
+    assert!(counted > 50, "{counted}");
+    assert!(place.ok(&["status"]).contains(&format!("READ 0  WRITE 0  CKSUM {counted}  sick")));
+    server.stop();
+    let server = place.serve();
+    assert!(checksum_errors(&place, 2) >= counted);
+    assert_eq!(place.check_codes(), ["DISK_SICK"]);
+    let forgotten = place.ok(&["disk", "clear", "d2", "--dry-run"]);
+    assert!(forgotten.contains("checksum errors are forgotten"), "{forgotten}");
+    assert_eq!(place.check_codes(), ["DISK_SICK"]);
+    place.ok(&["disk", "clear", "d2"]);
     assert!(place.check_codes().is_empty(), "{:?}", place.check_codes());
+    server.kill();
+    let server = place.serve();
+    assert!(checksum_errors(&place, 2) <= 50);
+    server.stop();
+}
+
+/// What is counted of a disk.
+fn checksum_errors(place: &Place, number: usize) -> u64 {
+    place.json(&["disk", "list"])["records"][number - 1]["checksum_errors"].as_u64().unwrap()
+}
+
+/// It is copied while it is used, loses its place, and is reported until somebody took note.
+#[test]
+fn a_sick_disk_is_copied_to_a_spare() {
+    let (place, server) = Place::with_volume_on("5x64M", ("4", "raid4"));
+    place.ok(&["disk", "spare", "add", "d5"]);
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    server.stop();
+    assert!(rot(&place.disk(2), |index| index * 37) > 100);
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    let role = |number: usize| place.json(&["disk", "list"])["records"][number - 1]["role"].clone();
+    while role(2) != serde_json::Value::Null {
+        assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "online");
+    }
+    assert_eq!(role(5), "data");
+    // Nobody's, though what it held is still on it.
+    let former = place.json(&["disk", "list"])["records"][1].clone();
+    assert_eq!(former["aggregate"], serde_json::Value::Null, "{former}");
+    assert_eq!(place.check_codes(), ["DISK_SICK"]);
+    let status = place.json(&["status"]);
+    let message = status["checks"][0]["message"].as_str().unwrap();
+    assert!(message.contains("d2.img was replaced by spare"), "{message}");
+    place.ok(&["disk", "clear", "d2"]);
+    assert!(place.check_codes().is_empty(), "{:?}", place.check_codes());
+    place.refused(&["disk", "clear", "d2"], 3);
+    check(&mut client, &root, &model);
+    server.kill();
+    fs::remove_file(place.disk(2)).unwrap();
+    fs::remove_file(place.disk(3)).unwrap();
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
     server.stop();
 }
 

@@ -31,9 +31,9 @@ pub use administration::{Administration, Remote, Reply, Request, Transport, disp
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use replies::{
-    AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, HealthCheck,
-    Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery, Removal, Severity, SnapshotInfo,
-    StatusReply, VolumeExports, VolumeInfo, VolumeState,
+    Activity, AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health,
+    HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery, Removal, Severity,
+    SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,

@@ -309,8 +309,23 @@ pub struct HealthCheck {
     pub object: String,
     /// What is the case.
     pub message: String,
+    /// What is being done about it.
+    pub now: Vec<Activity>,
     /// What to do about it.
     pub action: String,
+}
+
+/// Something that is being done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Activity {
+    /// What.
+    pub what: String,
+    /// How much of it is done.
+    pub done_percent: u64,
+    /// How fast it gets on, if that is known.
+    pub bytes_per_second: Option<u64>,
+    /// How long it will still take, if that is known.
+    pub left_ns: Option<u64>,
 }
 
 /// Where a protocol is served.

@@ -14,6 +14,7 @@
 //! Fails: by `AdminError`. One aggregate that cannot be opened does not stop the start: `status`
 //! reports it, and the others are served.
 
+mod activity;
 mod administration;
 mod aggregates;
 mod blocking;

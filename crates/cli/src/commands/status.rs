@@ -4,7 +4,7 @@ use super::aggregate::table;
 use super::count;
 use crate::duration;
 use crate::output::Output;
-use admin_api::{AdminError, Administration, Code, DiskInfo, Health, StatusReply};
+use admin_api::{Activity, AdminError, Administration, Code, DiskInfo, Health, StatusReply};
 use units::ByteSize;
 
 pub(super) fn status(
@@ -26,9 +26,11 @@ pub(super) fn status(
         output = output.line(format!("mount {} at {}", mount.volume, mount.mountpoint));
     }
     for check in &status.checks {
-        output = output
-            .line(format!("check {}  {}: {}", check.code, check.object, check.message))
-            .line(format!("      action: {}", check.action));
+        output = output.line(format!("check {}  {}: {}", check.code, check.object, check.message));
+        for activity in &check.now {
+            output = output.line(format!("      now:    {}", doing(activity)));
+        }
+        output = output.line(format!("      action: {}", check.action));
     }
     if status.aggregates.is_empty() {
         return Ok(output.next("stroop disk list"));
@@ -39,6 +41,23 @@ pub(super) fn status(
     Ok(output)
 }
 
+/// "rebuilding to d7  [#######------]  54%  412MiB/s  about 2h10m".
+fn doing(activity: &Activity) -> String {
+    let Activity { what, done_percent, bytes_per_second, left_ns } = activity;
+    let filled = (*done_percent).min(100) * BAR_COLUMNS / 100;
+    let bar: String = (0..BAR_COLUMNS).map(|at| if at < filled { '#' } else { '-' }).collect();
+    let mut line = format!("{what}  [{bar}]  {done_percent}%");
+    if let Some(rate) = bytes_per_second {
+        line.push_str(&format!("  {}/s", ByteSize(*rate)));
+    }
+    if let Some(left) = left_ns {
+        line.push_str(&format!("  about {}", duration::format(*left)));
+    }
+    line
+}
+
+/// How long a bar is.
+const BAR_COLUMNS: u64 = 13;
 /// Disks with errors that are named; the others are in the list of disks.
 const DISKS_WITH_ERRORS_MAX: usize = 16;
 
@@ -101,4 +120,23 @@ fn head(status: &StatusReply, colour: bool) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_done_is_shown_as_far_as_it_is_known() {
+        let mut activity = Activity {
+            what: "rebuilding to d7".to_owned(),
+            done_percent: 54,
+            bytes_per_second: Some(412 << 20),
+            left_ns: Some(7_800_000_000_000),
+        };
+        let line = "rebuilding to d7  [#######------]  54%  412MiB/s  about 2h10m";
+        assert_eq!(doing(&activity), line);
+        (activity.bytes_per_second, activity.left_ns, activity.done_percent) = (None, None, 100);
+        assert_eq!(doing(&activity), "rebuilding to d7  [#############]  100%");
+    }
 }

@@ -15,10 +15,11 @@
 //!
 //! Invariants: pure functions of what status found, in order of object.
 
+use super::activity::{copying, rebuilding};
 use super::recovery::{LeftOut, OfflineAggregate};
 use admin_api::{
-    AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity, Time,
-    VolumeInfo,
+    Activity, AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity,
+    Time, VolumeInfo,
 };
 use dblade::{AggregateSummary, Outage};
 
@@ -32,6 +33,7 @@ pub(super) fn check_offline(offline: &OfflineAggregate) -> HealthCheck {
         code: "AGGR_OFFLINE".to_owned(),
         severity: Severity::Error,
         object: offline.name.clone(),
+        now: Vec::new(),
         message: format!("could not be opened: {}", offline.error.cause.join("; ")),
         action: offline.error.next.clone().unwrap_or_else(|| {
             "see the server's log; nothing was changed on its disks; it is opened by itself when \
@@ -64,6 +66,7 @@ pub(super) fn check_outage(
         code: "AGGR_OFFLINE".to_owned(),
         severity: Severity::Error,
         object: info.name.clone(),
+        now: Vec::new(),
         message,
         action: format!(
             "put back {disks}, or make them work: the aggregate comes back by itself; what was \
@@ -78,6 +81,7 @@ pub(super) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
         code: "DISK_UNREADABLE".to_owned(),
         severity: Severity::Warning,
         object: disk.name.clone(),
+        now: Vec::new(),
         message: format!("left out when the server started: {}", disk.reason),
         action: "once it can be read, start the server again; or name it no more under [node] \
                  disks"
@@ -91,19 +95,16 @@ pub(super) fn check_aggregate(
     summary: &AggregateSummary,
 ) -> Vec<HealthCheck> {
     let mut checks = Vec::new();
-    let mut add = |code: &str, severity, message: String, action: &str| {
-        checks.push(HealthCheck {
-            code: code.to_owned(),
-            severity,
-            object: info.name.clone(),
-            message,
-            action: action.to_owned(),
-        });
+    let mut add_with = |now: Vec<Activity>, code: &str, severity, message, action: &str| {
+        let (code, object) = (code.to_owned(), info.name.clone());
+        let action = action.to_owned();
+        checks.push(HealthCheck { code, severity, object, message, now, action });
     };
     if let Some(failure) = &summary.failure {
         // At the next tick it is an outage.
         let code = if failure.is_of_disks() { "AGGR_OFFLINE" } else { "AGGR_FAILED" };
-        add(
+        add_with(
+            Vec::new(),
             code,
             Severity::Error,
             format!("out of service: {failure}"),
@@ -113,20 +114,26 @@ pub(super) fn check_aggregate(
     }
     if info.state == AggregateState::Degraded {
         let action = match survivable(summary) {
-            _ if is_rebuilding(&info.disks) => format!("none: {}", rebuilding(&info.disks)),
-            0 => "now: stroop disk replace OLD NEW; one more lost disk loses data".to_owned(),
-            _ => "stroop disk replace OLD NEW".to_owned(),
+            _ if is_rebuilding(&info.disks) => "none needed",
+            0 => "at once: stroop disk replace OLD NEW; one more lost disk loses data",
+            _ => "stroop disk replace OLD NEW",
         };
         let message = format!(
             "data is complete, but without {}; {}",
             lost(&info.disks),
             more_may_fail(survivable(summary))
         );
-        add("AGGR_DEGRADED", Severity::Warning, message, &action);
+        let now = rebuilding(summary);
+        add_with(now, "AGGR_DEGRADED", Severity::Warning, message, action);
     }
     for disk in info.disks.iter().filter(|disk| disk.sick && disk.state == DiskState::InUse) {
-        add("DISK_SICK", Severity::Warning, sick(disk), &cure(disk, summary));
+        let now = copying(summary, &disk.name);
+        let cure = if now.is_empty() { cure(&disk.name) } else { "none needed".to_owned() };
+        add_with(now, "DISK_SICK", Severity::Warning, sick(disk), &cure);
     }
+    let mut add = |code, severity, message, action: &str| {
+        add_with(Vec::new(), code, severity, message, action);
+    };
     for disk in &summary.status.retired {
         let (name, successor) = (&disk.name, &disk.successor);
         let message = format!(
@@ -175,35 +182,17 @@ fn sick(disk: &DiskInfo) -> String {
     format!("disk {} should be replaced: {note}; it has {}", disk.name, errors_of(disk))
 }
 
-/// What is done, or to be done, about a sick disk.
-fn cure(disk: &DiskInfo, summary: &AggregateSummary) -> String {
-    let mut members = summary.status.groups.iter().flat_map(|group| &group.members);
-    let member = members.find(|member| member.name.as_ref() == Some(&disk.name));
-    let name = &disk.name;
-    match member.and_then(|member| member.successor.as_ref()) {
-        Some(successor) => {
-            format!("none: it is copied to {}, which takes its place then", successor.name)
-        }
-        None => format!(
-            "stroop disk spare add DISK, to which it is copied while it is used; or stroop disk \
-             replace {name} NEW; if it was a cable: stroop disk clear {name}"
-        ),
-    }
+/// What to do about a sick disk to which no spare is filled.
+fn cure(name: &str) -> String {
+    format!(
+        "stroop disk spare add DISK, to which it is copied while it is used; or stroop disk \
+         replace {name} NEW; if it was a cable: stroop disk clear {name}"
+    )
 }
 
 /// Whether something is being done, and nothing else is left to do.
 fn is_rebuilding(disks: &[DiskInfo]) -> bool {
     disks.iter().any(|disk| disk.state == DiskState::Rebuilding) && !disks.iter().any(is_lost)
-}
-
-/// "rebuilding to /disks/d7, 54 %".
-fn rebuilding(disks: &[DiskInfo]) -> String {
-    let rebuilt = disks.iter().filter(|disk| disk.state == DiskState::Rebuilding);
-    let words = |disk: &DiskInfo| match disk.note.as_deref() {
-        Some(note) => format!("rebuilding to {}: {note}", disk.name),
-        None => format!("rebuilding to {}", disk.name),
-    };
-    rebuilt.map(words).collect::<Vec<_>>().join(", ")
 }
 
 const fn is_lost(disk: &DiskInfo) -> bool {
@@ -239,6 +228,7 @@ pub(super) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
         code: "VOLUME_FULL".to_owned(),
         severity: Severity::Warning,
         object: info.name.clone(),
+        now: Vec::new(),
         message: format!("{} can still be written", units::ByteSize(info.available_bytes)),
         action: "delete files, and the snapshots that hold them; deleting works on a full volume"
             .to_owned(),
@@ -310,6 +300,9 @@ mod tests {
         assert_eq!(codes(&degraded, &summary), ["AGGR_DEGRADED"]);
         let checks = check_aggregate(&degraded, &summary);
         assert!(checks[0].message.contains("/disks/d2 (not found)"), "{}", checks[0].message);
+        degraded.disks[1].state = DiskState::Rebuilding;
+        let action = &check_aggregate(&degraded, &summary)[0].action;
+        assert_eq!(action, "none needed");
         let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
         assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
         let mut damaged = summary.clone();

@@ -359,5 +359,7 @@ pub(crate) fn reserve_blocks(size_blocks: u64) -> u64 {
 
 pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide) {
     let free = side.space.size_blocks - side.space.used_blocks;
+    // What is stocked for blocks that move nobody else can have.
+    let free = free.saturating_sub(side.relocation.stocked());
     shared.budget.settle(free, reserve_blocks(side.space.size_blocks));
 }

@@ -18,7 +18,7 @@
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use aggregate::Aggregate;
-use media::MediaError;
+use media::{MediaError, Profile};
 use platform::Disk;
 use platform::sync::Mutex;
 use raid::{DiskPlace, GroupStatus, MemberState, MemberStatus, RaidError, SpareStatus, Status};
@@ -63,7 +63,7 @@ impl Engine {
     fn tend(&self, aggregate: &Arc<Aggregate>, now: u64) {
         let status = aggregate.parts.store.status();
         let identity = aggregate.parts.identity.aggregate;
-        let due: Vec<DiskPlace> = {
+        let (due, sick) = {
             let mut tending = self.tending.lock();
             let mut due = Vec::new();
             let mut sick = sick_places(&status);
@@ -78,18 +78,13 @@ impl Engine {
                 }
             }
             sick.retain(|at| !tending.under_way.contains(&(identity, at.group, at.member)));
-            in_order_of_need(&status, due).into_iter().chain(sick).collect()
+            (in_order_of_need(&status, due), sick)
         };
         if status.waits_for_superblock {
             aggregate.force();
             aggregate.request_consistency_point(None);
         }
-        let mut spares = status.spares.clone();
-        for place in due {
-            let group = status.groups.get(place.group as usize);
-            let chosen = group.and_then(|group| choose_spare(group, &spares)).cloned();
-            let Some(spare) = chosen else { continue };
-            spares.retain(|other| other.identity != spare.identity);
+        for (place, spare) in choose_spares(&status, &due, &sick) {
             self.give_to_spare(aggregate, place, &spare);
         }
     }
@@ -210,26 +205,53 @@ fn is_due(
     }
 }
 
-/// Disks in use that should be copied to spares: one of each group in which none is, if there are
-/// more spares than disks that are lost, those that may still come back included.
+/// Disks in use that should be copied to spares: one of each group in which none is. Not where
+/// nothing makes good what the disk cannot give, for then the copy would not end; nor an object
+/// range, which is not one disk.
 fn sick_places(status: &Status) -> Vec<DiskPlace> {
-    let is_lost = |member: &&MemberStatus| {
-        matches!(member.state, MemberState::Missing | MemberState::Failed { .. })
+    let is_sick = |member: &MemberStatus| {
+        member.sickness.is_some()
+            && member.state == MemberState::Online
+            && member.media != Some(Profile::Object)
     };
-    let members = status.groups.iter().flat_map(|group| &group.members);
-    if members.filter(is_lost).count() >= status.spares.len() {
-        return Vec::new();
-    }
-    let is_sick =
-        |member: &MemberStatus| member.sickness.is_some() && member.state == MemberState::Online;
     let groups = (0..).zip(&status.groups);
-    let resting =
-        groups.filter(|(_, found)| found.members.iter().all(|member| member.successor.is_none()));
+    let resting = groups.filter(|(_, found)| {
+        found.survivable_failures() > 0
+            && found.members.iter().all(|member| member.successor.is_none())
+    });
     let place = |(group, found): (u32, &GroupStatus)| {
         let member = found.members.iter().position(is_sick)?;
         Some(DiskPlace { group, member })
     };
     resting.filter_map(place).collect()
+}
+
+/// Which spares take which places: those that are `due`, then `sick` ones, of what the disks that
+/// are lost leave, those included that may still come back.
+fn choose_spares(
+    status: &Status,
+    due: &[DiskPlace],
+    sick: &[DiskPlace],
+) -> Vec<(DiskPlace, SpareStatus)> {
+    let mut spares = status.spares.clone();
+    let mut take = |group: u32| {
+        let spare = choose_spare(status.groups.get(group as usize)?, &spares)?.clone();
+        spares.retain(|other| other.identity != spare.identity);
+        Some(spare)
+    };
+    let mut chosen: Vec<(DiskPlace, SpareStatus)> =
+        due.iter().filter_map(|place| Some((*place, take(place.group)?))).collect();
+    for (group, found) in (0..).zip(&status.groups) {
+        for (member, found) in found.members.iter().enumerate() {
+            if matches!(found.state, MemberState::Missing | MemberState::Failed { .. })
+                && !due.contains(&DiskPlace { group, member })
+            {
+                let _kept = take(group);
+            }
+        }
+    }
+    chosen.extend(sick.iter().filter_map(|place| Some((*place, take(place.group)?))));
+    chosen
 }
 
 /// Those of groups that survive least first.
@@ -255,12 +277,11 @@ pub(crate) type SharedTending = Arc<Mutex<Tending>>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use media::Profile;
     use ondisk::label::{DiskRole, RaidKind, Sickness};
 
     fn spare(name: &str, regions: u64, is_rotational: bool) -> SpareStatus {
         let media = if is_rotational { Profile::Hdd } else { Profile::Object };
-        SpareStatus { name: name.to_owned(), identity: [regions as u8; 16], regions, media }
+        SpareStatus { name: name.to_owned(), identity: [name.as_bytes()[0]; 16], regions, media }
     }
 
     #[test]
@@ -352,8 +373,25 @@ mod tests {
             counters: raid::Counters::default(),
             scrub: raid::ScrubStatus::default(),
         };
-        assert_eq!(sick_places(&status), [DiskPlace { group: 0, member: 1 }]);
-        status.spares.truncate(1);
-        assert_eq!(sick_places(&status), [], "it is for the disk that is lost");
+        let sick = sick_places(&status);
+        assert_eq!(sick, [DiskPlace { group: 0, member: 1 }]);
+        let chosen = |status: &Status, sick: &[DiskPlace]| -> Vec<(DiskPlace, String)> {
+            let chosen = choose_spares(status, &[], sick).into_iter();
+            chosen.map(|(place, spare)| (place, spare.name)).collect()
+        };
+        assert_eq!(chosen(&status, &sick), [(sick[0], "two".to_owned())]);
+        // One is for the disk that is lost, however many are sick.
+        let both = [sick[0], DiskPlace { group: 1, member: 0 }];
+        assert_eq!(chosen(&status, &both).len(), 1);
+        // And one that fits it.
+        status.spares[1].regions = 99;
+        assert_eq!(chosen(&status, &sick), []);
+        status.groups[0].members[0].state = MemberState::Missing;
+        status.groups[0].members[2].state = MemberState::Missing;
+        assert_eq!(sick_places(&status), [], "nothing is left to make it good");
+        status.groups[0].members[0].state = MemberState::Online;
+        assert_eq!(sick_places(&status).len(), 1);
+        status.groups[0].members[1].media = Some(Profile::Object);
+        assert_eq!(sick_places(&status), [], "an object range is not one disk");
     }
 }

@@ -132,14 +132,28 @@ pub(crate) struct Health {
     /// What happened within the window, and when; not yet known of what came after the last tick.
     recent: BTreeMap<(Sickness, u64), Option<u64>>,
     failures: u64,
+    /// It failed since the last tick: of all that it had under way one error counts.
+    is_failing: bool,
 }
 
 impl Health {
     const fn new(disk: [u8; 16], known: Known) -> Self {
-        Self { disk, known, saved_nanoseconds: None, recent: BTreeMap::new(), failures: 0 }
+        Self {
+            disk,
+            known,
+            saved_nanoseconds: None,
+            recent: BTreeMap::new(),
+            failures: 0,
+            is_failing: false,
+        }
     }
 
     fn add(&mut self, trouble: Trouble) {
+        if matches!(trouble, Trouble::Failure { .. })
+            && std::mem::replace(&mut self.is_failing, true)
+        {
+            return;
+        }
         let (errors, sickness) = &mut self.known;
         let (count, at) = match trouble {
             Trouble::Unreadable { block } => (&mut errors.read_errors, block),
@@ -169,6 +183,7 @@ impl Health {
 
     /// Time passes: what is old counts no more.
     fn tick(&mut self, now: u64) {
+        self.is_failing = false;
         self.recent.retain(|_, when| {
             let when = *when.get_or_insert(now);
             now.saturating_sub(when) < WINDOW_NANOSECONDS
@@ -231,7 +246,6 @@ impl Inner {
             let disks = &state.groups[place.0 as usize];
             !is_in(disks.missing, place.1) || disks.rebuilding.contains_key(&place.1)
         };
-        // Of all that it had under way the first counts.
         if is_error && is_used() {
             self.count_errors(place, device, &[Trouble::Failure { is_write }]);
         }

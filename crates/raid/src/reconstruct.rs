@@ -78,13 +78,16 @@ impl Inner {
                 let verdict = inner
                     .judge(&read, location, &columns, 1)
                     .or_else(|| inner.judge(&read, location, &columns, usize::MAX));
-                if verdict.is_none() && !inner.is_other(&read, location, &columns) {
+                let is_other = verdict.is_none() && inner.is_other(&read, location, &columns);
+                if verdict.is_none() && !is_other {
                     inner.state.lock().counters.damaged_blocks += 1;
                 }
                 let member = inner.group(tetris.group).code().member(location.disk);
                 let wrong = match &verdict {
                     Some(verdict) => verdict.wrong(location.row()),
-                    None if is_whole(&read, location.row(), &columns[member]) => RowSet::EMPTY,
+                    None if is_other || is_whole(&read, location.row(), &columns[member]) => {
+                        RowSet::EMPTY
+                    }
                     None => RowSet::one(location.row()),
                 };
                 let gave_wrong = RowSet(wrong.0 & columns[member].rows().0);
@@ -152,7 +155,7 @@ impl Inner {
             return false;
         };
         let identity = &ChecksumBlock::view(checksums).identities[location.row()];
-        matches!(read.proof, Proof::Content(_))
+        matches!(read.proof, Proof::Content(_) | Proof::Owned { .. })
             && (names(checksums, location.row(), read.pvbn, block)
                 || *identity == BlockIdentity::zeroed())
     }

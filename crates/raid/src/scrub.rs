@@ -230,10 +230,16 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         let judged = move |answer: Answer| {
-            inner.blame(step.tetris, place.missing, &answer);
+            // What is found when nobody's blocks are known is theirs, or was found before.
+            let is_first_look = outcome.unused.is_none();
+            if is_first_look {
+                inner.blame(step.tetris, place.missing, &answer);
+            }
             let accountable = inner.accountable(step.tetris, &answer);
             let verdict = judge(&place, answer);
-            inner.blame_parity(step.tetris, place.missing, &accountable, &verdict.parity);
+            if is_first_look {
+                inner.blame_parity(step.tetris, place.missing, &accountable, &verdict.parity);
+            }
             inner.repair_data(step, place.missing, verdict, outcome);
         };
         self.resolve(question, Box::new(judged));

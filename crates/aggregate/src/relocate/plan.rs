@@ -204,6 +204,11 @@ impl Relocation {
         self.is_full = false;
     }
 
+    /// Numbers that are held for blocks to come.
+    pub(crate) fn stocked(&self) -> u64 {
+        self.stock.len() as u64
+    }
+
     /// The next volume with something to look at.
     pub(super) fn next_volume(&self) -> Option<VolumeId> {
         let has_work =

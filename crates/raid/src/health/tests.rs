@@ -57,12 +57,21 @@ fn each_kind_of_error_has_its_own_measure() {
     let mut rotten = health();
     (1..ROTTEN_BLOCKS_MAX as u64).for_each(|block| rotten.add(Trouble::Rotten { block }));
     unreadable(&mut rotten, 1..UNREADABLE_BLOCKS_MAX as u64);
-    (1..FAILURES_MAX).for_each(|_| rotten.add(Trouble::Failure { is_write: false }));
+    (1..FAILURES_MAX).for_each(|_| {
+        rotten.add(Trouble::Failure { is_write: false });
+        rotten.tick(1);
+    });
     assert_eq!(rotten.known.1, None);
     rotten.add(Trouble::Rotten { block: 0 });
     assert_eq!(rotten.known.1, Some(Sickness::Rotten));
     let mut unreliable = health();
+    // All that it had under way fails with it.
     (0..FAILURES_MAX).for_each(|_| unreliable.add(Trouble::Failure { is_write: true }));
+    assert_eq!(unreliable.known.1, None);
+    (1..FAILURES_MAX).for_each(|_| {
+        unreliable.tick(1);
+        unreliable.add(Trouble::Failure { is_write: true });
+    });
     assert_eq!(unreliable.known.1, Some(Sickness::Unreliable));
     assert_eq!(unreliable.known.0.write_errors as usize, FAILURES_MAX);
 }

@@ -28,7 +28,7 @@ use crate::resolve::{Answer, identity_proves};
 use crate::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockRef, Pvbn, zero_block};
 
 /// A tetris and its group.
 pub(crate) struct Place {
@@ -200,6 +200,11 @@ impl Judge<'_> {
                 let is_whole = is_proved && !damaged.contains(row);
                 if !is_whole && self.place.is_unused(disk, row) {
                     self.nobodys[disk].insert(row);
+                    if damaged.contains(row) && !self.is_missing(disk) {
+                        // It counts as zeros, so the disk must hold them before parity does.
+                        self.columns[disk].set(row, zero_block());
+                        self.repairs[disk].set(row, zero_block());
+                    }
                     continue;
                 }
                 made.insert(row);

@@ -293,13 +293,16 @@ fn damage_beyond_repair_is_named_and_not_overwritten() {
 /// being written.
 #[test]
 fn what_a_crash_left_and_nobody_uses_is_no_damage() {
-    for (kind, is_used) in KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+    let cases = [(true, false), (false, false), (true, true), (false, true)];
+    for (kind, (is_used, is_unreadable)) in
+        KINDS.into_iter().flat_map(|kind| cases.map(|case| (kind, case)))
+    {
         let (mut model, _, after) = filled(5, kind);
         for member in 0..=kind.0.parity_disks() {
             let place = place(&model, member, 9);
             let mut block = (*after[&place]).clone();
             block[7 + 100 * member] ^= 1 << member;
-            put(&model, &place, Some(block));
+            put(&model, &place, (!is_unreadable).then_some(block));
         }
         model.reassemble().unwrap();
         model.store.set_use_query(Arc::new(move |blocks, done| {
@@ -310,9 +313,9 @@ fn what_a_crash_left_and_nobody_uses_is_no_damage() {
             assert_eq!((status.repaired(), status.damaged), (0, 1), "{kind:?} {status:?}");
             continue;
         }
-        // The other blocks of the row are somebody's: their parity is made.
-        let parity_disks = kind.0.parity_disks() as u64;
-        assert_eq!((status.repaired(), status.damaged), (parity_disks, 0), "{kind:?} {status:?}");
+        // The other blocks of the row are somebody's: their parity is made, of what the disk has.
+        let repaired = kind.0.parity_disks() as u64 + u64::from(is_unreadable);
+        assert_eq!((status.repaired(), status.damaged), (repaired, 0), "{kind:?} {status:?}");
         model.blocks.remove(&VICTIM);
         model.check();
         for lost in kind.0.parity_disks()..kind.1 {

@@ -175,7 +175,8 @@ impl Aggregate {
     ) -> Progress<Option<Batch>> {
         let geometry = self.parts.store.geometry();
         let reader = Reader { cache: &self.parts.cache, held };
-        // Nor from an aggregate that is being closed: it waits for each request to a disk that hangs.
+        // Nor from an aggregate that is being closed: it waits for each request to a disk that
+        // hangs.
         let has_room =
             !self.is_failed() && self.parts.shared.budget.free_blocks() >= FREE_BLOCKS_MIN;
         let side = self.block_side.write(access);

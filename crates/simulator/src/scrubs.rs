@@ -3,8 +3,8 @@
 //!
 //! Invariants: an order is refused only because of what the scrub is doing already. After a scrub
 //! that ran to its end over a whole group, without faults meanwhile, the independent reader finds
-//! nothing: no block in use, no identity, no parity is wrong, unread ones included. Nor does the scrub
-//! tell of damage that it could not repair: blocks that crashes left belong to nobody.
+//! nothing: no block in use, no identity, no parity is wrong, unread ones included. Nor does the
+//! scrub tell of damage that it could not repair: blocks that crashes left belong to nobody.
 
 use crate::finding::Finding;
 use crate::life::Life;

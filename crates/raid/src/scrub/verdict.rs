@@ -15,8 +15,8 @@
 //! told as damaged and left alone: who reads it knows by its pointer which side is right.
 //!
 //! Where a crash ended a consistency point there are blocks that contradict their identities and
-//! are nobody's. They are no damage: the owner of the store is asked ([`super::use_of_blocks`]), and
-//! the place is judged again, with what is nobody's counted as if nobody had named it.
+//! are nobody's. They are no damage: the owner of the store is asked ([`super::use_of_blocks`]),
+//! and the place is judged again, with what is nobody's counted as if nobody had named it.
 //!
 //! Invariants: only what is wrong is written, so that a write which is torn takes nothing from what
 //! the other disks can give. Parity of a row is written only if what the row has on missing disks

@@ -80,8 +80,8 @@ fn parity_is_right_whichever_way_a_stripe_is_written() {
     }
 }
 
-/// A parity block has rotted, is old, or a block that is overwritten is: all that is left is read, and
-/// parity is right.
+/// A parity block has rotted, is old, or a block that is overwritten is: all that is left is read,
+/// and parity is right.
 #[test]
 fn old_parity_that_is_wrong_is_not_used() {
     for (seed, kind) in (0..8).flat_map(|seed| WIDE.map(|kind| (seed, kind))) {

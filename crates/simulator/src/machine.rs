@@ -37,6 +37,9 @@ pub const LOG_DISK: &str = "log";
 const STEPS_MAX: u64 = 2_000_000;
 /// A request may take this long: far longer than the most unfair schedule lets one wait.
 const DISK_TIMEOUT_NANOSECONDS: u64 = 60_000_000_000;
+/// How often time may pass while a request is under way, before its disk counts as failed: more
+/// often than it does.
+const PASSES_OF_A_REQUEST: u64 = 1000;
 /// A step takes up to this long, about what an SSD takes.
 const STEP_NANOSECONDS_MAX: u64 = 100_000;
 /// Times that time may pass without anything to run before what waits is called stalled.
@@ -263,6 +266,10 @@ impl<'a> Machine<'a> {
         if self.world.held_count() > 0 && self.world.pending_count() == 0 {
             // Nothing happens but that a disk does not answer.
             nanoseconds += DISK_TIMEOUT_NANOSECONDS / 2;
+        }
+        if self.world.pending_count() > 0 {
+            // A disk that does not hang answers long before it counts as failed.
+            nanoseconds = nanoseconds.min(DISK_TIMEOUT_NANOSECONDS / PASSES_OF_A_REQUEST);
         }
         let is_idle = self.world.pending_count() == 0 && self.world.held_count() == 0;
         if self.has_sick_disk() && is_idle {

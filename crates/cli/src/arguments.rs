@@ -3,6 +3,8 @@
 //! Invariants: what is in the help text works; `--dry-run` and `--force` exist only where they
 //! mean something, so that they are never silently ignored.
 
+mod bench;
+
 use admin_api::exports::ANONYMOUS_ID;
 use admin_api::{Access, ExportRule, Network, RaidKind, Squash, TieringPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,6 +12,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use units::ByteSize;
+
+pub use bench::{
+    BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
+    BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
+};
 
 /// Where the configuration is looked for unless something else is said.
 pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
@@ -130,206 +137,6 @@ pub struct ServeArguments {
     /// rpcbind = true below [nfs] in the configuration
     #[arg(long)]
     pub rpcbind: bool,
-}
-
-/// `stroop bench`.
-#[derive(Subcommand, Debug)]
-pub enum BenchCommand {
-    /// The engine on file-backed disks of its own: creates, reads and writes
-    Engine(BenchEngineArguments),
-    /// A node over NFS on the loopback, beside a server that does nothing
-    Nfs {
-        /// What to run.
-        #[command(flatten)]
-        arguments: BenchNfsArguments,
-        /// Load a node with a mix for a minute instead, and draw latencies and consistency points
-        #[arg(long, value_name = "FILE.svg")]
-        strip_chart: Option<PathBuf>,
-    },
-    /// RAID by itself on file-backed disks: parity, full stripes, reads without disks, rebuild
-    Raid(BenchRaidArguments),
-    /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
-    Fuse(BenchFuseArguments),
-    /// ls -l of 50,000 files over NFS and on a mount, with warm and cold caches; wants root
-    List(BenchNodeArguments),
-    /// How long a node takes until it serves again: killed with a full log half, and stopped
-    Start(BenchStartArguments),
-    /// What must not slow down with size: files, inodes, sparse files, freed space, snapshots
-    Big(BenchBigArguments),
-    /// The same loads on others' servers, in turns with ours
-    #[command(subcommand)]
-    Compare(BenchCompareCommand),
-    /// The server that does nothing; prints its address and serves until it is killed
-    #[command(hide = true)]
-    NfsLimit,
-}
-
-/// `stroop bench compare`.
-#[derive(Subcommand, Debug)]
-pub enum BenchCompareCommand {
-    /// nfs-ganesha on XFS on a loop device; wants root, for namespaces and mounts
-    Nfs(BenchNfsArguments),
-}
-
-/// What benches of a node have in common.
-#[derive(Args, Clone, Debug)]
-pub struct BenchNodeArguments {
-    /// Where to make the node's disks; they are removed at the end [default: a temporary one]
-    #[arg(long, value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-    /// Only the loads with one of these in their name, with a comma between
-    #[arg(long, value_name = "PART", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// How long a round of a load takes
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
-    pub seconds: Duration,
-    /// Rounds of each load, in turns with what stands beside it; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
-    pub rounds: usize,
-    /// Size of the file that is read and written
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
-    pub file_size: ByteSize,
-    /// The node's memory for caches and buffers
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
-    pub memory: ByteSize,
-    /// The node's journal
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
-    pub journal_size: ByteSize,
-}
-
-/// `stroop bench nfs` and `stroop bench compare nfs`.
-#[derive(Args, Clone, Debug)]
-pub struct BenchNfsArguments {
-    /// What benches of a node have in common.
-    #[command(flatten)]
-    pub node: BenchNodeArguments,
-    /// Load this server instead of a node of our own: 127.0.0.1:2049/home
-    #[arg(long, value_name = "ADDRESS:PORT/EXPORT", value_parser = parse_server)]
-    pub server: Option<(SocketAddr, String)>,
-    /// A program that serves nothing on the port it is given, instead of the built-in one
-    #[arg(long, value_name = "PATH")]
-    pub limit: Option<PathBuf>,
-}
-
-/// `stroop bench fuse`.
-#[derive(Args, Clone, Debug)]
-pub struct BenchFuseArguments {
-    /// What benches of a node have in common.
-    #[command(flatten)]
-    pub node: BenchNodeArguments,
-}
-
-/// `stroop bench start`.
-#[derive(Args, Clone, Debug)]
-pub struct BenchStartArguments {
-    /// Where to make the node's disks; they are removed at the end [default: a temporary one]
-    #[arg(long, value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-    /// Only these: kill, stop
-    #[arg(long, value_name = "PART", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// Starts of each; the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
-    pub rounds: usize,
-    /// Most data at rest at a clean stop; the disks need four times as much
-    #[arg(long, value_name = "SIZE", default_value = "8G")]
-    pub data: ByteSize,
-    /// Most files at rest at a clean stop
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
-    pub files: u64,
-    /// The node's memory for caches and buffers
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
-    pub memory: ByteSize,
-    /// The node's journal
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
-    pub journal_size: ByteSize,
-}
-
-/// `stroop bench engine`.
-#[derive(Args, Clone, Debug)]
-pub struct BenchEngineArguments {
-    /// Where to make the disks; they are removed at the end
-    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
-    pub directory: PathBuf,
-    /// Size of the file that is read and written; the disks take eight times as much at most
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
-    pub file_size: ByteSize,
-    /// Memory for caches and buffers
-    #[arg(long, value_name = "SIZE", default_value = "512M")]
-    pub memory: ByteSize,
-    /// Operations in flight
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_count)]
-    pub depth: usize,
-    /// Rounds of each load; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
-    pub rounds: usize,
-    /// Threads of the engine
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
-    pub workers: usize,
-}
-
-/// `stroop bench raid`.
-#[derive(Args, Clone, Debug)]
-pub struct BenchRaidArguments {
-    /// Where to make the disks; they are removed at the end
-    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
-    pub directory: PathBuf,
-    /// Size of each disk; there are up to nine and one for each round of a rebuild
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
-    pub disk_size: ByteSize,
-    /// Rounds of each load; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_count)]
-    pub rounds: usize,
-}
-
-/// `stroop bench big`.
-#[derive(Args, Clone, Debug)]
-pub struct BenchBigArguments {
-    /// Only these loads: directory, inodes, sparse, reclaim, snapshots
-    #[arg(value_name = "LOAD")]
-    pub loads: Vec<String>,
-    /// Where to make sparse disks; they are removed at the end
-    #[arg(long, value_name = "DIR", default_value = "stroop-bench")]
-    pub directory: PathBuf,
-    /// Memory for caches and buffers
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
-    pub memory: ByteSize,
-    /// Threads of the engine
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count)]
-    pub workers: usize,
-    /// Files in one directory
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub files: u64,
-    /// Inodes in a volume
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub inodes: u64,
-    /// Writes to the sparse file
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
-    pub writes: u64,
-    /// The file whose space is freed; that much room is needed
-    #[arg(long, value_name = "SIZE", default_value = "8G")]
-    pub freed: ByteSize,
-    /// Snapshots of a volume
-    #[arg(long, value_name = "N", default_value_t = 255)]
-    pub snapshots: u64,
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds from 0.01 to 3600".to_owned())
-}
-
-fn parse_server(text: &str) -> Result<(SocketAddr, String), String> {
-    let expected = || format!("'{text}' is not ADDRESS:PORT/EXPORT, such as 127.0.0.1:2049/home");
-    let (address, export) = text.split_once('/').ok_or_else(expected)?;
-    Ok((address.parse().map_err(|_| expected())?, format!("/{export}")))
-}
-
-fn parse_count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..=1024) => Ok(count),
-        _ => Err("a number from 1 to 1024".to_owned()),
-    }
 }
 
 /// How to write the log.

@@ -105,32 +105,27 @@ impl Device {
         change: impl FnOnce(&mut DiskLabel),
         done: DeviceDone<()>,
     ) {
-        {
-            let mut state = self.label.lock();
-            if let Some(failure) = state.failure.clone() {
-                drop(state);
-                return done(Err(failure));
-            }
+        let change = |state: &mut LabelState| {
             change(&mut state.label);
             state.label.sequence = (state.label.sequence.get() + 1).into();
-            if std::mem::replace(&mut state.is_being_written, true) {
-                state.waiting.push(done);
-                return;
-            }
-        }
-        self.write_label(vec![done]);
+        };
+        self.change_label(change, done);
     }
 
     /// Erases the label, durably: from then on the disk is nobody's. Changes that come later count
     /// for nothing.
     pub fn erase_label(self: &Arc<Self>, done: DeviceDone<()>) {
+        self.change_label(|state| state.is_erased = true, done);
+    }
+
+    fn change_label(self: &Arc<Self>, change: impl FnOnce(&mut LabelState), done: DeviceDone<()>) {
         {
             let mut state = self.label.lock();
             if let Some(failure) = state.failure.clone() {
                 drop(state);
                 return done(Err(failure));
             }
-            state.is_erased = true;
+            change(&mut state);
             if std::mem::replace(&mut state.is_being_written, true) {
                 state.waiting.push(done);
                 return;

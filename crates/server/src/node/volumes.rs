@@ -292,3 +292,23 @@ fn check_rules_count(message: &str, name: &str, rules: &[ExportRule]) -> Result<
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stand-in of the tests says the same days as the engine.
+    #[test]
+    fn the_days_of_policies_are_the_engines() {
+        for policy in [
+            TieringPolicy::None,
+            TieringPolicy::SnapshotOnly,
+            TieringPolicy::Auto,
+            TieringPolicy::All,
+        ] {
+            let stored = Tiering { policy: stored_policy(policy), cooling_days: None };
+            assert_eq!(stored.days(), policy.default_cooling_days());
+            assert_eq!(shown_policy(stored.policy), policy);
+        }
+    }
+}

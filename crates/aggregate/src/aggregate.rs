@@ -13,6 +13,7 @@ use crate::mount::container_lookup;
 use crate::pool::BlockPool;
 use crate::relocate::cool::{Reads, Tiers};
 use crate::relocate::tiering::Tiering;
+use crate::tuning::{PickCounters, Tuning};
 use affinity::{Access, AffinityId, Outcome, Partition, Scheduler, Waker};
 use cowfs::cache::BufferCache;
 use cowfs::logical::AggregateShared;
@@ -64,6 +65,8 @@ pub struct Parts {
     pub committed: CpNumber,
     /// The slot that holds its superblock.
     pub superblock_slot: usize,
+    /// How areas are chosen.
+    pub tuning: Tuning,
 }
 
 /// See the module.
@@ -106,6 +109,10 @@ pub struct Statistics {
     pub lost_blocks: Arc<AtomicU64>,
     /// Blocks there are.
     pub size_blocks: AtomicU64,
+    /// Areas of groups that were chosen to be filled.
+    pub group_picks: PickCounters,
+    /// Areas of volumes whose numbers were chosen to be given.
+    pub volume_picks: PickCounters,
     /// Duration of the last consistency point in nanoseconds.
     pub last_cp_nanoseconds: AtomicU64,
 }
@@ -113,7 +120,8 @@ pub struct Statistics {
 impl Aggregate {
     /// Puts an aggregate into service.
     #[must_use]
-    pub fn new(parts: Parts, block_side: BlockSide) -> Arc<Self> {
+    pub fn new(parts: Parts, mut block_side: BlockSide) -> Arc<Self> {
+        block_side.refill.tune(&parts.tuning, &parts.store.geometry());
         let statistics = Statistics::default();
         statistics.used_blocks.store(block_side.space.used_blocks, Ordering::Relaxed);
         statistics.active_blocks.store(block_side.space.active_blocks, Ordering::Relaxed);

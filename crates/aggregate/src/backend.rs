@@ -58,4 +58,17 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         self.store.write(write);
         PhysicalPointer::new(address.pvbn, check)
     }
+
+    fn score(
+        &mut self,
+        space: &mut Space<PhysicalPointer>,
+        reader: &Reader<'_>,
+    ) -> Progress<Vec<(u64, BlockRef)>> {
+        self.refill.settle_scores(space, &self.store.geometry(), reader)?;
+        Ok(self.refill.changed_top_areas())
+    }
+
+    fn scored(&mut self, _: &mut Space<PhysicalPointer>) {
+        self.refill.note_top_areas_written();
+    }
 }

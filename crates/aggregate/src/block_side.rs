@@ -78,6 +78,8 @@ pub struct BlockSide {
     pub space: Space<PhysicalPointer>,
     /// Where the next blocks go.
     pub refill: Refill,
+    /// A message counts free blocks of areas.
+    pub is_counting: bool,
     /// Where room may be given back to the disks.
     pub reclaim: Reclaim,
     /// What moves to other places.

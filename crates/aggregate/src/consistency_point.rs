@@ -44,6 +44,8 @@ pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
 /// Done at a freeze.
 pub type Action = Box<dyn FnOnce(&mut FreezeScope<'_, '_>) -> Result<(), AggregateError> + Send>;
 
+/// Areas that one message counts: a few dozen blocks of the free map.
+const AREAS_PER_MESSAGE: usize = 64;
 /// Free numbers that a refill puts in stock at least.
 const REFILL_BLOCKS: usize = 512;
 
@@ -560,7 +562,9 @@ impl Aggregate {
         let cleaned = cleaning.cleaner.take_cleaned();
         side.publish(&cleaned);
         let freed = side.space.commit();
-        side.refill.add_free(&self.parts.store.geometry(), &freed);
+        side.refill.note_commit();
+        self.count_picks(side);
+        self.count_areas(side);
         self.reclaim(side, &freed);
         self.relocated(side, &freed);
         *self.tiers.write() = Tiers::of(side);
@@ -596,6 +600,41 @@ impl Aggregate {
         self.wake_for_room();
         running.into_iter().for_each(|done| done(Ok(())));
         self.start_consistency_point();
+    }
+
+    /// Goes on counting free blocks of areas, if that is to be done: after a start, and where an
+    /// object store's best areas are used up.
+    fn count_areas(self: &Arc<Self>, side: &mut BlockSide) {
+        if side.refill.wants_count() && !std::mem::replace(&mut side.is_counting, true) {
+            self.send_count();
+        }
+    }
+
+    fn send_count(self: &Arc<Self>) {
+        let (this, held) = (Arc::clone(self), HeldBlocks::default());
+        let message = move |access: &mut Access<'_>| this.count_some(access, &held);
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
+    fn count_some(self: &Arc<Self>, access: &mut Access<'_>, held: &HeldBlocks) -> Outcome {
+        let side = self.block_side.write(access);
+        // While maps change the commit to come goes on.
+        side.is_counting &= !self.is_failed() && side.cleaning.is_none() && side.cleaned.is_none();
+        if !side.is_counting {
+            return Outcome::Done;
+        }
+        let reader = Reader { cache: &self.parts.cache, held };
+        match side.refill.count_areas(AREAS_PER_MESSAGE, None, &mut side.space, &reader) {
+            Ok(()) if side.refill.wants_count() => self.send_count(),
+            Ok(()) => side.is_counting = false,
+            Err(Stop::Wait(wait)) => return self.suspend(wait, held),
+            Err(stop) => {
+                // The allocator will come by, and has to say more.
+                side.is_counting = false;
+                tracing::warn!(aggregate = %self.parts.identity.name, %stop, "areas are not counted");
+            }
+        }
+        Outcome::Done
     }
 
     /// Takes blocks out of the cache that nothing points at any more: their memory is worth more to

@@ -16,6 +16,7 @@
 //! - All changes to the volume table happen at a freeze, when no consistency point runs.
 
 mod aggregate;
+mod area_map;
 mod backend;
 mod block_side;
 pub mod consistency_point;
@@ -29,9 +30,12 @@ mod pool;
 mod reclaim;
 mod refill;
 mod relocate;
+mod tuning;
 mod use_of_blocks;
 
 pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
+pub use allocator::{AreaChoice, Picks};
+pub use area_map::{AreaCell, GroupMap, MapDone};
 pub use backend::ContainerUpdate;
 pub use block_side::{BlockSide, Container, VolumeSlot};
 pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
@@ -47,3 +51,4 @@ pub use pool::BlockPool;
 pub use reclaim::Reclaim;
 pub use relocate::Relocation;
 pub use relocate::tiering::{Tiering, TieringPolicy};
+pub use tuning::{PickCounters, Tuning};

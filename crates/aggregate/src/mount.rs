@@ -72,12 +72,13 @@ pub fn format_block_side(
             minimum_blocks: AGGREGATE_BLOCKS_MIN,
         });
     }
-    let mut space = Space::new(VolumeId(0), size_blocks);
+    let mut space = Space::new(VolumeId(0), size_blocks).without_areas();
     // Number 0 marks holes and is never a block.
     space.claim(0);
     Ok(BlockSide {
         space,
-        refill: Refill::new(geometry),
+        refill: Refill::of_empty(geometry),
+        is_counting: false,
         reclaim: Reclaim::default(),
         relocation: Relocation::default(),
         containers: BTreeMap::new(),
@@ -101,7 +102,8 @@ pub fn mount(
     geometry: &Geometry,
     reader: &Reader<'_>,
 ) -> Progress<BlockSide> {
-    let mut space = Space::<PhysicalPointer>::load(VolumeId(0), &superblock.root, reader)?;
+    let space = Space::<PhysicalPointer>::load(VolumeId(0), &superblock.root, reader)?;
+    let mut space = space.without_areas();
     let Some(_) = geometry.end().get().checked_sub(space.size_blocks) else {
         return Err(Stop::Contradiction("the disks have fewer blocks than the superblock says"));
     };
@@ -132,11 +134,17 @@ pub fn mount(
         };
         containers.insert(volume, container);
     }
+    let mut refill = Refill::new(geometry);
+    // Where disks have joined since, scores are not what TopAA says.
+    if space.size_blocks == superblock.root.size_blocks.get() {
+        refill.seed(&space, reader)?;
+    }
     let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
     let relocation = Relocation::of(online);
     Ok(BlockSide {
         space,
-        refill: Refill::new(geometry),
+        refill,
+        is_counting: false,
         reclaim: Reclaim::default(),
         relocation,
         containers,

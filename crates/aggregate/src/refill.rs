@@ -1,33 +1,47 @@
-//! Choosing where the next blocks go (FreeSpace sections 2.3, 3.1): the emptiest allocation area,
-//! tetris by tetris.
+//! Choosing where the next blocks go (FreeSpace sections 2.3, 3.1, 3.3.1, 4.2): the emptiest
+//! allocation area of each group, tetris by tetris.
 //!
-//! An allocation area of a RAID group is a set of consecutive tetrises. Within a tetris the free
-//! blocks are handed out disk by disk, so that blocks placed one after another lie one after
-//! another on one disk, and a tetris that is all free becomes full stripes.
+//! All groups are written at once: they take turns, a tetris each. So each disk gets as many blocks
+//! as others with as much room in their best areas, and a group that is fragmented gets fewer with
+//! each of its turns. One whose best area is much worse than those of the others is left out until
+//! it is better: the partial stripes that it costs are worth more than its disks' help.
+//!
+//! Within a tetris the free blocks are handed out disk by disk, so that blocks placed one after
+//! another lie one after another on one disk, and a tetris that is all free becomes full stripes.
 //!
 //! Groups in an object store are a tier of their own, for what is moved there
 //! ([`crate::relocate`]). Everything else goes there only when no other group has a free block.
 //!
 //! Invariants: a number is handed out once ([`Space::give`]); the free map decides, scores only
-//! guide.
+//! guide: before a tier is said to be full, all of its areas were counted anew.
 
+mod group;
+
+use crate::area_map::GroupMap;
 use crate::pool::BlockPool;
-use allocator::{AreaCache, AreaNumber, ScoreTable};
+use crate::tuning::Tuning;
+use allocator::{AreaChoice, Chance, Picks};
 use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::reader::{Progress, Reader, Stop};
-use cowfs::space::Space;
+use cowfs::space::{Space, read_top_areas};
+use group::GroupAreas;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
+use ondisk::top_areas::top_areas_block;
 use raid::{BlockStore, Geometry, GroupGeometry, Location, TetrisId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
-use units::{BlockRef, Pvbn};
+use std::ops::Range;
+use units::{BlockRef, Pvbn, VolumeId};
 
-/// Tetrises in an area at most: 64 of 63 stripes are the paper's 4 Ki stripes, cut to whole AZCS
-/// regions (FreeSpace sections 3.2.1 and 3.2.4).
-const AREA_REGIONS_MAX: u64 = 64;
-/// Areas that a small group is divided into at least, if it has as many tetrises.
-const AREAS_MIN: u64 = 16;
+/// Areas that are counted at a time when none is known that has free blocks.
+const AREAS_PER_COUNT: usize = 16;
+/// A group is left out when its best area has less than this share of what the best of all has.
+const LEAVE_OUT_DIVISOR: u64 = 4;
+/// It is taken back with this share: more, so that it is not left out and taken back in turns.
+const TAKE_BACK_DIVISOR: u64 = 3;
+
+const REGION_STRIPES: u64 = REGION_DATA_BLOCKS as u64;
 
 /// Groups of one sort.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,120 +52,199 @@ pub(crate) enum Tier {
     Object = 1,
 }
 
+/// How far looking for a free block of a tier has come, since one was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Search {
+    /// Areas that were not filled lately.
+    #[default]
+    Listed,
+    /// Those too that were: more of their blocks may have become free.
+    All,
+    /// All areas were counted anew.
+    Counted,
+}
+
 /// Where the write allocator stands.
+#[derive(Default)]
 pub struct Refill {
     groups: Vec<GroupAreas>,
-    tiers: [TierAreas; 2],
-}
-
-struct TierAreas {
-    scores: Box<dyn AreaCache>,
-    areas: u64,
-    /// The area being filled: its group, the next region and the end.
-    current: Option<(u32, u64, u64)>,
-}
-
-impl TierAreas {
-    fn new() -> Self {
-        Self { scores: Box::new(ScoreTable::new(0, 1)), areas: 0, current: None }
-    }
-}
-
-struct GroupAreas {
-    tier: Tier,
-    /// The number of its first area in its tier.
-    first_area: u64,
-    regions: u64,
-    area_regions: u64,
-    data_disks: u64,
-}
-
-impl GroupAreas {
-    fn new(group: &GroupGeometry, first_area: u64) -> Self {
-        let area_regions = (group.regions / AREAS_MIN).clamp(1, AREA_REGIONS_MAX);
-        let (regions, data_disks) = (group.regions, group.data_disks() as u64);
-        Self { tier: tier_of(group), first_area, regions, area_regions, data_disks }
-    }
-
-    /// Blocks of one disk in an area.
-    const fn blocks_per_disk(&self) -> u64 {
-        self.area_regions * REGION_DATA_BLOCKS as u64
-    }
-
-    const fn end_area(&self) -> u64 {
-        self.first_area + self.regions.div_ceil(self.area_regions)
-    }
+    tiers: Vec<Tier>,
+    /// The group whose turn it is.
+    turn: usize,
+    searches: [Search; 2],
+    /// Nothing is free in a tier, by its maps, until a commit has freed something.
+    is_full: [bool; 2],
+    choice: AreaChoice,
+    chance: Chance,
+    /// Stripes of an area, if it is not to follow from the medium.
+    area_stripes: Option<u64>,
 }
 
 /// The tier that a group belongs to.
-pub(crate) const fn tier_of(group: &GroupGeometry) -> Tier {
-    if group.is_object { Tier::Object } else { Tier::Near }
+pub(crate) fn tier_of(group: &GroupGeometry) -> Tier {
+    if group.is_object() { Tier::Object } else { Tier::Near }
 }
 
 impl Refill {
     /// A start without knowledge of scores.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Self {
-        let tiers = [TierAreas::new(), TierAreas::new()];
-        let mut refill = Self { groups: Vec::new(), tiers };
-        refill.grow(geometry);
+        let mut refill = Self::default();
+        refill.add_groups(geometry);
         refill
+    }
+
+    /// A start of an aggregate in which nothing is in use.
+    #[must_use]
+    pub fn of_empty(geometry: &Geometry) -> Self {
+        let mut refill = Self::new(geometry);
+        refill.groups.iter_mut().for_each(GroupAreas::count_empty);
+        refill
+    }
+
+    /// Takes over what TopAA says.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn seed(&mut self, space: &Space<PhysicalPointer>, reader: &Reader<'_>) -> Progress<()> {
+        let groups = 0..self.groups.len() as u32;
+        let numbers = groups.flat_map(|group| {
+            let first = top_areas_block(group);
+            let pages = if self.tiers[group as usize] == Tier::Object { 2 } else { 1 };
+            first..first + pages
+        });
+        let numbers: Vec<u64> = numbers.collect();
+        let root = &space.top_areas.root;
+        let found = read_top_areas(root, VolumeId(0), numbers.iter().copied(), reader)?;
+        let blocks: FxHashMap<u64, BlockRef> = numbers
+            .into_iter()
+            .zip(found)
+            .filter_map(|(number, block)| Some((number, block?)))
+            .collect();
+        for (group, areas) in (0..).zip(&mut self.groups) {
+            let first = top_areas_block(group);
+            areas.seed(blocks.get(&first), blocks.get(&(first + 1)));
+        }
+        Ok(())
+    }
+
+    fn add_groups(&mut self, geometry: &Geometry) {
+        let known = self.groups.len();
+        for group in &geometry.groups()[known..] {
+            self.groups.push(GroupAreas::new(group, self.area_stripes));
+            self.tiers.push(tier_of(group));
+        }
     }
 
     /// Disks or groups have joined: new areas, and known ones with more free blocks.
     pub fn grow(&mut self, geometry: &Geometry) {
-        let known = self.groups.len();
-        for group in &geometry.groups()[known..] {
-            let tier = &mut self.tiers[tier_of(group) as usize];
-            let areas = GroupAreas::new(group, tier.areas);
-            tier.areas = areas.end_area();
-            self.groups.push(areas);
-        }
-        let mut more = Vec::new();
         for (areas, group) in self.groups.iter_mut().zip(geometry.groups()) {
-            let joined = group.data_disks() as u64 - areas.data_disks;
-            areas.data_disks += joined;
-            // None of a start: a large aggregate has many areas.
-            if joined > 0 {
-                let free = joined * areas.blocks_per_disk();
-                let tier = areas.tier;
-                more.extend((areas.first_area..areas.end_area()).map(|area| (tier, area, free)));
-            }
+            areas.grow(group);
         }
-        for which in [Tier::Near, Tier::Object] {
-            let groups = self.groups.iter().filter(|group| group.tier == which);
-            let blocks = groups.map(|areas| areas.blocks_per_disk() * areas.data_disks);
-            let tier = &mut self.tiers[which as usize];
-            tier.scores.grow(tier.areas, blocks.max().unwrap_or(1));
-        }
-        for (tier, area, free) in more {
-            self.tiers[tier as usize].scores.add_free(AreaNumber(area), free);
+        let known = self.groups.len();
+        self.add_groups(geometry);
+        self.groups[known..].iter_mut().for_each(GroupAreas::count_empty);
+        self.is_full = [false; 2];
+    }
+
+    /// A consistency point has committed: what it freed may be given.
+    pub(crate) const fn note_commit(&mut self) {
+        self.is_full = [false; 2];
+    }
+
+    /// Has the scores follow what was taken and freed since the last call.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub(crate) fn settle_scores(
+        &mut self,
+        space: &mut Space<PhysicalPointer>,
+        geometry: &Geometry,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        let (taken, freed) = space.drain_changes();
+        self.note(geometry, taken, |areas, area, count| areas.note(area, count, 0));
+        self.note(geometry, freed, |areas, area, count| areas.note(area, 0, count));
+        self.groups.iter_mut().try_for_each(|areas| areas.settle(space, reader))
+    }
+
+    /// Tells how many of some numbers lie in which area.
+    fn note(
+        &mut self,
+        geometry: &Geometry,
+        mut numbers: Vec<u64>,
+        mut note: impl FnMut(&mut GroupAreas, u32, u64),
+    ) {
+        numbers.sort_unstable();
+        let mut rest = &numbers[..];
+        while let Some(first) = rest.first() {
+            let Some(location) = geometry.locate(Pvbn(*first)) else { return };
+            let areas = &mut self.groups[location.group as usize];
+            let area = areas.area_of(&location);
+            // Those that follow on the same disk, up to the area's end.
+            let end = first + (areas.areas.stripes_of(area).end - location.stripe);
+            let count = rest.partition_point(|number| *number < end);
+            note(areas, area, count as u64);
+            rest = &rest[count..];
         }
     }
 
-    fn area_of(&self, tetris: TetrisId) -> (Tier, AreaNumber) {
-        let group = &self.groups[tetris.group as usize];
-        (group.tier, AreaNumber(group.first_area + tetris.region / group.area_regions))
+    /// The blocks of TopAA that differ from those on media.
+    pub(crate) fn changed_top_areas(&self) -> Vec<(u64, BlockRef)> {
+        let groups = (0..).zip(&self.groups);
+        groups.flat_map(|(group, areas)| areas.changed_top_areas(group)).collect()
     }
 
-    /// Blocks became free; in order.
-    pub fn add_free(&mut self, geometry: &Geometry, freed: &[u64]) {
-        // In order of their numbers, so those of one area come in runs.
-        let (mut run, mut count) = (None, 0);
-        for &pvbn in freed {
-            let area = geometry.tetris_of(Pvbn(pvbn)).map(|tetris| self.area_of(tetris));
-            if area != run {
-                self.add_run(run, count);
-                (run, count) = (area, 0);
-            }
-            count += 1;
+    /// What has changed is written.
+    pub(crate) fn note_top_areas_written(&mut self) {
+        self.groups.iter_mut().for_each(GroupAreas::note_top_areas_written);
+    }
+
+    /// Whether areas are to be counted.
+    pub(crate) fn wants_count(&self) -> bool {
+        self.groups.iter().any(GroupAreas::wants_count)
+    }
+
+    /// Counts the free blocks of some areas that are to be counted, of all groups or of a tier's.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub(crate) fn count_areas(
+        &mut self,
+        areas_max: usize,
+        tier: Option<Tier>,
+        space: &mut Space<PhysicalPointer>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        for _ in 0..areas_max {
+            let mut groups = self.groups.iter_mut().zip(&self.tiers);
+            let is_wanted = |(group, of): &(&mut GroupAreas, &Tier)| {
+                tier.is_none_or(|tier| tier == **of) && group.wants_count()
+            };
+            let Some((group, _)) = groups.find(is_wanted) else { break };
+            group.count_next(space, reader)?;
         }
-        self.add_run(run, count);
+        Ok(())
     }
 
-    fn add_run(&mut self, area: Option<(Tier, AreaNumber)>, free_blocks: u64) {
-        if let Some((tier, area)) = area {
-            self.tiers[tier as usize].scores.add_free(area, free_blocks);
+    /// The areas that were chosen since the last call.
+    pub(crate) fn take_picks(&mut self) -> Picks {
+        let of = |group: &mut GroupAreas| std::mem::take(&mut group.picks);
+        self.groups.iter_mut().map(of).fold(Picks::default(), Picks::with)
+    }
+
+    /// How much of which area is free, of each group.
+    pub(crate) fn map(&self, cells_max: u64) -> Vec<GroupMap> {
+        self.groups.iter().map(|group| group.map(cells_max)).collect()
+    }
+
+    /// Chooses as `tuning` says; areas of another size are counted anew.
+    pub(crate) fn tune(&mut self, tuning: &Tuning, geometry: &Geometry) {
+        self.choice = tuning.group_choice;
+        if self.area_stripes != tuning.area_stripes || !tuning.reads_top_areas {
+            self.area_stripes = tuning.area_stripes;
+            (self.groups, self.tiers) = (Vec::new(), Vec::new());
+            self.add_groups(geometry);
         }
     }
 
@@ -191,49 +284,120 @@ impl Refill {
         store: &dyn BlockStore,
         reader: &Reader<'_>,
     ) -> Progress<Vec<Pvbn>> {
+        let geometry = store.geometry();
         loop {
-            let current = self.tiers[tier as usize].current;
-            let Some((group, region, end)) = current.or_else(|| self.next_area(tier)) else {
+            if self.is_full[tier as usize] {
                 return Ok(Vec::new());
+            }
+            let Some(group) = self.next_group(tier) else {
+                self.search_on(tier, &geometry, space, reader)?;
+                continue;
             };
-            let current = &mut self.tiers[tier as usize].current;
-            *current = Some((group, region, end));
-            let tetris = TetrisId { group, region };
-            let free = free_blocks(tetris, space, &store.geometry(), reader)?;
-            *current = (region + 1 < end).then_some((group, region + 1, end));
+            let Some((_, stripes)) = &mut self.groups[group].filling else {
+                unreachable!("the group's turn is to fill an area")
+            };
+            let tetris = TetrisId { group: group as u32, region: stripes.start / REGION_STRIPES };
+            let end = stripes.end.min((tetris.region + 1) * REGION_STRIPES);
+            let free = free_blocks(tetris, stripes.start..end, space, &geometry, reader)?;
+            stripes.start = end;
+            if stripes.is_empty() {
+                self.groups[group].filling = None;
+            }
             if !free.is_empty() {
                 store.open_tetris(tetris, free.len() as u32);
                 free.iter().for_each(|pvbn| space.give(pvbn.get()));
+                self.searches[tier as usize] = Search::Listed;
+                self.turn = group + 1;
                 return Ok(free);
             }
         }
     }
 
-    fn next_area(&mut self, tier: Tier) -> Option<(u32, u64, u64)> {
-        let area = self.tiers[tier as usize].scores.pick()?;
-        let is_in = |group: &GroupAreas| {
-            group.tier == tier && (group.first_area..group.end_area()).contains(&area.0)
-        };
-        let at = self.groups.iter().position(is_in)?;
-        let group = &self.groups[at];
-        let first = (area.0 - group.first_area) * group.area_regions;
-        Some((at as u32, first, (first + group.area_regions).min(group.regions)))
+    /// The group whose turn it is to be written, with an area that is being filled; `None` if none
+    /// has an area with free blocks.
+    fn next_group(&mut self, tier: Tier) -> Option<usize> {
+        self.leave_out(tier);
+        let count = self.groups.len();
+        let turns = (0..count).map(|after| (self.turn + after) % count);
+        let in_tier: Vec<usize> = turns.filter(|group| self.tiers[*group] == tier).collect();
+        for takes_left_out in [false, true] {
+            for &group in &in_tier {
+                let areas = &mut self.groups[group];
+                if areas.is_left_out != takes_left_out {
+                    continue;
+                }
+                if areas.filling.is_some() || areas.pick(self.choice, &mut self.chance) {
+                    return Some(group);
+                }
+            }
+        }
+        None
+    }
+
+    /// Leaves those groups out that are too fragmented beside the others.
+    fn leave_out(&mut self, tier: Tier) {
+        let of_tier = || self.groups.iter().zip(&self.tiers).filter(|(_, of)| **of == tier);
+        let best = of_tier().filter_map(|(group, _)| group.best_permille()).max().unwrap_or(0);
+        for (group, of) in self.groups.iter_mut().zip(&self.tiers) {
+            if *of == tier {
+                let divisor = if group.is_left_out { TAKE_BACK_DIVISOR } else { LEAVE_OUT_DIVISOR };
+                let own = group.best_permille().unwrap_or(best);
+                group.is_left_out = own < best / divisor;
+            }
+        }
+    }
+
+    /// No group of a tier has an area to fill: tries what there is to try.
+    fn search_on(
+        &mut self,
+        tier: Tier,
+        geometry: &Geometry,
+        space: &mut Space<PhysicalPointer>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        let of_tier = |of: &Tier| *of == tier;
+        let wants_count = self
+            .groups
+            .iter()
+            .zip(&self.tiers)
+            .any(|(group, of)| of_tier(of) && group.wants_count());
+        if wants_count {
+            // Else what was settled would be told twice.
+            self.settle_scores(space, geometry, reader)?;
+            return self.count_areas(AREAS_PER_COUNT, Some(tier), space, reader);
+        }
+        let search = &mut self.searches[tier as usize];
+        let groups = self.groups.iter_mut().zip(&self.tiers).filter(|(_, of)| of_tier(of));
+        match search {
+            Search::Listed => {
+                groups.for_each(|(group, _)| group.put_back());
+                *search = Search::All;
+            }
+            Search::All => {
+                groups.for_each(|(group, _)| group.count_again());
+                *search = Search::Counted;
+            }
+            Search::Counted => {
+                *search = Search::Listed;
+                self.is_full[tier as usize] = true;
+            }
+        }
+        Ok(())
     }
 }
 
-/// The free blocks of a tetris, disk by disk.
+/// The free blocks of some stripes of a tetris, disk by disk.
 fn free_blocks(
     tetris: TetrisId,
+    stripes: Range<u64>,
     space: &mut Space<PhysicalPointer>,
     geometry: &Geometry,
     reader: &Reader<'_>,
 ) -> Progress<Vec<Pvbn>> {
     let mut maps: FxHashMap<u64, BlockRef> = FxHashMap::default();
     let mut free = Vec::new();
-    let stripes = REGION_DATA_BLOCKS as u64;
     for disk in 0..geometry.group(tetris.group).data_disks() {
-        for row in 0..stripes {
-            let stripe = tetris.region * stripes + row;
+        for stripe in stripes.clone() {
             let location = Location { group: tetris.group, disk, stripe };
             let Some(pvbn) = geometry.pvbn(location) else { continue };
             let index = pvbn.get() / VBNS_PER_BLOCK;

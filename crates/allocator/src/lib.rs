@@ -1,31 +1,23 @@
 //! Finding free blocks: which region of a block number space to fill next (FreeSpace section 3).
 //!
-//! A space is divided into *allocation areas*. The write allocator asks an [`AreaCache`] for an
-//! area, takes all its free blocks in order, and comes back. The cache works from *scores*, the
-//! count of free blocks of an area; it is told of frees in batches at the consistency point.
+//! A space is divided into *allocation areas*. The write allocator asks a cache for the best area,
+//! takes all its free blocks in order, and comes back. The caches work from *scores*, the count of
+//! free blocks of an area; they are told of changes in batches, at the end of a consistency point.
+//!
+//! - [`AreaHeap`]: all areas of a RAID group, where the very best one matters.
+//! - [`Hbps`]: nearly the best of any number of areas in two pages, where it does not: in volumes
+//!   and object stores.
+//! - [`StripeAreas`]: which stripes of a group are in which area.
 //!
 //! Invariants: scores are hints. A wrong one costs a detour, never a block: the free map decides.
+//! Nothing here reads or writes.
 
-mod scores;
+mod choice;
+mod hbps;
+mod heap;
+mod stripes;
 
-pub use scores::ScoreTable;
-
-/// The number of an allocation area within its space.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct AreaNumber(pub u64);
-
-/// Chooses areas.
-pub trait AreaCache: Send + Sync {
-    /// The area to fill next, taken out of the running until its score is set again; `None` when
-    /// no area is known to have a free block and none is unknown.
-    fn pick(&mut self) -> Option<AreaNumber>;
-
-    /// There are this many areas from now on, no fewer than before, of so many blocks at most.
-    fn grow(&mut self, areas: u64, area_blocks: u64);
-
-    /// An area's score was counted.
-    fn set_score(&mut self, area: AreaNumber, free_blocks: u64);
-
-    /// Blocks of an area became free.
-    fn add_free(&mut self, area: AreaNumber, free_blocks: u64);
-}
+pub use choice::{AreaChoice, Chance, Picks};
+pub use hbps::Hbps;
+pub use heap::AreaHeap;
+pub use stripes::StripeAreas;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the directory is the caller's; what was made in it is removed with the node.
 
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, VolumeRequest};
+use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
 use ondisk::label::RaidKind;
 use platform::disk::DiskOpener;
 use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
@@ -140,6 +140,7 @@ impl Node {
             logs: Arc::new(Logs { opener, path }),
             memory_bytes,
             cp_interval_nanoseconds: 10_000_000_000,
+            tuning: Tuning::default(),
         });
         let stopping = Arc::new(AtomicBool::new(false));
         let threads = start_threads(&engine, &stopping, workers);

@@ -9,7 +9,7 @@
 
 use crate::node::BenchError;
 use bytes::Bytes;
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, VolumeRequest};
+use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
 };
@@ -160,6 +160,7 @@ impl World {
             logs: Arc::new(Logs(Arc::clone(&queue))),
             memory_bytes: MEMORY_BYTES,
             cp_interval_nanoseconds: u64::MAX,
+            tuning: Tuning::default(),
         });
         let service = Service(Arc::clone(&engine));
         let world = Self { engine, service, queue, caller: Caller::root() };

@@ -139,9 +139,9 @@ impl Budget {
 }
 
 /// Blocks that any change of a volume costs its aggregate: the root, a block and the path to it of
-/// each free map, of the inode file, of the snapshot table and of the container map, and the
-/// container's inode, and the volume's record with the node above it.
-pub const VOLUME_OVERHEAD_BLOCKS: u64 = 26;
+/// each free map, of the inode file, of the snapshot table and of the container map, both blocks of
+/// TopAA, and the container's inode, and the volume's record with the node above it.
+pub const VOLUME_OVERHEAD_BLOCKS: u64 = 28;
 /// Block numbers that a snapshot may come to keep of those that no operation was charged for: the
 /// next image writes both free maps and the way to them anew, and the snapshot keeps the old ones.
 /// Without it they would be free again at once.

@@ -13,6 +13,7 @@ use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader};
 use ondisk::inode::{InodeRecord, KIND_METAFILE};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Block, BlockRef, Fbn, InodeNumber, VolumeId, zero_block};
 use zerocopy::little_endian::U64;
@@ -108,4 +109,43 @@ pub const fn position(vbn: u64) -> (u64, usize, u8) {
 pub fn is_set(block: &Block, vbn: u64) -> bool {
     let (_, byte, mask) = position(vbn);
     block[byte] & mask != 0
+}
+
+/// How many of these numbers, all of one map block, are in use.
+#[must_use]
+pub fn used_in(map: &Block, numbers: Range<u64>) -> u64 {
+    let start = numbers.start % VBNS_PER_BLOCK;
+    let end = start + (numbers.end - numbers.start);
+    let bit = |at: u64| u64::from(map[(at / 8) as usize] >> (at % 8) & 1);
+    let (first, last) = (start.next_multiple_of(8).min(end), (end / 8 * 8).max(start));
+    if first >= last {
+        return (start..end).map(bit).sum();
+    }
+    let bytes = &map.bytes()[(first / 8) as usize..(last / 8) as usize];
+    let (words, rest) = bytes.as_chunks::<8>();
+    let whole: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
+    let rest: u32 = rest.iter().map(|byte| byte.count_ones()).sum();
+    (start..first).map(bit).sum::<u64>()
+        + u64::from(whole + rest)
+        + (last..end).map(bit).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_are_counted_as_one_by_one(
+            bytes in proptest::collection::vec(any::<u8>(), 64),
+            start in 0..400_u64,
+            len in 0..112_u64,
+        ) {
+            let map = Block::from_prefix(&bytes);
+            let one_by_one = (start..start + len).filter(|at| is_set(&map, *at)).count() as u64;
+            let numbers = 5 * VBNS_PER_BLOCK + start..5 * VBNS_PER_BLOCK + start + len;
+            prop_assert_eq!(used_in(&map, numbers), one_by_one);
+        }
+    }
 }

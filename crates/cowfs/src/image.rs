@@ -6,13 +6,13 @@
 //!    files.
 //! 2. *Snapshots*: background work on snapshots; a new snapshot gets its record.
 //! 3. *Inodes*: changed inodes go into blocks of the inode file, in memory.
-//! 4. *Metafiles*: the free maps and the inode file must have addresses before the free map's
-//!    content is known, and taking addresses changes the free map. So the step only *plans*: it
-//!    counts the blocks that the dirty metafiles will take and what they will free, takes and frees
+//! 4. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
+//!    map's content is known, and taking addresses changes the free map. So the step only *plans*:
+//!    it counts the blocks that the dirty metafiles will take and what they will free, takes and frees
 //!    that, and counts again, until nothing changes. It ends because a map block that is dirty
 //!    stays dirty.
-//! 5. *Seal*: the metafiles are written with the addresses taken: the maps, the inode file that
-//!    names them, the snapshot table that names the inode file.
+//! 5. *Seal*: the metafiles are written with the addresses taken: the maps, TopAA, the inode file
+//!    that names them, the snapshot table that names the inode file.
 //!
 //! The result is a [`FileSystemRoot`] for the vol_info block or superblock.
 //!
@@ -30,7 +30,7 @@ use crate::pointer::{BlockPlace, Pointer};
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
-use crate::space::{SCAN_BLOCKS_PER_CP, Space};
+use crate::space::{SCAN_BLOCKS_PER_CP, Space, top_areas_key};
 use ondisk::inode::{
     INODE_SIZE, InodeRecord, KIND_ATTRIBUTES, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
 };
@@ -61,6 +61,20 @@ pub trait Backend<P: Pointer> {
 
     /// Completes a taken address for its block, and queues the write.
     fn write(&mut self, address: P, block: BlockRef, place: BlockPlace) -> P;
+
+    /// Has the scores of allocation areas follow what was settled: the blocks of TopAA that differ
+    /// from those on media.
+    ///
+    /// # Errors
+    /// What to wait for.
+    fn score(
+        &mut self,
+        space: &mut Space<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<Vec<(u64, BlockRef)>>;
+
+    /// What the last call of [`Self::score`] has returned is written.
+    fn scored(&mut self, space: &mut Space<P>);
 }
 
 /// A file to clean.
@@ -118,6 +132,7 @@ pub struct ImageCleaner<P: Pointer> {
     records: VecDeque<(InodeNumber, InodeRecord)>,
     inode_leaves: BTreeMap<u64, BlockRef>,
     snapshot_leaves: Vec<u64>,
+    top_areas: BTreeMap<u64, BlockRef>,
     snapshot_blocks_done: u64,
     new_snapshots_from: Option<usize>,
     reserved: VecDeque<P>,
@@ -193,6 +208,7 @@ impl<P: Pointer> ImageCleaner<P> {
             records: VecDeque::new(),
             inode_leaves: BTreeMap::new(),
             snapshot_leaves: Vec::new(),
+            top_areas: BTreeMap::new(),
             snapshot_blocks_done: 0,
             new_snapshots_from: None,
             reserved: VecDeque::new(),
@@ -324,7 +340,7 @@ impl<P: Pointer> ImageCleaner<P> {
             put_record(Arc::make_mut(block), slot, &record);
             self.records.pop_front();
         }
-        // The maps' inodes lie in the first block; the maps change in the steps to come.
+        // The metafiles' inodes lie in the first block; they change in the steps to come.
         self.inode_leaf(space.volume, 0, reader).map(|_| ())
     }
 
@@ -355,6 +371,8 @@ impl<P: Pointer> ImageCleaner<P> {
     ) -> Progress<()> {
         loop {
             space.settle(reader)?;
+            // Blocks of it that were to be written still are.
+            self.top_areas.extend(backend.score(space, reader)?);
             let plan = self.plan(space, reader)?;
             let frees: Vec<u64> = plan
                 .freed
@@ -401,7 +419,11 @@ impl<P: Pointer> ImageCleaner<P> {
                 let map = &space.active_map;
                 (map.key, map.root, map_leaves(&map.dirty))
             }
-            2 => (inode_file_key(space.volume), self.inode_file, map_leaves(&self.inode_leaves)),
+            2 => {
+                let root = space.top_areas.root;
+                (top_areas_key(space.volume), root, map_leaves(&self.top_areas))
+            }
+            3 => (inode_file_key(space.volume), self.inode_file, map_leaves(&self.inode_leaves)),
             _ => {
                 let leaves = self.snapshot_leaves.iter().map(|fbn| {
                     (*fbn, Leaf::Block(Arc::new(snapshot_block(&space.snapshots, *fbn))))
@@ -432,6 +454,7 @@ impl<P: Pointer> ImageCleaner<P> {
             self.sealed += 1;
         }
         assert!(self.reserved.is_empty(), "every address taken has its block");
+        backend.scored(space);
         Ok(())
     }
 
@@ -445,13 +468,16 @@ impl<P: Pointer> ImageCleaner<P> {
             map.root = root;
             map.blocks = map.blocks.saturating_add_signed(change);
             map.dirty.clear();
-            let record = map.record(space.size_blocks);
-            let (fbn, slot) = position(map.key.inode);
-            let Some(block) = self.inode_leaves.get_mut(&fbn) else {
-                unreachable!("the maps' inodes were made dirty")
-            };
-            put_record(Arc::make_mut(block), slot, &record);
+            let (number, record) = (map.key.inode, map.record(space.size_blocks));
+            self.put_metafile(number, &record);
         } else if self.sealed == 2 {
+            let file = &mut space.top_areas;
+            file.root = root;
+            file.blocks = file.blocks.saturating_add_signed(change);
+            let end = self.top_areas.last_key_value().map_or(0, |(fbn, _)| fbn + 1);
+            file.size_blocks = file.size_blocks.max(end);
+            self.put_metafile(InodeNumber(metafile::TOP_AREAS), &space.top_areas.record());
+        } else if self.sealed == 3 {
             self.inode_file = root;
             space.inode_file = (root, space.inode_file.1.saturating_add_signed(change));
             let record = metafile_record(&root, space.inode_file.1);
@@ -472,6 +498,14 @@ impl<P: Pointer> ImageCleaner<P> {
             }
             space.note_table_written(from);
         }
+    }
+
+    fn put_metafile(&mut self, number: InodeNumber, record: &InodeRecord) {
+        let (fbn, slot) = position(number);
+        let Some(block) = self.inode_leaves.get_mut(&fbn) else {
+            unreachable!("the metafiles' inodes were made dirty")
+        };
+        put_record(Arc::make_mut(block), slot, record);
     }
 
     /// The cleaned files, for publishing.
@@ -506,8 +540,8 @@ impl<P: Pointer> ImageCleaner<P> {
     }
 }
 
-/// Metafiles that are sealed: summary map, active map, inode file, snapshot table.
-const SEALED_FILES: usize = 4;
+/// Metafiles that are sealed: summary map, active map, TopAA, inode file, snapshot table.
+const SEALED_FILES: usize = 5;
 
 const fn is_reaped_in_steps<P>(inode: &FrozenInode<P>) -> bool {
     inode.reaping && !inode.freed

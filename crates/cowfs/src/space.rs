@@ -10,6 +10,8 @@
 //! - A number freed by a consistency point is not given before that one has committed (`freed`).
 //! - Setting a set bit or clearing a clear one is a bug that would lose data: it stops the node.
 
+mod areas;
+
 use crate::buftree::Root;
 use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
 use crate::image::{read_snapshots, root_of};
@@ -17,7 +19,8 @@ use crate::logical::read_record;
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
-use allocator::{AreaCache, AreaNumber, ScoreTable};
+use allocator::{AreaChoice, Chance, Picks};
+use areas::Areas;
 use ondisk::records::SNAPSHOTS_PER_BLOCK;
 use ondisk::root::{FileSystemRoot, metafile};
 use platform::mutation::{self, Rule};
@@ -34,6 +37,8 @@ const SCAN_RELEASED_PER_CP: u64 = 64 << 10;
 
 /// Of so many blocks one is freed wrongly when a rule is broken on purpose.
 const MUTATED_BLOCKS: u64 = 16;
+
+pub use areas::{read_top_areas, top_areas_key};
 
 /// See the module.
 pub struct Space<P> {
@@ -53,6 +58,12 @@ pub struct Space<P> {
     pub active_map: MapFile<P>,
     /// Blocks of snapshots.
     pub summary_map: MapFile<P>,
+    /// The best allocation areas as of the last commit.
+    pub top_areas: TopAreasFile<P>,
+    /// How areas are chosen.
+    pub choice: AreaChoice,
+    /// The areas that were chosen.
+    pub picks: Picks,
     /// Snapshots, oldest first.
     pub snapshots: Vec<Snapshot<P>>,
     /// The snapshots' records changed since the last commit.
@@ -72,16 +83,29 @@ pub struct Space<P> {
     freeing: VecDeque<u64>,
     /// Released to the space below: no image holds them.
     released: Vec<u64>,
-    /// Free numbers of the area being filled.
+    /// What areas are to be told: numbers taken, and released.
+    changes: (Vec<u64>, Vec<u64>),
+    /// Free numbers of the areas being filled.
     pool: VecDeque<u64>,
-    areas: Box<dyn AreaCache>,
+    areas: Areas,
+    chance: Chance,
+}
+
+/// The TopAA metafile.
+#[derive(Clone, Copy, Debug)]
+pub struct TopAreasFile<P> {
+    /// Its tree.
+    pub root: Root<P>,
+    /// Blocks of that tree.
+    pub blocks: u64,
+    /// Its size in blocks.
+    pub size_blocks: u64,
 }
 
 impl<P: Pointer> Space<P> {
     /// A space in which nothing is in use.
     #[must_use]
     pub fn new(volume: VolumeId, size_blocks: u64) -> Self {
-        let areas = size_blocks.div_ceil(VBNS_PER_BLOCK);
         Self {
             volume,
             size_blocks,
@@ -91,6 +115,9 @@ impl<P: Pointer> Space<P> {
             snapshot_table: (Root::default(), 0),
             active_map: MapFile::new(volume, metafile::ACTIVE_MAP),
             summary_map: MapFile::new(volume, metafile::SUMMARY_MAP),
+            top_areas: TopAreasFile::none(),
+            choice: AreaChoice::default(),
+            picks: Picks::default(),
             snapshots: Vec::new(),
             snapshots_changed: false,
             stale_table_blocks: BTreeSet::new(),
@@ -100,8 +127,10 @@ impl<P: Pointer> Space<P> {
             taken: VecDeque::new(),
             freeing: VecDeque::new(),
             released: Vec::new(),
+            changes: (Vec::new(), Vec::new()),
             pool: VecDeque::new(),
-            areas: Box::new(ScoreTable::new(areas, VBNS_PER_BLOCK)),
+            areas: Self::empty_areas(size_blocks),
+            chance: Chance::default(),
         }
     }
 
@@ -137,6 +166,8 @@ impl<P: Pointer> Space<P> {
             snapshot_table,
             active_map: map(metafile::ACTIVE_MAP)?,
             summary_map: map(metafile::SUMMARY_MAP)?,
+            top_areas: TopAreasFile::load(&inode_file.0, volume, reader)?,
+            areas: Areas::Unread,
             snapshots,
             stale_table_blocks,
             next_snapshot: root.next_snapshot.get(),
@@ -146,12 +177,8 @@ impl<P: Pointer> Space<P> {
 
     /// There are more numbers. All of the new ones are free: maps are files, and end in a hole.
     pub fn grow(&mut self, size_blocks: u64) {
-        let added = size_blocks - self.size_blocks;
-        let last = self.size_blocks / VBNS_PER_BLOCK;
-        let in_last = (VBNS_PER_BLOCK - self.size_blocks % VBNS_PER_BLOCK).min(added);
-        self.areas.grow(size_blocks.div_ceil(VBNS_PER_BLOCK), VBNS_PER_BLOCK);
-        self.areas.add_free(AreaNumber(last), in_last);
         self.size_blocks = size_blocks;
+        self.forget_areas();
     }
 
     /// The consistency point has committed: what it freed may be used. The numbers are returned
@@ -164,9 +191,6 @@ impl<P: Pointer> Space<P> {
         assert!(self.active_map.dirty.is_empty(), "the map was written");
         let mut freed: Vec<u64> = self.freed.drain().collect();
         freed.sort_unstable();
-        for run in freed.chunk_by(|one, next| one / VBNS_PER_BLOCK == next / VBNS_PER_BLOCK) {
-            self.areas.add_free(AreaNumber(run[0] / VBNS_PER_BLOCK), run.len() as u64);
-        }
         freed
     }
 
@@ -191,6 +215,11 @@ impl<P: Pointer> Space<P> {
             self.freeing.push_back(vbn);
         }
         self.freeing.push_back(vbn);
+    }
+
+    /// The numbers that were taken and released since the last call, for whoever keeps scores.
+    pub fn drain_changes(&mut self) -> (Vec<u64>, Vec<u64>) {
+        std::mem::take(&mut self.changes)
     }
 
     /// The numbers released since the last call.
@@ -248,54 +277,6 @@ impl<P: Pointer> Space<P> {
         assert!(self.given.insert(vbn), "block number {vbn} would be given twice");
     }
 
-    /// Makes sure that the pool has `count` free numbers.
-    ///
-    /// # Errors
-    /// What to wait for.
-    ///
-    /// # Panics
-    /// When the space is full: promises (decision D6) make that impossible.
-    pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
-        while self.pool.len() < count {
-            let Some(area) = self.areas.pick() else {
-                // The counts said that there are some when the operations were accepted.
-                return Err(Stop::Contradiction("a free map holds less than the counts say"));
-            };
-            let block = match self.in_use(area.0, reader) {
-                Ok(block) => block,
-                Err(stop) => {
-                    self.areas.set_score(area, VBNS_PER_BLOCK);
-                    return Err(stop);
-                }
-            };
-            for vbn in clear_bits(&block, area.0) {
-                if self.is_givable(vbn) {
-                    self.give(vbn);
-                    self.pool.push_back(vbn);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A free number from the pool, taken.
-    ///
-    /// # Panics
-    /// If [`Self::fill_pool`] was not called for it.
-    pub fn take_from_pool(&mut self) -> u64 {
-        let Some(vbn) = self.pool.pop_front() else { panic!("the pool was not filled") };
-        self.take(vbn);
-        vbn
-    }
-
-    /// Drops the pool: its numbers may be given again.
-    pub fn drop_pool(&mut self) {
-        for vbn in self.pool.drain(..) {
-            self.given.remove(&vbn);
-            self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
-        }
-    }
-
     /// Works the queues into the active map.
     ///
     /// # Errors
@@ -314,6 +295,7 @@ impl<P: Pointer> Space<P> {
                 }
                 block[byte] |= mask;
                 self.given.remove(&vbn);
+                self.changes.0.push(vbn);
             }
             self.used_blocks += run as u64;
             self.active_blocks += run as u64;
@@ -345,9 +327,11 @@ impl<P: Pointer> Space<P> {
         self.used_blocks = self.used_blocks.checked_sub(1).ok_or(few)?;
         self.freed.insert(vbn);
         self.released.push(vbn);
+        if !(vbn.is_multiple_of(MUTATED_BLOCKS) && mutation::broken(Rule::ScoreForgotten)) {
+            self.changes.1.push(vbn);
+        }
         if mutation::broken(Rule::ReuseBeforeCommit) {
             self.freed.remove(&vbn);
-            self.areas.add_free(AreaNumber(vbn / VBNS_PER_BLOCK), 1);
         }
         Ok(())
     }

@@ -208,6 +208,7 @@ impl Engine {
             shared: Arc::new(shared),
             committed: parts.committed,
             superblock_slot: parts.superblock_slot,
+            tuning: self.configuration.tuning,
         };
         Aggregate::new(parts, block_side)
     }

@@ -8,7 +8,7 @@ use crate::outage::Outages;
 use crate::served::ServedVolume;
 use crate::spares::SharedTending;
 use affinity::Scheduler;
-use aggregate::Aggregate;
+use aggregate::{Aggregate, Tuning};
 use cowfs::budget::DirtyMemory;
 use cowfs::cache::{BlockGauge, BufferCache};
 use file_service::{FileHandle, FileSystemId, FsError};
@@ -52,6 +52,8 @@ pub struct Configuration {
     /// A consistency point begins at the latest this long after the one before, if anything
     /// changed.
     pub cp_interval_nanoseconds: u64,
+    /// How the write allocator chooses.
+    pub tuning: Tuning,
 }
 
 /// The share of the memory that dirty blocks may take: a consistency point and the operations

@@ -32,7 +32,7 @@ mod service;
 mod spares;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
-pub use aggregate::{Tiering, TieringPolicy};
+pub use aggregate::{AreaChoice, Tiering, TieringPolicy, Tuning};
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogProvider};

@@ -1,5 +1,6 @@
 //! The engine on simulated disks: what was answered is there, with and without a power cut.
 
+use crate::Tuning;
 use crate::{
     AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Recovery, Service,
     Tiering, TieringPolicy, VolumeRequest,
@@ -54,6 +55,7 @@ impl Node {
             logs: Arc::new(Logs(world.clone())),
             memory_bytes: 16 << 20,
             cp_interval_nanoseconds: 10_000_000_000,
+            tuning: Tuning::default(),
         };
         let engine = Engine::new(configuration);
         let service = Service(Arc::clone(&engine));

@@ -10,6 +10,7 @@
 //! nothing.
 
 use crate::input::Input;
+use dblade::Tuning;
 use file_service::Durability;
 use model_fs::Mix;
 use ondisk::label::RaidKind;
@@ -114,6 +115,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         lost_disks: Vec::new(),
         has_outages: false,
         growth: None,
+        tuning: Tuning::default(),
     }
 }
 

@@ -6,7 +6,7 @@
 //! Fails: by a panic when a request is not answered though nothing is left to run, or not within
 //! [`STEPS_MAX`] steps.
 
-use dblade::{Configuration, Engine, Service};
+use dblade::{Configuration, Engine, Service, Tuning};
 use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
@@ -39,6 +39,7 @@ impl Node {
             logs: Arc::new(Logs(world.clone())),
             memory_bytes: MEMORY_BYTES,
             cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
+            tuning: Tuning::default(),
         });
         let service = Arc::new(Service(Arc::clone(&engine)));
         Self { world: world.clone(), engine, service, steps: Cell::new(0) }

@@ -211,7 +211,7 @@ fn join_group(index: u32, disks: &[&Labelled]) -> Result<(GroupGeometry, Members
         return Err(too_few(missing, count, kind.parity_disks()));
     }
     let bases = latest.data_bases().map(Pvbn).collect();
-    let is_object = latest.medium() == Some(Medium::Object);
-    let geometry = GroupGeometry { kind, regions: latest.data_regions.get(), bases, is_object };
+    let medium = latest.medium().unwrap_or(Medium::Unrecorded);
+    let geometry = GroupGeometry { kind, regions: latest.data_regions.get(), bases, medium };
     Ok((geometry, members))
 }

@@ -91,7 +91,7 @@ fn check_objects(medium: &mut Medium<'_>, record: &VolumeRecord, container: &Con
     let geometry = &medium.array.geometry;
     let is_object = |pvbn| {
         let place = geometry.locate(pvbn);
-        place.is_some_and(|place| geometry.group(place.group).is_object)
+        place.is_some_and(|place| geometry.group(place.group).is_object())
     };
     let places = container.numbers().filter_map(|vvbn| container.get(vvbn));
     let counted = places.filter(|(pvbn, _)| is_object(*pvbn)).count() as u64;

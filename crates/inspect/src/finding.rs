@@ -105,6 +105,51 @@ pub enum Finding {
         /// Its number.
         vbn: u64,
     },
+    /// A block of TopAA is none.
+    #[error("{image}: block {block} of TopAA: {damage}")]
+    TopAreasDamaged {
+        /// The image.
+        image: ImageName,
+        /// The block.
+        block: u64,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// TopAA says that an area has another number of free blocks than it has; of a list it is the
+    /// most that its place in it means.
+    #[error(
+        "{image}: TopAA gives {recorded} free blocks to area {area}{}, it has {counted}",
+        of_group(group)
+    )]
+    AreaScore {
+        /// The image.
+        image: ImageName,
+        /// The group, in an aggregate.
+        group: Option<u32>,
+        /// The area.
+        area: u32,
+        /// By TopAA.
+        recorded: u32,
+        /// By the maps.
+        counted: u64,
+    },
+    /// TopAA counts another number of areas with scores in a range than there are.
+    #[error(
+        "{image}: TopAA counts {recorded} areas in range {bin}{}, there are {counted}",
+        of_group(group)
+    )]
+    AreaCount {
+        /// The image.
+        image: ImageName,
+        /// The group, in an aggregate.
+        group: Option<u32>,
+        /// The range, from the best.
+        bin: u32,
+        /// By TopAA.
+        recorded: u32,
+        /// By the maps.
+        counted: u64,
+    },
     /// A dual pointer's PVBN is not that of the container map.
     #[error("{at}: the pointer says {pointer}, the container map {container}")]
     PvbnDiffers {
@@ -411,4 +456,8 @@ pub enum Finding {
         /// The inode of its attributes.
         attributes: u64,
     },
+}
+
+fn of_group(group: &Option<u32>) -> String {
+    group.map_or_else(String::new, |group| format!(" of group {group}"))
 }

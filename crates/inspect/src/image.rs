@@ -40,7 +40,7 @@ impl Layout {
 
     const fn may_be(self, inode: u64, kind: u8) -> bool {
         match (self, inode) {
-            (_, metafile::ACTIVE_MAP..=metafile::VOLUME_TABLE) => kind == KIND_METAFILE,
+            (_, metafile::ACTIVE_MAP..=metafile::TOP_AREAS) => kind == KIND_METAFILE,
             (_, 0..metafile::ROOT_DIRECTORY) => false,
             (Self::Files, _) => kind <= KIND_ATTRIBUTES,
             (Self::Containers, _) => kind == KIND_CONTAINER,
@@ -64,6 +64,8 @@ pub(crate) struct Image {
     pub orphans: Vec<u64>,
     /// Blocks of the volume table.
     pub table: BTreeMap<u64, BlockRef>,
+    /// Blocks of TopAA.
+    pub top_areas: BTreeMap<u64, BlockRef>,
     /// Container maps by inode.
     pub containers: BTreeMap<u64, ContainerMap>,
 }
@@ -110,16 +112,16 @@ fn walk_file(
         metafile::ACTIVE_MAP => &mut image.active_map,
         metafile::SUMMARY_MAP => &mut image.summary_map,
         metafile::INODE_MAP => &mut image.inode_map,
-        metafile::ORPHANS | metafile::VOLUME_TABLE => {
+        metafile::ORPHANS | metafile::VOLUME_TABLE | metafile::TOP_AREAS => {
             let mut blocks = BTreeMap::new();
             let mut take = |fbn: u64, block: &BlockRef| {
                 blocks.insert(fbn, BlockRef::clone(block));
             };
             let extent = walker.walk(name, &tree, Leaves::Read(&mut take))?;
-            if number == metafile::ORPHANS {
-                image.orphans = orphans(&blocks, record.size.get());
-            } else {
-                image.table = blocks;
+            match number {
+                metafile::ORPHANS => image.orphans = orphans(&blocks, record.size.get()),
+                metafile::TOP_AREAS => image.top_areas = blocks,
+                _ => image.table = blocks,
             }
             return Ok(extent);
         }

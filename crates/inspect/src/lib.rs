@@ -40,6 +40,7 @@ mod pump;
 mod report;
 mod space;
 mod stripe;
+mod top_areas;
 mod tree;
 mod vbn_set;
 mod walker;

@@ -13,6 +13,7 @@ use crate::finding::{Blocks, Finding, ImageName, Place};
 use crate::format::Content;
 use crate::image::{self, Image, Layout, check_count};
 use crate::medium::Want;
+use crate::top_areas;
 use crate::vbn_set::{Run, VBNS_PER_BLOCK, VbnSet};
 use crate::walker::{Leaves, Walker};
 use ondisk::identity::BlockOwner;
@@ -81,6 +82,9 @@ pub(crate) fn check(
     if walked.is_whole {
         compare_summary(walker, &walked);
         compare_used(walker, &walked);
+        if walked.disputed.count() == 0 {
+            top_areas::check(walker, &walked);
+        }
     }
     check_unwalked(walker)?;
     Ok(walked)

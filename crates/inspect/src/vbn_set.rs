@@ -4,6 +4,7 @@
 //! block.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use units::{BLOCK_SIZE, Block};
 
 /// Block numbers of one block of a free map.
@@ -66,6 +67,25 @@ impl VbnSet {
     /// Adds another set.
     pub fn add(&mut self, other: &Self) {
         other.chunks.iter().for_each(|(chunk, words)| self.add_words(*chunk, words));
+    }
+
+    /// How many of these numbers are in it.
+    pub fn count_in(&self, numbers: Range<u64>) -> u64 {
+        let mut count = 0;
+        let mut next = numbers.start;
+        while next < numbers.end {
+            let (chunk, word, _) = position(next);
+            let Some(words) = self.chunks.get(&chunk) else {
+                next = (chunk + 1) * VBNS_PER_BLOCK;
+                continue;
+            };
+            let until = numbers.end.min((next / WORD_BITS + 1) * WORD_BITS);
+            let bits = words[word] >> (next % WORD_BITS);
+            let wanted = u64::MAX >> (WORD_BITS - (until - next));
+            count += u64::from((bits & wanted).count_ones());
+            next = until;
+        }
+        count
     }
 
     pub fn count(&self) -> u64 {

@@ -7,7 +7,8 @@
 
 use bytes::Bytes;
 use dblade::{
-    Configuration, CreateAggregate, Engine, EngineError, LogProvider, Service, VolumeRequest,
+    Configuration, CreateAggregate, Engine, EngineError, LogProvider, Service, Tuning,
+    VolumeRequest,
 };
 use file_service::{Caller, CreateMode, Done, Durability, FileService, SetAttributes, Stability};
 use inspect::{ContentHasher, Finding, Inspector, Report};
@@ -50,6 +51,7 @@ impl Node {
             logs: Arc::new(Logs(world.clone())),
             memory_bytes: 16 << 20,
             cp_interval_nanoseconds: 10_000_000_000,
+            tuning: Tuning::default(),
         });
         let service = Arc::new(Service(Arc::clone(&engine)));
         let volume = if traditional { "a1" } else { "home" };

@@ -19,4 +19,5 @@ pub mod pointer;
 pub mod records;
 pub mod root;
 pub mod scrub;
+pub mod top_areas;
 pub mod xattr;

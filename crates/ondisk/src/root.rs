@@ -46,6 +46,8 @@ pub mod metafile {
     pub const ORPHANS: u64 = 4;
     /// In an aggregate: the volume table, one block per volume.
     pub const VOLUME_TABLE: u64 = 5;
+    /// The best allocation areas; see [`crate::top_areas`].
+    pub const TOP_AREAS: u64 = 6;
     /// The user-visible root directory.
     pub const ROOT_DIRECTORY: u64 = 64;
     /// The first inode number for files.

@@ -9,7 +9,7 @@
 
 use ondisk::{
     directory, identity, inode, label, log, medium, object_range, operation, pointer, records,
-    root, scrub, xattr,
+    root, scrub, top_areas, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -98,6 +98,11 @@ fn structures() -> BTreeMap<String, Layout> {
             state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,
             used_blocks, name, used_inodes, reserved_b, inode_file, snapshot_table, reserved_c
         },
+        top_areas::TopAreasBlock { magic, area_stripes, first_stripes, reserved, areas },
+        top_areas::TopArea { area, score },
+        top_areas::HistogramPage { magic, score_max, counted, empty, bins, reserved },
+        top_areas::HistogramBin { count, first, listed },
+        top_areas::ListPage { items, reserved },
         log::LogHeader {
             magic, version, reserved_a, checksum, aggregate, log, incarnation, half_blocks,
             notes_blocks, reserved_b
@@ -287,6 +292,8 @@ fn limits_are_those_of_the_code() {
         records::EXPORT_RULES_MAX,
         records::COOLING_DAYS_MIN,
         records::COOLING_DAYS_MAX,
+        top_areas::TOP_AREAS_MAX,
+        top_areas::LISTED_MAX,
         inode::PAYLOAD_SIZE,
         inode::DEPTH_MAX,
         directory::NAME_BYTES_MAX,

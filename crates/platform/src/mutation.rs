@@ -67,6 +67,8 @@ rules! {
         "now and then a block that nobody uses any more stays in use"
     FreeTwice "free-twice"
         "now and then a block is freed twice"
+    ScoreForgotten "score-forgotten"
+        "now and then the score of an allocation area does not follow what was freed in it"
     SnapshotHoldIgnored "snapshot-hold-ignored"
         "a block that a snapshot holds is free when the active image lets go of it"
     SummaryMapNotMerged "summary-map-not-merged"

@@ -321,8 +321,8 @@ fn join_group(
     };
     let bases = latest.data_bases().map(Pvbn).collect();
     let devices = group.members.iter().filter_map(|member| member.device());
-    let is_object = devices.into_iter().any(|device| device.profile() == Profile::Object);
-    let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases, is_object };
+    let medium = GroupGeometry::medium_of(devices.map(|device| device.profile()));
+    let place = GroupGeometry { kind, regions: latest.data_regions.get(), bases, medium };
     Ok((place, group, state))
 }
 

@@ -7,9 +7,10 @@
 //! Invariants: the ranges follow one another without a gap, the first begins at 0; `pvbn(locate(p))
 //! == p`. PVBN 0 is a place like others, but never a block: it marks a hole in pointers.
 
-use media::DeviceLayout;
+use media::{DeviceLayout, Profile};
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::label::RaidKind;
+use ondisk::medium::Medium;
 use std::fmt;
 use units::Pvbn;
 
@@ -64,15 +65,15 @@ pub struct GroupGeometry {
     pub regions: u64,
     /// The first PVBN of each data disk.
     pub bases: Vec<Pvbn>,
-    /// Its disks lie in an object store: large and slow, for what is seldom read.
-    pub is_object: bool,
+    /// What its disks are: how writes to them are best laid out.
+    pub medium: Medium,
 }
 
 impl GroupGeometry {
     /// A group of so many data disks, whose ranges follow one another from `base`.
     #[must_use]
     pub fn new(kind: RaidKind, regions: u64, data_disks: usize, base: Pvbn) -> Self {
-        let mut group = Self { kind, regions, bases: Vec::new(), is_object: false };
+        let mut group = Self { kind, regions, bases: Vec::new(), medium: Medium::Unrecorded };
         group.extend(data_disks, base);
         group
     }
@@ -82,6 +83,18 @@ impl GroupGeometry {
         let ranges = (0..data_disks as u64).map(|disk| base.offset(disk * self.blocks_per_disk()));
         let ranges: Vec<Pvbn> = ranges.collect();
         self.bases.extend(ranges);
+    }
+
+    /// What a group is whose disks are these: where they differ, what is hardest to please.
+    pub(crate) fn medium_of(profiles: impl Iterator<Item = Profile>) -> Medium {
+        let media = profiles.map(Profile::medium);
+        media.max_by_key(|medium| medium.fields()).unwrap_or(Medium::Unrecorded)
+    }
+
+    /// Whether its disks lie in an object store: large and slow, for what is seldom read.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.medium == Medium::Object
     }
 
     /// Data disks.

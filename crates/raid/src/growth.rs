@@ -244,7 +244,7 @@ impl Layout {
             let sizes = disks.iter().map(|new| new.disk.size_blocks());
             let regions = sizes.map(regions_of).min().unwrap_or(0);
             let mut place = new_place(kind, disks.len(), regions, base)?;
-            place.is_object = disks.iter().any(|new| new.profile == Profile::Object);
+            place.medium = GroupGeometry::medium_of(disks.iter().map(|new| new.profile));
             base = base.offset(place.blocks());
             places.push(place);
             let seats = disks.iter().map(|new| Seat::empty(new.identity));

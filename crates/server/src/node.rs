@@ -47,7 +47,7 @@ use crate::memory::{self, Shares};
 use crate::shutdown::Shutdown;
 use admin_api::{AdminError, Administration, Code};
 use blocking::request;
-use dblade::{Configuration, Engine, LogProvider};
+use dblade::{Configuration, Engine, LogProvider, Tuning};
 use disk_table::DiskTable;
 use journals::Journals;
 use openers::Openers;
@@ -95,6 +95,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         logs: Arc::clone(&journals) as Arc<dyn LogProvider>,
         memory_bytes: shares.engine_bytes.saturating_sub(openers.memory_bytes()),
         cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
+        tuning: Tuning::default(),
     };
     let engine = Engine::with_gauge(configuration, memory::live_blocks, memory::BLOCK_BYTES);
     let threads = Threads::start(&engine, &watch, config.workers).map_err(failed)?;

@@ -474,6 +474,7 @@ fn start(world: &SimulatedWorld, plan: &Plan) -> Arc<Engine> {
         logs: Arc::new(Logs(world.clone())),
         memory_bytes: plan.memory_bytes,
         cp_interval_nanoseconds: plan.cp_interval_nanoseconds,
+        tuning: plan.tuning,
     })
 }
 

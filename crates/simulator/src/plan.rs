@@ -8,6 +8,7 @@ use crate::growth::Growth;
 use crate::reduction::{Calm, Reduction};
 use crate::run::Lives;
 use crate::schedule::{MessageOrder, RequestOrder};
+use dblade::{AreaChoice, Tuning};
 use file_service::Durability;
 use model_fs::Mix;
 use ondisk::label::RaidKind;
@@ -205,7 +206,13 @@ pub struct Plan {
     pub requests: RequestOrder,
     /// Of 100 submissions, those at which another thread's message runs in the middle of this one.
     pub overlap_percent: u64,
+    /// How the write allocator chooses: not always the emptiest area, where numbers that were used
+    /// are not used again for long.
+    pub tuning: Tuning,
 }
+
+/// Stripes of areas in some lives: areas that end with regions, and such that do not.
+const AREA_STRIPES: [Option<u64>; 4] = [None, None, Some(63), Some(100)];
 
 impl Plan {
     /// The plan of a seed.
@@ -268,6 +275,7 @@ impl Plan {
             messages: choices.pick(&MessageOrder::CHOICES),
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
+            tuning: Tuning::default(),
         };
         if !is_traditional && choices.chance(25) {
             plan.growth = Some(Growth::Objects);
@@ -275,7 +283,18 @@ impl Plan {
         // Drawn last: the same seeds do the same without.
         let has_outages = may_have_outages && (lives.outages || choices.chance(OUTAGE_PERCENT));
         let plan = Self { has_outages: has_outages && !lives.sick, ..plan };
-        plan.with_sick_disk(choices, lives)
+        let plan = plan.with_sick_disk(choices, lives);
+        Self { tuning: Self::tuning(choices), ..plan }
+    }
+
+    fn tuning(choices: &mut Choices) -> Tuning {
+        let chances = [AreaChoice::Best, AreaChoice::Any];
+        Tuning {
+            group_choice: choices.pick(&chances),
+            volume_choice: choices.pick(&chances),
+            area_stripes: choices.pick(&AREA_STRIPES),
+            reads_top_areas: choices.chance(90),
+        }
     }
 
     /// The same with a disk that gets sick, if parity makes that good beside all else.

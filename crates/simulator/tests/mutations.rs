@@ -20,6 +20,7 @@ fn rules_broken_on_purpose_are_noticed() {
     for rule in [
         Rule::SuperblockBeforeBlocks,
         Rule::FreeForgotten,
+        Rule::ScoreForgotten,
         Rule::SnapshotHoldIgnored,
         Rule::LogAcknowledgedEarly,
         Rule::RecordReplayedTwice,

@@ -89,4 +89,17 @@ impl Backend<DualPointer> for DualBackend<'_> {
     fn write(&mut self, address: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
         self.put(address, block, place)
     }
+
+    fn score(
+        &mut self,
+        space: &mut Space<DualPointer>,
+        reader: &Reader<'_>,
+    ) -> Progress<Vec<(u64, BlockRef)>> {
+        space.settle_scores(reader)?;
+        Ok(space.changed_top_areas())
+    }
+
+    fn scored(&mut self, space: &mut Space<DualPointer>) {
+        space.note_top_areas_written();
+    }
 }

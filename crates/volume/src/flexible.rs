@@ -30,6 +30,8 @@ use zerocopy::little_endian::{I64, U32, U64};
 
 /// Blocks that one cleaning keeps loaded before it lets go of them.
 const HELD_BLOCKS_MAX: usize = 4096;
+/// Areas that one message counts, each a block of the free map.
+const AREAS_PER_MESSAGE: u64 = 64;
 
 /// See the module.
 pub struct FlexibleVolume {
@@ -51,6 +53,8 @@ struct VbnSide {
     finished: Option<Finished>,
     /// Background work waits for the next consistency point.
     is_put_off: bool,
+    /// A message counts free numbers of areas.
+    is_counting: bool,
 }
 
 struct VolumeCleaning {
@@ -78,9 +82,12 @@ impl FlexibleVolume {
     pub fn new(
         aggregate: &Arc<Aggregate>,
         front: Front<DualPointer>,
-        space: Space<DualPointer>,
+        mut space: Space<DualPointer>,
         size_blocks: u64,
     ) -> Arc<Self> {
+        if !aggregate.parts.tuning.reads_top_areas {
+            space.forget_areas();
+        }
         let used_blocks = AtomicU64::new(space.used_blocks);
         let active_blocks = AtomicU64::new(space.active_blocks);
         settle(&front, &space, size_blocks);
@@ -91,6 +98,7 @@ impl FlexibleVolume {
             cleaning: None,
             finished: None,
             is_put_off: false,
+            is_counting: false,
         };
         Arc::new_cyclic(|this| Self {
             vbn: Partition::new(front.affinities.vbn, side),
@@ -249,6 +257,7 @@ impl FlexibleVolume {
         let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };
         if let Some((facts, mut image)) = cleaning.image.take() {
             let work = file_work(&mut image);
+            side.space.choice = aggregate.parts.tuning.volume_choice;
             cleaning.cleaner = Some(
                 ImageCleaner::new(facts, work, &side.space).with_scan(cleaning.scan_blocks_max),
             );
@@ -266,6 +275,40 @@ impl FlexibleVolume {
         let released = side.space.drain_released();
         cleaning.holdings.updates.extend(released.into_iter().map(|vvbn| (vvbn, None)));
         Ok(())
+    }
+
+    /// Counts free numbers of areas, some at a time.
+    fn send_count(self: &Arc<Self>, aggregate: &Arc<Aggregate>) {
+        let (this, of, held) = (Arc::clone(self), Arc::clone(aggregate), HeldBlocks::default());
+        let message = move |access: &mut Access<'_>| this.count_areas(&of, access, &held);
+        aggregate.parts.scheduler.send(self.front.affinities.vbn, Box::new(message));
+    }
+
+    fn count_areas(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        access: &mut Access<'_>,
+        held: &HeldBlocks,
+    ) -> Outcome {
+        let side = self.vbn.write(access);
+        // While maps change the commit to come goes on.
+        let is_quiet = side.cleaning.is_none() && side.finished.is_none();
+        side.is_counting &= is_quiet && !aggregate.is_failed();
+        if !side.is_counting {
+            return Outcome::Done;
+        }
+        let reader = Reader { cache: &aggregate.parts.cache, held };
+        match side.space.count_areas(AREAS_PER_MESSAGE, &reader) {
+            Ok(()) if side.space.wants_count() => self.send_count(aggregate),
+            Ok(()) => side.is_counting = false,
+            Err(Stop::Wait(wait)) => return aggregate.suspend(wait, held),
+            Err(stop) => {
+                // The allocator will come by, and has to say more.
+                side.is_counting = false;
+                tracing::warn!(volume = %self.front.id, %stop, "areas are not counted");
+            }
+        }
+        Outcome::Done
     }
 
     fn vol_info(&self, root: FileSystemRoot, context: &FreezeContext) -> VolInfo {
@@ -405,6 +448,7 @@ impl Member for FlexibleVolume {
             return std::mem::take(&mut side.is_put_off);
         };
         side.space.commit();
+        let picks = std::mem::take(&mut side.space.picks);
         let inode_file = side.space.inode_file.0;
         let restore = side.requests.take_restore(&mut side.space);
         let again = side.space.has_snapshot_work() || side.requests.is_pending();
@@ -425,12 +469,21 @@ impl Member for FlexibleVolume {
             }
         });
         if let Some(aggregate) = self.aggregate.upgrade() {
+            aggregate.statistics.volume_picks.add(picks);
             // There may be very much of it, and nothing else runs now.
             let forget = move |_: &mut Access<'_>| {
                 drop(frozen.take());
                 Outcome::Done
             };
             aggregate.parts.scheduler.send(self.front.affinities.vbn, Box::new(forget));
+            let side = self.vbn.write(access);
+            let wants_count = side.space.wants_count();
+            if wants_count
+                && !std::mem::replace(&mut side.is_counting, true)
+                && let Some(this) = self.this.upgrade()
+            {
+                this.send_count(&aggregate);
+            }
         }
         again || reaping
     }

@@ -18,7 +18,7 @@ use cowfs::logical::read_record;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::snapshot::SNAPSHOTS_MAX;
-use cowfs::space::Space;
+use cowfs::space::{Space, TopAreasFile};
 use ondisk::root::metafile;
 use std::collections::BTreeMap;
 use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, zero_block};
@@ -85,6 +85,7 @@ pub(crate) struct RestoredImage<P> {
     /// The summary map and the snapshot table that the image's free map has, with their blocks.
     pub old_summary: (Root<P>, u64),
     pub old_table: (Root<P>, u64),
+    pub old_top_areas: TopAreasFile<P>,
 }
 
 impl<P: Pointer> Requests<P> {
@@ -171,6 +172,7 @@ impl<P: Pointer> Requests<P> {
             summary,
             old_summary: (old_summary.root, old_summary.blocks),
             old_table,
+            old_top_areas: TopAreasFile::load(&root, volume, reader)?,
         });
         Ok(())
     }
@@ -197,10 +199,12 @@ impl<P: Pointer> Requests<P> {
         space.active_map.blocks = image.active_map.blocks;
         // The content of summary map and snapshot table goes on as it is, but its blocks belong to
         // the image that is left: the restored image's map does not have them. It has those of the
-        // summary map and the table of its own time; the content is written over them.
+        // summary map and the table of its own time; the content is written over them. So it is
+        // with TopAA, whose scores are the same as before: no number became free.
         (space.summary_map.root, space.summary_map.blocks) = image.old_summary;
         space.summary_map.dirty.clone_from(&image.summary);
         space.snapshot_table = image.old_table;
+        space.replace_top_areas(image.old_top_areas);
         space.note_snapshots_from(0);
         RestoreStep::Switched(Box::new(image))
     }

@@ -5,7 +5,7 @@
 //! Invariants: the directory is the caller's; what was made in it is removed with the rig.
 
 use crate::node::{BenchError, wait};
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, VolumeRequest};
+use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
 use ondisk::label::RaidKind;
 use platform::disk::{DiskOpener, MediaHints, ReadDone, WriteDone};
@@ -179,6 +179,7 @@ impl Rig {
             logs: Arc::new(Logs { opener, path: self.log_path() }),
             memory_bytes: self.shape.memory_bytes,
             cp_interval_nanoseconds: 10_000_000_000,
+            tuning: Tuning::default(),
         });
         let stopping = Arc::new(AtomicBool::new(false));
         let cps = Arc::new(Mutex::new(Vec::new()));

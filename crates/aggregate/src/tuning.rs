@@ -1,0 +1,61 @@
+//! How the write allocator chooses, for whoever measures what its choices gain (FreeSpace section
+//! 4), and how good what it chose was.
+
+use crate::aggregate::Aggregate;
+use crate::block_side::BlockSide;
+use allocator::{AreaChoice, Picks};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What may be other than it is best.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// Which areas of groups are filled.
+    pub group_choice: AreaChoice,
+    /// Which areas of volumes' numbers are given.
+    pub volume_choice: AreaChoice,
+    /// Stripes of an area of disks, if it is not to follow from the medium.
+    pub area_stripes: Option<u64>,
+    /// Whether a start takes over what TopAA says; else all areas are counted.
+    pub reads_top_areas: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let (group_choice, volume_choice) = (AreaChoice::Best, AreaChoice::Best);
+        Self { group_choice, volume_choice, area_stripes: None, reads_top_areas: true }
+    }
+}
+
+/// The areas that were chosen since the start.
+#[derive(Default, Debug)]
+pub struct PickCounters {
+    areas: AtomicU64,
+    free_blocks: AtomicU64,
+    blocks: AtomicU64,
+}
+
+impl PickCounters {
+    /// These were chosen too.
+    pub fn add(&self, picks: Picks) {
+        self.areas.fetch_add(picks.areas, Ordering::Relaxed);
+        self.free_blocks.fetch_add(picks.free_blocks, Ordering::Relaxed);
+        self.blocks.fetch_add(picks.blocks, Ordering::Relaxed);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn sum(&self) -> Picks {
+        Picks {
+            areas: self.areas.load(Ordering::Relaxed),
+            free_blocks: self.free_blocks.load(Ordering::Relaxed),
+            blocks: self.blocks.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Aggregate {
+    /// At a commit: areas that were chosen since the last one.
+    pub(crate) fn count_picks(&self, side: &mut BlockSide) {
+        self.statistics.group_picks.add(side.refill.take_picks());
+    }
+}

@@ -1,0 +1,438 @@
+//! Which numbers of a volume are given next: those of the emptiest areas, as far as two pages tell
+//! (FreeSpace sections 3.3.2, 3.4). An area is what a block of the free map stands for, so that
+//! numbers given one after another change few of its blocks (section 2.5).
+//!
+//! The two pages are in memory what they are in the TopAA metafile. They are read when the first
+//! consistency point after a start asks for them, follow each one, and are written by those in
+//! which an area has changed its bin. When the list runs low, or was never complete, areas are
+//! counted anew, a few with each call of [`Space::count_areas`], from the free map.
+//!
+//! Invariants:
+//! - The histogram counts what the maps say, of all areas that were counted, once
+//!   [`Space::settle_scores`] has run.
+//! - A page that is lost or wrong costs a look at the maps, never a block: before a space is said
+//!   to be full, all of its areas were counted anew.
+
+use super::{Space, TopAreasFile};
+use crate::buftree::{self, FileKey, Root};
+use crate::content::Content;
+use crate::free_map::{VBNS_PER_BLOCK, used_in};
+use crate::logical::read_record;
+use crate::pointer::Pointer;
+use crate::reader::{Progress, Reader, Stop, Wait};
+use allocator::{AreaChoice, Hbps};
+use ondisk::inode::{InodeRecord, KIND_METAFILE};
+use ondisk::root::metafile;
+use std::collections::{BTreeMap, VecDeque};
+use units::{BLOCK_SIZE_U64, BlockRef, Fbn, InodeNumber, VolumeId};
+use zerocopy::little_endian::U64;
+
+/// Areas that are counted at a time when there is none to give numbers of.
+const AREAS_PER_COUNT: u64 = 64;
+/// Areas that are tried by chance before one is looked for.
+const ANY_TRIES: usize = 64;
+
+/// Numbers of an area that were taken, and that were released.
+type Change = (u32, u32);
+
+/// The areas of a space.
+pub(super) enum Areas {
+    /// Somebody else chooses its numbers: an aggregate's lie in RAID groups.
+    Elsewhere,
+    /// Not read yet.
+    Unread,
+    /// In memory.
+    Known(Box<KnownAreas>),
+}
+
+/// See the module.
+pub(super) struct KnownAreas {
+    sorted: Hbps,
+    /// The one that is to take its place, while areas are counted for it.
+    fresh: Option<Hbps>,
+    /// Areas whose free numbers are in the pool, in that order.
+    out: VecDeque<u32>,
+    /// What was not told yet.
+    changes: BTreeMap<u64, Change>,
+    /// What was tried since a number was last found.
+    search: Search,
+}
+
+/// How far looking for a free number has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    /// Areas that are not in the pool.
+    Listed,
+    /// Those too that are: more of their numbers may have become free.
+    All,
+    /// All areas were counted anew.
+    Counted,
+}
+
+impl KnownAreas {
+    fn new(sorted: Hbps) -> Self {
+        let (fresh, out, changes) = (None, VecDeque::new(), BTreeMap::new());
+        Self { sorted, fresh, out, changes, search: Search::Listed }
+    }
+
+    /// Of a space in which nothing is in use.
+    fn of_empty(size_blocks: u64) -> Self {
+        let mut sorted = empty_sort();
+        let whole = size_blocks / VBNS_PER_BLOCK;
+        sorted.count(whole as u32, VBNS_PER_BLOCK as u32);
+        let rest = (size_blocks % VBNS_PER_BLOCK) as u32;
+        sorted.count(u32::from(rest > 0), rest);
+        Self::new(sorted)
+    }
+
+    fn best(&self) -> Option<u32> {
+        let is_in = |area: u32| !self.out.contains(&area);
+        let fresh = || self.fresh.as_ref().and_then(|fresh| fresh.best(is_in));
+        self.sorted.best(is_in).or_else(fresh)
+    }
+
+    /// The next area to be counted, if one is to be.
+    fn next_count(&self, areas: u32) -> Option<u32> {
+        let counted = match &self.fresh {
+            Some(fresh) => fresh.counted(),
+            None if self.sorted.counted() < areas => self.sorted.counted(),
+            None => 0,
+        };
+        let is_wanted =
+            self.fresh.is_some() || self.sorted.counted() < areas || self.sorted.runs_low();
+        (is_wanted && counted < areas).then_some(counted)
+    }
+
+    fn count(&mut self, areas: u32, score: u32) {
+        if self.fresh.is_none() && self.sorted.counted() >= areas {
+            self.fresh = Some(empty_sort());
+        }
+        let sorted = self.fresh.as_mut().unwrap_or(&mut self.sorted);
+        sorted.count(1, score);
+        if let Some(fresh) = self.fresh.take_if(|fresh| fresh.counted() >= areas) {
+            self.sorted = fresh;
+        }
+    }
+
+    /// No area is left: what is tried next, if anything.
+    fn search_on(&mut self) -> Progress<()> {
+        self.search = match self.search {
+            Search::Listed => {
+                self.out.clear();
+                Search::All
+            }
+            Search::All => {
+                (self.sorted, self.fresh) = (empty_sort(), None);
+                Search::Counted
+            }
+            // The counts said that there are some when the operations were accepted.
+            Search::Counted => {
+                return Err(Stop::Contradiction("a free map holds less than the counts say"));
+            }
+        };
+        Ok(())
+    }
+
+    fn change(&mut self, area: u32, before: u32, after: u32) {
+        self.sorted.update(area, before, after);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.update(area, before, after);
+        }
+    }
+}
+
+fn empty_sort() -> Hbps {
+    Hbps::new(VBNS_PER_BLOCK as u32)
+}
+
+/// The key of a TopAA metafile.
+#[must_use]
+pub const fn top_areas_key(volume: VolumeId) -> FileKey {
+    let inode = InodeNumber(metafile::TOP_AREAS);
+    FileKey { volume, inode, content: Content::Data }
+}
+
+/// The blocks of a TopAA metafile, as far as they can be read: they are hints.
+///
+/// # Errors
+/// What to wait for.
+pub fn read_top_areas<P: Pointer>(
+    root: &Root<P>,
+    volume: VolumeId,
+    blocks: impl IntoIterator<Item = u64>,
+    reader: &Reader<'_>,
+) -> Progress<Vec<Option<BlockRef>>> {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for fbn in blocks {
+        match buftree::read(root, &top_areas_key(volume), Fbn(fbn), reader) {
+            Ok(block) => found.push(block),
+            Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
+            Err(stop @ Stop::Wait(_)) => return Err(stop),
+            Err(stop) => {
+                tracing::warn!(%volume, %stop, "TopAA is lost; free blocks are counted anew");
+                found.push(None);
+            }
+        }
+    }
+    if missing.is_empty() { Ok(found) } else { Err(Stop::Wait(Wait::Load(missing))) }
+}
+
+impl<P: Pointer> TopAreasFile<P> {
+    /// That of the image whose inode file this is.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn load(inode_file: &Root<P>, volume: VolumeId, reader: &Reader<'_>) -> Progress<Self> {
+        let inode = InodeNumber(metafile::TOP_AREAS);
+        let record = read_record(inode_file, volume, inode, reader)?;
+        let record = record.filter(|record| !record.is_free());
+        let record = record.unwrap_or_else(|| Self::none().record());
+        let size_blocks = record.size.get() / BLOCK_SIZE_U64;
+        Ok(Self { root: Root::of(&record), blocks: record.blocks.get(), size_blocks })
+    }
+
+    /// One without blocks.
+    #[must_use]
+    pub(super) fn none() -> Self {
+        Self { root: Root::default(), blocks: 0, size_blocks: 0 }
+    }
+
+    /// Its inode.
+    #[must_use]
+    pub(crate) fn record(&self) -> InodeRecord {
+        let mut record = InodeRecord::zeroed();
+        record.kind = KIND_METAFILE;
+        record.size = U64::new(self.size_blocks * BLOCK_SIZE_U64);
+        record.blocks = U64::new(self.blocks);
+        self.root.store(&mut record);
+        record
+    }
+}
+
+impl<P: Pointer> Space<P> {
+    pub(super) fn empty_areas(size_blocks: u64) -> Areas {
+        Areas::Known(Box::new(KnownAreas::of_empty(size_blocks)))
+    }
+
+    /// Somebody else chooses the numbers of this space, and keeps its scores.
+    #[must_use]
+    pub fn without_areas(mut self) -> Self {
+        self.areas = Areas::Elsewhere;
+        self
+    }
+
+    /// What is known of areas, on media too, is not to be used: they are counted anew.
+    pub fn forget_areas(&mut self) {
+        if !matches!(self.areas, Areas::Elsewhere) {
+            self.areas = Areas::Known(Box::new(KnownAreas::new(empty_sort())));
+        }
+    }
+
+    fn area_count(&self) -> u32 {
+        self.size_blocks.div_ceil(VBNS_PER_BLOCK) as u32
+    }
+
+    fn known(&mut self) -> &mut KnownAreas {
+        match &mut self.areas {
+            Areas::Known(known) => known,
+            _ => unreachable!("areas are read before they are asked for"),
+        }
+    }
+
+    fn read_areas(&mut self, reader: &Reader<'_>) -> Progress<()> {
+        if !matches!(self.areas, Areas::Unread) {
+            return Ok(());
+        }
+        let pages = read_top_areas(&self.top_areas.root, self.volume, 0..2, reader)?;
+        let sorted = match &pages[..] {
+            [Some(histogram), Some(list)] => {
+                Hbps::from_blocks(VBNS_PER_BLOCK as u32, histogram, list)
+            }
+            _ => Ok(empty_sort()),
+        };
+        let sorted = sorted.ok().filter(|sorted| sorted.counted() <= self.area_count());
+        let sorted = sorted.unwrap_or_else(|| {
+            tracing::warn!(volume = %self.volume, "TopAA is wrong; areas are counted anew");
+            empty_sort()
+        });
+        self.areas = Areas::Known(Box::new(KnownAreas::new(sorted)));
+        Ok(())
+    }
+
+    /// Free numbers of an area, as the maps are now.
+    fn count_area(&mut self, area: u64, reader: &Reader<'_>) -> Progress<u32> {
+        let in_use = self.in_use(area, reader)?;
+        let first = area * VBNS_PER_BLOCK;
+        let numbers = first..self.size_blocks.min(first + VBNS_PER_BLOCK);
+        let used = used_in(&in_use, numbers.clone());
+        Ok((numbers.end - numbers.start - used) as u32)
+    }
+
+    /// Has the areas follow what was taken and released since the last call: a batch at the end of
+    /// a consistency point.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub fn settle_scores(&mut self, reader: &Reader<'_>) -> Progress<()> {
+        self.read_areas(reader)?;
+        let (taken, released) = self.drain_changes();
+        let changes = &mut self.known().changes;
+        taken.into_iter().for_each(|vbn| changes.entry(vbn / VBNS_PER_BLOCK).or_default().0 += 1);
+        released
+            .into_iter()
+            .for_each(|vbn| changes.entry(vbn / VBNS_PER_BLOCK).or_default().1 += 1);
+        while let Some((area, (taken, released))) = self.known().changes.first_key_value() {
+            let (area, taken, released) = (*area, *taken, *released);
+            let after = self.count_area(area, reader)?;
+            let before = (after + taken).saturating_sub(released);
+            let known = self.known();
+            known.changes.remove(&area);
+            known.change(area as u32, before, after);
+        }
+        // Its numbers are used up.
+        let front = self.pool.front().map(|vbn| (vbn / VBNS_PER_BLOCK) as u32);
+        let known = self.known();
+        while known.out.front().is_some_and(|area| Some(*area) != front) {
+            known.out.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Whether areas are to be counted.
+    #[must_use]
+    pub fn wants_count(&self) -> bool {
+        match &self.areas {
+            Areas::Known(known) => known.next_count(self.area_count()).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Counts the free numbers of up to `areas_max` areas that are to be counted.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub fn count_areas(&mut self, areas_max: u64, reader: &Reader<'_>) -> Progress<()> {
+        self.settle_scores(reader)?;
+        let areas = self.area_count();
+        for _ in 0..areas_max {
+            let Some(area) = self.known().next_count(areas) else { break };
+            let score = self.count_area(u64::from(area), reader)?;
+            self.known().count(areas, score);
+        }
+        Ok(())
+    }
+
+    /// The area whose numbers are given next.
+    fn pick_area(&mut self, reader: &Reader<'_>) -> Progress<u32> {
+        self.read_areas(reader)?;
+        if self.choice == AreaChoice::Any
+            && let Some(area) = self.pick_any_area(reader)?
+        {
+            return Ok(area);
+        }
+        loop {
+            if let Some(area) = self.known().best() {
+                return Ok(area);
+            }
+            if self.wants_count() {
+                self.count_areas(AREAS_PER_COUNT, reader)?;
+            } else {
+                self.known().search_on()?;
+            }
+        }
+    }
+
+    /// An area with free numbers, whichever it is, if one is soon found.
+    fn pick_any_area(&mut self, reader: &Reader<'_>) -> Progress<Option<u32>> {
+        let areas = self.area_count();
+        for _ in 0..ANY_TRIES {
+            let mut chance = self.chance;
+            let area = chance.next(u64::from(areas)) as u32;
+            let is_out = self.known().out.contains(&area);
+            let score = self.count_area(u64::from(area), reader)?;
+            self.chance = chance;
+            if !is_out && score > 0 {
+                return Ok(Some(area));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes sure that the pool has `count` free numbers.
+    ///
+    /// # Errors
+    /// What to wait for. [`Stop::Contradiction`] when the space is full: promises (decision D6)
+    /// make that impossible.
+    pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
+        while self.pool.len() < count {
+            let area = self.pick_area(reader)?;
+            let block = self.in_use(u64::from(area), reader)?;
+            self.known().out.push_back(area);
+            let found = self.pool.len();
+            for vbn in super::clear_bits(&block, u64::from(area)) {
+                if self.is_givable(vbn) {
+                    self.give(vbn);
+                    self.pool.push_back(vbn);
+                }
+            }
+            let found = self.pool.len() - found;
+            if found > 0 {
+                self.known().search = Search::Listed;
+                self.picks.note(found as u64, VBNS_PER_BLOCK);
+            }
+        }
+        Ok(())
+    }
+
+    /// A free number from the pool, taken.
+    ///
+    /// # Panics
+    /// If [`Self::fill_pool`] was not called for it.
+    pub fn take_from_pool(&mut self) -> u64 {
+        let Some(vbn) = self.pool.pop_front() else { panic!("the pool was not filled") };
+        self.take(vbn);
+        vbn
+    }
+
+    /// Drops the pool: its numbers may be given again.
+    pub fn drop_pool(&mut self) {
+        for vbn in self.pool.drain(..) {
+            self.given.remove(&vbn);
+        }
+        if let Areas::Known(known) = &mut self.areas {
+            known.out.clear();
+        }
+    }
+
+    /// The pages that differ from those on media.
+    #[must_use]
+    pub fn changed_top_areas(&self) -> Vec<(u64, BlockRef)> {
+        match &self.areas {
+            Areas::Known(known) if known.sorted.is_changed() => {
+                let [histogram, list] = known.sorted.blocks();
+                vec![(0, histogram), (1, list)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The metafile has other blocks from now on, which hold something else.
+    pub fn replace_top_areas(&mut self, file: TopAreasFile<P>) {
+        self.top_areas = file;
+        if let Areas::Known(known) = &mut self.areas {
+            known.sorted.touch();
+        }
+    }
+
+    /// What was changed is written.
+    pub fn note_top_areas_written(&mut self) {
+        if let Areas::Known(known) = &mut self.areas {
+            known.sorted.take_changed();
+        }
+    }
+}
+
+const _: () = assert!(VBNS_PER_BLOCK.is_multiple_of(ondisk::top_areas::HISTOGRAM_BINS as u64));
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Numbers are given from the emptiest areas, each once, and all of them in the end.
+
+use super::*;
+use crate::cache::BufferCache;
+use crate::reader::HeldBlocks;
+use ondisk::pointer::PhysicalPointer;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// A little more than three areas.
+const NUMBERS: u64 = 3 * VBNS_PER_BLOCK + 1000;
+
+struct Rig {
+    cache: BufferCache,
+    held: HeldBlocks,
+    space: Space<PhysicalPointer>,
+    used: BTreeSet<u64>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (cache, held) = (BufferCache::new(8), HeldBlocks::default());
+        let mut space = Space::new(VolumeId(0), NUMBERS);
+        space.claim(0);
+        Self { cache, held, space, used: BTreeSet::from([0]) }
+    }
+
+    fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Space<PhysicalPointer>, &Reader<'_>) -> Progress<T>,
+    ) -> Progress<T> {
+        let reader = Reader { cache: &self.cache, held: &self.held };
+        work(&mut self.space, &reader)
+    }
+
+    fn take(&mut self, count: usize) -> Progress<Vec<u64>> {
+        let found = self.run(|space, reader| {
+            space.fill_pool(count, reader)?;
+            Ok((0..count).map(|_| space.take_from_pool()).collect::<Vec<_>>())
+        })?;
+        for vbn in &found {
+            assert!(self.used.insert(*vbn), "{vbn} is given twice");
+        }
+        Ok(found)
+    }
+
+    fn free(&mut self, vbn: u64) {
+        assert!(self.used.remove(&vbn), "{vbn} is in use");
+        self.space.free(vbn);
+    }
+
+    /// The end of a consistency point.
+    fn commit(&mut self) {
+        let outcome = self.run(|space, reader| {
+            space.settle(reader)?;
+            space.settle_scores(reader)
+        });
+        assert_eq!(outcome, Ok(()));
+        // Nothing is written here.
+        self.space.freed.clear();
+        self.check();
+    }
+
+    /// The pages say what a look at all numbers says.
+    fn check(&mut self) {
+        let areas = NUMBERS.div_ceil(VBNS_PER_BLOCK);
+        let known = self.space.known();
+        let mut expected = empty_sort();
+        for area in 0..areas {
+            let numbers = area * VBNS_PER_BLOCK..NUMBERS.min((area + 1) * VBNS_PER_BLOCK);
+            let used = self.used.range(numbers.clone()).count() as u64;
+            expected.count(1, (numbers.end - numbers.start - used) as u32);
+        }
+        if known.sorted.counted() == areas as u32 {
+            let [found, _] = known.sorted.blocks();
+            let [expected, _] = expected.blocks();
+            assert_eq!(found, expected);
+        }
+    }
+
+    /// A start whose TopAA cannot be read.
+    fn lose_pages(&mut self) {
+        self.space.drop_pool();
+        self.space.areas = Areas::Unread;
+    }
+}
+
+#[test]
+fn every_number_is_given_and_then_no_more() {
+    let mut rig = Rig::new();
+    let all = rig.take(NUMBERS as usize - 1);
+    assert!(all.is_ok_and(|all| all.len() as u64 == NUMBERS - 1));
+    assert!(matches!(rig.take(1), Err(Stop::Contradiction(_))));
+    rig.commit();
+    assert!(matches!(rig.take(1), Err(Stop::Contradiction(_))));
+    rig.free(70_000);
+    rig.commit();
+    assert_eq!(rig.take(1), Ok(vec![70_000]));
+}
+
+/// The area whose numbers are in the pool is not chosen again, unless there is no other.
+#[test]
+fn numbers_freed_in_the_area_in_hand_are_found() {
+    let mut rig = Rig::new();
+    rig.take(NUMBERS as usize - 1 - 10).expect("there are so many");
+    rig.commit();
+    rig.free(99_000);
+    rig.free(5);
+    rig.commit();
+    let mut rest = rig.take(12).expect("ten in the pool, and two");
+    rest.sort_unstable();
+    assert_eq!(rest[0], 5);
+    assert!(rig.take(1).is_err());
+}
+
+#[test]
+fn lost_pages_cost_a_look_and_no_number() {
+    let mut rig = Rig::new();
+    rig.take(40_000).expect("there is room");
+    rig.commit();
+    rig.lose_pages();
+    assert!(!rig.space.wants_count(), "nothing is read before it is asked for");
+    let best = rig.take(1).expect("there is room");
+    assert!(rig.space.known().sorted.counted() == 4, "all were counted");
+    assert_eq!(best[0] / VBNS_PER_BLOCK, 2, "the emptiest");
+    rig.commit();
+    rig.take(NUMBERS as usize - 1 - 40_001).expect("all that is left");
+    assert!(rig.take(1).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn pages_follow_what_is_taken_and_freed(
+        steps in proptest::collection::vec(
+            (
+                1..30_000_usize,
+                proptest::collection::vec(any::<prop::sample::Index>(), 0..200),
+                any::<bool>(),
+            ),
+            1..12,
+        ),
+    ) {
+        let mut rig = Rig::new();
+        for (count, frees, loses) in steps {
+            let room = (NUMBERS as usize - rig.used.len()).min(count);
+            rig.take(room).expect("there is room");
+            let used: Vec<u64> = rig.used.iter().copied().skip(1).collect();
+            let frees: BTreeSet<u64> =
+                frees.into_iter().filter(|_| !used.is_empty()).map(|at| *at.get(&used)).collect();
+            rig.commit();
+            frees.into_iter().for_each(|vbn| rig.free(vbn));
+            rig.commit();
+            if loses {
+                rig.lose_pages();
+            }
+        }
+    }
+}

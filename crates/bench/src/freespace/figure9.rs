@@ -13,7 +13,8 @@ use device_models::SmrConfiguration;
 
 /// Of the aggregate, in all rounds.
 const FILLED_PERCENT: u64 = 60;
-const VOLUMES: usize = 4;
+/// One stream: of several, tetrises reach drives in no order.
+const VOLUMES: usize = 1;
 const ZONES: u64 = 16;
 const MEDIA_CACHE_SHARE: u64 = 64;
 

@@ -45,6 +45,16 @@ impl Picks {
         self.blocks += blocks;
     }
 
+    /// Those that were chosen since there were these.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            areas: self.areas - before.areas,
+            free_blocks: self.free_blocks - before.free_blocks,
+            blocks: self.blocks - before.blocks,
+        }
+    }
+
     /// Those of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {

@@ -8,6 +8,7 @@
 //! | [`listing()`] | `ls -l` of a large directory, over NFS and on a mount |
 //! | [`start()`] | the time until a node serves again, killed or stopped |
 //! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
+//! | [`freespace()`] | what the choice of free space costs drives, modelled, beside the paper |
 //! | [`run_operation`] | single operations, for tools that count instructions |
 //!
 //! Invariants: a figure is the median of several rounds, printed with the lowest and the highest;
@@ -17,6 +18,7 @@
 mod big;
 mod engine;
 mod flight;
+mod freespace;
 mod fuse;
 mod latency;
 mod machine;
@@ -33,6 +35,7 @@ mod svg;
 
 pub use big::{BigBench, BigFigure, BigLoad, big};
 pub use engine::{EngineBench, engine};
+pub use freespace::{FreespaceBench, FreespaceFigure, freespace};
 pub use fuse::fuse;
 pub use latency::Latencies;
 pub use machine::Machine;

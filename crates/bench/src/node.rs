@@ -165,7 +165,8 @@ impl Node {
     }
 }
 
-fn start_threads(
+/// Threads that run messages, and one that ticks the engine until `stopping`.
+pub(crate) fn start_threads(
     engine: &Arc<Engine>,
     stopping: &Arc<AtomicBool>,
     workers: usize,

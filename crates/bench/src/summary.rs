@@ -25,6 +25,10 @@ pub enum Unit {
     Size,
     /// Not a rate but a share, in hundredths.
     Percent,
+    /// Not a rate but a multiple, in millionths.
+    Ratio,
+    /// Not a rate but a number of what the load's name says.
+    Count,
 }
 
 impl Unit {
@@ -40,6 +44,8 @@ impl Unit {
             Self::Records => "records",
             Self::Size => "MiB",
             Self::Percent => "%",
+            Self::Ratio => "x",
+            Self::Count => "",
         }
     }
 
@@ -55,6 +61,8 @@ impl Unit {
             Self::Records => "records",
             Self::Size => "bytes",
             Self::Percent => "percent",
+            Self::Ratio => "millionths",
+            Self::Count => "count",
         }
     }
 
@@ -63,8 +71,13 @@ impl Unit {
     pub const fn scale(self) -> f64 {
         match self {
             Self::Bytes | Self::Size => (1_u32 << 20) as f64,
-            Self::Duration => 1e6,
-            Self::Operations | Self::Files | Self::Entries | Self::Records | Self::Percent => 1.0,
+            Self::Duration | Self::Ratio => 1e6,
+            Self::Operations
+            | Self::Files
+            | Self::Entries
+            | Self::Records
+            | Self::Percent
+            | Self::Count => 1.0,
         }
     }
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use units::ByteSize;
 
 pub use bench::{
-    BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
-    BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
+    BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
+    BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
+    BenchRaidArguments, BenchStartArguments,
 };
 
 /// Where the configuration is looked for unless something else is said.

@@ -28,9 +28,10 @@ pub mod terminal;
 pub mod transport;
 
 pub use arguments::{
-    BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments,
-    BenchNfsArguments, BenchNodeArguments, BenchRaidArguments, BenchStartArguments, Cli,
-    ClientCommand, Command, InitArguments, LogFormat, Options, ServeArguments,
+    BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
+    BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
+    BenchRaidArguments, BenchStartArguments, Cli, ClientCommand, Command, InitArguments, LogFormat,
+    Options, ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -17,7 +17,7 @@
 //! - A request is counted when it is submitted, whole, in the order of submission; one that reaches
 //!   past the end of the disk is left to the inner disk and costs nothing.
 //!
-//! Does not know: labels, RAID, files; nor does anything that is delivered know it.
+//! Does not know: labels, RAID, files; nor does anything that serves data know it.
 //!
 //! Fails: a configuration that no device could have panics when the model is made.
 

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod big;
+mod freespace;
 
 /// In the environment of this program once it is in namespaces of its own.
 const APART: &str = "STROOP_BENCH_APART";
@@ -35,6 +36,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
         BenchCommand::Engine(arguments) => run_engine(arguments)?,
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
         BenchCommand::Raid(arguments) => run_raid(arguments)?,
+        BenchCommand::Freespace(arguments) => freespace::run(arguments)?,
         BenchCommand::Fuse(arguments) => run_fuse(arguments)?,
         BenchCommand::Compare(BenchCompareCommand::Nfs(arguments)) => compare_nfs(arguments)?,
         BenchCommand::List(arguments) => {
@@ -254,8 +256,13 @@ fn record(row: &Row) -> Value {
 
 /// A figure as the table shows it: three digits at least.
 fn figure(value: Option<f64>, unit: Unit) -> String {
-    let Some(value) = value.map(|value| value / unit.scale()) else { return "-".to_owned() };
-    if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+    match value.map(|value| value / unit.scale()) {
+        None => "-".to_owned(),
+        Some(value) if value < 1.0 => format!("{value:.3}"),
+        Some(value) if value < 10.0 => format!("{value:.2}"),
+        Some(value) if value < 100.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.0}"),
+    }
 }
 
 /// A duration with three digits.

@@ -22,6 +22,8 @@ pub enum BenchCommand {
     },
     /// RAID by itself on file-backed disks: parity, full stripes, reads without disks, rebuild
     Raid(BenchRaidArguments),
+    /// What the choice of free space costs on models of drives, beside the paper's evaluation
+    Freespace(BenchFreespaceArguments),
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
     /// ls -l of 50,000 files over NFS and on a mount, with warm and cold caches; wants root
@@ -156,6 +158,29 @@ pub struct BenchRaidArguments {
     pub rounds: usize,
 }
 
+/// `stroop bench freespace`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchFreespaceArguments {
+    /// Only these figures of the paper: 6, 7, 8, 9, ageing
+    #[arg(value_name = "FIGURE")]
+    pub figures: Vec<String>,
+    /// Size of each disk; they are in memory, and take what metadata takes
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub disk_size: ByteSize,
+    /// Data disks of a group; there is one of parity beside them
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parse_count)]
+    pub data_disks: usize,
+    /// How often everything is overwritten at random before it is measured
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_count)]
+    pub age: usize,
+    /// Flash that modelled SSDs have beyond what they show; drives of servers have up to 30
+    #[arg(long, value_name = "PERCENT", default_value_t = 28, value_parser = parse_percent)]
+    pub over_provisioning: u32,
+    /// Rounds of what is measured; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_count)]
+    pub rounds: usize,
+}
+
 /// `stroop bench big`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchBigArguments {
@@ -197,6 +222,13 @@ fn parse_server(text: &str) -> Result<(SocketAddr, String), String> {
     let expected = || format!("'{text}' is not ADDRESS:PORT/EXPORT, such as 127.0.0.1:2049/home");
     let (address, export) = text.split_once('/').ok_or_else(expected)?;
     Ok((address.parse().map_err(|_| expected())?, format!("/{export}")))
+}
+
+fn parse_percent(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(percent @ 1..=100) => Ok(percent),
+        _ => Err("a number from 1 to 100".to_owned()),
+    }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

@@ -1,0 +1,130 @@
+//! The evaluation of the paper on free space (ICPP'18, section 4), on this engine and models of
+//! drives.
+//!
+//! | figure | asks |
+//! | --- | --- |
+//! | 6 | what are caches of allocation areas worth, in an aged aggregate? |
+//! | 7 | how are writes divided among groups of different age? |
+//! | 8 | what are areas as large as an SSD's erase blocks worth? |
+//! | 9 | the same for the zones of SMR drives, in a new aggregate |
+//! | ageing | does the engine slow down as it is overwritten? |
+//!
+//! A figure compares variants of the engine ([`variant::Variant`]); loads and drives are the same
+//! for all of them.
+//!
+//! Invariants: figures, never tests; a load that fails ends the bench with its error.
+
+mod ageing;
+mod disk;
+mod drive;
+mod figure6;
+mod figure7;
+mod figure8;
+mod figure9;
+mod loads;
+mod rig;
+mod span;
+mod variant;
+
+#[cfg(test)]
+mod tests;
+
+use crate::machine::Machine;
+use crate::node::BenchError;
+use crate::summary::{Report, Row};
+use device_models::SsdConfiguration;
+use drive::Model;
+use ondisk::label::RaidKind;
+use rig::Shape;
+use units::ByteSize;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct FreespaceBench {
+    /// The size of each disk.
+    pub disk: ByteSize,
+    /// Data disks of a group.
+    pub data_disks: usize,
+    /// How often everything is overwritten before it is measured.
+    pub age: u64,
+    /// Flash that SSDs have beyond what they show, in percent of that.
+    pub over_provisioning_percent: u32,
+    /// Rounds of what is measured.
+    pub rounds: usize,
+}
+
+/// A figure of the paper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreespaceFigure {
+    /// Caches of allocation areas.
+    Caches,
+    /// Groups of different age.
+    Imbalance,
+    /// Areas of the size of erase blocks.
+    EraseBlocks,
+    /// Areas of the size of zones.
+    Zones,
+    /// Many overwrites of everything.
+    Ageing,
+}
+
+impl FreespaceFigure {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Caches, Self::Imbalance, Self::EraseBlocks, Self::Zones, Self::Ageing];
+
+    /// What it is called on the command line: its number in the paper, if it has one.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Caches => "6",
+            Self::Imbalance => "7",
+            Self::EraseBlocks => "8",
+            Self::Zones => "9",
+            Self::Ageing => "ageing",
+        }
+    }
+}
+
+/// Rows of a figure, and what a reader must know of it.
+type Found = (Vec<Row>, String);
+/// Is told what is done.
+type Progress<'a> = &'a mut dyn FnMut(&str);
+
+/// Runs figures; `progress` is told what is done.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn freespace(
+    bench: &FreespaceBench,
+    figures: &[FreespaceFigure],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, BenchError> {
+    let mut report = Report { machine: Machine::here(), rows: Vec::new(), notes: Vec::new() };
+    for figure in figures {
+        let (rows, note) = match figure {
+            FreespaceFigure::Caches => figure6::run(bench, progress)?,
+            FreespaceFigure::Imbalance => figure7::run(bench, progress)?,
+            FreespaceFigure::EraseBlocks => figure8::run(bench, progress)?,
+            FreespaceFigure::Zones => figure9::run(bench, progress)?,
+            FreespaceFigure::Ageing => ageing::run(bench, progress)?,
+        };
+        report.rows.extend(rows);
+        report.notes.push(format!("{}: {note}", figure.name()));
+    }
+    Ok(report)
+}
+
+impl FreespaceBench {
+    /// SSDs that are made for servers.
+    fn ssd(&self) -> SsdConfiguration {
+        let over_provisioning_percent = self.over_provisioning_percent;
+        SsdConfiguration { over_provisioning_percent, ..SsdConfiguration::default() }
+    }
+
+    /// One group with one parity disk.
+    fn shape(&self, model: Model) -> Shape {
+        let (kind, data_disks, disk_bytes) = (RaidKind::Raid4, self.data_disks, self.disk.0);
+        Shape { kind, groups: 1, data_disks, disk_bytes, model }
+    }
+}

@@ -1,0 +1,224 @@
+//! An engine on modelled drives, for the time of a figure.
+//!
+//! Consistency points begin when a share of the memory is dirty, never because of the time, and the
+//! memory is a share of the aggregate: what the drives are asked depends on the loads alone, not on
+//! how fast or how busy the machine is.
+//!
+//! Invariant: nothing is left behind; all of it is memory.
+
+use crate::freespace::disk::{Completions, MemoryDisk};
+use crate::freespace::drive::{Drive, Model};
+use crate::freespace::variant::Variant;
+use crate::node::{BenchError, start_threads, wait};
+use aggregate::Aggregate;
+use dblade::{
+    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Service, Tiering,
+    Tuning, VolumeRequest,
+};
+use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
+use media::Profile;
+use ondisk::label::RaidKind;
+use platform::Disk;
+use platform::linux::{SystemClock, SystemEntropy};
+use platform::thread::{JoinHandle, spawn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use units::BLOCK_SIZE_U64;
+
+const NAME: &str = "freespace";
+const LOG_BYTES: u64 = 128 << 20;
+const WORKERS: usize = 2;
+/// Threads that run completions, and with them much of what writes stripes.
+const COMPLETERS: usize = 2;
+/// The engine's memory as a share of the aggregate. It begins a consistency point when an eighth of
+/// that is dirty: a 64th of the aggregate, an area of 4 Ki stripes where disks have 1 GiB.
+const MEMORY_SHARE: u64 = 8;
+/// Below this the engine's tables have no room.
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
+/// Longer than any figure takes.
+const CP_INTERVAL_NANOSECONDS: u64 = 24 * 3600 * 1_000_000_000;
+
+/// What a rig is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub kind: RaidKind,
+    /// Groups; without parity each disk is one.
+    pub groups: usize,
+    /// Data disks of a group.
+    pub data_disks: usize,
+    pub disk_bytes: u64,
+    pub model: Model,
+}
+
+impl Shape {
+    /// Disks of a group, parity included.
+    pub const fn group_disks(&self) -> usize {
+        self.data_disks + self.kind.parity_disks()
+    }
+
+    /// What its data disks hold at the most, for the size of memory and volumes.
+    pub const fn data_bytes(&self) -> u64 {
+        self.disk_bytes * (self.groups * self.data_disks) as u64
+    }
+}
+
+/// See the module.
+pub(super) struct Rig {
+    shape: Shape,
+    pub engine: Arc<Engine>,
+    pub service: Arc<Service>,
+    drives: Vec<Drive>,
+    /// What labels say of drives, also of those that join.
+    media: Option<Profile>,
+    completions: Arc<Completions>,
+    stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    completers: Vec<JoinHandle<()>>,
+}
+
+struct Log(Arc<MemoryDisk>);
+
+impl LogProvider for Log {
+    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.open(aggregate)
+    }
+
+    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        Ok(Arc::clone(&self.0) as _)
+    }
+}
+
+impl Rig {
+    /// A new aggregate on new drives.
+    pub fn new(shape: &Shape, variant: &Variant) -> Result<Self, BenchError> {
+        let system = |error| BenchError::System { what: "cannot start threads", error };
+        let completions = Arc::new(Completions::default());
+        let log_blocks = LOG_BYTES / BLOCK_SIZE_U64;
+        let log = MemoryDisk::new("journal".to_owned(), log_blocks, &completions);
+        let mut configuration = Configuration {
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            logs: Arc::new(Log(log)),
+            memory_bytes: (shape.data_bytes() / MEMORY_SHARE).max(MEMORY_BYTES_MIN),
+            cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
+            tuning: Tuning::default(),
+        };
+        (variant.configure)(&mut configuration);
+        let engine = Engine::new(configuration);
+        let stopping = Arc::new(AtomicBool::new(false));
+        let completer = |number| {
+            let completions = Arc::clone(&completions);
+            spawn(&format!("completer-{number}"), move || completions.work())
+        };
+        let completers =
+            (0..COMPLETERS).map(completer).collect::<Result<_, _>>().map_err(system)?;
+        let threads = start_threads(&engine, &stopping, WORKERS).map_err(system)?;
+        let service = Arc::new(Service(Arc::clone(&engine)));
+        let (shape, drives, media) = (shape.clone(), Vec::new(), None);
+        let mut rig = Self {
+            shape,
+            engine,
+            service,
+            drives,
+            media,
+            completions,
+            stopping,
+            threads,
+            completers,
+        };
+        rig.create(variant)?;
+        Ok(rig)
+    }
+
+    fn create(&mut self, variant: &Variant) -> Result<(), BenchError> {
+        let disks = self.make_drives(self.shape.groups);
+        let mut request = CreateAggregate {
+            group_size: self.shape.group_disks(),
+            media: Some(self.shape.model.media()),
+            ..CreateAggregate::new(NAME, self.shape.kind, disks)
+        };
+        (variant.create)(&mut request);
+        self.media = request.media;
+        Ok(wait(|done| self.engine.create_aggregate(request, done))?)
+    }
+
+    fn make_drives(&mut self, groups: usize) -> Vec<Arc<dyn Disk>> {
+        let known = self.drives.len();
+        let drive = |number| {
+            let (name, size_bytes) = (format!("drive{number}"), self.shape.disk_bytes);
+            Drive::new(name, size_bytes, &self.shape.model, &self.completions)
+        };
+        let made = (known..known + groups * self.shape.group_disks()).map(drive);
+        let made: Vec<Drive> = made.collect();
+        self.drives.extend(made);
+        self.drives[known..].iter().map(Drive::disk).collect()
+    }
+
+    /// Makes the aggregate larger by groups like those that it has.
+    pub fn add_groups(&mut self, groups: usize) -> Result<(), BenchError> {
+        let (kind, group_size) = (self.shape.kind, self.shape.group_disks());
+        let request = AddDisks {
+            disks: self.make_drives(groups),
+            to: Joining::NewGroups { kind, group_size },
+            media: self.media,
+            force: false,
+            zeroing: Arc::default(),
+        };
+        Ok(wait(|done| self.engine.add_disks(NAME, request, done))?)
+    }
+
+    /// A new volume with an empty file.
+    pub fn new_file(&self, volume: &str, volume_blocks: u64) -> Result<FileHandle, BenchError> {
+        let request = VolumeRequest {
+            name: volume.to_owned(),
+            aggregate: NAME.to_owned(),
+            size_blocks: volume_blocks,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+            tiering: Tiering::default(),
+        };
+        wait(|done| self.engine.create_volume(request, done))?;
+        let failed = |error: FsError| BenchError::Operation { load: "create", error };
+        let root = wait(|done: Done<_>| self.service.root(volume, done)).map_err(failed)?;
+        let made = wait(|done| {
+            let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+            self.service.create(&Caller::root(), root.handle, b"data", mode, set, done);
+        });
+        made.map(|(entry, _)| entry.handle).map_err(failed)
+    }
+
+    pub fn aggregate(&self) -> Arc<Aggregate> {
+        let Some(aggregate) = self.engine.aggregate_named(NAME) else {
+            unreachable!("the rig has made it")
+        };
+        aggregate
+    }
+
+    /// Has everything that was done so far committed.
+    pub fn commit(&self) -> Result<(), BenchError> {
+        let aggregate = self.aggregate();
+        aggregate.force();
+        let committed = wait(|done| aggregate.request_consistency_point(Some(done)));
+        Ok(committed.map_err(dblade::EngineError::from)?)
+    }
+
+    /// The drives of each group, the parity drives first.
+    pub fn groups(&self) -> impl Iterator<Item = &[Drive]> {
+        let alone = self.shape.kind == RaidKind::None;
+        self.drives.chunks(if alone { 1 } else { self.shape.group_disks() })
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // The drives are thrown away: what the last consistency point says matters to nobody.
+        let _ = wait(|done| self.engine.stop(done));
+        self.stopping.store(true, Ordering::Release);
+        self.engine.scheduler().shutdown();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        // What aggregate and store know of each other would keep the drives' memory.
+        self.engine.halt();
+        self.completions.end();
+        self.completers.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}

@@ -1,0 +1,68 @@
+//! Each figure on small disks, and what a rig is trusted with.
+
+use super::*;
+use crate::freespace::loads::Loads;
+use crate::freespace::rig::Rig;
+use crate::freespace::span::Metric;
+use crate::freespace::variant::AS_IT_IS;
+use crate::summary::Unit;
+use device_models::HddConfiguration;
+
+fn small() -> FreespaceBench {
+    let (disk, over_provisioning_percent) = (ByteSize(32 << 20), 28);
+    FreespaceBench { disk, data_disks: 3, age: 1, over_provisioning_percent, rounds: 2 }
+}
+
+fn run(figure: FreespaceFigure) -> Report {
+    freespace(&small(), &[figure], &mut |_| ()).unwrap()
+}
+
+#[test]
+fn every_figure_runs() {
+    for figure in FreespaceFigure::ALL {
+        let report = run(figure);
+        assert!(!report.rows.is_empty() && report.notes.len() == 1, "{figure:?}");
+        let ratios = report.rows.iter().filter(|row| row.unit == Unit::Ratio);
+        for ratio in ratios {
+            let at_least_one = ratio.ours.median().is_some_and(|ratio| ratio >= 1e6);
+            assert!(at_least_one, "{figure:?}: {ratio:?}");
+        }
+        let rates = report.rows.iter().filter(|row| row.unit == Unit::Operations);
+        for rate in rates {
+            assert!(rate.ours.median().is_some_and(|rate| rate > 0.0), "{figure:?}: {rate:?}");
+        }
+    }
+}
+
+#[test]
+fn a_new_aggregate_fills_as_far_as_was_asked_in_full_stripes_one_tetris_at_a_time() {
+    let shape = small().shape(Model::Hdd(HddConfiguration::default()));
+    let mut loads = Loads::new(Rig::new(&shape, &AS_IT_IS).unwrap(), 2).unwrap();
+    let span = loads.measure_extension(loads.share(40)).unwrap();
+    assert!(Metric::FullStripes.of(&span) > 90.0, "{span:?}");
+    let [group] = span.work.as_slice() else { panic!("one group: {span:?}") };
+    // Parity and each data disk: nearly all of every region, and the superblocks.
+    for drive in group {
+        let blocks = drive.regions * 64;
+        let about = blocks * 9 / 10..=blocks * 11 / 10;
+        assert!(about.contains(&drive.host_blocks), "{span:?}");
+    }
+    loads.fill(60).unwrap();
+    let used = loads.rig.aggregate().used_blocks() * 100 / loads.rig.aggregate().size_blocks();
+    assert!((57..=60).contains(&used), "{used} %");
+}
+
+#[test]
+fn groups_join_and_every_kind_can_be_written() {
+    for kind in [RaidKind::None, RaidKind::Raid4, RaidKind::Dp] {
+        let model = Model::Ssd(small().ssd());
+        let shape = Shape { kind, ..small().shape(model) };
+        let mut loads = Loads::new(Rig::new(&shape, &AS_IT_IS).unwrap(), 1).unwrap();
+        let known = loads.rig.groups().count();
+        loads.fill(50).unwrap();
+        loads.rig.add_groups(1).unwrap();
+        assert_eq!(loads.rig.groups().count(), 2 * known, "{kind}");
+        let span = loads.measure_overwrites(1 << 20).unwrap();
+        assert!(Metric::WriteAmplification.of(&span) >= 1e6, "{kind}: {span:?}");
+    }
+}

@@ -109,6 +109,10 @@ pub struct Statistics {
     pub lost_blocks: Arc<AtomicU64>,
     /// Blocks there are.
     pub size_blocks: AtomicU64,
+    /// Time in which scores of groups' areas were kept.
+    pub group_scores_nanoseconds: AtomicU64,
+    /// The same of volumes' areas.
+    pub volume_scores_nanoseconds: AtomicU64,
     /// Areas of groups that were chosen to be filled.
     pub group_picks: PickCounters,
     /// Areas of volumes whose numbers were chosen to be given.

@@ -11,7 +11,9 @@ use cowfs::pointer::BlockPlace;
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
+use platform::Clock;
 use raid::{BlockStore, BlockWrite};
+use std::sync::atomic::{AtomicU64, Ordering};
 use units::{BlockRef, CpNumber, Vvbn};
 
 /// A change of a container map: a VVBN's block is now here, or nowhere.
@@ -24,6 +26,9 @@ pub(crate) struct PhysicalBackend<'a> {
     pub pool: &'a BlockPool,
     pub refill: &'a mut Refill,
     pub cp: CpNumber,
+    pub clock: &'a dyn Clock,
+    /// Time in which scores were kept.
+    pub scores_nanoseconds: &'a AtomicU64,
 }
 
 impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
@@ -64,8 +69,12 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         space: &mut Space<PhysicalPointer>,
         reader: &Reader<'_>,
     ) -> Progress<Vec<(u64, BlockRef)>> {
-        self.refill.settle_scores(space, &self.store.geometry(), reader)?;
-        Ok(self.refill.changed_top_areas())
+        let begin = self.clock.monotonic_nanoseconds();
+        let settled = self.refill.settle_scores(space, &self.store.geometry(), reader);
+        let changed = settled.map(|()| self.refill.changed_top_areas());
+        let nanoseconds = self.clock.monotonic_nanoseconds().saturating_sub(begin);
+        self.scores_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        changed
     }
 
     fn scored(&mut self, _: &mut Space<PhysicalPointer>) {

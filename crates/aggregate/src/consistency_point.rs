@@ -401,6 +401,8 @@ impl Aggregate {
             pool: &self.pool,
             refill: &mut side.refill,
             cp,
+            clock: &*self.parts.clock,
+            scores_nanoseconds: &self.statistics.group_scores_nanoseconds,
         };
         let outcome = cleaning.cleaner.run(&mut side.space, &mut backend, &reader);
         let held = cleaning.held.clone();

@@ -163,8 +163,8 @@ impl Refill {
         reader: &Reader<'_>,
     ) -> Progress<()> {
         let (taken, freed) = space.drain_changes();
-        self.note(geometry, taken, |areas, area, count| areas.note(area, count, 0));
-        self.note(geometry, freed, |areas, area, count| areas.note(area, 0, count));
+        self.note(geometry, &taken, |areas, area, count| areas.note(area, count, 0));
+        self.note(geometry, &freed, |areas, area, count| areas.note(area, 0, count));
         self.groups.iter_mut().try_for_each(|areas| areas.settle(space, reader))
     }
 
@@ -172,18 +172,19 @@ impl Refill {
     fn note(
         &mut self,
         geometry: &Geometry,
-        mut numbers: Vec<u64>,
+        numbers: &[u64],
         mut note: impl FnMut(&mut GroupAreas, u32, u64),
     ) {
-        numbers.sort_unstable();
-        let mut rest = &numbers[..];
+        // They come in runs of ascending numbers: one look for each run and area.
+        let mut rest = numbers;
         while let Some(first) = rest.first() {
             let Some(location) = geometry.locate(Pvbn(*first)) else { return };
             let areas = &mut self.groups[location.group as usize];
             let area = areas.area_of(&location);
             // Those that follow on the same disk, up to the area's end.
             let end = first + (areas.areas.stripes_of(area).end - location.stripe);
-            let count = rest.partition_point(|number| *number < end);
+            let is_in = |number: &&u64| (*first..end).contains(*number);
+            let count = rest.iter().take_while(is_in).count();
             note(areas, area, count as u64);
             rest = &rest[count..];
         }

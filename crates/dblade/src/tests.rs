@@ -18,6 +18,7 @@ use platform::{Disk, disk::DiskOpener};
 use std::sync::Arc;
 use volume::SnapshotRequest;
 
+mod areas;
 mod full;
 mod outage;
 mod tiering;

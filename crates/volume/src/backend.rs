@@ -13,6 +13,7 @@ use ondisk::identity::crc32c;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use raid::BlockWrite;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use units::{BlockRef, CpNumber, Pvbn, Vvbn};
 
 /// Free PVBNs that a volume takes from the pool at once.
@@ -95,8 +96,14 @@ impl Backend<DualPointer> for DualBackend<'_> {
         space: &mut Space<DualPointer>,
         reader: &Reader<'_>,
     ) -> Progress<Vec<(u64, BlockRef)>> {
-        space.settle_scores(reader)?;
-        Ok(space.changed_top_areas())
+        let clock = &self.aggregate.parts.clock;
+        let begin = clock.monotonic_nanoseconds();
+        let settled = space.settle_scores(reader);
+        let changed = settled.map(|()| space.changed_top_areas());
+        let nanoseconds = clock.monotonic_nanoseconds().saturating_sub(begin);
+        let spent = &self.aggregate.statistics.volume_scores_nanoseconds;
+        spent.fetch_add(nanoseconds, Ordering::Relaxed);
+        changed
     }
 
     fn scored(&mut self, space: &mut Space<DualPointer>) {

@@ -22,6 +22,8 @@ const CASES: [Case; 3] = [
             (Metric::VolumePicks, 78.0),
             (Metric::WriteAmplification, 1.46),
             (Metric::ProcessorTime, 293_000.0),
+            (Metric::GroupScores, 0.002),
+            (Metric::VolumeScores, 0.002),
         ],
     },
     Case {
@@ -34,7 +36,7 @@ const CASES: [Case; 3] = [
     },
 ];
 
-const METRICS: [Metric; 8] = [
+const METRICS: [Metric; 10] = [
     Metric::GroupPicks,
     Metric::VolumePicks,
     Metric::WriteAmplification,
@@ -42,6 +44,8 @@ const METRICS: [Metric; 8] = [
     Metric::BlocksWritten,
     Metric::ModelledRate,
     Metric::ProcessorTime,
+    Metric::GroupScores,
+    Metric::VolumeScores,
     Metric::Rate,
 ];
 

@@ -8,6 +8,7 @@
 //! | 8 | what are areas as large as an SSD's erase blocks worth? |
 //! | 9 | the same for the zones of SMR drives, in a new aggregate |
 //! | ageing | does the engine slow down as it is overwritten? |
+//! | areas | what does following a score cost, of a thousand areas and of a million? |
 //!
 //! A figure compares variants of the engine ([`variant::Variant`]); loads and drives are the same
 //! for all of them.
@@ -15,6 +16,7 @@
 //! Invariants: figures, never tests; a load that fails ends the bench with its error.
 
 mod ageing;
+mod areas;
 mod disk;
 mod drive;
 mod figure6;
@@ -66,12 +68,14 @@ pub enum FreespaceFigure {
     Zones,
     /// Many overwrites of everything.
     Ageing,
+    /// The cost of scores.
+    Areas,
 }
 
 impl FreespaceFigure {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Caches, Self::Imbalance, Self::EraseBlocks, Self::Zones, Self::Ageing];
+    pub const ALL: [Self; 6] =
+        [Self::Caches, Self::Imbalance, Self::EraseBlocks, Self::Zones, Self::Ageing, Self::Areas];
 
     /// What it is called on the command line: its number in the paper, if it has one.
     #[must_use]
@@ -82,6 +86,7 @@ impl FreespaceFigure {
             Self::EraseBlocks => "8",
             Self::Zones => "9",
             Self::Ageing => "ageing",
+            Self::Areas => "areas",
         }
     }
 }
@@ -108,6 +113,7 @@ pub fn freespace(
             FreespaceFigure::EraseBlocks => figure8::run(bench, progress)?,
             FreespaceFigure::Zones => figure9::run(bench, progress)?,
             FreespaceFigure::Ageing => ageing::run(bench, progress)?,
+            FreespaceFigure::Areas => areas::run(bench, progress)?,
         };
         report.rows.extend(rows);
         report.notes.push(format!("{}: {note}", figure.name()));

@@ -13,6 +13,7 @@ use aggregate::Picks;
 use platform::Clock;
 use platform::linux::SystemClock;
 use raid::Counters;
+use std::sync::atomic::Ordering;
 
 /// Where a span began.
 pub(super) struct Start {
@@ -21,6 +22,7 @@ pub(super) struct Start {
     counters: Counters,
     group_picks: Picks,
     volume_picks: Picks,
+    scores_nanoseconds: [u64; 2],
 }
 
 /// See the module.
@@ -37,6 +39,10 @@ pub(super) struct Span {
     pub group_picks: Picks,
     /// Areas of volumes whose numbers were chosen to be given.
     pub volume_picks: Picks,
+    /// Time in which scores of groups' areas were kept.
+    pub group_scores_nanoseconds: u64,
+    /// The same of volumes' areas.
+    pub volume_scores_nanoseconds: u64,
     /// Of each drive, group by group, the parity drives first.
     pub work: Vec<Vec<Work>>,
 }
@@ -58,12 +64,22 @@ impl Rig {
             counters: self.aggregate().parts.store.status().counters,
             group_picks: self.aggregate().statistics.group_picks.sum(),
             volume_picks: self.aggregate().statistics.volume_picks.sum(),
+            scores_nanoseconds: self.scores_nanoseconds(),
         }
+    }
+
+    /// Time in which the scores of areas were kept, of groups and of volumes.
+    fn scores_nanoseconds(&self) -> [u64; 2] {
+        let aggregate = self.aggregate();
+        let of = &aggregate.statistics;
+        [&of.group_scores_nanoseconds, &of.volume_scores_nanoseconds]
+            .map(|nanoseconds| nanoseconds.load(Ordering::Relaxed))
     }
 
     /// Ends it; the load says what it did.
     pub fn end(&self, start: &Start, operations: u64, bytes: u64) -> Span {
         let counters = self.aggregate().parts.store.status().counters;
+        let scores = self.scores_nanoseconds();
         let of_group = |drives: &[Drive]| drives.iter().map(Drive::take_work).collect();
         Span {
             operations,
@@ -74,6 +90,8 @@ impl Rig {
             full_stripes: counters.full_stripes - start.counters.full_stripes,
             group_picks: self.aggregate().statistics.group_picks.sum().since(start.group_picks),
             volume_picks: self.aggregate().statistics.volume_picks.sum().since(start.volume_picks),
+            group_scores_nanoseconds: scores[0] - start.scores_nanoseconds[0],
+            volume_scores_nanoseconds: scores[1] - start.scores_nanoseconds[1],
             work: self.groups().map(of_group).collect(),
         }
     }
@@ -106,6 +124,10 @@ pub(super) enum Metric {
     GroupPicks,
     /// The same of volumes.
     VolumePicks,
+    /// Keeping the scores of groups' areas, of all processor time.
+    GroupScores,
+    /// The same of volumes' areas.
+    VolumeScores,
     /// Stripes that were written whole.
     FullStripes,
     /// Blocks that went to the media caches of SMR drives.
@@ -127,6 +149,8 @@ impl Metric {
             Self::BlocksWritten => "blocks for a block",
             Self::GroupPicks => "free in areas of groups",
             Self::VolumePicks => "free in areas of volumes",
+            Self::GroupScores => "scores of groups",
+            Self::VolumeScores => "scores of volumes",
             Self::FullStripes => "full stripes",
             Self::MediaCache => "to media cache",
             Self::ModelledRate | Self::ModelledBytes => "modelled",
@@ -138,9 +162,9 @@ impl Metric {
     pub const fn unit(self) -> Unit {
         match self {
             Self::WriteAmplification | Self::BlocksWritten => Unit::Ratio,
-            Self::GroupPicks | Self::VolumePicks | Self::FullStripes | Self::MediaCache => {
-                Unit::Percent
-            }
+            Self::GroupPicks | Self::VolumePicks => Unit::Percent,
+            Self::GroupScores | Self::VolumeScores => Unit::Percent,
+            Self::FullStripes | Self::MediaCache => Unit::Percent,
             Self::ModelledRate | Self::Rate => Unit::Operations,
             Self::ModelledBytes => Unit::Bytes,
             Self::ProcessorTime => Unit::Duration,
@@ -150,17 +174,20 @@ impl Metric {
     /// In the base unit of [`Self::unit`].
     pub fn of(self, span: &Span) -> f64 {
         let (host, operations) = (span.total(|work| work.host_blocks), span.operations as f64);
+        let processor = span.processor_nanoseconds as f64;
         let (count, of) = match self {
             Self::WriteAmplification => (span.total(|work| work.device_blocks), host),
             Self::BlocksWritten => (host, span.bytes as f64 / units::BLOCK_SIZE_U64 as f64),
             Self::GroupPicks => percent_free(span.group_picks),
             Self::VolumePicks => percent_free(span.volume_picks),
+            Self::GroupScores => (100.0 * span.group_scores_nanoseconds as f64, processor),
+            Self::VolumeScores => (100.0 * span.volume_scores_nanoseconds as f64, processor),
             Self::FullStripes => (100.0 * span.full_stripes as f64, span.stripes as f64),
             Self::MediaCache => (100.0 * span.total(|work| work.cached_blocks), host),
             Self::ModelledRate => (operations, span.busy_seconds()),
             Self::ModelledBytes => (span.bytes as f64, span.busy_seconds()),
             Self::Rate => (operations, span.nanoseconds as f64 / 1e9),
-            Self::ProcessorTime => (span.processor_nanoseconds as f64, operations),
+            Self::ProcessorTime => (processor, operations),
         };
         let scale = if self.unit() == Unit::Ratio { Unit::Ratio.scale() } else { 1.0 };
         if of > 0.0 { scale * count / of } else { 0.0 }

@@ -277,10 +277,14 @@ impl<P: Pointer> Space<P> {
         self.read_areas(reader)?;
         let (taken, released) = self.drain_changes();
         let changes = &mut self.known().changes;
-        taken.into_iter().for_each(|vbn| changes.entry(vbn / VBNS_PER_BLOCK).or_default().0 += 1);
-        released
-            .into_iter()
-            .for_each(|vbn| changes.entry(vbn / VBNS_PER_BLOCK).or_default().1 += 1);
+        // They come in runs of one area.
+        let is_same = |one: &u64, next: &u64| one / VBNS_PER_BLOCK == next / VBNS_PER_BLOCK;
+        for run in taken.chunk_by(is_same) {
+            changes.entry(run[0] / VBNS_PER_BLOCK).or_default().0 += run.len() as u32;
+        }
+        for run in released.chunk_by(is_same) {
+            changes.entry(run[0] / VBNS_PER_BLOCK).or_default().1 += run.len() as u32;
+        }
         while let Some((area, (taken, released))) = self.known().changes.first_key_value() {
             let (area, taken, released) = (*area, *taken, *released);
             let after = self.count_area(area, reader)?;

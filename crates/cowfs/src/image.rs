@@ -8,9 +8,9 @@
 //! 3. *Inodes*: changed inodes go into blocks of the inode file, in memory.
 //! 4. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
 //!    map's content is known, and taking addresses changes the free map. So the step only *plans*:
-//!    it counts the blocks that the dirty metafiles will take and what they will free, takes and frees
-//!    that, and counts again, until nothing changes. It ends because a map block that is dirty
-//!    stays dirty.
+//!    it counts the blocks that the dirty metafiles will take and what they will free, takes and
+//!    frees that, and counts again, until nothing changes. It ends because a map block that is
+//!    dirty stays dirty.
 //! 5. *Seal*: the metafiles are written with the addresses taken: the maps, TopAA, the inode file
 //!    that names them, the snapshot table that names the inode file.
 //!

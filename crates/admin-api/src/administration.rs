@@ -5,6 +5,7 @@
 //! admin server, never on one that serves files; [`dispatch`] validates before it calls; a call
 //! that fails has changed nothing.
 
+use crate::area_map::{AggregateMap, MapShow};
 use crate::error::{AdminError, Code};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
@@ -125,6 +126,9 @@ administration! {
     AggregateList aggregate_list() -> Vec<AggregateInfo>;
     /// One aggregate.
     AggregateShow aggregate_show(request: Named) -> AggregateInfo;
+    /// How much of which allocation area of an aggregate is free; `Conflict` if it is out of
+    /// service.
+    AggregateMap aggregate_map(request: MapShow) -> AggregateMap;
     /// Starts, pauses, resumes or stops the scrub of an aggregate; says how it is then.
     ScrubChange scrub_change(request: ScrubChange) -> ScrubInfo;
     /// The scrub of an aggregate: the last one, or the one under way.

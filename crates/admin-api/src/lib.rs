@@ -17,6 +17,7 @@
 //! Fails: by [`AdminError`]; its [`Code`] decides the exit status of the command line.
 
 pub mod administration;
+pub mod area_map;
 pub mod error;
 pub mod exports;
 pub mod frame;
@@ -28,6 +29,7 @@ pub mod scrub;
 pub mod time;
 
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
+pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use replies::{

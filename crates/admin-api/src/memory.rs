@@ -6,6 +6,9 @@
 //!
 //! Invariants: one lock around everything; lists are in order of name.
 
+mod area_map;
+
+use crate::area_map::{AggregateMap, MapShow};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
 use crate::replies::{
@@ -396,6 +399,13 @@ impl Administration for MemoryAdministration {
         let state = self.state.lock();
         let found = state.aggregates.get(&request.name).cloned();
         found.ok_or_else(|| missing("show aggregate", "aggregate", &request.name))
+    }
+
+    fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {
+        let state = self.state.lock();
+        let found = state.aggregates.get(&request.name);
+        let found = found.ok_or_else(|| missing("show areas of", "aggregate", &request.name))?;
+        Ok(area_map::map(found, request.cells))
     }
 
     fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {

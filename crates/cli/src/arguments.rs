@@ -345,6 +345,9 @@ pub enum AggregateCommand {
     Show {
         /// Its name
         name: String,
+        /// Draw how much of which allocation area is free, in place of the disks
+        #[arg(long)]
+        map: bool,
     },
 }
 

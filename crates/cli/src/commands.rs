@@ -3,6 +3,7 @@
 //! Invariants: a command prints nothing itself; it asks the node, and returns what to show.
 
 mod aggregate;
+mod area_map;
 mod disk;
 mod export;
 mod mount;

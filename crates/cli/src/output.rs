@@ -54,6 +54,17 @@ impl Output {
         Ok(Self { json, names, table: Some(table), ..Self::default() })
     }
 
+    /// Adds a field to the JSON of one object.
+    ///
+    /// # Errors
+    /// `Failed` if it cannot be written as JSON.
+    pub fn field<T: Serialize>(mut self, name: &str, value: &T) -> Result<Self, AdminError> {
+        if let Value::Object(fields) = &mut self.json {
+            fields.insert(name.to_owned(), to_json(value)?);
+        }
+        Ok(self)
+    }
+
     /// Adds a line.
     #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {

@@ -17,6 +17,7 @@
 mod activity;
 mod administration;
 mod aggregates;
+mod area_map;
 mod blocking;
 mod candidates;
 mod core;

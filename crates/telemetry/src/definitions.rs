@@ -107,10 +107,6 @@ const DURATION_NANOSECONDS: &[u64] = &[
     10 * SECOND,
 ];
 
-/// Tenths: the share of an allocation area that is free.
-const RATIO_MILLIONTHS: &[u64] =
-    &[100_000, 200_000, 300_000, 400_000, 500_000, 600_000, 700_000, 800_000, 900_000, 1_000_000];
-
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident = $definition:expr;)*) => {
         $($(#[$doc])* pub static $name: Definition = $definition;)*
@@ -162,12 +158,26 @@ metrics! {
         "stroop_cp_blocks_total", Unit::Count,
         "4 KiB blocks that consistency points wrote.",
     ).by(&["kind"]);
-    /// No labels.
-    ALLOCATION_AREA_FREE = Definition::new(
-        "stroop_aa_free_ratio",
-        "Free share of the allocation areas that were chosen for writing.",
-        Kind::Histogram, Unit::Millionths,
-    ).with_bounds(RATIO_MILLIONTHS);
+    /// Labels: aggregate, kind (`group`, `volume`).
+    PICKED_AREAS = counter(
+        "stroop_aa_picked_total", Unit::Count,
+        "Allocation areas that were chosen to be filled.",
+    ).by(&["aggregate", "kind"]);
+    /// Labels: aggregate, kind (`group`, `volume`).
+    PICKED_FREE_BLOCKS = counter(
+        "stroop_aa_picked_free_blocks_total", Unit::Count,
+        "Blocks of the chosen areas that were free when they were chosen.",
+    ).by(&["aggregate", "kind"]);
+    /// Labels: aggregate, kind (`group`, `volume`).
+    PICKED_BLOCKS = counter(
+        "stroop_aa_picked_blocks_total", Unit::Count,
+        "Blocks of the chosen areas, used ones included.",
+    ).by(&["aggregate", "kind"]);
+    /// Labels: aggregate, kind (`full`, `partial`).
+    STRIPES = counter(
+        "stroop_stripes_written_total", Unit::Count,
+        "Stripes written to groups with parity; full ones cost no read.",
+    ).by(&["aggregate", "kind"]);
     /// Labels: volume.
     DELAYED_FREE_BLOCKS = gauge(
         "stroop_delayed_free_blocks", Unit::Count,

@@ -1,6 +1,6 @@
 //! `stroop aggr`.
 
-use super::{count, disk, percent, scrub, upkeep};
+use super::{area_map, count, disk, percent, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
 use crate::duration;
@@ -9,7 +9,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskInfo, DiskState,
-    Named, RaidKind, Removal,
+    MapShow, Named, RaidKind, Removal,
 };
 use units::ByteSize;
 
@@ -81,8 +81,9 @@ pub(super) fn run(
             }
             Ok(output)
         }
-        AggregateCommand::Show { name } => {
-            show(&node.aggregate_show(&Named { name: name.clone() })?)
+        AggregateCommand::Show { name, map } => {
+            let aggregate = node.aggregate_show(&Named { name: name.clone() })?;
+            if *map { show_map(node, &aggregate) } else { show(&aggregate) }
         }
     }
 }
@@ -214,8 +215,23 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
 
 fn show(aggregate: &AggregateInfo) -> Result<Output, AdminError> {
     let mut output = Output::of(&aggregate.name, aggregate)?;
+    output.head = head(aggregate);
+    output.table = Some(disk::table(&aggregate.disks));
+    Ok(output)
+}
+
+fn show_map(node: &dyn Administration, aggregate: &AggregateInfo) -> Result<Output, AdminError> {
+    let wanted = MapShow { name: aggregate.name.clone(), cells: area_map::CELLS_MAX };
+    let map = node.aggregate_map(&wanted)?;
+    let mut output = Output::of(&aggregate.name, aggregate)?.field("map", &map)?;
+    output.head = head(aggregate);
+    output.lines = area_map::lines(&map);
+    Ok(output)
+}
+
+fn head(aggregate: &AggregateInfo) -> Vec<String> {
     let bytes = ByteSize;
-    output.head = vec![
+    vec![
         format!("aggregate   {}", aggregate.name),
         format!("state       {}", aggregate.state),
         format!("raid        {}, {}", raid(aggregate), survives(aggregate.raid)),
@@ -248,7 +264,5 @@ fn show(aggregate: &AggregateInfo) -> Result<Output, AdminError> {
         format!("repaired    {}", count(aggregate.repaired_blocks, "block")),
         format!("scrub       {}", scrub::brief(&aggregate.scrub)),
         String::new(),
-    ];
-    output.table = Some(disk::table(&aggregate.disks));
-    Ok(output)
+    ]
 }

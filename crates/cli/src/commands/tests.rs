@@ -191,6 +191,40 @@ fn aggregates_grow() {
 }
 
 #[test]
+fn the_areas_of_an_aggregate_are_drawn() {
+    let session = Session::with_disks(7);
+    session.ok("stroop aggr create a1 --disks 4 --raid raid4");
+    session.ok("stroop aggr add a1 --disks 3 --media object");
+    let text = session.ok("stroop aggr show a1 --map");
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    let (head, map) = text.split_once("\n\n").unwrap();
+    assert!(head.starts_with("aggregate   a1\n") && head.ends_with("scrub       never"), "{head}");
+    let expected = "\
+legend      free: # 0-19%, % 20-39%, + 40-59%, - 60-79%, . 80-100%, ? not counted yet
+
+group 0     ssd:4MiB, 256 areas of 12MiB, 48% free, filling area 249
+####################################################%%%%%%%%%%%%
+%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%+++++++++++++++++++++++++
+++++++++++++++++++++++++++--------------------------------------
+-------------.............................................??????
+
+group 1     object, 256 areas of 8MiB, left out
+FREE 75-100%  50-75%  25-50%  0-25%  FULL  NOT COUNTED
+          58      64      64     63     1            6
+";
+    assert_eq!(map, expected, "{text}");
+    let json = session.json("stroop aggr show a1 --map");
+    assert_eq!(json["name"], "a1");
+    let groups = &json["map"]["groups"];
+    assert_eq!((&groups[0]["areas"], &groups[0]["area_bytes"]), (&256.into(), &(12 << 20).into()));
+    assert_eq!(groups[0]["cells"].as_array().map(Vec::len), Some(256));
+    assert_eq!(groups[0]["cells"][128]["free_bytes"], 6 << 20);
+    assert_eq!(groups[1]["by_free_share"].as_array().map(Vec::len), Some(32));
+    assert_eq!(session.ok("stroop aggr show a1 --map -o name"), "a1\n");
+    session.fails("stroop aggr show a9 --map", 3);
+}
+
+#[test]
 fn scrubs_are_started_paused_and_stopped() {
     let session = with_volume();
     assert!(session.ok("stroop status").contains("never"));

@@ -3,11 +3,11 @@
 use super::core::Core;
 use super::rules;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskClear, DiskFail,
-    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, MountCreate,
-    MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
-    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, VolumeCreate, VolumeDelete,
-    VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
+    DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd,
+    ExportRemove, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange,
+    ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
 };
 
 impl Administration for Core {
@@ -61,6 +61,10 @@ impl Administration for Core {
 
     fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
         self.aggregate(&request.name)
+    }
+
+    fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {
+        self.area_map(request)
     }
 
     fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {

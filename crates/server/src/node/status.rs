@@ -10,7 +10,7 @@ use crate::memory;
 use admin_api::{
     AggregateInfo, HealthCheck, Listener, MemoryUse, Recovery, StatusReply, Time, VolumeInfo,
 };
-use telemetry::definitions;
+use telemetry::{Definition, definitions};
 
 impl Core {
     /// The node at a glance.
@@ -82,6 +82,30 @@ impl Core {
         checks
     }
 
+    /// Has a counter be at `sum`, unless it is past it: an aggregate that was opened again counts
+    /// from zero, and a counter never goes back.
+    fn count_to(&self, definition: &'static Definition, labels: &[&str], sum: u64) {
+        let counter = self.registry.counter(definition, labels);
+        counter.add(sum.saturating_sub(counter.get()));
+    }
+
+    /// How good the areas were that an aggregate chose, and how many stripes it wrote whole.
+    fn measure_writes(&self, name: &str) {
+        let Some(aggregate) = self.engine.aggregate_named(name) else { return };
+        let statistics = &aggregate.statistics;
+        for (kind, picks) in
+            [("group", statistics.group_picks.sum()), ("volume", statistics.volume_picks.sum())]
+        {
+            self.count_to(&definitions::PICKED_AREAS, &[name, kind], picks.areas);
+            self.count_to(&definitions::PICKED_FREE_BLOCKS, &[name, kind], picks.free_blocks);
+            self.count_to(&definitions::PICKED_BLOCKS, &[name, kind], picks.blocks);
+        }
+        let counters = aggregate.parts.store.status().counters;
+        let partial = counters.stripes.saturating_sub(counters.full_stripes);
+        self.count_to(&definitions::STRIPES, &[name, "full"], counters.full_stripes);
+        self.count_to(&definitions::STRIPES, &[name, "partial"], partial);
+    }
+
     fn measure(
         &self,
         aggregates: &[AggregateInfo],
@@ -104,8 +128,8 @@ impl Core {
                 set(&definitions::AGGREGATE_BYTES, &[&info.name, kind], bytes);
             }
             set(&definitions::LOG_USED, &[&info.name], info.log_used_bytes);
-            let repaired = self.registry.counter(&definitions::REPAIRED_BLOCKS, &[&info.name]);
-            repaired.add(info.repaired_blocks.saturating_sub(repaired.get()));
+            self.count_to(&definitions::REPAIRED_BLOCKS, &[&info.name], info.repaired_blocks);
+            self.measure_writes(&info.name);
         }
         for info in volumes {
             for (kind, bytes) in [

@@ -157,6 +157,8 @@ fn an_aggregate_without_enough_disks_waits_for_them() {
     let server = place.serve();
     assert_eq!(place.check_codes(), ["AGGR_OFFLINE"]);
     assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "OFFLINE");
+    let error = place.refused(&["aggr", "show", "a1", "--map"], 4);
+    assert!(error.contains("out of service"), "{error}");
     place.refused(&["aggr", "create", "a1", "--disks", "d3", "--raid", "none", "--force"], 4);
     place.refused(&["volume", "create", "x", "--size", "50M", "--aggr", "a1"], 4);
     let error = place.refused(&["aggr", "create", "b", "--disks", "d3", "--raid", "none"], 4);
@@ -240,6 +242,7 @@ fn an_aggregate_that_lost_a_disk_too_many_comes_back_with_it() {
         assert!(action.contains("comes back by itself"), "{action}");
         assert_eq!(place.stroop(&["status", "--check"]).status.code(), Some(8));
         assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "OFFLINE");
+        place.refused(&["aggr", "show", "a1", "--map"], 4);
         assert_eq!(place.json(&["aggr", "show", "b1"])["state"], "online");
         let disks = place.json(&["disk", "list"]);
         let failed = disks["records"].as_array().unwrap().iter();

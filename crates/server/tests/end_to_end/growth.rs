@@ -20,6 +20,35 @@ fn disks_of(place: &Place, group: u64) -> Vec<String> {
     disks.map(|disk| disk["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// The areas are those of the groups, and what was written is in metrics.
+fn check_areas(place: &Place) {
+    let map = place.json(&["aggr", "show", "a1", "--map"])["map"].clone();
+    let groups = map["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 2, "{map}");
+    for group in groups {
+        let of_cells = |field: &str| {
+            let cells = group["cells"].as_array().unwrap().iter();
+            cells.map(|cell| cell[field].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(of_cells("areas"), group["areas"].as_u64().unwrap(), "{map}");
+        assert_eq!(of_cells("free_bytes"), group["free_bytes"].as_u64().unwrap(), "{map}");
+        assert!(of_cells("free_bytes") <= of_cells("counted_bytes"), "{map}");
+        assert!(of_cells("counted_bytes") <= size_bytes(place), "{map}");
+    }
+    let text = place.ok(&["aggr", "show", "a1", "--map"]);
+    assert!(text.contains("\ngroup 1     "), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    let metrics = place.ok(&["metrics"]);
+    for series in [
+        "stroop_aa_picked_total{aggregate=\"a1\",kind=\"group\"} ",
+        "stroop_aa_picked_free_blocks_total{aggregate=\"a1\",kind=\"volume\"} ",
+        "stroop_stripes_written_total{aggregate=\"a1\",kind=\"full\"} ",
+    ] {
+        let found = metrics.lines().find_map(|line| line.strip_prefix(series));
+        assert!(found.is_some_and(|value| value.parse::<u64>().unwrap() > 0), "{series} {found:?}");
+    }
+}
+
 #[test]
 fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
     let (place, server) = Place::with_volume_on("10x64M", ("3", "raid4"));
@@ -53,6 +82,7 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
         drop(over);
         writer.join().unwrap()
     });
+    check_areas(&place);
     place.ok(&["volume", "create", "big", "--size", "300M", "--export", "127.0.0.1:rw:none"]);
     let big = client.mount("/big").unwrap();
     let mut large = Model::new();

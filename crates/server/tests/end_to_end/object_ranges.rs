@@ -194,6 +194,12 @@ fn files_move_to_objects_are_read_there_and_go() {
     let tiered_bytes = shown["tiered_bytes"].as_u64().unwrap();
     assert!(tiered_bytes >= 12 << 20, "{tiered_bytes}");
     assert_eq!(place.json(&["aggr", "show", "a1"])["tiered_bytes"], tiered_bytes);
+    let groups = place.json(&["aggr", "show", "a1", "--map"])["map"]["groups"].clone();
+    let cells = |group: usize| groups[group]["cells"].as_array().map(Vec::len);
+    assert!(cells(0) > Some(0) && cells(1) == Some(0), "{groups}");
+    assert_eq!(groups[1]["media"], "object");
+    let ranges = groups[1]["by_free_share"].as_array().unwrap().iter();
+    assert!(ranges.map(|areas| areas.as_u64().unwrap()).sum::<u64>() > 0, "{groups}");
     let (mut client, root) = connect(&place);
     check(&mut client, &root);
     assert!(place.check_codes().is_empty(), "{:?}", place.check_codes());

@@ -71,6 +71,7 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
     ) -> Progress<Vec<(u64, BlockRef)>> {
         let begin = self.clock.monotonic_nanoseconds();
         let settled = self.refill.settle_scores(space, &self.store.geometry(), reader);
+        self.refill.put_back_areas();
         let changed = settled.map(|()| self.refill.changed_top_areas());
         let nanoseconds = self.clock.monotonic_nanoseconds().saturating_sub(begin);
         self.scores_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);

@@ -45,7 +45,7 @@ pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
 pub type Action = Box<dyn FnOnce(&mut FreezeScope<'_, '_>) -> Result<(), AggregateError> + Send>;
 
 /// Areas that one message counts: a few dozen blocks of the free map.
-const AREAS_PER_MESSAGE: usize = 64;
+const AREAS_PER_MESSAGE: usize = 16;
 /// Free numbers that a refill puts in stock at least.
 const REFILL_BLOCKS: usize = 512;
 
@@ -564,6 +564,8 @@ impl Aggregate {
         let cleaned = cleaning.cleaner.take_cleaned();
         side.publish(&cleaned);
         let freed = side.space.commit();
+        // No space is below this one.
+        drop(side.space.drain_released());
         side.refill.note_commit();
         self.count_picks(side);
         self.count_areas(side);

@@ -138,6 +138,8 @@ pub fn mount(
     // Where disks have joined since, scores are not what TopAA says.
     if space.size_blocks == superblock.root.size_blocks.get() {
         refill.seed(&space, reader)?;
+    } else {
+        refill.touch();
     }
     let online = table.iter().filter(|slot| slot.record.state == STATE_ONLINE);
     let relocation = Relocation::of(online);

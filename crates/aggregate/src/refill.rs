@@ -52,7 +52,7 @@ pub(crate) enum Tier {
     Object = 1,
 }
 
-/// How far looking for a free block of a tier has come, since one was found.
+/// How far looking for free blocks of a tier has come in a consistency point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Search {
     /// Areas that were not filled lately.
@@ -60,8 +60,8 @@ enum Search {
     Listed,
     /// Those too that were: more of their blocks may have become free.
     All,
-    /// All areas were counted anew.
-    Counted,
+    /// Every one, whatever is known of it.
+    Each,
 }
 
 /// Where the write allocator stands.
@@ -148,8 +148,19 @@ impl Refill {
     }
 
     /// A consistency point has committed: what it freed may be given.
-    pub(crate) const fn note_commit(&mut self) {
-        self.is_full = [false; 2];
+    pub(crate) fn note_commit(&mut self) {
+        (self.is_full, self.searches) = ([false; 2], [Search::Listed; 2]);
+        self.groups.iter_mut().for_each(GroupAreas::search_again);
+    }
+
+    /// The end of a consistency point: areas that were filled may be chosen again.
+    pub(crate) fn put_back_areas(&mut self) {
+        self.groups.iter_mut().for_each(GroupAreas::put_back);
+    }
+
+    /// TopAA is to be written, whatever has changed.
+    pub fn touch(&mut self) {
+        self.groups.iter_mut().for_each(GroupAreas::touch);
     }
 
     /// Has the scores follow what was taken and freed since the last call.
@@ -307,7 +318,6 @@ impl Refill {
             if !free.is_empty() {
                 store.open_tetris(tetris, free.len() as u32);
                 free.iter().for_each(|pvbn| space.give(pvbn.get()));
-                self.searches[tier as usize] = Search::Listed;
                 self.turn = group + 1;
                 return Ok(free);
             }
@@ -375,13 +385,10 @@ impl Refill {
                 *search = Search::All;
             }
             Search::All => {
-                groups.for_each(|(group, _)| group.count_again());
-                *search = Search::Counted;
+                groups.for_each(|(group, _)| group.try_each());
+                *search = Search::Each;
             }
-            Search::Counted => {
-                *search = Search::Listed;
-                self.is_full[tier as usize] = true;
-            }
+            Search::Each => self.is_full[tier as usize] = true,
         }
         Ok(())
     }

@@ -189,6 +189,7 @@ impl<P: Pointer> Space<P> {
     pub fn commit(&mut self) -> Vec<u64> {
         assert!(self.taken.is_empty() && self.freeing.is_empty(), "everything was settled");
         assert!(self.active_map.dirty.is_empty(), "the map was written");
+        self.search_again();
         let mut freed: Vec<u64> = self.freed.drain().collect();
         freed.sort_unstable();
         freed

@@ -22,10 +22,14 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     let blocks = &walked.active.top_areas;
     let size_blocks = walker.fs.root.size_blocks.get();
     if walker.fs.container.is_some() {
-        let areas = (0..).map(|area| area * VBNS_PER_BLOCK).take_while(|from| *from < size_blocks);
-        let of_map_block = |from: u64| from..size_blocks.min(from + VBNS_PER_BLOCK);
-        let areas = areas.map(|from| Vec::from([of_map_block(from)])).collect();
-        let pages = Pages { image, areas, used: &walked.used, group: None };
+        let numbers = |area: u32| {
+            let from = u64::from(area) * VBNS_PER_BLOCK;
+            let of_map_block = from..size_blocks.min(from + VBNS_PER_BLOCK);
+            Vec::from([of_map_block])
+        };
+        let areas = size_blocks.div_ceil(VBNS_PER_BLOCK);
+        let used = &walked.used;
+        let pages = Pages { image, areas, numbers: &numbers, used, group: None };
         return pages.check(walker, blocks.get(&0), blocks.get(&1));
     }
     let geometry = walker.medium.array.geometry.clone();
@@ -33,8 +37,10 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
         let at = top_areas_block(group);
         let Some(first) = blocks.get(&at) else { continue };
         if place.is_object() {
-            let (used, areas) = (&walked.used, object_areas(place));
-            let pages = Pages { image, areas, used, group: Some(group) };
+            let (used, found) = (&walked.used, object_areas(place));
+            let (areas, numbers) = (found.len() as u64, |area: u32| found[area as usize].clone());
+            let group = Some(group);
+            let pages = Pages { image, areas, numbers: &numbers, used, group };
             pages.check(walker, Some(first), blocks.get(&(at + 1)));
         } else {
             match TopAreasBlock::from_block(first) {
@@ -96,7 +102,9 @@ fn object_areas(place: &GroupGeometry) -> Vec<Vec<Range<u64>>> {
 /// A histogram and its list, and what they are about.
 struct Pages<'a> {
     image: ImageName,
-    areas: Vec<Vec<Range<u64>>>,
+    areas: u64,
+    /// Those of an area.
+    numbers: &'a dyn Fn(u32) -> Vec<Range<u64>>,
     used: &'a VbnSet,
     group: Option<u32>,
 }
@@ -111,7 +119,7 @@ impl Pages<'_> {
         let (Some(histogram), Some(list)) = (histogram, list) else { return };
         let (image, block) = (self.image, self.group.map_or(0, top_areas_block));
         let pages = read_pages(histogram, list).and_then(|pages| match pages.0.counted.get() {
-            counted if counted as usize <= self.areas.len() => Ok(pages),
+            counted if u64::from(counted) <= self.areas => Ok(pages),
             _ => Err(Damage::Field { structure: "histogram", field: "counted" }),
         });
         match pages {
@@ -123,15 +131,13 @@ impl Pages<'_> {
     fn compare(&self, walker: &mut Walker<'_, '_, '_>, histogram: &HistogramPage, list: &ListPage) {
         let (image, group) = (self.image, self.group);
         let width = u64::from(histogram.score_max.get()) / HISTOGRAM_BINS as u64;
-        let bin_of = |score: u64| {
-            let above = score.checked_sub(1)? / width;
-            Some((HISTOGRAM_BINS - 1).saturating_sub(above as usize))
+        let bin_of = |area: u32| match free_of(self.used, &(self.numbers)(area)) {
+            0 => HISTOGRAM_BINS as u8,
+            score => (HISTOGRAM_BINS - 1).saturating_sub(((score - 1) / width) as usize) as u8,
         };
-        let counted = &self.areas[..histogram.counted.get() as usize];
-        let bins: Vec<Option<usize>> =
-            counted.iter().map(|area| bin_of(free_of(self.used, area))).collect();
+        let bins: Vec<u8> = (0..histogram.counted.get()).map(bin_of).collect();
         for (at, bin) in histogram.bins.iter().enumerate() {
-            let (recorded, counted) = (bin.count.get(), bins.iter().filter(|of| **of == Some(at)));
+            let (recorded, counted) = (bin.count.get(), bins.iter().filter(|of| **of == at as u8));
             let counted = counted.count() as u64;
             if u64::from(recorded) != counted {
                 let bin = at as u32;
@@ -139,9 +145,9 @@ impl Pages<'_> {
             }
             let listed = usize::from(bin.first.get())..;
             let listed = list.items[listed].iter().take(usize::from(bin.listed.get()));
-            for item in listed.filter(|item| bins[item.get() as usize] != Some(at)) {
+            for item in listed.filter(|item| bins[item.get() as usize] != at as u8) {
                 let area = item.get();
-                let counted = free_of(self.used, &self.areas[area as usize]);
+                let counted = free_of(self.used, &(self.numbers)(area));
                 let recorded = ((HISTOGRAM_BINS - at) as u64 * width) as u32;
                 walker.tell(Finding::AreaScore { image, group, area, recorded, counted });
             }

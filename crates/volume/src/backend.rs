@@ -99,6 +99,7 @@ impl Backend<DualPointer> for DualBackend<'_> {
         let clock = &self.aggregate.parts.clock;
         let begin = clock.monotonic_nanoseconds();
         let settled = space.settle_scores(reader);
+        space.put_back_areas();
         let changed = settled.map(|()| space.changed_top_areas());
         let nanoseconds = clock.monotonic_nanoseconds().saturating_sub(begin);
         let spent = &self.aggregate.statistics.volume_scores_nanoseconds;

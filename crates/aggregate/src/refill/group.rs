@@ -33,6 +33,10 @@ pub(super) struct GroupAreas {
     filled: Vec<u32>,
     /// Areas whose free blocks were counted since the start.
     counted: u32,
+    /// All areas were counted since the start: scores are what the maps say.
+    is_exact: bool,
+    /// The area that is tried next, if every one is.
+    each: Option<u32>,
     /// What was not told yet: blocks taken from areas, and freed in them.
     changes: BTreeMap<u32, (u64, u64)>,
     /// Its best area is much worse than those of other groups.
@@ -75,6 +79,8 @@ impl GroupAreas {
             filling: None,
             filled: Vec::new(),
             counted: 0,
+            is_exact: false,
+            each: None,
             changes: BTreeMap::new(),
             is_left_out: false,
             is_changed: false,
@@ -96,7 +102,7 @@ impl GroupAreas {
                 }
             }
         }
-        (self.counted, self.is_changed) = (count, true);
+        (self.counted, self.is_exact, self.is_changed) = (count, true, true);
     }
 
     /// Disks have joined: all their blocks are free.
@@ -147,7 +153,14 @@ impl GroupAreas {
                 };
                 found.inspect(|area| heap.take_out(*area))
             }
-            Cache::Best(sorted) => sorted.best(|area| !filled.contains(&area)),
+            Cache::Best(sorted) => match &mut self.each {
+                Some(next) => {
+                    let area = Some(*next).filter(|area| *area < self.areas.areas());
+                    *next += u32::from(area.is_some());
+                    area
+                }
+                None => sorted.best(|area| !filled.contains(&area)),
+            },
         };
         if let Some(area) = area {
             self.filled.push(area);
@@ -188,7 +201,6 @@ impl GroupAreas {
             self.changes.remove(&area);
             self.is_changed = true;
         }
-        self.put_back();
         Ok(())
     }
 
@@ -204,9 +216,27 @@ impl GroupAreas {
         }
     }
 
-    /// All areas are to be counted anew.
-    pub const fn count_again(&mut self) {
-        self.counted = 0;
+    /// Every area is to be tried, whatever is known of it: those that a heap has not counted since
+    /// the start are counted, those that pages do not list are taken in order of their numbers.
+    pub const fn try_each(&mut self) {
+        match &self.cache {
+            Cache::All(_) if self.is_exact => {}
+            Cache::All(_) => self.counted = 0,
+            Cache::Best(_) => self.each = Some(0),
+        }
+    }
+
+    /// A consistency point has committed: what it freed may be given.
+    pub const fn search_again(&mut self) {
+        self.each = None;
+    }
+
+    /// TopAA is to be written, whatever has changed.
+    pub fn touch(&mut self) {
+        self.is_changed = true;
+        if let Cache::Best(sorted) = &mut self.cache {
+            sorted.touch();
+        }
     }
 
     /// Whether areas are to be counted.
@@ -241,6 +271,7 @@ impl GroupAreas {
             Cache::Best(sorted) => sorted.count(1, score),
         }
         self.counted += 1;
+        self.is_exact |= self.counted == self.areas.areas();
         self.is_changed = true;
         Ok(())
     }

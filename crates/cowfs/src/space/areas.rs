@@ -65,8 +65,10 @@ enum Search {
     Listed,
     /// Those too that are: more of their numbers may have become free.
     All,
-    /// All areas were counted anew.
-    Counted,
+    /// Every area in order of its number, whatever is known of it: this one is next. Maps say of
+    /// numbers in the running consistency point's hands that they are free, so that a list made of
+    /// them could be all such areas.
+    Each(u32),
 }
 
 impl KnownAreas {
@@ -114,23 +116,16 @@ impl KnownAreas {
         }
     }
 
-    /// No area is left: what is tried next, if anything.
-    fn search_on(&mut self) -> Progress<()> {
-        self.search = match self.search {
-            Search::Listed => {
-                self.out.clear();
-                Search::All
-            }
-            Search::All => {
-                (self.sorted, self.fresh) = (empty_sort(), None);
-                Search::Counted
-            }
-            // The counts said that there are some when the operations were accepted.
-            Search::Counted => {
-                return Err(Stop::Contradiction("a free map holds less than the counts say"));
-            }
-        };
-        Ok(())
+    /// No area is left: what is tried next.
+    fn search_on(&mut self) {
+        if self.search == Search::Listed {
+            self.out.clear();
+            self.search = Search::All;
+        } else {
+            // Those that were not listed may have been forgotten: they are counted anew later.
+            (self.sorted, self.fresh) = (empty_sort(), None);
+            self.search = Search::Each(0);
+        }
     }
 
     fn change(&mut self, area: u32, before: u32, after: u32) {
@@ -293,13 +288,23 @@ impl<P: Pointer> Space<P> {
             known.changes.remove(&area);
             known.change(area as u32, before, after);
         }
-        // Its numbers are used up.
+        Ok(())
+    }
+
+    /// The end of a consistency point: areas whose numbers are used up may be chosen again.
+    pub fn put_back_areas(&mut self) {
         let front = self.pool.front().map(|vbn| (vbn / VBNS_PER_BLOCK) as u32);
-        let known = self.known();
+        let Areas::Known(known) = &mut self.areas else { return };
         while known.out.front().is_some_and(|area| Some(*area) != front) {
             known.out.pop_front();
         }
-        Ok(())
+    }
+
+    /// A consistency point has committed: what it freed may be given.
+    pub(super) fn search_again(&mut self) {
+        if let Areas::Known(known) = &mut self.areas {
+            known.search = Search::Listed;
+        }
     }
 
     /// Whether areas are to be counted.
@@ -330,18 +335,28 @@ impl<P: Pointer> Space<P> {
     fn pick_area(&mut self, reader: &Reader<'_>) -> Progress<u32> {
         self.read_areas(reader)?;
         if self.choice == AreaChoice::Any
+            && self.known().search == Search::Listed
             && let Some(area) = self.pick_any_area(reader)?
         {
             return Ok(area);
         }
+        let areas = self.area_count();
         loop {
+            match self.known().search {
+                Search::Each(area) if area < areas => return Ok(area),
+                // The counts said that there are some when the operations were accepted.
+                Search::Each(_) => {
+                    return Err(Stop::Contradiction("a free map holds less than the counts say"));
+                }
+                _ => {}
+            }
             if let Some(area) = self.known().best() {
                 return Ok(area);
             }
             if self.wants_count() {
                 self.count_areas(AREAS_PER_COUNT, reader)?;
             } else {
-                self.known().search_on()?;
+                self.known().search_on();
             }
         }
     }
@@ -380,8 +395,10 @@ impl<P: Pointer> Space<P> {
                 }
             }
             let found = self.pool.len() - found;
+            if let Search::Each(next) = &mut self.known().search {
+                *next += 1;
+            }
             if found > 0 {
-                self.known().search = Search::Listed;
                 self.picks.note(found as u64, VBNS_PER_BLOCK);
             }
         }

@@ -733,6 +733,8 @@ impl Aggregate {
                 Err(Stop::Wait(Wait::Load(requests))) => {
                     return self.suspend(Wait::Load(requests), held);
                 }
+                // The last blocks: those who wait get on with them.
+                Err(Stop::Contradiction(_)) if !self.pool.is_empty() => break,
                 Err(stop) => {
                     let what = "the aggregate's free map";
                     self.fail(match stop {

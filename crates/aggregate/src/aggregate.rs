@@ -101,10 +101,14 @@ pub struct Statistics {
     pub used_blocks: AtomicU64,
     /// Blocks in use by the active image, as of the last commit.
     pub active_blocks: AtomicU64,
-    /// Blocks that were moved to other places.
+    /// Blocks that were moved to object stores and back.
     pub moved_blocks: AtomicU64,
     /// Of these, blocks that were moved back to disks.
     pub returned_blocks: AtomicU64,
+    /// Blocks of volumes that were moved to empty an area.
+    pub emptying_moved_blocks: AtomicU64,
+    /// Areas that were gone through to empty them.
+    pub emptied_areas: AtomicU64,
     /// Loads of blocks that neither redundancy nor the container map could make good.
     pub lost_blocks: Arc<AtomicU64>,
     /// Blocks there are.
@@ -277,12 +281,6 @@ impl Aggregate {
     #[must_use]
     pub fn object_blocks_of(&self, volume: VolumeId) -> u64 {
         self.tiers.read().object_blocks.get(&volume).copied().unwrap_or(0)
-    }
-
-    /// Whether blocks of a volume were ever moved.
-    #[must_use]
-    pub fn has_moved_blocks(&self, volume: VolumeId) -> bool {
-        self.moved_volumes.read().contains(&volume)
     }
 
     /// Blocks of all volumes that lie in object stores, as of the last commit.

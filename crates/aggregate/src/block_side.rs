@@ -6,7 +6,7 @@
 
 use crate::backend::ContainerUpdate;
 use crate::error::AggregateError;
-use crate::member::{MemberCleaned, container_inode};
+use crate::member::{MemberCleaned, container_inode, container_of};
 use crate::reclaim::Reclaim;
 use crate::refill::Refill;
 use crate::relocate::Relocation;
@@ -134,6 +134,12 @@ impl BlockSide {
         })
     }
 
+    /// Whether a consistency point changes maps and trees now: they are not those of the last commit.
+    #[must_use]
+    pub const fn is_image_cleaned(&self) -> bool {
+        self.cleaning.is_some() || self.cleaned.is_some()
+    }
+
     /// Whether anything changed that no member knows of.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
@@ -190,11 +196,8 @@ impl BlockSide {
                 self.table_file = (file.root, file.blocks);
                 continue;
             }
-            let volume =
-                VolumeId((file.number.get().wrapping_sub(metafile::ROOT_DIRECTORY)) as u32);
-            if self.traditional {
-                continue;
-            }
+            let container = container_of(file.number).filter(|_| !self.traditional);
+            let Some(volume) = container else { continue };
             if file.freed {
                 self.containers.remove(&volume);
             } else if let Some(container) = self.containers.get_mut(&volume) {

@@ -450,7 +450,7 @@ impl Aggregate {
         let BlockSide { relocation, space, containers, .. } = &mut *side;
         let (store, pool) = (&*self.parts.store, &self.pool);
         relocation.note(&cleaned);
-        relocation.place(Placing { space, store, pool, containers, cp }, &mut cleaned);
+        relocation.place(&mut Placing { space, store, pool, containers, cp }, &mut cleaned);
         cleaned
     }
 
@@ -469,7 +469,8 @@ impl Aggregate {
             }
             None => side.facts(cp),
         };
-        let cleaner = ImageCleaner::new(facts, work, &side.space);
+        let rewritten = side.relocation.take_rewritten();
+        let cleaner = ImageCleaner::new(facts, work, &side.space).with_rewritten(rewritten);
         AggregateCleaning { cleaner, held: HeldBlocks::default() }
     }
 
@@ -623,7 +624,7 @@ impl Aggregate {
     fn count_some(self: &Arc<Self>, access: &mut Access<'_>, held: &HeldBlocks) -> Outcome {
         let side = self.block_side.write(access);
         // While maps change the commit to come goes on.
-        side.is_counting &= !self.is_failed() && side.cleaning.is_none() && side.cleaned.is_none();
+        side.is_counting &= !self.is_failed() && !side.is_image_cleaned();
         if !side.is_counting {
             return Outcome::Done;
         }

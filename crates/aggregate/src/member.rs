@@ -58,8 +58,14 @@ pub trait Member: Send + Sync {
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool;
 }
 
-/// The first inode number of containers in an aggregate of flexible volumes.
+/// The inode number of a volume's container in an aggregate of flexible volumes.
 #[must_use]
 pub const fn container_inode(volume: VolumeId) -> InodeNumber {
     InodeNumber(ondisk::root::metafile::ROOT_DIRECTORY + volume.0 as u64)
+}
+
+/// The volume of a container, if an inode of an aggregate of flexible volumes is one.
+pub(crate) fn container_of(inode: InodeNumber) -> Option<VolumeId> {
+    let volume = inode.get().checked_sub(ondisk::root::metafile::ROOT_DIRECTORY)?;
+    u32::try_from(volume).ok().map(VolumeId)
 }

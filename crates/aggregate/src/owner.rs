@@ -16,6 +16,16 @@ pub const fn vol_info_place(volume: VolumeId) -> BlockPlace {
     BlockPlace { volume, inode: VOL_INFO_INODE, level: 0, index: 0, content: Content::Data }
 }
 
+/// What a volume's block holds.
+pub(crate) const fn content_of(owner: &BlockOwner) -> Content {
+    match owner.kind {
+        2 => Content::Pointers,
+        3 => Content::Inodes,
+        4 => Content::Snapshots,
+        _ => Content::Data,
+    }
+}
+
 /// The owner of the block at `place`.
 #[must_use]
 pub fn block_owner(place: &BlockPlace, vvbn: Vvbn, cp: CpNumber) -> BlockOwner {

@@ -13,8 +13,9 @@
 //! ([`crate::relocate`]). Everything else goes there only when no other group has a free block.
 //!
 //! Invariants: a number is handed out once ([`Space::give`]); the free map decides, scores only
-//! guide: before a tier is said to be full, all of its areas were counted anew.
+//! guide: before a tier is said to be full, every one of its areas was tried.
 
+mod emptying;
 mod group;
 
 use crate::area_map::GroupMap;
@@ -24,6 +25,7 @@ use allocator::{AreaChoice, Chance, Picks};
 use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::{Space, read_top_areas};
+pub(crate) use emptying::Cursor;
 use group::GroupAreas;
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
@@ -381,7 +383,10 @@ impl Refill {
         let groups = self.groups.iter_mut().zip(&self.tiers).filter(|(_, of)| of_tier(of));
         match search {
             Search::Listed => {
-                groups.for_each(|(group, _)| group.put_back());
+                groups.for_each(|(group, _)| {
+                    group.put_back();
+                    group.stop_emptying();
+                });
                 *search = Search::All;
             }
             Search::All => {

@@ -24,6 +24,7 @@
 //!
 //! Fails: a block that cannot be read stays where it is. Without room nothing moves.
 
+mod areas;
 pub(crate) mod cool;
 mod count;
 mod plan;
@@ -44,10 +45,9 @@ use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
 use ondisk::pointer::{AGE_STAYS, PhysicalPointer};
 use ondisk::root::VOL_INFO_VVBN;
 use plan::{Aged, Batch, Move, Placed, Queue};
-use platform::completion::gather;
 use platform::mutation::{self, Rule};
 use raid::Geometry;
-use read::{BLOCKS_PER_READ, Found, Wanted, may_move, read_run};
+use read::{Wanted, may_move, read_all};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{Fbn, Pvbn, VolumeId};
@@ -97,23 +97,33 @@ impl Aggregate {
         let placed = relocation.placed.take();
         relocation.is_running &= placed.is_none();
         relocation.has_batch &= placed.is_none();
-        if !relocation.has_batch {
+        let placed = placed.unwrap_or_default();
+        let emptied = relocation.areas.take_placed();
+        if !relocation.has_batch && !relocation.areas.is_running() {
             relocation.changed.clear();
         }
-        for Placed { from, checksum, to } in placed.into_iter().flatten() {
-            self.statistics.moved_blocks.fetch_add(1, Ordering::Relaxed);
-            let returned = u64::from(is_near(&geometry, to));
-            self.statistics.returned_blocks.fetch_add(returned, Ordering::Relaxed);
+        let statistics = &self.statistics;
+        statistics.moved_blocks.fetch_add(placed.len() as u64, Ordering::Relaxed);
+        let returned = placed.iter().filter(|one| is_near(&geometry, one.to)).count();
+        statistics.returned_blocks.fetch_add(returned as u64, Ordering::Relaxed);
+        statistics.emptying_moved_blocks.fetch_add(emptied.len() as u64, Ordering::Relaxed);
+        for Placed { from, checksum, to } in placed.into_iter().chain(emptied) {
             self.parts.cache.note_moved(from, checksum, to);
         }
         relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, Pvbn(*pvbn)));
         self.relocate(side);
+        self.clean_areas(side);
     }
 
-    /// At a freeze: promises room for the batch; whether there is one.
+    /// At a freeze: promises room for what is to be moved; whether there is something.
     pub(crate) fn promise_moves(self: &Arc<Self>, access: &mut Access<'_>) -> bool {
         let side = self.block_side.write(access);
         self.begin_scans(side);
+        let has_batch = self.promise_batch(side);
+        self.promise_area(side) || has_batch
+    }
+
+    fn promise_batch(self: &Arc<Self>, side: &mut BlockSide) -> bool {
         let Some(volume) = side.relocation.batch.as_ref().map(|batch| batch.volume) else {
             return false;
         };
@@ -159,8 +169,9 @@ impl Aggregate {
                 let name = &this.parts.identity.name;
                 tracing::warn!(aggregate = %name, %stop, "nothing is moved");
                 let side = this.block_side.write(access);
-                let stock = std::mem::take(&mut side.relocation.stock);
-                side.relocation = Relocation { stock, ..Relocation::default() };
+                let old = std::mem::take(&mut side.relocation);
+                let Relocation { stock, areas, changed, .. } = old;
+                side.relocation = Relocation { stock, areas, changed, ..Relocation::default() };
                 Outcome::Done
             }
         };
@@ -250,29 +261,14 @@ impl Aggregate {
             return self.send_ready(batch);
         }
         batch.moves.sort_unstable_by_key(|one| one.from.pvbn);
-        let geometry = self.parts.store.geometry();
-        let place = |pvbn| geometry.locate(pvbn).map(|at| (at.group, at.disk));
-        let is_run = |one: &Move, next: &Move| {
-            one.from.pvbn.get() + 1 == next.from.pvbn.get()
-                && place(one.from.pvbn) == place(next.from.pvbn)
-        };
-        let volume = batch.volume;
-        let runs: Vec<Vec<Wanted>> = batch
-            .moves
-            .chunk_by(is_run)
-            .flat_map(|run| run.chunks(BLOCKS_PER_READ))
-            .map(|run| run.iter().map(|one| Wanted::new(volume, one)).collect())
-            .collect();
+        let wanted = batch.moves.iter().map(Wanted::of).collect();
         let this = Arc::clone(self);
-        let dones = gather(runs.len(), move |found: Vec<Vec<Found>>| {
-            for (one, found) in batch.moves.iter_mut().zip(found.into_iter().flatten()) {
+        read_all(self, wanted, move |found| {
+            for (one, found) in batch.moves.iter_mut().zip(found) {
                 one.found = found;
             }
             this.send_ready(batch);
         });
-        for (run, done) in runs.into_iter().zip(dones) {
-            read_run(Arc::clone(self), run, done);
-        }
     }
 
     /// What was read waits for the next consistency point.
@@ -354,7 +350,7 @@ impl Look<'_> {
                 let from = self.entry(vvbn)?;
                 let is_block = !from.is_hole() && vvbn != VOL_INFO_VVBN;
                 if is_block && is_near(self.geometry, from.pvbn) {
-                    batch.moves.push(Move { vvbn, from, to: Tier::Object, found: None });
+                    batch.moves.push(Move::new((self.volume, vvbn), from, Tier::Object));
                 }
             }
         }

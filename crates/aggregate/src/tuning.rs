@@ -6,6 +6,9 @@ use crate::block_side::BlockSide;
 use allocator::{AreaChoice, Picks};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Areas of a group that are kept empty: one that is filled next, and one after it.
+const EMPTY_AREAS: u32 = 2;
+
 /// What may be other than it is best.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
@@ -17,12 +20,20 @@ pub struct Tuning {
     pub area_stripes: Option<u64>,
     /// Whether a start takes over what TopAA says; else all areas are counted.
     pub reads_top_areas: bool,
+    /// Areas of each group of disks that are kept empty as a whole, by moving what is in use.
+    pub empty_areas: u32,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
         let (group_choice, volume_choice) = (AreaChoice::Best, AreaChoice::Best);
-        Self { group_choice, volume_choice, area_stripes: None, reads_top_areas: true }
+        Self {
+            group_choice,
+            volume_choice,
+            area_stripes: None,
+            reads_top_areas: true,
+            empty_areas: EMPTY_AREAS,
+        }
     }
 }
 

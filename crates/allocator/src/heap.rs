@@ -12,6 +12,8 @@
 //!
 //! Fails: never. Changes of areas that are not known are left out.
 
+use std::collections::BinaryHeap;
+
 /// What is written at an area's place when it is in the heap nowhere.
 const UNKNOWN: u32 = u32::MAX;
 /// The same, of an area that is being filled.
@@ -130,19 +132,24 @@ impl AreaHeap {
     #[must_use]
     pub fn top(&self, count: usize) -> Vec<(u32, u32)> {
         let mut found = self.out.clone();
-        // The next best is below one that was found: a few of each level are looked at.
-        let mut below = std::collections::BinaryHeap::new();
-        below.extend(self.heap.first().map(|area| (self.rank(*area), 0)));
-        let wanted = found.len() + count;
-        while found.len() < wanted {
-            let Some((_, place)) = below.pop() else { break };
-            found.push(self.heap[place]);
-            let children = (2 * place + 1..2 * place + 3).filter(|child| *child < self.heap.len());
-            below.extend(children.map(|child| (self.rank(self.heap[child]), child)));
-        }
+        found.extend(self.ranked().take(count).map(|(area, _)| area));
         found.sort_unstable_by_key(|area| std::cmp::Reverse(self.rank(*area)));
         found.truncate(count);
         found.into_iter().map(|area| (area, self.scores[area as usize])).collect()
+    }
+
+    /// The areas that are not out with their scores, best first.
+    pub fn ranked(&self) -> impl Iterator<Item = (u32, u32)> {
+        // The next best is below one that was found: a few of each level are looked at.
+        let mut below = BinaryHeap::new();
+        below.extend(self.heap.first().map(|area| (self.rank(*area), 0)));
+        std::iter::from_fn(move || {
+            let (_, place) = below.pop()?;
+            let children = (2 * place + 1..2 * place + 3).filter(|child| *child < self.heap.len());
+            below.extend(children.map(|child| (self.rank(self.heap[child]), child)));
+            let area = self.heap[place];
+            Some((area, self.scores[area as usize]))
+        })
     }
 
     /// What is higher for the better area.

@@ -25,7 +25,7 @@ use crate::buftree::{self, FileKey, Root};
 use crate::cleaner::{FileCleaner, Leaf, Plan, Sink};
 use crate::content::Content;
 use crate::inode::position;
-use crate::logical::{CleanedInode, FrozenInode, inode_file_key};
+use crate::logical::{CleanedInode, FrozenInode, INODE_FILE, inode_file_key};
 use crate::pointer::{BlockPlace, Pointer};
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
@@ -132,6 +132,8 @@ pub struct ImageCleaner<P: Pointer> {
     records: VecDeque<(InodeNumber, InodeRecord)>,
     inode_leaves: BTreeMap<u64, BlockRef>,
     snapshot_leaves: Vec<u64>,
+    /// Blocks of metafiles that are written again as they are.
+    rewritten: Vec<(InodeNumber, u64)>,
     top_areas: BTreeMap<u64, BlockRef>,
     snapshot_blocks_done: u64,
     new_snapshots_from: Option<usize>,
@@ -208,6 +210,7 @@ impl<P: Pointer> ImageCleaner<P> {
             records: VecDeque::new(),
             inode_leaves: BTreeMap::new(),
             snapshot_leaves: Vec::new(),
+            rewritten: Vec::new(),
             top_areas: BTreeMap::new(),
             snapshot_blocks_done: 0,
             new_snapshots_from: None,
@@ -227,6 +230,14 @@ impl<P: Pointer> ImageCleaner<P> {
     #[must_use]
     pub fn with_scan(mut self, map_blocks_max: u64) -> Self {
         self.snapshot_blocks_done = SCAN_BLOCKS_PER_CP.saturating_sub(map_blocks_max);
+        self
+    }
+
+    /// These blocks of free maps, TopAA and the inode file are written again, elsewhere, though
+    /// nothing changes in them; and the nodes above them.
+    #[must_use]
+    pub fn with_rewritten(mut self, blocks: Vec<(InodeNumber, u64)>) -> Self {
+        self.rewritten = blocks;
         self
     }
 
@@ -253,6 +264,7 @@ impl<P: Pointer> ImageCleaner<P> {
                 }
                 Step::Inodes => {
                     self.put_inodes(space, reader)?;
+                    self.rewrite(space, reader)?;
                     Step::Metafiles
                 }
                 Step::Metafiles => {
@@ -342,6 +354,25 @@ impl<P: Pointer> ImageCleaner<P> {
         }
         // The metafiles' inodes lie in the first block; they change in the steps to come.
         self.inode_leaf(space.volume, 0, reader).map(|_| ())
+    }
+
+    fn rewrite(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
+        while let Some((inode, fbn)) = self.rewritten.last().copied() {
+            match inode.get() {
+                metafile::ACTIVE_MAP => drop(space.active_map.modify(fbn, reader)?),
+                metafile::SUMMARY_MAP => drop(space.summary_map.modify(fbn, reader)?),
+                metafile::TOP_AREAS => {
+                    let (root, key) = (space.top_areas.root, top_areas_key(space.volume));
+                    if let Some(block) = buftree::read(&root, &key, Fbn(fbn), reader)? {
+                        self.top_areas.entry(fbn).or_insert(block);
+                    }
+                }
+                _ if inode == INODE_FILE => drop(self.inode_leaf(space.volume, fbn, reader)?),
+                _ => {}
+            }
+            self.rewritten.pop();
+        }
+        Ok(())
     }
 
     fn inode_leaf(

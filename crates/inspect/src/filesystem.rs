@@ -10,7 +10,6 @@ use ondisk::identity::BlockOwner;
 use ondisk::inode::{InodeRecord, PAYLOAD_SIZE};
 use ondisk::pointer::PVBN_UNKNOWN;
 use ondisk::root::FileSystemRoot;
-use ondisk::root::metafile;
 use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, VolumeId, Vvbn};
 
 /// Inode number under which blocks of the inode file are identified.
@@ -130,9 +129,8 @@ impl FileSystem {
         let Some((pvbn, check)) = container.get(link.vbn) else {
             return Err(Finding::NotInContainer { at, vbn: link.vbn });
         };
-        // A hint that is wrong once the block was moved, which files' blocks alone are (D8).
-        let may_differ = self.has_moved && at.level == 0 && at.inode >= metafile::FIRST_FILE;
-        let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN && !may_differ;
+        // A hint that is wrong once the block was moved (D8).
+        let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN && !self.has_moved;
         let finding =
             differs.then_some(Finding::PvbnDiffers { at, pointer: link.pvbn, container: pvbn });
         let tree = Some((link.check, content));

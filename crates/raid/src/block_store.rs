@@ -57,6 +57,9 @@ pub struct BlockRead {
     pub proof: Proof,
 }
 
+/// Whether a block may be this owner's, with these low 16 bits of the standard CRC32C.
+pub type OwnerTest = Box<dyn Fn(&BlockOwner, u16) -> bool + Send + Sync>;
+
 /// How to know that a block is what was written.
 pub enum Proof {
     /// The caller knows by the content, from the CRC in the tree: costs no second read.
@@ -68,13 +71,9 @@ pub enum Proof {
         /// The low 16 bits of the standard CRC32C.
         check: u16,
     },
-    /// By the identity beside the block, whosever it is: for those who move blocks.
-    Owned {
-        /// Whether it may be this owner's.
-        accepts: Box<dyn Fn(&BlockOwner) -> bool + Send + Sync>,
-        /// The low 16 bits of the standard CRC32C.
-        check: u16,
-    },
+    /// By the identity beside the block, whosever it is: for those who move blocks. Asked of blocks
+    /// that are as their identities say, and last of the one that is returned.
+    Owned(OwnerTest),
 }
 
 impl Proof {
@@ -86,7 +85,7 @@ impl Proof {
             Self::Identity { owner, check } => {
                 Expectation::Identity { owner: *owner, check: *check }
             }
-            Self::Owned { check, .. } => Expectation::Owned { check: *check },
+            Self::Owned(_) => Expectation::Owned,
         }
     }
 }

@@ -223,10 +223,7 @@ pub enum Expectation {
         check: u16,
     },
     /// An identity that names the block's owner.
-    Owned {
-        /// The low 16 bits of the CRC32C.
-        check: u16,
-    },
+    Owned,
 }
 
 impl fmt::Display for Expectation {
@@ -234,7 +231,7 @@ impl fmt::Display for Expectation {
         match self {
             Self::Content => formatter.write_str("the content that its pointer names"),
             Self::Identity { owner, check } => write!(formatter, "{owner} check {check:#06x}"),
-            Self::Owned { check } => write!(formatter, "a block that is moved, check {check:#06x}"),
+            Self::Owned => formatter.write_str("a block that is moved"),
         }
     }
 }

@@ -66,7 +66,7 @@ mod tests;
 
 pub use assemble::{CreateRequest, GroupRequest, assemble, create};
 pub use block_store::{
-    BlockRead, BlockStore, BlockWrite, FailureHook, NoJournal, Proof, ReadDone, RunDone,
+    BlockRead, BlockStore, BlockWrite, FailureHook, NoJournal, OwnerTest, Proof, ReadDone, RunDone,
     StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
 };
 pub use discard::DiskRegion;

@@ -19,14 +19,12 @@ fn identity_matches(
     identity: &BlockIdentity,
     block: &Block,
     pvbn: Pvbn,
-    accepts: impl Fn(&BlockOwner) -> bool,
-    check: u16,
+    accepts: impl Fn(&BlockOwner, u16) -> bool,
 ) -> bool {
     identity.validate().is_ok()
         && identity.pvbn() == pvbn
-        && accepts(&identity.owner())
-        && identity.standard_checksum() & 0xffff == u32::from(check)
         && identity.has_checksum_of(block)
+        && accepts(&identity.owner(), identity.standard_checksum() as u16)
 }
 
 impl Proof {
@@ -42,15 +40,17 @@ impl Proof {
         match self {
             Self::Content(is_right) => mutation::broken(Rule::ContentUnchecked) || is_right(block),
             Self::Identity { owner, check } => identity.is_some_and(|identity| {
-                identity_matches(identity, block, pvbn, |found| found.is_same_place(owner), *check)
+                let is_right = |found: &BlockOwner, of| found.is_same_place(owner) && of == *check;
+                identity_matches(identity, block, pvbn, is_right)
             }),
-            Self::Owned { accepts, check } => identity
-                .is_some_and(|identity| identity_matches(identity, block, pvbn, accepts, *check)),
+            Self::Owned(accepts) => {
+                identity.is_some_and(|identity| identity_matches(identity, block, pvbn, accepts))
+            }
         }
     }
 
     const fn needs_identity(&self) -> bool {
-        matches!(self, Self::Identity { .. } | Self::Owned { .. })
+        matches!(self, Self::Identity { .. } | Self::Owned(_))
     }
 }
 

@@ -126,13 +126,13 @@ impl Inner {
         for (block, is_block_wrong) in blocks(row) {
             let agrees = |checksums: &BlockRef| match &read.proof {
                 Proof::Content(_) => names(checksums, row, read.pvbn, &block),
-                proof @ (Proof::Identity { .. } | Proof::Owned { .. }) => {
+                proof @ (Proof::Identity { .. } | Proof::Owned(_)) => {
                     proof.holds(read.pvbn, row, &block, Some(checksums))
                 }
             };
             let is_good = match &read.proof {
                 Proof::Content(is_right) => is_right(&block),
-                Proof::Identity { .. } | Proof::Owned { .. } => {
+                Proof::Identity { .. } | Proof::Owned(_) => {
                     checksums.iter().any(|(checksums, _)| agrees(checksums))
                 }
             };
@@ -155,7 +155,7 @@ impl Inner {
             return false;
         };
         let identity = &ChecksumBlock::view(checksums).identities[location.row()];
-        matches!(read.proof, Proof::Content(_) | Proof::Owned { .. })
+        matches!(read.proof, Proof::Content(_) | Proof::Owned(_))
             && (names(checksums, location.row(), read.pvbn, block)
                 || *identity == BlockIdentity::zeroed())
     }

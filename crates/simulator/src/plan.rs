@@ -211,6 +211,9 @@ pub struct Plan {
     pub tuning: Tuning,
 }
 
+/// Areas that are kept empty: none, as many as usual, and all that can be emptied at all.
+const EMPTY_AREAS: [u32; 4] = [0, 2, 4, u32::MAX];
+
 /// Stripes of areas in some lives: areas that end with regions, and such that do not.
 const AREA_STRIPES: [Option<u64>; 4] = [None, None, Some(63), Some(100)];
 
@@ -294,6 +297,7 @@ impl Plan {
             volume_choice: choices.pick(&chances),
             area_stripes: choices.pick(&AREA_STRIPES),
             reads_top_areas: choices.chance(90),
+            empty_areas: choices.pick(&EMPTY_AREAS),
         }
     }
 

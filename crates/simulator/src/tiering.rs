@@ -132,19 +132,17 @@ impl Machine<'_> {
 
     fn check_tiering_of(&mut self, volume: &Arc<ServedVolume>) -> Result<(), Finding> {
         let found = |text: String| Err(Finding::Media(format!("volume {}: {text}", volume.name)));
-        let number = volume.environment.volume;
-        let has_moved = volume.aggregate.has_moved_blocks(number);
+        let in_objects = volume.object_blocks();
         let was = |policy| self.tierings.was(volume, policy);
         let age = platform::Clock::wall(&self.world).get().saturating_sub(volume.created.get());
         let age_hours = u64::try_from(age).unwrap_or(0) / HOUR_NANOSECONDS;
-        if has_moved && !was(TieringPolicy::All) {
+        if in_objects > 0 && !was(TieringPolicy::All) {
             if age_hours < COOLING_HOURS_MIN {
                 return found(format!("blocks have moved and it is {age_hours} hours old"));
             }
             self.trace.meet("tiering: cold blocks have moved");
         }
         let held = volume.used_blocks().saturating_sub(volume.active_blocks());
-        let in_objects = volume.object_blocks();
         let was_full = self.tierings.used_blocks_max * 10 > self.first_end().get() * FULL_TENTHS;
         let was = |policy| self.tierings.was(volume, policy);
         let may_have_active = was(TieringPolicy::All)

@@ -4,8 +4,8 @@
 //! Groups of disks keep all areas in a heap, groups in an object store the best of them in two
 //! pages: their places are of no account.
 //!
-//! Invariants: the area being filled is not chosen again; one that is filled may be when the next
-//! consistency point has told its score.
+//! Invariants: the area being filled is not chosen again; one that is filled may be from the end of
+//! the consistency point on, when its score was told.
 
 use crate::area_map::{AreaCell, GroupMap};
 use allocator::{AreaChoice, AreaHeap, Chance, Hbps, Picks, StripeAreas};
@@ -15,7 +15,7 @@ use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::top_areas::{TOP_AREAS_MAX, TopArea, TopAreasBlock, top_areas_block};
 use raid::{GroupGeometry, Location};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use units::{Block, BlockRef, Pvbn};
 use zerocopy::IntoBytes;
@@ -25,12 +25,16 @@ pub(super) struct GroupAreas {
     pub areas: StripeAreas,
     pub data_disks: u64,
     /// The first PVBN of each data disk.
-    bases: Vec<Pvbn>,
-    cache: Cache,
+    pub(super) bases: Vec<Pvbn>,
+    pub(super) cache: Cache,
     /// The area being filled, and what is left of it.
     pub filling: Option<(u32, Range<u64>)>,
     /// Areas that were filled since scores were told last.
     filled: Vec<u32>,
+    /// The area that is being emptied.
+    pub(super) emptying: Option<u32>,
+    /// Areas that were, and not filled since.
+    pub(super) emptied: BTreeSet<u32>,
     /// Areas whose free blocks were counted since the start.
     counted: u32,
     /// All areas were counted since the start: scores are what the maps say.
@@ -46,7 +50,7 @@ pub(super) struct GroupAreas {
     pub picks: Picks,
 }
 
-enum Cache {
+pub(super) enum Cache {
     All(AreaHeap),
     Best(Box<Hbps>),
 }
@@ -78,6 +82,8 @@ impl GroupAreas {
             cache,
             filling: None,
             filled: Vec::new(),
+            emptying: None,
+            emptied: BTreeSet::new(),
             counted: 0,
             is_exact: false,
             each: None,
@@ -124,7 +130,7 @@ impl GroupAreas {
     }
 
     /// Blocks of an area.
-    fn capacity(&self, area: u32) -> u64 {
+    pub(super) fn capacity(&self, area: u32) -> u64 {
         self.areas.len_of(area) * self.data_disks
     }
 
@@ -164,6 +170,7 @@ impl GroupAreas {
         };
         if let Some(area) = area {
             self.filled.push(area);
+            self.emptied.remove(&area);
             self.filling = Some((area, self.areas.stripes_of(area)));
             if let Cache::All(heap) = &self.cache {
                 let score = heap.score(area).unwrap_or(0);

@@ -206,7 +206,7 @@ impl Look<'_> {
         }
         let is_cold = age == AGE_COLD || mutation::broken(Rule::HotBlockMoved);
         if is_cold && self.has_object_room {
-            batch.moves.push(Move { vvbn, from, to: Tier::Object, found: None });
+            batch.moves.push(Move::new((self.volume, vvbn), from, Tier::Object));
         }
     }
 
@@ -223,7 +223,7 @@ impl Look<'_> {
             if !is_near(self.geometry, from.pvbn) {
                 if self.has_near_room {
                     batch.nodes.insert(node);
-                    batch.moves.push(Move { vvbn: *vvbn, from, to: Tier::Near, found: None });
+                    batch.moves.push(Move::new((self.volume, *vvbn), from, Tier::Near));
                 }
             } else if (AGE_WORTH_NOTING..=AGE_COLD).contains(&from.age) {
                 batch.nodes.insert(node);

@@ -3,13 +3,16 @@
 //!
 //! Invariants: see [`super`].
 
+use super::areas::AreaCleaning;
 use super::cool::Scan;
 use super::is_near;
 use super::tiering::{Tiering, TieringPolicy};
 use crate::block_side::{Container, VolumeSlot};
 use crate::member::MemberCleaned;
+use crate::owner::content_of;
 use crate::pool::BlockPool;
 use crate::refill::{Refill, Tier};
+use cowfs::content::content_checksum;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
@@ -34,8 +37,10 @@ pub struct Relocation {
     pub(super) batch: Option<Batch>,
     /// What a consistency point has placed, until it commits.
     pub(super) placed: Option<Vec<Placed>>,
-    /// Entries that consistency points have changed since the batch was looked for, or that the
-    /// running one changes.
+    /// Areas that are being emptied.
+    pub(super) areas: AreaCleaning,
+    /// Entries that consistency points have changed since what is to be moved was looked for, or
+    /// that the running one changes.
     pub(super) changed: BTreeSet<(VolumeId, u64)>,
     /// A message looks, or there is a batch.
     pub(super) is_running: bool,
@@ -132,10 +137,22 @@ impl Batch {
 }
 
 pub(super) struct Move {
+    pub(super) volume: VolumeId,
     pub(super) vvbn: u64,
     pub(super) from: PhysicalPointer,
     pub(super) to: Tier,
     pub(super) found: Option<(BlockRef, BlockOwner)>,
+}
+
+impl Move {
+    /// One of a block that is to be read.
+    pub(super) const fn new(
+        (volume, vvbn): (VolumeId, u64),
+        from: PhysicalPointer,
+        to: Tier,
+    ) -> Self {
+        Self { volume, vvbn, from, to, found: None }
+    }
 }
 
 /// A block that stays where it is, and the entry that it gets.
@@ -146,9 +163,13 @@ pub(super) struct Aged {
 
 pub(super) struct Placed {
     pub(super) from: Pvbn,
+    /// As pointers in the volume say it.
     pub(super) checksum: u32,
     pub(super) to: Pvbn,
 }
+
+/// What container maps say of blocks from the consistency point on that is running.
+pub(super) type Entries = BTreeMap<(VolumeId, u64), PhysicalPointer>;
 
 /// Where a consistency point places what moves.
 pub(crate) struct Placing<'a> {
@@ -223,7 +244,7 @@ impl Relocation {
         for member in cleaned {
             let volume = member.volume;
             let queue = self.volumes.get_mut(&volume);
-            if queue.is_some() || self.is_running {
+            if queue.is_some() || self.is_running || self.areas.is_running() {
                 let changed = member.updates.iter().map(|(vvbn, _)| (volume, *vvbn));
                 self.changed.extend(changed);
             }
@@ -264,7 +285,7 @@ impl Relocation {
         let promised = self.batch.as_ref().filter(|batch| batch.is_promised);
         let moves = promised.map_or(&[][..], |batch| &batch.moves);
         let wanted = |tier| moves.iter().filter(|one| one.to == tier).count();
-        let (near, wanted) = (wanted(Tier::Near), wanted(Tier::Object));
+        let (near, wanted) = (wanted(Tier::Near) + self.areas.promised(), wanted(Tier::Object));
         while pool.len() < near {
             let found = refill.next_tetris(Tier::Near, space, store, reader)?;
             if found.is_empty() {
@@ -283,47 +304,81 @@ impl Relocation {
         Ok(())
     }
 
-    /// Places the batch: its changes go with those of the volumes.
-    pub(crate) fn place(&mut self, to: Placing<'_>, cleaned: &mut Vec<MemberCleaned>) {
-        let Some(batch) = self.batch.take_if(|batch| batch.is_promised) else { return };
-        let Placing { space, store, pool, containers, cp } = to;
-        let geometry = store.geometry();
-        let volume = batch.volume;
-        let placed = self.placed.insert(Vec::new());
-        if containers.get(&volume).is_none_or(|container| container.deleting) {
-            return;
+    /// Places what was promised: its changes go with those of the volumes.
+    pub(crate) fn place(&mut self, to: &mut Placing<'_>, cleaned: &mut Vec<MemberCleaned>) {
+        let mut entries = Entries::new();
+        if let Some(batch) = self.batch.take_if(|batch| batch.is_promised) {
+            let volume = batch.volume;
+            let aged = batch.aged.into_iter().map(|one| ((volume, one.vvbn), one.to));
+            self.keep(aged, to, &mut entries);
+            let placed = self.place_moves(batch.moves, to, &mut entries);
+            self.placed = Some(placed);
+            if self.is_full {
+                // The rest, when there is room.
+                self.put_back(volume, batch.nodes);
+            }
         }
-        let is_changed = |vvbn| {
-            self.changed.contains(&(volume, vvbn)) && !mutation::broken(Rule::ChangedBlockMoved)
-        };
-        let mut updates: BTreeMap<u64, PhysicalPointer> = BTreeMap::new();
-        let aged = batch.aged.into_iter().filter(|one| !is_changed(one.vvbn));
-        updates.extend(aged.map(|one| (one.vvbn, one.to)));
-        for Move { vvbn, found, from, to } in batch.moves {
-            let Some((block, owner)) = found.filter(|_| !is_changed(vvbn)) else { continue };
-            let number = match to {
+        if let Some(batch) = self.areas.take_promised() {
+            self.place_area(batch, to, &mut entries);
+        }
+        for ((volume, vvbn), pointer) in entries {
+            let at = cleaned.iter().position(|member| member.volume == volume);
+            let at = at.unwrap_or_else(|| {
+                cleaned.push(MemberCleaned { volume, updates: Vec::new() });
+                cleaned.len() - 1
+            });
+            cleaned[at].updates.push((vvbn, Some(pointer)));
+        }
+    }
+
+    /// Whether an entry is as it was when it was looked up, and the volume there to stay.
+    fn is_unchanged(&self, (volume, vvbn): (VolumeId, u64), to: &Placing<'_>) -> bool {
+        let is_changed =
+            self.changed.contains(&(volume, vvbn)) && !mutation::broken(Rule::ChangedBlockMoved);
+        let container = to.containers.get(&volume);
+        !is_changed && container.is_some_and(|container| !container.deleting)
+    }
+
+    /// Has blocks stay where they are, with these entries.
+    pub(super) fn keep(
+        &self,
+        kept: impl Iterator<Item = ((VolumeId, u64), PhysicalPointer)>,
+        to: &Placing<'_>,
+        entries: &mut Entries,
+    ) {
+        entries.extend(kept.filter(|(block, _)| self.is_unchanged(*block, to)));
+    }
+
+    /// Writes blocks that were read to other places.
+    pub(super) fn place_moves(
+        &mut self,
+        moves: Vec<Move>,
+        to: &mut Placing<'_>,
+        entries: &mut Entries,
+    ) -> Vec<Placed> {
+        let geometry = to.store.geometry();
+        let mut placed = Vec::new();
+        for Move { volume, vvbn, found, from, to: tier } in moves {
+            let found = found.filter(|_| self.is_unchanged((volume, vvbn), to));
+            let Some((block, owner)) = found else { continue };
+            let number = match tier {
                 Tier::Object => self.stock.pop_front(),
-                Tier::Near => pool.take_if(|pvbn| is_near(&geometry, pvbn)),
+                Tier::Near => to.pool.take_if(|pvbn| is_near(&geometry, pvbn)),
             };
             let Some(pvbn) = number else { break };
-            space.take(pvbn.get());
-            let write = BlockWrite::new(pvbn, block, BlockOwner { cp, ..owner });
-            let checksum = write.checksum;
-            store.write(write);
-            updates.insert(vvbn, PhysicalPointer::new(pvbn, checksum as u16));
+            to.space.take(pvbn.get());
+            let checksum = content_checksum(&block, content_of(&owner));
+            let write = BlockWrite::new(pvbn, block, BlockOwner { cp: to.cp, ..owner });
+            // Nobody has used what is moved from disks to disks: it is as old as it was.
+            let is_kept = tier == Tier::Near && is_near(&geometry, from.pvbn);
+            let age = if is_kept { from.age } else { 0 };
+            let pointer =
+                PhysicalPointer { age, ..PhysicalPointer::new(pvbn, write.checksum as u16) };
+            to.store.write(write);
+            entries.insert((volume, vvbn), pointer);
+            self.changed.insert((volume, vvbn));
             placed.push(Placed { from: from.pvbn, checksum, to: pvbn });
         }
-        if self.is_full {
-            // The rest, when there is room.
-            self.put_back(volume, batch.nodes);
-        }
-        if updates.is_empty() {
-            return;
-        }
-        let at = cleaned.iter().position(|member| member.volume == volume).unwrap_or_else(|| {
-            cleaned.push(MemberCleaned { volume, updates: Vec::new() });
-            cleaned.len() - 1
-        });
-        cleaned[at].updates.extend(updates.into_iter().map(|(vvbn, to)| (vvbn, Some(to))));
+        placed
     }
 }

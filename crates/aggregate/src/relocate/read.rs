@@ -6,19 +6,18 @@
 use super::plan::Move;
 use crate::aggregate::Aggregate;
 use ondisk::identity::{BlockOwner, crc32c};
-use ondisk::pointer::PhysicalPointer;
 use ondisk::root::metafile;
 use platform::completion::{Sender, gather};
 use platform::sync::Mutex;
 use raid::{BlockRead, Proof};
 use std::sync::Arc;
-use units::{BlockRef, VolumeId, Vvbn};
+use units::{BlockRef, Pvbn, VolumeId, Vvbn};
 
 /// What an identity calls a block of a file.
 const KIND_DATA: u8 = 1;
 
 /// Blocks that are read with one request at most.
-pub(super) const BLOCKS_PER_READ: usize = 256;
+const BLOCKS_PER_READ: usize = 256;
 
 pub(super) type Found = Option<(BlockRef, BlockOwner)>;
 
@@ -30,38 +29,69 @@ pub(super) fn may_move(owner: &BlockOwner) -> bool {
 /// A block to be read, and whose it turns out to be.
 #[derive(Clone)]
 pub(super) struct Wanted {
-    volume: VolumeId,
-    vvbn: u64,
-    from: PhysicalPointer,
-    owner: Arc<Mutex<Option<BlockOwner>>>,
+    pvbn: Pvbn,
+    /// Whose it must be, with which check, if that is known.
+    expected: Option<Expected>,
+    owner: Arc<Mutex<Option<(BlockOwner, u16)>>>,
 }
 
+type Expected = (VolumeId, Vvbn, u16);
+
 impl Wanted {
-    pub(super) fn new(volume: VolumeId, one: &Move) -> Self {
-        Self { volume, vvbn: one.vvbn, from: one.from, owner: Arc::default() }
+    /// The block of a move.
+    pub(super) fn of(one: &Move) -> Self {
+        let expected = Some((one.volume, Vvbn(one.vvbn), one.from.check));
+        Self { pvbn: one.from.pvbn, expected, owner: Arc::default() }
+    }
+
+    /// Whatever lies there.
+    pub(super) fn any(pvbn: Pvbn) -> Self {
+        Self { pvbn, expected: None, owner: Arc::default() }
     }
 
     fn proof(&self) -> Proof {
         let wanted = self.clone();
-        let accepts = move |owner: &BlockOwner| {
-            let is_right = owner.volume == wanted.volume && owner.vvbn == Vvbn(wanted.vvbn);
+        let accepts = move |owner: &BlockOwner, check: u16| {
+            let found = (owner.volume, owner.vvbn, check);
+            let is_right = wanted.expected.is_none_or(|expected| expected == found);
             if is_right {
-                *wanted.owner.lock() = Some(*owner);
+                *wanted.owner.lock() = Some((*owner, check));
             }
             is_right
         };
-        Proof::Owned { accepts: Box::new(accepts), check: self.from.check }
+        Proof::Owned(Box::new(accepts))
     }
 
     fn found(self, block: BlockRef) -> Found {
-        let owner = self.owner.lock().take();
+        let found = self.owner.lock().take();
         // What is still in raid's queue was not proved.
-        owner.filter(|_| crc32c(&block) as u16 == self.from.check).map(|owner| (block, owner))
+        let (owner, _) = found.filter(|(_, check)| crc32c(&block) as u16 == *check)?;
+        Some((block, owner))
     }
 }
 
-pub(super) fn read_run(aggregate: Arc<Aggregate>, run: Vec<Wanted>, done: Sender<Vec<Found>>) {
-    let Some(first) = run.first().map(|one| one.from.pvbn) else { return done(Vec::new()) };
+/// Reads blocks in order, those in a row on one disk with one request.
+pub(super) fn read_all(
+    aggregate: &Arc<Aggregate>,
+    wanted: Vec<Wanted>,
+    done: impl FnOnce(Vec<Found>) + Send + 'static,
+) {
+    let geometry = aggregate.parts.store.geometry();
+    let place = |pvbn| geometry.locate(pvbn).map(|at| (at.group, at.disk));
+    let is_run = |one: &Wanted, next: &Wanted| {
+        one.pvbn.get() + 1 == next.pvbn.get() && place(one.pvbn) == place(next.pvbn)
+    };
+    let runs = wanted.chunk_by(is_run).flat_map(|run| run.chunks(BLOCKS_PER_READ));
+    let runs: Vec<Vec<Wanted>> = runs.map(<[Wanted]>::to_vec).collect();
+    let done = move |found: Vec<Vec<Found>>| done(found.into_iter().flatten().collect());
+    let parts = gather(runs.len(), done);
+    for (run, part) in runs.into_iter().zip(parts) {
+        read_run(Arc::clone(aggregate), run, part);
+    }
+}
+
+fn read_run(aggregate: Arc<Aggregate>, run: Vec<Wanted>, done: Sender<Vec<Found>>) {
+    let Some(first) = run.first().map(|one| one.pvbn) else { return done(Vec::new()) };
     let proofs = run.iter().map(Wanted::proof).collect();
     let store = Arc::clone(&aggregate.parts.store);
     let read = move |outcome: Result<Vec<BlockRef>, raid::ReadFailure>| match outcome {
@@ -72,7 +102,7 @@ pub(super) fn read_run(aggregate: Arc<Aggregate>, run: Vec<Wanted>, done: Sender
         Err(_) => {
             // Those that can be read move.
             for (one, part) in run.iter().zip(gather(run.len(), done)) {
-                let (pvbn, one) = (one.from.pvbn, one.clone());
+                let (pvbn, one) = (one.pvbn, one.clone());
                 let read = BlockRead { pvbn, proof: one.proof() };
                 aggregate.parts.store.read(
                     read,

@@ -1,0 +1,131 @@
+//! Areas that are emptied, so that they can be filled as a whole (FreeSpace section 3.3.1): which
+//! is next, and which of its blocks are in use.
+//!
+//! Invariants: an area that is being emptied is not filled. One that was gone through is not
+//! emptied again before it was filled, so that what cannot be moved of it is tried once.
+
+use super::group::{Cache, GroupAreas};
+use super::{Refill, Tier};
+use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
+use cowfs::reader::{Progress, Reader};
+use cowfs::space::Space;
+use ondisk::pointer::PhysicalPointer;
+use units::Pvbn;
+
+/// The share of an area that must be free for it to be emptied, in thousandths: below, more than a
+/// block would be moved for each that is won.
+const FREE_PERMILLE_MIN: u64 = 500;
+
+/// How far an area was gone through: disk by disk, stripe by stripe.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Cursor {
+    disk: usize,
+    stripe: u64,
+}
+
+impl Refill {
+    /// Begins to empty the best area of a group that has fewer than `wanted` empty ones.
+    pub(crate) fn begin_emptying(&mut self, wanted: u32) -> Option<(u32, u32, Cursor)> {
+        let near =
+            (0..).zip(&mut self.groups).zip(&self.tiers).filter(|(_, tier)| **tier == Tier::Near);
+        let best = near.filter_map(|((number, group), _)| {
+            let (permille, area) = group.next_to_empty(wanted)?;
+            Some((permille, number, group, area))
+        });
+        // Of groups with areas as good the first.
+        let (_, number, group, area) =
+            best.max_by_key(|(permille, number, ..)| (*permille, std::cmp::Reverse(*number)))?;
+        let stripe = group.begin_emptying(area);
+        Some((number, area, Cursor { disk: 0, stripe }))
+    }
+
+    /// Whether an area is being emptied still: it may have been wanted.
+    pub(crate) fn is_emptying(&self, group: u32, area: u32) -> bool {
+        self.groups[group as usize].emptying == Some(area)
+    }
+
+    /// An area was gone through.
+    pub(crate) fn end_emptying(&mut self, group: u32, area: u32) {
+        let group = &mut self.groups[group as usize];
+        group.stop_emptying();
+        group.emptied.insert(area);
+    }
+
+    /// The next blocks of an area that are in use, at most `blocks_max`, and what comes after them.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub(crate) fn used_blocks(
+        &self,
+        group: u32,
+        area: u32,
+        from: Cursor,
+        blocks_max: usize,
+        space: &mut Space<PhysicalPointer>,
+        reader: &Reader<'_>,
+    ) -> Progress<(Vec<Pvbn>, Cursor)> {
+        let group = &self.groups[group as usize];
+        let stripes = group.areas.stripes_of(area);
+        let mut used = Vec::new();
+        let mut at = from;
+        while let Some(base) = group.bases.get(at.disk) {
+            let mut next = base.get() + at.stripe;
+            let end = base.get() + stripes.end;
+            while next < end {
+                let map = space.in_use(next / VBNS_PER_BLOCK, reader)?;
+                let until = end.min((next / VBNS_PER_BLOCK + 1) * VBNS_PER_BLOCK);
+                for pvbn in next..until {
+                    // Number 0 is never a block.
+                    if is_set(&map, pvbn) && pvbn != 0 {
+                        if used.len() == blocks_max {
+                            let stripe = pvbn - base.get();
+                            return Ok((used, Cursor { stripe, ..at }));
+                        }
+                        used.push(Pvbn(pvbn));
+                    }
+                }
+                next = until;
+            }
+            at = Cursor { disk: at.disk + 1, stripe: stripes.start };
+        }
+        Ok((used, at))
+    }
+}
+
+impl GroupAreas {
+    /// The best area that is not empty and is worth it, with its free share, while there are fewer
+    /// than `wanted` empty ones.
+    fn next_to_empty(&self, wanted: u32) -> Option<(u64, u32)> {
+        let Cache::All(heap) = &self.cache else { return None };
+        let mut empty = 0;
+        for (area, score) in heap.ranked() {
+            let (score, capacity) = (u64::from(score), self.capacity(area));
+            let permille = score * 1000 / capacity.max(1);
+            if empty >= wanted || permille < FREE_PERMILLE_MIN {
+                return None;
+            }
+            if score >= capacity {
+                empty += 1;
+            } else if !self.emptied.contains(&area) {
+                return Some((permille, area));
+            }
+        }
+        None
+    }
+
+    /// Nothing is placed in the area from now on; its first stripe.
+    fn begin_emptying(&mut self, area: u32) -> u64 {
+        if let Cache::All(heap) = &mut self.cache {
+            heap.take_out(area);
+        }
+        self.emptying = Some(area);
+        self.areas.stripes_of(area).start
+    }
+
+    /// An area that is being emptied may be chosen.
+    pub(super) fn stop_emptying(&mut self) {
+        if let (Some(area), Cache::All(heap)) = (self.emptying.take(), &mut self.cache) {
+            heap.put_back(area);
+        }
+    }
+}

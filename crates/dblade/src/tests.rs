@@ -50,13 +50,17 @@ struct Node {
 
 impl Node {
     fn start(world: &SimulatedWorld) -> Self {
+        Self::start_tuned(world, Tuning::default())
+    }
+
+    fn start_tuned(world: &SimulatedWorld, tuning: Tuning) -> Self {
         let configuration = Configuration {
             clock: Arc::new(world.clone()),
             entropy: Arc::new(world.clone()),
             logs: Arc::new(Logs(world.clone())),
             memory_bytes: 16 << 20,
             cp_interval_nanoseconds: 10_000_000_000,
-            tuning: Tuning::default(),
+            tuning,
         };
         let engine = Engine::new(configuration);
         let service = Service(Arc::clone(&engine));
@@ -96,7 +100,11 @@ impl Node {
     }
 
     fn open(world: &SimulatedWorld) -> (Self, Recovery) {
-        let node = Self::start(world);
+        Self::open_tuned(world, Tuning::default())
+    }
+
+    fn open_tuned(world: &SimulatedWorld, tuning: Tuning) -> (Self, Recovery) {
+        let node = Self::start_tuned(world, tuning);
         let disks = node.disks();
         let recovery = node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
         (node, recovery)

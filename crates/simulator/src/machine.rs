@@ -430,9 +430,11 @@ impl<'a> Machine<'a> {
         let returned = aggregate.statistics.returned_blocks.load(Ordering::Relaxed);
         let emptied = aggregate.statistics.emptied_areas.load(Ordering::Relaxed);
         let out = aggregate.statistics.emptying_moved_blocks.load(Ordering::Relaxed);
+        let own = aggregate.statistics.emptying_rewritten_blocks.load(Ordering::Relaxed);
         let trace = &mut self.trace;
         trace.meet_times("areas: emptied", emptied);
         trace.meet_times("areas: blocks moved out of them", out);
+        trace.meet_times("areas: the aggregate's own blocks in them written again", own);
         trace.meet_times("relocation: blocks moved", moved);
         trace.meet_times("relocation: blocks moved back", returned);
         trace.meet_times("store: blocks repaired from parity", counters.repaired_blocks);

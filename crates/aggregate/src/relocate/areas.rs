@@ -322,6 +322,8 @@ impl Aggregate {
             return false;
         }
         batch.is_promised = true;
+        let rewritten = &self.statistics.emptying_rewritten_blocks;
+        rewritten.fetch_add(batch.own_blocks(), Ordering::Relaxed);
         let volumes: BTreeSet<VolumeId> = batch.moves.iter().map(|one| one.volume).collect();
         let slots = batch.slots.clone();
         for volume in volumes {

@@ -367,7 +367,7 @@ mod tests {
                 group(vec![sound, lost]),
             ],
             spares: vec![spare("one", 100, true), spare("two", 100, true)],
-            leaving_spares: Vec::new(),
+            leaving_disks: Vec::new(),
             retired: Vec::new(),
             waits_for_superblock: false,
             counters: raid::Counters::default(),

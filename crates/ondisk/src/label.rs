@@ -6,6 +6,9 @@
 //! Invariants:
 //! - `members[disk_index] == disk`; the first `disks_in_group` members are set and the others zero.
 //! - A base once given and `data_regions` never change: block numbers follow from them.
+//! - What is `removed` stays so: of labels that know of different groups the one that knows of more
+//!   was written later. The numbers of removed groups are never given again: the first that is free
+//!   is the sum of `removed_blocks` and of what the groups have.
 //! - A spare has no place: no members, no RAID kind. What is on it counts for nothing until a label
 //!   says that it is a member.
 //! - `missing` has a bit for each member that has missed writes: its content is old, whatever it
@@ -28,11 +31,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
 
 /// Versions of the label: name, number, date, what is new. Append only.
-pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 4] = [
+pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 5] = [
     ("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members"),
     ("rebuild", 2, "2026-11", "RAID kinds dp and tp, members that are being rebuilt"),
     ("growth", 3, "2026-11", "groups that can grow: parity disks first, a base for each disk"),
     ("media", 4, "2026-11", "what the disk's medium is, and the size that writes should heed"),
+    ("removal", 5, "2026-11", "groups that were removed; in labels before it none was"),
 ];
 
 /// The oldest version that is understood: before it parity disks were a group's last.
@@ -226,7 +230,8 @@ pub struct DiskLabel {
     pub reserved_e: U64,
     /// Which group of the aggregate.
     pub group_index: U32,
-    /// How many groups the aggregate has; the labels of the first group count.
+    /// How many groups the aggregate has, removed ones among them; the labels of the first group
+    /// that is left count.
     pub groups_count: U32,
     /// Which disk of the group.
     pub disk_index: U16,
@@ -256,7 +261,7 @@ pub struct DiskLabel {
     /// The first PVBN of each member, zero for parity disks: disks that joined later have ranges
     /// apart from the others'.
     pub bases: [U64; GROUP_DISKS_MAX],
-    /// What was last scrubbed; in the first group only.
+    /// What was last scrubbed; in the first group that is left only.
     pub scrub: ScrubRecord,
     /// Blocks of this disk that could not be read, since it was labelled or cleared.
     pub read_errors: U32,
@@ -279,8 +284,13 @@ pub struct DiskLabel {
     /// A bit for each of those that holds what it held: what it may have lost, and what it missed,
     /// has been written since by consistency points after `trusted_cp`, and those are complete.
     pub settled: U32,
+    /// Block numbers that groups had which were removed.
+    pub removed_blocks: U64,
+    /// A bit for each group that was removed, the first in the lowest bit of the first byte. A
+    /// spare says of no group that it was.
+    pub removed: [u8; GROUPS_MAX as usize / 8],
     /// Zero.
-    pub reserved_f: [u8; 3016],
+    pub reserved_f: [u8; 2880],
 }
 
 const _: () = {
@@ -292,7 +302,8 @@ const _: () = {
     assert!(offset_of!(DiskLabel, scrub) == 952);
     assert!(offset_of!(DiskLabel, read_errors) == 1016);
     assert!(offset_of!(DiskLabel, successor) == 1048);
-    assert!(offset_of!(DiskLabel, reserved_f) == 1080);
+    assert!(offset_of!(DiskLabel, removed_blocks) == 1080);
+    assert!(offset_of!(DiskLabel, reserved_f) == 1216);
 };
 
 impl DiskLabel {
@@ -377,10 +388,25 @@ impl DiskLabel {
             return wrong("sickness");
         }
         self.scrub.validate()?;
+        self.validate_removed()?;
         match self.disk_role() {
             Some(DiskRole::Spare) => self.validate_spare(),
             _ => self.validate_member(),
         }
+    }
+
+    /// Of removed groups there are fewer than groups, and each had blocks.
+    fn validate_removed(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: STRUCTURE, field });
+        let mut beyond = self.groups_count.get()..GROUPS_MAX;
+        if beyond.any(|group| self.is_removed(group)) {
+            return wrong("removed");
+        }
+        let blocks = self.removed_blocks.get();
+        if (blocks == 0) != (self.removed == [0; GROUPS_MAX as usize / 8]) || blocks >> 48 != 0 {
+            return wrong("removed_blocks");
+        }
+        Ok(())
     }
 
     /// A spare has no group: a place, if it is being filled for one, and no say in who has which.
@@ -397,6 +423,9 @@ impl DiskLabel {
         }
         if self.members != [[0; 16]; GROUP_DISKS_MAX] {
             return wrong("members");
+        }
+        if self.removed_blocks.get() != 0 {
+            return wrong("removed_blocks");
         }
         Ok(())
     }
@@ -441,6 +470,9 @@ impl DiskLabel {
         }
         if !self.are_bases_possible(kind) {
             return wrong("bases");
+        }
+        if self.is_removed(self.group_index.get()) {
+            return wrong("removed");
         }
         Ok(())
     }
@@ -525,6 +557,20 @@ impl DiskLabel {
         self.sickness = U32::ZERO;
     }
 
+    /// Whether a group was removed.
+    #[must_use]
+    pub fn is_removed(&self, group: u32) -> bool {
+        let byte = self.removed.get(group as usize / 8);
+        byte.is_some_and(|byte| byte >> (group % 8) & 1 == 1)
+    }
+
+    /// Notes that a group was removed.
+    pub fn set_removed(&mut self, group: u32) {
+        if let Some(byte) = self.removed.get_mut(group as usize / 8) {
+            *byte |= 1 << (group % 8);
+        }
+    }
+
     /// Whether the member at `index` has missed writes.
     #[must_use]
     pub fn is_missing(&self, index: usize) -> bool {
@@ -605,135 +651,4 @@ impl fmt::Display for Hexadecimal<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn example() -> DiskLabel {
-        let mut label = DiskLabel::empty();
-        label.disk = [2; 16];
-        label.aggregate = [9; 16];
-        assert!(label.set_name("pool"));
-        label.data_regions = U64::new(100);
-        label.groups_count = U32::new(1);
-        label.disk_index = U16::new(1);
-        label.disks_in_group = U16::new(3);
-        label.raid_kind = RaidKind::Raid4.number();
-        label.role = DiskRole::Data.number();
-        label.bases[2] = U64::new(6300);
-        for (member, byte) in label.members.iter_mut().zip(1..=3) {
-            *member = [byte; 16];
-        }
-        label
-    }
-
-    #[test]
-    fn labels_survive_a_block() {
-        let block = example().to_block();
-        assert!(DiskLabel::is_claimed_by(&block));
-        let read = DiskLabel::from_block(&block).unwrap();
-        assert_eq!(read.name(), Some("pool"));
-        assert_eq!(
-            read.to_string(),
-            "data disk 1 of 3 in raid4 group 0 of aggregate 'pool' \
-             (09090909090909090909090909090909), 100 regions, first pvbn:0"
-        );
-    }
-
-    #[test]
-    fn media_are_recorded_and_labels_of_earlier_versions_have_none() {
-        let mut label = example();
-        label.set_medium(Medium::Ssd(4 << 20));
-        let read = DiskLabel::from_block(&label.to_block()).unwrap();
-        assert_eq!((read.medium(), read.rotational), (Some(Medium::Ssd(4 << 20)), 0));
-        assert!(read.to_string().ends_with(", first pvbn:0, ssd:4MiB"), "{read}");
-        label.set_medium(Medium::Smr(256 << 20));
-        assert_eq!((label.medium(), label.rotational), (Some(Medium::Smr(256 << 20)), 1));
-        // As the version before wrote it.
-        let mut old = example();
-        (old.version, old.rotational) = (U16::new(3), 1);
-        old.checksum = U32::new(old.computed_checksum());
-        let read = DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).unwrap();
-        assert_eq!((read.medium(), read.version.get()), (Some(Medium::Unrecorded), 3));
-        // Written again it still says nothing, in the version of today.
-        let read = DiskLabel::from_block(&read.to_block()).unwrap();
-        assert_eq!((read.medium(), read.version.get()), (Some(Medium::Unrecorded), 4));
-        old.version = U16::new(LABEL_VERSION_MIN - 1);
-        old.checksum = U32::new(old.computed_checksum());
-        assert!(DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).is_err());
-    }
-
-    #[test]
-    fn every_flipped_bit_is_seen() {
-        let block = example().to_block();
-        for bit in 0..BLOCK_SIZE * 8 {
-            let mut bad = block.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(DiskLabel::from_block(&bad).is_err(), "bit {bit}");
-        }
-        assert!(DiskLabel::from_block(&Block::zeroed()).is_err());
-    }
-
-    #[test]
-    fn wrong_fields_are_named() {
-        type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 17] = [
-            ("sickness", |label| label.sickness = U32::new(4)),
-            ("scrub", |label| label.scrub.phase = 9),
-            ("medium", |label| label.medium = 5),
-            ("medium", |label| label.medium_unit_bytes = U32::new(4096)),
-            ("away", |label| label.away = U32::new(1)),
-            ("settled", |label| label.settled = U32::new(1)),
-            ("rebuilding", |label| label.rebuilding = U32::new(1)),
-            ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
-            ("aggregate_name", |label| label.aggregate_name[10] = 1),
-            ("group_index", |label| label.group_index = U32::new(1)),
-            ("disk_index", |label| label.disk_index = U16::new(3)),
-            ("raid_kind", |label| label.raid_kind = 9),
-            ("role", |label| label.role = DiskRole::Parity.number()),
-            ("missing", |label| label.missing = U32::new(8)),
-            ("members", |label| label.members[2] = [0; 16]),
-            ("data_regions", |label| label.data_regions = U64::ZERO),
-            ("bases", |label| label.bases[2] = U64::ZERO),
-        ];
-        for (field, change) in changes {
-            let mut label = example();
-            change(&mut label);
-            label.checksum = U32::new(label.computed_checksum());
-            assert_eq!(label.validate(), Err(Damage::Field { structure: STRUCTURE, field }));
-        }
-        let mut newer = example();
-        newer.version = U16::new(LABEL_VERSION + 1);
-        assert!(matches!(newer.validate(), Err(Damage::Version { .. })));
-        assert!(!example().set_name(&"x".repeat(65)));
-    }
-
-    #[test]
-    fn a_spare_has_no_group() {
-        let mut spare = DiskLabel::empty();
-        (spare.disk, spare.aggregate) = ([2; 16], [9; 16]);
-        assert!(spare.set_name("pool"));
-        spare.data_regions = U64::new(100);
-        spare.groups_count = U32::new(1);
-        spare.role = DiskRole::Spare.number();
-        let read = DiskLabel::from_block(&spare.to_block()).unwrap();
-        assert!(read.is_spare() && !example().is_spare());
-        assert_eq!(
-            read.to_string(),
-            "spare of aggregate 'pool' (09090909090909090909090909090909), 100 regions"
-        );
-        type Change = fn(&mut DiskLabel);
-        let changes: [(&str, Change); 5] = [
-            ("disk", |label| label.disk = [0; 16]),
-            ("disk_index", |label| label.disk_index = U16::new(32)),
-            ("raid_kind", |label| label.raid_kind = RaidKind::Dp.number()),
-            ("members", |label| label.members[0] = label.disk),
-            ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
-        ];
-        for (field, change) in changes {
-            let mut label = spare.clone();
-            change(&mut label);
-            label.checksum = U32::new(label.computed_checksum());
-            assert_eq!(label.validate(), Err(Damage::Field { structure: STRUCTURE, field }));
-        }
-    }
-}
+mod tests;

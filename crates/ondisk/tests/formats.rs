@@ -57,7 +57,7 @@ fn structures() -> BTreeMap<String, Layout> {
             disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
             medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
             read_errors, write_errors, checksum_errors, sickness, reserved_c, successor,
-            trusted_cp, away, settled, reserved_f
+            trusted_cp, away, settled, removed_blocks, removed, reserved_f
         },
         scrub::ScrubRecord {
             phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,

@@ -1,11 +1,13 @@
 //! Creates an aggregate on disks, and puts one together from them.
 //!
 //! Invariants: nothing is written before every disk was checked; of a group's labels the one that
-//! was changed last says who is a member and who has missed writes.
+//! was changed last says who is a member and who has missed writes. A disk of a group that was
+//! removed is nobody's, whatever its own label says: it is let go of (see `removal`).
 
 use crate::block_store::StripeJournal;
 use crate::error::RaidError;
 use crate::geometry::{Geometry, GroupGeometry};
+use crate::group_list::GroupList;
 use crate::label::Told;
 use crate::layout::Layout;
 use crate::member::{Group, GroupState, Seat, first_sequence, is_in};
@@ -218,22 +220,26 @@ fn join(
     if first.is_none() {
         return Err(RaidError::NoDisks);
     }
-    // Groups that were being added when the power went are not there yet: of the first group's
-    // labels the last one counts them.
-    let counts = groups.get(&0).into_iter().flatten().map(|device| device.label());
-    let Some(latest) = counts.max_by_key(|label| label.sequence.get()) else {
-        return Err(lost_group(0));
-    };
+    let labels: Vec<DiskLabel> = groups.values().flatten().map(|device| device.label()).collect();
+    // Groups that were being added when the power went are not there yet.
+    let Some(list) = GroupList::of(&labels) else { return Err(lost_group(0)) };
     let (mut places, mut joined, mut states) = (Vec::new(), Vec::new(), Vec::new());
-    for index in 0..latest.groups_count.get() {
+    let mut leftovers = Vec::new();
+    for index in 0..list.count() {
         let devices = groups.remove(&index).unwrap_or_default();
-        let (place, group, state) = join_group(index, devices, &mut spares, now)?;
+        let (place, group, state) = if list.is_removed(index) {
+            leftovers.extend(devices);
+            (GroupGeometry::removed(), Group::removed(), GroupState::default())
+        } else {
+            join_group(index, devices, (&list, &mut spares), now)?
+        };
         places.push(place);
         joined.push(Arc::new(group));
         states.push(state);
     }
-    let geometry = Arc::new(Geometry::new(places).ok_or(RaidError::Ranges)?);
-    Ok(Store::new(Layout { geometry, groups: joined }, states, spares, journal))
+    let geometry = Geometry::with_gaps(places, list.removed_blocks()).ok_or(RaidError::Ranges)?;
+    let layout = Layout { geometry: Arc::new(geometry), groups: joined };
+    Ok(Store::new(layout, states, (spares, leftovers), journal))
 }
 
 /// A group of which nothing is there.
@@ -245,13 +251,10 @@ fn lost_group(group: u32) -> RaidError {
 fn join_group(
     index: u32,
     devices: Vec<Arc<Device>>,
-    spares: &mut Vec<Arc<Device>>,
+    (list, spares): (&GroupList<'_>, &mut Vec<Arc<Device>>),
     now: Timestamp,
 ) -> Result<(GroupGeometry, Group, GroupState), RaidError> {
-    let latest = devices.iter().map(|device| device.label());
-    let Some(latest) = latest.max_by_key(|label| label.sequence.get()) else {
-        return Err(lost_group(index));
-    };
+    let Some(latest) = list.latest(index) else { return Err(lost_group(index)) };
     let (Some(kind), count) = (latest.kind(), usize::from(latest.disks_in_group.get())) else {
         unreachable!("labels were validated when they were read")
     };
@@ -268,9 +271,9 @@ fn join_group(
         match seats.get_mut(at) {
             Some(seat) if agrees => {
                 are_labels_equal &= latest.is_missing(at) && !latest.is_rebuilding(at)
-                    || Told::of(&label) == Told::of(&latest)
+                    || Told::of(&label) == Told::of(latest)
                         && label.members == latest.members
-                        && label.groups_count == latest.groups_count;
+                        && list.agrees(&label);
                 seat.device = Some(device);
             }
             // Replaced: another has its place.
@@ -299,7 +302,7 @@ fn join_group(
             Some(_) => {}
         }
     }
-    let copies = join_successor(&latest, &seats, missing, spares);
+    let copies = join_successor(latest, &seats, missing, spares);
     let group = Group::new(kind, seats);
     if missing.count_ones() as usize > kind.parity_disks() {
         return Err(match stranger {
@@ -308,7 +311,7 @@ fn join_group(
         });
     }
     // A crash may have come between two labels: then they are written again.
-    let labelled = are_labels_equal.then_some(Told::of(&latest));
+    let labelled = are_labels_equal.then_some(Told::of(latest));
     let sequence = first_sequence(latest.sequence.get(), now);
     let state = GroupState {
         missing,

@@ -165,7 +165,7 @@ pub trait BlockStore: Send + Sync {
     /// Queues a block. What fails is told by `sync`. The block's former content must not be in use.
     ///
     /// # Panics
-    /// If the PVBN is 0 or beyond the end.
+    /// If the PVBN is 0 or beyond the end, or its group was removed.
     fn write(&self, write: BlockWrite);
 
     /// Makes all writes durable that were queued before.
@@ -225,6 +225,12 @@ pub trait BlockStore: Send + Sync {
     /// of all groups count them.
     fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone);
 
+    /// Takes a group out, in which no block is in use nor will be: its numbers are nobody's from
+    /// then on, and its disks can be given to anybody. Answers when they can; the caller vouches
+    /// that the last consistency point uses no block of the group, and that none is given to
+    /// anybody who may write it. What is refused may be asked again after the next one.
+    fn remove_group(&self, group: u32, done: GrowDone);
+
     /// Whether a disk is large enough for a place.
     fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError>;
 
@@ -241,8 +247,8 @@ pub trait BlockStore: Send + Sync {
     /// Gives a place to a spare, as `replace_disk` does to another disk.
     fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone);
 
-    /// After recovery: takes back what is there again, and goes on with rebuilding and
-    /// scrubbing what was interrupted.
+    /// After recovery: takes back what is there again, lets go of disks of removed groups, and goes
+    /// on with rebuilding and scrubbing what was interrupted.
     fn resume(&self);
 
     /// Asks something of the scrub. Answers when the labels say it.

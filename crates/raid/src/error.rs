@@ -48,9 +48,40 @@ pub enum RaidError {
         /// How many there are.
         count: usize,
     },
-    /// The aggregate is being made larger already.
-    #[error("disks are being added already; wait until that is done")]
+    /// The aggregate is being made larger or smaller already.
+    #[error("disks are being added or a group is being removed already; wait until that is done")]
     Growing,
+    /// There was such a group.
+    #[error("group {group} was removed: its number is not used again")]
+    RemovedGroup {
+        /// The group.
+        group: u32,
+    },
+    /// Nothing would be left that an aggregate is opened from.
+    #[error(
+        "group {group} is the last that is not in an object store, and an aggregate is opened from \
+         such disks; add another group of disks first"
+    )]
+    LastGroup {
+        /// The group.
+        group: u32,
+    },
+    /// A disk of the group is being filled.
+    #[error(
+        "disk {disk} of group {group} is being filled; wait until that is done, or fail it first"
+    )]
+    Filling {
+        /// The group.
+        group: u32,
+        /// The disk.
+        disk: String,
+    },
+    /// Something is on its way to the group's disks.
+    #[error("group {group} is being written; try again after the next consistency point")]
+    Written {
+        /// The group.
+        group: u32,
+    },
     /// No groups, or too many.
     #[error("an aggregate has 1 to {maximum} groups, not {count}")]
     GroupCount {

@@ -2,10 +2,12 @@
 //!
 //! PVBNs are device-major: each data disk of a group owns one contiguous range. Checksum blocks
 //! and parity disks have no PVBNs. A disk that joins a group, and a group that joins an aggregate,
-//! take the PVBNs after the last, so that nothing moves (FlexVol section 3.1).
+//! take the PVBNs after the last that was ever given, so that nothing moves (FlexVol section 3.1).
+//! A group that was removed keeps its index, as one without disks; its PVBNs are nobody's.
 //!
-//! Invariants: the ranges follow one another without a gap, the first begins at 0; `pvbn(locate(p))
-//! == p`. PVBN 0 is a place like others, but never a block: it marks a hole in pointers.
+//! Invariants: the ranges follow one another, the first begins at 0, and between them is room for
+//! the PVBNs of removed groups and for no more; a PVBN is given once; `pvbn(locate(p)) == p`. PVBN
+//! 0 is a place like others, but never a block: it marks a hole in pointers.
 
 use media::{DeviceLayout, Profile};
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
@@ -85,6 +87,19 @@ impl GroupGeometry {
         self.bases.extend(ranges);
     }
 
+    /// What is left of a group that was removed.
+    #[must_use]
+    pub const fn removed() -> Self {
+        let (kind, medium) = (RaidKind::None, Medium::Unrecorded);
+        Self { kind, regions: 0, bases: Vec::new(), medium }
+    }
+
+    /// Whether it was removed: it has no disks.
+    #[must_use]
+    pub const fn is_removed(&self) -> bool {
+        self.bases.is_empty()
+    }
+
     /// What a group is whose disks are these: where they differ, what is hardest to please.
     pub(crate) fn medium_of(profiles: impl Iterator<Item = Profile>) -> Medium {
         let media = profiles.map(Profile::medium);
@@ -140,6 +155,8 @@ pub struct Geometry {
     groups: Vec<GroupGeometry>,
     /// The ranges of all data disks, in order.
     ranges: Vec<Range>,
+    /// The PVBN after the last that was ever given.
+    end: Pvbn,
 }
 
 /// The PVBNs of a data disk, from its first.
@@ -155,38 +172,67 @@ impl Geometry {
     /// or overlap.
     #[must_use]
     pub fn new(groups: Vec<GroupGeometry>) -> Option<Self> {
+        Self::with_gaps(groups, 0)
+    }
+
+    /// The geometry of `groups`, some of which were removed and had so many blocks; `None` if the
+    /// others do not leave room for just these, or overlap, or there are no others.
+    #[must_use]
+    pub fn with_gaps(groups: Vec<GroupGeometry>, removed_blocks: u64) -> Option<Self> {
+        if groups.iter().any(GroupGeometry::is_removed) != (removed_blocks > 0) {
+            return None;
+        }
         let of_group = |(group, place): (u32, &GroupGeometry)| {
             let bases = place.bases.clone().into_iter().enumerate();
             bases.map(move |(disk, base)| Range { base, group, disk })
         };
         let mut ranges: Vec<Range> = (0..).zip(&groups).flat_map(of_group).collect();
         ranges.sort_unstable();
-        let mut end = Pvbn(0);
+        // The end of the range before, and so many numbers as were given.
+        let (mut last, mut end) = (Pvbn(0), removed_blocks);
         for range in &ranges {
             let blocks = groups[range.group as usize].blocks_per_disk();
-            if range.base != end || blocks == 0 {
+            if range.base < last || blocks == 0 {
                 return None;
             }
-            end = Pvbn(end.get().checked_add(blocks)?);
+            last = Pvbn(range.base.get().checked_add(blocks)?);
+            end = end.checked_add(blocks)?;
         }
-        (!ranges.is_empty()).then_some(Self { groups, ranges })
+        let end = Pvbn(end);
+        (!ranges.is_empty() && last <= end).then_some(Self { groups, ranges, end })
     }
 
-    /// The groups, in order.
+    /// The geometry without a group; `None` if it has no other.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn without(&self, index: u32) -> Option<Self> {
+        let removed_blocks = self.removed_blocks() + self.group(index).blocks();
+        let mut groups = self.groups.clone();
+        groups[index as usize] = GroupGeometry::removed();
+        Self::with_gaps(groups, removed_blocks)
+    }
+
+    /// The groups, in order, removed ones among them.
     #[must_use]
     pub fn groups(&self) -> &[GroupGeometry] {
         &self.groups
     }
 
-    /// The PVBN after the last.
+    /// The PVBN after the last that was ever given.
     #[must_use]
-    pub fn end(&self) -> Pvbn {
-        self.ranges
-            .last()
-            .map_or(Pvbn(0), |range| range.base.offset(self.group(range.group).blocks_per_disk()))
+    pub const fn end(&self) -> Pvbn {
+        self.end
     }
 
-    /// Where a PVBN lies; `None` beyond the end.
+    /// PVBNs that removed groups had.
+    #[must_use]
+    pub fn removed_blocks(&self) -> u64 {
+        self.end.get() - self.groups.iter().map(GroupGeometry::blocks).sum::<u64>()
+    }
+
+    /// Where a PVBN lies; `None` beyond the end, and where a group was that was removed.
     #[must_use]
     pub fn locate(&self, pvbn: Pvbn) -> Option<Location> {
         let index = self.ranges.partition_point(|range| range.base <= pvbn).checked_sub(1)?;

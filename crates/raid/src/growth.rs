@@ -79,31 +79,43 @@ impl Inner {
         zeroing: &Arc<Zeroing>,
         done: GrowDone,
     ) {
-        self.grow(zeroing, done, |layout| layout.with_disks(group, disks));
+        self.grow(zeroing, done, move |layout| layout.with_disks(group, disks));
     }
 
     pub(crate) fn add_groups(self: &Arc<Self>, groups: Vec<NewGroup>, done: GrowDone) {
-        self.grow(&Arc::default(), done, |layout| layout.with_groups(groups));
+        self.grow(&Arc::default(), done, move |layout| layout.with_groups(groups));
     }
 
     fn grow(
         self: &Arc<Self>,
         zeroing: &Arc<Zeroing>,
         done: GrowDone,
-        plan: impl FnOnce(&Layout) -> Result<Growth, RaidError>,
+        plan: impl FnOnce(&Layout) -> Result<Growth, RaidError> + Send + 'static,
     ) {
-        if std::mem::replace(&mut self.state.lock().is_growing, true) {
-            return done(Err(RaidError::Growing));
+        let Some(done) = self.begin_change(done) else { return };
+        let (inner, zeroing) = (Arc::clone(self), Arc::clone(zeroing));
+        // What labels of new disks say of removed groups those of members say already.
+        self.tell_all(Box::new(move |told| {
+            let told = told.map_err(RaidError::from);
+            match told.and_then(|()| plan(&inner.layout())) {
+                Ok(growth) => inner.zero_disks(growth, &zeroing, done),
+                Err(error) => done(Err(error)),
+            }
+        }));
+    }
+
+    /// Begins to change which disks there are; refuses it, and gives nothing, if that is being done
+    /// already. What it gives ends the change.
+    pub(crate) fn begin_change(self: &Arc<Self>, done: GrowDone) -> Option<GrowDone> {
+        if std::mem::replace(&mut self.state.lock().is_changing, true) {
+            done(Err(RaidError::Growing));
+            return None;
         }
         let inner = Arc::clone(self);
-        let done: GrowDone = Box::new(move |result| {
-            inner.state.lock().is_growing = false;
+        Some(Box::new(move |result| {
+            inner.state.lock().is_changing = false;
             done(result);
-        });
-        match plan(&self.layout()) {
-            Ok(growth) => self.zero_disks(growth, zeroing, done),
-            Err(error) => done(Err(error)),
-        }
+        }))
     }
 
     fn zero_disks(self: &Arc<Self>, growth: Growth, zeroing: &Arc<Zeroing>, done: GrowDone) {
@@ -172,7 +184,7 @@ impl Inner {
     }
 
     fn take_layout(self: &Arc<Self>, growth: Growth, done: GrowDone) {
-        let groups = {
+        {
             let mut state = self.state.lock();
             // Of disks that were to be the same group before a crash none has a higher one.
             let sequence = state.groups.iter().map(|group| group.sequence).max().unwrap_or(0);
@@ -180,11 +192,9 @@ impl Inner {
             state.groups.extend(std::iter::repeat_with(new).take(growth.new_groups));
             // What the labels say of who there is has changed, even if the masks have not.
             state.groups.iter_mut().for_each(|group| group.labelled = None);
-            state.groups.len() as u32
-        };
+        }
         self.set_layout(growth.layout);
-        (0..groups).for_each(|group| self.write_labels(group));
-        self.finish_sync(Box::new(|result| done(result.map_err(RaidError::from))));
+        self.tell_all(Box::new(|result| done(result.map_err(RaidError::from))));
     }
 }
 
@@ -201,6 +211,9 @@ impl Layout {
         let Some(place) = self.groups.get(group as usize) else {
             return Err(RaidError::NoSuchGroup { group, count: self.groups.len() });
         };
+        if place.members.is_empty() {
+            return Err(RaidError::RemovedGroup { group });
+        }
         if place.kind == RaidKind::None {
             return Err(RaidError::FixedGroup { group });
         }
@@ -227,7 +240,7 @@ impl Layout {
         }
         let mut groups = self.groups.clone();
         groups[group as usize] = Arc::new(grown);
-        Ok(Growth { layout: Self::of(places, groups)?, added, new_groups: 0 })
+        Ok(Growth { layout: self.grown(places, groups)?, added, new_groups: 0 })
     }
 
     fn with_groups(&self, new: Vec<NewGroup>) -> Result<Growth, RaidError> {
@@ -257,11 +270,16 @@ impl Layout {
                 profile: new.profile,
             }));
         }
-        Ok(Growth { layout: Self::of(places, groups)?, added, new_groups })
+        Ok(Growth { layout: self.grown(places, groups)?, added, new_groups })
     }
 
-    fn of(places: Vec<GroupGeometry>, groups: Vec<Arc<Group>>) -> Result<Self, RaidError> {
-        let geometry = Geometry::new(places).filter(|all| all.end().get() <= BLOCK_NUMBER_MAX);
+    fn grown(
+        &self,
+        places: Vec<GroupGeometry>,
+        groups: Vec<Arc<Group>>,
+    ) -> Result<Self, RaidError> {
+        let geometry = Geometry::with_gaps(places, self.geometry.removed_blocks());
+        let geometry = geometry.filter(|all| all.end().get() <= BLOCK_NUMBER_MAX);
         let geometry = Arc::new(geometry.ok_or(RaidError::Ranges)?);
         Ok(Self { geometry, groups })
     }

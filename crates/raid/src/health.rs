@@ -213,7 +213,7 @@ impl Inner {
         device: &Arc<Device>,
         troubles: &[Trouble],
     ) {
-        if troubles.is_empty() || !self.group(group).members[member].is_taken_by(device) {
+        if troubles.is_empty() || !self.is_taken_by((group, member), device) {
             return;
         }
         // Labels are locked before the state.
@@ -287,7 +287,7 @@ impl Inner {
             groups.filter(|_| !is_over).flat_map(of_group).collect()
         };
         let lacking = candidates.into_iter().filter_map(|((group, member), disk, known)| {
-            let seat = self.group(group).members[member].seat();
+            let seat = self.member(DiskPlace { group, member })?.seat();
             let device = seat.device.filter(|_| seat.identity == disk)?;
             let is_told = known_of(&device.label()) == known;
             (!is_told && !mutation::broken(Rule::ErrorsNotSaved)).then_some((

@@ -3,6 +3,7 @@
 //! Invariant: labels say what happened to a group's disks before a `sync` succeeds that began after
 //! it happened.
 
+use crate::block_store::SyncDone;
 use crate::member::{GroupState, Member, is_in};
 use crate::rebuild::Rebuild;
 use crate::store::Inner;
@@ -68,6 +69,16 @@ impl GroupState {
 }
 
 impl Inner {
+    /// Has the labels of all groups say what is true. Answers when they do.
+    pub(crate) fn tell_all(self: &Arc<Self>, done: SyncDone) {
+        self.write_all_labels();
+        self.finish_sync(done);
+    }
+
+    pub(crate) fn write_all_labels(self: &Arc<Self>) {
+        (0..).take(self.layout().groups.len()).for_each(|group| self.write_labels(group));
+    }
+
     /// Has the labels of a group say which disks are missing, if they do not yet.
     pub(crate) fn write_labels(self: &Arc<Self>, group: u32) {
         let is_told = |disks: &GroupState| disks.labelled == Some(disks.told());
@@ -130,7 +141,12 @@ impl Inner {
             label.rebuilt_regions = 0.into();
         }
         // The group may be larger than when a disk began to be filled.
-        self.layout().describe(group, label);
+        let layout = self.layout();
+        layout.describe(group, label);
+        if layout.head() == group {
+            // It may not have been the first before.
+            label.scrub = state.scrub.record();
+        }
     }
 
     /// One of the labels on their way is there.

@@ -1,8 +1,8 @@
 //! Groups and what lies where, and how labels tell it.
 //!
 //! Invariants: a layout never changes; a larger one takes its place when the aggregate grows, in
-//! which every disk and every block is where it was. What is under way in a tetris sees one layout
-//! of its group from its start to its end.
+//! which every disk and every block is where it was, and one without a group when that is removed.
+//! What is under way in a tetris sees one layout of its group from its start to its end.
 
 use crate::geometry::Geometry;
 use crate::member::{Group, Member, Seat};
@@ -25,6 +25,11 @@ impl Group {
         group
     }
 
+    /// What is left of a group that was removed.
+    pub(crate) fn removed() -> Self {
+        Self::new(RaidKind::None, [])
+    }
+
     /// One disk more.
     pub(crate) fn push(&mut self, seat: Seat) {
         let is_parity = self.members.len() < self.kind.parity_disks();
@@ -35,11 +40,31 @@ impl Group {
 }
 
 impl Layout {
+    /// The first group that was not removed: its labels count.
+    pub(crate) fn head(&self) -> u32 {
+        let groups = (0..).zip(&self.groups);
+        let mut left = groups.filter(|(_, group)| !group.members.is_empty());
+        left.next().map_or(0, |(group, _)| group)
+    }
+
+    /// This one without a group; `None` if it has no other.
+    pub(crate) fn without(&self, group: u32) -> Option<Self> {
+        let geometry = Arc::new(self.geometry.without(group)?);
+        let mut groups = self.groups.clone();
+        groups[group as usize] = Arc::new(Group::removed());
+        Some(Self { geometry, groups })
+    }
+
     /// Has a label tell who is in its group, and where their blocks are.
     pub(crate) fn describe(&self, group: u32, label: &mut DiskLabel) {
         let (place, geometry) = (&self.groups[group as usize], self.geometry.group(group));
         label.group_index = group.into();
         label.groups_count = (self.groups.len() as u32).into();
+        label.removed_blocks = self.geometry.removed_blocks().into();
+        // One that was away may say of a group that is there that it was removed.
+        label.removed.fill(0);
+        let removed = (0..).zip(self.geometry.groups()).filter(|(_, place)| place.is_removed());
+        removed.for_each(|(at, _)| label.set_removed(at));
         label.disks_in_group = (place.members.len() as u16).into();
         label.raid_kind = place.kind.number();
         label.data_regions = geometry.regions.into();

@@ -31,6 +31,7 @@ mod discard;
 mod error;
 mod failure;
 mod geometry;
+mod group_list;
 mod growth;
 mod health;
 mod label;
@@ -46,6 +47,7 @@ mod read;
 mod rebuild;
 mod reconstruct;
 mod recover;
+mod removal;
 mod replacing;
 mod resolve;
 mod returning;
@@ -72,6 +74,7 @@ pub use block_store::{
 pub use discard::DiskRegion;
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
+pub use group_list::GroupList;
 pub use growth::{GrowDone, NewDisk, NewGroup};
 pub use health::{
     ErrorCounts, FAILURES_MAX, ROTTEN_BLOCKS_MAX, RetiredDisk, UNREADABLE_BLOCKS_MAX,

@@ -257,6 +257,16 @@ impl Inner {
         (0..groups).flat_map(of_group).collect()
     }
 
+    /// A place, unless its group was removed.
+    pub(crate) fn member(&self, DiskPlace { group, member }: DiskPlace) -> Option<Arc<Member>> {
+        self.group(group).members.get(member).cloned()
+    }
+
+    /// Whether it is this disk that has a place.
+    pub(crate) fn is_taken_by(&self, (group, member): (u32, usize), device: &Arc<Device>) -> bool {
+        self.member(DiskPlace { group, member }).is_some_and(|place| place.is_taken_by(device))
+    }
+
     /// A disk failed while it was read. It is given up only where parity makes it good.
     pub(crate) fn fail_reading(
         self: &Arc<Self>,
@@ -288,7 +298,7 @@ impl Inner {
         let is_promoted = {
             let mut state = self.state.lock();
             // What a disk did that was replaced since says nothing of the one in its place.
-            if !self.group(group).members[member].is_taken_by(device) {
+            if !self.is_taken_by((group, member), device) {
                 drop(state);
                 return self.fail_successor((group, member), device);
             }

@@ -49,6 +49,11 @@ impl Inner {
 
     fn reconstruct_locked(self: &Arc<Self>, read: BlockRead, location: Location, done: ReadDone) {
         let tetris = location.tetris();
+        if self.geometry().locate(read.pvbn).is_none() {
+            // The group was removed meanwhile.
+            self.unlock_tetris(tetris);
+            return done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
+        }
         let (queued, missing, is_group_lost) = {
             let state = self.state.lock();
             let missing = state.groups[tetris.group as usize].missing_at(tetris.region);

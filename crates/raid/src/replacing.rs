@@ -144,7 +144,9 @@ impl Inner {
         done: ReplaceDone,
     ) {
         let group = self.group(place.group);
-        let member = &group.members[place.member];
+        let Some(member) = group.members.get(place.member) else {
+            return done(self.check_place(place));
+        };
         // Before the state is locked: labels are locked before it.
         let replaced = member.device().map_or(0, |old| old.label().sequence.get());
         {
@@ -153,6 +155,11 @@ impl Inner {
                 // Nothing more becomes durable, and a label least of all.
                 drop(state);
                 return done(Err(failure.into()));
+            }
+            if let Err(error) = self.check_place(place) {
+                // The group was removed meanwhile.
+                drop(state);
+                return done(Err(error));
             }
             let disks = &mut state.groups[place.group as usize];
             if !disks.unused().contains(place.member) {

@@ -131,9 +131,7 @@ impl Inner {
                 }
             }
         }
-        for group in (0..).take(self.layout().groups.len()) {
-            self.write_labels(group);
-        }
+        self.write_all_labels();
     }
 
     /// Stripes of a group were being written in part at a crash.
@@ -160,7 +158,7 @@ impl Inner {
             groups.flat_map(of_group).collect()
         };
         for place in places {
-            if let Some(device) = self.group(place.group).members[place.member].device() {
+            if let Some(device) = self.member(place).and_then(|member| member.device()) {
                 self.take_back(place, device, Box::new(|_| ()));
             }
         }

@@ -97,6 +97,20 @@ impl Scrub {
         }
     }
 
+    /// What the labels say of it, or are to say next.
+    pub(crate) const fn record(&self) -> ScrubRecord {
+        self.record
+    }
+
+    /// Whether it sees tetrises, or waits to go on with it.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_open() || !self.walk.is_at_rest()
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.phase(), ScrubPhase::Running | ScrubPhase::Paused)
+    }
+
     fn phase(&self) -> ScrubPhase {
         self.record.phase().unwrap_or_default()
     }
@@ -391,12 +405,13 @@ impl Inner {
     }
 
     fn write_record(self: &Arc<Self>, record: ScrubRecord, done: SyncDone) {
-        let devices = self.devices_of(0, GroupState::unused);
+        let head = self.layout().head();
+        let devices = self.devices_of(head, GroupState::unused);
         let (inner, places) = (Arc::clone(self), devices.clone());
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
             for ((member, device), result) in places.into_iter().zip(results) {
                 if let Err(error) = result {
-                    inner.fail_writing((0, member), &device, error);
+                    inner.fail_writing((head, member), &device, error);
                 }
             }
             inner.finish_sync(done);

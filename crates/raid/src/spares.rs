@@ -68,7 +68,8 @@ impl Inner {
     /// Refuses a disk that is too small for any place.
     fn check_useful(&self, disk: &dyn Disk) -> Result<(), RaidError> {
         let geometry = self.geometry();
-        let least = geometry.groups().iter().map(|group| group.regions).min().unwrap_or(1);
+        let groups = geometry.groups().iter().filter(|group| !group.is_removed());
+        let least = groups.map(|group| group.regions).min().unwrap_or(1);
         check_size(disk, least)
     }
 

@@ -97,6 +97,12 @@ pub struct GroupStatus {
 }
 
 impl GroupStatus {
+    /// Whether it was removed: it has no disks and is there for its number.
+    #[must_use]
+    pub const fn is_removed(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// Whether a disk is missing.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
@@ -144,12 +150,13 @@ pub struct Counters {
 /// All of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// The groups, in order.
+    /// The groups, in order, removed ones among them.
     pub groups: Vec<GroupStatus>,
     /// Disks that wait for a place.
     pub spares: Vec<SpareStatus>,
-    /// Names of disks that are none any more, and have no place yet.
-    pub leaving_spares: Vec<String>,
+    /// Names of disks that are no spares any more and have no place yet, and of those whose group
+    /// was removed and whose labels still are to be erased.
+    pub leaving_disks: Vec<String>,
     /// Disks that were replaced for being sick, since the start.
     pub retired: Vec<RetiredDisk>,
     /// Whether a disk that is being filled waits for a superblock, which the next consistency point
@@ -174,7 +181,7 @@ impl Inner {
         // Before the state is locked: it looks at labels.
         // In this order: one that leaves meanwhile is seen once at least.
         let spares = self.spares();
-        let leaving_spares = self.leaving_spares.lock().clone();
+        let mut leaving_disks = self.leaving_spares.lock().clone();
         let saved = self.saved_errors();
         let state = self.state.lock();
         let layout = self.layout();
@@ -191,10 +198,11 @@ impl Inner {
         let groups = groups.collect();
         let mut filled = state.groups.iter().flat_map(GroupState::fillings);
         let waits_for_superblock = filled.any(|filled| !filled.has_superblock);
+        leaving_disks.extend(state.leftovers.iter().map(|device| device.name().to_owned()));
         let scrub = self.scrub_status(&state.scrub);
         let retired = state.retired.clone();
         let counters = state.counters;
-        Status { groups, spares, leaving_spares, retired, waits_for_superblock, counters, scrub }
+        Status { groups, spares, leaving_disks, retired, waits_for_superblock, counters, scrub }
     }
 }
 

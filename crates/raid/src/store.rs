@@ -75,8 +75,12 @@ pub(crate) struct State {
     pub counters: Counters,
     /// Disks that were replaced for being sick, since the start.
     pub retired: Vec<RetiredDisk>,
-    /// Disks are being added.
-    pub is_growing: bool,
+    /// Disks are being added, or a group is being removed.
+    pub is_changing: bool,
+    /// Disks of removed groups, until they are nobody's.
+    pub leftovers: Vec<Arc<Device>>,
+    /// Writes of superblocks that have not ended.
+    pub superblocks_under_way: usize,
     pub scrub: Scrub,
     /// Consistency points, as far as blocks tell of them.
     pub points: Points,
@@ -121,12 +125,13 @@ impl Store {
     pub(crate) fn new(
         layout: Layout,
         groups: Vec<GroupState>,
-        spares: Vec<Arc<Device>>,
+        (spares, leftovers): (Vec<Arc<Device>>, Vec<Arc<Device>>),
         journal: Arc<dyn StripeJournal>,
     ) -> Self {
+        let head = layout.head() as usize;
         let scrub = Scrub::of(
             &layout.geometry,
-            layout.groups.first().map(|group| &**group).zip(groups.first()),
+            layout.groups.get(head).map(|group| &**group).zip(groups.get(head)),
         );
         let state = State {
             tetrises: BTreeMap::new(),
@@ -144,7 +149,9 @@ impl Store {
             counters: Counters::default(),
             retired: Vec::new(),
             points: Points::default(),
-            is_growing: false,
+            is_changing: false,
+            leftovers,
+            superblocks_under_way: 0,
             scrub,
             is_abandoned: false,
         };
@@ -270,6 +277,10 @@ impl BlockStore for Store {
         self.inner.add_groups(groups, done);
     }
 
+    fn remove_group(&self, group: u32, done: GrowDone) {
+        self.inner.remove_group(group, done);
+    }
+
     fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError> {
         self.inner.check_replacement(place, disk)
     }
@@ -291,6 +302,7 @@ impl BlockStore for Store {
     }
 
     fn resume(&self) {
+        self.inner.resume_removals();
         self.inner.resume_rebuilds();
         self.inner.scrub_next();
     }

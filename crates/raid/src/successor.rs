@@ -75,6 +75,11 @@ impl Inner {
         }
         {
             let mut state = self.state.lock();
+            if let Err(error) = self.check_place(place) {
+                // The group was removed meanwhile.
+                drop(state);
+                return done(Err(error));
+            }
             let disks = &mut state.groups[place.group as usize];
             rebuild.copy = Some(disks.next_replacement());
             disks.copies.insert(place.member, rebuild);

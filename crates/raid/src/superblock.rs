@@ -15,14 +15,16 @@ impl Inner {
         done: SyncDone,
     ) {
         assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
-        for group in (0..).take(self.layout().groups.len()) {
-            // A disk that is not there keeps its old superblock, and must not speak again.
-            self.write_labels(group);
-        }
+        // A disk that is not there keeps its old superblock, and must not speak again.
+        self.write_all_labels();
+        let written_cp = {
+            let mut state = self.state.lock();
+            state.superblocks_under_way += 1;
+            state.points.written
+        };
         let devices = self.devices();
         let places = devices.clone();
         let inner = Arc::clone(self);
-        let written_cp = self.state.lock().points.written;
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
             for ((group, member, device), result) in places.into_iter().zip(results) {
                 match result {
@@ -30,6 +32,7 @@ impl Inner {
                     Err(error) => inner.fail_writing((group, member), &device, error),
                 }
             }
+            inner.state.lock().superblocks_under_way -= 1;
             inner.settle(written_cp);
             inner.finish_sync(done);
         });

@@ -13,6 +13,7 @@ mod hole;
 pub(crate) mod model;
 mod random;
 mod rebuild;
+mod removal;
 mod returning;
 mod scrub;
 mod stable;

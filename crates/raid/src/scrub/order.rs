@@ -33,8 +33,7 @@ pub enum ScrubOrder {
 
 impl Scrub {
     fn obey(&mut self, order: ScrubOrder, tetrises: u64) -> Result<(), RaidError> {
-        let phase = self.phase();
-        let is_open = matches!(phase, ScrubPhase::Running | ScrubPhase::Paused);
+        let (phase, is_open) = (self.phase(), self.is_open());
         match order {
             ScrubOrder::Start { .. } if is_open => return Err(RaidError::ScrubUnderWay),
             ScrubOrder::Pause if phase == ScrubPhase::Paused => {
@@ -99,9 +98,9 @@ impl Inner {
         wall: Timestamp,
         done: ScrubDone,
     ) {
-        let tetrises = self.tetrises();
         let obeyed = {
             let mut state = self.state.lock();
+            let tetrises = self.tetrises();
             state.scrub.wall = wall;
             state.scrub.obey(order, tetrises)
         };

@@ -33,6 +33,22 @@ fn gaps_and_overlaps_are_refused() {
     assert!(Geometry::new(vec![group(1)]).is_none());
 }
 
+#[test]
+fn gaps_are_as_large_as_what_was_removed() {
+    let group = |base| GroupGeometry::new(RaidKind::Dp, 2, 3, Pvbn(base));
+    let removed = GroupGeometry::removed;
+    let blocks = group(0).blocks();
+    assert!(Geometry::with_gaps(vec![removed(), group(blocks)], blocks).is_some());
+    let last = Geometry::with_gaps(vec![group(0), removed()], blocks).unwrap();
+    assert_eq!((last.end(), last.removed_blocks()), (Pvbn(2 * blocks), blocks));
+    assert!(Geometry::with_gaps(vec![removed(), group(blocks + 1)], blocks).is_none());
+    assert!(Geometry::with_gaps(vec![group(0), group(1), removed()], blocks).is_none(), "overlap");
+    assert!(Geometry::with_gaps(vec![group(0), removed()], 0).is_none());
+    assert!(Geometry::with_gaps(vec![group(0)], blocks).is_none());
+    assert!(Geometry::with_gaps(vec![removed()], blocks).is_none(), "nothing is left");
+    assert_eq!(Geometry::new(vec![group(0)]).unwrap().without(0), None);
+}
+
 proptest! {
     #[test]
     fn places_and_numbers_agree(
@@ -58,5 +74,32 @@ proptest! {
         prop_assert_eq!(geometry.locate(Pvbn(u64::MAX)), None);
         let beyond = Location { group: 0, disk: 99, stripe: 0 };
         prop_assert_eq!(geometry.pvbn(beyond), None);
+    }
+
+    #[test]
+    fn numbers_of_removed_groups_are_nobodys_and_the_others_stay(
+        shapes in prop::collection::vec((1_usize..4, 1_u64..3, 0_usize..3), 2..5),
+        removed in prop::collection::vec(any::<prop::sample::Index>(), 1..5),
+    ) {
+        let whole = geometry(&shapes);
+        let mut geometry = whole.clone();
+        for index in removed {
+            let group = index.index(shapes.len()) as u32;
+            if !geometry.group(group).is_removed() && let Some(next) = geometry.without(group) {
+                geometry = next;
+            }
+        }
+        prop_assert_eq!(geometry.end(), whole.end());
+        let mut nobodys = 0;
+        for number in 0..whole.end().get() {
+            let before = whole.locate(Pvbn(number)).unwrap();
+            let is_removed = geometry.group(before.group).is_removed();
+            nobodys += u64::from(is_removed);
+            prop_assert_eq!(geometry.locate(Pvbn(number)), Some(before).filter(|_| !is_removed));
+            prop_assert_eq!(geometry.pvbn(before).is_some(), !is_removed);
+        }
+        prop_assert_eq!(geometry.removed_blocks(), nobodys);
+        let again = Geometry::with_gaps(geometry.groups().to_vec(), nobodys);
+        prop_assert_eq!(again, Some(geometry));
     }
 }

@@ -13,7 +13,7 @@ use units::{BlockRef, Pvbn};
 const KINDS: [(RaidKind, usize); 3] = [(Raid4, 3), (Dp, 4), (Tp, 5)];
 
 /// A disk that was somebody's: it holds garbage in its first regions.
-fn new_disk(model: &Model, group: usize, disk: usize) -> NewDisk {
+pub(super) fn new_disk(model: &Model, group: usize, disk: usize) -> NewDisk {
     let name = disk_name(group, disk);
     let known = model.world.disk(&name);
     let disk = known.unwrap_or_else(|| model.world.add_disk(&name, DISK_BLOCKS));
@@ -44,7 +44,7 @@ fn write_within(model: &mut Model, geometry: &Geometry, count: u64) {
     }
 }
 
-type Growing = Arc<Mutex<Option<Result<(), RaidError>>>>;
+pub(super) type Growing = Arc<Mutex<Option<Result<(), RaidError>>>>;
 
 /// Begins to add so many disks to group 0, or a group of them.
 fn begin(model: &Model, as_group: bool, kind: RaidKind, disks: Vec<NewDisk>) -> Growing {

@@ -269,7 +269,7 @@ mod tests {
             status: raid::Status {
                 groups: Vec::new(),
                 spares: Vec::new(),
-                leaving_spares: Vec::new(),
+                leaving_disks: Vec::new(),
                 retired: Vec::new(),
                 waits_for_superblock: false,
                 counters: raid::Counters::default(),

@@ -135,7 +135,7 @@ pub(super) fn names_of(summary: &AggregateSummary) -> Vec<&str> {
     let filled = members.filter_map(|one| one.successor.as_ref());
     names.extend(filled.map(|successor| successor.name.as_str()));
     names.extend(summary.status.spares.iter().map(|spare| spare.name.as_str()));
-    names.extend(summary.status.leaving_spares.iter().map(String::as_str));
+    names.extend(summary.status.leaving_disks.iter().map(String::as_str));
     names
 }
 

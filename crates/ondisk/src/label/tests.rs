@@ -1,0 +1,163 @@
+//! Labels: what survives a block, and which fields are wrong.
+
+use super::*;
+
+fn example() -> DiskLabel {
+    let mut label = DiskLabel::empty();
+    label.disk = [2; 16];
+    label.aggregate = [9; 16];
+    assert!(label.set_name("pool"));
+    label.data_regions = U64::new(100);
+    label.groups_count = U32::new(1);
+    label.disk_index = U16::new(1);
+    label.disks_in_group = U16::new(3);
+    label.raid_kind = RaidKind::Raid4.number();
+    label.role = DiskRole::Data.number();
+    label.bases[2] = U64::new(6300);
+    for (member, byte) in label.members.iter_mut().zip(1..=3) {
+        *member = [byte; 16];
+    }
+    label
+}
+
+#[test]
+fn labels_survive_a_block() {
+    let block = example().to_block();
+    assert!(DiskLabel::is_claimed_by(&block));
+    let read = DiskLabel::from_block(&block).unwrap();
+    assert_eq!(read.name(), Some("pool"));
+    assert_eq!(
+        read.to_string(),
+        "data disk 1 of 3 in raid4 group 0 of aggregate 'pool' \
+         (09090909090909090909090909090909), 100 regions, first pvbn:0"
+    );
+}
+
+#[test]
+fn media_are_recorded_and_labels_of_earlier_versions_have_none() {
+    let mut label = example();
+    label.set_medium(Medium::Ssd(4 << 20));
+    let read = DiskLabel::from_block(&label.to_block()).unwrap();
+    assert_eq!((read.medium(), read.rotational), (Some(Medium::Ssd(4 << 20)), 0));
+    assert!(read.to_string().ends_with(", first pvbn:0, ssd:4MiB"), "{read}");
+    label.set_medium(Medium::Smr(256 << 20));
+    assert_eq!((label.medium(), label.rotational), (Some(Medium::Smr(256 << 20)), 1));
+    // As the version before wrote it.
+    let mut old = example();
+    (old.version, old.rotational) = (U16::new(3), 1);
+    old.checksum = U32::new(old.computed_checksum());
+    let read = DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).unwrap();
+    assert_eq!((read.medium(), read.version.get()), (Some(Medium::Unrecorded), 3));
+    // Written again it still says nothing, in the version of today.
+    let read = DiskLabel::from_block(&read.to_block()).unwrap();
+    assert_eq!((read.medium(), read.version.get()), (Some(Medium::Unrecorded), LABEL_VERSION));
+    old.version = U16::new(LABEL_VERSION_MIN - 1);
+    old.checksum = U32::new(old.computed_checksum());
+    assert!(DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).is_err());
+}
+
+#[test]
+fn removed_groups_are_remembered_and_labels_of_earlier_versions_have_none() {
+    let mut label = example();
+    label.groups_count = U32::new(GROUPS_MAX);
+    [7, 8, GROUPS_MAX - 1].into_iter().for_each(|group| label.set_removed(group));
+    label.removed_blocks = U64::new(3 * 63);
+    let read = DiskLabel::from_block(&label.to_block()).unwrap();
+    let removed: Vec<u32> = (0..2 * GROUPS_MAX).filter(|at| read.is_removed(*at)).collect();
+    assert_eq!(removed, [7, 8, GROUPS_MAX - 1]);
+    let mut old = example();
+    old.version = U16::new(4);
+    old.checksum = U32::new(old.computed_checksum());
+    let read = DiskLabel::from_block(&Block::from_prefix(old.as_bytes())).unwrap();
+    assert!(read.removed_blocks == 0 && !(0..GROUPS_MAX).any(|at| read.is_removed(at)));
+}
+
+#[test]
+fn every_flipped_bit_is_seen() {
+    let block = example().to_block();
+    for bit in 0..BLOCK_SIZE * 8 {
+        let mut bad = block.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert!(DiskLabel::from_block(&bad).is_err(), "bit {bit}");
+    }
+    assert!(DiskLabel::from_block(&Block::zeroed()).is_err());
+}
+
+#[test]
+fn wrong_fields_are_named() {
+    type Change = fn(&mut DiskLabel);
+    let changes: [(&str, Change); 21] = [
+        ("sickness", |label| label.sickness = U32::new(4)),
+        ("scrub", |label| label.scrub.phase = 9),
+        ("medium", |label| label.medium = 5),
+        ("medium", |label| label.medium_unit_bytes = U32::new(4096)),
+        ("away", |label| label.away = U32::new(1)),
+        ("settled", |label| label.settled = U32::new(1)),
+        ("rebuilding", |label| label.rebuilding = U32::new(1)),
+        ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
+        ("aggregate_name", |label| label.aggregate_name[10] = 1),
+        ("group_index", |label| label.group_index = U32::new(1)),
+        ("disk_index", |label| label.disk_index = U16::new(3)),
+        ("raid_kind", |label| label.raid_kind = 9),
+        ("role", |label| label.role = DiskRole::Parity.number()),
+        ("missing", |label| label.missing = U32::new(8)),
+        ("members", |label| label.members[2] = [0; 16]),
+        ("data_regions", |label| label.data_regions = U64::ZERO),
+        ("bases", |label| label.bases[2] = U64::ZERO),
+        ("removed", |label| label.set_removed(1)),
+        ("removed", |label| {
+            label.set_removed(0);
+            label.removed_blocks = U64::new(63);
+        }),
+        ("removed_blocks", |label| label.removed_blocks = U64::new(63)),
+        ("removed_blocks", |label| {
+            label.groups_count = U32::new(2);
+            label.set_removed(1);
+        }),
+    ];
+    for (field, change) in changes {
+        let mut label = example();
+        change(&mut label);
+        label.checksum = U32::new(label.computed_checksum());
+        assert_eq!(label.validate(), Err(Damage::Field { structure: STRUCTURE, field }));
+    }
+    let mut newer = example();
+    newer.version = U16::new(LABEL_VERSION + 1);
+    assert!(matches!(newer.validate(), Err(Damage::Version { .. })));
+    assert!(!example().set_name(&"x".repeat(65)));
+}
+
+#[test]
+fn a_spare_has_no_group() {
+    let mut spare = DiskLabel::empty();
+    (spare.disk, spare.aggregate) = ([2; 16], [9; 16]);
+    assert!(spare.set_name("pool"));
+    spare.data_regions = U64::new(100);
+    spare.groups_count = U32::new(1);
+    spare.role = DiskRole::Spare.number();
+    let read = DiskLabel::from_block(&spare.to_block()).unwrap();
+    assert!(read.is_spare() && !example().is_spare());
+    assert_eq!(
+        read.to_string(),
+        "spare of aggregate 'pool' (09090909090909090909090909090909), 100 regions"
+    );
+    type Change = fn(&mut DiskLabel);
+    let changes: [(&str, Change); 6] = [
+        ("disk", |label| label.disk = [0; 16]),
+        ("disk_index", |label| label.disk_index = U16::new(32)),
+        ("raid_kind", |label| label.raid_kind = RaidKind::Dp.number()),
+        ("members", |label| label.members[0] = label.disk),
+        ("rebuilt_regions", |label| label.rebuilt_regions = U64::new(101)),
+        ("removed_blocks", |label| {
+            label.groups_count = U32::new(2);
+            label.set_removed(1);
+            label.removed_blocks = U64::new(63);
+        }),
+    ];
+    for (field, change) in changes {
+        let mut label = spare.clone();
+        change(&mut label);
+        label.checksum = U32::new(label.computed_checksum());
+        assert_eq!(label.validate(), Err(Damage::Field { structure: STRUCTURE, field }));
+    }
+}

@@ -7,6 +7,7 @@ use crate::block_side::BlockSide;
 use crate::consistency_point::{Action, ConsistencyPoint, CpDone, FreezeScope, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
+use crate::leaving::Leaving;
 use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
 use crate::member::Member;
 use crate::mount::container_lookup;
@@ -22,7 +23,7 @@ use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Log;
 use platform::Clock;
 use platform::sync::{Mutex, RwLock};
-use raid::BlockStore;
+use raid::{BlockStore, Geometry};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,6 +83,8 @@ pub struct Aggregate {
     /// Volumes whose pointers may be wrong about where blocks lie.
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
+    pub(crate) leaving: RwLock<Option<Leaving>>,
+    leaves_areas: AtomicBool,
     /// What clients have read of volumes whose blocks cool.
     pub(crate) reads: Mutex<Reads>,
     filling: AtomicU64,
@@ -97,6 +100,8 @@ pub struct Statistics {
     pub consistency_points: AtomicU64,
     /// Blocks they wrote.
     pub blocks_written: AtomicU64,
+    /// Shares of volumes' files that were cleaned by messages of their own.
+    pub cleaned_shares: AtomicU64,
     /// Blocks in use, as of the last commit.
     pub used_blocks: AtomicU64,
     /// Blocks in use by the active image, as of the last commit.
@@ -131,12 +136,16 @@ impl Aggregate {
     /// Puts an aggregate into service.
     #[must_use]
     pub fn new(parts: Parts, mut block_side: BlockSide) -> Arc<Self> {
-        block_side.refill.tune(&parts.tuning, &parts.store.geometry());
+        let geometry = parts.store.geometry();
+        block_side.refill.tune(&parts.tuning, &geometry);
+        block_side.refill.set_leaving(block_side.settings.leaving_group);
+        let leaving = RwLock::new(Leaving::of(&block_side, &geometry));
+        let leaves_areas = AtomicBool::new(block_side.settings.leaves_areas);
         let statistics = Statistics::default();
         statistics.used_blocks.store(block_side.space.used_blocks, Ordering::Relaxed);
         statistics.active_blocks.store(block_side.space.active_blocks, Ordering::Relaxed);
-        statistics.size_blocks.store(block_side.space.size_blocks, Ordering::Relaxed);
-        settle_budget(&parts.shared, &block_side);
+        statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);
+        settle_budget(&parts.shared, &block_side, &geometry);
         let filling = AtomicU64::new(parts.log.active_cp().get());
         parts.journal.set_log(Arc::clone(&parts.log));
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
@@ -153,6 +162,8 @@ impl Aggregate {
             loads: Arc::default(),
             moved_volumes: RwLock::new(moved),
             tiers,
+            leaving,
+            leaves_areas,
             reads: Mutex::default(),
             filling,
             failed: AtomicBool::new(false),
@@ -262,7 +273,7 @@ impl Aggregate {
             side.space.grow(geometry.end().get());
             side.refill.grow(&geometry);
             side.relocation.grow();
-            this.statistics.size_blocks.store(side.space.size_blocks, Ordering::Relaxed);
+            this.statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);
             // The commit settles what may be promised.
             Ok(())
         };
@@ -277,6 +288,23 @@ impl Aggregate {
             scope.block_side().set_tiering(volume, tiering, now)
         };
         self.request_action(Box::new(set), done);
+    }
+
+    /// From now on areas are emptied ahead of being filled, or not. `done` is called when that is
+    /// durable.
+    pub fn set_area_cleaning(self: &Arc<Self>, is_on: bool, done: CpDone) {
+        let set = move |scope: &mut FreezeScope<'_, '_>| {
+            scope.block_side().settings.leaves_areas = !is_on;
+            scope.aggregate.leaves_areas.store(!is_on, Ordering::Relaxed);
+            Ok(())
+        };
+        self.request_action(Box::new(set), done);
+    }
+
+    /// Whether areas are emptied ahead of being filled.
+    #[must_use]
+    pub fn cleans_areas(&self) -> bool {
+        !self.leaves_areas.load(Ordering::Relaxed)
     }
 
     /// Blocks of a volume that lie in object stores, as of the last commit.
@@ -369,9 +397,10 @@ pub(crate) fn reserve_blocks(size_blocks: u64) -> u64 {
     size_blocks / 64 + 512
 }
 
-pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide) {
-    let free = side.space.size_blocks - side.space.used_blocks;
-    // What is stocked for blocks that move nobody else can have.
-    let free = free.saturating_sub(side.relocation.stocked());
-    shared.budget.settle(free, reserve_blocks(side.space.size_blocks));
+pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide, geometry: &Geometry) {
+    let size = geometry.blocks();
+    // What is stocked for blocks that move nobody else can have, nor what is to leave.
+    let leaving = Leaving::of(side, geometry).map_or(0, |leaving| leaving.unusable_blocks());
+    let taken = side.space.used_blocks + side.relocation.stocked() + leaving;
+    shared.budget.settle(size.saturating_sub(taken), reserve_blocks(size));
 }

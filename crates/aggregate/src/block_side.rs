@@ -22,7 +22,8 @@ use cowfs::space::Space;
 use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VolumeRecord};
-use ondisk::root::{FileSystemRoot, metafile};
+use ondisk::root::{FileSystemRoot, Superblock, metafile};
+use raid::Geometry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId};
@@ -72,6 +73,35 @@ impl FileFacts {
     }
 }
 
+/// What administrators have chosen of an aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// The group that is being emptied to leave.
+    pub leaving_group: Option<u32>,
+    /// Areas are not emptied ahead of being filled.
+    pub leaves_areas: bool,
+}
+
+impl Settings {
+    /// As the superblock of an aggregate of `geometry` has them.
+    #[must_use]
+    pub fn of(superblock: &Superblock, geometry: &Geometry) -> Self {
+        let leaving = superblock.leaving_group.get().checked_sub(1);
+        // Its disks may have left after the last commit.
+        let is_there = |group: &u32| {
+            geometry.groups().get(*group as usize).is_some_and(|group| group.data_disks() > 0)
+        };
+        let leaves_areas = superblock.leaves_areas.get() == 1;
+        Self { leaving_group: leaving.filter(is_there), leaves_areas }
+    }
+
+    /// Has a superblock say it.
+    pub fn store(self, superblock: &mut Superblock) {
+        superblock.leaving_group.set(self.leaving_group.map_or(0, |group| group + 1));
+        superblock.leaves_areas.set(u32::from(self.leaves_areas));
+    }
+}
+
 /// See the module.
 pub struct BlockSide {
     /// Free map and roots.
@@ -84,6 +114,10 @@ pub struct BlockSide {
     pub reclaim: Reclaim,
     /// What moves to other places.
     pub relocation: Relocation,
+    /// What administrators have chosen.
+    pub settings: Settings,
+    /// The disks of the group that leaves are being taken out.
+    pub is_group_taken_out: bool,
     /// Containers by volume.
     pub containers: BTreeMap<VolumeId, Container>,
     /// The volume table.
@@ -231,6 +265,12 @@ impl BlockSide {
         self.relocation.set(volume, record);
         self.dirty_slots.insert(slot);
         Ok(())
+    }
+
+    /// A group is to leave, or none any more; part of a freeze's action.
+    pub fn set_leaving(&mut self, group: Option<u32>) {
+        self.settings.leaving_group = group;
+        self.refill.set_leaving(group);
     }
 
     /// Marks a volume deleted: its container is emptied in the background.

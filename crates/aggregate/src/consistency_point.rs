@@ -488,6 +488,7 @@ impl Aggregate {
         superblock.time = I64::new(self.parts.clock.wall().get());
         superblock.next_volume = U32::new(side.next_volume);
         superblock.traditional = U32::new(u32::from(side.traditional));
+        side.settings.store(&mut superblock);
         superblock.root = cleaner.root(&side.space);
         superblock
     }
@@ -574,7 +575,9 @@ impl Aggregate {
         self.relocated(side, &freed);
         *self.tiers.write() = Tiers::of(side);
         self.send_forget(freed);
-        settle_budget(&self.parts.shared, side);
+        self.note_leaving(side);
+        self.end_leaving(side);
+        settle_budget(&self.parts.shared, side, &self.parts.store.geometry());
         self.statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.statistics.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
         let mut again = side.is_dirty() || side.space.has_snapshot_work();

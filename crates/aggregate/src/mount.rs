@@ -5,7 +5,7 @@
 //!
 //! Fails: [`AggregateError::Unreadable`], [`AggregateError::Damaged`].
 
-use crate::block_side::{BlockSide, Container, FileFacts, VOLUMES_MAX, VolumeSlot};
+use crate::block_side::{BlockSide, Container, FileFacts, Settings, VOLUMES_MAX, VolumeSlot};
 use crate::error::AggregateError;
 use crate::member::container_inode;
 use crate::reclaim::Reclaim;
@@ -81,6 +81,8 @@ pub fn format_block_side(
         is_counting: false,
         reclaim: Reclaim::default(),
         relocation: Relocation::default(),
+        settings: Settings::default(),
+        is_group_taken_out: false,
         containers: BTreeMap::new(),
         table: Vec::new(),
         table_file: (Root::default(), 0),
@@ -149,6 +151,8 @@ pub fn mount(
         is_counting: false,
         reclaim: Reclaim::default(),
         relocation,
+        settings: Settings::of(superblock, geometry),
+        is_group_taken_out: false,
         containers,
         table,
         table_file,

@@ -55,6 +55,16 @@ impl BlockPool {
         state.stock.pop_front()
     }
 
+    /// Takes those numbers out of stock that `is_taken` says.
+    #[must_use]
+    pub fn take_out(&self, is_taken: impl Fn(Pvbn) -> bool) -> Vec<Pvbn> {
+        let mut state = self.0.lock();
+        let stock = std::mem::take(&mut state.stock).into_iter();
+        let (taken, left): (Vec<_>, Vec<_>) = stock.partition(|pvbn| is_taken(*pvbn));
+        state.stock = left.into();
+        taken
+    }
+
     /// Adds found numbers.
     pub fn stock(&self, found: impl Iterator<Item = Pvbn>) {
         self.0.lock().stock.extend(found);

@@ -336,7 +336,7 @@ impl Refill {
         for takes_left_out in [false, true] {
             for &group in &in_tier {
                 let areas = &mut self.groups[group];
-                if areas.is_left_out != takes_left_out {
+                if areas.is_leaving || areas.is_left_out != takes_left_out {
                     continue;
                 }
                 if areas.filling.is_some() || areas.pick(self.choice, &mut self.chance) {
@@ -349,8 +349,9 @@ impl Refill {
 
     /// Leaves those groups out that are too fragmented beside the others.
     fn leave_out(&mut self, tier: Tier) {
-        let of_tier = || self.groups.iter().zip(&self.tiers).filter(|(_, of)| **of == tier);
-        let best = of_tier().filter_map(|(group, _)| group.best_permille()).max().unwrap_or(0);
+        let groups = self.groups.iter().zip(&self.tiers);
+        let of_tier = groups.filter(|(group, of)| **of == tier && !group.is_leaving);
+        let best = of_tier.filter_map(|(group, _)| group.best_permille()).max().unwrap_or(0);
         for (group, of) in self.groups.iter_mut().zip(&self.tiers) {
             if *of == tier {
                 let divisor = if group.is_left_out { TAKE_BACK_DIVISOR } else { LEAVE_OUT_DIVISOR };
@@ -369,11 +370,8 @@ impl Refill {
         reader: &Reader<'_>,
     ) -> Progress<()> {
         let of_tier = |of: &Tier| *of == tier;
-        let wants_count = self
-            .groups
-            .iter()
-            .zip(&self.tiers)
-            .any(|(group, of)| of_tier(of) && group.wants_count());
+        let mut groups = self.groups.iter().zip(&self.tiers);
+        let wants_count = groups.any(|(group, of)| of_tier(of) && group.wants_count());
         if wants_count {
             // Else what was settled would be told twice.
             self.settle_scores(space, geometry, reader)?;

@@ -59,7 +59,7 @@ use tiering::TieringPolicy;
 /// Blocks that a batch is filled up to, by whole nodes: 4 MiB, an object.
 const BATCH_BLOCKS: usize = 1024;
 /// Free blocks below which nothing is moved: what a batch takes until its commit, several times.
-const FREE_BLOCKS_MIN: u64 = 4 * BATCH_BLOCKS as u64;
+pub(crate) const FREE_BLOCKS_MIN: u64 = 4 * BATCH_BLOCKS as u64;
 /// Nodes that one message looks at: 32 Ki entries of a container map.
 const NODES_PER_MESSAGE: usize = 64;
 
@@ -120,7 +120,9 @@ impl Aggregate {
         let side = self.block_side.write(access);
         self.begin_scans(side);
         let has_batch = self.promise_batch(side);
-        self.promise_area(side) || has_batch
+        let has_area = self.promise_area(side);
+        // A group that is to leave is looked at again after each commit.
+        has_batch || has_area || side.settings.leaving_group.is_some()
     }
 
     fn promise_batch(self: &Arc<Self>, side: &mut BlockSide) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! The steps, in order; each block of the image is placed exactly once:
 //!
-//! 1. *Files*: dirty blocks and holes go into the buftrees of user files, directories, container
-//!    files.
+//! 1. *Files* ([`files`]): dirty blocks and holes go into the buftrees of user files, directories,
+//!    container files.
 //! 2. *Snapshots*: background work on snapshots; a new snapshot gets its record.
 //! 3. *Inodes*: changed inodes go into blocks of the inode file, in memory.
 //! 4. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
@@ -21,6 +21,8 @@
 //!
 //! [`Stop::Wait`]: crate::reader::Stop::Wait
 
+mod files;
+
 use crate::buftree::{self, FileKey, Root};
 use crate::cleaner::{FileCleaner, Leaf, Plan, Sink};
 use crate::content::Content;
@@ -31,9 +33,7 @@ use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
 use crate::space::{SCAN_BLOCKS_PER_CP, Space, top_areas_key};
-use ondisk::inode::{
-    INODE_SIZE, InodeRecord, KIND_ATTRIBUTES, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
-};
+use ondisk::inode::{INODE_SIZE, InodeRecord, KIND_METAFILE};
 use ondisk::records::{SNAPSHOTS_PER_BLOCK, SnapshotRecord};
 use ondisk::root::{FileSystemRoot, metafile};
 use rustc_hash::FxHashSet;
@@ -42,6 +42,8 @@ use std::sync::Arc;
 use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, Timestamp, VolumeId};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
+
+pub use files::ImageFiles;
 
 /// What one consistency point frees of reaped files, all of them together, in blocks and the nodes
 /// that they are taken from: about 256 MiB. The blocks of a file of 100 GiB come back in 400 steps,
@@ -126,10 +128,7 @@ enum Step {
 pub struct ImageCleaner<P: Pointer> {
     facts: ImageFacts,
     step: Step,
-    work: VecDeque<FileWork<P>>,
-    current: Option<(FileWork<P>, FileCleaner<P>)>,
-    cleaned: Vec<CleanedInode<P>>,
-    records: VecDeque<(InodeNumber, InodeRecord)>,
+    files: ImageFiles<P>,
     inode_leaves: BTreeMap<u64, BlockRef>,
     snapshot_leaves: Vec<u64>,
     /// Blocks of metafiles that are written again as they are.
@@ -145,8 +144,6 @@ pub struct ImageCleaner<P: Pointer> {
     /// Files of the seal that are done.
     sealed: usize,
     sealing: Option<FileCleaner<P>>,
-    /// What may still be freed of reaped files.
-    reap_cost_left: u64,
     written: u64,
 }
 
@@ -204,10 +201,7 @@ impl<P: Pointer> ImageCleaner<P> {
         Self {
             facts,
             step: Step::Files,
-            work: work.into(),
-            current: None,
-            cleaned: Vec::new(),
-            records: VecDeque::new(),
+            files: ImageFiles::new(space.volume, work),
             inode_leaves: BTreeMap::new(),
             snapshot_leaves: Vec::new(),
             rewritten: Vec::new(),
@@ -221,7 +215,6 @@ impl<P: Pointer> ImageCleaner<P> {
             snapshot_table: space.snapshot_table.0,
             sealed: 0,
             sealing: None,
-            reap_cost_left: REAP_COST_PER_CP,
             written: 0,
         }
     }
@@ -241,6 +234,19 @@ impl<P: Pointer> ImageCleaner<P> {
         self
     }
 
+    /// The files that are to be cleaned, for whoever does that elsewhere.
+    #[must_use]
+    pub fn take_files(&mut self) -> ImageFiles<P> {
+        let none = ImageFiles::new(self.files.volume(), Vec::new());
+        std::mem::replace(&mut self.files, none)
+    }
+
+    /// Takes back a share of them, cleaned or not, with so many blocks written.
+    pub fn put_files(&mut self, share: ImageFiles<P>, written: u64) {
+        self.files.join(share);
+        self.written += written;
+    }
+
     /// Does the work.
     ///
     /// # Errors
@@ -254,7 +260,9 @@ impl<P: Pointer> ImageCleaner<P> {
         loop {
             self.step = match self.step {
                 Step::Files => {
-                    self.clean_files(space, backend, reader)?;
+                    let written = &mut self.written;
+                    let mut sink = Direct { space: &mut *space, backend, reader, written };
+                    self.files.run(reader, &mut sink)?;
                     Step::Snapshots
                 }
                 Step::Snapshots => {
@@ -277,41 +285,6 @@ impl<P: Pointer> ImageCleaner<P> {
                 }
                 Step::Done => return Ok(()),
             };
-        }
-    }
-
-    fn clean_files(
-        &mut self,
-        space: &mut Space<P>,
-        backend: &mut dyn Backend<P>,
-        reader: &Reader<'_>,
-    ) -> Progress<()> {
-        loop {
-            if self.current.is_none() {
-                let Some(mut work) = self.work.pop_front() else { return Ok(()) };
-                let cleaner = file_cleaner(space.volume, &mut work, self.reap_cost_left);
-                self.current = Some((work, cleaner));
-            }
-            let Some((work, cleaner)) = &mut self.current else { unreachable!("set above") };
-            let mut sink = Direct { space, backend, reader, written: &mut self.written };
-            let (root, change) = cleaner.run(reader, &mut sink)?;
-            let inode = &work.inode;
-            if is_reaped_in_steps(inode) {
-                self.reap_cost_left = cleaner.hole_limit_left();
-            }
-            let blocks = inode.blocks.saturating_add_signed(change);
-            let record = if inode.freed {
-                if !root.is_empty() {
-                    return Err(Stop::Contradiction("a free inode keeps blocks"));
-                }
-                InodeRecord::free(inode.attributes.generation.get())
-            } else {
-                inode.attributes.record(&root, blocks)
-            };
-            self.records.push_back((inode.number, record));
-            let number = inode.number;
-            self.cleaned.push(CleanedInode { number, root, blocks, freed: inode.freed });
-            self.current = None;
         }
     }
 
@@ -346,11 +319,11 @@ impl<P: Pointer> ImageCleaner<P> {
 
     /// Puts the changed inodes into blocks of the inode file.
     fn put_inodes(&mut self, space: &Space<P>, reader: &Reader<'_>) -> Progress<()> {
-        while let Some(&(number, record)) = self.records.front() {
+        while let Some(&(number, record)) = self.files.records.front() {
             let (fbn, slot) = position(number);
             let block = self.inode_leaf(space.volume, fbn, reader)?;
             put_record(Arc::make_mut(block), slot, &record);
-            self.records.pop_front();
+            self.files.records.pop_front();
         }
         // The metafiles' inodes lie in the first block; they change in the steps to come.
         self.inode_leaf(space.volume, 0, reader).map(|_| ())
@@ -542,7 +515,7 @@ impl<P: Pointer> ImageCleaner<P> {
     /// The cleaned files, for publishing.
     #[must_use]
     pub fn take_cleaned(&mut self) -> Vec<CleanedInode<P>> {
-        std::mem::take(&mut self.cleaned)
+        std::mem::take(&mut self.files.cleaned)
     }
 
     /// Blocks written.
@@ -573,24 +546,6 @@ impl<P: Pointer> ImageCleaner<P> {
 
 /// Metafiles that are sealed: summary map, active map, TopAA, inode file, snapshot table.
 const SEALED_FILES: usize = 5;
-
-const fn is_reaped_in_steps<P>(inode: &FrozenInode<P>) -> bool {
-    inode.reaping && !inode.freed
-}
-
-fn file_cleaner<P: Pointer>(
-    volume: VolumeId,
-    work: &mut FileWork<P>,
-    reap_cost: u64,
-) -> FileCleaner<P> {
-    let inode = &work.inode;
-    let key = FileKey { volume, inode: inode.number, content: Content::Data };
-    let tiny = matches!(inode.attributes.kind, KIND_REGULAR | KIND_SYMLINK | KIND_ATTRIBUTES);
-    let inline_size = (tiny && !inode.freed && !inode.reaping).then_some(inode.attributes.size);
-    let leaves = std::mem::take(&mut work.leaves);
-    let cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline_size);
-    if is_reaped_in_steps(inode) { cleaner.with_hole_limit(reap_cost) } else { cleaner }
-}
 
 fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {
     block.bytes_mut()[slot * INODE_SIZE..(slot + 1) * INODE_SIZE]

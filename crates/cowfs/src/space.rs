@@ -278,6 +278,11 @@ impl<P: Pointer> Space<P> {
         assert!(self.given.insert(vbn), "block number {vbn} would be given twice");
     }
 
+    /// A number that was given is not used.
+    pub fn take_back(&mut self, vbn: u64) {
+        self.given.remove(&vbn);
+    }
+
     /// Works the queues into the active map.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use crate::create::groups_of;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use aggregate::{Aggregate, CpDone};
 use media::{MediaError, Profile, Zeroing};
 use ondisk::label::RaidKind;
 use platform::Disk;
@@ -89,6 +90,36 @@ impl Engine {
             Err(error) => done(Err(error.into())),
         };
         store.fail_disk(place, Box::new(failed));
+    }
+
+    /// Has a group of disks leave an aggregate. Answers when that is durable: what is in use in the
+    /// group goes to others in the background, and then its disks are free.
+    pub fn remove_group(self: &Arc<Self>, aggregate: &str, group: u32, done: Done<()>) {
+        self.change_settings(aggregate, done, |found, done| found.remove_group(group, done));
+    }
+
+    /// Has the group stay that was to leave an aggregate.
+    pub fn keep_group(self: &Arc<Self>, aggregate: &str, done: Done<()>) {
+        self.change_settings(aggregate, done, |found, done| found.keep_group(done));
+    }
+
+    /// Whether allocation areas of an aggregate are emptied ahead of being filled. Answers when that
+    /// is durable.
+    pub fn set_area_cleaning(self: &Arc<Self>, aggregate: &str, is_on: bool, done: Done<()>) {
+        self.change_settings(aggregate, done, |found, done| found.set_area_cleaning(is_on, done));
+    }
+
+    fn change_settings(
+        &self,
+        aggregate: &str,
+        done: Done<()>,
+        change: impl FnOnce(&Arc<Aggregate>, CpDone),
+    ) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        change(&found, Box::new(|outcome| done(outcome.map_err(EngineError::from))));
     }
 
     /// Forgets the errors of a disk.

@@ -134,8 +134,12 @@ pub struct Superblock {
     pub next_volume: U32,
     /// 1 when the root directory is user-visible: a traditional volume.
     pub traditional: U32,
+    /// The group that is being emptied to leave, and one; 0: none is.
+    pub leaving_group: U32,
+    /// 1 when allocation areas are not emptied ahead of being filled.
+    pub leaves_areas: U32,
     /// Reserved; zero.
-    pub reserved: [u8; 56],
+    pub reserved: [u8; 48],
     /// The aggregate's file system.
     pub root: FileSystemRoot,
     /// Zero.

@@ -226,10 +226,16 @@ impl Geometry {
         self.end
     }
 
+    /// Data blocks of all groups.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.groups.iter().map(GroupGeometry::blocks).sum()
+    }
+
     /// PVBNs that removed groups had.
     #[must_use]
     pub fn removed_blocks(&self) -> u64 {
-        self.end.get() - self.groups.iter().map(GroupGeometry::blocks).sum::<u64>()
+        self.end.get() - self.blocks()
     }
 
     /// Where a PVBN lies; `None` beyond the end, and where a group was that was removed.

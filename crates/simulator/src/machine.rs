@@ -428,6 +428,8 @@ impl<'a> Machine<'a> {
         let counters = aggregate.parts.store.status().counters;
         let moved = aggregate.statistics.moved_blocks.load(Ordering::Relaxed);
         let returned = aggregate.statistics.returned_blocks.load(Ordering::Relaxed);
+        let shares = aggregate.statistics.cleaned_shares.load(Ordering::Relaxed);
+        self.trace.meet_times("consistency point: files cleaned in shares", shares);
         let emptied = aggregate.statistics.emptied_areas.load(Ordering::Relaxed);
         let out = aggregate.statistics.emptying_moved_blocks.load(Ordering::Relaxed);
         let own = aggregate.statistics.emptying_rewritten_blocks.load(Ordering::Relaxed);

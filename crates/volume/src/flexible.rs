@@ -3,33 +3,29 @@
 //! Invariants: see [`aggregate::Member`]. The vol_info block is the last that a cleaning writes;
 //! with the container map's change the whole image becomes reachable at once.
 
-use crate::backend::{DualBackend, Holdings};
+use crate::cleaning::{Finished, VolumeCleaning};
 use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
 use crate::snapshots::{Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{
-    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
-    Published, vol_info_place,
+    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published,
 };
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::cleaner::Leaf;
 use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
-use cowfs::image::{FileWork, ImageCleaner, ImageFacts};
-use cowfs::logical::{CleanedInode, Image, Logical};
+use cowfs::image::{FileWork, ImageFacts};
+use cowfs::logical::{Image, Logical};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
-use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
+use ondisk::root::VOL_INFO_VVBN;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use units::{Timestamp, VolumeId, Vvbn};
-use zerocopy::little_endian::{I64, U32, U64};
+use units::{Timestamp, VolumeId};
 
-/// Blocks that one cleaning keeps loaded before it lets go of them.
-const HELD_BLOCKS_MAX: usize = 4096;
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
 
@@ -38,7 +34,7 @@ pub struct FlexibleVolume {
     /// The logical side.
     pub front: Front<DualPointer>,
     /// The block side.
-    vbn: Partition<VbnSide>,
+    pub(crate) vbn: Partition<VbnSide>,
     aggregate: Weak<Aggregate>,
     this: Weak<Self>,
     size_blocks: u64,
@@ -46,34 +42,15 @@ pub struct FlexibleVolume {
     active_blocks: AtomicU64,
 }
 
-struct VbnSide {
-    space: Space<DualPointer>,
-    requests: Requests<DualPointer>,
-    cleaning: Option<VolumeCleaning>,
-    finished: Option<Finished>,
+pub(crate) struct VbnSide {
+    pub space: Space<DualPointer>,
+    pub requests: Requests<DualPointer>,
+    pub cleaning: Option<VolumeCleaning>,
+    pub finished: Option<Finished>,
     /// Background work waits for the next consistency point.
     is_put_off: bool,
     /// A message counts free numbers of areas.
     is_counting: bool,
-}
-
-struct VolumeCleaning {
-    /// What the freeze set aside, until the cleaning begins: sorting it is no work for a moment in
-    /// which nothing else runs.
-    image: Option<(ImageFacts, Image<DualPointer>)>,
-    cleaner: Option<ImageCleaner<DualPointer>>,
-    held: HeldBlocks,
-    holdings: Holdings,
-    context: FreezeContext,
-    dirty_blocks: u64,
-    restore_ready: bool,
-    /// Map blocks that background work on snapshots may handle.
-    scan_blocks_max: u64,
-}
-
-struct Finished {
-    cleaned: Vec<CleanedInode<DualPointer>>,
-    dirty_blocks: u64,
 }
 
 impl FlexibleVolume {
@@ -201,82 +178,6 @@ impl FlexibleVolume {
         self.front.logical.write(access).discard();
     }
 
-    fn clean(self: &Arc<Self>, aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> Outcome {
-        if aggregate.is_failed() {
-            return Outcome::Done;
-        }
-        let side = self.vbn.write(access);
-        let Some(mut cleaning) = side.cleaning.take() else {
-            unreachable!("a volume's cleaning runs until it is finished")
-        };
-        match self.step(aggregate, side, &mut cleaning) {
-            Ok(()) => {
-                let holdings = std::mem::take(&mut cleaning.holdings);
-                aggregate.pool.forfeit(holdings.used, holdings.reserved.into_iter());
-                let Some(mut cleaner) = cleaning.cleaner else {
-                    unreachable!("what is finished was begun")
-                };
-                let written = cleaner.written();
-                aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
-                side.finished = Some(Finished {
-                    cleaned: cleaner.take_cleaned(),
-                    dirty_blocks: cleaning.dirty_blocks,
-                });
-                let volume = self.front.id;
-                aggregate.member_cleaned(MemberCleaned { volume, updates: holdings.updates });
-                Outcome::Done
-            }
-            Err(Stop::Wait(wait)) => {
-                cleaning.held.trim(HELD_BLOCKS_MAX);
-                let held = cleaning.held.clone();
-                side.cleaning = Some(cleaning);
-                aggregate.suspend(wait, &held)
-            }
-            Err(Stop::Damaged(pvbn)) => {
-                let what = "a metafile of a volume";
-                aggregate.fail(AggregateError::Unreadable { what, pvbn });
-                Outcome::Done
-            }
-            Err(Stop::Contradiction(problem)) => {
-                aggregate.fail(AggregateError::Contradiction { what: "a volume's image", problem });
-                Outcome::Done
-            }
-            Err(Stop::NoSpace) => unreachable!("cleaning never asks for promises"),
-        }
-    }
-
-    /// Cleans the image and writes its vol_info.
-    fn step(
-        &self,
-        aggregate: &Arc<Aggregate>,
-        side: &mut VbnSide,
-        cleaning: &mut VolumeCleaning,
-    ) -> Result<(), Stop> {
-        let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
-        let cp = cleaning.context.cp;
-        let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };
-        if let Some((facts, mut image)) = cleaning.image.take() {
-            let work = file_work(&mut image);
-            side.space.choice = aggregate.parts.tuning.volume_choice;
-            cleaning.cleaner = Some(
-                ImageCleaner::new(facts, work, &side.space).with_scan(cleaning.scan_blocks_max),
-            );
-        }
-        let Some(cleaner) = &mut cleaning.cleaner else { unreachable!("made above") };
-        cleaner.run(&mut side.space, &mut backend, &reader)?;
-        if !cleaning.restore_ready {
-            side.requests.prepare_restore(&mut side.space, &reader)?;
-            cleaning.restore_ready = true;
-        }
-        backend.reserve(1)?;
-        let root = cleaner.root(&side.space);
-        let block = Arc::new(self.vol_info(root, &cleaning.context).to_block());
-        backend.write_at(Vvbn(VOL_INFO_VVBN), block, vol_info_place(self.front.id));
-        let released = side.space.drain_released();
-        cleaning.holdings.updates.extend(released.into_iter().map(|vvbn| (vvbn, None)));
-        Ok(())
-    }
-
     /// Counts free numbers of areas, some at a time.
     fn send_count(self: &Arc<Self>, aggregate: &Arc<Aggregate>) {
         let (this, of, held) = (Arc::clone(self), Arc::clone(aggregate), HeldBlocks::default());
@@ -309,15 +210,6 @@ impl FlexibleVolume {
             }
         }
         Outcome::Done
-    }
-
-    fn vol_info(&self, root: FileSystemRoot, context: &FreezeContext) -> VolInfo {
-        let mut vol_info = VolInfo::new();
-        vol_info.volume = U32::new(self.front.id.get());
-        vol_info.cp = U64::new(context.cp.get());
-        vol_info.time = I64::new(context.time.get());
-        vol_info.root = root;
-        vol_info
     }
 }
 
@@ -400,16 +292,8 @@ impl Member for FlexibleVolume {
         let side = self.vbn.write(access);
         let facts = image_facts(&image, &mut side.requests, context);
         let dirty_blocks = image.dirty_blocks;
-        side.cleaning = Some(VolumeCleaning {
-            image: Some((facts, image)),
-            cleaner: None,
-            held: HeldBlocks::default(),
-            holdings: Holdings::default(),
-            context: *context,
-            dirty_blocks,
-            restore_ready: false,
-            scan_blocks_max,
-        });
+        let image = (facts, image);
+        side.cleaning = Some(VolumeCleaning::new(image, dirty_blocks, *context, scan_blocks_max));
         let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
             unreachable!("a member is alive while its aggregate freezes")
         };

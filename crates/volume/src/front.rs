@@ -24,7 +24,12 @@ pub struct FrontAffinities {
     pub stripes: Vec<AffinityId>,
     /// Free maps and snapshots.
     pub vbn: AffinityId,
+    /// Shares of the files that a consistency point cleans.
+    pub ranges: Vec<AffinityId>,
 }
+
+/// Messages that clean the files of one volume at a time, at most.
+pub(crate) const SHARES_MAX: usize = 8;
 
 impl FrontAffinities {
     /// New affinities beneath an aggregate's.
@@ -34,12 +39,16 @@ impl FrontAffinities {
         let logical = scheduler.add(volume, AffinityKind::VolumeLogical);
         let vbn = scheduler.add(volume, AffinityKind::VolumeVbn);
         let stripe = |_| scheduler.add(logical, AffinityKind::Stripe);
-        Self { volume, logical, stripes: (0..STRIPES).map(stripe).collect(), vbn }
+        let stripes = (0..STRIPES).map(stripe).collect();
+        let range = |_| scheduler.add(vbn, AffinityKind::VolumeRange);
+        let ranges = (0..SHARES_MAX).map(range).collect();
+        Self { volume, logical, stripes, vbn, ranges }
     }
 
     /// Takes the affinities away; nothing may be queued in them.
     pub fn remove(&self, scheduler: &Scheduler) {
-        self.stripes.iter().for_each(|stripe| scheduler.remove(*stripe));
+        let leaves = self.stripes.iter().chain(&self.ranges);
+        leaves.for_each(|leaf| scheduler.remove(*leaf));
         for affinity in [self.logical, self.vbn, self.volume] {
             scheduler.remove(affinity);
         }

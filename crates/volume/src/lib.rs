@@ -15,10 +15,12 @@
 //!   consistency point.
 
 mod backend;
+mod cleaning;
 mod flexible;
 mod format;
 mod front;
 mod load;
+mod shares;
 mod snapshots;
 mod traditional;
 

@@ -10,6 +10,8 @@ use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
+use raid::Geometry;
+use std::cmp::Reverse;
 use units::Pvbn;
 
 /// The share of an area that must be free for it to be emptied, in thousandths: below, more than a
@@ -24,19 +26,60 @@ pub(crate) struct Cursor {
 }
 
 impl Refill {
-    /// Begins to empty the best area of a group that has fewer than `wanted` empty ones.
+    /// Begins to empty an area: the next one of a group that is to leave, else the best one of a
+    /// group that has fewer than `wanted` empty ones.
     pub(crate) fn begin_emptying(&mut self, wanted: u32) -> Option<(u32, u32, Cursor)> {
-        let near =
-            (0..).zip(&mut self.groups).zip(&self.tiers).filter(|(_, tier)| **tier == Tier::Near);
-        let best = near.filter_map(|((number, group), _)| {
-            let (permille, area) = group.next_to_empty(wanted)?;
-            Some((permille, number, group, area))
-        });
-        // Of groups with areas as good the first.
-        let (_, number, group, area) =
-            best.max_by_key(|(permille, number, ..)| (*permille, std::cmp::Reverse(*number)))?;
+        let mut groups = (0..).zip(&mut self.groups);
+        let leaving = groups.find(|(_, group)| group.is_leaving);
+        let (number, group, area) = match leaving {
+            Some((number, group)) => {
+                let area = group.next_to_leave()?;
+                (number, group, area)
+            }
+            None => self.best_to_empty(wanted)?,
+        };
         let stripe = group.begin_emptying(area);
         Some((number, area, Cursor { disk: 0, stripe }))
+    }
+
+    fn best_to_empty(&mut self, wanted: u32) -> Option<(u32, &mut GroupAreas, u32)> {
+        let groups = (0..).zip(&mut self.groups).zip(&self.tiers);
+        let near = groups.filter(|(_, tier)| **tier == Tier::Near);
+        let found = near.filter_map(|((number, group), _)| {
+            let (permille, area) = group.next_to_empty(wanted)?;
+            Some(((permille, Reverse(number)), (number, group, area)))
+        });
+        // Of groups with areas as good the first.
+        found.max_by_key(|(rank, _)| *rank).map(|(_, found)| found)
+    }
+
+    /// A group is to leave, or none any more.
+    pub(crate) fn set_leaving(&mut self, leaving: Option<u32>) {
+        for (number, group) in (0..).zip(&mut self.groups) {
+            group.is_leaving = leaving == Some(number);
+            if group.is_leaving {
+                group.filling = None;
+                group.put_back();
+                group.stop_emptying();
+                group.emptied.clear();
+            }
+        }
+    }
+
+    /// Blocks of a group of disks that are in use; `None` while its areas are counted.
+    pub(crate) fn used_in(&self, group: u32) -> Option<u64> {
+        self.groups[group as usize].used_blocks()
+    }
+
+    /// Whether nothing of a group is in use that could move.
+    pub(crate) fn is_vacated(&self, group: u32) -> bool {
+        let group = &self.groups[group as usize];
+        group.emptying.is_none() && group.used_blocks() == Some(0)
+    }
+
+    /// A group has left.
+    pub(crate) fn remove_group(&mut self, group: u32, geometry: &Geometry) {
+        self.groups[group as usize] = GroupAreas::new(geometry.group(group), self.area_stripes);
     }
 
     /// Whether an area is being emptied still: it may have been wanted.
@@ -111,6 +154,31 @@ impl GroupAreas {
             }
         }
         None
+    }
+
+    /// The next area of a group that is to leave. When all were gone through what stayed is tried
+    /// again, after the next commit.
+    fn next_to_leave(&mut self) -> Option<u32> {
+        let is_left = |area: &u32| !self.emptied.contains(area) && self.used_of(*area) != Some(0);
+        let found = (0..self.areas.areas()).find(is_left);
+        if found.is_none() {
+            self.emptied.clear();
+        }
+        found
+    }
+
+    /// Blocks of an area that are in use; `None` if it was not counted.
+    fn used_of(&self, area: u32) -> Option<u64> {
+        let Cache::All(heap) = &self.cache else { return None };
+        let score = heap.score(area)?;
+        // Number 0 is taken, and no block.
+        let has_hole = area == 0 && self.bases.first() == Some(&Pvbn(0));
+        Some(self.capacity(area).saturating_sub(u64::from(score) + u64::from(has_hole)))
+    }
+
+    fn used_blocks(&self) -> Option<u64> {
+        let used = (0..self.areas.areas()).map(|area| self.used_of(area));
+        self.is_exact.then(|| used.sum::<Option<u64>>()).flatten()
     }
 
     /// Nothing is placed in the area from now on; its first stripe.

@@ -38,13 +38,15 @@ pub(super) struct GroupAreas {
     /// Areas whose free blocks were counted since the start.
     counted: u32,
     /// All areas were counted since the start: scores are what the maps say.
-    is_exact: bool,
+    pub(super) is_exact: bool,
     /// The area that is tried next, if every one is.
     each: Option<u32>,
     /// What was not told yet: blocks taken from areas, and freed in them.
     changes: BTreeMap<u32, (u64, u64)>,
     /// Its best area is much worse than those of other groups.
     pub is_left_out: bool,
+    /// It is to leave: nothing is placed in it.
+    pub(super) is_leaving: bool,
     is_changed: bool,
     /// The areas that were chosen.
     pub picks: Picks,
@@ -64,7 +66,8 @@ fn score_max(areas: &StripeAreas, data_disks: u64) -> u32 {
 impl GroupAreas {
     /// A group of which nothing is known.
     pub fn new(group: &GroupGeometry, area_stripes: Option<u64>) -> Self {
-        let first_block = group.layout().region_start(0);
+        let has_disks = !group.is_removed();
+        let first_block = if has_disks { group.layout().region_start(0) } else { 0 };
         let first_pvbn = group.bases.first().map_or(0, |base| base.get());
         let areas = StripeAreas::of_medium(group.medium, group.regions, first_block, first_pvbn);
         let given = area_stripes.filter(|_| !group.is_object());
@@ -89,6 +92,7 @@ impl GroupAreas {
             each: None,
             changes: BTreeMap::new(),
             is_left_out: false,
+            is_leaving: false,
             is_changed: false,
             picks: Picks::default(),
         }

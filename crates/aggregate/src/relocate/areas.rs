@@ -15,7 +15,8 @@
 //! Invariants:
 //! - What is moved is the block that the tree names, by its place and its check.
 //! - An area is gone through once: what cannot be moved of it stays.
-//! - No consistency point begins for the sake of this: each takes one batch along.
+//! - No consistency point begins for the sake of this, unless a group is to leave: each takes one
+//!   batch along.
 //!
 //! Fails: what cannot be read stays where it is. Without room nothing moves; who looks for free
 //! blocks and finds none takes the area back.
@@ -111,6 +112,10 @@ impl AreaBatch {
         }
     }
 
+    fn volumes(&self) -> BTreeSet<VolumeId> {
+        self.moves.iter().map(|one| one.volume).collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.own_blocks() == 0 && self.moves.is_empty()
     }
@@ -124,9 +129,10 @@ impl AreaBatch {
     fn cost_blocks(&self) -> u64 {
         let node = |one: &Move| (one.volume, one.vvbn / PhysicalPointer::FANOUT);
         let nodes: BTreeSet<_> = self.moves.iter().map(node).collect();
-        // The blocks and what is freed, and each node of a container map with one above it.
+        // The blocks and what is freed, and each node of a container map with one above it; of each
+        // volume the record, the container's inode, and the ways to them.
         2 * (self.moves.len() + nodes.len()) as u64
-            + PATH_BLOCKS * self.own_blocks()
+            + PATH_BLOCKS * (self.own_blocks() + self.volumes().len() as u64)
             + VOLUME_OVERHEAD_BLOCKS
     }
 }
@@ -207,11 +213,12 @@ impl Aggregate {
 
     /// Goes on with the area, or with the next one.
     fn empty_next(self: &Arc<Self>, side: &mut BlockSide) {
-        let BlockSide { relocation, refill, .. } = side;
+        let BlockSide { relocation, refill, settings, .. } = side;
         let areas = &mut relocation.areas;
         areas.area = areas.area.take().filter(|one| refill.is_emptying(one.group, one.area));
         if areas.area.is_none() {
-            let next = refill.begin_emptying(self.parts.tuning.empty_areas);
+            let wanted = if settings.leaves_areas { 0 } else { self.parts.tuning.empty_areas };
+            let next = refill.begin_emptying(wanted);
             areas.area = next.map(|(group, area, from)| Emptying { group, area, from });
         }
         if areas.area.is_some() {
@@ -253,6 +260,7 @@ impl Aggregate {
             areas.area = None;
             areas.stage = Stage::Idle;
             self.empty_next(side);
+            self.end_leaving(side);
             return Ok(());
         }
         let this = Arc::clone(self);
@@ -298,6 +306,9 @@ impl Aggregate {
             return self.send_area_look();
         }
         areas.stage = Stage::Ready(batch);
+        if side.settings.leaving_group.is_some() {
+            self.request_consistency_point(None);
+        }
     }
 
     fn give_area_up(self: &Arc<Self>, access: &mut Access<'_>, stop: &Stop) -> Outcome {
@@ -324,8 +335,7 @@ impl Aggregate {
         batch.is_promised = true;
         let rewritten = &self.statistics.emptying_rewritten_blocks;
         rewritten.fetch_add(batch.own_blocks(), Ordering::Relaxed);
-        let volumes: BTreeSet<VolumeId> = batch.moves.iter().map(|one| one.volume).collect();
-        let slots = batch.slots.clone();
+        let (volumes, slots) = (batch.volumes(), batch.slots.clone());
         for volume in volumes {
             let Some(slot) = side.slot_of(volume) else { continue };
             if side.table[slot].record.has_moved == 0 {

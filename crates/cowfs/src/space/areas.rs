@@ -415,6 +415,21 @@ impl<P: Pointer> Space<P> {
         vbn
     }
 
+    /// Free numbers from the pool, at most so many: given, for whoever takes them elsewhere.
+    pub fn reserve(&mut self, count: usize) -> Vec<u64> {
+        let count = count.min(self.pool.len());
+        self.pool.drain(..count).collect()
+    }
+
+    /// Takes back numbers that were reserved and not taken: they come first again, in order.
+    pub fn forfeit(&mut self, mut unused: Vec<u64>) {
+        let Areas::Known(known) = &self.areas else { return };
+        let area =
+            |vbn: &u64| known.out.iter().position(|area| u64::from(*area) == vbn / VBNS_PER_BLOCK);
+        unused.sort_unstable_by_key(|vbn| (area(vbn), *vbn));
+        unused.into_iter().rev().for_each(|vbn| self.pool.push_front(vbn));
+    }
+
     /// Drops the pool: its numbers may be given again.
     pub fn drop_pool(&mut self) {
         for vbn in self.pool.drain(..) {

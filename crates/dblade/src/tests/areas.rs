@@ -1,12 +1,15 @@
 //! Where free space is taken, and what a start knows of it.
 
 use super::{Node, content};
-use crate::Tuning;
+use crate::{AddDisks, Joining, Tuning};
 use aggregate::{AreaCell, GroupMap};
 use file_service::{Caller, FileService};
 use ondisk::label::RaidKind;
+use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use volume::SnapshotRequest;
 
 impl Node {
     fn area_map(&self) -> Vec<GroupMap> {
@@ -117,4 +120,101 @@ fn areas_are_emptied_as_a_whole() {
             assert!(found == content(number, 100_000), "file {number}");
         }
     }
+}
+
+impl Node {
+    /// Consistency points until the group that is to leave has left.
+    fn wait_until_left(&self) {
+        let aggregate = self.engine.aggregate_named("a1").unwrap();
+        for _ in 0..200 {
+            self.consistency_point();
+            self.settle();
+            if aggregate.leaving().is_none() {
+                return;
+            }
+        }
+        panic!("a group is still leaving: {:?}", aggregate.leaving());
+    }
+}
+
+#[test]
+fn a_group_leaves_and_its_disk_can_be_used_again() {
+    let world = SimulatedWorld::new(5);
+    let node = Node::create(&world, RaidKind::None, false);
+    let root = node.root("home");
+    node.write_file(root, "file", content(1, 6 << 20));
+    node.consistency_point();
+    let request = SnapshotRequest::Create("before".to_owned());
+    node.wait(|done| node.engine.request_snapshot("home", request, done)).unwrap();
+    node.write_file(root, "file", content(2, 6 << 20));
+    node.consistency_point();
+    node.settle();
+    let size = |node: &Node| node.engine.aggregate_named("a1").unwrap().size_blocks();
+    let before = size(&node);
+    // The first has number 0; with the other goes half of what there was.
+    for group in [0, 2] {
+        node.wait(|done| node.engine.remove_group("a1", group, done)).unwrap();
+        node.wait_until_left();
+    }
+    assert_eq!(size(&node), before / 2);
+    let map = node.area_map();
+    assert!(map[0].areas == 0 && map[2].areas == 0, "nothing is placed there");
+    let refused = node.wait(|done| node.engine.remove_group("a1", 2, done));
+    assert!(refused.is_err(), "it has left");
+    let world = node.power_cut();
+    let node = Node::start(&world);
+    let disks = [1, 3].map(|disk| world.open(&format!("disk{disk}")).unwrap());
+    node.wait(|done| node.engine.open_aggregate(disks.to_vec(), done)).unwrap();
+    let root = node.root("home");
+    assert!(node.read_file(root, "file").unwrap() == content(2, 6 << 20));
+    let joining = AddDisks {
+        disks: vec![world.open("disk0").unwrap()],
+        to: Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
+        media: None,
+        // It holds what nobody needs.
+        force: true,
+        zeroing: Arc::default(),
+    };
+    node.wait(|done| node.engine.add_disks("a1", joining, done)).unwrap();
+    assert_eq!(size(&node), before * 3 / 4);
+    node.write_file(root, "file", content(3, 6 << 20));
+    node.consistency_point();
+    assert!(node.read_file(root, "file").unwrap() == content(3, 6 << 20));
+    let caller = Caller::root();
+    let lookup = |directory, name: &str| {
+        node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+    };
+    let snapshots = lookup(root, ".snapshot").unwrap().handle;
+    let image = lookup(snapshots, "before").unwrap().handle;
+    assert!(node.read_file(image, "file").unwrap() == content(1, 6 << 20));
+}
+
+#[test]
+fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
+    let world = SimulatedWorld::new(6);
+    let node = Node::create(&world, RaidKind::None, false);
+    node.write_file(node.root("home"), "file", content(1, 8 << 20));
+    node.consistency_point();
+    node.wait(|done| node.engine.remove_group("a1", 1, done)).unwrap();
+    let world = node.power_cut();
+    let (node, _) = Node::open(&world);
+    let leaving = node.engine.aggregate_named("a1").unwrap().leaving().unwrap();
+    assert_eq!(leaving.group, 1);
+    node.wait(|done| node.engine.keep_group("a1", done)).unwrap();
+    assert!(node.engine.aggregate_named("a1").unwrap().leaving().is_none());
+    node.consistency_point();
+    node.settle();
+    node.wait(|done| node.engine.remove_group("a1", 3, done)).unwrap();
+    let world = node.power_cut();
+    let (node, _) = Node::open(&world);
+    node.wait_until_left();
+    assert!(node.read_file(node.root("home"), "file").unwrap() == content(1, 8 << 20));
+    // What is left has no room for what a third group has.
+    node.write_file(node.root("home"), "more", content(2, 16 << 20));
+    node.consistency_point();
+    node.wait(|done| node.engine.remove_group("a1", 0, done)).unwrap();
+    node.wait_until_left();
+    let refused = node.wait(|done| node.engine.remove_group("a1", 1, done));
+    let Err(error) = refused else { panic!("8192 blocks cannot hold all") };
+    assert!(error.to_string().contains("are needed"), "{error}");
 }

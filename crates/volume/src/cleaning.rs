@@ -1,0 +1,284 @@
+//! The cleaning of a flexible volume's image at a consistency point: its files by several messages
+//! at once ([`crate::shares`]), then what belongs to all of them by one.
+//!
+//! Invariants: the vol_info block is the last that a cleaning writes. While shares are cleaned
+//! nothing else of the cleaning runs.
+
+use crate::backend::{DualBackend, Holdings};
+use crate::flexible::{FlexibleVolume, VbnSide, file_work};
+use crate::front::SHARES_MAX;
+use crate::shares::{Share, Shares};
+use affinity::{Access, Outcome};
+use aggregate::{Aggregate, AggregateError, FreezeContext, MemberCleaned, vol_info_place};
+use cowfs::image::{ImageCleaner, ImageFacts, ImageFiles};
+use cowfs::logical::{CleanedInode, Image};
+use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
+use ondisk::pointer::DualPointer;
+use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::Vvbn;
+use zerocopy::little_endian::{I64, U32, U64};
+
+/// Blocks that one message keeps loaded before it lets go of them.
+const HELD_BLOCKS_MAX: usize = 4096;
+
+/// See the module.
+pub(crate) struct VolumeCleaning {
+    /// What the freeze set aside, until the cleaning begins: sorting it is no work for a moment in
+    /// which nothing else runs.
+    image: Option<(ImageFacts, Image<DualPointer>)>,
+    cleaner: Option<ImageCleaner<DualPointer>>,
+    /// The files, until they are shared out.
+    files: Option<Vec<ImageFiles<DualPointer>>>,
+    /// They are being cleaned, or were.
+    shares: Option<Arc<Shares>>,
+    held: HeldBlocks,
+    holdings: Holdings,
+    context: FreezeContext,
+    dirty_blocks: u64,
+    restore_ready: bool,
+    /// Map blocks that background work on snapshots may handle.
+    scan_blocks_max: u64,
+}
+
+/// What is left of a cleaning until the commit.
+pub(crate) struct Finished {
+    pub cleaned: Vec<CleanedInode<DualPointer>>,
+    pub dirty_blocks: u64,
+}
+
+impl VolumeCleaning {
+    pub(crate) fn new(
+        image: (ImageFacts, Image<DualPointer>),
+        dirty_blocks: u64,
+        context: FreezeContext,
+        scan_blocks_max: u64,
+    ) -> Self {
+        Self {
+            image: Some(image),
+            cleaner: None,
+            files: None,
+            shares: None,
+            held: HeldBlocks::default(),
+            holdings: Holdings::default(),
+            context,
+            dirty_blocks,
+            restore_ready: false,
+            scan_blocks_max,
+        }
+    }
+}
+
+impl FlexibleVolume {
+    /// Begins the cleaning, and goes on with it.
+    pub(crate) fn clean(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        access: &mut Access<'_>,
+    ) -> Outcome {
+        if aggregate.is_failed() {
+            return Outcome::Done;
+        }
+        let side = self.vbn.write(access);
+        let Some(mut cleaning) = side.cleaning.take() else {
+            unreachable!("a volume's cleaning runs until it is finished")
+        };
+        match self.go_on(aggregate, side, &mut cleaning) {
+            Ok(true) => {
+                self.finish(aggregate, side, cleaning);
+                Outcome::Done
+            }
+            Ok(false) => {
+                side.cleaning = Some(cleaning);
+                Outcome::Done
+            }
+            Err(Stop::Wait(wait)) => {
+                cleaning.held.trim(HELD_BLOCKS_MAX);
+                let held = cleaning.held.clone();
+                side.cleaning = Some(cleaning);
+                aggregate.suspend(wait, &held)
+            }
+            Err(stop) => fail(aggregate, stop),
+        }
+    }
+
+    /// Whether the cleaning is finished; if not, shares of the files are being cleaned.
+    fn go_on(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        side: &mut VbnSide,
+        cleaning: &mut VolumeCleaning,
+    ) -> Progress<bool> {
+        if cleaning.cleaner.is_none() {
+            let Some((facts, mut image)) = cleaning.image.take() else {
+                unreachable!("a cleaning begins once")
+            };
+            let work = file_work(&mut image);
+            side.space.choice = aggregate.parts.tuning.volume_choice;
+            let mut cleaner =
+                ImageCleaner::new(facts, work, &side.space).with_scan(cleaning.scan_blocks_max);
+            cleaning.files = Some(cleaner.take_files().split(SHARES_MAX));
+            cleaning.cleaner = Some(cleaner);
+        }
+        if let Some(shares) = self.share_out(aggregate, side, cleaning)? {
+            self.send_shares(aggregate, cleaning, shares);
+            return Ok(false);
+        }
+        if let Some(shares) = cleaning.shares.take() {
+            join(side, cleaning, &shares);
+        }
+        self.step(aggregate, side, cleaning)?;
+        Ok(true)
+    }
+
+    /// The files in shares, if there are enough of them for several, and numbers.
+    fn share_out(
+        &self,
+        aggregate: &Aggregate,
+        side: &mut VbnSide,
+        cleaning: &mut VolumeCleaning,
+    ) -> Progress<Option<Vec<Share>>> {
+        let files = cleaning.files.take();
+        let (Some(files), Some(cleaner)) = (files, &mut cleaning.cleaner) else { return Ok(None) };
+        let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
+        let numbers = files.iter().map(ImageFiles::numbers_max).sum();
+        let filled = (files.len() > 1).then(|| side.space.fill_pool(numbers, &reader));
+        match filled {
+            Some(Ok(())) => {}
+            Some(Err(stop @ Stop::Wait(_))) => {
+                cleaning.files = Some(files);
+                return Err(stop);
+            }
+            // Little to do, or the volume is nearly full: one after another they need no more than
+            // was promised.
+            None | Some(Err(_)) => {
+                files.into_iter().for_each(|share| cleaner.put_files(share, 0));
+                return Ok(None);
+            }
+        }
+        let share = |files: ImageFiles<DualPointer>| {
+            let numbers = side.space.reserve(files.numbers_max());
+            Share::new(files, numbers)
+        };
+        Ok(Some(files.into_iter().map(share).collect()))
+    }
+
+    fn finish(&self, aggregate: &Arc<Aggregate>, side: &mut VbnSide, cleaning: VolumeCleaning) {
+        let VolumeCleaning { cleaner, holdings, dirty_blocks, .. } = cleaning;
+        aggregate.pool.forfeit(holdings.used, holdings.reserved.into_iter());
+        let Some(mut cleaner) = cleaner else { unreachable!("what is finished was begun") };
+        let written = cleaner.written();
+        aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
+        side.finished = Some(Finished { cleaned: cleaner.take_cleaned(), dirty_blocks });
+        let volume = self.front.id;
+        aggregate.member_cleaned(MemberCleaned { volume, updates: holdings.updates });
+    }
+
+    /// Cleans what belongs to all files, and writes the vol_info.
+    fn step(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        side: &mut VbnSide,
+        cleaning: &mut VolumeCleaning,
+    ) -> Progress<()> {
+        let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
+        let cp = cleaning.context.cp;
+        let mut backend = DualBackend { aggregate, holdings: &mut cleaning.holdings, cp };
+        let Some(cleaner) = &mut cleaning.cleaner else { unreachable!("made before") };
+        cleaner.run(&mut side.space, &mut backend, &reader)?;
+        if !cleaning.restore_ready {
+            side.requests.prepare_restore(&mut side.space, &reader)?;
+            cleaning.restore_ready = true;
+        }
+        backend.reserve(1)?;
+        let root = cleaner.root(&side.space);
+        let block = Arc::new(self.vol_info(root, &cleaning.context).to_block());
+        backend.write_at(Vvbn(VOL_INFO_VVBN), block, vol_info_place(self.front.id));
+        let released = side.space.drain_released();
+        cleaning.holdings.updates.extend(released.into_iter().map(|vvbn| (vvbn, None)));
+        Ok(())
+    }
+
+    fn send_shares(
+        self: &Arc<Self>,
+        aggregate: &Arc<Aggregate>,
+        cleaning: &mut VolumeCleaning,
+        files: Vec<Share>,
+    ) {
+        let shares = Arc::new(Shares::new(files.len()));
+        let count = &aggregate.statistics.cleaned_shares;
+        count.fetch_add(files.len() as u64, Ordering::Relaxed);
+        cleaning.shares = Some(Arc::clone(&shares));
+        for (share, affinity) in files.into_iter().zip(&self.front.affinities.ranges) {
+            let (this, of, shares) = (Arc::clone(self), Arc::clone(aggregate), Arc::clone(&shares));
+            let (cp, mut share) = (cleaning.context.cp, Some(share));
+            let message = move |_: &mut Access<'_>| {
+                let Some(mut files) = share.take().filter(|_| !of.is_failed()) else {
+                    return Outcome::Done;
+                };
+                match files.run(&of, cp) {
+                    Ok(()) => {
+                        if shares.end(files) {
+                            this.send_clean(&of);
+                        }
+                        Outcome::Done
+                    }
+                    Err(Stop::Wait(wait)) => {
+                        files.held.trim(HELD_BLOCKS_MAX);
+                        let held = files.held.clone();
+                        share = Some(files);
+                        of.suspend(wait, &held)
+                    }
+                    Err(stop) => fail(&of, stop),
+                }
+            };
+            aggregate.parts.scheduler.send(*affinity, Box::new(message));
+        }
+    }
+
+    /// All shares are cleaned.
+    fn send_clean(self: &Arc<Self>, aggregate: &Arc<Aggregate>) {
+        let (this, of) = (Arc::clone(self), Arc::clone(aggregate));
+        let message = move |access: &mut Access<'_>| this.clean(&of, access);
+        aggregate.parts.scheduler.send(self.front.affinities.vbn, Box::new(message));
+    }
+
+    fn vol_info(&self, root: FileSystemRoot, context: &FreezeContext) -> VolInfo {
+        let mut vol_info = VolInfo::new();
+        vol_info.volume = U32::new(self.front.id.get());
+        vol_info.cp = U64::new(context.cp.get());
+        vol_info.time = I64::new(context.time.get());
+        vol_info.root = root;
+        vol_info
+    }
+}
+
+/// What shares have done is the image's and the block side's.
+fn join(side: &mut VbnSide, cleaning: &mut VolumeCleaning, shares: &Shares) {
+    let Some(cleaner) = &mut cleaning.cleaner else { unreachable!("made before its shares") };
+    let mut unused = Vec::new();
+    for Share { files, holdings, numbers, written, .. } in shares.take() {
+        numbers.taken.into_iter().for_each(|vvbn| side.space.take(vvbn));
+        numbers.freed.into_iter().for_each(|vvbn| side.space.free(vvbn));
+        unused.extend(numbers.free);
+        cleaning.holdings.join(holdings);
+        cleaner.put_files(files, written);
+    }
+    side.space.forfeit(unused);
+}
+
+/// A cleaning that cannot go on takes the aggregate out of service.
+fn fail(aggregate: &Arc<Aggregate>, stop: Stop) -> Outcome {
+    match stop {
+        Stop::Damaged(pvbn) => {
+            let what = "a metafile of a volume";
+            aggregate.fail(AggregateError::Unreadable { what, pvbn });
+        }
+        Stop::Contradiction(problem) => {
+            aggregate.fail(AggregateError::Contradiction { what: "a volume's image", problem });
+        }
+        Stop::NoSpace | Stop::Wait(_) => unreachable!("cleaning never asks for promises"),
+    }
+    Outcome::Done
+}

@@ -14,6 +14,7 @@ use ondisk::medium::Medium;
 use platform::completion::gather;
 use platform::{Disk, DiskError};
 use raid::{Geometry, GroupGeometry};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{BlockRef, Pvbn};
@@ -82,17 +83,26 @@ impl Array {
             }
             by_group.entry(pair.1.group_index.get()).or_default().push(pair);
         }
-        // The last label of the first group counts the groups.
-        let counts = by_group.get(&0).into_iter().flatten().map(|pair| &pair.1);
-        let latest = counts.max_by_key(|label| label.sequence.get());
+        // Of each group the last label counts, and of these the one that knows of most removed
+        // groups tells which groups there are; of several such that of the first group.
+        let last = by_group.values().filter_map(|disks| {
+            disks.iter().map(|pair| &pair.1).max_by_key(|label| label.sequence.get())
+        });
+        let rank =
+            |label: &&DiskLabel| (label.removed_blocks.get(), Reverse(label.group_index.get()));
+        let Some(teller) = last.max_by_key(rank) else { return Err(InspectError::NoDisks) };
         let (mut places, mut groups) = (Vec::new(), Vec::new());
-        for index in 0..latest.map_or(1, |label| label.groups_count.get()) {
-            let disks = by_group.remove(&index).unwrap_or_default();
-            let (place, members) = join_group(index, &disks)?;
+        for index in 0..teller.groups_count.get() {
+            let disks = by_group.get(&index).map_or(&[][..], Vec::as_slice);
+            let (place, members) = match teller.is_removed(index) {
+                true => (GroupGeometry::removed(), Members::new()),
+                false => join_group(index, disks)?,
+            };
             places.push(place);
             groups.push(members);
         }
-        let geometry = Geometry::new(places).ok_or(InspectError::Ranges)?;
+        let geometry = Geometry::with_gaps(places, teller.removed_blocks.get());
+        let geometry = geometry.ok_or(InspectError::Ranges)?;
         let knows_media = found.iter().all(|pair| pair.1.medium().is_some());
         Ok(Self { geometry, groups, aggregate: first.aggregate, knows_media })
     }

@@ -33,7 +33,9 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
         return pages.check(walker, blocks.get(&0), blocks.get(&1));
     }
     let geometry = walker.medium.array.geometry.clone();
-    for (group, place) in (0..).zip(geometry.groups()) {
+    // What is left of groups that were removed says nothing.
+    let there = (0..).zip(geometry.groups()).filter(|(_, place)| !place.is_removed());
+    for (group, place) in there {
         let at = top_areas_block(group);
         let Some(first) = blocks.get(&at) else { continue };
         if place.is_object() {

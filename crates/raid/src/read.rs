@@ -3,6 +3,7 @@
 use crate::block_store::{BlockRead, Proof, ReadDone, RunDone};
 use crate::error::ReadFailure;
 use crate::geometry::{Geometry, Location};
+use crate::layout::Layout;
 use crate::member::Missing;
 use crate::rows::CHECKSUM_ROW;
 use crate::store::Inner;
@@ -188,7 +189,9 @@ impl Inner {
         let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
         let end = geometry.device_block(to.tetris(), end_row);
         let disk = Arc::clone(device.disk());
-        let run = Run { inner: Arc::clone(self), device, first, from, proofs, start, begin };
+        let inner = Arc::clone(self);
+        let run =
+            Run { inner, layout: Arc::clone(&layout), device, first, from, proofs, start, begin };
         let count = (end - begin + 1) as usize;
         disk.read(begin, count, Box::new(move |result| run.finish(result, done)));
     }
@@ -207,6 +210,8 @@ impl Inner {
 /// A run of blocks under way.
 struct Run {
     inner: Arc<Inner>,
+    /// As it was when the read began: the group may be removed meanwhile.
+    layout: Arc<Layout>,
     device: Arc<Device>,
     first: Pvbn,
     from: Location,
@@ -218,7 +223,7 @@ struct Run {
 
 impl Run {
     fn finish(self, result: Result<Vec<BlockRef>, DiskError>, done: RunDone) {
-        let Self { inner, device, first, from, proofs, start, begin } = self;
+        let Self { inner, layout, device, first, from, proofs, start, begin } = self;
         let loaded = match result {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -230,11 +235,11 @@ impl Run {
         let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
             done(results.into_iter().collect());
         });
-        let (geometry, mut queued) = (inner.geometry(), start.queued.into_iter());
+        let mut queued = start.queued.into_iter();
         for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
             let location = Location { stripe: from.stripe + index as u64, ..from };
             let at = |row| {
-                let block = geometry.device_block(location.tetris(), row);
+                let block = layout.geometry.device_block(location.tetris(), row);
                 loaded.get((block - begin) as usize)
             };
             let pvbn = first.offset(index as u64);

@@ -6,9 +6,11 @@
 use crate::choices::Choices;
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, Machine, Promise, promise};
+use aggregate::AggregateError;
 use dblade::{AddDisks, EngineError, Joining};
 use ondisk::label::RaidKind;
 use platform::Disk;
+use raid::RaidError;
 use std::sync::Arc;
 use units::Block;
 
@@ -120,12 +122,18 @@ impl Machine<'_> {
         let outcome = self.growing.under_way.as_ref().and_then(|one| one.lock().take());
         let Some(outcome) = outcome else { return Ok(()) };
         self.growing.under_way = None;
-        if let Err(error) = outcome {
-            return Err(self.refused("add disks", &error.to_string()));
+        match outcome {
+            Ok(()) => {}
+            // One after the other.
+            Err(EngineError::Aggregate(AggregateError::Raid(RaidError::Growing))) => {
+                self.trace.meet("growth: refused while a group leaves");
+                return Ok(());
+            }
+            Err(error) => return Err(self.refused("add disks", &error.to_string())),
         }
         self.trace.note("the aggregate has grown".to_owned());
         let Some(aggregate) = self.aggregate() else { return Ok(()) };
-        self.growing.answered_blocks = Some(aggregate.size_blocks());
+        self.growing.answered_blocks = Some(aggregate.parts.store.geometry().end().get());
         self.check_growth()
     }
 
@@ -135,8 +143,11 @@ impl Machine<'_> {
         else {
             return Ok(());
         };
-        let (found, end) = (aggregate.size_blocks(), aggregate.parts.store.geometry().end().get());
-        if (found, end) == (expected, expected) && expected > self.first_end().get() {
+        let geometry = aggregate.parts.store.geometry();
+        let (found, end) = (aggregate.size_blocks(), geometry.end().get());
+        // Groups may have left, and others not know of it yet.
+        let is_whole = found == geometry.blocks() || geometry.removed_blocks() > 0;
+        if is_whole && end == expected && expected > self.first_end().get() {
             return Ok(());
         }
         Err(Finding::Media(format!("{expected} blocks were answered, {found} of {end} are there")))

@@ -44,6 +44,7 @@ pub mod overlap;
 pub mod plan;
 mod recovery;
 pub mod reduction;
+mod removal;
 pub mod run;
 pub mod schedule;
 mod scrubs;

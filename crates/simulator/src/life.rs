@@ -214,6 +214,7 @@ impl<'a> Life<'a> {
                 12 => self.machine.return_disk(),
                 13 => self.machine.add_spare(),
                 14 => self.machine.begin_outage(),
+                38..41 => self.machine.remove_group(),
                 15..38 if self.machine.plan.growth == Some(Growth::Objects) => self.tier(),
                 _ => is_busy |= self.machine.step(),
             }
@@ -242,7 +243,8 @@ impl<'a> Life<'a> {
     }
 
     fn is_idle(&self) -> bool {
-        let is_managed = self.change.is_some() || self.machine.is_growing();
+        let Self { machine, change, .. } = self;
+        let is_managed = change.is_some() || machine.is_growing() || machine.is_removing();
         !is_managed && self.points.is_empty() && self.tenants.iter().all(Tenant::is_idle)
     }
 
@@ -281,6 +283,7 @@ impl<'a> Life<'a> {
         self.poll_points()?;
         self.machine.poll_replacement()?;
         self.machine.poll_growth()?;
+        self.machine.poll_removal()?;
         self.machine.poll_scrub()?;
         self.machine.poll_spares()?;
         self.poll_change()

@@ -14,6 +14,7 @@ use crate::growth::Growing;
 use crate::losses::Losses;
 use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
+use crate::removal::Removals;
 use crate::schedule::Chooser;
 use crate::scrubs::Ordered;
 use crate::sickness::{PASSING_NANOSECONDS, Remembered};
@@ -89,6 +90,8 @@ pub struct Machine<'a> {
     pub losses: Losses,
     /// Disks that join.
     pub growing: Growing,
+    /// Groups that leave.
+    pub removals: Removals,
     /// What may lie in objects.
     pub tierings: Tierings,
     log_fails: bool,
@@ -127,6 +130,7 @@ impl<'a> Machine<'a> {
             scrub: None,
             losses: Losses::default(),
             growing: Growing::default(),
+            removals: Removals::default(),
             tierings: Tierings::default(),
             log_fails: false,
             errors_at_stop: Remembered::default(),
@@ -400,6 +404,7 @@ impl<'a> Machine<'a> {
         self.cut = None;
         self.forget_requests_for_disks();
         self.forget_growth();
+        self.forget_removal();
         let pending = self.world.pending();
         let phase = self.phase();
         if let Some(phase) = phase {

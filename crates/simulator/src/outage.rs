@@ -100,6 +100,7 @@ impl Life<'_> {
         self.machine.arm(None);
         self.machine.forget_requests_for_disks();
         self.machine.forget_growth();
+        self.machine.forget_removal();
         self.try_hopeless()?;
         let identity = self.machine.engine.aggregate_named(AGGREGATE);
         let identity = identity.map(|aggregate| aggregate.parts.identity.aggregate);

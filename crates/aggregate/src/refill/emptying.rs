@@ -66,9 +66,10 @@ impl Refill {
         }
     }
 
-    /// Blocks of a group of disks that are in use; `None` while its areas are counted.
+    /// Blocks of a group of disks that are in use; `None` while its areas are counted, or it has just
+    /// joined.
     pub(crate) fn used_in(&self, group: u32) -> Option<u64> {
-        self.groups[group as usize].used_blocks()
+        self.groups.get(group as usize)?.used_blocks()
     }
 
     /// Whether nothing of a group is in use that could move.

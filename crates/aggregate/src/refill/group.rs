@@ -117,7 +117,8 @@ impl GroupAreas {
 
     /// Disks have joined: all their blocks are free.
     pub fn grow(&mut self, group: &GroupGeometry) {
-        let joined = group.data_disks() as u64 - self.data_disks;
+        // Or the group has left, which is told when its numbers are nobody's.
+        let joined = (group.data_disks() as u64).saturating_sub(self.data_disks);
         if joined == 0 {
             return;
         }

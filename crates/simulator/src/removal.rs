@@ -1,0 +1,98 @@
+//! Groups of disks that leave an aggregate under load: emptied, taken out, or kept after all.
+//!
+//! Invariants: what was answered goes on after every start. A group that has left stays away, and
+//! everything that was in it is in others.
+
+use crate::finding::Finding;
+use crate::machine::{AGGREGATE, Machine, Promise, promise};
+use dblade::EngineError;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Of 100 requests while a group leaves, those that have it stay.
+const KEEP_PERCENT: u64 = 20;
+
+/// How far removals are.
+#[derive(Default)]
+pub struct Removals {
+    under_way: Option<Promise<Result<(), EngineError>>>,
+    /// Groups that were seen to have left.
+    left: BTreeSet<u32>,
+}
+
+impl Machine<'_> {
+    /// Whether groups may leave: disks that fail beside that are lives of their own.
+    fn may_remove(&self) -> bool {
+        let is_calm = self.plan.fault.is_none() && self.plan.lost_disks.is_empty();
+        is_calm && !self.plan.has_outages && !self.plan.is_traditional
+    }
+
+    /// Has a group leave, or one stay that is leaving.
+    pub fn remove_group(&mut self) {
+        let Some(aggregate) = self.aggregate() else { return };
+        if !self.may_remove() || self.is_removing() || self.is_growing() {
+            return;
+        }
+        let engine = Arc::clone(&self.engine);
+        if aggregate.leaving().is_some() {
+            if self.choices.chance(KEEP_PERCENT) {
+                self.trace.note("the group that leaves is to stay".to_owned());
+                self.trace.meet("removal: given up");
+                let kept = promise(|done| engine.keep_group(AGGREGATE, done));
+                self.removals.under_way = Some(kept);
+            }
+            return;
+        }
+        let geometry = aggregate.parts.store.geometry();
+        let there = (0..).zip(geometry.groups()).filter(|(_, group)| !group.is_removed());
+        let groups: Vec<u32> = there.map(|(number, _)| number).collect();
+        let group = self.choices.pick(&groups);
+        if groups.len() > 1 {
+            self.trace.note(format!("group {group} is to leave"));
+            let asked = promise(|done| engine.remove_group(AGGREGATE, group, done));
+            self.removals.under_way = Some(asked);
+        }
+    }
+
+    /// Whether a request is not answered yet.
+    #[must_use]
+    pub const fn is_removing(&self) -> bool {
+        self.removals.under_way.is_some()
+    }
+
+    /// The engine that was asked is no more.
+    pub fn forget_removal(&mut self) {
+        self.removals.under_way = None;
+    }
+
+    /// Takes in what was answered, and what has left.
+    pub fn poll_removal(&mut self) -> Result<(), Finding> {
+        let outcome = self.removals.under_way.as_ref().and_then(|one| one.lock().take());
+        if let Some(outcome) = outcome {
+            self.removals.under_way = None;
+            match outcome {
+                Ok(()) => self.trace.meet("removal: answered"),
+                Err(EngineError::Aggregate(aggregate::AggregateError::Refused(why))) => {
+                    self.trace.note(format!("refused: {why}"));
+                    self.trace.meet("removal: refused");
+                }
+                Err(error) => return Err(self.refused("remove a group", &error.to_string())),
+            }
+        }
+        let Some(aggregate) = self.aggregate() else { return Ok(()) };
+        let geometry = aggregate.parts.store.geometry();
+        for (number, group) in (0..).zip(geometry.groups()) {
+            if group.is_removed() && self.removals.left.insert(number) {
+                self.trace.note(format!("group {number} has left"));
+                self.trace.meet("removal: a group has left");
+            }
+        }
+        let is_back = |number: &u32| {
+            geometry.groups().get(*number as usize).is_none_or(|group| !group.is_removed())
+        };
+        match self.removals.left.iter().find(|number| is_back(number)) {
+            Some(number) => Err(Finding::Media(format!("group {number} had left and is back"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -168,7 +168,8 @@ impl BlockSide {
         })
     }
 
-    /// Whether a consistency point changes maps and trees now: they are not those of the last commit.
+    /// Whether a consistency point changes maps and trees now: they are not those of the last
+    /// commit.
     #[must_use]
     pub const fn is_image_cleaned(&self) -> bool {
         self.cleaning.is_some() || self.cleaned.is_some()

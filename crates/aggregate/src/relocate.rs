@@ -1,5 +1,6 @@
-//! Moving blocks of volumes to another place in the aggregate: to groups in an object store, for
-//! volumes whose policy says so (the Fabric Pool of FreeSpace section 3.1), and back.
+//! Moving blocks to another place in the aggregate: to groups in an object store, for volumes whose
+//! policy says so (the Fabric Pool of FreeSpace section 3.1), and back; and out of areas that are to
+//! be empty ([`areas`]).
 //!
 //! The container map is the truth about where a volume's block lies (decision D8), so a move
 //! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then
@@ -17,7 +18,8 @@
 //! Invariants:
 //! - A block is moved only if no consistency point has changed its entry since the container map
 //!   that it was found in; the one that moves it included.
-//! - Only data of files moves. Maps, nodes, inodes and what is read at a start stay on disks.
+//! - Only data of files moves to object stores. Maps, nodes, inodes and what is read at a start
+//!   stay on disks.
 //! - The volume's record says that blocks were moved no later than the first one moves.
 //!
 //! Throttle: one batch at a time, and for each a consistency point.

@@ -82,7 +82,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         root::Superblock {
             magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,
-            reserved, root, padding
+            leaving_group, leaves_areas, reserved, root, padding
         },
         root::VolInfo { magic, version, reserved_a, volume, cp, time, reserved_b, root, padding },
         records::ExportRuleRecord {

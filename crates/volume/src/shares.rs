@@ -6,8 +6,8 @@
 //! reserves from the aggregate's pool as it goes. It acquires both one by one, and forfeits what is
 //! left.
 //!
-//! Invariants: the block side does not change while shares are cleaned; it takes over what they took
-//! and freed when the last is done.
+//! Invariants: the block side does not change while shares are cleaned; it takes over what they
+//! took and freed when the last is done.
 
 use crate::backend::{DualBackend, Holdings};
 use aggregate::Aggregate;

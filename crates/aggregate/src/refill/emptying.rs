@@ -66,8 +66,8 @@ impl Refill {
         }
     }
 
-    /// Blocks of a group of disks that are in use; `None` while its areas are counted, or it has just
-    /// joined.
+    /// Blocks of a group of disks that are in use; `None` while its areas are counted, or it has
+    /// just joined.
     pub(crate) fn used_in(&self, group: u32) -> Option<u64> {
         self.groups.get(group as usize)?.used_blocks()
     }

@@ -11,7 +11,7 @@
 //! - The histogram counts what the maps say, of all areas that were counted, once
 //!   [`Space::settle_scores`] has run.
 //! - A page that is lost or wrong costs a look at the maps, never a block: before a space is said
-//!   to be full, all of its areas were counted anew.
+//!   to be full, every one of its areas was tried.
 
 use super::{Space, TopAreasFile};
 use crate::buftree::{self, FileKey, Root};
@@ -54,7 +54,7 @@ pub(super) struct KnownAreas {
     out: VecDeque<u32>,
     /// What was not told yet.
     changes: BTreeMap<u64, Change>,
-    /// What was tried since a number was last found.
+    /// What is tried, until the next commit.
     search: Search,
 }
 

@@ -17,6 +17,7 @@
 
 mod emptying;
 mod group;
+mod top_areas;
 
 use crate::area_map::GroupMap;
 use crate::pool::BlockPool;

@@ -7,23 +7,19 @@
 //! Invariants: the area being filled is not chosen again; one that is filled may be from the end of
 //! the consistency point on, when its score was told.
 
-use crate::area_map::{AreaCell, GroupMap};
 use allocator::{AreaChoice, AreaHeap, Chance, Hbps, Picks, StripeAreas};
 use cowfs::free_map::{VBNS_PER_BLOCK, used_in};
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
-use ondisk::top_areas::{TOP_AREAS_MAX, TopArea, TopAreasBlock, top_areas_block};
 use raid::{GroupGeometry, Location};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use units::{Block, BlockRef, Pvbn};
-use zerocopy::IntoBytes;
+use units::Pvbn;
 
 /// See the module.
 pub(super) struct GroupAreas {
     pub areas: StripeAreas,
-    pub data_disks: u64,
     /// The first PVBN of each data disk.
     pub(super) bases: Vec<Pvbn>,
     pub(super) cache: Cache,
@@ -36,7 +32,7 @@ pub(super) struct GroupAreas {
     /// Areas that were, and not filled since.
     pub(super) emptied: BTreeSet<u32>,
     /// Areas whose free blocks were counted since the start.
-    counted: u32,
+    pub(super) counted: u32,
     /// All areas were counted since the start: scores are what the maps say.
     pub(super) is_exact: bool,
     /// The area that is tried next, if every one is.
@@ -47,7 +43,7 @@ pub(super) struct GroupAreas {
     pub is_left_out: bool,
     /// It is to leave: nothing is placed in it.
     pub(super) is_leaving: bool,
-    is_changed: bool,
+    pub(super) is_changed: bool,
     /// The areas that were chosen.
     pub picks: Picks,
 }
@@ -80,7 +76,6 @@ impl GroupAreas {
         };
         Self {
             areas,
-            data_disks,
             bases: group.bases.clone(),
             cache,
             filling: None,
@@ -98,17 +93,21 @@ impl GroupAreas {
         }
     }
 
+    pub(super) const fn data_disks(&self) -> u64 {
+        self.bases.len() as u64
+    }
+
     /// Nothing of the group is in use.
     pub fn count_empty(&mut self) {
         let count = self.areas.areas();
         match &mut self.cache {
             Cache::All(heap) => {
-                let (areas, disks) = (self.areas, self.data_disks);
+                let (areas, disks) = (self.areas, self.bases.len() as u64);
                 *heap = AreaHeap::of(count, |area| (areas.len_of(area) * disks) as u32);
             }
             Cache::Best(sorted) => {
                 for area in 0..count {
-                    sorted.count(1, (self.areas.len_of(area) * self.data_disks) as u32);
+                    sorted.count(1, (self.areas.len_of(area) * self.bases.len() as u64) as u32);
                 }
             }
         }
@@ -118,17 +117,17 @@ impl GroupAreas {
     /// Disks have joined: all their blocks are free.
     pub fn grow(&mut self, group: &GroupGeometry) {
         // Or the group has left, which is told when its numbers are nobody's.
-        let joined = (group.data_disks() as u64).saturating_sub(self.data_disks);
+        let joined = (group.data_disks() as u64).saturating_sub(self.data_disks());
         if joined == 0 {
             return;
         }
-        (self.data_disks, self.bases) = (group.data_disks() as u64, group.bases.clone());
+        self.bases.clone_from(&group.bases);
         self.is_changed = true;
         let areas = self.areas;
         match &mut self.cache {
             Cache::All(heap) => heap.change_all(|area| (areas.len_of(area) * joined) as u32),
             Cache::Best(sorted) => {
-                **sorted = Hbps::new(score_max(&areas, self.data_disks));
+                **sorted = Hbps::new(score_max(&areas, self.bases.len() as u64));
                 self.counted = 0;
             }
         }
@@ -136,7 +135,7 @@ impl GroupAreas {
 
     /// Blocks of an area.
     pub(super) fn capacity(&self, area: u32) -> u64 {
-        self.areas.len_of(area) * self.data_disks
+        self.areas.len_of(area) * self.data_disks()
     }
 
     /// The share of the best area that is free, in thousandths; `None` if none is known that has
@@ -243,14 +242,6 @@ impl GroupAreas {
         self.each = None;
     }
 
-    /// TopAA is to be written, whatever has changed.
-    pub fn touch(&mut self) {
-        self.is_changed = true;
-        if let Cache::Best(sorted) = &mut self.cache {
-            sorted.touch();
-        }
-    }
-
     /// Whether areas are to be counted.
     pub fn wants_count(&self) -> bool {
         self.counted < self.areas.areas() || self.runs_low()
@@ -308,101 +299,6 @@ impl GroupAreas {
             }
         }
         Ok(free as u32)
-    }
-
-    /// The blocks of TopAA that differ from those on media, from the group's first on.
-    pub fn changed_top_areas(&self, group: u32) -> Vec<(u64, BlockRef)> {
-        if !self.is_changed {
-            return Vec::new();
-        }
-        let first = top_areas_block(group);
-        match &self.cache {
-            Cache::All(heap) => {
-                let (each, of_first) = (self.areas.area_stripes(), self.areas.len_of(0));
-                let mut block = TopAreasBlock::new(each as u32, of_first as u32);
-                let top = heap.top(TOP_AREAS_MAX).into_iter().filter(|(_, score)| *score > 0);
-                for (entry, (area, score)) in block.areas.iter_mut().zip(top) {
-                    *entry = TopArea { area: area.into(), score: score.into() };
-                }
-                vec![(first, Block::shared(block.as_bytes()))]
-            }
-            Cache::Best(sorted) if sorted.is_changed() => {
-                let [histogram, list] = sorted.blocks();
-                vec![(first, histogram), (first + 1, list)]
-            }
-            Cache::Best(_) => Vec::new(),
-        }
-    }
-
-    /// What has changed is written.
-    pub fn note_top_areas_written(&mut self) {
-        self.is_changed = false;
-        if let Cache::Best(sorted) = &mut self.cache {
-            sorted.take_changed();
-        }
-    }
-
-    /// Takes over what TopAA says of the group; without it, or where it is wrong, areas are
-    /// counted.
-    pub fn seed(&mut self, first: Option<&BlockRef>, second: Option<&BlockRef>) {
-        let (Some(first), count) = (first, self.areas.areas()) else { return };
-        match &mut self.cache {
-            Cache::All(heap) => {
-                let Ok(block) = TopAreasBlock::from_block(first) else { return };
-                let sizes = (block.area_stripes.get().into(), block.first_stripes.get().into());
-                let is_of_these = sizes == (self.areas.area_stripes(), self.areas.len_of(0));
-                let most = self.areas.area_stripes() * self.data_disks;
-                let is_right = |(area, score): (u32, u32)| area < count && u64::from(score) <= most;
-                if is_of_these && block.used().all(is_right) {
-                    block.used().for_each(|(area, score)| heap.count(area, score));
-                }
-            }
-            Cache::Best(sorted) => {
-                let found = second
-                    .and_then(|second| Hbps::from_blocks(sorted.score_max(), first, second).ok());
-                if let Some(found) = found.filter(|found| found.counted() <= count) {
-                    self.counted = found.counted();
-                    **sorted = found;
-                }
-            }
-        }
-    }
-
-    /// How much of which area is free.
-    pub fn map(&self, cells_max: u64) -> GroupMap {
-        let count = u64::from(self.areas.areas());
-        let mut map = GroupMap {
-            areas: count,
-            area_blocks: self.areas.area_stripes() * self.data_disks,
-            filling: self.filling.as_ref().map(|(area, _)| u64::from(*area)),
-            is_left_out: self.is_left_out,
-            ..GroupMap::default()
-        };
-        match &self.cache {
-            Cache::All(heap) => {
-                let areas_per_cell = count.div_ceil(cells_max).max(1);
-                map.cells = vec![AreaCell::default(); count.div_ceil(areas_per_cell) as usize];
-                for area in 0..self.areas.areas() {
-                    let cell = &mut map.cells[(u64::from(area) / areas_per_cell) as usize];
-                    cell.areas += 1;
-                    let Some(score) = heap.score(area) else { continue };
-                    let (score, blocks) = (u64::from(score), self.capacity(area));
-                    cell.free_blocks += score;
-                    cell.counted_blocks += blocks;
-                    match score.checked_sub(1) {
-                        Some(above) => {
-                            map.by_free_share[31 - (above * 32 / blocks).min(31) as usize] += 1;
-                        }
-                        None => map.full += 1,
-                    }
-                }
-            }
-            Cache::Best(sorted) => {
-                map.by_free_share = sorted.bins().map(u64::from);
-                map.full = u64::from(sorted.empty());
-            }
-        }
-        map
     }
 
     /// The area of a stripe.

@@ -72,6 +72,25 @@ impl<P: Pointer> Sink<P> for Plan<P> {
     }
 }
 
+/// Numbers that a cleaner asks for ahead of what it places, at most: for a path of nodes.
+pub const AHEAD_MAX: usize = DEPTH_MAX as usize + 1;
+
+/// Blocks that cleaning a file places, at most: what is dirty, and the way to each node that has
+/// some of it, or in which one of so many holes begins or ends.
+#[must_use]
+pub fn numbers_max<P: Pointer>(root: &Root<P>, leaves: &[(u64, Leaf<P>)], holes: usize) -> usize {
+    let last = leaves.last().map_or(0, |leaf| leaf.0);
+    let mut depth = root.depth.max(1);
+    while depth < DEPTH_MAX && last >= Root::<P>::capacity(depth) {
+        depth += 1;
+    }
+    let is_same =
+        |one: &(u64, Leaf<P>), next: &(u64, Leaf<P>)| one.0 / P::FANOUT == next.0 / P::FANOUT;
+    // Where the work on holes is broken off another ends; a tree that grows keeps its first block.
+    let nodes = leaves.chunk_by(is_same).count() + 2 * holes + 2;
+    leaves.len() + nodes * usize::from(depth) + 1
+}
+
 /// A file block's new state.
 #[derive(Clone, Debug)]
 pub enum Leaf<P> {

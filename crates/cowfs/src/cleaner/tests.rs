@@ -34,15 +34,20 @@ struct Media {
     blocks: BTreeMap<u64, BlockRef>,
     /// What the consistency point being cleaned freed.
     freed: BTreeSet<u64>,
+    /// The last number that may be asked for, if there is one.
+    limit: Option<u64>,
 }
 
 impl<P: Addressed> Sink<P> for Media {
-    fn prepare(&mut self, _: usize) -> Progress<()> {
+    fn prepare(&mut self, count: usize) -> Progress<()> {
+        let asked = self.next + count as u64;
+        assert!(self.limit.is_none_or(|limit| asked <= limit), "more is asked for than was said");
         Ok(())
     }
 
     fn place(&mut self, block: BlockRef, place: BlockPlace) -> P {
         self.next += 1;
+        assert!(self.limit.is_none_or(|limit| self.next <= limit), "more is placed than was said");
         let check = P::check_of(&block, place.content);
         self.blocks.insert(self.next, block);
         P::at(self.next, check)
@@ -118,7 +123,10 @@ fn check<P: Addressed>(rounds: Vec<Round>) {
             leaves.insert(fbn, Leaf::Block(Arc::new(Block::from_prefix(&stamp.to_le_bytes()))));
         }
         let before = media.next;
-        let mut cleaner = FileCleaner::new(key(), root, leaves.into_iter().collect(), holes, None);
+        let leaves: Vec<_> = leaves.into_iter().collect();
+        let numbers = numbers_max(&root, &leaves, holes.ranges().len()) + AHEAD_MAX;
+        media.limit = Some(before + numbers as u64);
+        let mut cleaner = FileCleaner::new(key(), root, leaves, holes, None);
         let (new, change) = run(&mut cleaner, &mut media);
         assert!(media.freed.iter().all(|number| *number <= before), "freed what it just placed");
         for number in std::mem::take(&mut media.freed) {
@@ -129,6 +137,7 @@ fn check<P: Addressed>(rounds: Vec<Round>) {
         assert_eq!(blocks, model.len() as i64);
         verify(&root, &model, &media);
     }
+    media.limit = None;
     let mut cleaner = FileCleaner::new(key(), root, Vec::new(), RangeSet::all(), None);
     let (empty, _) = run(&mut cleaner, &mut media);
     assert!(empty.is_empty());

@@ -8,13 +8,13 @@
 //! What a consistency point frees of reaped files is one limit for all: they are in one share.
 
 use super::{FileWork, REAP_COST_PER_CP};
-use crate::buftree::{FileKey, Root};
-use crate::cleaner::{FileCleaner, Leaf, Sink};
+use crate::buftree::FileKey;
+use crate::cleaner::{AHEAD_MAX, FileCleaner, Sink, numbers_max};
 use crate::content::Content;
 use crate::logical::{CleanedInode, FrozenInode};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
-use ondisk::inode::{DEPTH_MAX, InodeRecord, KIND_ATTRIBUTES, KIND_REGULAR, KIND_SYMLINK};
+use ondisk::inode::{InodeRecord, KIND_ATTRIBUTES, KIND_REGULAR, KIND_SYMLINK};
 use std::collections::VecDeque;
 use units::{InodeNumber, VolumeId};
 
@@ -51,8 +51,10 @@ impl<P: Pointer> ImageFiles<P> {
     /// Block numbers that cleaning them takes at most.
     #[must_use]
     pub fn numbers_max(&self) -> usize {
-        // The cleaner asks for a whole path at a time.
-        self.work.iter().map(numbers_max).sum::<usize>() + usize::from(DEPTH_MAX) + 1
+        let of_file = |file: &FileWork<P>| {
+            numbers_max(&file.inode.root, &file.leaves, file.inode.holes.ranges().len())
+        };
+        self.work.iter().map(of_file).sum::<usize>() + AHEAD_MAX
     }
 
     /// At most `shares_max` shares of about the same size, in order: files that were changed
@@ -122,22 +124,6 @@ impl<P: Pointer> ImageFiles<P> {
 /// What a file's cleaning takes, in blocks.
 fn weight<P>(file: &FileWork<P>) -> usize {
     1 + file.leaves.len()
-}
-
-/// Blocks of the new tree that are not in the old one, at most: what is dirty, and the way to each
-/// node that has some of it, or in which a hole begins or ends.
-fn numbers_max<P: Pointer>(file: &FileWork<P>) -> usize {
-    let FileWork { inode, leaves } = file;
-    let last = leaves.last().map_or(0, |leaf| leaf.0);
-    let mut depth = inode.root.depth.max(1);
-    while depth < DEPTH_MAX && last >= Root::<P>::capacity(depth) {
-        depth += 1;
-    }
-    let is_same =
-        |one: &(u64, Leaf<P>), next: &(u64, Leaf<P>)| one.0 / P::FANOUT == next.0 / P::FANOUT;
-    // Where the work on holes is broken off another begins.
-    let nodes = leaves.chunk_by(is_same).count() + 2 * inode.holes.ranges().len() + 2;
-    leaves.len() + nodes * usize::from(depth) + 1
 }
 
 const fn is_reaped_in_steps<P>(inode: &FrozenInode<P>) -> bool {

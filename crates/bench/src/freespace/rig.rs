@@ -103,7 +103,7 @@ impl Rig {
             cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
             tuning: Tuning::default(),
         };
-        (variant.configure)(&mut configuration);
+        (variant.configure)(shape, &mut configuration);
         let engine = Engine::new(configuration);
         let stopping = Arc::new(AtomicBool::new(false));
         let completer = |number| {

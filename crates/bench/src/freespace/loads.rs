@@ -4,9 +4,9 @@
 //! any variant; a span ends with a consistency point, so that it has in it all that it caused.
 
 use crate::flight::Flight;
-use crate::freespace::disk::USER_BYTE;
 use crate::freespace::rig::Rig;
 use crate::freespace::span::Span;
+use crate::memory::COMMON_BYTE;
 use crate::node::BenchError;
 use crate::numbers::Numbers;
 use bytes::Bytes;
@@ -121,7 +121,7 @@ impl Loads {
 
     fn write(&self, places: impl Iterator<Item = Place>, io_bytes: u64) -> Result<(), BenchError> {
         let (flight, caller) = (Arc::new(Flight::default()), Caller::root());
-        let data = Bytes::from(vec![USER_BYTE; io_bytes as usize]);
+        let data = Bytes::from(vec![COMMON_BYTE; io_bytes as usize]);
         for (file, offset) in places {
             flight.enter(DEPTH);
             let same = Arc::clone(&flight);

@@ -17,7 +17,6 @@
 
 mod ageing;
 mod areas;
-mod disk;
 mod drive;
 mod figure6;
 mod figure7;

@@ -6,9 +6,9 @@
 //!
 //! Invariant: nothing is left behind; all of it is memory.
 
-use crate::freespace::disk::{Completions, MemoryDisk};
 use crate::freespace::drive::{Drive, Model};
 use crate::freespace::variant::Variant;
+use crate::memory::{Completions, MemoryDisk};
 use crate::node::{BenchError, start_threads, wait};
 use aggregate::Aggregate;
 use dblade::{

@@ -22,6 +22,7 @@ mod freespace;
 mod fuse;
 mod latency;
 mod machine;
+mod memory;
 mod nfs;
 mod node;
 mod numbers;

@@ -82,12 +82,13 @@ pub(crate) struct Node {
     stopping: Arc<AtomicBool>,
 }
 
-struct Logs {
-    opener: Arc<platform::linux::DiskOpener>,
-    path: PathBuf,
+/// A log that is a file.
+pub(crate) struct FileLog {
+    pub opener: Arc<platform::linux::DiskOpener>,
+    pub path: PathBuf,
 }
 
-impl LogProvider for Logs {
+impl LogProvider for FileLog {
     fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
         create_file_disk(&self.path, LOG_BYTES).map_err(|error| error.to_string())?;
         self.open(aggregate)
@@ -137,7 +138,7 @@ impl Node {
         let engine = Engine::new(Configuration {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
-            logs: Arc::new(Logs { opener, path }),
+            logs: Arc::new(FileLog { opener, path }),
             memory_bytes,
             cp_interval_nanoseconds: 10_000_000_000,
             tuning: Tuning::default(),

@@ -7,6 +7,7 @@
 //! Invariants: what is prepared does not depend on the count; one operation is under way; no
 //! consistency point begins but where the operation is one.
 
+use crate::memory::{Completions, MemoryDisk};
 use crate::node::BenchError;
 use bytes::Bytes;
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
@@ -14,13 +15,11 @@ use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
 };
 use ondisk::label::RaidKind;
-use platform::disk::{DiskError, is_in_range};
 use platform::sync::Mutex;
-use platform::{Clock, Disk, Entropy, ReadDone, WriteDone};
-use std::collections::{HashMap, VecDeque};
+use platform::{Clock, Disk, Entropy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{BlockRef, Timestamp, zero_block};
+use units::Timestamp;
 
 /// What can be counted.
 pub const OPERATIONS: [&str; 9] = [
@@ -47,8 +46,6 @@ const DISK_BLOCKS: u64 = 1 << 20;
 const LOG_BLOCKS: u64 = 1 << 18;
 const MEMORY_BYTES: u64 = 2 << 30;
 
-type Queue = Arc<Mutex<VecDeque<Box<dyn FnOnce() + Send>>>>;
-
 /// A clock that does not move: nothing happens because of the time.
 struct StillClock;
 
@@ -73,64 +70,11 @@ impl Entropy for Counted {
     }
 }
 
-/// A disk in memory; what it was asked completes when the queue is worked off.
-struct MemoryDisk {
-    name: String,
-    size_blocks: u64,
-    blocks: Mutex<HashMap<u64, BlockRef>>,
-    queue: Queue,
-}
-
-impl MemoryDisk {
-    fn later(&self, completion: impl FnOnce() + Send + 'static) {
-        self.queue.lock().push_back(Box::new(completion));
-    }
-
-    fn outside(&self, block: u64) -> DiskError {
-        let (disk, size_blocks) = (self.name.clone(), self.size_blocks);
-        DiskError::OutOfRange { disk, block, size_blocks }
-    }
-}
-
-impl Disk for MemoryDisk {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn size_blocks(&self) -> u64 {
-        self.size_blocks
-    }
-
-    fn read(&self, block: u64, count: usize, done: ReadDone) {
-        if !is_in_range(block, count, self.size_blocks) {
-            let error = self.outside(block);
-            return self.later(move || done(Err(error)));
-        }
-        let blocks = self.blocks.lock();
-        let found = |block| blocks.get(&block).cloned().unwrap_or_else(zero_block);
-        let read: Vec<BlockRef> = (block..block + count as u64).map(found).collect();
-        self.later(move || done(Ok(read)));
-    }
-
-    fn write(&self, block: u64, blocks: Vec<BlockRef>, done: WriteDone) {
-        if !is_in_range(block, blocks.len(), self.size_blocks) {
-            let error = self.outside(block);
-            return self.later(move || done(Err(error)));
-        }
-        self.blocks.lock().extend((block..).zip(blocks));
-        self.later(move || done(Ok(())));
-    }
-
-    fn flush(&self, done: WriteDone) {
-        self.later(move || done(Ok(())));
-    }
-}
-
-struct Logs(Queue);
+struct Logs(Arc<Completions>);
 
 impl LogProvider for Logs {
     fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        Ok(disk("log", LOG_BLOCKS, &self.0))
+        Ok(MemoryDisk::new("log".to_owned(), LOG_BLOCKS, &self.0))
     }
 
     fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
@@ -138,34 +82,31 @@ impl LogProvider for Logs {
     }
 }
 
-fn disk(name: &str, size_blocks: u64, queue: &Queue) -> Arc<dyn Disk> {
-    let (name, queue) = (name.to_owned(), Arc::clone(queue));
-    Arc::new(MemoryDisk { name, size_blocks, blocks: Mutex::default(), queue })
-}
-
 /// An engine with one volume, a file, and a directory of files.
 struct World {
     engine: Arc<Engine>,
     service: Service,
-    queue: Queue,
+    completions: Arc<Completions>,
     caller: Caller,
 }
 
 impl World {
     fn new() -> Result<Self, BenchError> {
-        let queue = Queue::default();
+        let completions = Arc::new(Completions::default());
         let engine = Engine::new(Configuration {
             clock: Arc::new(StillClock),
             entropy: Arc::new(Counted::default()),
-            logs: Arc::new(Logs(Arc::clone(&queue))),
+            logs: Arc::new(Logs(Arc::clone(&completions))),
             memory_bytes: MEMORY_BYTES,
             cp_interval_nanoseconds: u64::MAX,
             tuning: Tuning::default(),
         });
         let service = Service(Arc::clone(&engine));
-        let world = Self { engine, service, queue, caller: Caller::root() };
-        let disks = (0..4).map(|number| disk(&format!("d{number}"), DISK_BLOCKS, &world.queue));
-        let (disks, kind) = (disks.collect(), RaidKind::Raid4);
+        let world = Self { engine, service, completions, caller: Caller::root() };
+        let disk = |number| -> Arc<dyn Disk> {
+            MemoryDisk::new(format!("d{number}"), DISK_BLOCKS, &world.completions)
+        };
+        let (disks, kind) = ((0..4).map(disk).collect(), RaidKind::Raid4);
         let request = CreateAggregate { force: true, ..CreateAggregate::new("a", kind, disks) };
         world.wait(|done| world.engine.create_aggregate(request, done))?;
         let volume = VolumeRequest {
@@ -190,18 +131,10 @@ impl World {
                 return value;
             }
             let ran = self.engine.scheduler().run_one(&mut |_| 0);
-            if !ran && !self.complete() {
+            if !ran && !self.completions.run_one() {
                 unreachable!("one thread has nothing left to do and no answer");
             }
         }
-    }
-
-    fn complete(&self) -> bool {
-        let next = self.queue.lock().pop_front();
-        next.is_some_and(|completion| {
-            completion();
-            true
-        })
     }
 
     fn ask<T: Send + 'static>(&self, start: impl FnOnce(Done<T>)) -> Result<T, BenchError> {

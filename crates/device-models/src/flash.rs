@@ -45,23 +45,20 @@ pub enum FlashStep {
     },
 }
 
-/// The map. Page numbers are stored plus one: zero is nowhere, and tables of zeros take no memory
-/// until they are used.
-pub struct FlashTranslation {
-    pages_per_block: u32,
-    physical_of: Vec<u32>,
-    logical_of: Vec<u32>,
-    valid_pages: Vec<u32>,
-    /// Blocks without a page left to program, by their valid pages.
-    full: BTreeSet<(u32, u32)>,
-    free: VecDeque<u32>,
-    open: u32,
-    open_pages: u32,
+/// What there is of flash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlashSizes {
+    /// Pages that the host sees.
+    pub logical_pages: u64,
+    /// Pages that are erased at a time.
+    pub pages_per_block: u32,
+    /// Erase blocks.
+    pub blocks: u32,
 }
 
-impl FlashTranslation {
-    /// A device that was never written: `logical_pages` for the host, and that and
-    /// `over_provisioning_percent` of it in flash, in whole blocks, two to spare at the least.
+impl FlashSizes {
+    /// `logical_pages` for the host, and that and `over_provisioning_percent` of it in flash, in
+    /// whole blocks, two to spare at the least.
     ///
     /// # Panics
     /// Without logical pages or pages in a block, and beyond 2^32 - 2 pages.
@@ -74,29 +71,53 @@ impl FlashTranslation {
         let blocks = blocks.max(u128::from(logical_pages.div_ceil(per_block) + SPARE_BLOCKS_MIN));
         let pages = blocks * u128::from(pages_per_block);
         assert!(pages < u128::from(u32::MAX), "{pages} pages are too many for the map");
-        let blocks = blocks as u32;
-        Self {
-            pages_per_block,
-            physical_of: vec![0; logical_pages as usize],
-            logical_of: vec![0; pages as usize],
-            valid_pages: vec![0; blocks as usize],
-            full: BTreeSet::new(),
-            free: (1..blocks).collect(),
-            open: 0,
-            open_pages: 0,
-        }
+        Self { logical_pages, pages_per_block, blocks: blocks as u32 }
     }
 
-    /// Pages that the host sees.
+    /// Erase blocks that the logical pages fill.
     #[must_use]
-    pub fn logical_pages(&self) -> u64 {
-        self.physical_of.len() as u64
+    pub const fn logical_blocks(&self) -> u32 {
+        self.logical_pages.div_ceil(self.pages_per_block as u64) as u32
     }
 
     /// Pages that there are.
     #[must_use]
-    pub fn physical_pages(&self) -> u64 {
-        self.logical_of.len() as u64
+    pub const fn physical_pages(&self) -> u64 {
+        self.blocks as u64 * self.pages_per_block as u64
+    }
+}
+
+/// The map. Page numbers are stored plus one: zero is nowhere, and tables of zeros take no memory
+/// until they are used.
+pub struct FlashTranslation {
+    sizes: FlashSizes,
+    physical_of: Vec<u32>,
+    logical_of: Vec<u32>,
+    valid_pages: Vec<u32>,
+    /// Blocks without a page left to program, by their valid pages.
+    full: BTreeSet<(u32, u32)>,
+    free: VecDeque<u32>,
+    open: u32,
+    open_pages: u32,
+}
+
+impl FlashTranslation {
+    /// A device that was never written.
+    ///
+    /// # Panics
+    /// As [`FlashSizes::new`].
+    #[must_use]
+    pub fn new(sizes: FlashSizes) -> Self {
+        Self {
+            sizes,
+            physical_of: vec![0; sizes.logical_pages as usize],
+            logical_of: vec![0; sizes.physical_pages() as usize],
+            valid_pages: vec![0; sizes.blocks as usize],
+            full: BTreeSet::new(),
+            free: (1..sizes.blocks).collect(),
+            open: 0,
+            open_pages: 0,
+        }
     }
 
     /// Blocks that are erased and not open.
@@ -119,7 +140,7 @@ impl FlashTranslation {
     /// # Panics
     /// If there is no such page.
     pub fn write(&mut self, page: u64, mut step: impl FnMut(FlashStep)) {
-        assert!(page < self.logical_pages(), "page {page} of {}", self.logical_pages());
+        assert!(page < self.sizes.logical_pages, "page {page} of {}", self.sizes.logical_pages);
         self.make_room(&mut step);
         // Looked up after room was made: that may have moved it.
         self.forget(page);
@@ -137,7 +158,7 @@ impl FlashTranslation {
 
     /// Sees to it that the open block has a page left.
     fn make_room(&mut self, step: &mut impl FnMut(FlashStep)) {
-        if self.open_pages < self.pages_per_block {
+        if self.open_pages < self.sizes.pages_per_block {
             return;
         }
         self.full.insert((self.valid_pages[self.open as usize], self.open));
@@ -153,9 +174,9 @@ impl FlashTranslation {
         let Some((valid, victim)) = self.full.pop_first() else {
             unreachable!("all blocks but one are full")
         };
-        assert!(valid < self.pages_per_block, "some page of all full blocks is waste");
-        let first = victim * self.pages_per_block;
-        for from in first..first + self.pages_per_block {
+        assert!(valid < self.sizes.pages_per_block, "some page of all full blocks is waste");
+        let first = victim * self.sizes.pages_per_block;
+        for from in first..first + self.sizes.pages_per_block {
             let Some(page) = self.logical_of[from as usize].checked_sub(1) else { continue };
             self.logical_of[from as usize] = 0;
             let to = self.place(page);
@@ -168,8 +189,8 @@ impl FlashTranslation {
 
     /// Maps a logical page to the next page of the open block.
     fn place(&mut self, page: u32) -> u32 {
-        assert!(self.open_pages < self.pages_per_block, "the open block has a page left");
-        let to = self.open * self.pages_per_block + self.open_pages;
+        assert!(self.open_pages < self.sizes.pages_per_block, "the open block has a page left");
+        let to = self.open * self.sizes.pages_per_block + self.open_pages;
         self.open_pages += 1;
         self.valid_pages[self.open as usize] += 1;
         self.physical_of[page as usize] = to + 1;
@@ -182,7 +203,7 @@ impl FlashTranslation {
         let Some(from) = self.physical_of[page as usize].checked_sub(1) else { return };
         self.physical_of[page as usize] = 0;
         self.logical_of[from as usize] = 0;
-        let block = from / self.pages_per_block;
+        let block = from / self.sizes.pages_per_block;
         let valid = self.valid_pages[block as usize];
         self.valid_pages[block as usize] = valid - 1;
         if self.full.remove(&(valid, block)) {
@@ -198,7 +219,7 @@ impl FlashTranslation {
         for (page, physical) in self.physical_of.iter().enumerate() {
             if let Some(physical) = physical.checked_sub(1) {
                 assert_eq!(self.logical_of[physical as usize] as usize, page + 1, "two ways agree");
-                valid[(physical / self.pages_per_block) as usize] += 1;
+                valid[(physical / self.sizes.pages_per_block) as usize] += 1;
             }
         }
         let mapped = self.logical_of.iter().filter(|page| **page != 0).count() as u32;

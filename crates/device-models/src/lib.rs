@@ -14,8 +14,9 @@
 //! - What is read is what the inner disk holds: a model counts, it never changes content.
 //! - Nothing sleeps and nothing is drawn by chance: the same calls in the same order give the same
 //!   figures. Time is modelled, in nanoseconds, as the device's own busy time.
-//! - A request is counted when it is submitted, whole, in the order of submission; one that reaches
-//!   past the end of the disk is left to the inner disk and costs nothing.
+//! - A request is counted when it is submitted, whole, in the order of submission, but where a
+//!   model has a write cache; one that reaches past the end of the disk is left to the inner disk
+//!   and costs nothing.
 //!
 //! Does not know: labels, RAID, files; nor does anything that serves data know it.
 //!
@@ -24,21 +25,25 @@
 mod failing;
 mod flash;
 mod hdd;
+mod log_blocks;
 mod mechanics;
 mod modelled;
 mod ranges;
 mod shingled;
 mod smr;
 mod ssd;
+mod write_cache;
 
 #[cfg(test)]
 mod tests;
 
 pub use failing::{FailingDisk, Failures, Hang};
-pub use flash::{FlashStep, FlashTranslation};
+pub use flash::{FlashSizes, FlashStep, FlashTranslation};
 pub use hdd::{HddModel, HddStatistics};
+pub use log_blocks::LogBlockTranslation;
 pub use mechanics::{HddConfiguration, Mechanics, Motion};
 pub use modelled::{Medium, Modelled};
 pub use shingled::{CleaningPolicy, ShingledLayout, ShingledSizes, ShingledStep, Source};
 pub use smr::{SmrConfiguration, SmrModel, SmrStatistics};
-pub use ssd::{SsdConfiguration, SsdModel, SsdStatistics};
+pub use ssd::{FlashMapping, SsdConfiguration, SsdModel, SsdStatistics};
+pub use write_cache::WriteCache;

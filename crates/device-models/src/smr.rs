@@ -1,14 +1,19 @@
-//! A drive-managed SMR drive: the map of its zones over the mechanics of a disk drive.
+//! A drive-managed SMR drive: a write cache, and the map of its zones over the mechanics of a disk
+//! drive.
+//!
+//! The cache is volatile: a flush has all of it written. It takes no time; what it holds costs some
+//! when it goes to the platters, and is counted then.
 //!
 //! Invariants: the time is that of the head for all that happens on the platters, the drive's own
-//! rewriting included, in the order in which it happens; blocks that were never written cost
-//! nothing to read.
+//! rewriting included, in the order in which it happens; blocks that were never written, or are in
+//! the cache, cost nothing to read.
 //!
 //! Fails: sizes that make no whole blocks panic when the model is made.
 
 use crate::mechanics::{HddConfiguration, Mechanics};
 use crate::modelled::{Medium, Modelled};
 use crate::shingled::{CleaningPolicy, ShingledLayout, ShingledSizes, ShingledStep};
+use crate::write_cache::WriteCache;
 use platform::{Disk, MediaHints};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -20,6 +25,8 @@ pub struct SmrConfiguration {
     pub zone_bytes: u64,
     /// The media cache; a multiple of 4 KiB.
     pub media_cache_bytes: u64,
+    /// The write cache; a multiple of 4 KiB, 0 for none.
+    pub write_cache_bytes: u64,
     /// Streams over zones with content that the drive follows at one time.
     pub streams_max: usize,
     /// The shortest write at a zone's start that is taken for the first of a stream.
@@ -32,11 +39,12 @@ pub struct SmrConfiguration {
 
 impl Default for SmrConfiguration {
     /// Zones of 256 MiB as all host-visible ones have, a media cache of 16 GiB, which is some
-    /// thousandths of a large drive, and four streams.
+    /// thousandths of a large drive, a write cache of 128 MiB, and four streams.
     fn default() -> Self {
         Self {
             zone_bytes: 256 << 20,
             media_cache_bytes: 16 << 30,
+            write_cache_bytes: 128 << 20,
             streams_max: 4,
             stream_blocks_min: 64,
             cleaning: CleaningPolicy::OldestZone,
@@ -68,6 +76,7 @@ pub struct SmrStatistics {
 
 /// The drive.
 pub struct Smr {
+    cache: WriteCache,
     layout: ShingledLayout,
     platters: Platters,
 }
@@ -115,12 +124,15 @@ impl SmrModel {
     /// A drive as it comes from the shop, with what `inner` holds: no zone has a block.
     ///
     /// # Panics
-    /// If a size is zero or no whole number of blocks, or as [`Mechanics::new`].
+    /// If the size of a zone or of the media cache is zero, some size is no whole number of blocks,
+    /// or as [`Mechanics::new`].
     #[must_use]
     pub fn new(inner: Arc<dyn Disk>, configuration: SmrConfiguration) -> Self {
-        let SmrConfiguration { zone_bytes, media_cache_bytes, .. } = configuration;
-        assert!(zone_bytes.is_multiple_of(BLOCK_SIZE_U64), "{zone_bytes} bytes");
-        assert!(media_cache_bytes.is_multiple_of(BLOCK_SIZE_U64), "{media_cache_bytes} bytes");
+        let SmrConfiguration { zone_bytes, media_cache_bytes, write_cache_bytes, .. } =
+            configuration;
+        for bytes in [zone_bytes, media_cache_bytes, write_cache_bytes] {
+            assert!(bytes.is_multiple_of(BLOCK_SIZE_U64), "{bytes} bytes");
+        }
         let layout = ShingledLayout::new(ShingledSizes {
             logical_blocks: inner.size_blocks(),
             zone_blocks: zone_bytes / BLOCK_SIZE_U64,
@@ -131,7 +143,8 @@ impl SmrModel {
         });
         let mechanics = Mechanics::new(configuration.mechanics, layout.physical_blocks());
         let platters = Platters { mechanics, counts: SmrStatistics::default() };
-        Self::around(inner, Smr { layout, platters })
+        let cache = WriteCache::new(write_cache_bytes / BLOCK_SIZE_U64);
+        Self::around(inner, Smr { cache, layout, platters })
     }
 }
 
@@ -141,7 +154,8 @@ impl Medium for Smr {
     fn read(&mut self, block: u64, count: u64) {
         self.platters.counts.blocks_read += count;
         let mut run: Option<(u64, u64)> = None;
-        for at in (block..block + count).filter_map(|block| self.layout.locate(block)) {
+        let on_platters = (block..block + count).filter(|block| !self.cache.contains(*block));
+        for at in on_platters.filter_map(|block| self.layout.locate(block)) {
             run = match run {
                 Some((start, length)) if start + length == at => Some((start, length + 1)),
                 other => {
@@ -156,12 +170,17 @@ impl Medium for Smr {
     }
 
     fn write(&mut self, block: u64, count: u64) {
-        self.layout.write(block, count, |step| self.platters.step(step));
+        let Self { cache, layout, platters } = self;
+        cache.write(block, count, |block, count| {
+            layout.write(block, count, |step| platters.step(step));
+        });
     }
 
     fn flush(&mut self) {
-        self.platters.counts.flushes += 1;
-        self.platters.mechanics.pause();
+        let Self { cache, layout, platters } = self;
+        cache.flush(|block, count| layout.write(block, count, |step| platters.step(step)));
+        platters.counts.flushes += 1;
+        platters.mechanics.pause();
     }
 
     /// A drive that manages its zones itself says nothing of them.

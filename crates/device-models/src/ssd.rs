@@ -8,16 +8,29 @@
 //!
 //! Fails: sizes that make no whole pages panic when the model is made.
 
-use crate::flash::{FlashStep, FlashTranslation};
+use crate::flash::{FlashSizes, FlashStep, FlashTranslation};
+use crate::log_blocks::LogBlockTranslation;
 use crate::modelled::{Medium, Modelled};
 use platform::{Disk, MediaHints};
 use std::ops::Range;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
+/// How finely the drive remembers where what lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FlashMapping {
+    /// Each page for itself: what is written together lies together ([`FlashTranslation`]).
+    #[default]
+    Pages,
+    /// By the erase block: a page has its place in one ([`LogBlockTranslation`]).
+    EraseBlocks,
+}
+
 /// What the drive is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SsdConfiguration {
+    /// What its map is like.
+    pub mapping: FlashMapping,
     /// Bytes that are erased at a time, over all channels; a multiple of 4 KiB.
     pub erase_block_bytes: u64,
     /// Flash beyond what the host sees, in percent of that.
@@ -38,6 +51,7 @@ impl Default for SsdConfiguration {
     /// 60 and programmed in 800 microseconds.
     fn default() -> Self {
         Self {
+            mapping: FlashMapping::Pages,
             erase_block_bytes: 4 << 20,
             over_provisioning_percent: 7,
             channels: 32,
@@ -80,8 +94,52 @@ impl SsdStatistics {
 /// The flash and its channels.
 pub struct Ssd {
     configuration: SsdConfiguration,
-    translation: FlashTranslation,
+    translation: Translation,
     work: Work,
+}
+
+/// The map, of one sort or the other.
+pub(crate) enum Translation {
+    Pages(FlashTranslation),
+    EraseBlocks(LogBlockTranslation),
+}
+
+impl Translation {
+    pub(crate) fn new(mapping: FlashMapping, sizes: FlashSizes) -> Self {
+        match mapping {
+            FlashMapping::Pages => Self::Pages(FlashTranslation::new(sizes)),
+            FlashMapping::EraseBlocks => Self::EraseBlocks(LogBlockTranslation::new(sizes)),
+        }
+    }
+
+    pub(crate) fn locate(&self, page: u64) -> Option<u64> {
+        match self {
+            Self::Pages(map) => map.locate(page),
+            Self::EraseBlocks(map) => map.locate(page),
+        }
+    }
+
+    pub(crate) fn write(&mut self, page: u64, step: impl FnMut(FlashStep)) {
+        match self {
+            Self::Pages(map) => map.write(page, step),
+            Self::EraseBlocks(map) => map.write(page, step),
+        }
+    }
+
+    pub(crate) fn invalidate(&mut self, pages: Range<u64>) {
+        match self {
+            Self::Pages(map) => map.invalidate(pages),
+            Self::EraseBlocks(map) => map.invalidate(pages),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        match self {
+            Self::Pages(map) => map.check(),
+            Self::EraseBlocks(map) => map.check(),
+        }
+    }
 }
 
 /// What was done, and by which channel.
@@ -138,8 +196,9 @@ impl SsdModel {
         assert!(erase_block_bytes.is_multiple_of(BLOCK_SIZE_U64), "{erase_block_bytes} bytes");
         assert!(channels > 0, "a drive has channels");
         let pages_per_block = u32::try_from(erase_block_bytes / BLOCK_SIZE_U64).unwrap_or(u32::MAX);
-        let translation =
-            FlashTranslation::new(inner.size_blocks(), pages_per_block, over_provisioning_percent);
+        let sizes =
+            FlashSizes::new(inner.size_blocks(), pages_per_block, over_provisioning_percent);
+        let translation = Translation::new(configuration.mapping, sizes);
         let work = Work::new(&configuration);
         Self::around(inner, Ssd { configuration, translation, work })
     }

@@ -5,6 +5,7 @@ mod failing;
 mod flash;
 mod shingled;
 mod times;
+mod write_cache;
 
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;

@@ -58,6 +58,26 @@ fn progress(what: &str) {
     eprintln!("bench: {what}");
 }
 
+/// Those of `all` that are called so, or all.
+fn named<T: Copy>(
+    what: &str,
+    all: &[T],
+    name_of: impl Fn(T) -> &'static str,
+    names: &[String],
+) -> Result<Vec<T>, AdminError> {
+    if names.is_empty() {
+        return Ok(all.to_vec());
+    }
+    let named = |name: &String| {
+        let found = all.iter().copied().find(|one| name_of(*one) == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = all.iter().copied().map(&name_of).collect();
+            failed(format!("there is no {what} '{name}'; there are {}", known.join(", ")))
+        })
+    };
+    names.iter().map(named).collect()
+}
+
 fn run_engine(arguments: &BenchEngineArguments) -> Result<Report, AdminError> {
     let BenchEngineArguments { directory, file_size, memory, depth, rounds, workers } =
         arguments.clone();

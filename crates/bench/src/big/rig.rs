@@ -4,8 +4,8 @@
 //!
 //! Invariants: the directory is the caller's; what was made in it is removed with the rig.
 
-use crate::node::{BenchError, wait};
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
+use crate::node::{BenchError, FileLog, wait};
+use dblade::{Configuration, CreateAggregate, Engine, Service, Tuning, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
 use ondisk::label::RaidKind;
 use platform::disk::{DiskOpener, MediaHints, ReadDone, WriteDone};
@@ -23,7 +23,6 @@ use units::{BLOCK_SIZE_U64, BlockRef};
 const LOOK: Duration = Duration::from_millis(5);
 /// The engine is ticked each time that so many looks have passed.
 const LOOKS_PER_TICK: u64 = 10;
-const LOG_BYTES: u64 = 256 << 20;
 /// In what the kernel counts processor time, on all machines that Linux knows.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// The aggregate's and the volume's name.
@@ -77,22 +76,6 @@ impl Disk for Counted {
 
     fn hints(&self) -> MediaHints {
         self.inner.hints()
-    }
-}
-
-struct Logs {
-    opener: Arc<platform::linux::DiskOpener>,
-    path: PathBuf,
-}
-
-impl LogProvider for Logs {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        create_file_disk(&self.path, LOG_BYTES).map_err(|error| error.to_string())?;
-        self.open(aggregate)
-    }
-
-    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.opener.open(&self.path.display().to_string()).map_err(|error| error.to_string())
     }
 }
 
@@ -176,7 +159,7 @@ impl Rig {
         let engine = Engine::new(Configuration {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
-            logs: Arc::new(Logs { opener, path: self.log_path() }),
+            logs: Arc::new(FileLog { opener, path: self.log_path() }),
             memory_bytes: self.shape.memory_bytes,
             cp_interval_nanoseconds: 10_000_000_000,
             tuning: Tuning::default(),

@@ -1,6 +1,6 @@
 //! Drives: a model of a medium around a disk in memory, and what all models tell in the same words.
 
-use crate::freespace::disk::{Completions, MemoryDisk};
+use crate::memory::{Completions, MemoryDisk};
 use device_models::{
     HddConfiguration, HddModel, SmrConfiguration, SmrModel, SsdConfiguration, SsdModel,
 };

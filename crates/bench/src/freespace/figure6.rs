@@ -2,17 +2,18 @@
 //! allocation areas and without (section 4.1).
 
 use crate::freespace::drive::Model;
-use crate::freespace::loads::Loads;
 use crate::freespace::span::Metric;
-use crate::freespace::variant::{AS_IT_IS, Case, Comparison, GROUPS_BY_CHANCE, VOLUMES_BY_CHANCE};
+use crate::freespace::variant::{AS_IT_IS, Case, GROUPS_BY_CHANCE, Overwrites, VOLUMES_BY_CHANCE};
 use crate::freespace::{Found, FreespaceBench, Progress};
 use crate::node::BenchError;
 
-const FILLED_PERCENT: u64 = 55;
-/// LUNs, in the paper.
-const VOLUMES: usize = 4;
-/// A round overwrites one in so many bytes.
-const ROUND_SHARE: u64 = 4;
+const LOAD: Overwrites = Overwrites {
+    // LUNs, in the paper.
+    volumes: 4,
+    filled_percent: 55,
+    new_groups: 0,
+    round_share: 4,
+};
 
 const CASES: [Case; 3] = [
     Case {
@@ -50,22 +51,13 @@ const METRICS: [Metric; 10] = [
 ];
 
 pub(super) fn run(bench: &FreespaceBench, progress: Progress<'_>) -> Result<Found, BenchError> {
-    let comparison = Comparison {
-        figure: "6",
-        cases: &CASES,
-        shape: bench.shape(Model::Ssd(bench.ssd())),
-        rounds: bench.rounds,
-    };
-    let measured = comparison.in_turns(
-        progress,
-        |rig| Loads::aged(rig, VOLUMES, FILLED_PERCENT, bench.age),
-        |loads| loads.measure_overwrites(loads.bytes() / ROUND_SHARE),
-    )?;
+    let comparison = bench.comparison("6", &CASES, Model::Ssd(bench.ssd()));
+    let measured = comparison.of_overwrites(progress, &LOAD, bench.age)?;
     let note = format!(
-        "SSDs, {FILLED_PERCENT} % full, overwritten {} times; the paper: both caches 24 % more \
+        "SSDs, {} % full, overwritten {} times; the paper: both caches 24 % more \
          throughput than without that of groups (write amplification 1.77 without), 8 % more than \
          without that of volumes (309 us of processor time, 293 us with it)",
-        bench.age
+        LOAD.filled_percent, bench.age
     );
     Ok((comparison.rows(&METRICS, &measured), note))
 }

@@ -3,10 +3,9 @@
 //! (section 4.2).
 
 use crate::freespace::drive::{Model, Work};
-use crate::freespace::loads::Loads;
 use crate::freespace::rig::Shape;
 use crate::freespace::span::{Metric, Span};
-use crate::freespace::variant::{AS_IT_IS, Case, Comparison, Measured};
+use crate::freespace::variant::{AS_IT_IS, Case, Measured, Overwrites};
 use crate::freespace::{Found, FreespaceBench, Progress};
 use crate::node::BenchError;
 use crate::summary::{Row, Series, Unit};
@@ -14,42 +13,33 @@ use device_models::HddConfiguration;
 
 const AGED_GROUPS: usize = 2;
 const NEW_GROUPS: usize = 2;
-const FILLED_PERCENT: u64 = 50;
-const VOLUMES: usize = 2;
-/// A round overwrites one in so many bytes: all rounds leave the new groups emptier than the aged.
-const ROUND_SHARE: u64 = 16;
+const LOAD: Overwrites = Overwrites {
+    volumes: 2,
+    filled_percent: 50,
+    new_groups: NEW_GROUPS,
+    // All rounds leave the new groups emptier than the aged.
+    round_share: 16,
+};
 
 const CASES: [Case; 1] = [Case { variant: AS_IT_IS, paper: &[] }];
 
 const METRICS: [Metric; 3] = [Metric::FullStripes, Metric::ModelledRate, Metric::Rate];
 
 pub(super) fn run(bench: &FreespaceBench, progress: Progress<'_>) -> Result<Found, BenchError> {
-    let shape = bench.shape(Model::Hdd(HddConfiguration::default()));
-    let comparison = Comparison {
-        figure: "7",
-        cases: &CASES,
-        shape: Shape { groups: AGED_GROUPS, ..shape },
-        rounds: bench.rounds,
-    };
-    let prepare = |rig| {
-        let mut loads = Loads::aged(rig, VOLUMES, FILLED_PERCENT, bench.age)?;
-        loads.rig.add_groups(NEW_GROUPS)?;
-        Ok(loads)
-    };
-    let measured = comparison.in_turns(progress, prepare, |loads| {
-        loads.measure_overwrites(loads.bytes() / ROUND_SHARE)
-    })?;
+    let mut comparison = bench.comparison("7", &CASES, Model::Hdd(HddConfiguration::default()));
+    comparison.shape.groups = AGED_GROUPS;
+    let measured = comparison.of_overwrites(progress, &LOAD, bench.age)?;
     let mut found = comparison.rows(&METRICS, &measured);
     for measured in &measured {
         let groups = 0..AGED_GROUPS + NEW_GROUPS;
         found.extend(groups.flat_map(|group| of_group(measured, group, &comparison.shape)));
     }
     let note = format!(
-        "hard disks, groups 0 and 1 {FILLED_PERCENT} % full and overwritten {} times, groups 2 and \
+        "hard disks, groups 0 and 1 {} % full and overwritten {} times, groups 2 and \
          3 added after that; blocks are those of a data disk, checksum blocks included: median, \
          lowest and highest are over the disks; the paper: equally many on disks of one age, more \
          on the newer groups, in slightly fewer tetrises",
-        bench.age
+        LOAD.filled_percent, bench.age
     );
     Ok((found, note))
 }

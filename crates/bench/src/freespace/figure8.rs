@@ -3,27 +3,33 @@
 //!
 //! An erase block is the 64th part of a disk, rounded down to a power of two: a group has 16 areas
 //! of four erase blocks. Areas of the other size are as small beside an erase block as 4 Ki stripes
-//! are beside one of 64 MiB: a quarter of it, on disks of 1 GiB.
+//! are beside one of 64 MiB: a quarter of it.
+//!
+//! The drives are of two sorts. Those that map erase blocks relocate what is in use of the one that
+//! is written to, as section 3.2.2 says; to those that map pages it is all one where something
+//! lies.
 
 use crate::freespace::drive::Model;
-use crate::freespace::loads::Loads;
+use crate::freespace::rig::Shape;
 use crate::freespace::span::Metric;
-use crate::freespace::variant::{AS_IT_IS, Case, Comparison, Variant};
+use crate::freespace::variant::{AS_IT_IS, Case, Overwrites, Variant};
 use crate::freespace::{Found, FreespaceBench, Progress};
 use crate::node::BenchError;
-use device_models::SsdConfiguration;
+use device_models::{FlashMapping, SsdConfiguration};
+use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
+use units::BLOCK_SIZE_U64;
 
-const FILLED_PERCENT: u64 = 85;
-const VOLUMES: usize = 4;
 /// Erase blocks of a disk.
 const ERASE_BLOCKS: u64 = 64;
-/// A round overwrites one in so many bytes.
-const ROUND_SHARE: u64 = 4;
+/// Small areas that an erase block has room for.
+const SMALL_AREAS_OF_ERASE_BLOCK: u64 = 4;
+const LOAD: Overwrites =
+    Overwrites { volumes: 4, filled_percent: 85, new_groups: 0, round_share: 4 };
 
 /// Areas do not know of erase blocks.
 const SMALL_AREAS: Variant = Variant {
     name: "small areas",
-    configure: |engine| engine.tuning.area_stripes = Some(16 * 63),
+    configure: |shape, engine| engine.tuning.area_stripes = Some(small_area_stripes(shape)),
     ..AS_IT_IS
 };
 
@@ -39,25 +45,35 @@ const METRICS: [Metric; 6] = [
     Metric::Rate,
 ];
 
+fn erase_block_bytes(disk_bytes: u64) -> u64 {
+    1 << (disk_bytes / ERASE_BLOCKS).max(1).ilog2()
+}
+
+/// Whole regions, so that both sizes differ in nothing else.
+fn small_area_stripes(shape: &Shape) -> u64 {
+    let bytes = erase_block_bytes(shape.disk_bytes) / SMALL_AREAS_OF_ERASE_BLOCK;
+    let regions = bytes / BLOCK_SIZE_U64 / REGION_BLOCKS as u64;
+    regions.max(1) * REGION_DATA_BLOCKS as u64
+}
+
 pub(super) fn run(bench: &FreespaceBench, progress: Progress<'_>) -> Result<Found, BenchError> {
-    let erase_block_bytes = 1 << (bench.disk.0 / ERASE_BLOCKS).max(1).ilog2();
-    let ssd = SsdConfiguration { erase_block_bytes, ..bench.ssd() };
-    let comparison = Comparison {
-        figure: "8",
-        cases: &CASES,
-        shape: bench.shape(Model::Ssd(ssd)),
-        rounds: bench.rounds,
-    };
-    let measured = comparison.in_turns(
-        progress,
-        |rig| Loads::aged(rig, VOLUMES, FILLED_PERCENT, bench.age),
-        |loads| loads.measure_overwrites(loads.bytes() / ROUND_SHARE),
-    )?;
+    let erase_block_bytes = erase_block_bytes(bench.disk.0);
+    let sorts =
+        [("8 by erase block", FlashMapping::EraseBlocks), ("8 by page", FlashMapping::Pages)];
+    let mut rows = Vec::new();
+    for (figure, mapping) in sorts {
+        let ssd = SsdConfiguration { mapping, erase_block_bytes, ..bench.ssd() };
+        let comparison = bench.comparison(figure, &CASES, Model::Ssd(ssd));
+        let measured = comparison.of_overwrites(progress, &LOAD, bench.age)?;
+        rows.extend(comparison.rows(&METRICS, &measured));
+    }
     let note = format!(
-        "SSDs with erase blocks of {} MiB, {FILLED_PERCENT} % full, overwritten {} times; the \
-         paper: areas of whole erase blocks halve write amplification, 26 % more throughput",
+        "SSDs with erase blocks of {} MiB, mapped by the erase block or by the page, \
+         {} % full, overwritten {} times; the paper: areas of whole erase blocks \
+         halve write amplification, 26 % more throughput",
         erase_block_bytes >> 20,
+        LOAD.filled_percent,
         bench.age
     );
-    Ok((comparison.rows(&METRICS, &measured), note))
+    Ok((rows, note))
 }

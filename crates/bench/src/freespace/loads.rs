@@ -4,9 +4,9 @@
 //! any variant; a span ends with a consistency point, so that it has in it all that it caused.
 
 use crate::flight::Flight;
-use crate::freespace::disk::USER_BYTE;
 use crate::freespace::rig::Rig;
 use crate::freespace::span::Span;
+use crate::memory::COMMON_BYTE;
 use crate::node::BenchError;
 use crate::numbers::Numbers;
 use bytes::Bytes;
@@ -84,20 +84,21 @@ impl Loads {
             (self.large_bytes, bytes / self.large_bytes / self.files.len() as u64);
         let offsets = (0..writes).map(|number| self.file_bytes + number * large);
         let places = offsets.flat_map(|offset| self.files.iter().map(move |file| (*file, offset)));
-        self.write(places, large)?;
+        write(&self.rig, places, large)?;
         self.file_bytes += writes * large;
         Ok(writes * self.files.len() as u64)
     }
 
-    /// Overwrites at random.
+    /// Overwrites at random. All calls draw from one sequence: a sequence for each, called by a
+    /// number of another, would be that other one's rest, and overwrite the same places.
     fn overwrite(&mut self, count: u64) -> Result<(), BenchError> {
-        let of_file = self.file_bytes / SMALL_BYTES;
-        let mut numbers = Numbers::new(self.numbers.next(u64::MAX));
+        let Self { rig, files, file_bytes, numbers, .. } = self;
+        let of_file = *file_bytes / SMALL_BYTES;
         let places = (0..count).map(|_| {
-            let number = numbers.next(of_file * self.files.len() as u64);
-            (self.files[(number / of_file) as usize], number % of_file * SMALL_BYTES)
+            let number = numbers.next(of_file * files.len() as u64);
+            (files[(number / of_file) as usize], number % of_file * SMALL_BYTES)
         });
-        self.write(places, SMALL_BYTES)
+        write(rig, places, SMALL_BYTES)
     }
 
     /// Measures overwrites of so many bytes.
@@ -118,22 +119,23 @@ impl Loads {
         self.rig.commit()?;
         Ok(self.rig.end(&start, count, count * self.large_bytes))
     }
+}
 
-    fn write(&self, places: impl Iterator<Item = Place>, io_bytes: u64) -> Result<(), BenchError> {
-        let (flight, caller) = (Arc::new(Flight::default()), Caller::root());
-        let data = Bytes::from(vec![USER_BYTE; io_bytes as usize]);
-        for (file, offset) in places {
-            flight.enter(DEPTH);
-            let same = Arc::clone(&flight);
-            let done = Box::new(move |outcome: Result<WriteResult, FsError>| {
-                let is_short =
-                    outcome.as_ref().is_ok_and(|written| u64::from(written.count) < io_bytes);
-                same.leave(if is_short { Err(FsError::Io) } else { outcome }, 0);
-            });
-            let stability = Stability::Unstable;
-            self.rig.service.write(&caller, file, offset, data.clone(), stability, done);
-        }
-        let drained = flight.drain().map(|_| ());
-        drained.map_err(|error| BenchError::Operation { load: "write", error })
+/// Writes so many bytes in each place.
+fn write(rig: &Rig, places: impl Iterator<Item = Place>, io_bytes: u64) -> Result<(), BenchError> {
+    let (flight, caller) = (Arc::new(Flight::default()), Caller::root());
+    let data = Bytes::from(vec![COMMON_BYTE; io_bytes as usize]);
+    for (file, offset) in places {
+        flight.enter(DEPTH);
+        let same = Arc::clone(&flight);
+        let done = Box::new(move |outcome: Result<WriteResult, FsError>| {
+            let is_short =
+                outcome.as_ref().is_ok_and(|written| u64::from(written.count) < io_bytes);
+            same.leave(if is_short { Err(FsError::Io) } else { outcome }, 0);
+        });
+        let stability = Stability::Unstable;
+        rig.service.write(&caller, file, offset, data.clone(), stability, done);
     }
+    let drained = flight.drain().map(|_| ());
+    drained.map_err(|error| BenchError::Operation { load: "write", error })
 }

@@ -17,7 +17,6 @@
 
 mod ageing;
 mod areas;
-mod disk;
 mod drive;
 mod figure6;
 mod figure7;
@@ -39,6 +38,7 @@ use drive::Model;
 use ondisk::label::RaidKind;
 use rig::Shape;
 use units::ByteSize;
+use variant::{Case, Comparison};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -132,5 +132,10 @@ impl FreespaceBench {
     fn shape(&self, model: Model) -> Shape {
         let (kind, data_disks, disk_bytes) = (RaidKind::Raid4, self.data_disks, self.disk.0);
         Shape { kind, groups: 1, data_disks, disk_bytes, model }
+    }
+
+    /// Cases of a figure, on one group.
+    fn comparison(&self, figure: &'static str, cases: &'static [Case], model: Model) -> Comparison {
+        Comparison { figure, cases, shape: self.shape(model), rounds: self.rounds }
     }
 }

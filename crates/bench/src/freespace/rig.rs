@@ -6,9 +6,9 @@
 //!
 //! Invariant: nothing is left behind; all of it is memory.
 
-use crate::freespace::disk::{Completions, MemoryDisk};
 use crate::freespace::drive::{Drive, Model};
 use crate::freespace::variant::Variant;
+use crate::memory::{Completions, MemoryDisk};
 use crate::node::{BenchError, start_threads, wait};
 use aggregate::Aggregate;
 use dblade::{
@@ -103,7 +103,7 @@ impl Rig {
             cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
             tuning: Tuning::default(),
         };
-        (variant.configure)(&mut configuration);
+        (variant.configure)(shape, &mut configuration);
         let engine = Engine::new(configuration);
         let stopping = Arc::new(AtomicBool::new(false));
         let completer = |number| {

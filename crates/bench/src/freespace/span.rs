@@ -132,6 +132,8 @@ pub(super) enum Metric {
     FullStripes,
     /// Blocks that went to the media caches of SMR drives.
     MediaCache,
+    /// Checksum blocks, of all that was written: a 64th, if each is written once with its region.
+    ChecksumBlocks,
     /// Operations a second, if the busiest drive were the bound.
     ModelledRate,
     /// Bytes a second, likewise.
@@ -153,6 +155,7 @@ impl Metric {
             Self::VolumeScores => "scores of volumes",
             Self::FullStripes => "full stripes",
             Self::MediaCache => "to media cache",
+            Self::ChecksumBlocks => "checksum blocks",
             Self::ModelledRate | Self::ModelledBytes => "modelled",
             Self::Rate => "rate",
             Self::ProcessorTime => "processor",
@@ -164,7 +167,7 @@ impl Metric {
             Self::WriteAmplification | Self::BlocksWritten => Unit::Ratio,
             Self::GroupPicks | Self::VolumePicks => Unit::Percent,
             Self::GroupScores | Self::VolumeScores => Unit::Percent,
-            Self::FullStripes | Self::MediaCache => Unit::Percent,
+            Self::FullStripes | Self::MediaCache | Self::ChecksumBlocks => Unit::Percent,
             Self::ModelledRate | Self::Rate => Unit::Operations,
             Self::ModelledBytes => Unit::Bytes,
             Self::ProcessorTime => Unit::Duration,
@@ -184,6 +187,7 @@ impl Metric {
             Self::VolumeScores => (100.0 * span.volume_scores_nanoseconds as f64, processor),
             Self::FullStripes => (100.0 * span.full_stripes as f64, span.stripes as f64),
             Self::MediaCache => (100.0 * span.total(|work| work.cached_blocks), host),
+            Self::ChecksumBlocks => (100.0 * span.total(|work| work.regions), host),
             Self::ModelledRate => (operations, span.busy_seconds()),
             Self::ModelledBytes => (span.bytes as f64, span.busy_seconds()),
             Self::Rate => (operations, span.nanoseconds as f64 / 1e9),

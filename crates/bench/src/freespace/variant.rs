@@ -15,27 +15,27 @@ use dblade::{AreaChoice, Configuration, CreateAggregate};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variant {
     pub name: &'static str,
-    /// In the engine.
-    pub configure: fn(&mut Configuration),
+    /// In the engine, on drives of this shape.
+    pub configure: fn(&Shape, &mut Configuration),
     /// In the aggregate that is made.
     pub create: fn(&mut CreateAggregate),
 }
 
 /// Nothing is different.
 pub(super) const AS_IT_IS: Variant =
-    Variant { name: "as it is", configure: |_| (), create: |_| () };
+    Variant { name: "as it is", configure: |_, _| (), create: |_| () };
 
 /// The areas that groups fill are chosen by chance.
 pub(super) const GROUPS_BY_CHANCE: Variant = Variant {
     name: "groups by chance",
-    configure: |engine| engine.tuning.group_choice = AreaChoice::Any,
+    configure: |_, engine| engine.tuning.group_choice = AreaChoice::Any,
     ..AS_IT_IS
 };
 
 /// The areas of volumes whose numbers are given are chosen by chance.
 pub(super) const VOLUMES_BY_CHANCE: Variant = Variant {
     name: "volumes by chance",
-    configure: |engine| engine.tuning.volume_choice = AreaChoice::Any,
+    configure: |_, engine| engine.tuning.volume_choice = AreaChoice::Any,
     ..AS_IT_IS
 };
 
@@ -55,6 +55,16 @@ pub(super) struct Comparison {
     pub rounds: usize,
 }
 
+/// Aggregates that are filled, overwritten at random, and measured while that goes on.
+pub(super) struct Overwrites {
+    pub volumes: usize,
+    pub filled_percent: u64,
+    /// Groups that join an aged aggregate.
+    pub new_groups: usize,
+    /// A round overwrites one in so many bytes.
+    pub round_share: u64,
+}
+
 /// A case and what was measured of it.
 pub(super) struct Measured {
     pub case: &'static Case,
@@ -63,25 +73,46 @@ pub(super) struct Measured {
 
 impl Comparison {
     /// Prepares all cases, one after another, and measures them in turns.
-    pub fn in_turns(
+    pub fn in_turns<T>(
         &self,
         progress: Progress<'_>,
-        prepare: impl Fn(Rig) -> Result<Loads, BenchError>,
-        measure: impl Fn(&mut Loads) -> Result<Span, BenchError>,
+        prepare: impl Fn(&Variant) -> Result<T, BenchError>,
+        measure: impl Fn(&Variant, &mut T) -> Result<Span, BenchError>,
     ) -> Result<Vec<Measured>, BenchError> {
         let (mut prepared, mut measured) = (Vec::new(), Vec::new());
         for case in self.cases {
             progress(&format!("figure {}, {}", self.figure, case.variant.name));
-            prepared.push(prepare(Rig::new(&self.shape, &case.variant)?)?);
+            prepared.push(prepare(&case.variant)?);
             measured.push(Measured { case, rounds: Vec::new() });
         }
         progress(&format!("figure {}, measuring", self.figure));
         for _ in 0..self.rounds {
-            for (loads, measured) in prepared.iter_mut().zip(&mut measured) {
-                measured.rounds.push(measure(loads)?);
+            for (prepared, measured) in prepared.iter_mut().zip(&mut measured) {
+                measured.rounds.push(measure(&measured.case.variant, prepared)?);
             }
         }
         Ok(measured)
+    }
+
+    /// Fills aggregates, overwrites all of them `age` times, and measures overwrites.
+    pub fn of_overwrites(
+        &self,
+        progress: Progress<'_>,
+        load: &Overwrites,
+        age: u64,
+    ) -> Result<Vec<Measured>, BenchError> {
+        let prepare = |variant: &Variant| {
+            let rig = Rig::new(&self.shape, variant)?;
+            let mut loads = Loads::aged(rig, load.volumes, load.filled_percent, age)?;
+            if load.new_groups > 0 {
+                loads.rig.add_groups(load.new_groups)?;
+            }
+            Ok(loads)
+        };
+        let measure = |_: &Variant, loads: &mut Loads| {
+            loads.measure_overwrites(loads.bytes() / load.round_share)
+        };
+        self.in_turns(progress, prepare, measure)
     }
 
     /// A row for each metric and case, beside the first case and the paper.

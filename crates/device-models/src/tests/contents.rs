@@ -14,9 +14,19 @@ fn small_ssd(inner: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(SsdModel::new(inner, configuration))
 }
 
+fn coarse_ssd(inner: Arc<dyn Disk>) -> Arc<dyn Disk> {
+    let (mapping, erase_block_bytes) = (FlashMapping::EraseBlocks, 4 * 4096);
+    let configuration = SsdConfiguration { mapping, erase_block_bytes, ..Default::default() };
+    Arc::new(SsdModel::new(inner, configuration))
+}
+
 fn small_smr(inner: Arc<dyn Disk>) -> Arc<dyn Disk> {
-    let (zone_bytes, media_cache_bytes) = (16 * 4096, 5 * 4096);
-    let small = SmrConfiguration { zone_bytes, media_cache_bytes, ..Default::default() };
+    let small = SmrConfiguration {
+        zone_bytes: 16 * 4096,
+        media_cache_bytes: 5 * 4096,
+        write_cache_bytes: 3 * 4096,
+        ..Default::default()
+    };
     Arc::new(SmrModel::new(inner, small))
 }
 
@@ -41,7 +51,7 @@ proptest! {
     ) {
         let world = SimulatedWorld::new(1);
         let plain: Arc<dyn Disk> = world.add_disk("plain", SIZE_BLOCKS);
-        let models = [small_ssd, small_smr, hdd, healthy, stacked];
+        let models = [small_ssd, coarse_ssd, small_smr, hdd, healthy, stacked];
         let disks: Vec<Arc<dyn Disk>> = (0..)
             .zip(models)
             .map(|(index, model)| model(world.add_disk(&format!("inner {index}"), SIZE_BLOCKS)))

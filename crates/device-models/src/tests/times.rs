@@ -76,6 +76,7 @@ fn a_drive_counts_what_its_head_does() {
 fn an_ssd_is_as_busy_as_its_busiest_channel() {
     let world = SimulatedWorld::new(1);
     let configuration = SsdConfiguration {
+        mapping: FlashMapping::Pages,
         erase_block_bytes: 4 * 4096,
         over_provisioning_percent: 0,
         channels: 2,
@@ -119,6 +120,7 @@ fn an_smr_drive_pays_for_random_writes_when_its_cache_is_full() {
     let configuration = SmrConfiguration {
         zone_bytes: 99 * 4096,
         media_cache_bytes: 4 * 4096,
+        write_cache_bytes: 0,
         streams_max: 1,
         stream_blocks_min: 4,
         cleaning: CleaningPolicy::OldestZone,
@@ -147,4 +149,29 @@ fn an_smr_drive_pays_for_random_writes_when_its_cache_is_full() {
     read(&world, &disk, 49, 3);
     assert_eq!(disk.take_statistics().seeks, 3, "zone, cache, zone");
     assert!(disk.hints().is_rotational);
+}
+
+#[test]
+fn an_smr_drive_with_a_write_cache_pays_when_it_writes() {
+    let world = SimulatedWorld::new(1);
+    let configuration = SmrConfiguration {
+        zone_bytes: 64 * 4096,
+        media_cache_bytes: 4 * 4096,
+        write_cache_bytes: 32 * 4096,
+        ..SmrConfiguration::default()
+    };
+    let disk = SmrModel::new(world.add_disk("smr", 128), configuration);
+    for block in [8, 0, 16] {
+        assert_eq!(write(&world, &disk, block, 8, 1), Ok(()));
+    }
+    read(&world, &disk, 0, 24);
+    let waiting = disk.take_statistics();
+    assert_eq!(
+        (waiting.blocks_streamed, waiting.blocks_cached, waiting.busy_nanoseconds),
+        (0, 0, 0)
+    );
+    assert_eq!(wait(&world, |done| disk.flush(done)), Some(Ok(())));
+    let flushed = disk.take_statistics();
+    assert_eq!((flushed.blocks_streamed, flushed.blocks_cached, flushed.seeks), (24, 0, 1));
+    assert!(flushed.busy_nanoseconds > 0);
 }

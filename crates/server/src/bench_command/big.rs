@@ -3,7 +3,7 @@
 //! Invariants: figures go to standard error as they come, since a load takes minutes, and all of
 //! them to standard output at the end.
 
-use super::{failed, progress};
+use super::{failed, named, progress};
 use admin_api::AdminError;
 use bench::{BigBench, BigFigure, BigLoad, big};
 use cli::BenchBigArguments;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Runs the loads that are asked for, or all.
 pub(super) fn run(arguments: &BenchBigArguments) -> Result<Output, AdminError> {
-    let loads = loads(&arguments.loads)?;
+    let loads = named("load", &BigLoad::ALL, BigLoad::name, &arguments.loads)?;
     let bench = BigBench {
         directory: arguments.directory.clone(),
         memory: arguments.memory,
@@ -32,20 +32,6 @@ pub(super) fn run(arguments: &BenchBigArguments) -> Result<Output, AdminError> {
         big(&bench, load, &mut report).map_err(failed)?;
     }
     Ok(output(&figures))
-}
-
-fn loads(names: &[String]) -> Result<Vec<BigLoad>, AdminError> {
-    if names.is_empty() {
-        return Ok(BigLoad::ALL.to_vec());
-    }
-    let named = |name: &String| {
-        let found = BigLoad::ALL.into_iter().find(|load| load.name() == name);
-        found.ok_or_else(|| {
-            let known = BigLoad::ALL.map(BigLoad::name).join(", ");
-            failed(format!("there is no load '{name}'; there are {known}"))
-        })
-    };
-    names.iter().map(named).collect()
 }
 
 fn line(load: BigLoad, figure: &BigFigure) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Fails: if there is no figure of a name, or disks are too small or too large for the models.
 
-use super::{failed, progress};
+use super::{failed, named, progress};
 use admin_api::AdminError;
 use bench::{FreespaceBench, FreespaceFigure, Report, freespace};
 use cli::BenchFreespaceArguments;
@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &BenchFreespaceArguments) -> Result<Report, AdminEr
         let limits = format!("a group has 2 to {DATA_DISKS_MAX} data disks");
         return Err(failed(format!("{limits} here, not {data_disks}")));
     }
-    let figures = named(&figures)?;
+    let figures = named("figure", &FreespaceFigure::ALL, FreespaceFigure::name, &figures)?;
     let bench = FreespaceBench {
         disk: disk_size,
         data_disks,
@@ -36,18 +36,4 @@ pub(super) fn run(arguments: &BenchFreespaceArguments) -> Result<Report, AdminEr
         rounds,
     };
     freespace(&bench, &figures, &mut progress).map_err(failed)
-}
-
-fn named(names: &[String]) -> Result<Vec<FreespaceFigure>, AdminError> {
-    if names.is_empty() {
-        return Ok(FreespaceFigure::ALL.to_vec());
-    }
-    let named = |name: &String| {
-        let found = FreespaceFigure::ALL.into_iter().find(|figure| figure.name() == name);
-        found.ok_or_else(|| {
-            let known = FreespaceFigure::ALL.map(FreespaceFigure::name).join(", ");
-            failed(format!("there is no figure '{name}'; there are {known}"))
-        })
-    };
-    names.iter().map(named).collect()
 }

@@ -1,11 +1,11 @@
-//! A disk in memory, for drives that are modelled: what it holds matters little, what is asked of
-//! it is counted.
+//! Disks in memory, whose completions run when somebody runs them.
 //!
-//! The loads write one content everywhere, so parity over it is that content or zeros too. Blocks
-//! of it share one block in memory and zeros take none: a disk takes what its metadata takes.
+//! Loads that write [`COMMON_BYTE`] everywhere have parity of that or of zeros too. Blocks of it
+//! share one block in memory and zeros take none: a disk takes what its metadata takes.
 //!
 //! Invariants: what is read is what was written last; a completion never runs before the call
-//! returns, but on a thread that runs [`Completions::work`].
+//! returns, but on a thread that runs [`Completions::work`] or [`Completions::run_one`], and they
+//! run in the order in which they came if one thread does.
 
 use media::DATA_START;
 use ondisk::identity::REGION_BLOCKS;
@@ -17,19 +17,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::{BLOCK_SIZE, Block, BlockRef, zero_block};
 
-/// What all loads write.
-pub(super) const USER_BYTE: u8 = 0x5a;
+/// What blocks consist of that take no memory.
+pub(crate) const COMMON_BYTE: u8 = 0x5a;
 
-/// Completions of all disks of a rig.
+type Completion = Box<dyn FnOnce() + Send>;
+
+/// Completions of several disks.
 #[derive(Default)]
-pub(super) struct Completions {
+pub(crate) struct Completions {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Box<dyn FnOnce() + Send>>,
+    waiting: VecDeque<Completion>,
     is_over: bool,
 }
 
@@ -46,7 +48,16 @@ impl Completions {
         }
     }
 
-    fn next(&self) -> Option<Box<dyn FnOnce() + Send>> {
+    /// Runs the oldest completion; whether there was one.
+    pub fn run_one(&self) -> bool {
+        let next = self.queue.lock().waiting.pop_front();
+        next.is_some_and(|completion| {
+            completion();
+            true
+        })
+    }
+
+    fn next(&self) -> Option<Completion> {
         let mut queue = self.queue.lock();
         loop {
             if let Some(completion) = queue.waiting.pop_front() {
@@ -66,7 +77,7 @@ impl Completions {
 }
 
 /// See the module.
-pub(super) struct MemoryDisk {
+pub(crate) struct MemoryDisk {
     name: String,
     /// `None` for zeros.
     content: Mutex<Vec<Option<BlockRef>>>,
@@ -84,7 +95,7 @@ impl MemoryDisk {
             name,
             content: Mutex::new(vec![None; size_blocks as usize]),
             size_blocks,
-            common: Block::shared(&[USER_BYTE; BLOCK_SIZE]),
+            common: Block::shared(&[COMMON_BYTE; BLOCK_SIZE]),
             completions: Arc::clone(completions),
             written_blocks: AtomicU64::new(0),
             written_regions: AtomicU64::new(0),

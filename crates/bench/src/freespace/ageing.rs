@@ -14,8 +14,13 @@ const FILLED_PERCENT: u64 = 85;
 const VOLUMES: usize = 4;
 const TENTHS: u64 = 10;
 
-const METRICS: [Metric; 4] =
-    [Metric::Rate, Metric::ModelledRate, Metric::WriteAmplification, Metric::FullStripes];
+const METRICS: [Metric; 5] = [
+    Metric::Rate,
+    Metric::ModelledRate,
+    Metric::WriteAmplification,
+    Metric::FullStripes,
+    Metric::BlocksMoved,
+];
 
 pub(super) fn run(bench: &FreespaceBench, progress: Progress<'_>) -> Result<Found, BenchError> {
     let shape = bench.shape(Model::Ssd(bench.ssd()));

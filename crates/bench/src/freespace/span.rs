@@ -20,6 +20,7 @@ pub(super) struct Start {
     nanoseconds: u64,
     processor_nanoseconds: u64,
     counters: Counters,
+    emptying_moved_blocks: u64,
     group_picks: Picks,
     volume_picks: Picks,
     scores_nanoseconds: [u64; 2],
@@ -35,6 +36,8 @@ pub(super) struct Span {
     pub processor_nanoseconds: u64,
     pub stripes: u64,
     pub full_stripes: u64,
+    /// Blocks that were moved to empty an area.
+    pub emptying_moved_blocks: u64,
     /// Areas of groups that were chosen to be filled.
     pub group_picks: Picks,
     /// Areas of volumes whose numbers were chosen to be given.
@@ -62,10 +65,15 @@ impl Rig {
             nanoseconds: SystemClock.monotonic_nanoseconds(),
             processor_nanoseconds: processor_nanoseconds(),
             counters: self.aggregate().parts.store.status().counters,
+            emptying_moved_blocks: self.emptying_moved_blocks(),
             group_picks: self.aggregate().statistics.group_picks.sum(),
             volume_picks: self.aggregate().statistics.volume_picks.sum(),
             scores_nanoseconds: self.scores_nanoseconds(),
         }
+    }
+
+    fn emptying_moved_blocks(&self) -> u64 {
+        self.aggregate().statistics.emptying_moved_blocks.load(Ordering::Relaxed)
     }
 
     /// Time in which the scores of areas were kept, of groups and of volumes.
@@ -88,6 +96,7 @@ impl Rig {
             processor_nanoseconds: processor_nanoseconds() - start.processor_nanoseconds,
             stripes: counters.stripes - start.counters.stripes,
             full_stripes: counters.full_stripes - start.counters.full_stripes,
+            emptying_moved_blocks: self.emptying_moved_blocks() - start.emptying_moved_blocks,
             group_picks: self.aggregate().statistics.group_picks.sum().since(start.group_picks),
             volume_picks: self.aggregate().statistics.volume_picks.sum().since(start.volume_picks),
             group_scores_nanoseconds: scores[0] - start.scores_nanoseconds[0],
@@ -120,6 +129,8 @@ pub(super) enum Metric {
     WriteAmplification,
     /// Blocks written to drives for each that the load wrote.
     BlocksWritten,
+    /// Blocks moved to empty areas for each that the load wrote.
+    BlocksMoved,
     /// The free share of areas of groups when they were chosen.
     GroupPicks,
     /// The same of volumes.
@@ -149,6 +160,7 @@ impl Metric {
         match self {
             Self::WriteAmplification => "amplification",
             Self::BlocksWritten => "blocks for a block",
+            Self::BlocksMoved => "moved for a block",
             Self::GroupPicks => "free in areas of groups",
             Self::VolumePicks => "free in areas of volumes",
             Self::GroupScores => "scores of groups",
@@ -164,7 +176,7 @@ impl Metric {
 
     pub const fn unit(self) -> Unit {
         match self {
-            Self::WriteAmplification | Self::BlocksWritten => Unit::Ratio,
+            Self::WriteAmplification | Self::BlocksWritten | Self::BlocksMoved => Unit::Ratio,
             Self::GroupPicks | Self::VolumePicks => Unit::Percent,
             Self::GroupScores | Self::VolumeScores => Unit::Percent,
             Self::FullStripes | Self::MediaCache | Self::ChecksumBlocks => Unit::Percent,
@@ -178,9 +190,11 @@ impl Metric {
     pub fn of(self, span: &Span) -> f64 {
         let (host, operations) = (span.total(|work| work.host_blocks), span.operations as f64);
         let processor = span.processor_nanoseconds as f64;
+        let load_blocks = span.bytes as f64 / units::BLOCK_SIZE_U64 as f64;
         let (count, of) = match self {
             Self::WriteAmplification => (span.total(|work| work.device_blocks), host),
-            Self::BlocksWritten => (host, span.bytes as f64 / units::BLOCK_SIZE_U64 as f64),
+            Self::BlocksWritten => (host, load_blocks),
+            Self::BlocksMoved => (span.emptying_moved_blocks as f64, load_blocks),
             Self::GroupPicks => percent_free(span.group_picks),
             Self::VolumePicks => percent_free(span.volume_picks),
             Self::GroupScores => (100.0 * span.group_scores_nanoseconds as f64, processor),

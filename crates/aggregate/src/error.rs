@@ -1,5 +1,6 @@
 //! Why an aggregate refuses or fails.
 
+use crate::leaving::LeavingError;
 use nvlog::LogError;
 use ondisk::damage::Damage;
 use raid::{RaidError, StoreError};
@@ -66,6 +67,9 @@ pub enum AggregateError {
     /// A volume has no room for what was asked for.
     #[error("the volume is full; remove files or snapshots")]
     VolumeFull,
+    /// A group cannot leave.
+    #[error(transparent)]
+    Leaving(#[from] LeavingError),
     /// A request cannot be met.
     #[error("{0}")]
     Refused(String),

@@ -20,7 +20,54 @@ use affinity::{Access, Outcome};
 use raid::{Geometry, RaidError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use thiserror::Error;
 use units::{BLOCK_SIZE_U64, ByteSize};
+
+/// Why a group cannot leave, or has nothing to give up.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum LeavingError {
+    /// There is no such group, or it was removed.
+    #[error("it has no group {group}")]
+    NoGroup {
+        /// What was asked for.
+        group: u32,
+    },
+    /// One leaves already.
+    #[error("group {group} is being emptied to leave; one at a time")]
+    UnderWay {
+        /// That one.
+        group: u32,
+    },
+    /// The aggregate is a traditional volume.
+    #[error("the blocks of a traditional volume cannot move")]
+    Traditional,
+    /// The group is in an object store.
+    #[error("a group in an object store cannot leave")]
+    Object,
+    /// No other group of disks could take its blocks.
+    #[error("it is the only group of disks")]
+    Only,
+    /// It is not known yet what is free.
+    #[error("free blocks are being counted; try again in a moment")]
+    Uncounted,
+    /// Its blocks do not fit into the others.
+    #[error(
+        "the other groups of disks have {free} free, and {needed} are needed to take what is in \
+         use in it"
+    )]
+    NoRoom {
+        /// What there is.
+        free: ByteSize,
+        /// What there must be.
+        needed: ByteSize,
+    },
+    /// None leaves.
+    #[error("no group is being emptied")]
+    NotUnderWay,
+}
+
+/// Receives what a removal would move.
+pub type RemovalPlanned = Box<dyn FnOnce(Result<Leaving, AggregateError>) + Send>;
 
 /// How far the removal of a group is, as of the last commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +87,9 @@ impl Leaving {
         Some(Self { group, used_blocks: side.refill.used_in(group), blocks })
     }
 
-    /// Blocks of the group that nothing may be placed at.
-    pub(crate) fn unusable_blocks(&self) -> u64 {
+    /// Blocks of the group that are free, and that nothing may be placed at.
+    #[must_use]
+    pub fn unusable_blocks(&self) -> u64 {
         self.blocks - self.used_blocks.unwrap_or(0).min(self.blocks)
     }
 }
@@ -53,13 +101,26 @@ impl Aggregate {
         *self.leaving.read()
     }
 
+    /// Tells what of a group would have to move for it to leave, or why it cannot.
+    pub fn plan_removal(self: &Arc<Self>, group: u32, done: RemovalPlanned) {
+        let (this, mut done) = (Arc::clone(self), Some(done));
+        let message = move |access: &mut Access<'_>| {
+            let planned = this.check_removal(this.block_side.read(access), group);
+            if let Some(done) = done.take() {
+                done(planned.map_err(AggregateError::from));
+            }
+            Outcome::Done
+        };
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
     /// Has a group leave. `done` is called when that is durable; emptying it goes on in the
     /// background, also after a start.
     pub fn remove_group(self: &Arc<Self>, group: u32, done: CpDone) {
         let begin = move |scope: &mut FreezeScope<'_, '_>| {
             let this = Arc::clone(scope.aggregate);
             let side = scope.block_side();
-            this.check_removal(side, group).map_err(AggregateError::Refused)?;
+            this.check_removal(side, group)?;
             side.set_leaving(Some(group));
             let geometry = this.parts.store.geometry();
             let is_there = |pvbn| geometry.locate(pvbn).is_some_and(|at| at.group == group);
@@ -78,7 +139,7 @@ impl Aggregate {
             let this = Arc::clone(scope.aggregate);
             let side = scope.block_side();
             if side.settings.leaving_group.is_none() || side.is_group_taken_out {
-                return Err(AggregateError::Refused("no group is being emptied".to_owned()));
+                return Err(LeavingError::NotUnderWay.into());
             }
             side.set_leaving(None);
             this.note_leaving(side);
@@ -87,48 +148,39 @@ impl Aggregate {
         self.request_action(Box::new(keep), done);
     }
 
-    fn check_removal(&self, side: &BlockSide, group: u32) -> Result<(), String> {
+    fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Leaving, LeavingError> {
         let geometry = self.parts.store.geometry();
         let groups = || (0..).zip(geometry.groups()).filter(|(_, one)| one.data_disks() > 0);
         let Some((_, leaving)) = groups().find(|(number, _)| *number == group) else {
-            return Err(format!("it has no group {group}"));
+            return Err(LeavingError::NoGroup { group });
         };
-        if let Some(other) = side.settings.leaving_group {
-            return Err(format!("group {other} is being emptied to leave; one at a time"));
+        if let Some(group) = side.settings.leaving_group {
+            return Err(LeavingError::UnderWay { group });
         }
         if side.traditional {
-            return Err("the blocks of a traditional volume cannot move".to_owned());
+            return Err(LeavingError::Traditional);
         }
         if tier_of(leaving) == Tier::Object {
-            return Err("a group in an object store cannot leave".to_owned());
+            return Err(LeavingError::Object);
         }
-        if groups().filter(|(_, one)| tier_of(one) == Tier::Near).count() < 2 {
-            return Err("it is the only group of disks".to_owned());
-        }
-        let Some(used) = side.refill.used_in(group) else {
-            return Err("its free blocks are being counted; try again in a moment".to_owned());
-        };
         let near = groups().filter(|(_, one)| tier_of(one) == Tier::Near);
         let others: Vec<u32> =
             near.map(|(number, _)| number).filter(|number| *number != group).collect();
+        if others.is_empty() {
+            return Err(LeavingError::Only);
+        }
+        let used = side.refill.used_in(group).ok_or(LeavingError::Uncounted)?;
         let free = |number: &u32| {
             let used = side.refill.used_in(*number)?;
             Some(geometry.group(*number).blocks() - used)
         };
-        let Some(free) = others.iter().map(free).sum::<Option<u64>>() else {
-            return Err("free blocks are being counted; try again in a moment".to_owned());
-        };
+        let free = others.iter().map(free).sum::<Option<u64>>().ok_or(LeavingError::Uncounted)?;
         let needed = used + reserve_blocks(side.space.size_blocks) + FREE_BLOCKS_MIN;
         if free < needed {
             let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
-            return Err(format!(
-                "the other groups of disks have {} free, and {} are needed to take what is in use \
-                 in it; add disks, or delete volumes or snapshots",
-                size(free),
-                size(needed)
-            ));
+            return Err(LeavingError::NoRoom { free: size(free), needed: size(needed) });
         }
-        Ok(())
+        Ok(Leaving { group, used_blocks: Some(used), blocks: leaving.blocks() })
     }
 
     pub(crate) fn note_leaving(&self, side: &BlockSide) {

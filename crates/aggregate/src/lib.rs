@@ -42,7 +42,7 @@ pub use block_side::{BlockSide, Container, Settings, VolumeSlot};
 pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
-pub use leaving::Leaving;
+pub use leaving::{Leaving, LeavingError, RemovalPlanned};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
 pub use member::{ActiveDone, Cleaning, Member, MemberCleaned, Published, container_inode};
 pub use mount::{

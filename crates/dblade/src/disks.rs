@@ -3,7 +3,7 @@
 use crate::create::groups_of;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
-use aggregate::{Aggregate, CpDone};
+use aggregate::{Aggregate, CpDone, Leaving};
 use media::{MediaError, Profile, Zeroing};
 use ondisk::label::RaidKind;
 use platform::Disk;
@@ -90,6 +90,15 @@ impl Engine {
             Err(error) => done(Err(error.into())),
         };
         store.fail_disk(place, Box::new(failed));
+    }
+
+    /// Tells what of a group would have to move for it to leave an aggregate, or why it cannot.
+    pub fn plan_removal(self: &Arc<Self>, aggregate: &str, group: u32, done: Done<Leaving>) {
+        let Some(found) = self.aggregate_named(aggregate) else {
+            let name = aggregate.to_owned();
+            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
+        };
+        found.plan_removal(group, Box::new(|plan| done(plan.map_err(EngineError::from))));
     }
 
     /// Has a group of disks leave an aggregate. Answers when that is durable: what is in use in the

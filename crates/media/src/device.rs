@@ -118,6 +118,20 @@ impl Device {
         self.change_label(|state| state.is_erased = true, done);
     }
 
+    /// Erases the label, and then all that [`check_unused`] looks at: the disk is free to be used.
+    pub fn erase(self: &Arc<Self>, done: DeviceDone<()>) {
+        let disk = Arc::clone(&self.disk);
+        let erased = move |outcome: Result<(), MediaError>| match outcome {
+            Ok(()) => {
+                let zeros = || vec![zero_block(); PROBED_BLOCKS];
+                let last_start = disk.size_blocks() - PROBED_BLOCKS as u64;
+                write_in_order(&disk, (0, zeros()), (last_start, zeros()), done);
+            }
+            Err(error) => done(Err(error)),
+        };
+        self.erase_label(Box::new(erased));
+    }
+
     fn change_label(self: &Arc<Self>, change: impl FnOnce(&mut LabelState), done: DeviceDone<()>) {
         {
             let mut state = self.label.lock();

@@ -142,6 +142,21 @@ fn power_cuts_leave_one_label_or_the_next() {
 
 /// What a disk that hangs was told may be torn by a power cut, whenever it was told.
 #[test]
+fn an_erased_disk_is_unused() {
+    let (world, disk) = world();
+    let device = wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    let device = Arc::new(device);
+    let content = Block::from_prefix(b"content");
+    let superblock = Arc::new(content.clone());
+    assert_eq!(wait(&world, |done| device.write_superblock(1, superblock, done)), Ok(()));
+    world.write_block("a", DATA_START + 3, &content);
+    world.write_block("a", SIZE - 20, &content);
+    assert!(wait(&world, |done| check_unused(&disk, false, done)).is_err());
+    assert_eq!(wait(&world, |done| device.erase(done)), Ok(()));
+    assert_eq!(wait(&world, |done| check_unused(&disk, false, done)), Ok(()));
+}
+
+#[test]
 fn a_disk_that_hangs_keeps_a_whole_label() {
     for seed in 0..200 {
         let world = SimulatedWorld::new(seed);

@@ -18,6 +18,9 @@
 //! - A disk that was away meanwhile, and one that could not be erased, say that they are of the
 //!   group when they come back, and are let go of in the same way: what others say counts.
 //!
+//! What a disk holds at its ends is erased after its label, so that it shows as unused; a crash
+//! before that leaves it to be taken by force.
+//!
 //! Invariants: a label is erased only after the labels of all disks in use say that its group was
 //! removed. Disks of removed groups are neither read nor written but for that: what their
 //! superblocks say does not count. Before one is nobody's every superblock on its way is there.
@@ -131,7 +134,7 @@ impl Inner {
             done(Ok(()));
         });
         for (device, part) in devices.iter().zip(parts) {
-            device.erase_label(part);
+            device.erase(part);
         }
     }
 }

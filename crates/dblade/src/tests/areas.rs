@@ -209,6 +209,9 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     let (node, _) = Node::open(&world);
     node.wait_until_left();
     assert!(node.read_file(node.root("home"), "file").unwrap() == content(1, 8 << 20));
+    let planned = node.wait(|done| node.engine.plan_removal("a1", 0, done)).unwrap();
+    assert!(planned.group == 0 && planned.used_blocks.is_some_and(|used| used < planned.blocks));
+    assert!(node.engine.aggregate_named("a1").unwrap().leaving().is_none(), "it is a plan");
     // What is left has no room for what a third group has.
     node.write_file(node.root("home"), "more", content(2, 16 << 20));
     node.consistency_point();
@@ -216,5 +219,7 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     node.wait_until_left();
     let refused = node.wait(|done| node.engine.remove_group("a1", 1, done));
     let Err(error) = refused else { panic!("8192 blocks cannot hold all") };
+    let planned = node.wait(|done| node.engine.plan_removal("a1", 1, done));
+    assert!(planned.unwrap_err().to_string().contains("are needed"));
     assert!(error.to_string().contains("are needed"), "{error}");
 }

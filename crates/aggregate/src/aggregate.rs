@@ -402,5 +402,10 @@ pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide, geometry
     // What is stocked for blocks that move nobody else can have, nor what is to leave.
     let leaving = Leaving::of(side, geometry).map_or(0, |leaving| leaving.unusable_blocks());
     let taken = side.space.used_blocks + side.relocation.stocked() + leaving;
-    shared.budget.settle(size.saturating_sub(taken), reserve_blocks(size));
+    // Until it is counted what is in use of a group that leaves counts twice: frees still work.
+    let reserve = reserve_blocks(size);
+    let free = size.saturating_sub(taken);
+    let is_counted =
+        side.settings.leaving_group.is_none_or(|group| side.refill.used_in(group).is_some());
+    shared.budget.settle(if is_counted { free } else { free.max(reserve) }, reserve);
 }

@@ -634,7 +634,13 @@ impl Aggregate {
         let reader = Reader { cache: &self.parts.cache, held };
         match side.refill.count_areas(AREAS_PER_MESSAGE, None, &mut side.space, &reader) {
             Ok(()) if side.refill.wants_count() => self.send_count(),
-            Ok(()) => side.is_counting = false,
+            Ok(()) => {
+                side.is_counting = false;
+                if side.settings.leaving_group.is_some() {
+                    // Now it is known how much room there is.
+                    self.request_consistency_point(None);
+                }
+            }
             Err(Stop::Wait(wait)) => return self.suspend(wait, held),
             Err(stop) => {
                 // The allocator will come by, and has to say more.

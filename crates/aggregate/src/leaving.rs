@@ -7,10 +7,10 @@
 //! Invariants: the disks go when a commit has found nothing in use on them, and nothing can be
 //! placed there any more. One group leaves at a time.
 //!
-//! Fails: without room elsewhere it waits; what cannot be read or moved is tried again after each
-//! commit, and the group stays as long.
+//! Fails: without room elsewhere it waits; what cannot be read or moved is tried again when the
+//! others of its blocks have moved, and the group stays as long.
 
-use crate::aggregate::{Aggregate, reserve_blocks};
+use crate::aggregate::{Aggregate, reserve_blocks, settle_budget};
 use crate::block_side::BlockSide;
 use crate::consistency_point::{CpDone, FreezeScope};
 use crate::error::AggregateError;
@@ -127,6 +127,8 @@ impl Aggregate {
             for pvbn in this.pool.take_out(is_there) {
                 side.space.take_back(pvbn.get());
             }
+            // From now on its room is nobody's to promise.
+            settle_budget(&this.parts.shared, side, &geometry);
             this.note_leaving(side);
             Ok(())
         };
@@ -175,7 +177,10 @@ impl Aggregate {
             Some(geometry.group(*number).blocks() - used)
         };
         let free = others.iter().map(free).sum::<Option<u64>>().ok_or(LeavingError::Uncounted)?;
-        let needed = used + reserve_blocks(side.space.size_blocks) + FREE_BLOCKS_MIN;
+        // Operations were promised room that may be in it.
+        let promised = self.parts.shared.budget.promised_blocks();
+        let reserve = reserve_blocks(side.space.size_blocks);
+        let needed = used + promised + reserve + FREE_BLOCKS_MIN;
         if free < needed {
             let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
             return Err(LeavingError::NoRoom { free: size(free), needed: size(needed) });

@@ -22,7 +22,7 @@
 //!   stay on disks.
 //! - The volume's record says that blocks were moved no later than the first one moves.
 //!
-//! Throttle: one batch at a time, and for each a consistency point.
+//! Throttle: one batch of each sort at a time, and none is placed but by a consistency point.
 //!
 //! Fails: a block that cannot be read stays where it is. Without room nothing moves.
 

@@ -104,26 +104,30 @@ impl Budget {
         self.frees.store(false, Ordering::Relaxed);
     }
 
+    /// Blocks that are promised and not in use yet.
+    #[must_use]
+    pub fn promised_blocks(&self) -> u64 {
+        self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed)
+    }
+
     /// Blocks that a common operation could still be promised.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        let promised = self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed);
-        self.available.load(Ordering::Relaxed).saturating_sub(promised)
+        self.available.load(Ordering::Relaxed).saturating_sub(self.promised_blocks())
     }
 
     /// Whether more is promised than there is, reserve included: the consistency point could fail.
     /// Only replay may do that, whose space was found before the crash.
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
-        let promised = self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed);
         let free = self.limit(Spender::Common) + self.reserve.load(Ordering::Relaxed);
-        promised > free && !self.owes.load(Ordering::Relaxed)
+        self.promised_blocks() > free && !self.owes.load(Ordering::Relaxed)
     }
 
     /// Whether anything is promised that is not in use yet.
     #[must_use]
     pub fn has_promises(&self) -> bool {
-        self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed) > 0
+        self.promised_blocks() > 0
     }
 
     /// Notes that a commit to come makes room.

@@ -88,7 +88,7 @@ pub fn numbers_max<P: Pointer>(root: &Root<P>, leaves: &[(u64, Leaf<P>)], holes:
         |one: &(u64, Leaf<P>), next: &(u64, Leaf<P>)| one.0 / P::FANOUT == next.0 / P::FANOUT;
     // Where the work on holes is broken off another ends; a tree that grows keeps its first block.
     let nodes = leaves.chunk_by(is_same).count() + 2 * holes + 2;
-    leaves.len() + nodes * usize::from(depth) + 1
+    leaves.len() + nodes * usize::from(depth - 1) + 1
 }
 
 /// A file block's new state.

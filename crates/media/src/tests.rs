@@ -140,7 +140,6 @@ fn power_cuts_leave_one_label_or_the_next() {
     }
 }
 
-/// What a disk that hangs was told may be torn by a power cut, whenever it was told.
 #[test]
 fn an_erased_disk_is_unused() {
     let (world, disk) = world();
@@ -156,6 +155,7 @@ fn an_erased_disk_is_unused() {
     assert_eq!(wait(&world, |done| check_unused(&disk, false, done)), Ok(()));
 }
 
+/// What a disk that hangs was told may be torn by a power cut, whenever it was told.
 #[test]
 fn a_disk_that_hangs_keeps_a_whole_label() {
     for seed in 0..200 {

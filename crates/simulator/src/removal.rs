@@ -5,6 +5,7 @@
 
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, Machine, Promise, promise};
+use aggregate::AggregateError;
 use dblade::EngineError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl Machine<'_> {
             self.removals.under_way = None;
             match outcome {
                 Ok(()) => self.trace.meet("removal: answered"),
-                Err(EngineError::Aggregate(aggregate::AggregateError::Refused(why))) => {
+                Err(EngineError::Aggregate(AggregateError::Leaving(why))) => {
                     self.trace.note(format!("refused: {why}"));
                     self.trace.meet("removal: refused");
                 }

@@ -27,15 +27,6 @@ pub(crate) struct Holdings {
     pub updates: Vec<ContainerUpdate>,
 }
 
-impl Holdings {
-    /// Takes over what somebody else held and owes.
-    pub fn join(&mut self, other: Self) {
-        self.reserved.extend(other.reserved);
-        self.used.extend(other.used);
-        self.updates.extend(other.updates);
-    }
-}
-
 /// See the module.
 pub(crate) struct DualBackend<'a> {
     pub aggregate: &'a Aggregate,

@@ -143,7 +143,9 @@ impl FlexibleVolume {
         let (Some(files), Some(cleaner)) = (files, &mut cleaning.cleaner) else { return Ok(None) };
         let reader = Reader { cache: &aggregate.parts.cache, held: &cleaning.held };
         let numbers = files.iter().map(ImageFiles::numbers_max).sum();
-        let filled = (files.len() > 1).then(|| side.space.fill_pool(numbers, &reader));
+        // Looking for more than there is would go through all maps.
+        let is_worth_it = files.len() > 1 && numbers as u64 <= side.space.free_numbers() / 2;
+        let filled = is_worth_it.then(|| side.space.fill_pool(numbers, &reader));
         match filled {
             Some(Ok(())) => {}
             Some(Err(stop @ Stop::Wait(_))) => {
@@ -262,7 +264,7 @@ fn join(side: &mut VbnSide, cleaning: &mut VolumeCleaning, shares: &Shares) {
         numbers.taken.into_iter().for_each(|vvbn| side.space.take(vvbn));
         numbers.freed.into_iter().for_each(|vvbn| side.space.free(vvbn));
         unused.extend(numbers.free);
-        cleaning.holdings.join(holdings);
+        cleaning.holdings.updates.extend(holdings.updates);
         cleaner.put_files(files, written);
     }
     side.space.forfeit(unused);

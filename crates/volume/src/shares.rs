@@ -88,7 +88,10 @@ impl Share {
         let reader = Reader { cache: &aggregate.parts.cache, held: &self.held };
         let backend = DualBackend { aggregate, holdings: &mut self.holdings, cp };
         let (numbers, written) = (&mut self.numbers, &mut self.written);
-        self.files.run(&reader, &mut ShareSink { backend, numbers, written })
+        self.files.run(&reader, &mut ShareSink { backend, numbers, written })?;
+        let Holdings { used, reserved, .. } = &mut self.holdings;
+        aggregate.pool.forfeit(std::mem::take(used), std::mem::take(reserved).into_iter());
+        Ok(())
     }
 }
 

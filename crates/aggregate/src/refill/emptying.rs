@@ -72,6 +72,13 @@ impl Refill {
         self.groups.get(group as usize)?.used_blocks()
     }
 
+    /// Free blocks of the groups of disks that are there to stay; `None` while areas are counted.
+    pub(crate) fn near_free_blocks(&self) -> Option<u64> {
+        let groups = self.groups.iter().zip(&self.tiers);
+        let near = groups.filter(|(group, tier)| **tier == Tier::Near && !group.is_leaving);
+        near.map(|(group, _)| group.free_blocks()).sum()
+    }
+
     /// Whether nothing of a group is in use that could move.
     pub(crate) fn is_vacated(&self, group: u32) -> bool {
         let group = &self.groups[group as usize];
@@ -175,6 +182,12 @@ impl GroupAreas {
         // Number 0 is taken, and no block.
         let has_hole = area == 0 && self.bases.first() == Some(&Pvbn(0));
         Some(self.capacity(area).saturating_sub(u64::from(score) + u64::from(has_hole)))
+    }
+
+    fn free_blocks(&self) -> Option<u64> {
+        let Cache::All(heap) = &self.cache else { return None };
+        let free = (0..self.areas.areas()).map(|area| heap.score(area).map(u64::from));
+        if self.bases.is_empty() { Some(0) } else { free.sum::<Option<u64>>() }
     }
 
     fn used_blocks(&self) -> Option<u64> {

@@ -18,12 +18,11 @@
 //! - No consistency point begins for the sake of this, unless a group is to leave: each takes one
 //!   batch along.
 //!
-//! Fails: what cannot be read stays where it is. Without room nothing moves; who looks for free
-//! blocks and finds none takes the area back.
+//! Fails: what cannot be read stays where it is, and so do numbers of the area that were given
+//! before. Without room nothing moves; who looks for free blocks and finds none takes the area back.
 
 mod owned;
 
-use super::FREE_BLOCKS_MIN;
 use super::plan::{Entries, Move, Placed, Placing, Relocation};
 use super::read::{Found, Wanted, read_all};
 use crate::aggregate::Aggregate;
@@ -41,9 +40,8 @@ use units::{InodeNumber, Pvbn, VolumeId};
 
 /// Blocks of an area that a consistency point takes along at most: 4 MiB.
 const BATCH_BLOCKS: u64 = 1024;
-/// One part in so many of the free blocks, if that is less: a batch takes its room twice until it
-/// has committed, and its container maps some.
-const FREE_SHARE: u64 = FREE_BLOCKS_MIN / BATCH_BLOCKS;
+/// Blocks that each of a batch may cost: [`AreaBatch::cost_blocks`] is no more for each.
+const COST_PER_BLOCK: u64 = 8;
 /// Blocks of a tree that are written with one that is written again: those on the way to it.
 const PATH_BLOCKS: u64 = 4;
 
@@ -54,6 +52,8 @@ pub(super) struct AreaCleaning {
     stage: Stage,
     /// Blocks of the aggregate's metafiles that the running consistency point writes again.
     rewritten: Vec<MetafileBlock>,
+    /// There was no room for all of the last batch: no consistency point is begun for the next.
+    lacks_room: bool,
 }
 
 /// A file of the aggregate, and a block of it.
@@ -76,8 +76,8 @@ enum Stage {
     Found(FoundBlocks),
     /// The next consistency point takes them.
     Ready(AreaBatch),
-    /// The running one has.
-    Placed(Vec<Placed>, Cursor),
+    /// The running one has; where the area goes on, if that was all of them.
+    Placed(Vec<Placed>, Option<Cursor>),
 }
 
 /// Blocks of the area that were read.
@@ -113,7 +113,8 @@ impl AreaBatch {
     }
 
     fn volumes(&self) -> BTreeSet<VolumeId> {
-        self.moves.iter().map(|one| one.volume).collect()
+        let kept = self.kept.iter().map(|((volume, _), _)| *volume);
+        self.moves.iter().map(|one| one.volume).chain(kept).collect()
     }
 
     fn is_empty(&self) -> bool {
@@ -164,7 +165,7 @@ impl AreaCleaning {
     pub(super) fn take_placed(&mut self) -> Vec<Placed> {
         match std::mem::take(&mut self.stage) {
             Stage::Placed(placed, next) => {
-                if let Some(area) = &mut self.area {
+                if let (Some(area), Some(next)) = (&mut self.area, next) {
                     area.from = next;
                 }
                 placed
@@ -187,8 +188,9 @@ impl Relocation {
     ) {
         self.areas.rewritten = batch.rewritten;
         self.keep(batch.kept.into_iter(), to, entries);
-        let placed = self.place_moves(batch.moves, to, entries);
-        self.areas.stage = Stage::Placed(placed, batch.next);
+        let (placed, is_whole) = self.place_moves(batch.moves, to, entries);
+        self.areas.lacks_room = !is_whole;
+        self.areas.stage = Stage::Placed(placed, is_whole.then_some(batch.next));
     }
 
     /// Blocks of the aggregate's metafiles that the running consistency point is to write again.
@@ -206,7 +208,10 @@ impl Aggregate {
         }
         match std::mem::take(&mut side.relocation.areas.stage) {
             Stage::Idle => self.empty_next(side),
-            Stage::Found(found) => self.send_match(found),
+            Stage::Found(found) => {
+                side.relocation.areas.stage = Stage::Looking;
+                self.send_match(found);
+            }
             other => side.relocation.areas.stage = other,
         }
     }
@@ -239,8 +244,12 @@ impl Aggregate {
 
     /// Has the next used blocks of the area read.
     fn look_at_area(self: &Arc<Self>, access: &mut Access<'_>, held: &HeldBlocks) -> Progress<()> {
-        let batch_blocks = BATCH_BLOCKS.min(self.parts.shared.budget.free_blocks() / FREE_SHARE);
         let side = self.block_side.write(access);
+        let free = self.parts.shared.budget.free_blocks();
+        // Object stores have room that nothing of this may take.
+        let free = side.refill.near_free_blocks().map_or(free, |near| free.min(near));
+        let room = free.saturating_sub(2 * VOLUME_OVERHEAD_BLOCKS);
+        let batch_blocks = BATCH_BLOCKS.min(room / COST_PER_BLOCK);
         // While maps change the commit to come goes on. Nor is anything moved in an aggregate that
         // is being closed: it waits for each request to a disk that hangs.
         let may_look = !side.is_image_cleaned() && batch_blocks > 0 && !self.is_failed();
@@ -306,7 +315,8 @@ impl Aggregate {
             return self.send_area_look();
         }
         areas.stage = Stage::Ready(batch);
-        if side.settings.leaving_group.is_some() {
+        let lacks_room = areas.lacks_room;
+        if side.settings.leaving_group.is_some() && !lacks_room {
             self.request_consistency_point(None);
         }
     }
@@ -324,14 +334,17 @@ impl Aggregate {
     /// At a freeze: promises room for what empties a part of an area; whether there is something.
     pub(super) fn promise_area(&self, side: &mut BlockSide) -> bool {
         let BlockSide { relocation, refill, .. } = &mut *side;
-        let AreaCleaning { area, stage, .. } = &mut relocation.areas;
+        let AreaCleaning { area, stage, .. } = &relocation.areas;
         let Stage::Ready(batch) = stage else { return false };
         let is_wanted = area.as_ref().is_some_and(|one| refill.is_emptying(one.group, one.area));
         let cost = batch.cost_blocks();
-        if !is_wanted || !self.parts.shared.budget.promise(cost, Spender::Common) {
-            *stage = Stage::Idle;
+        let has_room = is_wanted && self.parts.shared.budget.promise(cost, Spender::Common);
+        relocation.areas.lacks_room = is_wanted && !has_room;
+        if !has_room {
+            relocation.areas.stage = Stage::Idle;
             return false;
         }
+        let Stage::Ready(batch) = &mut relocation.areas.stage else { unreachable!("seen above") };
         batch.is_promised = true;
         let rewritten = &self.statistics.emptying_rewritten_blocks;
         rewritten.fetch_add(batch.own_blocks(), Ordering::Relaxed);

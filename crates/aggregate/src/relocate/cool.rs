@@ -143,11 +143,9 @@ impl Aggregate {
     /// Whether there is room to move blocks to disks.
     pub(super) fn has_near_room(&self, side: &BlockSide, geometry: &Geometry) -> bool {
         let near = geometry.groups().iter().filter(|group| tier_of(group) == Tier::Near);
-        let blocks = |group: &raid::GroupGeometry| {
-            let stripes = group.regions * ondisk::identity::REGION_DATA_BLOCKS as u64;
-            stripes * group.data_disks() as u64
-        };
-        let size: u64 = near.map(blocks).sum();
+        // What a group has that is to leave must find room in the others.
+        let leaving = side.settings.leaving_group.map_or(0, |group| geometry.group(group).blocks());
+        let size = near.map(raid::GroupGeometry::blocks).sum::<u64>() - leaving;
         let objects: u64 = side.table.iter().map(|slot| slot.record.object_blocks.get()).sum();
         let used = side.space.used_blocks.saturating_sub(objects);
         size.saturating_sub(used) > size / NEAR_FREE_SHARE + 2 * BATCH_BLOCKS as u64

@@ -311,7 +311,9 @@ impl Relocation {
             let volume = batch.volume;
             let aged = batch.aged.into_iter().map(|one| ((volume, one.vvbn), one.to));
             self.keep(aged, to, &mut entries);
-            let placed = self.place_moves(batch.moves, to, &mut entries);
+            let (placed, _) = self.place_moves(batch.moves, to, &mut entries);
+            // What is known of them elsewhere is old.
+            self.changed.extend(entries.keys());
             self.placed = Some(placed);
             if self.is_full {
                 // The rest, when there is room.
@@ -349,13 +351,13 @@ impl Relocation {
         entries.extend(kept.filter(|(block, _)| self.is_unchanged(*block, to)));
     }
 
-    /// Writes blocks that were read to other places.
+    /// Writes blocks that were read to other places; false with the rest if numbers run out.
     pub(super) fn place_moves(
         &mut self,
         moves: Vec<Move>,
         to: &mut Placing<'_>,
         entries: &mut Entries,
-    ) -> Vec<Placed> {
+    ) -> (Vec<Placed>, bool) {
         let geometry = to.store.geometry();
         let mut placed = Vec::new();
         for Move { volume, vvbn, found, from, to: tier } in moves {
@@ -365,7 +367,7 @@ impl Relocation {
                 Tier::Object => self.stock.pop_front(),
                 Tier::Near => to.pool.take_if(|pvbn| is_near(&geometry, pvbn)),
             };
-            let Some(pvbn) = number else { break };
+            let Some(pvbn) = number else { return (placed, false) };
             to.space.take(pvbn.get());
             let checksum = content_checksum(&block, content_of(&owner));
             let write = BlockWrite::new(pvbn, block, BlockOwner { cp: to.cp, ..owner });
@@ -379,6 +381,6 @@ impl Relocation {
             self.changed.insert((volume, vvbn));
             placed.push(Placed { from: from.pvbn, checksum, to: pvbn });
         }
-        placed
+        (placed, true)
     }
 }

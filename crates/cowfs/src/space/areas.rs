@@ -415,6 +415,13 @@ impl<P: Pointer> Space<P> {
         vbn
     }
 
+    /// Numbers that could be given, or are in the pool.
+    #[must_use]
+    pub fn free_numbers(&self) -> u64 {
+        let in_hand = self.given.len() + self.freed.len() - self.pool.len();
+        (self.size_blocks - self.used_blocks).saturating_sub(in_hand as u64)
+    }
+
     /// Free numbers from the pool, at most so many: given, for whoever takes them elsewhere.
     pub fn reserve(&mut self, count: usize) -> Vec<u64> {
         let count = count.min(self.pool.len());

@@ -13,7 +13,7 @@ use crate::relocate::container_key;
 use cowfs::buftree::{self, FileKey, Root, span};
 use cowfs::content::Content;
 use cowfs::logical::{INODE_FILE, inode_file_key};
-use cowfs::reader::{HeldBlocks, Progress, Reader};
+use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
 use ondisk::identity::{BlockOwner, crc32c};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::root::metafile;
@@ -33,20 +33,35 @@ impl Aggregate {
     ) -> Progress<AreaBatch> {
         let reader = Reader { cache: &self.parts.cache, held };
         let mut batch = AreaBatch::new(found.next);
+        let mut missing = Vec::new();
         for (pvbn, found) in &found.blocks {
-            match found {
-                Some((block, owner)) if owner.volume != VolumeId(0) => {
-                    batch.moves.extend(side.move_of(*pvbn, (block, owner), &reader)?);
-                }
-                Some((_, owner)) => side.rewrite(*pvbn, owner, &reader, &mut batch)?,
-                None => {}
+            let Some(found) = found else { continue };
+            match side.match_block(*pvbn, found, &reader, &mut batch) {
+                Ok(()) => {}
+                // What the others lack is loaded with it.
+                Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
+                Err(stop) => return Err(stop),
             }
         }
-        Ok(batch)
+        if missing.is_empty() { Ok(batch) } else { Err(Stop::Wait(Wait::Load(missing))) }
     }
 }
 
 impl BlockSide {
+    fn match_block(
+        &self,
+        pvbn: Pvbn,
+        (block, owner): &(BlockRef, BlockOwner),
+        reader: &Reader<'_>,
+        batch: &mut AreaBatch,
+    ) -> Progress<()> {
+        if owner.volume == VolumeId(0) {
+            return self.rewrite(pvbn, owner, reader, batch);
+        }
+        batch.moves.extend(self.move_of(pvbn, (block, owner), reader)?);
+        Ok(())
+    }
+
     /// The move of a volume's block, if its container map names it.
     fn move_of(
         &self,

@@ -188,7 +188,8 @@ impl Inner {
         let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
         let end = geometry.device_block(to.tetris(), end_row);
         let disk = Arc::clone(device.disk());
-        let run = Run { inner: Arc::clone(self), device, first, from, proofs, start, begin };
+        let (inner, geometry) = (Arc::clone(self), Arc::clone(geometry));
+        let run = Run { inner, geometry, device, first, from, proofs, start, begin };
         let count = (end - begin + 1) as usize;
         disk.read(begin, count, Box::new(move |result| run.finish(result, done)));
     }
@@ -207,6 +208,8 @@ impl Inner {
 /// A run of blocks under way.
 struct Run {
     inner: Arc<Inner>,
+    /// As it was when the run began: its group may be removed meanwhile.
+    geometry: Arc<Geometry>,
     device: Arc<Device>,
     first: Pvbn,
     from: Location,
@@ -218,7 +221,7 @@ struct Run {
 
 impl Run {
     fn finish(self, result: Result<Vec<BlockRef>, DiskError>, done: RunDone) {
-        let Self { inner, device, first, from, proofs, start, begin } = self;
+        let Self { inner, geometry, device, first, from, proofs, start, begin } = self;
         let loaded = match result {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -230,7 +233,7 @@ impl Run {
         let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
             done(results.into_iter().collect());
         });
-        let (geometry, mut queued) = (inner.geometry(), start.queued.into_iter());
+        let mut queued = start.queued.into_iter();
         for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
             let location = Location { stripe: from.stripe + index as u64, ..from };
             let at = |row| {

@@ -60,7 +60,8 @@ fn score_max(areas: &StripeAreas, data_disks: u64) -> u32 {
 impl GroupAreas {
     /// A group of which nothing is known.
     pub fn new(group: &GroupGeometry, area_stripes: Option<u64>) -> Self {
-        let first_block = group.layout().region_start(0);
+        // One that was removed has no regions, and no areas.
+        let first_block = if group.is_removed() { 0 } else { group.layout().region_start(0) };
         let first_pvbn = group.bases.first().map_or(0, |base| base.get());
         let areas = StripeAreas::of_medium(group.medium, group.regions, first_block, first_pvbn);
         let given = area_stripes.filter(|_| !group.is_object());

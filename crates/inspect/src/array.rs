@@ -2,7 +2,8 @@
 //! even a repair.
 //!
 //! Invariants: nothing here writes. Of a group's labels the one with the highest sequence says who
-//! is a member and who has missed writes; what a disk that missed writes holds is not looked at.
+//! is a member and who has missed writes; what a disk that missed writes holds is not looked at,
+//! nor one of a group that was removed.
 //!
 //! Fails: [`InspectError`] when the disks are not one aggregate's or too few.
 
@@ -13,7 +14,7 @@ use ondisk::label::DiskLabel;
 use ondisk::medium::Medium;
 use platform::completion::gather;
 use platform::{Disk, DiskError};
-use raid::{Geometry, GroupGeometry};
+use raid::{Geometry, GroupGeometry, GroupList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{BlockRef, Pvbn};
@@ -74,6 +75,9 @@ impl Array {
 
     fn join(found: &[Labelled]) -> Result<Self, InspectError> {
         let Some((first_disk, first)) = found.first() else { return Err(InspectError::NoDisks) };
+        let Some(list) = GroupList::of(found.iter().map(|pair| &pair.1)) else {
+            return Err(InspectError::NoDisks);
+        };
         let mut by_group: BTreeMap<u32, Vec<&Labelled>> = BTreeMap::new();
         for pair in found {
             if pair.1.aggregate != first.aggregate {
@@ -82,17 +86,18 @@ impl Array {
             }
             by_group.entry(pair.1.group_index.get()).or_default().push(pair);
         }
-        // The last label of the first group counts the groups.
-        let counts = by_group.get(&0).into_iter().flatten().map(|pair| &pair.1);
-        let latest = counts.max_by_key(|label| label.sequence.get());
         let (mut places, mut groups) = (Vec::new(), Vec::new());
-        for index in 0..latest.map_or(1, |label| label.groups_count.get()) {
+        for index in 0..list.count() {
             let disks = by_group.remove(&index).unwrap_or_default();
-            let (place, members) = join_group(index, &disks)?;
+            let (place, members) = match list.is_removed(index) {
+                true => (GroupGeometry::removed(), Members::new()),
+                false => join_group(index, list.latest(index), &disks)?,
+            };
             places.push(place);
             groups.push(members);
         }
-        let geometry = Geometry::new(places).ok_or(InspectError::Ranges)?;
+        let geometry = Geometry::with_gaps(places, list.removed_blocks());
+        let geometry = geometry.ok_or(InspectError::Ranges)?;
         let knows_media = found.iter().all(|pair| pair.1.medium().is_some());
         Ok(Self { geometry, groups, aggregate: first.aggregate, knows_media })
     }
@@ -179,14 +184,17 @@ impl Array {
     }
 }
 
-fn join_group(index: u32, disks: &[&Labelled]) -> Result<(GroupGeometry, Members), InspectError> {
+fn join_group(
+    index: u32,
+    latest: Option<&DiskLabel>,
+    disks: &[&Labelled],
+) -> Result<(GroupGeometry, Members), InspectError> {
     let too_few = |missing, count, tolerated| InspectError::TooFewDisks {
         group: index,
         missing,
         count,
         tolerated,
     };
-    let latest = disks.iter().map(|pair| &pair.1).max_by_key(|label| label.sequence.get());
     let Some(latest) = latest else { return Err(too_few(1, 1, 0)) };
     let Some(kind) = latest.kind() else {
         unreachable!("labels were validated when they were read")

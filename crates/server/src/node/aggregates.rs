@@ -34,6 +34,12 @@ pub(super) const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
     }
 }
 
+/// What new groups of an aggregate are like: its first that was not removed.
+fn kind_of(groups: &[raid::GroupStatus]) -> RaidKind {
+    let first = groups.iter().find(|group| !group.is_removed());
+    first.map_or(RaidKind::None, |group| shown_kind(group.kind))
+}
+
 const fn shown_kind(kind: ondisk::label::RaidKind) -> RaidKind {
     match kind {
         ondisk::label::RaidKind::None => RaidKind::None,
@@ -164,12 +170,13 @@ impl Core {
         disks.extend(self.waiting_disks(summary));
         disks.extend(self.disks.upkeep.joining(&summary.name));
         let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
+        let left = groups.iter().filter(|group| !group.is_removed());
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
         Some(AggregateInfo {
             name: summary.name.clone(),
             state: state(summary),
-            raid: groups.first().map_or(RaidKind::None, |group| shown_kind(group.kind)),
+            raid: kind_of(groups),
             traditional: summary.traditional,
             size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
             used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
@@ -179,7 +186,7 @@ impl Core {
             free_bytes: space.free_blocks * BLOCK_SIZE_U64,
             data_disks: (members - parity_disks) as u64,
             parity_disks: parity_disks as u64,
-            groups: groups.len() as u64,
+            groups: left.count() as u64,
             volumes: of_volumes.len() as u64,
             consistency_point: aggregate.committed().get(),
             consistency_point_duration_ns: summary.last_cp_nanoseconds,
@@ -200,7 +207,7 @@ impl Core {
             members.map(|member| self.member_info(&summary.name, member)).collect();
         let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
         AggregateInfo {
-            raid: groups.first().map_or(RaidKind::None, |group| shown_kind(group.kind)),
+            raid: kind_of(groups),
             traditional: summary.traditional,
             size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
             used_bytes: summary.used_blocks * BLOCK_SIZE_U64,

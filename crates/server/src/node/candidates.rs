@@ -6,6 +6,7 @@ use super::disk_table::Content;
 use media::MediaError;
 use ondisk::label::{DiskLabel, RaidKind};
 use platform::{Disk, DiskError};
+use raid::GroupList;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -72,17 +73,12 @@ impl Candidate {
         self.disks.into_iter().map(|(_, disk)| disk).collect()
     }
 
-    /// The latest label of each group.
-    fn latest(&self) -> BTreeMap<u32, &DiskLabel> {
-        let mut latest: BTreeMap<u32, &DiskLabel> = BTreeMap::new();
-        // What a spare says of the groups may be old.
-        for label in self.labels.iter().filter(|label| !label.is_spare()) {
-            let known = latest.entry(label.group_index.get()).or_insert(label);
-            if known.sequence.get() < label.sequence.get() {
-                *known = label;
-            }
-        }
-        latest
+    /// Whether all groups that there are have a disk, and its latest label is as wanted.
+    fn is_each(&self, wanted: impl Fn(&DiskLabel) -> bool) -> bool {
+        // Groups that were being added when the power went are not there yet, and what was removed
+        // is not missed.
+        let list = GroupList::of(&self.labels);
+        list.is_some_and(|list| list.groups().all(|(_, label)| label.is_some_and(&wanted)))
     }
 
     /// Identities of the disks that were found.
@@ -92,13 +88,12 @@ impl Candidate {
 
     /// Whether all disks of all groups are there: those that the latest label of each group names.
     pub(super) fn is_complete(&self) -> bool {
-        let (found, latest) = (self.found(), self.latest());
-        let whole = |label: &&DiskLabel| {
-            let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
-            members.into_iter().all(|member| found.contains(member))
-                && latest.len() == label.groups_count.get() as usize
+        let found = self.found();
+        let whole = |label: &DiskLabel| {
+            let mut members = label.members.iter().take(usize::from(label.disks_in_group.get()));
+            members.all(|member| found.contains(member))
         };
-        !latest.is_empty() && self.cut_off.is_empty() && latest.values().all(whole)
+        self.cut_off.is_empty() && self.is_each(whole)
     }
 
     /// How its groups protect their data, if a disk says it.
@@ -109,8 +104,8 @@ impl Candidate {
     /// Whether as many disks of each group are there as it needs. Those that the labels call
     /// missing do not count: they missed writes.
     pub(super) fn is_enough(&self) -> bool {
-        let (found, latest) = (self.found(), self.latest());
-        let enough = |label: &&DiskLabel| {
+        let found = self.found();
+        let enough = |label: &DiskLabel| {
             let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
             let is_missing = |(at, member): &(usize, &[u8; 16])| {
                 label.is_missing(*at) || !found.contains(*member)
@@ -118,10 +113,7 @@ impl Candidate {
             let missing = members.enumerate().filter(is_missing).count();
             missing <= label.kind().map_or(0, |kind| kind.parity_disks())
         };
-        // Groups that were being added when the power went are not there yet: the first one counts
-        // them.
-        let groups = latest.get(&0).map_or(0, |label| label.groups_count.get());
-        groups > 0 && (0..groups).all(|group| latest.get(&group).is_some_and(enough))
+        self.is_each(enough)
     }
 }
 
@@ -179,6 +171,14 @@ mod tests {
             assert!(!candidate(&labels).is_complete(), "without {missing}");
         }
         assert!(candidate(&[&whole[..], &[replaced]].concat()).is_complete());
+        // One of a group that was removed is not missed, and may be there still.
+        let mut without = whole.to_vec();
+        for label in &mut without[..2] {
+            label.set_removed(1);
+            label.removed_blocks = 63.into();
+        }
+        assert!(candidate(&without).is_complete() && candidate(&without[..2]).is_complete());
+        assert!(!candidate(&without[1..]).is_complete());
         let short = Candidate { cut_off: vec!["d3".to_owned()], ..candidate(&whole) };
         assert!(!short.is_complete());
     }

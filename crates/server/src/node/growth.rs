@@ -54,7 +54,13 @@ impl Core {
         let disks = self.disks.open_free(&wanted.disks)?;
         let (to, mut planned) = match wanted.group {
             Some(group) => planned_members(&known, group, &disks),
-            None => planned_groups(&known, wanted, &disks),
+            None => {
+                let aggregate = self.engine.aggregate_named(&wanted.name);
+                // Numbers of groups that were removed are not given again.
+                let next =
+                    aggregate.map_or(0, |found| found.parts.store.geometry().groups().len() as u32);
+                planned_groups(&known, wanted, (next, &disks))
+            }
         }?;
         planned.set_media(media);
         check_unused((ADD, &wanted.name), wanted.force, &disks)?;
@@ -83,8 +89,8 @@ fn planned_members(
     disks: &[Arc<dyn Disk>],
 ) -> Result<(Joining, Planned), AdminError> {
     let error = || AdminError::new(Code::Conflict, ADD, &known.name);
-    if u64::from(group) >= known.groups {
-        let last = known.groups.saturating_sub(1);
+    if !known.disks.iter().any(|disk| disk.group == Some(group)) {
+        let last = known.disks.iter().filter_map(|disk| disk.group).max().unwrap_or(0);
         return Err(AdminError::new(Code::NotFound, ADD, &known.name)
             .because(format!("it has no group {group}; its last is {last}"))
             .try_next(format!("stroop aggr show {}", known.name)));
@@ -123,10 +129,10 @@ const DATA_BYTES_PER_REGION: u64 = REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
 fn planned_groups(
     known: &AggregateInfo,
     wanted: &AggregateAdd,
-    disks: &[Arc<dyn Disk>],
+    (next, disks): (u32, &[Arc<dyn Disk>]),
 ) -> Result<(Joining, Planned), AdminError> {
     let raid = wanted.raid.unwrap_or(known.raid);
-    let planned = plan((ADD, &known.name), raid, wanted.group_size, known.groups as u32, disks)?;
+    let planned = plan((ADD, &known.name), raid, wanted.group_size, next, disks)?;
     let (kind, group_size) = (stored_kind(raid), disks_of_group(wanted.group_size));
     Ok((Joining::NewGroups { kind, group_size }, planned))
 }

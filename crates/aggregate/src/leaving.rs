@@ -212,7 +212,7 @@ impl Aggregate {
                 side.is_group_taken_out = false;
                 side.set_leaving(None);
                 let geometry = this.parts.store.geometry();
-                side.refill.remove_group(group, &geometry);
+                side.refill.grow(&geometry);
                 this.statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);
                 this.note_leaving(side);
                 Ok(())

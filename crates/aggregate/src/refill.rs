@@ -139,9 +139,14 @@ impl Refill {
         }
     }
 
-    /// Disks or groups have joined: new areas, and known ones with more free blocks.
+    /// Disks or groups have joined: new areas, and known ones with more free blocks. Groups that
+    /// were removed have none any more.
     pub fn grow(&mut self, geometry: &Geometry) {
-        for (areas, group) in self.groups.iter_mut().zip(geometry.groups()) {
+        let known = self.groups.iter_mut().zip(&mut self.tiers);
+        for ((areas, tier), group) in known.zip(geometry.groups()) {
+            if group.is_removed() {
+                (*areas, *tier) = (GroupAreas::new(group, self.area_stripes), tier_of(group));
+            }
             areas.grow(group);
         }
         let known = self.groups.len();
@@ -192,7 +197,11 @@ impl Refill {
         // They come in runs of ascending numbers: one look for each run and area.
         let mut rest = numbers;
         while let Some(first) = rest.first() {
-            let Some(location) = geometry.locate(Pvbn(*first)) else { return };
+            let Some(location) = geometry.locate(Pvbn(*first)) else {
+                // Its group was removed.
+                rest = &rest[1..];
+                continue;
+            };
             let areas = &mut self.groups[location.group as usize];
             let area = areas.area_of(&location);
             // Those that follow on the same disk, up to the area's end.
@@ -439,5 +448,43 @@ pub fn reopen_stock(store: &dyn BlockStore, stock: impl IntoIterator<Item = Pvbn
     }
     for (tetris, count) in counts {
         store.open_tetris(tetris, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::label::RaidKind;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_removed_group_has_nothing_to_give() {
+        let group = |base| GroupGeometry::new(RaidKind::None, 4, 2, Pvbn(base));
+        let blocks = group(0).blocks();
+        let whole = Geometry::new(vec![group(0), group(blocks)]).unwrap();
+        let left = whole.without(0).unwrap();
+        let mut grown = left.groups().to_vec();
+        grown.push(group(2 * blocks));
+        let grown = Geometry::with_gaps(grown, blocks).unwrap();
+        let given = |refill: &mut Refill| {
+            let mut given = BTreeSet::new();
+            while let Some(group) = refill.next_group(Tier::Near) {
+                given.insert(group);
+                refill.groups[group].filling = None;
+            }
+            given.into_iter().collect::<Vec<usize>>()
+        };
+        let mut refill = Refill::of_empty(&whole);
+        refill.grow(&left);
+        assert_eq!(given(&mut refill), [1]);
+        let mut refill = Refill::of_empty(&whole);
+        refill.grow(&left);
+        refill.grow(&grown);
+        assert_eq!(given(&mut refill), [1, 2]);
+        assert_eq!(given(&mut Refill::of_empty(&grown)), [1, 2]);
+        // What it freed before is no one's score.
+        let mut noted = Vec::new();
+        refill.note(&grown, &[1, 2, blocks + 1], |_, area, count| noted.push((area, count)));
+        assert_eq!(noted, [(0, 1)]);
     }
 }

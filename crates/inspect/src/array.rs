@@ -2,7 +2,8 @@
 //! even a repair.
 //!
 //! Invariants: nothing here writes. Of a group's labels the one with the highest sequence says who
-//! is a member and who has missed writes; what a disk that missed writes holds is not looked at.
+//! is a member and who has missed writes; what a disk that missed writes holds is not looked at,
+//! nor one of a group that was removed.
 //!
 //! Fails: [`InspectError`] when the disks are not one aggregate's or too few.
 
@@ -13,8 +14,7 @@ use ondisk::label::DiskLabel;
 use ondisk::medium::Medium;
 use platform::completion::gather;
 use platform::{Disk, DiskError};
-use raid::{Geometry, GroupGeometry};
-use std::cmp::Reverse;
+use raid::{Geometry, GroupGeometry, GroupList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{BlockRef, Pvbn};
@@ -75,6 +75,9 @@ impl Array {
 
     fn join(found: &[Labelled]) -> Result<Self, InspectError> {
         let Some((first_disk, first)) = found.first() else { return Err(InspectError::NoDisks) };
+        let Some(list) = GroupList::of(found.iter().map(|pair| &pair.1)) else {
+            return Err(InspectError::NoDisks);
+        };
         let mut by_group: BTreeMap<u32, Vec<&Labelled>> = BTreeMap::new();
         for pair in found {
             if pair.1.aggregate != first.aggregate {
@@ -83,25 +86,17 @@ impl Array {
             }
             by_group.entry(pair.1.group_index.get()).or_default().push(pair);
         }
-        // Of each group the last label counts, and of these the one that knows of most removed
-        // groups tells which groups there are; of several such that of the first group.
-        let last = by_group.values().filter_map(|disks| {
-            disks.iter().map(|pair| &pair.1).max_by_key(|label| label.sequence.get())
-        });
-        let rank =
-            |label: &&DiskLabel| (label.removed_blocks.get(), Reverse(label.group_index.get()));
-        let Some(teller) = last.max_by_key(rank) else { return Err(InspectError::NoDisks) };
         let (mut places, mut groups) = (Vec::new(), Vec::new());
-        for index in 0..teller.groups_count.get() {
-            let disks = by_group.get(&index).map_or(&[][..], Vec::as_slice);
-            let (place, members) = match teller.is_removed(index) {
+        for index in 0..list.count() {
+            let disks = by_group.remove(&index).unwrap_or_default();
+            let (place, members) = match list.is_removed(index) {
                 true => (GroupGeometry::removed(), Members::new()),
-                false => join_group(index, disks)?,
+                false => join_group(index, list.latest(index), &disks)?,
             };
             places.push(place);
             groups.push(members);
         }
-        let geometry = Geometry::with_gaps(places, teller.removed_blocks.get());
+        let geometry = Geometry::with_gaps(places, list.removed_blocks());
         let geometry = geometry.ok_or(InspectError::Ranges)?;
         let knows_media = found.iter().all(|pair| pair.1.medium().is_some());
         Ok(Self { geometry, groups, aggregate: first.aggregate, knows_media })
@@ -189,14 +184,17 @@ impl Array {
     }
 }
 
-fn join_group(index: u32, disks: &[&Labelled]) -> Result<(GroupGeometry, Members), InspectError> {
+fn join_group(
+    index: u32,
+    latest: Option<&DiskLabel>,
+    disks: &[&Labelled],
+) -> Result<(GroupGeometry, Members), InspectError> {
     let too_few = |missing, count, tolerated| InspectError::TooFewDisks {
         group: index,
         missing,
         count,
         tolerated,
     };
-    let latest = disks.iter().map(|pair| &pair.1).max_by_key(|label| label.sequence.get());
     let Some(latest) = latest else { return Err(too_few(1, 1, 0)) };
     let Some(kind) = latest.kind() else {
         unreachable!("labels were validated when they were read")

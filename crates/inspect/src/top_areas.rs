@@ -33,9 +33,8 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
         return pages.check(walker, blocks.get(&0), blocks.get(&1));
     }
     let geometry = walker.medium.array.geometry.clone();
-    // What is left of groups that were removed says nothing.
-    let there = (0..).zip(geometry.groups()).filter(|(_, place)| !place.is_removed());
-    for (group, place) in there {
+    // What is left of the pages of a removed group says nothing.
+    for (group, place) in (0..).zip(geometry.groups()).filter(|(_, place)| !place.is_removed()) {
         let at = top_areas_block(group);
         let Some(first) = blocks.get(&at) else { continue };
         if place.is_object() {

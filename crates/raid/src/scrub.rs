@@ -69,7 +69,7 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// As the labels of the first group's disks tell it.
+    /// As the labels of the disks of the first group that is left tell it.
     pub(crate) fn of(geometry: &Geometry, first: Option<(&Group, &GroupState)>) -> Self {
         let records = first.into_iter().flat_map(|(group, disks)| {
             let unused = disks.unused();

@@ -10,7 +10,6 @@ use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
-use raid::Geometry;
 use std::cmp::Reverse;
 use units::Pvbn;
 
@@ -83,11 +82,6 @@ impl Refill {
     pub(crate) fn is_vacated(&self, group: u32) -> bool {
         let group = &self.groups[group as usize];
         group.emptying.is_none() && group.used_blocks() == Some(0)
-    }
-
-    /// A group has left.
-    pub(crate) fn remove_group(&mut self, group: u32, geometry: &Geometry) {
-        self.groups[group as usize] = GroupAreas::new(geometry.group(group), self.area_stripes);
     }
 
     /// Whether an area is being emptied still: it may have been wanted.

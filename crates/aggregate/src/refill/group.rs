@@ -62,8 +62,8 @@ fn score_max(areas: &StripeAreas, data_disks: u64) -> u32 {
 impl GroupAreas {
     /// A group of which nothing is known.
     pub fn new(group: &GroupGeometry, area_stripes: Option<u64>) -> Self {
-        let has_disks = !group.is_removed();
-        let first_block = if has_disks { group.layout().region_start(0) } else { 0 };
+        // One that was removed has no regions, and no areas.
+        let first_block = if group.is_removed() { 0 } else { group.layout().region_start(0) };
         let first_pvbn = group.bases.first().map_or(0, |base| base.get());
         let areas = StripeAreas::of_medium(group.medium, group.regions, first_block, first_pvbn);
         let given = area_stripes.filter(|_| !group.is_object());
@@ -116,8 +116,7 @@ impl GroupAreas {
 
     /// Disks have joined: all their blocks are free.
     pub fn grow(&mut self, group: &GroupGeometry) {
-        // Or the group has left, which is told when its numbers are nobody's.
-        let joined = (group.data_disks() as u64).saturating_sub(self.data_disks());
+        let joined = group.data_disks() as u64 - self.data_disks();
         if joined == 0 {
             return;
         }

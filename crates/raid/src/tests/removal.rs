@@ -485,7 +485,9 @@ fn what_is_under_way_when_a_group_goes_comes_to_its_end() {
         let leaving: Vec<_> = leaving.collect();
         // All of its disks, and so more than it can do without.
         let is_gone = steps % 2 == 1;
+        let run_of = model.blocks.clone();
         let answered = Arc::new(platform::sync::Mutex::new(0));
+        let runs = Arc::new(platform::sync::Mutex::new(0));
         let read = |count: usize| {
             for (pvbn, block) in leaving.iter().take(count) {
                 let (pvbn, answered) = (*pvbn, Arc::clone(&answered));
@@ -495,6 +497,9 @@ fn what_is_under_way_when_a_group_goes_comes_to_its_end() {
                     *answered.lock() += 1;
                 };
                 model.store.read(BlockRead { pvbn, proof }, Box::new(done));
+                let (answered, proof) = (Arc::clone(&runs), proof_of(pvbn, &run_of[&pvbn], true));
+                let done = move |_: Result<_, ReadFailure>| *answered.lock() += 1;
+                model.store.read_run(pvbn, vec![proof], Box::new(done));
             }
         };
         read(8);
@@ -509,7 +514,7 @@ fn what_is_under_way_when_a_group_goes_comes_to_its_end() {
             (0..4).for_each(|disk| model.world.set_gone(&disk_name(1, disk), true));
         }
         model.world.run_until_idle();
-        assert_eq!(*answered.lock(), 24);
+        assert_eq!((*answered.lock(), *runs.lock()), (24, 24));
         assert_eq!(removing.lock().take(), Some(Ok(())));
         forget_removed(&mut model);
         assert!(!model.store.status().is_degraded());

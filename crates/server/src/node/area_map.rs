@@ -30,7 +30,8 @@ impl Core {
             return Err(AdminError::new(Code::Failed, MAP, &wanted.name)
                 .because("the engine stopped before it was done"));
         };
-        let groups = (0..).zip(&groups);
+        // One that was removed has no areas.
+        let groups = (0..).zip(&groups).filter(|(_, map)| map.areas > 0);
         let groups = groups.map(|(group, map)| shown(group, media_of(group, &known.disks), map));
         Ok(AggregateMap { aggregate: known.name.clone(), groups: groups.collect() })
     }

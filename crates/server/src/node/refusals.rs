@@ -50,6 +50,10 @@ fn code_of_raid(error: &RaidError) -> Code {
         | RaidError::ScrubUnderWay
         | RaidError::ScrubPaused
         | RaidError::NoScrub
+        | RaidError::RemovedGroup { .. }
+        | RaidError::LastGroup { .. }
+        | RaidError::Filling { .. }
+        | RaidError::Written { .. }
         | RaidError::Indispensable { .. } => Code::Conflict,
         _ => Code::Failed,
     }

@@ -6,6 +6,7 @@
 //! that fails has changed nothing.
 
 use crate::area_map::{AggregateMap, MapShow};
+use crate::changes::{AggregateSet, GroupRemove};
 use crate::error::{AdminError, Code};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
@@ -122,6 +123,11 @@ administration! {
     AggregateCreate aggregate_create(request: AggregateCreate) -> AggregateInfo;
     /// Makes an aggregate larger; says how it is, or would be.
     AggregateAdd aggregate_add(request: AggregateAdd) -> AggregateInfo;
+    /// Has a group of disks leave an aggregate, which is emptied in the background, or stay; says
+    /// what that means, or would mean.
+    GroupRemove group_remove(request: GroupRemove) -> Removal;
+    /// Changes an aggregate; says how it is then.
+    AggregateSet aggregate_set(request: AggregateSet) -> AggregateInfo;
     /// All aggregates, in order of name.
     AggregateList aggregate_list() -> Vec<AggregateInfo>;
     /// One aggregate.

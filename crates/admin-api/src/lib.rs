@@ -18,6 +18,7 @@
 
 pub mod administration;
 pub mod area_map;
+pub mod changes;
 pub mod error;
 pub mod exports;
 pub mod frame;
@@ -30,6 +31,7 @@ pub mod time;
 
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
 pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};
+pub use changes::{AggregateSet, GroupRemove, LeavingGroup};
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use replies::{

@@ -9,6 +9,7 @@
 mod area_map;
 
 use crate::area_map::{AggregateMap, MapShow};
+use crate::changes::{AggregateSet, GroupRemove, LeavingGroup};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
 use crate::replies::{
@@ -166,6 +167,7 @@ impl Administration for MemoryAdministration {
             node: "memory".to_owned(),
             health: Health::Ok,
             checks: Vec::new(),
+            now: Vec::new(),
             started: Time::default(),
             uptime_ns: 1_000_000_000,
             recovery: None,
@@ -355,6 +357,8 @@ impl Administration for MemoryAdministration {
             log_used_bytes: 0,
             repaired_blocks: 0,
             scrub: ScrubInfo { aggregate: request.name.clone(), ..ScrubInfo::default() },
+            area_cleaning: true,
+            leaving: None,
             disks,
         };
         if !request.dry_run {
@@ -389,6 +393,51 @@ impl Administration for MemoryAdministration {
             state.keep(&aggregate);
         }
         Ok(aggregate)
+    }
+
+    fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
+        let (name, group, message) = (&request.name, request.group, "remove group of");
+        let mut state = self.state.lock();
+        let found = state.aggregates.get_mut(name);
+        let aggregate = found.ok_or_else(|| missing(message, "aggregate", name))?;
+        let refused = |code, cause: String| {
+            Err(AdminError::new(code, format!("cannot {message}"), name).because(cause))
+        };
+        let leaving = aggregate.leaving.map(|leaving| leaving.group);
+        if request.cancel {
+            if leaving != Some(group) {
+                return refused(Code::Conflict, format!("group {group} is not being emptied"));
+            }
+            aggregate.leaving = None;
+        } else {
+            let members = aggregate.disks.iter().filter(|disk| disk.group == Some(group));
+            let size_bytes = members.map(|disk| disk.size_bytes).sum();
+            if size_bytes == 0 {
+                return refused(Code::NotFound, format!("it has no group {group}"));
+            }
+            if aggregate.groups < 2 {
+                return refused(Code::Conflict, "it is the only group of disks".to_owned());
+            }
+            if let Some(leaving) = leaving {
+                return refused(Code::Conflict, format!("group {leaving} is being emptied"));
+            }
+            if !request.dry_run {
+                let used_bytes = Some(size_bytes / 4);
+                aggregate.leaving = Some(LeavingGroup { group, used_bytes, size_bytes });
+            }
+        }
+        let stays = if request.cancel { "stays" } else { "is emptied, and leaves then" };
+        let consequences = vec![format!("group {group} {stays}")];
+        let (object, dry_run) = (name.clone(), request.dry_run);
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run })
+    }
+
+    fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {
+        let mut state = self.state.lock();
+        let found = state.aggregates.get_mut(&request.name);
+        let found = found.ok_or_else(|| missing("change aggregate", "aggregate", &request.name))?;
+        found.area_cleaning = request.area_cleaning.unwrap_or(found.area_cleaning);
+        Ok(found.clone())
     }
 
     fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {

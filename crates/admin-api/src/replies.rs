@@ -3,6 +3,7 @@
 //! Invariants: every byte of a volume's or an aggregate's space is attributed to one of the named
 //! fields; fields are added, never renamed or given another meaning.
 
+use crate::changes::LeavingGroup;
 use crate::exports::ExportRule;
 use crate::requests::{Owner, RaidKind, TieringPolicy};
 use crate::scrub::ScrubInfo;
@@ -194,6 +195,12 @@ pub struct AggregateInfo {
     pub repaired_blocks: u64,
     /// Its last scrub, or the one under way.
     pub scrub: ScrubInfo,
+    /// Whether allocation areas are emptied ahead of being filled.
+    #[serde(default)]
+    pub area_cleaning: bool,
+    /// The group that is being emptied to leave, if one is.
+    #[serde(default)]
+    pub leaving: Option<LeavingGroup>,
     /// Its disks.
     pub disks: Vec<DiskInfo>,
 }
@@ -390,6 +397,9 @@ pub struct StatusReply {
     pub health: Health,
     /// The checks that do not pass.
     pub checks: Vec<HealthCheck>,
+    /// What is being done that no check is about.
+    #[serde(default)]
+    pub now: Vec<Activity>,
     /// Since when the server has been running.
     pub started: Time,
     /// For how long.

@@ -339,6 +339,29 @@ pub enum AggregateCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Have a group of disks leave: what is in use in it moves to the other groups in the
+    /// background, also after a restart, and its disks are free then
+    RemoveGroup {
+        /// The aggregate
+        name: String,
+        /// The group, counted from 0, as 'aggr show' numbers them
+        group: u32,
+        /// Have it stay, if it is being emptied; what has moved stays where it is
+        #[arg(long, conflicts_with = "dry_run")]
+        cancel: bool,
+        /// Only say what would move, and which disks would be free
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Change an aggregate
+    Set {
+        /// Its name
+        name: String,
+        /// Whether allocation areas are emptied ahead of being filled, so that they can be filled
+        /// as a whole
+        #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+        area_cleaning: Option<bool>,
+    },
     /// All aggregates
     List,
     /// One aggregate and its disks
@@ -564,6 +587,14 @@ fn parse_raid(text: &str) -> Result<RaidKind, String> {
     }
 }
 
+fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("a switch is one of: on, off".to_owned()),
+    }
+}
+
 fn parse_access(text: &str) -> Result<Access, String> {
     match text {
         "rw" => Ok(Access::ReadWrite),
@@ -605,7 +636,14 @@ mod tests {
 
     #[test]
     fn flags_exist_only_where_they_mean_something() {
-        for line in ["stroop volume list --dry-run", "stroop mount home", "stroop disk"] {
+        for line in [
+            "stroop volume list --dry-run",
+            "stroop mount home",
+            "stroop disk",
+            "stroop aggr remove-group a1 1 --cancel --dry-run",
+            "stroop aggr remove-group a1",
+            "stroop aggr set a1 --area-cleaning maybe",
+        ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
     }

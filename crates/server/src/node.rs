@@ -25,6 +25,7 @@ mod disk_table;
 mod growth;
 mod health;
 mod journals;
+mod leaving;
 mod locate;
 mod openers;
 mod patience;

@@ -133,7 +133,8 @@ metrics! {
         "stroop_volume_bytes", Unit::Bytes,
         "Space of a volume, attributed.",
     ).by(&["volume", "kind"]);
-    /// Labels: aggregate, kind (`size`, `used`, `tiered`, `metadata`, `reserve`, `free`).
+    /// Labels: aggregate, kind (`size`, `used`, `tiered`, `metadata`, `reserve`, `free`, and
+    /// `leaving` for what is free in a group that leaves).
     AGGREGATE_BYTES = gauge(
         "stroop_aggregate_bytes", Unit::Bytes,
         "Space of an aggregate, attributed.",
@@ -173,6 +174,26 @@ metrics! {
         "stroop_aa_picked_blocks_total", Unit::Count,
         "Blocks of the chosen areas, used ones included.",
     ).by(&["aggregate", "kind"]);
+    /// Labels: aggregate.
+    EMPTIED_AREAS = counter(
+        "stroop_aa_emptied_total", Unit::Count,
+        "Allocation areas that were gone through to empty them, ahead of being filled or to leave.",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate, kind (`moved`, of volumes; `rewritten`, of the aggregate itself).
+    EMPTYING_BLOCKS = counter(
+        "stroop_aa_emptying_blocks_total", Unit::Count,
+        "Blocks that were written elsewhere to empty allocation areas.",
+    ).by(&["aggregate", "kind"]);
+    /// Labels: aggregate.
+    CHAINS = counter(
+        "stroop_chains_written_total", Unit::Count,
+        "Runs of consecutive blocks that were written to one disk, each by one request.",
+    ).by(&["aggregate"]);
+    /// Labels: aggregate.
+    CHAIN_BLOCKS = counter(
+        "stroop_chain_blocks_total", Unit::Count,
+        "Blocks in these runs, parity and identities included; by runs it is their mean length.",
+    ).by(&["aggregate"]);
     /// Labels: aggregate, kind (`full`, `partial`).
     STRIPES = counter(
         "stroop_stripes_written_total", Unit::Count,

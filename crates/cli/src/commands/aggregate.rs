@@ -8,8 +8,8 @@ use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, DiskInfo, DiskState,
-    MapShow, Named, RaidKind, Removal,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateSet,
+    DiskInfo, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, Removal,
 };
 use units::ByteSize;
 
@@ -71,6 +71,17 @@ pub(super) fn run(
                 confirm_loss(terminal, options, object, &known, &request.disks)?;
             }
             add(node, terminal, &request)
+        }
+        AggregateCommand::RemoveGroup { name, group, cancel, dry_run } => {
+            let (cancel, dry_run) = (*cancel, *dry_run);
+            let request = GroupRemove { name: name.clone(), group: *group, cancel, dry_run };
+            remove_group((options, terminal), node, &request)
+        }
+        AggregateCommand::Set { name, area_cleaning } => {
+            let (name, area_cleaning) = (name.clone(), *area_cleaning);
+            let aggregate = node.aggregate_set(&AggregateSet { name, area_cleaning })?;
+            let line = format!("{}: areas {}", aggregate.name, area_cleaning_of(&aggregate));
+            Ok(Output::of(&aggregate.name, &aggregate)?.line(line))
         }
         AggregateCommand::List => {
             let aggregates = node.aggregate_list()?;
@@ -139,6 +150,29 @@ fn add(
         return Ok(output.line("nothing was changed (--dry-run)"));
     }
     Ok(output.next(format!("stroop aggr show {}", aggregate.name)))
+}
+
+fn remove_group(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    request: &GroupRemove,
+) -> Result<Output, AdminError> {
+    let GroupRemove { name, group, cancel, dry_run } = request;
+    if *cancel {
+        let kept = node.group_remove(request)?;
+        let line = format!("{name}: group {group} stays; what has moved stays where it is");
+        return Ok(Output::of(name, &kept)?.line(line));
+    }
+    let plan = node.group_remove(&GroupRemove { dry_run: true, ..request.clone() })?;
+    let action = format!("remove group {group} of");
+    if *dry_run {
+        return super::volume::removal(&action, &plan);
+    }
+    confirm(terminal, options, &action, &plan)?;
+    let begun = node.group_remove(request)?;
+    Ok(Output::of(name, &begun)?
+        .line(format!("{name}: group {group} is being emptied, and leaves when it is empty"))
+        .next(format!("stroop aggr show {name}")))
 }
 
 fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output, AdminError> {
@@ -229,9 +263,27 @@ fn show_map(node: &dyn Administration, aggregate: &AggregateInfo) -> Result<Outp
     Ok(output)
 }
 
+/// "emptied ahead of being filled".
+const fn area_cleaning_of(aggregate: &AggregateInfo) -> &'static str {
+    match aggregate.area_cleaning {
+        true => "emptied ahead of being filled",
+        false => "filled as they are",
+    }
+}
+
+/// "group 1 is being emptied: 1GiB of 4GiB left".
+fn leaving(leaving: &LeavingGroup) -> String {
+    let LeavingGroup { group, used_bytes, size_bytes } = leaving;
+    let size = ByteSize(*size_bytes);
+    match used_bytes {
+        Some(used) => format!("group {group} is being emptied: {} of {size} left", ByteSize(*used)),
+        None => format!("group {group} is being emptied: its {size} are being counted"),
+    }
+}
+
 fn head(aggregate: &AggregateInfo) -> Vec<String> {
     let bytes = ByteSize;
-    vec![
+    let mut lines = vec![
         format!("aggregate   {}", aggregate.name),
         format!("state       {}", aggregate.state),
         format!("raid        {}, {}", raid(aggregate), survives(aggregate.raid)),
@@ -263,6 +315,9 @@ fn head(aggregate: &AggregateInfo) -> Vec<String> {
         ),
         format!("repaired    {}", count(aggregate.repaired_blocks, "block")),
         format!("scrub       {}", scrub::brief(&aggregate.scrub)),
-        String::new(),
-    ]
+        format!("areas       {}", area_cleaning_of(aggregate)),
+    ];
+    lines.extend(aggregate.leaving.iter().map(|group| format!("leaving     {}", leaving(group))));
+    lines.push(String::new());
+    lines
 }

@@ -25,6 +25,9 @@ pub(super) fn status(
     for mount in &status.mounts {
         output = output.line(format!("mount {} at {}", mount.volume, mount.mountpoint));
     }
+    for activity in &status.now {
+        output = output.line(format!("now    {}", doing(activity)));
+    }
     for check in &status.checks {
         output = output.line(format!("check {}  {}: {}", check.code, check.object, check.message));
         for activity in &check.now {

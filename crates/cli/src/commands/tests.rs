@@ -198,7 +198,10 @@ fn the_areas_of_an_aggregate_are_drawn() {
     let text = session.ok("stroop aggr show a1 --map");
     assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     let (head, map) = text.split_once("\n\n").unwrap();
-    assert!(head.starts_with("aggregate   a1\n") && head.ends_with("scrub       never"), "{head}");
+    assert!(
+        head.starts_with("aggregate   a1\n") && head.contains("\nscrub       never\n"),
+        "{head}"
+    );
     let expected = "\
 legend      free: # 0-19%, % 20-39%, + 40-59%, - 60-79%, . 80-100%, ? not counted yet
 
@@ -242,6 +245,45 @@ fn scrubs_are_started_paused_and_stopped() {
     session.fails("stroop scrub start a9", 3);
     session.fails("stroop scrub start a1 --rate 1", 2);
     assert!(session.ok("stroop scrub status a1").contains("at most 200MiB/s"));
+}
+
+#[test]
+fn a_group_leaves_or_stays() {
+    let session = Session::with_disks(4);
+    session.ok("stroop aggr create a1 --disks 2 --raid none");
+    let only = session.fails("stroop aggr remove-group a1 0 --yes", 4);
+    assert!(only.contains("it is the only group"), "{only}");
+    session.ok("stroop aggr add a1 --disks 2");
+    let plan = session.ok("stroop aggr remove-group a1 1 --dry-run");
+    assert!(plan.starts_with("would remove group 1 of 'a1':\n"), "{plan}");
+    assert!(plan.ends_with("nothing was changed (--dry-run)\n"), "{plan}");
+    let asked = session.fails("stroop aggr remove-group a1 1", 2);
+    assert!(asked.contains("--yes"), "{asked}");
+    assert!(session.json("stroop aggr show a1")["leaving"].is_null());
+    session.fails("stroop aggr remove-group a1 7 --yes", 3);
+    let typed = session.typed("stroop aggr remove-group a1 1", Some("a1\n"));
+    assert_eq!(typed.status, 0, "{}", typed.err);
+    assert!(typed.out.ends_with("next: ./stroop --config x aggr show a1\n"), "{}", typed.out);
+    let shown = session.ok("stroop aggr show a1");
+    assert!(shown.contains("leaving     group 1 is being emptied: 512MiB of 2GiB left"), "{shown}");
+    assert_eq!(session.json("stroop aggr show a1")["leaving"]["group"], 1);
+    let other = session.fails("stroop aggr remove-group a1 0 --yes", 4);
+    assert!(other.contains("group 1 is being emptied"), "{other}");
+    let kept = session.ok("stroop aggr remove-group a1 1 --cancel");
+    assert!(kept.starts_with("a1: group 1 stays"), "{kept}");
+    session.fails("stroop aggr remove-group a1 1 --cancel", 4);
+    assert!(!session.ok("stroop aggr show a1").contains("leaving"));
+}
+
+#[test]
+fn an_aggregate_is_changed() {
+    let session = with_volume();
+    assert!(session.ok("stroop aggr show a1").contains("areas       emptied ahead of being"));
+    let line = "stroop aggr set a1 --area-cleaning off";
+    assert_eq!(session.ok(line), "a1: areas filled as they are\n");
+    assert_eq!(session.json("stroop aggr show a1")["area_cleaning"], false);
+    session.fails("stroop aggr set a1", 2);
+    session.fails("stroop aggr set a9 --area-cleaning on", 3);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn members(summary: &AggregateSummary) -> impl Iterator<Item = &MemberStatus> {
     summary.status.groups.iter().flat_map(|group| &group.members)
 }
 
-fn activity(what: String, (done, all): (u64, u64), pace: &Pace) -> Activity {
+pub(super) fn activity(what: String, (done, all): (u64, u64), pace: &Pace) -> Activity {
     let nanoseconds = |seconds: u64| seconds.saturating_mul(NANOSECONDS_PER_SECOND);
     Activity {
         what,

@@ -4,10 +4,11 @@ use super::core::Core;
 use super::rules;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
-    DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange,
-    ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
+    AggregateSet, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero,
+    ExportAdd, ExportRemove, GroupRemove, MapShow, MountCreate, MountInfo, MountRemove, Named,
+    Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore,
+    SpareAdd, SpareRemove, StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
+    VolumeInfo, VolumeSet,
 };
 
 impl Administration for Core {
@@ -53,6 +54,14 @@ impl Administration for Core {
 
     fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
         self.add_disks(request)
+    }
+
+    fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
+        self.remove_group(request)
+    }
+
+    fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {
+        self.set_aggregate(request)
     }
 
     fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {

@@ -1,7 +1,7 @@
 //! Aggregates as administrators see and make them.
 //!
 //! Invariants: a dry run opens and looks, and writes nothing; every block of an aggregate is
-//! counted as metadata, of a volume, reserved or free.
+//! counted as metadata, of a volume, reserved, free, or as free in a group that leaves.
 
 use super::blocking::{request, wait_for};
 use super::core::Core;
@@ -13,7 +13,7 @@ use super::scrub;
 use super::spares::copied_percent;
 use admin_api::{
     AdminError, AggregateCreate, AggregateInfo, AggregateState, Code, DiskInfo, DiskState,
-    RaidKind, ScrubInfo, SpareAdd,
+    LeavingGroup, RaidKind, ScrubInfo, SpareAdd,
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, CreateAggregate, EngineError, Outage};
@@ -21,7 +21,7 @@ use media::{MediaError, ParseProfileError, Profile};
 use ondisk::label::Hexadecimal;
 use platform::Disk;
 use platform::completion::gather;
-use raid::{MemberState, MemberStatus, Pace, RaidError, SuccessorStatus};
+use raid::{GroupStatus, MemberState, MemberStatus, Pace, RaidError, SuccessorStatus};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, ByteSize};
 
@@ -163,13 +163,18 @@ impl Core {
         let members = disks.len();
         disks.extend(self.waiting_disks(summary));
         disks.extend(self.disks.upkeep.joining(&summary.name));
-        let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
+        let parity_disks = parity_disks(groups);
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
+        let leaving = aggregate.leaving().map(|leaving| LeavingGroup {
+            group: leaving.group,
+            used_bytes: leaving.used_blocks.map(|used| used * BLOCK_SIZE_U64),
+            size_bytes: leaving.blocks * BLOCK_SIZE_U64,
+        });
         Some(AggregateInfo {
             name: summary.name.clone(),
             state: state(summary),
-            raid: groups.first().map_or(RaidKind::None, |group| shown_kind(group.kind)),
+            raid: kind(groups),
             traditional: summary.traditional,
             size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
             used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
@@ -179,7 +184,7 @@ impl Core {
             free_bytes: space.free_blocks * BLOCK_SIZE_U64,
             data_disks: (members - parity_disks) as u64,
             parity_disks: parity_disks as u64,
-            groups: groups.len() as u64,
+            groups: left(groups).count() as u64,
             volumes: of_volumes.len() as u64,
             consistency_point: aggregate.committed().get(),
             consistency_point_duration_ns: summary.last_cp_nanoseconds,
@@ -187,6 +192,8 @@ impl Core {
             log_used_bytes: (summary.log_used_ratio * log_size_bytes as f64) as u64,
             repaired_blocks: summary.status.counters.repaired_blocks,
             scrub: scrub::info(&summary.name, &summary.status.scrub, self.clock.wall()),
+            area_cleaning: aggregate.cleans_areas(),
+            leaving,
             disks,
         })
     }
@@ -198,9 +205,9 @@ impl Core {
         let members = groups.iter().flat_map(|group| &group.members);
         let disks: Vec<DiskInfo> =
             members.map(|member| self.member_info(&summary.name, member)).collect();
-        let parity_disks: usize = groups.iter().map(|group| group.kind.parity_disks()).sum();
+        let parity_disks = parity_disks(groups);
         AggregateInfo {
-            raid: groups.first().map_or(RaidKind::None, |group| shown_kind(group.kind)),
+            raid: kind(groups),
             traditional: summary.traditional,
             size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
             used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
@@ -341,6 +348,20 @@ pub(super) fn check_unused(
     })
 }
 
+/// The groups that were not removed.
+fn left(groups: &[GroupStatus]) -> impl Iterator<Item = &GroupStatus> {
+    groups.iter().filter(|group| !group.is_removed())
+}
+
+fn parity_disks(groups: &[GroupStatus]) -> usize {
+    left(groups).map(|group| group.kind.parity_disks()).sum()
+}
+
+/// What protects the first of them.
+fn kind(groups: &[GroupStatus]) -> RaidKind {
+    left(groups).next().map_or(RaidKind::None, |group| shown_kind(group.kind))
+}
+
 fn empty(name: &str) -> AggregateInfo {
     AggregateInfo {
         name: name.to_owned(),
@@ -363,6 +384,8 @@ fn empty(name: &str) -> AggregateInfo {
         log_used_bytes: 0,
         repaired_blocks: 0,
         scrub: ScrubInfo { aggregate: name.to_owned(), ..ScrubInfo::default() },
+        area_cleaning: false,
+        leaving: None,
         disks: Vec::new(),
     }
 }
@@ -394,12 +417,13 @@ impl Space {
         let unused = summary.size_blocks.saturating_sub(summary.used_blocks);
         // What was promised to operations is as good as used, and counted as reserved until it is.
         let free_blocks = aggregate.parts.shared.budget.free_blocks().min(unused);
+        let leaving_blocks = aggregate.leaving().map_or(0, |leaving| leaving.unusable_blocks());
         Self {
             metadata_blocks: match summary.traditional {
                 true => 0,
                 false => summary.used_blocks.saturating_sub(of_volumes),
             },
-            reserve_blocks: unused - free_blocks,
+            reserve_blocks: unused.saturating_sub(free_blocks).saturating_sub(leaving_blocks),
             free_blocks,
         }
     }

@@ -6,6 +6,7 @@ use super::disk_table::Content;
 use media::MediaError;
 use ondisk::label::{DiskLabel, RaidKind};
 use platform::{Disk, DiskError};
+use raid::GroupList;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -72,19 +73,6 @@ impl Candidate {
         self.disks.into_iter().map(|(_, disk)| disk).collect()
     }
 
-    /// The latest label of each group.
-    fn latest(&self) -> BTreeMap<u32, &DiskLabel> {
-        let mut latest: BTreeMap<u32, &DiskLabel> = BTreeMap::new();
-        // What a spare says of the groups may be old.
-        for label in self.labels.iter().filter(|label| !label.is_spare()) {
-            let known = latest.entry(label.group_index.get()).or_insert(label);
-            if known.sequence.get() < label.sequence.get() {
-                *known = label;
-            }
-        }
-        latest
-    }
-
     /// Identities of the disks that were found.
     pub(super) fn found(&self) -> BTreeSet<[u8; 16]> {
         self.labels.iter().map(|label| label.disk).collect()
@@ -92,13 +80,15 @@ impl Candidate {
 
     /// Whether all disks of all groups are there: those that the latest label of each group names.
     pub(super) fn is_complete(&self) -> bool {
-        let (found, latest) = (self.found(), self.latest());
-        let whole = |label: &&DiskLabel| {
-            let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
-            members.into_iter().all(|member| found.contains(member))
-                && latest.len() == label.groups_count.get() as usize
+        let found = self.found();
+        let whole = |label: &DiskLabel| {
+            let mut members = label.members.iter().take(usize::from(label.disks_in_group.get()));
+            members.all(|member| found.contains(member))
         };
-        !latest.is_empty() && self.cut_off.is_empty() && latest.values().all(whole)
+        let groups = GroupList::of(&self.labels);
+        let are_whole =
+            |groups: &GroupList<'_>| groups.groups().all(|(_, label)| label.is_some_and(whole));
+        self.cut_off.is_empty() && groups.as_ref().is_some_and(are_whole)
     }
 
     /// How its groups protect their data, if a disk says it.
@@ -109,8 +99,8 @@ impl Candidate {
     /// Whether as many disks of each group are there as it needs. Those that the labels call
     /// missing do not count: they missed writes.
     pub(super) fn is_enough(&self) -> bool {
-        let (found, latest) = (self.found(), self.latest());
-        let enough = |label: &&DiskLabel| {
+        let found = self.found();
+        let enough = |label: &DiskLabel| {
             let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
             let is_missing = |(at, member): &(usize, &[u8; 16])| {
                 label.is_missing(*at) || !found.contains(*member)
@@ -118,10 +108,12 @@ impl Candidate {
             let missing = members.enumerate().filter(is_missing).count();
             missing <= label.kind().map_or(0, |kind| kind.parity_disks())
         };
-        // Groups that were being added when the power went are not there yet: the first one counts
-        // them.
-        let groups = latest.get(&0).map_or(0, |label| label.groups_count.get());
-        groups > 0 && (0..groups).all(|group| latest.get(&group).is_some_and(enough))
+        // Groups that were being added when the power went are not there yet, nor those that were
+        // removed.
+        let groups = GroupList::of(&self.labels);
+        let are_enough =
+            |groups: &GroupList<'_>| groups.groups().all(|(_, label)| label.is_some_and(enough));
+        groups.as_ref().is_some_and(are_enough)
     }
 }
 
@@ -160,6 +152,32 @@ mod tests {
         assert!(is_enough(&groups(0)) && is_enough(&groups(0)[1..]) && !is_enough(&groups(0)[2..]));
         assert!(is_enough(&groups(1)) && is_enough(&groups(1)[1..]) && !is_enough(&groups(1)[..2]));
         assert!(!is_enough(&[]) && !is_enough(&[label((0, 2), 1, &[1])]));
+    }
+
+    #[test]
+    fn disks_of_a_group_that_was_removed_are_not_waited_for() {
+        let without = |label: &DiskLabel, groups: &[u32]| {
+            let mut label = label.clone();
+            groups.iter().for_each(|group| label.set_removed(*group));
+            label.removed_blocks = (63 * groups.len() as u64).into();
+            label
+        };
+        let candidate = |labels: &[&DiskLabel]| Candidate {
+            labels: labels.iter().map(|label| (*label).clone()).collect(),
+            ..Candidate::default()
+        };
+        let opens = |labels: &[&DiskLabel]| {
+            let candidate = candidate(labels);
+            assert_eq!(candidate.is_enough(), candidate.is_complete());
+            candidate.is_enough()
+        };
+        let first = label((0, 3), 1, &[1]);
+        let (second, last) = (label((1, 3), 2, &[2]), label((2, 3), 3, &[3]));
+        assert!(opens(&[&first, &second, &last]) && !opens(&[&first, &last]));
+        // One that says it is enough.
+        assert!(opens(&[&without(&first, &[1]), &last]) && opens(&[&first, &without(&last, &[1])]));
+        assert!(!opens(&[&without(&first, &[1])]));
+        assert!(opens(&[&without(&last, &[0, 1])]), "the first can go as well");
     }
 
     #[test]

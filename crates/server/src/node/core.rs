@@ -6,6 +6,7 @@
 
 use super::disk_table::DiskTable;
 use super::journals::Journals;
+use super::leaving::Emptying;
 use super::recovery::{LeftOut, OfflineAggregate};
 use super::returning::Tries;
 use super::rules;
@@ -48,6 +49,8 @@ pub(super) struct Core {
     pub left_out: Mutex<Vec<LeftOut>>,
     /// What came of bringing back aggregates that are away.
     pub tries: Tries,
+    /// How fast groups are emptied that leave.
+    pub emptying: Emptying,
     turns: Mutex<()>,
 }
 
@@ -80,6 +83,7 @@ impl Core {
             offline: Mutex::default(),
             left_out: Mutex::default(),
             tries: Tries::default(),
+            emptying: Emptying::default(),
             turns: Mutex::default(),
         }
     }

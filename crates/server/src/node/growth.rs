@@ -54,7 +54,7 @@ impl Core {
         let disks = self.disks.open_free(&wanted.disks)?;
         let (to, mut planned) = match wanted.group {
             Some(group) => planned_members(&known, group, &disks),
-            None => planned_groups(&known, wanted, &disks),
+            None => planned_groups((&known, self.group_numbers(&known.name)), wanted, &disks),
         }?;
         planned.set_media(media);
         check_unused((ADD, &wanted.name), wanted.force, &disks)?;
@@ -76,6 +76,15 @@ impl Core {
     }
 }
 
+impl Core {
+    /// How many numbers of groups are given: those of removed groups are never given again.
+    fn group_numbers(&self, aggregate: &str) -> u32 {
+        let summaries = self.engine.aggregate_summaries();
+        let found = summaries.iter().find(|summary| summary.name == aggregate);
+        found.map_or(0, |summary| summary.status.groups.len() as u32)
+    }
+}
+
 /// As data disks of a group.
 fn planned_members(
     known: &AggregateInfo,
@@ -83,11 +92,15 @@ fn planned_members(
     disks: &[Arc<dyn Disk>],
 ) -> Result<(Joining, Planned), AdminError> {
     let error = || AdminError::new(Code::Conflict, ADD, &known.name);
-    if u64::from(group) >= known.groups {
-        let last = known.groups.saturating_sub(1);
+    if !known.disks.iter().any(|disk| disk.group == Some(group)) {
         return Err(AdminError::new(Code::NotFound, ADD, &known.name)
-            .because(format!("it has no group {group}; its last is {last}"))
+            .because(format!("it has no group {group}"))
             .try_next(format!("stroop aggr show {}", known.name)));
+    }
+    if known.leaving.is_some_and(|leaving| leaving.group == group) {
+        return Err(error()
+            .because(format!("group {group} is being emptied to leave"))
+            .try_next(format!("stroop aggr remove-group {} {group} --cancel", known.name)));
     }
     if known.raid == RaidKind::None {
         return Err(error().because(
@@ -121,12 +134,12 @@ const DATA_BYTES_PER_REGION: u64 = REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
 
 /// As groups of their own.
 fn planned_groups(
-    known: &AggregateInfo,
+    (known, first): (&AggregateInfo, u32),
     wanted: &AggregateAdd,
     disks: &[Arc<dyn Disk>],
 ) -> Result<(Joining, Planned), AdminError> {
     let raid = wanted.raid.unwrap_or(known.raid);
-    let planned = plan((ADD, &known.name), raid, wanted.group_size, known.groups as u32, disks)?;
+    let planned = plan((ADD, &known.name), raid, wanted.group_size, first, disks)?;
     let (kind, group_size) = (stored_kind(raid), disks_of_group(wanted.group_size));
     Ok((Joining::NewGroups { kind, group_size }, planned))
 }

@@ -206,8 +206,8 @@ pub(super) fn more_may_fail(left: usize) -> String {
 
 /// Disks that every group can still lose.
 fn survivable(summary: &AggregateSummary) -> usize {
-    let left = summary.status.groups.iter().map(raid::GroupStatus::survivable_failures);
-    left.min().unwrap_or(0)
+    let groups = summary.status.groups.iter().filter(|group| !group.is_removed());
+    groups.map(raid::GroupStatus::survivable_failures).min().unwrap_or(0)
 }
 
 /// The disks that an aggregate does without.

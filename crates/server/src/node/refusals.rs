@@ -4,7 +4,7 @@
 //! must be done next is added where there is one thing to do.
 
 use admin_api::{AdminError, Code};
-use aggregate::AggregateError;
+use aggregate::{AggregateError, LeavingError};
 use dblade::EngineError;
 use media::MediaError;
 use platform::DiskError;
@@ -24,9 +24,15 @@ fn code_of(error: &EngineError) -> Code {
         EngineError::NotFound { .. } => Code::NotFound,
         EngineError::Exists { .. } | EngineError::Conflict(_) => Code::Conflict,
         EngineError::Aggregate(AggregateError::Raid(error)) => code_of_raid(error),
+        EngineError::Aggregate(AggregateError::Leaving(LeavingError::NoGroup { .. })) => {
+            Code::NotFound
+        }
         EngineError::Aggregate(AggregateError::TooSmall { .. }) => Code::Usage,
         EngineError::Aggregate(
-            AggregateError::Refused(_) | AggregateError::Full | AggregateError::VolumeFull,
+            AggregateError::Leaving(_)
+            | AggregateError::Refused(_)
+            | AggregateError::Full
+            | AggregateError::VolumeFull,
         ) => Code::Conflict,
         _ => Code::Failed,
     }

@@ -81,6 +81,7 @@ impl Core {
     /// What is to be done about disks every second.
     pub(super) fn watch_disks(&self) {
         self.disks.locating.tick(self.clock.monotonic_nanoseconds());
+        self.watch_leaving();
         self.bring_back();
     }
 

@@ -8,9 +8,19 @@ use super::health::{check_aggregate, check_left_out, check_offline, check_outage
 use super::recovery::OfflineAggregate;
 use crate::memory;
 use admin_api::{
-    AggregateInfo, HealthCheck, Listener, MemoryUse, Recovery, StatusReply, Time, VolumeInfo,
+    AggregateInfo, HealthCheck, LeavingGroup, Listener, MemoryUse, Recovery, StatusReply, Time,
+    VolumeInfo,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 use telemetry::{Definition, definitions};
+
+/// Bytes of a group that leaves which are free, and nobody's room.
+const fn unusable_bytes(leaving: &LeavingGroup) -> u64 {
+    leaving.size_bytes.saturating_sub(match leaving.used_bytes {
+        Some(used) => used,
+        None => 0,
+    })
+}
 
 impl Core {
     /// The node at a glance.
@@ -35,6 +45,7 @@ impl Core {
             node: self.config.name.clone(),
             health: StatusReply::health_of(&checks),
             checks,
+            now: self.emptying_groups(),
             started: Time(self.started),
             uptime_ns,
             recovery,
@@ -89,7 +100,8 @@ impl Core {
         counter.add(sum.saturating_sub(counter.get()));
     }
 
-    /// How good the areas were that an aggregate chose, and how many stripes it wrote whole.
+    /// How good the areas were that an aggregate chose, what it emptied of others, how many stripes
+    /// it wrote whole, and in how long runs.
     fn measure_writes(&self, name: &str) {
         let Some(aggregate) = self.engine.aggregate_named(name) else { return };
         let statistics = &aggregate.statistics;
@@ -100,7 +112,17 @@ impl Core {
             self.count_to(&definitions::PICKED_FREE_BLOCKS, &[name, kind], picks.free_blocks);
             self.count_to(&definitions::PICKED_BLOCKS, &[name, kind], picks.blocks);
         }
+        let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.count_to(&definitions::EMPTIED_AREAS, &[name], number(&statistics.emptied_areas));
+        for (kind, blocks) in [
+            ("moved", &statistics.emptying_moved_blocks),
+            ("rewritten", &statistics.emptying_rewritten_blocks),
+        ] {
+            self.count_to(&definitions::EMPTYING_BLOCKS, &[name, kind], number(blocks));
+        }
         let counters = aggregate.parts.store.status().counters;
+        self.count_to(&definitions::CHAINS, &[name], counters.device_writes);
+        self.count_to(&definitions::CHAIN_BLOCKS, &[name], counters.device_blocks);
         let partial = counters.stripes.saturating_sub(counters.full_stripes);
         self.count_to(&definitions::STRIPES, &[name, "full"], counters.full_stripes);
         self.count_to(&definitions::STRIPES, &[name, "partial"], partial);
@@ -124,6 +146,7 @@ impl Core {
                 ("metadata", info.metadata_bytes),
                 ("reserve", info.reserve_bytes),
                 ("free", info.free_bytes),
+                ("leaving", info.leaving.map_or(0, |leaving| unusable_bytes(&leaving))),
             ] {
                 set(&definitions::AGGREGATE_BYTES, &[&info.name, kind], bytes);
             }

@@ -1,4 +1,4 @@
-//! Aggregates that are made larger under load.
+//! Aggregates that are made larger under load, and smaller.
 
 use crate::files::{Model, check, connect, content, fill};
 use crate::place::{Over, Place};
@@ -110,5 +110,80 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
     for (directory, model) in &written {
         check(&mut client, directory, model);
     }
+    server.stop();
+}
+
+/// How the disks of this place are, in order.
+fn disk_states(place: &Place) -> Vec<String> {
+    let disks = place.json(&["disk", "list"])["records"].clone();
+    let state = |disk: &serde_json::Value| disk["state"].as_str().unwrap().to_owned();
+    disks.as_array().unwrap().iter().map(state).collect()
+}
+
+#[test]
+fn a_group_leaves_and_its_disk_is_free() {
+    let (place, server) = Place::with_volume_on("4x64M", ("3", "none"));
+    let (mut client, root) = connect(&place);
+    let directory = client.make_directory(&root, "before").unwrap();
+    let model = fill(&mut client, &directory, 1);
+    let before = size_bytes(&place);
+    place.ok(&["snapshot", "create", "home@one"]);
+    let leaving = disks_of(&place, 1);
+    let plan = loop {
+        let output = place.stroop(&["aggr", "remove-group", "a1", "1", "--dry-run"]);
+        // Until its free blocks are counted.
+        if output.status.success() {
+            break String::from_utf8(output.stdout).unwrap();
+        }
+    };
+    assert!(plan.contains(&format!("{} is free then", leaving[0])), "{plan}");
+    assert!(plan.contains("move to the other groups"), "{plan}");
+    assert!(place.refused(&["aggr", "remove-group", "a1", "1"], 2).contains("--yes"));
+    assert!(place.json(&["aggr", "show", "a1"])["leaving"].is_null());
+    let unknown = place.refused(&["aggr", "remove-group", "a1", "7", "--yes"], 3);
+    assert!(unknown.contains("it has no group 7") && unknown.contains("aggr show a1"), "{unknown}");
+    place.refused(&["aggr", "remove-group", "a1", "1", "--cancel"], 4);
+    place.ok(&["aggr", "remove-group", "a1", "1", "--yes"]);
+    while !place.json(&["aggr", "show", "a1"])["leaving"].is_null() {}
+    while disk_states(&place) != ["in use", "unused", "in use", "unused"] {}
+    let shown = place.json(&["aggr", "show", "a1"]);
+    assert_eq!((&shown["groups"], &shown["state"]), (&2.into(), &"online".into()), "{shown}");
+    assert_eq!(size_bytes(&place), before / 3 * 2);
+    assert!(disks_of(&place, 1).is_empty() && disks_of(&place, 2).len() == 1, "{shown}");
+    assert!(place.check_codes().is_empty());
+    assert!(place.json(&["status"])["now"].as_array().unwrap().is_empty());
+    let metrics = place.ok(&["metrics"]);
+    for series in [
+        "stroop_aa_emptied_total{aggregate=\"a1\"} ",
+        "stroop_aa_emptying_blocks_total{aggregate=\"a1\",kind=\"moved\"} ",
+        "stroop_chains_written_total{aggregate=\"a1\"} ",
+        "stroop_chain_blocks_total{aggregate=\"a1\"} ",
+    ] {
+        let found = metrics.lines().find_map(|line| line.strip_prefix(series));
+        assert!(found.is_some_and(|value| value.parse::<u64>().unwrap() > 0), "{series} {found:?}");
+    }
+    check(&mut client, &directory, &model);
+    server.kill();
+    // Nothing waits for the disk that has left.
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    let directory = client.lookup(&root, "before").unwrap();
+    check(&mut client, &directory, &model);
+    place.ok(&["aggr", "add", "a1", "--disks", "d2"]);
+    assert_eq!(size_bytes(&place), before);
+    assert_eq!(disks_of(&place, 3), leaving);
+    let after = client.make_directory(&root, "after").unwrap();
+    let more = fill(&mut client, &after, 9);
+    assert!(
+        !place.json(&["aggr", "set", "a1", "--area-cleaning", "off"])["area_cleaning"]
+            .as_bool()
+            .unwrap()
+    );
+    server.kill();
+    let server = place.serve();
+    assert_eq!(place.json(&["aggr", "show", "a1"])["area_cleaning"], false);
+    let (mut client, _) = connect(&place);
+    check(&mut client, &directory, &model);
+    check(&mut client, &after, &more);
     server.stop();
 }

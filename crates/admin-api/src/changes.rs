@@ -1,0 +1,86 @@
+//! Changes of an aggregate that is there: a group that leaves, and settings.
+//!
+//! Invariants and failures: as those of [`crate::requests`].
+
+use crate::AdminError;
+use crate::names::validate_name;
+use crate::requests::Validate;
+use serde::{Deserialize, Serialize};
+
+/// Has a RAID group leave its aggregate: it is emptied, and its disks are free then.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupRemove {
+    /// The aggregate.
+    pub name: String,
+    /// The group, counted from 0.
+    pub group: u32,
+    /// Have it stay, if it is being emptied.
+    #[serde(default)]
+    pub cancel: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A RAID group that is being emptied to leave its aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeavingGroup {
+    /// Its number, counted from 0.
+    pub group: u32,
+    /// What is in use in it still, and is part of the aggregate's used; nothing while it is being
+    /// counted. The rest of the group is neither free nor reserved: nothing is placed there.
+    pub used_bytes: Option<u64>,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// Changes an aggregate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateSet {
+    /// The aggregate.
+    pub name: String,
+    /// Whether allocation areas are emptied ahead of being filled; as before if not given.
+    #[serde(default)]
+    pub area_cleaning: Option<bool>,
+}
+
+impl Validate for GroupRemove {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.name)?;
+        if self.cancel && self.dry_run {
+            return Err(AdminError::usage("cannot keep a group of", &self.name)
+                .because("there is nothing to plan: it stays as it is"));
+        }
+        Ok(())
+    }
+}
+
+impl Validate for AggregateSet {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.name)?;
+        if self.area_cleaning.is_none() {
+            return Err(AdminError::usage("cannot change aggregate", &self.name)
+                .because("nothing is to be changed")
+                .try_next(format!("stroop aggr set {} --area-cleaning on", self.name)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_changes_something() {
+        let set = |area_cleaning| AggregateSet { name: "a1".to_owned(), area_cleaning };
+        assert!(set(Some(false)).validate().is_ok());
+        assert!(set(None).validate().is_err());
+        let remove =
+            |cancel, dry_run| GroupRemove { name: "a1".to_owned(), group: 1, cancel, dry_run };
+        assert!(remove(true, false).validate().is_ok() && remove(false, true).validate().is_ok());
+        assert!(remove(true, true).validate().is_err());
+    }
+}

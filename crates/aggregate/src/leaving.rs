@@ -1,8 +1,8 @@
 //! A group of disks that is to leave: its blocks go to other groups, by what empties areas
 //! ([`crate::relocate`]), and when none is left its disks are taken out of the aggregate.
 //!
-//! The superblock says which group leaves, so that a start goes on. Nothing is placed in it from the
-//! freeze on that says so, and its free blocks are nobody's room.
+//! The superblock says which group leaves, so that a start goes on. Nothing is placed in it from
+//! the freeze on that says so, and its free blocks are nobody's room.
 //!
 //! Invariants: the disks go when a commit has found nothing in use on them, and nothing can be
 //! placed there any more. One group leaves at a time.

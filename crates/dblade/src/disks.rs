@@ -112,8 +112,8 @@ impl Engine {
         self.change_settings(aggregate, done, |found, done| found.keep_group(done));
     }
 
-    /// Whether allocation areas of an aggregate are emptied ahead of being filled. Answers when that
-    /// is durable.
+    /// Whether allocation areas of an aggregate are emptied ahead of being filled. Answers when
+    /// that is durable.
     pub fn set_area_cleaning(self: &Arc<Self>, aggregate: &str, is_on: bool, done: Done<()>) {
         self.change_settings(aggregate, done, |found, done| found.set_area_cleaning(is_on, done));
     }

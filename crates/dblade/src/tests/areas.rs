@@ -171,8 +171,8 @@ fn a_group_leaves_and_its_disk_can_be_used_again() {
         disks: vec![world.open("disk0").unwrap()],
         to: Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
         media: None,
-        // It holds what nobody needs.
-        force: true,
+        // The store has erased what tells of what it held.
+        force: false,
         zeroing: Arc::default(),
     };
     node.wait(|done| node.engine.add_disks("a1", joining, done)).unwrap();

@@ -1,6 +1,6 @@
 //! Moving blocks to another place in the aggregate: to groups in an object store, for volumes whose
-//! policy says so (the Fabric Pool of FreeSpace section 3.1), and back; and out of areas that are to
-//! be empty ([`areas`]).
+//! policy says so (the Fabric Pool of FreeSpace section 3.1), and back; and out of areas that are
+//! to be empty ([`areas`]).
 //!
 //! The container map is the truth about where a volume's block lies (decision D8), so a move
 //! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then

@@ -19,7 +19,8 @@
 //!   batch along.
 //!
 //! Fails: what cannot be read stays where it is, and so do numbers of the area that were given
-//! before. Without room nothing moves; who looks for free blocks and finds none takes the area back.
+//! before. Without room nothing moves; who looks for free blocks and finds none takes the area
+//! back.
 
 mod owned;
 

@@ -86,6 +86,7 @@ pub(crate) struct MemoryDisk {
     completions: Arc<Completions>,
     written_blocks: AtomicU64,
     written_regions: AtomicU64,
+    read_blocks: AtomicU64,
 }
 
 impl MemoryDisk {
@@ -99,6 +100,7 @@ impl MemoryDisk {
             completions: Arc::clone(completions),
             written_blocks: AtomicU64::new(0),
             written_regions: AtomicU64::new(0),
+            read_blocks: AtomicU64::new(0),
         })
     }
 
@@ -108,6 +110,11 @@ impl MemoryDisk {
     pub fn take_written(&self) -> (u64, u64) {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         (take(&self.written_blocks), take(&self.written_regions))
+    }
+
+    /// Blocks that were read since the last call.
+    pub fn take_read(&self) -> u64 {
+        self.read_blocks.swap(0, Ordering::Relaxed)
     }
 
     fn count(&self, block: u64, count: u64) {
@@ -144,6 +151,7 @@ impl Disk for MemoryDisk {
             let error = self.outside(block);
             return self.completions.push(move || done(Err(error)));
         }
+        self.read_blocks.fetch_add(count as u64, Ordering::Relaxed);
         let read: Vec<BlockRef> = {
             let content = self.content.lock();
             let found = &content[block as usize..block as usize + count];

@@ -44,6 +44,8 @@ pub(super) struct Drive {
 /// What a drive did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Work {
+    /// Blocks that the host read.
+    pub read_blocks: u64,
     /// Blocks that the host wrote.
     pub host_blocks: u64,
     /// Blocks that the drive wrote for that: at least as many.
@@ -84,6 +86,7 @@ impl Drive {
 
     /// What it did since the last call.
     pub fn take_work(&self) -> Work {
+        let read_blocks = self.memory.take_read();
         let (host_blocks, regions) = self.memory.take_written();
         let (more_blocks, cached_blocks, busy_nanoseconds) = match &self.modelled {
             Modelled::Ssd(ssd) => {
@@ -97,6 +100,6 @@ impl Drive {
             Modelled::Hdd(hdd) => (0, 0, hdd.take_statistics().busy_nanoseconds),
         };
         let device_blocks = host_blocks + more_blocks;
-        Work { host_blocks, device_blocks, cached_blocks, regions, busy_nanoseconds }
+        Work { read_blocks, host_blocks, device_blocks, cached_blocks, regions, busy_nanoseconds }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Loads {
 }
 
 /// A write: to which file, and where.
-type Place = (FileHandle, u64);
+pub(super) type Place = (FileHandle, u64);
 
 impl Loads {
     /// Empty files, each in a volume of its own.
@@ -122,7 +122,11 @@ impl Loads {
 }
 
 /// Writes so many bytes in each place.
-fn write(rig: &Rig, places: impl Iterator<Item = Place>, io_bytes: u64) -> Result<(), BenchError> {
+pub(super) fn write(
+    rig: &Rig,
+    places: impl Iterator<Item = Place>,
+    io_bytes: u64,
+) -> Result<(), BenchError> {
     let (flight, caller) = (Arc::new(Flight::default()), Caller::root());
     let data = Bytes::from(vec![COMMON_BYTE; io_bytes as usize]);
     for (file, offset) in places {

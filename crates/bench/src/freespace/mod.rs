@@ -7,6 +7,7 @@
 //! | 7 | how are writes divided among groups of different age? |
 //! | 8 | what are areas as large as an SSD's erase blocks worth? |
 //! | 9 | the same for the zones of SMR drives, in a new aggregate |
+//! | 10 | what is TopAA worth to the first consistency point after a start? |
 //! | ageing | does the engine slow down as it is overwritten? |
 //! | areas | what does following a score cost, of a thousand areas and of a million? |
 //!
@@ -18,6 +19,7 @@
 mod ageing;
 mod areas;
 mod drive;
+mod figure10;
 mod figure6;
 mod figure7;
 mod figure8;
@@ -66,6 +68,8 @@ pub enum FreespaceFigure {
     EraseBlocks,
     /// Areas of the size of zones.
     Zones,
+    /// The first consistency point after a start.
+    Starts,
     /// Many overwrites of everything.
     Ageing,
     /// The cost of scores.
@@ -74,8 +78,15 @@ pub enum FreespaceFigure {
 
 impl FreespaceFigure {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Caches, Self::Imbalance, Self::EraseBlocks, Self::Zones, Self::Ageing, Self::Areas];
+    pub const ALL: [Self; 7] = [
+        Self::Caches,
+        Self::Imbalance,
+        Self::EraseBlocks,
+        Self::Zones,
+        Self::Starts,
+        Self::Ageing,
+        Self::Areas,
+    ];
 
     /// What it is called on the command line: its number in the paper, if it has one.
     #[must_use]
@@ -85,6 +96,7 @@ impl FreespaceFigure {
             Self::Imbalance => "7",
             Self::EraseBlocks => "8",
             Self::Zones => "9",
+            Self::Starts => "10",
             Self::Ageing => "ageing",
             Self::Areas => "areas",
         }
@@ -112,6 +124,7 @@ pub fn freespace(
             FreespaceFigure::Imbalance => figure7::run(bench, progress)?,
             FreespaceFigure::EraseBlocks => figure8::run(bench, progress)?,
             FreespaceFigure::Zones => figure9::run(bench, progress)?,
+            FreespaceFigure::Starts => figure10::run(bench, progress)?,
             FreespaceFigure::Ageing => ageing::run(bench, progress)?,
             FreespaceFigure::Areas => areas::run(bench, progress)?,
         };

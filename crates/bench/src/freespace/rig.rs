@@ -71,12 +71,25 @@ pub(super) struct Rig {
     /// What labels say of drives, also of those that join.
     media: Option<Profile>,
     completions: Arc<Completions>,
+    log: Arc<MemoryDisk>,
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     completers: Vec<JoinHandle<()>>,
 }
 
+/// An engine and its threads.
+struct Running {
+    engine: Arc<Engine>,
+    service: Arc<Service>,
+    stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
 struct Log(Arc<MemoryDisk>);
+
+fn no_threads(error: std::io::Error) -> BenchError {
+    BenchError::System { what: "cannot start threads", error }
+}
 
 impl LogProvider for Log {
     fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
@@ -88,32 +101,37 @@ impl LogProvider for Log {
     }
 }
 
+/// Starts an engine that has no disks yet.
+fn start(shape: &Shape, variant: &Variant, log: &Arc<MemoryDisk>) -> Result<Running, BenchError> {
+    let mut configuration = Configuration {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        logs: Arc::new(Log(Arc::clone(log))),
+        memory_bytes: (shape.data_bytes() / MEMORY_SHARE).max(MEMORY_BYTES_MIN),
+        cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
+        tuning: Tuning::default(),
+    };
+    (variant.configure)(shape, &mut configuration);
+    let engine = Engine::new(configuration);
+    let stopping = Arc::new(AtomicBool::new(false));
+    let threads = start_threads(&engine, &stopping, WORKERS).map_err(no_threads)?;
+    let service = Arc::new(Service(Arc::clone(&engine)));
+    Ok(Running { engine, service, stopping, threads })
+}
+
 impl Rig {
     /// A new aggregate on new drives.
     pub fn new(shape: &Shape, variant: &Variant) -> Result<Self, BenchError> {
-        let system = |error| BenchError::System { what: "cannot start threads", error };
         let completions = Arc::new(Completions::default());
         let log_blocks = LOG_BYTES / BLOCK_SIZE_U64;
         let log = MemoryDisk::new("journal".to_owned(), log_blocks, &completions);
-        let mut configuration = Configuration {
-            clock: Arc::new(SystemClock),
-            entropy: Arc::new(SystemEntropy),
-            logs: Arc::new(Log(log)),
-            memory_bytes: (shape.data_bytes() / MEMORY_SHARE).max(MEMORY_BYTES_MIN),
-            cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
-            tuning: Tuning::default(),
-        };
-        (variant.configure)(shape, &mut configuration);
-        let engine = Engine::new(configuration);
-        let stopping = Arc::new(AtomicBool::new(false));
         let completer = |number| {
             let completions = Arc::clone(&completions);
             spawn(&format!("completer-{number}"), move || completions.work())
         };
         let completers =
-            (0..COMPLETERS).map(completer).collect::<Result<_, _>>().map_err(system)?;
-        let threads = start_threads(&engine, &stopping, WORKERS).map_err(system)?;
-        let service = Arc::new(Service(Arc::clone(&engine)));
+            (0..COMPLETERS).map(completer).collect::<Result<_, _>>().map_err(no_threads)?;
+        let Running { engine, service, stopping, threads } = start(shape, variant, &log)?;
         let (shape, drives, media) = (shape.clone(), Vec::new(), None);
         let mut rig = Self {
             shape,
@@ -122,6 +140,7 @@ impl Rig {
             drives,
             media,
             completions,
+            log,
             stopping,
             threads,
             completers,
@@ -202,6 +221,32 @@ impl Rig {
         Ok(committed.map_err(dblade::EngineError::from)?)
     }
 
+    /// Stops the engine, and starts one that knows nothing of the drives until it opens them.
+    pub fn restart(&mut self, variant: &Variant) -> Result<(), BenchError> {
+        self.stop()?;
+        let running = start(&self.shape, variant, &self.log)?;
+        (self.engine, self.service) = (running.engine, running.service);
+        (self.stopping, self.threads) = (running.stopping, running.threads);
+        Ok(())
+    }
+
+    /// Has an engine that was started again open the aggregate.
+    pub fn open(&self) -> Result<(), BenchError> {
+        let disks = self.drives.iter().map(Drive::disk).collect();
+        wait(|done| self.engine.open_aggregate(disks, done))?;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), BenchError> {
+        let stopped = wait(|done| self.engine.stop(done));
+        self.stopping.store(true, Ordering::Release);
+        self.engine.scheduler().shutdown();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        // What aggregate and store know of each other would keep the drives' memory.
+        self.engine.halt();
+        Ok(stopped?)
+    }
+
     /// The drives of each group, the parity drives first.
     pub fn groups(&self) -> impl Iterator<Item = &[Drive]> {
         let alone = self.shape.kind == RaidKind::None;
@@ -212,12 +257,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         // The drives are thrown away: what the last consistency point says matters to nobody.
-        let _ = wait(|done| self.engine.stop(done));
-        self.stopping.store(true, Ordering::Release);
-        self.engine.scheduler().shutdown();
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        // What aggregate and store know of each other would keep the drives' memory.
-        self.engine.halt();
+        let _ = self.stop();
         self.completions.end();
         self.completers.drain(..).for_each(|thread| drop(thread.join()));
     }

@@ -67,3 +67,17 @@ fn groups_join_and_every_kind_can_be_written() {
         assert!(Metric::WriteAmplification.of(&span) >= 1e6, "{kind}: {span:?}");
     }
 }
+
+#[test]
+fn the_first_consistency_point_after_a_start_reads_as_much_whatever_the_size_of_a_volume() {
+    let report = run(FreespaceFigure::Starts);
+    let is_it =
+        |row: &&Row| row.load.starts_with("10 A") && row.load.ends_with("first CP, blocks read");
+    let read = report.rows.iter().filter(is_it).filter_map(|row| row.ours.median());
+    let read: Vec<f64> = read.collect();
+    assert!(read.len() > 1, "volumes of several sizes");
+    let (least, most) = (read.iter().copied().reduce(f64::min), read.into_iter().reduce(f64::max));
+    // Nothing is in memory, so that there is something to read.
+    assert!(least.is_some_and(|least| least > 0.0), "{report:?}");
+    assert!(most <= least.map(|least| least * 1.1), "{report:?}");
+}

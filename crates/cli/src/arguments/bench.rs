@@ -161,7 +161,7 @@ pub struct BenchRaidArguments {
 /// `stroop bench freespace`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchFreespaceArguments {
-    /// Only these figures of the paper: 6, 7, 8, 9, ageing, areas
+    /// Only these figures of the paper: 6, 7, 8, 9, 10, ageing, areas
     #[arg(value_name = "FIGURE")]
     pub figures: Vec<String>,
     /// Size of each disk; they are in memory, and take what metadata takes

@@ -14,7 +14,7 @@ use crate::relocate::Relocation;
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
 use cowfs::logical::read_record;
-use cowfs::reader::{Progress, Reader, Stop};
+use cowfs::reader::{Progress, Reader, Stop, all};
 use cowfs::space::Space;
 use ondisk::inode::InodeRecord;
 use ondisk::pointer::PhysicalPointer;
@@ -118,11 +118,10 @@ pub fn mount(
         Some(record) => read_table(&record, reader)?,
         None => ((Root::default(), 0), Vec::new()),
     };
-    let mut containers = BTreeMap::new();
-    for slot in &table {
-        if slot.record.state == STATE_EMPTY || slot.record.kind != VOLUME_FLEXIBLE {
-            continue;
-        }
+    let flexible = table
+        .iter()
+        .filter(|slot| slot.record.state != STATE_EMPTY && slot.record.kind == VOLUME_FLEXIBLE);
+    let containers = all(flexible.map(|slot| {
         let volume = VolumeId(slot.record.volume.get());
         let number = container_inode(volume);
         let found = read_record(&inode_file, VolumeId(0), number, reader)?;
@@ -134,8 +133,9 @@ pub fn mount(
             blocks: record.blocks.get(),
             deleting: slot.record.state == STATE_DELETING,
         };
-        containers.insert(volume, container);
-    }
+        Ok((volume, container))
+    }))?;
+    let containers = containers.into_iter().collect();
     let mut refill = Refill::new(geometry);
     // Where disks have joined since, scores are not what TopAA says.
     if space.size_blocks == superblock.root.size_blocks.get() {
@@ -175,8 +175,7 @@ fn read_table(record: &InodeRecord, reader: &Reader<'_>) -> Progress<Table> {
     }
     let root = Root::of(record);
     let slots = (0..slots_count).map(|slot| read_slot(&root, slot, reader));
-    let slots = slots.collect::<Progress<Vec<_>>>()?;
-    Ok(((root, record.blocks.get()), slots))
+    Ok(((root, record.blocks.get()), all(slots)?))
 }
 
 fn read_slot(root: &Root<PhysicalPointer>, slot: u64, reader: &Reader<'_>) -> Progress<VolumeSlot> {

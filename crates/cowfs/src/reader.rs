@@ -84,6 +84,23 @@ pub enum Stop {
 /// The outcome of work that can stop.
 pub type Progress<T> = Result<T, Stop>;
 
+/// What all of them are. What any of them has to wait for is loaded together, so that work on many
+/// waits as often as work on one.
+///
+/// # Errors
+/// What to wait for, or the first other reason to stop.
+pub fn all<T>(each: impl IntoIterator<Item = Progress<T>>) -> Progress<Vec<T>> {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for one in each {
+        match one {
+            Ok(one) => found.push(one),
+            Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
+            Err(stop) => return Err(stop),
+        }
+    }
+    if missing.is_empty() { Ok(found) } else { Err(Stop::Wait(Wait::Load(missing))) }
+}
+
 type Loaded = FxHashMap<(Pvbn, u32), Option<BlockRef>>;
 
 impl Stop {

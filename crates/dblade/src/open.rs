@@ -13,12 +13,12 @@ use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
-    Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader,
+    Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader, VolumeSlot,
     choose_superblock, decode_stripe_note, mount, suspend_for_load,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Shared;
-use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
+use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
 use nvlog::{Log, LogIdentity, Record};
 use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
@@ -30,6 +30,9 @@ use volume::{
     FlexibleVolume, Front, FrontAffinities, TraditionalVolume, load_flexible, load_logical,
     load_traditional,
 };
+
+/// Volumes that are loaded together.
+const VOLUMES_AHEAD: usize = 64;
 
 /// What opening an aggregate came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -257,10 +260,44 @@ impl Opening {
             let Some(slot) = side.table.get(*next) else { return Ok(()) };
             let record = slot.record;
             if record.state == STATE_ONLINE {
-                self.load_volume(aggregate, side, &record, held)?;
+                match self.load_volume(aggregate, side, &record, held) {
+                    Err(Stop::Wait(Wait::Load(mut requests))) => {
+                        requests.extend(self.missing_ahead(aggregate, side, *next + 1, held));
+                        return Err(Stop::Wait(Wait::Load(requests)));
+                    }
+                    loaded => loaded?,
+                }
             }
             *next += 1;
         }
+    }
+
+    /// What the volumes from slot `from` on wait for: it is loaded together. What is wrong with them
+    /// is seen in their turn.
+    fn missing_ahead(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        side: &BlockSide,
+        from: usize,
+        held: &HeldBlocks,
+    ) -> Vec<LoadRequest> {
+        let reader = Reader { cache: &self.cache, held };
+        let mut missing = Vec::new();
+        for VolumeSlot { record } in side.table.iter().skip(from).take(VOLUMES_AHEAD) {
+            let volume = VolumeId(record.volume.get());
+            let container = side.containers.get(&volume);
+            let Some(container) = container.filter(|_| record.state == STATE_ONLINE) else {
+                continue;
+            };
+            let loaded = load_flexible(volume, container, &reader).and_then(|loaded| {
+                let (root, snapshots) = (&loaded.root, &loaded.space.snapshots);
+                load_logical(volume, root, snapshots, &[], volume_shared(aggregate), &reader)
+            });
+            if let Err(Stop::Wait(Wait::Load(requests))) = loaded {
+                missing.extend(requests);
+            }
+        }
+        missing
     }
 
     fn load_volume(

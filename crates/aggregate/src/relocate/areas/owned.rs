@@ -13,7 +13,7 @@ use crate::relocate::container_key;
 use cowfs::buftree::{self, FileKey, Root, span};
 use cowfs::content::Content;
 use cowfs::logical::{INODE_FILE, inode_file_key};
-use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
+use cowfs::reader::{HeldBlocks, Progress, Reader, all};
 use ondisk::identity::{BlockOwner, crc32c};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::root::metafile;
@@ -33,17 +33,9 @@ impl Aggregate {
     ) -> Progress<AreaBatch> {
         let reader = Reader { cache: &self.parts.cache, held };
         let mut batch = AreaBatch::new(found.next);
-        let mut missing = Vec::new();
-        for (pvbn, found) in &found.blocks {
-            let Some(found) = found else { continue };
-            match side.match_block(*pvbn, found, &reader, &mut batch) {
-                Ok(()) => {}
-                // What the others lack is loaded with it.
-                Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
-                Err(stop) => return Err(stop),
-            }
-        }
-        if missing.is_empty() { Ok(batch) } else { Err(Stop::Wait(Wait::Load(missing))) }
+        let read = found.blocks.iter().filter_map(|(pvbn, found)| Some((*pvbn, found.as_ref()?)));
+        all(read.map(|(pvbn, found)| side.match_block(pvbn, found, &reader, &mut batch)))?;
+        Ok(batch)
     }
 }
 

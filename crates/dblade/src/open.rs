@@ -272,8 +272,8 @@ impl Opening {
         }
     }
 
-    /// What the volumes from slot `from` on wait for: it is loaded together. What is wrong with them
-    /// is seen in their turn.
+    /// What the volumes from slot `from` on wait for: it is loaded together. What is wrong with
+    /// them is seen in their turn.
     fn missing_ahead(
         &self,
         aggregate: &Arc<Aggregate>,

@@ -129,7 +129,7 @@ pub(super) enum Metric {
     WriteAmplification,
     /// Blocks written to drives for each that the load wrote.
     BlocksWritten,
-    /// Blocks moved to empty areas for each that the load wrote.
+    /// Blocks moved to empty areas, of those that the load wrote.
     BlocksMoved,
     /// The free share of areas of groups when they were chosen.
     GroupPicks,
@@ -160,7 +160,7 @@ impl Metric {
         match self {
             Self::WriteAmplification => "amplification",
             Self::BlocksWritten => "blocks for a block",
-            Self::BlocksMoved => "moved for a block",
+            Self::BlocksMoved => "moved",
             Self::GroupPicks => "free in areas of groups",
             Self::VolumePicks => "free in areas of volumes",
             Self::GroupScores => "scores of groups",
@@ -176,10 +176,11 @@ impl Metric {
 
     pub const fn unit(self) -> Unit {
         match self {
-            Self::WriteAmplification | Self::BlocksWritten | Self::BlocksMoved => Unit::Ratio,
+            Self::WriteAmplification | Self::BlocksWritten => Unit::Ratio,
             Self::GroupPicks | Self::VolumePicks => Unit::Percent,
             Self::GroupScores | Self::VolumeScores => Unit::Percent,
             Self::FullStripes | Self::MediaCache | Self::ChecksumBlocks => Unit::Percent,
+            Self::BlocksMoved => Unit::Percent,
             Self::ModelledRate | Self::Rate => Unit::Operations,
             Self::ModelledBytes => Unit::Bytes,
             Self::ProcessorTime => Unit::Duration,
@@ -194,7 +195,7 @@ impl Metric {
         let (count, of) = match self {
             Self::WriteAmplification => (span.total(|work| work.device_blocks), host),
             Self::BlocksWritten => (host, load_blocks),
-            Self::BlocksMoved => (span.emptying_moved_blocks as f64, load_blocks),
+            Self::BlocksMoved => (100.0 * span.emptying_moved_blocks as f64, load_blocks),
             Self::GroupPicks => percent_free(span.group_picks),
             Self::VolumePicks => percent_free(span.volume_picks),
             Self::GroupScores => (100.0 * span.group_scores_nanoseconds as f64, processor),

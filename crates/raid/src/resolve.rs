@@ -7,7 +7,8 @@
 //!
 //! Identities may be wrong too: a checksum block whose last write was lost is whole, and old. So
 //! the row of checksum blocks is compared with its parity, and where they differ the blocks tell
-//! which identity is right.
+//! which identity is right. With parity to spare that is so for disks that are away, too: what they
+//! hold follows in several ways, and one that takes a wrong checksum block for right has it wrong.
 //!
 //! Invariant: the caller has the tetris to itself.
 
@@ -167,8 +168,8 @@ impl Inner {
         {
             return RowSet::EMPTY;
         }
-        let (parity, data) = columns.split_at(group.code().parity_disks);
-        let mut doubtful = differing_identities(parity.first().into_iter().chain(data));
+        let data = &columns[group.code().parity_disks..];
+        let mut doubtful = differing_identities(columns, group.code());
         for (disk, rows) in question.rows.iter().enumerate() {
             let checksums = data[disk].get(CHECKSUM_ROW);
             for row in rows.without(question.given[disk].rows()).iter() {
@@ -188,13 +189,21 @@ impl Inner {
     }
 }
 
-/// The rows whose identities, of row parity and the data disks, do not add up to zero; none if a
-/// checksum block is not known.
-fn differing_identities<'a>(columns: impl Iterator<Item = &'a Column>) -> RowSet {
-    let mut differing = RowSet::EMPTY;
-    let Some(sum) = xor_known(columns.map(|column| column.get(CHECKSUM_ROW))) else {
-        return differing;
+/// The rows whose identities, of row parity and the data disks, do not add up to zero. Where not
+/// all of these are known: all rows, if the identities of a disk follow from the others in ways
+/// that differ, or are not what follows, for that does not tell which rows.
+fn differing_identities(columns: &[Column], code: Code) -> RowSet {
+    let known = get_row(columns, CHECKSUM_ROW);
+    let data = &known[code.parity_disks..];
+    let Some(sum) = xor_known(known[..1].iter().chain(data).copied()) else {
+        let wanted = data.iter().position(Option::is_none).unwrap_or(0);
+        let ways = code.candidates(&known, wanted).take(code.parity_disks);
+        let mut all = data[wanted].cloned().into_iter().chain(ways);
+        let first = all.next();
+        let do_agree = all.all(|other| first.as_ref() == Some(&other));
+        return if do_agree { RowSet::EMPTY } else { DATA_ROWS };
     };
+    let mut differing = RowSet::EMPTY;
     let identities = &ChecksumBlock::view(&sum).identities;
     for (row, identity) in identities.iter().enumerate().take(CHECKSUM_ROW) {
         if *identity != BlockIdentity::zeroed() {

@@ -119,6 +119,39 @@ fn partial_writes_do_not_fold_damage_into_parity() {
     }
 }
 
+/// Disks are away, and what they hold follows from the others, of which one is harmed: the harm is
+/// taken out before their identities are written, and parity is.
+#[test]
+fn partial_writes_to_degraded_groups_do_not_fold_damage_into_parity() {
+    for (kind, disks) in [(Dp, 5), (Tp, 6)] {
+        let lost = disk_sets(disks, kind.parity_disks() - 1).into_iter();
+        // The first data disk is harmed.
+        let lost = lost.filter(|lost| !lost.contains(&kind.parity_disks()));
+        for (seed, lost) in (0..).zip(lost) {
+            for (name, harm) in HARMS {
+                let mut model = filled(seed, (kind, disks));
+                let pvbn = Pvbn(3 * (1 + model.choose(12)));
+                harm(&mut model, pvbn);
+                lost.iter().for_each(|disk| model.world.set_gone(&disk_name(0, *disk), true));
+                model.reassemble().unwrap();
+                let per_disk = model.store.geometry().group(0).blocks_per_disk();
+                // In the same region, and another row: nothing of the harmed one is read for it.
+                model.write(Pvbn(per_disk + pvbn.get() + 1));
+                model.write(Pvbn(2 * per_disk + pvbn.get() + 1));
+                assert_eq!(model.sync(), Ok(()));
+                let status = model.store.status();
+                assert_eq!(status.counters.damaged_blocks, 0, "{name}, {kind:?} without {lost:?}");
+                for (pvbn, block) in &model.blocks {
+                    let found = model.read(*pvbn, false);
+                    let is_whole = found.as_ref() == Ok(block);
+                    assert!(is_whole, "{pvbn}, {name}, {kind:?} without {lost:?}: {found:?}");
+                }
+                model.check();
+            }
+        }
+    }
+}
+
 #[test]
 fn damage_beyond_parity_is_named() {
     let model = filled(1, (Raid4, 4));

@@ -82,8 +82,11 @@ impl Machine<'_> {
         }
         let Some(aggregate) = self.aggregate() else { return Ok(()) };
         let geometry = aggregate.parts.store.geometry();
+        // Until the store has answered the labels may not say it.
+        let leaving = aggregate.leaving().map(|leaving| leaving.group);
         for (number, group) in (0..).zip(geometry.groups()) {
-            if group.is_removed() && self.removals.left.insert(number) {
+            let has_left = group.is_removed() && leaving != Some(number);
+            if has_left && self.removals.left.insert(number) {
                 self.trace.note(format!("group {number} has left"));
                 self.trace.meet("removal: a group has left");
             }

@@ -400,12 +400,12 @@ pub(crate) fn reserve_blocks(size_blocks: u64) -> u64 {
 pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide, geometry: &Geometry) {
     let size = geometry.blocks();
     // What is stocked for blocks that move nobody else can have, nor what is to leave.
-    let leaving = Leaving::of(side, geometry).map_or(0, |leaving| leaving.unusable_blocks());
-    let taken = side.space.used_blocks + side.relocation.stocked() + leaving;
+    let leaving = Leaving::of(side, geometry);
+    let unusable = leaving.map_or(0, |leaving| leaving.unusable_blocks());
+    let taken = side.space.used_blocks + side.relocation.stocked() + unusable;
     // Until it is counted what is in use of a group that leaves counts twice: frees still work.
     let reserve = reserve_blocks(size);
     let free = size.saturating_sub(taken);
-    let is_counted =
-        side.settings.leaving_group.is_none_or(|group| side.refill.used_in(group).is_some());
+    let is_counted = leaving.is_none_or(|leaving| leaving.used_blocks.is_some());
     shared.budget.settle(if is_counted { free } else { free.max(reserve) }, reserve);
 }

@@ -89,7 +89,7 @@ impl Settings {
         let leaving = superblock.leaving_group.get().checked_sub(1);
         // Its disks may have left after the last commit.
         let is_there = |group: &u32| {
-            geometry.groups().get(*group as usize).is_some_and(|group| group.data_disks() > 0)
+            geometry.groups().get(*group as usize).is_some_and(|group| !group.is_removed())
         };
         let leaves_areas = superblock.leaves_areas.get() == 1;
         Self { leaving_group: leaving.filter(is_there), leaves_areas }

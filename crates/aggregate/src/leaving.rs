@@ -152,7 +152,7 @@ impl Aggregate {
 
     fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Leaving, LeavingError> {
         let geometry = self.parts.store.geometry();
-        let groups = || (0..).zip(geometry.groups()).filter(|(_, one)| one.data_disks() > 0);
+        let groups = || (0..).zip(geometry.groups()).filter(|(_, one)| !one.is_removed());
         let Some((_, leaving)) = groups().find(|(number, _)| *number == group) else {
             return Err(LeavingError::NoGroup { group });
         };

@@ -28,7 +28,7 @@ use super::plan::{Entries, Move, Placed, Placing, Relocation};
 use super::read::{Found, Wanted, read_all};
 use crate::aggregate::Aggregate;
 use crate::block_side::BlockSide;
-use crate::refill::Cursor;
+use crate::refill::{Cursor, Refill};
 use affinity::{Access, Outcome};
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::pointer::Pointer;
@@ -243,21 +243,26 @@ impl Aggregate {
         self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
     }
 
+    /// Blocks that there is room to move.
+    fn batch_blocks(&self, refill: &Refill) -> u64 {
+        let free = self.parts.shared.budget.free_blocks();
+        // Object stores have room that nothing of this may take.
+        let free = refill.near_free_blocks().map_or(free, |near| free.min(near));
+        let room = free.saturating_sub(2 * VOLUME_OVERHEAD_BLOCKS);
+        BATCH_BLOCKS.min(room / COST_PER_BLOCK)
+    }
+
     /// Has the next used blocks of the area read.
     fn look_at_area(self: &Arc<Self>, access: &mut Access<'_>, held: &HeldBlocks) -> Progress<()> {
         let side = self.block_side.write(access);
-        let free = self.parts.shared.budget.free_blocks();
-        // Object stores have room that nothing of this may take.
-        let free = side.refill.near_free_blocks().map_or(free, |near| free.min(near));
-        let room = free.saturating_sub(2 * VOLUME_OVERHEAD_BLOCKS);
-        let batch_blocks = BATCH_BLOCKS.min(room / COST_PER_BLOCK);
         // While maps change the commit to come goes on. Nor is anything moved in an aggregate that
         // is being closed: it waits for each request to a disk that hangs.
-        let may_look = !side.is_image_cleaned() && batch_blocks > 0 && !self.is_failed();
+        let is_quiet = !side.is_image_cleaned() && !self.is_failed();
+        let batch_blocks = if is_quiet { self.batch_blocks(&side.refill) } else { 0 };
         let BlockSide { relocation, refill, space, .. } = &mut *side;
         let areas = &mut relocation.areas;
         let area = areas.area.as_ref().filter(|one| refill.is_emptying(one.group, one.area));
-        let Some(&Emptying { group, area, from }) = area.filter(|_| may_look) else {
+        let Some(&Emptying { group, area, from }) = area.filter(|_| batch_blocks > 0) else {
             areas.stage = Stage::Idle;
             return Ok(());
         };

@@ -92,9 +92,10 @@ impl Machine<'_> {
         aggregate.request_consistency_point(None);
     }
 
-    /// The same as the power goes, settled or not.
+    /// The same as the power goes, settled or not. Not in an outage: its disks are there at the
+    /// start, but may have missed writes.
     pub fn lose_disk_with_power(&mut self) -> bool {
-        let is_lost = self.take_disk_away().is_some();
+        let is_lost = !self.is_outage() && self.take_disk_away().is_some();
         if is_lost {
             self.trace.meet("fault: disk gone with the power");
         }

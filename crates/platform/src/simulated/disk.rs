@@ -56,7 +56,8 @@ impl SimulatedDisk {
     }
 
     fn submit(&self, body: RequestBody) {
-        self.world.submit(Request { disk: Arc::clone(&self.name), epoch: self.epoch, body });
+        let (disk, epoch) = (Arc::clone(&self.name), self.epoch);
+        self.world.submit(Request { disk, epoch, since_nanoseconds: 0, body });
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) enum RequestBody {
 pub(super) struct Request {
     pub disk: Arc<str>,
     pub epoch: u64,
+    /// When it was submitted.
+    pub since_nanoseconds: u64,
     pub body: RequestBody,
 }
 
@@ -225,6 +227,15 @@ impl SimulatedWorld {
         self.state.lock().pending.len()
     }
 
+    /// The pending request that waits longest: its index, and for how long. The first of several.
+    #[must_use]
+    pub fn longest_wait(&self) -> Option<(usize, u64)> {
+        let state = self.state.lock();
+        let oldest = state.pending.iter().enumerate().min_by_key(|(_, one)| one.since_nanoseconds);
+        let now = state.monotonic_nanoseconds;
+        oldest.map(|(index, one)| (index, now.saturating_sub(one.since_nanoseconds)))
+    }
+
     /// Completes the pending request at index `choice`; false if there is none.
     pub fn complete_one(&self, choice: usize) -> bool {
         let completion = {
@@ -321,10 +332,11 @@ impl SimulatedWorld {
             let mut state = self.state.lock();
             state.epoch += 1;
             state.disks = image.disks.clone();
-            let epoch = state.epoch;
+            let (epoch, since_nanoseconds) = (state.epoch, state.monotonic_nanoseconds);
             let ghosts = image.ghosts.iter().cloned().map(|ghost| Request {
                 disk: ghost.disk,
                 epoch,
+                since_nanoseconds,
                 body: RequestBody::Write { block: ghost.block, blocks: ghost.blocks, done: None },
             });
             let held = std::mem::take(&mut state.held);
@@ -461,6 +473,7 @@ impl SimulatedWorld {
             drop(request);
             return;
         }
+        request.since_nanoseconds = state.monotonic_nanoseconds;
         if let RequestBody::Flush { sequence_end, .. } = &mut request.body
             && let Some(image) = state.disks.get(&request.disk)
         {

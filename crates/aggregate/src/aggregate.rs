@@ -14,7 +14,7 @@ use crate::mount::container_lookup;
 use crate::pool::BlockPool;
 use crate::relocate::cool::{Reads, Tiers};
 use crate::relocate::tiering::Tiering;
-use crate::tuning::{PickCounters, Tuning};
+use crate::tuning::{FreeCounters, PickCounters, Tuning};
 use affinity::{Access, AffinityId, Outcome, Partition, Scheduler, Waker};
 use cowfs::cache::BufferCache;
 use cowfs::logical::AggregateShared;
@@ -128,6 +128,8 @@ pub struct Statistics {
     pub group_picks: PickCounters,
     /// Areas of volumes whose numbers were chosen to be given.
     pub volume_picks: PickCounters,
+    /// What became of numbers that volumes released.
+    pub frees: FreeCounters,
     /// Duration of the last consistency point in nanoseconds.
     pub last_cp_nanoseconds: AtomicU64,
 }

@@ -39,7 +39,7 @@ pub struct Published<'a> {
     pub inode_file: cowfs::buftree::Root<PhysicalPointer>,
 }
 
-/// Receives which block numbers the active image uses.
+/// Receives which block numbers the active image uses, or are delayed frees.
 pub type ActiveDone = Box<dyn FnOnce(Vec<bool>) + Send>;
 
 /// A volume, as consistency points know it.
@@ -50,8 +50,8 @@ pub trait Member: Send + Sync {
     /// Sets its changes aside.
     fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning;
 
-    /// Which of these block numbers the active image uses, as far as is known now; fewer answers
-    /// than questions if that cannot be told.
+    /// Which of these block numbers the active image uses or are delayed frees, as far as is known
+    /// now; fewer answers than questions if that cannot be told.
     fn find_active(&self, numbers: Vec<u64>, done: ActiveDone);
 
     /// Takes the new trees over; whether work is left that wants another consistency point.

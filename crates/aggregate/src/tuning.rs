@@ -4,10 +4,14 @@
 use crate::aggregate::Aggregate;
 use crate::block_side::BlockSide;
 use allocator::{AreaChoice, Picks};
+use cowfs::space::FreeCounts;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Areas of a group that are kept empty: one that is filled next, and one after it.
 const EMPTY_AREAS: u32 = 2;
+/// The paper has one percent (FlexVol section 3.4) and pages of 1,024 numbers; ours have half of
+/// that, so that one percent is five frees of a page, and two are the paper's ten.
+const DELAYED_PERMILLE: u32 = 20;
 
 /// What may be other than it is best.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +26,8 @@ pub struct Tuning {
     pub reads_top_areas: bool,
     /// Areas of each group of disks that are kept empty as a whole, by moving what is in use.
     pub empty_areas: u32,
+    /// Of a volume's block numbers, frees that may be delayed; twice as many are the most.
+    pub delayed_permille: u32,
 }
 
 impl Default for Tuning {
@@ -33,6 +39,7 @@ impl Default for Tuning {
             area_stripes: None,
             reads_top_areas: true,
             empty_areas: EMPTY_AREAS,
+            delayed_permille: DELAYED_PERMILLE,
         }
     }
 }
@@ -60,6 +67,33 @@ impl PickCounters {
             areas: self.areas.load(Ordering::Relaxed),
             free_blocks: self.free_blocks.load(Ordering::Relaxed),
             blocks: self.blocks.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What became of numbers that volumes released, since the start.
+#[derive(Default, Debug)]
+pub struct FreeCounters {
+    delayed: AtomicU64,
+    cleared: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl FreeCounters {
+    /// These too.
+    pub fn add(&self, counts: FreeCounts) {
+        self.delayed.fetch_add(counts.delayed, Ordering::Relaxed);
+        self.cleared.fetch_add(counts.cleared, Ordering::Relaxed);
+        self.pages.fetch_add(counts.pages, Ordering::Relaxed);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn sum(&self) -> FreeCounts {
+        FreeCounts {
+            delayed: self.delayed.load(Ordering::Relaxed),
+            cleared: self.cleared.load(Ordering::Relaxed),
+            pages: self.pages.load(Ordering::Relaxed),
         }
     }
 }

@@ -145,13 +145,13 @@ impl Budget {
 /// Blocks that any change of a volume costs its aggregate: the root, a block and the path to it of
 /// each free map, of the inode file, of the snapshot table and of the container map, both blocks of
 /// TopAA, and the container's inode, and the volume's record with the node above it.
-pub const VOLUME_OVERHEAD_BLOCKS: u64 = 28;
+pub const VOLUME_OVERHEAD_BLOCKS: u64 = 32;
 /// Block numbers that a snapshot may come to keep of those that no operation was charged for: the
-/// next image writes both free maps and the way to them anew, and the snapshot keeps the old ones.
+/// next image writes all free maps and the way to them anew, and the snapshot keeps the old ones.
 /// Without it they would be free again at once.
 #[must_use]
 pub const fn snapshot_blocks(numbers: u64) -> u64 {
-    2 * numbers.div_ceil(VBNS_PER_BLOCK) + VOLUME_OVERHEAD_BLOCKS
+    3 * numbers.div_ceil(VBNS_PER_BLOCK) + VOLUME_OVERHEAD_BLOCKS
 }
 
 /// Block numbers of a volume whose map entries, of the container and of free maps, fill a block at
@@ -161,6 +161,10 @@ const NUMBERS_PER_BLOCK: u64 = 400;
 const NODES_PER_MAP_BLOCK: u64 = 32_768 / NUMBERS_PER_BLOCK + 1;
 /// Levels above, which are hardly begun.
 const LEVELS_BLOCKS: u64 = 16;
+/// Blocks that clearing a page of the container map of delayed frees writes: the page, that of the
+/// delayed map and the node above it; for the number that this has left another page and a block of
+/// a free map; and a node above all that.
+const BLOCKS_PER_CLEARED_PAGE: u64 = 6;
 
 /// What a volume's image costs its aggregate beyond what the volume's operations were promised.
 /// A traditional volume costs nothing: its numbers are the aggregate's.
@@ -204,6 +208,13 @@ impl Overhead {
     pub fn of_scan(&self, map_blocks: u64) -> u64 {
         let nodes = map_blocks.saturating_mul(NODES_PER_MAP_BLOCK);
         VOLUME_OVERHEAD_BLOCKS + nodes.min(self.maps_blocks.load(Ordering::Relaxed))
+    }
+
+    /// What clearing so many pages of the container map of delayed frees may come to write.
+    #[must_use]
+    pub fn of_cleared(&self, pages: u64) -> u64 {
+        let blocks = pages.saturating_mul(BLOCKS_PER_CLEARED_PAGE);
+        VOLUME_OVERHEAD_BLOCKS + blocks.min(self.maps_blocks.load(Ordering::Relaxed))
     }
 
     /// A freeze: the next change is the first again.

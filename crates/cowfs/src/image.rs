@@ -5,13 +5,15 @@
 //! 1. *Files* ([`files`]): dirty blocks and holes go into the buftrees of user files, directories,
 //!    container files.
 //! 2. *Snapshots*: background work on snapshots; a new snapshot gets its record.
-//! 3. *Inodes*: changed inodes go into blocks of the inode file, in memory.
-//! 4. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
+//! 3. *Frees*: what was released until now may be delayed (`crate::space`); what metafiles free
+//!    from here on is not.
+//! 4. *Inodes*: changed inodes go into blocks of the inode file, in memory.
+//! 5. *Metafiles*: the free maps, TopAA and the inode file must have addresses before the free
 //!    map's content is known, and taking addresses changes the free map. So the step only *plans*:
 //!    it counts the blocks that the dirty metafiles will take and what they will free, takes and
 //!    frees that, and counts again, until nothing changes. It ends because a map block that is
 //!    dirty stays dirty.
-//! 5. *Seal*: the metafiles are written with the addresses taken: the maps, TopAA, the inode file
+//! 6. *Seal*: the metafiles are written with the addresses taken: the maps, TopAA, the inode file
 //!    that names them, the snapshot table that names the inode file.
 //!
 //! The result is a [`FileSystemRoot`] for the vol_info block or superblock.
@@ -32,7 +34,7 @@ use crate::pointer::{BlockPlace, Pointer};
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
-use crate::space::{SCAN_BLOCKS_PER_CP, Space, top_areas_key};
+use crate::space::{DelayLimits, SCAN_BLOCKS_PER_CP, Space, top_areas_key};
 use ondisk::inode::{INODE_SIZE, InodeRecord, KIND_METAFILE};
 use ondisk::records::{SNAPSHOTS_PER_BLOCK, SnapshotRecord};
 use ondisk::root::{FileSystemRoot, metafile};
@@ -118,6 +120,7 @@ pub struct ImageFacts {
 enum Step {
     Files,
     Snapshots,
+    Frees,
     Inodes,
     Metafiles,
     Seal,
@@ -135,6 +138,7 @@ pub struct ImageCleaner<P: Pointer> {
     rewritten: Vec<(InodeNumber, u64)>,
     top_areas: BTreeMap<u64, BlockRef>,
     snapshot_blocks_done: u64,
+    delay: Option<DelayLimits>,
     new_snapshots_from: Option<usize>,
     reserved: VecDeque<P>,
     reserved_total: usize,
@@ -207,6 +211,7 @@ impl<P: Pointer> ImageCleaner<P> {
             rewritten: Vec::new(),
             top_areas: BTreeMap::new(),
             snapshot_blocks_done: 0,
+            delay: None,
             new_snapshots_from: None,
             reserved: VecDeque::new(),
             reserved_total: 0,
@@ -223,6 +228,13 @@ impl<P: Pointer> ImageCleaner<P> {
     #[must_use]
     pub fn with_scan(mut self, map_blocks_max: u64) -> Self {
         self.snapshot_blocks_done = SCAN_BLOCKS_PER_CP.saturating_sub(map_blocks_max);
+        self
+    }
+
+    /// Frees may be delayed.
+    #[must_use]
+    pub const fn with_delay(mut self, limits: DelayLimits) -> Self {
+        self.delay = Some(limits);
         self
     }
 
@@ -268,6 +280,12 @@ impl<P: Pointer> ImageCleaner<P> {
                 Step::Snapshots => {
                     space.settle(reader)?;
                     self.work_on_snapshots(space, reader)?;
+                    Step::Frees
+                }
+                Step::Frees => {
+                    if let Some(limits) = &mut self.delay {
+                        space.delay_frees(limits, reader)?;
+                    }
                     Step::Inodes
                 }
                 Step::Inodes => {
@@ -334,6 +352,7 @@ impl<P: Pointer> ImageCleaner<P> {
             match inode.get() {
                 metafile::ACTIVE_MAP => drop(space.active_map.modify(fbn, reader)?),
                 metafile::SUMMARY_MAP => drop(space.summary_map.modify(fbn, reader)?),
+                metafile::DELAYED_MAP => drop(space.delayed_map.modify(fbn, reader)?),
                 metafile::TOP_AREAS => {
                     let (root, key) = (space.top_areas.root, top_areas_key(space.volume));
                     if let Some(block) = buftree::read(&root, &key, Fbn(fbn), reader)? {
@@ -424,10 +443,14 @@ impl<P: Pointer> ImageCleaner<P> {
                 (map.key, map.root, map_leaves(&map.dirty))
             }
             2 => {
+                let map = &space.delayed_map;
+                (map.key, map.root, map_leaves(&map.dirty))
+            }
+            3 => {
                 let root = space.top_areas.root;
                 (top_areas_key(space.volume), root, map_leaves(&self.top_areas))
             }
-            3 => (inode_file_key(space.volume), self.inode_file, map_leaves(&self.inode_leaves)),
+            4 => (inode_file_key(space.volume), self.inode_file, map_leaves(&self.inode_leaves)),
             _ => {
                 let leaves = self.snapshot_leaves.iter().map(|fbn| {
                     (*fbn, Leaf::Block(Arc::new(snapshot_block(&space.snapshots, *fbn))))
@@ -466,6 +489,7 @@ impl<P: Pointer> ImageCleaner<P> {
         let map = match self.sealed {
             0 => Some(&mut space.summary_map),
             1 => Some(&mut space.active_map),
+            2 => Some(&mut space.delayed_map),
             _ => None,
         };
         if let Some(map) = map {
@@ -474,14 +498,14 @@ impl<P: Pointer> ImageCleaner<P> {
             map.dirty.clear();
             let (number, record) = (map.key.inode, map.record(space.size_blocks));
             self.put_metafile(number, &record);
-        } else if self.sealed == 2 {
+        } else if self.sealed == 3 {
             let file = &mut space.top_areas;
             file.root = root;
             file.blocks = file.blocks.saturating_add_signed(change);
             let end = self.top_areas.last_key_value().map_or(0, |(fbn, _)| fbn + 1);
             file.size_blocks = file.size_blocks.max(end);
             self.put_metafile(InodeNumber(metafile::TOP_AREAS), &space.top_areas.record());
-        } else if self.sealed == 3 {
+        } else if self.sealed == 4 {
             self.inode_file = root;
             space.inode_file = (root, space.inode_file.1.saturating_add_signed(change));
             let record = metafile_record(&root, space.inode_file.1);
@@ -537,15 +561,17 @@ impl<P: Pointer> ImageCleaner<P> {
             snapshot_count: U32::new(space.snapshots.len() as u32),
             orphan_count: U32::new(self.facts.orphan_count),
             active_blocks: U64::new(space.active_blocks),
-            reserved: [0; 16],
+            delayed_blocks: U64::new(space.delayed_blocks),
+            reserved: [0; 8],
             inode_file: metafile_record(&space.inode_file.0, space.inode_file.1),
             snapshot_table: metafile_record(&space.snapshot_table.0, space.snapshot_table.1),
         }
     }
 }
 
-/// Metafiles that are sealed: summary map, active map, TopAA, inode file, snapshot table.
-const SEALED_FILES: usize = 5;
+/// Metafiles that are sealed: summary map, active map, delayed map, TopAA, inode file, snapshot
+/// table.
+const SEALED_FILES: usize = 6;
 
 fn put_record(block: &mut Block, slot: usize, record: &InodeRecord) {
     block.bytes_mut()[slot * INODE_SIZE..(slot + 1) * INODE_SIZE]

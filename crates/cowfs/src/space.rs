@@ -11,6 +11,8 @@
 //! - Setting a set bit or clearing a clear one is a bug that would lose data: it stops the node.
 
 mod areas;
+mod counted;
+mod delayed;
 
 use crate::buftree::Root;
 use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
@@ -21,6 +23,7 @@ use crate::reader::{Progress, Reader, Stop};
 use crate::snapshot::Snapshot;
 use allocator::{AreaChoice, Chance, Picks};
 use areas::Areas;
+use delayed::Delayed;
 use ondisk::records::SNAPSHOTS_PER_BLOCK;
 use ondisk::root::{FileSystemRoot, metafile};
 use platform::mutation::{self, Rule};
@@ -39,6 +42,7 @@ const SCAN_RELEASED_PER_CP: u64 = 64 << 10;
 const MUTATED_BLOCKS: u64 = 16;
 
 pub use areas::{read_top_areas, top_areas_key};
+pub use delayed::{DelayLimits, FreeCounts};
 
 /// See the module.
 pub struct Space<P> {
@@ -50,6 +54,8 @@ pub struct Space<P> {
     pub used_blocks: u64,
     /// Numbers in use by the active image.
     pub active_blocks: u64,
+    /// Numbers that no image uses, and that the space below still has blocks for.
+    pub delayed_blocks: u64,
     /// The root of the inode file as of the last commit, and its blocks.
     pub inode_file: (Root<P>, u64),
     /// The root of the snapshot table as of the last commit, and its blocks.
@@ -58,12 +64,16 @@ pub struct Space<P> {
     pub active_map: MapFile<P>,
     /// Blocks of snapshots.
     pub summary_map: MapFile<P>,
+    /// Delayed frees.
+    pub delayed_map: MapFile<P>,
     /// The best allocation areas as of the last commit.
     pub top_areas: TopAreasFile<P>,
     /// How areas are chosen.
     pub choice: AreaChoice,
     /// The areas that were chosen.
     pub picks: Picks,
+    /// What became of released numbers.
+    pub free_counts: FreeCounts,
     /// Snapshots, oldest first.
     pub snapshots: Vec<Snapshot<P>>,
     /// The snapshots' records changed since the last commit.
@@ -88,6 +98,7 @@ pub struct Space<P> {
     /// Free numbers of the areas being filled.
     pool: VecDeque<u64>,
     areas: Areas,
+    delayed: Delayed,
     chance: Chance,
 }
 
@@ -111,13 +122,16 @@ impl<P: Pointer> Space<P> {
             size_blocks,
             used_blocks: 0,
             active_blocks: 0,
+            delayed_blocks: 0,
             inode_file: (Root::default(), 0),
             snapshot_table: (Root::default(), 0),
             active_map: MapFile::new(volume, metafile::ACTIVE_MAP),
             summary_map: MapFile::new(volume, metafile::SUMMARY_MAP),
+            delayed_map: MapFile::new(volume, metafile::DELAYED_MAP),
             top_areas: TopAreasFile::none(),
             choice: AreaChoice::default(),
             picks: Picks::default(),
+            free_counts: FreeCounts::default(),
             snapshots: Vec::new(),
             snapshots_changed: false,
             stale_table_blocks: BTreeSet::new(),
@@ -130,6 +144,7 @@ impl<P: Pointer> Space<P> {
             changes: (Vec::new(), Vec::new()),
             pool: VecDeque::new(),
             areas: Self::empty_areas(size_blocks),
+            delayed: Delayed::new(),
             chance: Chance::default(),
         }
     }
@@ -162,10 +177,12 @@ impl<P: Pointer> Space<P> {
         Ok(Self {
             used_blocks: root.used_blocks.get(),
             active_blocks: root.active_blocks.get(),
+            delayed_blocks: root.delayed_blocks.get(),
             inode_file,
             snapshot_table,
             active_map: map(metafile::ACTIVE_MAP)?,
             summary_map: map(metafile::SUMMARY_MAP)?,
+            delayed_map: map(metafile::DELAYED_MAP)?,
             top_areas: TopAreasFile::load(&inode_file.0, volume, reader)?,
             areas: Areas::Unread,
             snapshots,
@@ -179,6 +196,7 @@ impl<P: Pointer> Space<P> {
     pub fn grow(&mut self, size_blocks: u64) {
         self.size_blocks = size_blocks;
         self.forget_areas();
+        self.delayed = Delayed::new();
     }
 
     /// The consistency point has committed: what it freed may be used. The numbers are returned
@@ -188,7 +206,9 @@ impl<P: Pointer> Space<P> {
     /// If it left work behind.
     pub fn commit(&mut self) -> Vec<u64> {
         assert!(self.taken.is_empty() && self.freeing.is_empty(), "everything was settled");
-        assert!(self.active_map.dirty.is_empty(), "the map was written");
+        let maps = [&self.active_map, &self.summary_map, &self.delayed_map];
+        assert!(maps.iter().all(|map| map.dirty.is_empty()), "the maps were written");
+        self.delayed.commit();
         self.search_again();
         let mut freed: Vec<u64> = self.freed.drain().collect();
         freed.sort_unstable();
@@ -228,7 +248,7 @@ impl<P: Pointer> Space<P> {
         std::mem::take(&mut self.released)
     }
 
-    /// Map block `index` with a bit for every number in use or held by a snapshot.
+    /// Map block `index` with a bit for every number in use, held by a snapshot, or delayed.
     ///
     /// # Errors
     /// What to wait for.
@@ -237,6 +257,10 @@ impl<P: Pointer> Space<P> {
         let held = self.held(index, reader)?;
         if !held.is_zero() {
             or_into(Arc::make_mut(&mut block), &held);
+        }
+        if self.heeds_delayed() {
+            let delayed = self.delayed_map.read(index, reader)?;
+            or_into(Arc::make_mut(&mut block), &delayed);
         }
         Ok(block)
     }
@@ -292,7 +316,7 @@ impl<P: Pointer> Space<P> {
         // In order, so that each map block is looked up once.
         self.taken.make_contiguous().sort_unstable();
         self.freeing.make_contiguous().sort_unstable();
-        while let Some((index, run)) = first_run(&self.taken) {
+        while let Some((index, run)) = first_run(&self.taken, VBNS_PER_BLOCK) {
             let block = self.active_map.modify(index, reader)?;
             for vbn in self.taken.drain(..run) {
                 let (_, byte, mask) = position(vbn);
@@ -306,7 +330,7 @@ impl<P: Pointer> Space<P> {
             self.used_blocks += run as u64;
             self.active_blocks += run as u64;
         }
-        while let Some((index, run)) = first_run(&self.freeing) {
+        while let Some((index, run)) = first_run(&self.freeing, VBNS_PER_BLOCK) {
             let held = self.held(index, reader)?;
             let ignored = mutation::broken(Rule::SnapshotHoldIgnored);
             let block = self.active_map.modify(index, reader)?;
@@ -532,10 +556,10 @@ const fn table_block(at: usize) -> u64 {
     (at / SNAPSHOTS_PER_BLOCK) as u64
 }
 
-/// The map block of the first number of a sorted queue, and how many lie in it.
-fn first_run(queue: &VecDeque<u64>) -> Option<(u64, usize)> {
-    let index = queue.front()? / VBNS_PER_BLOCK;
-    Some((index, queue.partition_point(|vbn| vbn / VBNS_PER_BLOCK == index)))
+/// In which run of so many numbers the first of a sorted queue lies, and how many of it do.
+fn first_run(queue: &VecDeque<u64>, numbers: u64) -> Option<(u64, usize)> {
+    let index = queue.front()? / numbers;
+    Some((index, queue.partition_point(|vbn| vbn / numbers == index)))
 }
 
 fn or_into(block: &mut Block, other: &Block) {

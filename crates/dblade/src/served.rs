@@ -131,6 +131,15 @@ impl ServedVolume {
             VolumeKind::Traditional(_) => self.aggregate.used_blocks(),
         }
     }
+
+    /// Blocks that no image uses any more and that are still in use in the aggregate.
+    #[must_use]
+    pub fn delayed_blocks(&self) -> u64 {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.delayed_blocks(),
+            VolumeKind::Traditional(_) => 0,
+        }
+    }
 }
 
 /// A volume of a known pointer format, as messages hold it.

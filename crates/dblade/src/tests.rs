@@ -19,6 +19,7 @@ use std::sync::Arc;
 use volume::SnapshotRequest;
 
 mod areas;
+mod frees;
 mod full;
 mod outage;
 mod tiering;

@@ -308,6 +308,24 @@ pub enum Finding {
         /// By its maps.
         counted: u64,
     },
+    /// The count of delayed frees is wrong.
+    #[error("{volume}: counts {recorded} delayed frees, there are {counted}")]
+    DelayedBlocks {
+        /// The volume.
+        volume: VolumeId,
+        /// By its root.
+        recorded: u64,
+        /// By its map.
+        counted: u64,
+    },
+    /// Delayed frees that an image uses.
+    #[error("{volume}: {blocks} are delayed frees and in use")]
+    DelayedInUse {
+        /// The volume.
+        volume: VolumeId,
+        /// Which.
+        blocks: Blocks,
+    },
     /// The count of blocks in object stores is wrong.
     #[error("{volume}: counts {recorded} blocks in object stores, there are {counted}")]
     ObjectBlocks {

@@ -40,7 +40,7 @@ impl Layout {
 
     const fn may_be(self, inode: u64, kind: u8) -> bool {
         match (self, inode) {
-            (_, metafile::ACTIVE_MAP..=metafile::TOP_AREAS) => kind == KIND_METAFILE,
+            (_, metafile::ACTIVE_MAP..=metafile::DELAYED_MAP) => kind == KIND_METAFILE,
             (_, 0..metafile::ROOT_DIRECTORY) => false,
             (Self::Files, _) => kind <= KIND_ATTRIBUTES,
             (Self::Containers, _) => kind == KIND_CONTAINER,
@@ -59,6 +59,7 @@ pub(crate) struct Image {
     /// Bits of the image's own map.
     pub active_map: VbnSet,
     pub summary_map: VbnSet,
+    pub delayed_map: VbnSet,
     /// Inodes in use by the inode map.
     pub inode_map: VbnSet,
     pub orphans: Vec<u64>,
@@ -111,6 +112,7 @@ fn walk_file(
     let bits = match number {
         metafile::ACTIVE_MAP => &mut image.active_map,
         metafile::SUMMARY_MAP => &mut image.summary_map,
+        metafile::DELAYED_MAP => &mut image.delayed_map,
         metafile::INODE_MAP => &mut image.inode_map,
         metafile::ORPHANS | metafile::VOLUME_TABLE | metafile::TOP_AREAS => {
             let mut blocks = BTreeMap::new();

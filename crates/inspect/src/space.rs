@@ -46,7 +46,7 @@ impl Snapshot {
 pub(crate) struct Walked {
     pub active: Image,
     pub snapshots: Vec<Snapshot>,
-    /// Block numbers in use, by what was reached and by snapshots' maps.
+    /// Block numbers in use, by what was reached, by snapshots' maps and by delayed frees.
     pub used: VbnSet,
     /// Numbers on which the active map and what was reached disagree, as was told: other counts are
     /// taken for right whichever of the two they follow.
@@ -78,6 +78,8 @@ pub(crate) fn check(
     let mut used = active.reached.clone();
     used.add(&held);
     used.add(&reserved(walker));
+    compare_delayed(walker, &active, &used);
+    used.add(&active.delayed_map);
     let walked = Walked { active, snapshots, used, disputed, is_whole };
     if walked.is_whole {
         compare_summary(walker, &walked);
@@ -234,6 +236,19 @@ fn compare_map(
     disputed
 }
 
+/// Delayed frees are in use by no image, and are as many as the root says.
+fn compare_delayed(walker: &mut Walker<'_, '_, '_>, active: &Image, used: &VbnSet) {
+    let volume = walker.fs.volume;
+    let (recorded, counted) = (walker.fs.root.delayed_blocks.get(), active.delayed_map.count());
+    if active.is_whole && recorded != counted {
+        walker.tell(Finding::DelayedBlocks { volume, recorded, counted });
+    }
+    let free = active.delayed_map.without(used);
+    for run in active.delayed_map.without(&free).runs() {
+        walker.tell(Finding::DelayedInUse { volume, blocks: blocks(run) });
+    }
+}
+
 /// The summary map is the OR of the snapshots' maps, as far as they were merged into it and not
 /// released.
 fn compare_summary(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
@@ -254,7 +269,9 @@ fn compare_summary(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
 /// The count of blocks in use, and the container map, agree with what is in use.
 fn compare_used(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     let volume = walker.fs.volume;
-    let (recorded, counted) = (walker.fs.root.used_blocks.get(), walked.used.count());
+    let root = &walker.fs.root;
+    let recorded = root.used_blocks.get() + root.delayed_blocks.get();
+    let counted = walked.used.count();
     let mut most = walked.used.clone();
     most.add(&walked.disputed);
     let least = walked.used.without(&walked.disputed).count();

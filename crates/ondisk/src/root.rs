@@ -48,6 +48,9 @@ pub mod metafile {
     pub const VOLUME_TABLE: u64 = 5;
     /// The best allocation areas; see [`crate::top_areas`].
     pub const TOP_AREAS: u64 = 6;
+    /// In a flexible volume: one bit per VVBN that no image uses, of which the container map still
+    /// says where its block lay (FlexVol section 3.4).
+    pub const DELAYED_MAP: u64 = 7;
     /// The user-visible root directory.
     pub const ROOT_DIRECTORY: u64 = 64;
     /// The first inode number for files.
@@ -74,8 +77,10 @@ pub struct FileSystemRoot {
     pub orphan_count: U32,
     /// Block numbers in use by the active image.
     pub active_blocks: U64,
+    /// Block numbers that no image uses and that the container map still has: delayed frees.
+    pub delayed_blocks: U64,
     /// Reserved; zero.
-    pub reserved: [u8; 16],
+    pub reserved: [u8; 8],
     /// The inode of the inode file.
     pub inode_file: InodeRecord,
     /// The inode of the snapshot table, which lies outside the inode file because it names it.
@@ -97,6 +102,9 @@ impl FileSystemRoot {
         }
         if self.active_blocks.get() > self.used_blocks.get() {
             return wrong("active_blocks");
+        }
+        if self.delayed_blocks.get() > self.size_blocks.get() - self.used_blocks.get() {
+            return wrong("delayed_blocks");
         }
         for (inode, field) in
             [(&self.inode_file, "inode_file"), (&self.snapshot_table, "snapshot_table")]

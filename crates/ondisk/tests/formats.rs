@@ -78,7 +78,8 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         root::FileSystemRoot {
             size_blocks, used_blocks, used_inodes, next_generation, next_snapshot,
-            snapshot_count, orphan_count, active_blocks, reserved, inode_file, snapshot_table
+            snapshot_count, orphan_count, active_blocks, delayed_blocks, reserved, inode_file,
+            snapshot_table
         },
         root::Superblock {
             magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,

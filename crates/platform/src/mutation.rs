@@ -55,6 +55,8 @@ rules! {
         "a block that a consistency point freed is given again before it has committed"
     DiscardUnchecked "discard-unchecked"
         "what lies beside a freed block is discarded together with it"
+    DelayedFreeGiven "delayed-free-given"
+        "a number is given while the container map still has the block of its delayed free"
     ChangedBlockMoved "changed-block-moved"
         "a block is moved that the same consistency point writes anew or frees"
     HotBlockMoved "hot-block-moved"

@@ -439,6 +439,9 @@ impl<'a> Machine<'a> {
         let returned = aggregate.statistics.returned_blocks.load(Ordering::Relaxed);
         let shares = aggregate.statistics.cleaned_shares.load(Ordering::Relaxed);
         self.trace.meet_times("consistency point: files cleaned in shares", shares);
+        let frees = aggregate.statistics.frees.sum();
+        self.trace.meet_times("frees: delayed", frees.delayed);
+        self.trace.meet_times("frees: pages cleared", frees.pages);
         let emptied = aggregate.statistics.emptied_areas.load(Ordering::Relaxed);
         let out = aggregate.statistics.emptying_moved_blocks.load(Ordering::Relaxed);
         let own = aggregate.statistics.emptying_rewritten_blocks.load(Ordering::Relaxed);

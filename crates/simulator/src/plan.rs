@@ -213,6 +213,8 @@ pub struct Plan {
 
 /// Areas that are kept empty: none, as many as usual, and all that can be emptied at all.
 const EMPTY_AREAS: [u32; 4] = [0, 2, 4, u32::MAX];
+/// Frees of volumes that are delayed, of their block numbers: none, as it is, and many.
+const DELAYED_PERMILLE: [u32; 4] = [0, 20, 200, 1000];
 
 /// Stripes of areas in some lives: areas that end with regions, and such that do not.
 const AREA_STRIPES: [Option<u64>; 4] = [None, None, Some(63), Some(100)];
@@ -298,6 +300,7 @@ impl Plan {
             area_stripes: choices.pick(&AREA_STRIPES),
             reads_top_areas: choices.chance(90),
             empty_areas: choices.pick(&EMPTY_AREAS),
+            delayed_permille: choices.pick(&DELAYED_PERMILLE),
         }
     }
 

@@ -74,7 +74,8 @@ fn no_budget(
 /// [`Finding::Space`].
 pub fn check_refusal(machine: &Machine<'_>, volume: &str) -> Result<(), Finding> {
     let Some(served) = machine.engine.volume_named(volume) else { return Ok(()) };
-    let available = served.available_blocks();
+    // Delayed frees are no reason: they would have been waited for.
+    let available = served.available_blocks() + served.delayed_blocks();
     // A volume's first change since a freeze pays for its maps as well.
     let overhead = match &served.kind {
         VolumeKind::Flexible(volume) => volume.front.shared.overhead.of_scan(u64::MAX),

@@ -143,6 +143,8 @@ impl Machine<'_> {
             self.trace.meet("tiering: cold blocks have moved");
         }
         let held = volume.used_blocks().saturating_sub(volume.active_blocks());
+        // What they held until it was freed.
+        let held = held + volume.delayed_blocks();
         let was_full = self.tierings.used_blocks_max * 10 > self.first_end().get() * FULL_TENTHS;
         let was = |policy| self.tierings.was(volume, policy);
         let may_have_active = was(TieringPolicy::All)

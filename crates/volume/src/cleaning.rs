@@ -13,6 +13,7 @@ use aggregate::{Aggregate, AggregateError, FreezeContext, MemberCleaned, vol_inf
 use cowfs::image::{ImageCleaner, ImageFacts, ImageFiles};
 use cowfs::logical::{CleanedInode, Image};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
+use cowfs::space::DelayLimits;
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(crate) struct VolumeCleaning {
     restore_ready: bool,
     /// Map blocks that background work on snapshots may handle.
     scan_blocks_max: u64,
+    delay_limits: DelayLimits,
 }
 
 /// What is left of a cleaning until the commit.
@@ -53,7 +55,7 @@ impl VolumeCleaning {
         image: (ImageFacts, Image<DualPointer>),
         dirty_blocks: u64,
         context: FreezeContext,
-        scan_blocks_max: u64,
+        (scan_blocks_max, delay_limits): (u64, DelayLimits),
     ) -> Self {
         Self {
             image: Some(image),
@@ -66,6 +68,7 @@ impl VolumeCleaning {
             dirty_blocks,
             restore_ready: false,
             scan_blocks_max,
+            delay_limits,
         }
     }
 }
@@ -116,8 +119,9 @@ impl FlexibleVolume {
             };
             let work = file_work(&mut image);
             side.space.choice = aggregate.parts.tuning.volume_choice;
-            let mut cleaner =
-                ImageCleaner::new(facts, work, &side.space).with_scan(cleaning.scan_blocks_max);
+            let mut cleaner = ImageCleaner::new(facts, work, &side.space)
+                .with_scan(cleaning.scan_blocks_max)
+                .with_delay(cleaning.delay_limits);
             cleaning.files = Some(cleaner.take_files().split(SHARES_MAX));
             cleaning.cleaner = Some(cleaner);
         }

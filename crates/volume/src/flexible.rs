@@ -14,12 +14,12 @@ use aggregate::{
 };
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::cleaner::Leaf;
-use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
+use cowfs::free_map::{MapFile, VBNS_PER_BLOCK, is_set};
 use cowfs::image::{FileWork, ImageFacts};
 use cowfs::logical::{Image, Logical};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
-use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
+use cowfs::space::{DelayLimits, SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,15 @@ use units::{Timestamp, VolumeId};
 
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
+/// Pages of the container map that a consistency point clears of delayed frees at most: what is
+/// tried first, and where the aggregate is nearly full.
+const CLEARED_PAGES: [u64; 4] = [1024, 128, 16, 1];
+/// Of the numbers that are free in a volume, or in its aggregate, one of so many may be delayed: so
+/// that nobody is refused room for them.
+const FREE_SHARE: u64 = 8;
+/// Numbers of a thin volume that count for delayed frees, for each in use: what is in use lies in
+/// pages of the container map that are nowhere near full.
+const NUMBERS_OF_USED: u64 = 6;
 
 /// See the module.
 pub struct FlexibleVolume {
@@ -40,6 +49,7 @@ pub struct FlexibleVolume {
     size_blocks: u64,
     used_blocks: AtomicU64,
     active_blocks: AtomicU64,
+    delayed_blocks: AtomicU64,
 }
 
 pub(crate) struct VbnSide {
@@ -51,6 +61,8 @@ pub(crate) struct VbnSide {
     is_put_off: bool,
     /// A message counts free numbers of areas.
     is_counting: bool,
+    /// Delayed frees when the consistency point began, and how many it was to leave.
+    delayed_before: (u64, u64),
 }
 
 impl FlexibleVolume {
@@ -67,6 +79,7 @@ impl FlexibleVolume {
         }
         let used_blocks = AtomicU64::new(space.used_blocks);
         let active_blocks = AtomicU64::new(space.active_blocks);
+        let delayed_blocks = AtomicU64::new(space.delayed_blocks);
         settle(&front, &space, size_blocks);
         front.shared.overhead.set_numbers(space.size_blocks);
         let side = VbnSide {
@@ -76,6 +89,7 @@ impl FlexibleVolume {
             finished: None,
             is_put_off: false,
             is_counting: false,
+            delayed_before: (0, 0),
         };
         Arc::new_cyclic(|this| Self {
             vbn: Partition::new(front.affinities.vbn, side),
@@ -85,6 +99,7 @@ impl FlexibleVolume {
             size_blocks,
             used_blocks,
             active_blocks,
+            delayed_blocks,
         })
     }
 
@@ -114,6 +129,13 @@ impl FlexibleVolume {
     #[must_use]
     pub fn active_blocks(&self) -> u64 {
         self.active_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Block numbers of delayed frees, as of the last commit: no image uses them, and their blocks
+    /// are in use in the aggregate.
+    #[must_use]
+    pub fn delayed_blocks(&self) -> u64 {
+        self.delayed_blocks.load(Ordering::Relaxed)
     }
 
     /// Takes a request for snapshots in; part of a freeze's action.
@@ -156,6 +178,32 @@ impl FlexibleVolume {
         let budget = &shared.aggregate.budget;
         let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), Spender::Free);
         [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits).unwrap_or(0)
+    }
+
+    /// How many frees may be delayed: a share of the block numbers, and nothing that anybody who is
+    /// refused room would miss.
+    fn delayed_max(&self, space: &Space<DualPointer>) -> u64 {
+        let Some(aggregate) = self.aggregate.upgrade() else { return 0 };
+        let permille = u64::from(aggregate.parts.tuning.delayed_permille);
+        let numbers = space.size_blocks.min(space.used_blocks.saturating_mul(NUMBERS_OF_USED));
+        let share = numbers.saturating_mul(permille) / 1000;
+        let shared = &self.front.shared;
+        let free = shared.budget.free_blocks().min(shared.aggregate.budget.free_blocks());
+        share.min(free / FREE_SHARE)
+    }
+
+    /// What a consistency point may do with delayed frees.
+    fn delay_limits(&self, space: &Space<DualPointer>) -> DelayLimits {
+        let delayed_max = self.delayed_max(space);
+        if space.delayed_blocks == 0 {
+            return DelayLimits { delayed_max, pages_max: 0 };
+        }
+        let shared = &self.front.shared;
+        let budget = &shared.aggregate.budget;
+        let fits = |pages: &u64| budget.promise(shared.overhead.of_cleared(*pages), Spender::Free);
+        let pages = CLEARED_PAGES.map(|pages| pages.min(space.delayed_blocks));
+        let pages_max = pages.into_iter().find(fits).unwrap_or(0);
+        DelayLimits { delayed_max, pages_max }
     }
 
     /// The snapshots that are not being deleted; for messages that may read the block side.
@@ -265,7 +313,7 @@ pub(crate) fn switch_logical<P: Pointer>(
 }
 
 fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, size_blocks: u64) {
-    let free = space.size_blocks - space.used_blocks;
+    let free = space.size_blocks - space.used_blocks - space.delayed_blocks;
     front.shared.budget.settle(free, slack_blocks(size_blocks));
     front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
 }
@@ -283,17 +331,24 @@ impl Member for FlexibleVolume {
         side.is_put_off = is_put_off;
         let wanted =
             side.space.snapshots_changed || has_work && !is_put_off || side.requests.is_pending();
+        let has_frees = side.space.has_delayed_work(self.delayed_max(&side.space));
+        let is_dirty = self.front.logical.write(access).is_dirty() || wanted;
+        let side = self.vbn.write(access);
+        let delay_limits = (is_dirty || has_frees).then(|| self.delay_limits(&side.space));
+        let delay_limits = delay_limits.filter(|limits| is_dirty || limits.pages_max > 0);
         let logical = self.front.logical.write(access);
-        if !logical.is_dirty() && !wanted {
+        let Some(delay_limits) = delay_limits else {
             logical.freeze_unchanged();
             return Cleaning::Nothing;
-        }
+        };
         let image = logical.freeze();
         let side = self.vbn.write(access);
+        side.delayed_before = (side.space.delayed_blocks, delay_limits.delayed_max);
         let facts = image_facts(&image, &mut side.requests, context);
         let dirty_blocks = image.dirty_blocks;
         let image = (facts, image);
-        side.cleaning = Some(VolumeCleaning::new(image, dirty_blocks, *context, scan_blocks_max));
+        let limits = (scan_blocks_max, delay_limits);
+        side.cleaning = Some(VolumeCleaning::new(image, dirty_blocks, *context, limits));
         let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
             unreachable!("a member is alive while its aggregate freezes")
         };
@@ -308,11 +363,14 @@ impl Member for FlexibleVolume {
         let (held, mut done) = (HeldBlocks::default(), Some(done));
         let scheduler = aggregate.parts.scheduler.clone();
         let message = move |access: &mut Access<'_>| {
-            let map = &this.vbn.read(access).space.active_map;
+            let space = &this.vbn.read(access).space;
             let reader = Reader { cache: &aggregate.parts.cache, held: &held };
+            // What is about to be freed is not worth moving either.
             let find = |vvbn: &u64| {
-                let block = map.read(*vvbn / VBNS_PER_BLOCK, &reader)?;
-                Ok(is_set(&block, *vvbn))
+                let index = *vvbn / VBNS_PER_BLOCK;
+                let (active, delayed) = (&space.active_map, &space.delayed_map);
+                let is_in = |map: &MapFile<_>| Ok(is_set(&*map.read(index, &reader)?, *vvbn));
+                Ok(is_in(active)? || is_in(delayed)?)
             };
             let found: Progress<Vec<bool>> = numbers.iter().map(find).collect();
             if let Err(Stop::Wait(wait)) = found {
@@ -333,13 +391,19 @@ impl Member for FlexibleVolume {
         };
         side.space.commit();
         let picks = std::mem::take(&mut side.space.picks);
+        let frees = std::mem::take(&mut side.space.free_counts);
         let inode_file = side.space.inode_file.0;
         let restore = side.requests.take_restore(&mut side.space);
-        let again = side.space.has_snapshot_work() || side.requests.is_pending();
+        settle(&self.front, &side.space, self.size_blocks);
+        // Where none could be cleared another consistency point would not get on either.
+        let (before, delayed_max) = side.delayed_before;
+        let is_stuck = before > delayed_max && side.space.delayed_blocks >= before;
+        let has_frees = !is_stuck && side.space.has_delayed_work(self.delayed_max(&side.space));
+        let again = side.space.has_snapshot_work() || has_frees || side.requests.is_pending();
         let views = snapshot_views(&side.space.snapshots);
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
-        settle(&self.front, &side.space, self.size_blocks);
+        self.delayed_blocks.store(side.space.delayed_blocks, Ordering::Relaxed);
         let mut frozen = None;
         let reclaiming = side.space.has_snapshot_work();
         let reaping = self.front.publish(access, reclaiming, |logical| {
@@ -354,6 +418,7 @@ impl Member for FlexibleVolume {
         });
         if let Some(aggregate) = self.aggregate.upgrade() {
             aggregate.statistics.volume_picks.add(picks);
+            aggregate.statistics.frees.add(frees);
             // There may be very much of it, and nothing else runs now.
             let forget = move |_: &mut Access<'_>| {
                 drop(frozen.take());

@@ -12,7 +12,7 @@
 //! - A volume is changed by messages of its own affinities, and by its aggregate's at freeze and
 //!   publish; it knows no protocol and no log.
 //! - What a flexible volume frees in its own space it frees in the aggregate in the same
-//!   consistency point.
+//!   consistency point, or notes as a delayed free.
 
 mod backend;
 mod cleaning;

@@ -19,7 +19,6 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::snapshot::SNAPSHOTS_MAX;
 use cowfs::space::{Space, TopAreasFile};
-use ondisk::root::metafile;
 use std::collections::BTreeMap;
 use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, zero_block};
 
@@ -80,12 +79,43 @@ pub(crate) struct RestoredImage<P> {
     pub orphans: Vec<InodeNumber>,
     pub used_inodes: u64,
     pub active_blocks: u64,
-    /// The content of the summary map.
-    pub summary: BTreeMap<u64, BlockRef>,
-    /// The summary map and the snapshot table that the image's free map has, with their blocks.
-    pub old_summary: (Root<P>, u64),
+    /// The summary map and the map of delayed frees.
+    pub summary: KeptMap<P>,
+    pub delayed: KeptMap<P>,
+    /// The snapshot table that the image's free map has, with its blocks.
     pub old_table: (Root<P>, u64),
     pub old_top_areas: TopAreasFile<P>,
+}
+
+/// A map of which the content goes on, in the blocks that the restored image has for it.
+#[derive(Debug)]
+pub(crate) struct KeptMap<P> {
+    content: BTreeMap<u64, BlockRef>,
+    root: Root<P>,
+    blocks: u64,
+}
+
+impl<P: Pointer> KeptMap<P> {
+    /// The content of `map`, and the blocks that it has in the image with this inode file.
+    fn read(map: &MapFile<P>, inode_file: &Root<P>, reader: &Reader<'_>) -> Progress<Self> {
+        let (volume, inode) = (map.key.volume, map.key.inode);
+        let old = match read_record(inode_file, volume, inode, reader)? {
+            Some(record) => MapFile::of(volume, inode.get(), &record),
+            None => MapFile::new(volume, inode.get()),
+        };
+        let mut content = read_whole(&old, reader)?;
+        content.values_mut().for_each(|block| *block = zero_block());
+        let mut kept = read_whole(map, reader)?;
+        // Where neither has anything there need not be a block.
+        kept.retain(|index, block| content.contains_key(index) || !block.is_zero());
+        content.append(&mut kept);
+        Ok(Self { content, root: old.root, blocks: old.blocks })
+    }
+
+    fn become_of(&self, map: &mut MapFile<P>) {
+        (map.root, map.blocks) = (self.root, self.blocks);
+        map.dirty.clone_from(&self.content);
+    }
 }
 
 impl<P: Pointer> Requests<P> {
@@ -155,22 +185,14 @@ impl<P: Pointer> Requests<P> {
         let Some(old_table) = snapshot.snapshot_table else {
             unreachable!("the snapshot was committed, with a table")
         };
-        let number = metafile::SUMMARY_MAP;
-        let old_summary = match read_record(&root, volume, InodeNumber(number), reader)? {
-            Some(record) => MapFile::of(volume, number, &record),
-            None => MapFile::new(volume, number),
-        };
-        let mut summary = read_whole(&old_summary, reader)?;
-        summary.values_mut().for_each(|block| *block = zero_block());
-        summary.append(&mut read_whole(&space.summary_map, reader)?);
         restore.image = Some(RestoredImage {
             inode_file: (root, snapshot.inode_file.blocks.get()),
             active_map,
             orphans: crate::load::read_orphans(volume, &root, reader)?,
             used_inodes: snapshot.used_inodes,
             active_blocks: snapshot.used_blocks,
-            summary,
-            old_summary: (old_summary.root, old_summary.blocks),
+            summary: KeptMap::read(&space.summary_map, &root, reader)?,
+            delayed: KeptMap::read(&space.delayed_map, &root, reader)?,
             old_table,
             old_top_areas: TopAreasFile::load(&root, volume, reader)?,
         });
@@ -197,12 +219,12 @@ impl<P: Pointer> Requests<P> {
         space.active_blocks = image.active_blocks;
         space.active_map.root = image.active_map.root;
         space.active_map.blocks = image.active_map.blocks;
-        // The content of summary map and snapshot table goes on as it is, but its blocks belong to
-        // the image that is left: the restored image's map does not have them. It has those of the
-        // summary map and the table of its own time; the content is written over them. So it is
-        // with TopAA, whose scores are the same as before: no number became free.
-        (space.summary_map.root, space.summary_map.blocks) = image.old_summary;
-        space.summary_map.dirty.clone_from(&image.summary);
+        // The content of the other maps and of the snapshot table goes on as it is, but its blocks
+        // belong to the image that is left: the restored image's map does not have them. It has
+        // those of these maps and the table of its own time; the content is written over them. So
+        // it is with TopAA, whose scores are the same as before: no number became free.
+        image.summary.become_of(&mut space.summary_map);
+        image.delayed.become_of(&mut space.delayed_map);
         space.snapshot_table = image.old_table;
         space.replace_top_areas(image.old_top_areas);
         space.note_snapshots_from(0);

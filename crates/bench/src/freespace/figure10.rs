@@ -7,8 +7,8 @@
 //! - takes one small write to the last volume, and ends its *first CP*;
 //! - *counts* areas in the background until it has nothing more to do.
 //!
-//! *Modelled* is the time for which the busiest drive worked, *all drives* what they worked together.
-//! What the log is asked is not counted.
+//! *Modelled* is the time for which the busiest drive worked, *all drives* what they worked
+//! together. What the log is asked is not counted.
 //!
 //! Volumes are thin, and their free maps have holes where nothing was written yet: to count such
 //! areas takes processor time, but reads nothing.

@@ -111,6 +111,18 @@ impl Loads {
         Ok(self.rig.end(&start, count, count * SMALL_BYTES))
     }
 
+    /// Measures so many consistency points, each of so many overwrites.
+    pub fn measure_points(&mut self, points: u64, operations: u64) -> Result<Span, BenchError> {
+        self.rig.commit()?;
+        let start = self.rig.begin();
+        for _ in 0..points {
+            self.overwrite(operations)?;
+            self.rig.commit()?;
+        }
+        let count = points * operations;
+        Ok(self.rig.end(&start, count, count * SMALL_BYTES))
+    }
+
     /// Measures sequential writes of so many bytes behind what there is.
     pub fn measure_extension(&mut self, bytes: u64) -> Result<Span, BenchError> {
         self.rig.commit()?;

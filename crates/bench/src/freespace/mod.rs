@@ -9,6 +9,7 @@
 //! | 9 | the same for the zones of SMR drives, in a new aggregate |
 //! | 10 | what is TopAA worth to the first consistency point after a start? |
 //! | ageing | does the engine slow down as it is overwritten? |
+//! | frees | what do delayed frees save (FlexVol section 3.4)? |
 //! | areas | what does following a score cost, of a thousand areas and of a million? |
 //!
 //! A figure compares variants of the engine ([`variant::Variant`]); loads and drives are the same
@@ -24,6 +25,7 @@ mod figure6;
 mod figure7;
 mod figure8;
 mod figure9;
+mod frees;
 mod loads;
 mod rig;
 mod span;
@@ -72,19 +74,22 @@ pub enum FreespaceFigure {
     Starts,
     /// Many overwrites of everything.
     Ageing,
+    /// Delayed frees.
+    Frees,
     /// The cost of scores.
     Areas,
 }
 
 impl FreespaceFigure {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Caches,
         Self::Imbalance,
         Self::EraseBlocks,
         Self::Zones,
         Self::Starts,
         Self::Ageing,
+        Self::Frees,
         Self::Areas,
     ];
 
@@ -98,6 +103,7 @@ impl FreespaceFigure {
             Self::Zones => "9",
             Self::Starts => "10",
             Self::Ageing => "ageing",
+            Self::Frees => "frees",
             Self::Areas => "areas",
         }
     }
@@ -126,6 +132,7 @@ pub fn freespace(
             FreespaceFigure::Zones => figure9::run(bench, progress)?,
             FreespaceFigure::Starts => figure10::run(bench, progress)?,
             FreespaceFigure::Ageing => ageing::run(bench, progress)?,
+            FreespaceFigure::Frees => frees::run(bench, progress)?,
             FreespaceFigure::Areas => areas::run(bench, progress)?,
         };
         report.rows.extend(rows);

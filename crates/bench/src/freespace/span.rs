@@ -9,7 +9,7 @@
 use crate::freespace::drive::{Drive, Work};
 use crate::freespace::rig::Rig;
 use crate::summary::Unit;
-use aggregate::Picks;
+use aggregate::{FreeCounts, Picks};
 use platform::Clock;
 use platform::linux::SystemClock;
 use raid::Counters;
@@ -23,6 +23,7 @@ pub(super) struct Start {
     emptying_moved_blocks: u64,
     group_picks: Picks,
     volume_picks: Picks,
+    frees: FreeCounts,
     scores_nanoseconds: [u64; 2],
 }
 
@@ -38,6 +39,8 @@ pub(super) struct Span {
     pub full_stripes: u64,
     /// Blocks that were moved to empty an area.
     pub emptying_moved_blocks: u64,
+    /// What became of numbers that volumes released.
+    pub frees: FreeCounts,
     /// Areas of groups that were chosen to be filled.
     pub group_picks: Picks,
     /// Areas of volumes whose numbers were chosen to be given.
@@ -68,6 +71,7 @@ impl Rig {
             emptying_moved_blocks: self.emptying_moved_blocks(),
             group_picks: self.aggregate().statistics.group_picks.sum(),
             volume_picks: self.aggregate().statistics.volume_picks.sum(),
+            frees: self.aggregate().statistics.frees.sum(),
             scores_nanoseconds: self.scores_nanoseconds(),
         }
     }
@@ -99,6 +103,7 @@ impl Rig {
             emptying_moved_blocks: self.emptying_moved_blocks() - start.emptying_moved_blocks,
             group_picks: self.aggregate().statistics.group_picks.sum().since(start.group_picks),
             volume_picks: self.aggregate().statistics.volume_picks.sum().since(start.volume_picks),
+            frees: self.aggregate().statistics.frees.sum().since(start.frees),
             group_scores_nanoseconds: scores[0] - start.scores_nanoseconds[0],
             volume_scores_nanoseconds: scores[1] - start.scores_nanoseconds[1],
             work: self.groups().map(of_group).collect(),
@@ -139,6 +144,8 @@ pub(super) enum Metric {
     GroupScores,
     /// The same of volumes' areas.
     VolumeScores,
+    /// Frees for each page of a container map that was changed for them.
+    FreesOfPage,
     /// Stripes that were written whole.
     FullStripes,
     /// Blocks that went to the media caches of SMR drives.
@@ -165,6 +172,7 @@ impl Metric {
             Self::VolumePicks => "free in areas of volumes",
             Self::GroupScores => "scores of groups",
             Self::VolumeScores => "scores of volumes",
+            Self::FreesOfPage => "frees of a page",
             Self::FullStripes => "full stripes",
             Self::MediaCache => "to media cache",
             Self::ChecksumBlocks => "checksum blocks",
@@ -176,7 +184,7 @@ impl Metric {
 
     pub const fn unit(self) -> Unit {
         match self {
-            Self::WriteAmplification | Self::BlocksWritten => Unit::Ratio,
+            Self::WriteAmplification | Self::BlocksWritten | Self::FreesOfPage => Unit::Ratio,
             Self::GroupPicks | Self::VolumePicks => Unit::Percent,
             Self::GroupScores | Self::VolumeScores => Unit::Percent,
             Self::FullStripes | Self::MediaCache | Self::ChecksumBlocks => Unit::Percent,
@@ -200,6 +208,7 @@ impl Metric {
             Self::VolumePicks => percent_free(span.volume_picks),
             Self::GroupScores => (100.0 * span.group_scores_nanoseconds as f64, processor),
             Self::VolumeScores => (100.0 * span.volume_scores_nanoseconds as f64, processor),
+            Self::FreesOfPage => (span.frees.cleared as f64, span.frees.pages as f64),
             Self::FullStripes => (100.0 * span.full_stripes as f64, span.stripes as f64),
             Self::MediaCache => (100.0 * span.total(|work| work.cached_blocks), host),
             Self::ChecksumBlocks => (100.0 * span.total(|work| work.regions), host),

@@ -13,6 +13,7 @@
 //! - A page that is lost or wrong costs a look at the maps, never a block: before a space is said
 //!   to be full, every one of its areas was tried.
 
+use super::counted::Counted;
 use super::{Space, TopAreasFile};
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
@@ -47,9 +48,7 @@ pub(super) enum Areas {
 
 /// See the module.
 pub(super) struct KnownAreas {
-    sorted: Hbps,
-    /// The one that is to take its place, while areas are counted for it.
-    fresh: Option<Hbps>,
+    counted: Counted,
     /// Areas whose free numbers are in the pool, in that order.
     out: VecDeque<u32>,
     /// What was not told yet.
@@ -73,8 +72,8 @@ enum Search {
 
 impl KnownAreas {
     fn new(sorted: Hbps) -> Self {
-        let (fresh, out, changes) = (None, VecDeque::new(), BTreeMap::new());
-        Self { sorted, fresh, out, changes, search: Search::Listed }
+        let (counted, out, changes) = (Counted::new(sorted), VecDeque::new(), BTreeMap::new());
+        Self { counted, out, changes, search: Search::Listed }
     }
 
     /// Of a space in which nothing is in use.
@@ -88,32 +87,7 @@ impl KnownAreas {
     }
 
     fn best(&self) -> Option<u32> {
-        let is_in = |area: u32| !self.out.contains(&area);
-        let fresh = || self.fresh.as_ref().and_then(|fresh| fresh.best(is_in));
-        self.sorted.best(is_in).or_else(fresh)
-    }
-
-    /// The next area to be counted, if one is to be.
-    fn next_count(&self, areas: u32) -> Option<u32> {
-        let counted = match &self.fresh {
-            Some(fresh) => fresh.counted(),
-            None if self.sorted.counted() < areas => self.sorted.counted(),
-            None => 0,
-        };
-        let is_wanted =
-            self.fresh.is_some() || self.sorted.counted() < areas || self.sorted.runs_low();
-        (is_wanted && counted < areas).then_some(counted)
-    }
-
-    fn count(&mut self, areas: u32, score: u32) {
-        if self.fresh.is_none() && self.sorted.counted() >= areas {
-            self.fresh = Some(empty_sort());
-        }
-        let sorted = self.fresh.as_mut().unwrap_or(&mut self.sorted);
-        sorted.count(1, score);
-        if let Some(fresh) = self.fresh.take_if(|fresh| fresh.counted() >= areas) {
-            self.sorted = fresh;
-        }
+        self.counted.best(|area| !self.out.contains(&area))
     }
 
     /// No area is left: what is tried next.
@@ -123,15 +97,8 @@ impl KnownAreas {
             self.search = Search::All;
         } else {
             // Those that were not listed may have been forgotten: they are counted anew later.
-            (self.sorted, self.fresh) = (empty_sort(), None);
+            self.counted = Counted::new(empty_sort());
             self.search = Search::Each(0);
-        }
-    }
-
-    fn change(&mut self, area: u32, before: u32, after: u32) {
-        self.sorted.update(area, before, after);
-        if let Some(fresh) = &mut self.fresh {
-            fresh.update(area, before, after);
         }
     }
 }
@@ -286,7 +253,7 @@ impl<P: Pointer> Space<P> {
             let before = (after + taken).saturating_sub(released);
             let known = self.known();
             known.changes.remove(&area);
-            known.change(area as u32, before, after);
+            known.counted.change(area as u32, before, after);
         }
         Ok(())
     }
@@ -311,7 +278,7 @@ impl<P: Pointer> Space<P> {
     #[must_use]
     pub fn wants_count(&self) -> bool {
         match &self.areas {
-            Areas::Known(known) => known.next_count(self.area_count()).is_some(),
+            Areas::Known(known) => known.counted.next_count(self.area_count()).is_some(),
             _ => false,
         }
     }
@@ -324,9 +291,9 @@ impl<P: Pointer> Space<P> {
         self.settle_scores(reader)?;
         let areas = self.area_count();
         for _ in 0..areas_max {
-            let Some(area) = self.known().next_count(areas) else { break };
+            let Some(area) = self.known().counted.next_count(areas) else { break };
             let score = self.count_area(u64::from(area), reader)?;
-            self.known().count(areas, score);
+            self.known().counted.count(areas, 1, score);
         }
         Ok(())
     }
@@ -419,7 +386,8 @@ impl<P: Pointer> Space<P> {
     #[must_use]
     pub fn free_numbers(&self) -> u64 {
         let in_hand = self.given.len() + self.freed.len() - self.pool.len();
-        (self.size_blocks - self.used_blocks).saturating_sub(in_hand as u64)
+        let free = self.size_blocks - self.used_blocks - self.delayed_blocks;
+        free.saturating_sub(in_hand as u64)
     }
 
     /// Free numbers from the pool, at most so many: given, for whoever takes them elsewhere.
@@ -451,8 +419,8 @@ impl<P: Pointer> Space<P> {
     #[must_use]
     pub fn changed_top_areas(&self) -> Vec<(u64, BlockRef)> {
         match &self.areas {
-            Areas::Known(known) if known.sorted.is_changed() => {
-                let [histogram, list] = known.sorted.blocks();
+            Areas::Known(known) if known.counted.sorted.is_changed() => {
+                let [histogram, list] = known.counted.sorted.blocks();
                 vec![(0, histogram), (1, list)]
             }
             _ => Vec::new(),
@@ -463,14 +431,14 @@ impl<P: Pointer> Space<P> {
     pub fn replace_top_areas(&mut self, file: TopAreasFile<P>) {
         self.top_areas = file;
         if let Areas::Known(known) = &mut self.areas {
-            known.sorted.touch();
+            known.counted.sorted.touch();
         }
     }
 
     /// What was changed is written.
     pub fn note_top_areas_written(&mut self) {
         if let Areas::Known(known) = &mut self.areas {
-            known.sorted.take_changed();
+            known.counted.sorted.take_changed();
         }
     }
 }

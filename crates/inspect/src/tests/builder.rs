@@ -44,6 +44,8 @@ pub struct Wrong {
     pub parents: Hook<BTreeMap<u64, u64>>,
     pub map: Hook<Bits>,
     pub summary: Hook<Bits>,
+    /// The map of delayed frees, which is not there without.
+    pub delayed: Hook<Bits>,
     pub inode_map: Hook<Bits>,
     pub orphans: Hook<Vec<u32>>,
     pub root: Hook<FileSystemRoot>,
@@ -237,14 +239,18 @@ impl Writer<'_> {
         file.size = (image.orphans.len() as u64 * 4).into();
         inodes.insert(metafile::ORPHANS, file);
         // From here on the numbers are known before the map is.
-        let numbers: Vec<u64> = (0..5).map(|_| self.number()).collect();
+        let numbers_count = if wrong.delayed.is_some() { 6 } else { 5 };
+        let numbers: Vec<u64> = (0..numbers_count).map(|_| self.number()).collect();
         let mut used: Bits =
             (0..self.next).filter(|vvbn| !image.not_in_use.contains(vvbn)).collect();
         run(&wrong.map, &mut used);
         run(&wrong.summary, &mut image.summary);
-        for (at, inode, bits) in
-            [(0, metafile::ACTIVE_MAP, &used), (1, metafile::SUMMARY_MAP, &image.summary)]
-        {
+        let mut delayed = Bits::new();
+        run(&wrong.delayed, &mut delayed);
+        let mut maps =
+            vec![(0, metafile::ACTIVE_MAP, &used), (1, metafile::SUMMARY_MAP, &image.summary)];
+        maps.extend(wrong.delayed.is_some().then_some((5, metafile::DELAYED_MAP, &delayed)));
+        for (at, inode, bits) in maps {
             let mut file = record(KIND_METAFILE, 0);
             let pointer = self.put(numbers[at], (1, 0, inode, 0), bitmap(bits));
             file.size = (BLOCK_SIZE as u64).into();

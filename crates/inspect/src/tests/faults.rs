@@ -77,6 +77,23 @@ fn maps() {
 }
 
 #[test]
+fn delayed_frees() {
+    let delayed = hook(|bits: &mut Bits| bits.extend([3, 1990]));
+    let report = build(&Wrong { delayed, ..Wrong::default() }).check();
+    let [
+        Finding::DelayedBlocks { recorded: 0, counted: 2, .. },
+        Finding::DelayedInUse { blocks: in_use, .. },
+        Finding::UsedBlocks { recorded, counted, .. },
+        Finding::ContainerMissing { blocks: missing, .. },
+    ] = report.findings.as_slice()
+    else {
+        panic!("{report}")
+    };
+    assert_eq!((*in_use, *missing), (run_of(3), run_of(1990)));
+    assert_eq!(recorded + 1, *counted);
+}
+
+#[test]
 fn merging_and_releasing_are_understood() {
     // Not merged yet: the summary map has nothing, and the snapshot's own map holds its blocks.
     let snapshot = || {

@@ -151,7 +151,7 @@ impl Core {
             .volumes()
             .iter()
             .filter(|volume| Arc::ptr_eq(&volume.aggregate, &aggregate))
-            .map(|volume| volume.used_blocks())
+            .map(|volume| volume.used_blocks() + volume.delayed_blocks())
             .collect();
         let groups = &summary.status.groups;
         let of_group = |(group, status): (u32, &raid::GroupStatus)| {

@@ -13,6 +13,7 @@ use admin_api::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use telemetry::{Definition, definitions};
+use units::BLOCK_SIZE_U64;
 
 /// Bytes of a group that leaves which are free, and nobody's room.
 const fn unusable_bytes(leaving: &LeavingGroup) -> u64 {
@@ -165,6 +166,8 @@ impl Core {
             ] {
                 set(&definitions::VOLUME_BYTES, &[&info.name, kind], bytes);
             }
+            let delayed_blocks = info.delayed_free_bytes / BLOCK_SIZE_U64;
+            set(&definitions::DELAYED_FREE_BLOCKS, &[&info.name], delayed_blocks);
         }
         for consumer in &memory.consumers {
             set(&definitions::MEMORY_BYTES, &[&consumer.name], consumer.bytes);

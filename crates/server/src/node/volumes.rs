@@ -169,7 +169,7 @@ impl Core {
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
             snapshot_bytes: volume.used_blocks().saturating_sub(volume.active_blocks())
                 * BLOCK_SIZE_U64,
-            delayed_free_bytes: 0,
+            delayed_free_bytes: volume.delayed_blocks() * BLOCK_SIZE_U64,
             available_bytes: volume.available_blocks() * BLOCK_SIZE_U64,
             files,
             snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
@@ -238,7 +238,7 @@ impl Core {
             self.registry.forget("volume", name);
             tracing::info!(volume = name, "volume deleted");
         }
-        let freed_bytes = info.used_bytes();
+        let freed_bytes = info.used_bytes() + info.delayed_free_bytes;
         Ok(Removal { object: name.clone(), consequences, freed_bytes, dry_run: wanted.dry_run })
     }
 

@@ -73,8 +73,8 @@ impl Rig {
             let used = self.used.range(numbers.clone()).count() as u64;
             expected.count(1, (numbers.end - numbers.start - used) as u32);
         }
-        if known.sorted.counted() == areas as u32 {
-            let [found, _] = known.sorted.blocks();
+        if known.counted.sorted.counted() == areas as u32 {
+            let [found, _] = known.counted.sorted.blocks();
             let [expected, _] = expected.blocks();
             assert_eq!(found, expected);
         }
@@ -143,7 +143,7 @@ fn lost_pages_cost_a_look_and_no_number() {
     rig.lose_pages();
     assert!(!rig.space.wants_count(), "nothing is read before it is asked for");
     let best = rig.take(1).expect("there is room");
-    assert!(rig.space.known().sorted.counted() == 4, "all were counted");
+    assert!(rig.space.known().counted.sorted.counted() == 4, "all were counted");
     assert_eq!(best[0] / VBNS_PER_BLOCK, 2, "the emptiest");
     rig.commit();
     rig.take(NUMBERS as usize - 1 - 40_001).expect("all that is left");

@@ -1,0 +1,273 @@
+//! Delayed frees (FlexVol section 3.4): numbers that no image uses any more, and that the container
+//! map still has until many of one of its pages can be cleared together.
+//!
+//! Overwrites at random free numbers at random. Cleared at once each would change another page of
+//! the container map; so a number that is released is set in the *delayed map*, a block of which
+//! stands for 64 pages, and its block stays in use in the aggregate. A page that has come to
+//! [`PAGE_FREES`] is *cleared*: its numbers are released to the space below. So are the pages that
+//! have the most, nearly, while more numbers are delayed than may be; and where twice as many are,
+//! nothing is delayed any more.
+//!
+//! What a page has is in the map; which have the most an [`Hbps`] tells, which is counted from the
+//! map after a start, some blocks with each consistency point.
+//!
+//! Invariants: a delayed number is in use by no image, and is not given; `delayed_blocks` are the
+//! bits that are set. A number that is cleared may be given after the commit, as all that are
+//! freed.
+
+use super::counted::Counted;
+use super::{Space, first_run};
+use crate::free_map::{VBNS_PER_BLOCK, position, used_in};
+use crate::pointer::Pointer;
+use crate::reader::{self, Progress, Reader, Stop};
+use allocator::Hbps;
+use ondisk::pointer::PhysicalPointer;
+use platform::mutation::{self, Rule};
+use rustc_hash::FxHashSet;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Numbers that a page of a container map stands for.
+const PAGE_NUMBERS: u64 = PhysicalPointer::FANOUT;
+/// Delayed frees of a page that are worth a change of it: an eighth of its numbers.
+const PAGE_FREES: u64 = PAGE_NUMBERS / 8;
+/// Blocks of the map that are counted with a consistency point, unless no page is known that could
+/// be cleared and one has to be.
+const COUNTED_BLOCKS_PER_CP: u64 = 16;
+/// Blocks of the map that are loaded at a time.
+const BLOCKS_AHEAD: usize = 64;
+const PAGES_PER_BLOCK: u64 = VBNS_PER_BLOCK / PAGE_NUMBERS;
+
+/// What a consistency point may delay, and clear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayLimits {
+    /// Numbers that may be delayed before pages are cleared for being the fullest there are.
+    pub delayed_max: u64,
+    /// Pages that may be cleared of numbers delayed before: what was promised for.
+    pub pages_max: u64,
+}
+
+/// What became of released numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FreeCounts {
+    /// Numbers that were delayed.
+    pub delayed: u64,
+    /// Numbers that pages of the container map were cleared of, delayed before or not.
+    pub cleared: u64,
+    /// These pages, each as often as a consistency point cleared it.
+    pub pages: u64,
+}
+
+impl FreeCounts {
+    /// Since there were these.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            delayed: self.delayed - before.delayed,
+            cleared: self.cleared - before.cleared,
+            pages: self.pages - before.pages,
+        }
+    }
+}
+
+/// The delayed frees of a space, beside their map.
+pub(super) struct Delayed {
+    /// Pages by how many they have.
+    pages: Counted,
+    /// Released by the running consistency point, and not decided on.
+    undecided: VecDeque<u64>,
+    /// What it decided to release. Apart until all is decided: who is run again after a wait must
+    /// not decide on it once more.
+    decided: Vec<u64>,
+    /// Blocks of the map that it counted.
+    counted_blocks: u64,
+}
+
+impl Delayed {
+    pub fn new() -> Self {
+        let pages = Counted::new(Hbps::new(PAGE_NUMBERS as u32));
+        Self { pages, undecided: VecDeque::new(), decided: Vec::new(), counted_blocks: 0 }
+    }
+
+    /// A consistency point has committed.
+    ///
+    /// # Panics
+    /// If it left work behind.
+    pub fn commit(&mut self) {
+        assert!(self.undecided.is_empty() && self.decided.is_empty(), "all frees were decided on");
+        self.counted_blocks = 0;
+    }
+}
+
+impl<P: Pointer> Space<P> {
+    /// Decides which of the released numbers are delayed, and clears pages. `limits` counts down
+    /// over calls of one consistency point.
+    ///
+    /// # Errors
+    /// What to wait for; then call again.
+    pub fn delay_frees(&mut self, limits: &mut DelayLimits, reader: &Reader<'_>) -> Progress<()> {
+        self.delayed.undecided.extend(self.released.drain(..));
+        self.delayed.undecided.make_contiguous().sort_unstable();
+        let mut delayed = FxHashSet::default();
+        let decided = self.decide(limits, &mut delayed, reader);
+        if !delayed.is_empty() {
+            // Areas are not told of them: they are as little free as before.
+            self.changes.1.retain(|vbn| !delayed.contains(vbn));
+        }
+        decided?;
+        self.clear_fullest(limits, reader)?;
+        self.released.append(&mut self.delayed.decided);
+        Ok(())
+    }
+
+    /// Whether more is delayed than may be.
+    #[must_use]
+    pub const fn has_delayed_work(&self, delayed_max: u64) -> bool {
+        self.delayed_blocks > delayed_max
+    }
+
+    fn decide(
+        &mut self,
+        limits: &mut DelayLimits,
+        delayed: &mut FxHashSet<u64>,
+        reader: &Reader<'_>,
+    ) -> Progress<()> {
+        while let Some((page, run)) = first_run(&self.delayed.undecided, PAGE_NUMBERS) {
+            let before =
+                self.delayed_in(page, reader).map_err(|stop| self.wait_ahead(stop, reader))?;
+            let is_full = before + run as u64 >= PAGE_FREES;
+            let is_cleared = is_full && before > 0 && limits.pages_max > 0;
+            if is_cleared {
+                self.clear(page, reader)?;
+                limits.pages_max -= 1;
+            }
+            let is_room =
+                self.delayed_blocks + (run as u64) <= limits.delayed_max.saturating_mul(2);
+            if is_cleared || is_full && before == 0 || !is_room {
+                self.free_counts.cleared += run as u64;
+                self.free_counts.pages += u64::from(!is_cleared);
+                self.delayed.decided.extend(self.delayed.undecided.drain(..run));
+                continue;
+            }
+            let block = self.delayed_map.modify(page / PAGES_PER_BLOCK, reader)?;
+            for vbn in self.delayed.undecided.drain(..run) {
+                let (_, byte, mask) = position(vbn);
+                if block[byte] & mask != 0 {
+                    return Err(Stop::Contradiction("a block number was delayed and is freed"));
+                }
+                block[byte] |= mask;
+                self.freed.remove(&vbn);
+                delayed.insert(vbn);
+            }
+            self.free_counts.delayed += run as u64;
+            self.delayed_blocks += run as u64;
+            let after = before + run as u64;
+            self.delayed.pages.change(page as u32, before as u32, after as u32);
+        }
+        Ok(())
+    }
+
+    /// What to wait for with that: the next blocks of the map that will be asked for, too.
+    fn wait_ahead(&self, stop: Stop, reader: &Reader<'_>) -> Stop {
+        let mut indices: Vec<u64> =
+            self.delayed.undecided.iter().map(|vbn| vbn / VBNS_PER_BLOCK).collect();
+        indices.dedup();
+        let ahead = indices.into_iter().take(BLOCKS_AHEAD);
+        reader::all(ahead.map(|index| self.delayed_map.read(index, reader))).err().unwrap_or(stop)
+    }
+
+    fn clear_fullest(&mut self, limits: &mut DelayLimits, reader: &Reader<'_>) -> Progress<()> {
+        while limits.pages_max > 0 && self.delayed_blocks > 0 {
+            let is_too_much = self.delayed_blocks > limits.delayed_max;
+            let Some(page) = self.delayed.pages.best(|_| true) else {
+                let may_count = self.delayed.counted_blocks < COUNTED_BLOCKS_PER_CP;
+                if (may_count || is_too_much) && self.count_pages(reader)? {
+                    continue;
+                }
+                break;
+            };
+            let page = u64::from(page);
+            let delayed = self.delayed_in(page, reader)?;
+            if !is_too_much && delayed < PAGE_FREES {
+                break;
+            }
+            limits.pages_max -= 1;
+            if delayed == 0 {
+                // The map is right and the counts are not.
+                self.delayed.pages = Counted::new(Hbps::new(PAGE_NUMBERS as u32));
+                continue;
+            }
+            self.clear(page, reader)?;
+        }
+        // What is known to be much will soon be cleared.
+        let is_worth_it = self.delayed_blocks > limits.delayed_max / 2;
+        while is_worth_it
+            && self.delayed.counted_blocks < COUNTED_BLOCKS_PER_CP
+            && self.count_pages(reader)?
+        {}
+        Ok(())
+    }
+
+    /// Delayed frees of a page.
+    fn delayed_in(&self, page: u64, reader: &Reader<'_>) -> Progress<u64> {
+        let map = self.delayed_map.read(page / PAGES_PER_BLOCK, reader)?;
+        Ok(used_in(&map, numbers_of(page)))
+    }
+
+    /// Releases the delayed numbers of a page.
+    fn clear(&mut self, page: u64, reader: &Reader<'_>) -> Progress<()> {
+        let numbers = numbers_of(page);
+        let block = self.delayed_map.modify(page / PAGES_PER_BLOCK, reader)?;
+        let before = used_in(block, numbers.clone());
+        for vbn in numbers {
+            let (_, byte, mask) = position(vbn);
+            if block[byte] & mask != 0 {
+                block[byte] &= !mask;
+                self.freed.insert(vbn);
+                self.delayed.decided.push(vbn);
+                self.changes.1.push(vbn);
+            }
+        }
+        let few = Stop::Contradiction("more frees are delayed than are counted");
+        self.delayed_blocks = self.delayed_blocks.checked_sub(before).ok_or(few)?;
+        self.delayed.pages.change(page as u32, before as u32, 0);
+        self.free_counts.cleared += before;
+        self.free_counts.pages += 1;
+        Ok(())
+    }
+
+    /// Counts the pages of the next block of the map that has any; whether there was one.
+    fn count_pages(&mut self, reader: &Reader<'_>) -> Progress<bool> {
+        let pages = self.size_blocks.div_ceil(PAGE_NUMBERS) as u32;
+        let Some(next) = self.delayed.pages.next_count(pages) else { return Ok(false) };
+        let index = u64::from(next) / PAGES_PER_BLOCK;
+        let dirty = self.delayed_map.dirty.range(index..).next().map(|(index, _)| *index);
+        let on_media = self.delayed_map.next_present(index, reader)?;
+        let found = dirty.into_iter().chain(on_media).min();
+        let first = found.map_or(pages, |index| (index * PAGES_PER_BLOCK) as u32).min(pages);
+        let map = found.map(|index| self.delayed_map.read(index, reader)).transpose()?;
+        if first > next {
+            self.delayed.pages.count(pages, first - next, 0);
+        }
+        let end = (first + PAGES_PER_BLOCK as u32).min(pages);
+        for page in first..end {
+            let score = map.as_ref().map_or(0, |map| used_in(map, numbers_of(u64::from(page))));
+            self.delayed.pages.count(pages, 1, score as u32);
+        }
+        self.delayed.counted_blocks += 1;
+        Ok(true)
+    }
+
+    /// The numbers that are given leave out those that are delayed; `false` breaks the rule.
+    pub(super) fn heeds_delayed(&self) -> bool {
+        self.delayed_blocks > 0 && !mutation::broken(Rule::DelayedFreeGiven)
+    }
+}
+
+/// The numbers of a page.
+const fn numbers_of(page: u64) -> Range<u64> {
+    page * PAGE_NUMBERS..(page + 1) * PAGE_NUMBERS
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What is delayed is known, given to nobody, and released once; the fullest pages come first.
+
+use super::*;
+use crate::cache::BufferCache;
+use crate::free_map::is_set;
+use crate::reader::HeldBlocks;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use units::VolumeId;
+
+/// A little more than two blocks of the map.
+const NUMBERS: u64 = 2 * VBNS_PER_BLOCK + 1000;
+const ALL: DelayLimits = DelayLimits { delayed_max: 1 << 20, pages_max: 1 << 20 };
+/// How much worse than the fullest page one may be that is taken for it: a bin of the histogram.
+const BIN_FREES: usize = PAGE_NUMBERS as usize / ondisk::top_areas::HISTOGRAM_BINS;
+
+struct Rig {
+    cache: BufferCache,
+    held: HeldBlocks,
+    space: Space<PhysicalPointer>,
+    used: BTreeSet<u64>,
+    delayed: BTreeSet<u64>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (cache, held) = (BufferCache::new(8), HeldBlocks::default());
+        let mut space = Space::new(VolumeId(0), NUMBERS);
+        space.claim(0);
+        Self { cache, held, space, used: BTreeSet::from([0]), delayed: BTreeSet::new() }
+    }
+
+    fn take(&mut self, count: usize) {
+        let reader = Reader { cache: &self.cache, held: &self.held };
+        self.space.fill_pool(count, &reader).expect("there is room");
+        for _ in 0..count {
+            let vbn = self.space.take_from_pool();
+            assert!(!self.delayed.contains(&vbn), "{vbn} is delayed and given");
+            assert!(self.used.insert(vbn), "{vbn} is given twice");
+        }
+    }
+
+    /// A consistency point that frees these; what it releases.
+    fn free(&mut self, numbers: &BTreeSet<u64>, mut limits: DelayLimits) -> BTreeSet<u64> {
+        for vbn in numbers {
+            assert!(self.used.remove(vbn), "{vbn} is in use");
+            self.space.free(*vbn);
+        }
+        let reader = Reader { cache: &self.cache, held: &self.held };
+        self.space.settle(&reader).expect("nothing is waited for");
+        self.space.delay_frees(&mut limits, &reader).expect("nothing is waited for");
+        self.space.settle_scores(&reader).expect("nothing is waited for");
+        let list = self.space.drain_released();
+        let released: BTreeSet<u64> = list.iter().copied().collect();
+        assert_eq!(list.len(), released.len(), "each is released once");
+        let candidates: BTreeSet<u64> = self.delayed.union(numbers).copied().collect();
+        assert!(released.is_subset(&candidates));
+        self.delayed = candidates.difference(&released).copied().collect();
+        // Nothing is written here.
+        self.space.freed.clear();
+        self.space.delayed.commit();
+        self.space.put_back_areas();
+        self.space.search_again();
+        self.check();
+        released
+    }
+
+    fn check(&mut self) {
+        let reader = Reader { cache: &self.cache, held: &self.held };
+        assert_eq!(self.space.delayed_blocks, self.delayed.len() as u64);
+        for index in 0..NUMBERS.div_ceil(VBNS_PER_BLOCK) {
+            let map = self.space.delayed_map.read(index, &reader).expect("it is in memory");
+            let in_use = self.space.in_use(index, &reader).expect("it is in memory");
+            for vbn in index * VBNS_PER_BLOCK..NUMBERS.min((index + 1) * VBNS_PER_BLOCK) {
+                let is_delayed = self.delayed.contains(&vbn);
+                assert_eq!(is_set(&map, vbn), is_delayed, "{vbn}");
+                assert_eq!(is_set(&in_use, vbn), is_delayed || self.used.contains(&vbn), "{vbn}");
+            }
+        }
+        let free = NUMBERS - self.used.len() as u64 - self.delayed.len() as u64;
+        assert!(self.space.free_numbers() <= free);
+    }
+
+    /// Delayed frees by page.
+    fn pages(&self) -> BTreeMap<u64, usize> {
+        let mut pages = BTreeMap::new();
+        for vbn in &self.delayed {
+            *pages.entry(vbn / PAGE_NUMBERS).or_default() += 1;
+        }
+        pages
+    }
+}
+
+/// Some numbers of each page: of the first one, of the second two, and so on.
+fn ascending(pages: u64) -> BTreeSet<u64> {
+    (0..pages).flat_map(|page| (0..=page).map(move |at| (page + 1) * PAGE_NUMBERS + at)).collect()
+}
+
+#[test]
+fn the_fullest_pages_are_cleared_and_no_more_than_has_to_be() {
+    const PAGES: u64 = 60;
+    let mut rig = Rig::new();
+    rig.take(60_000);
+    assert!(rig.free(&ascending(PAGES), ALL).is_empty(), "no page is worth it");
+    // A start: pages are counted from the map.
+    rig.space.delayed = Delayed::new();
+    let limits = DelayLimits { delayed_max: 1000, ..ALL };
+    let before = rig.pages();
+    let released = rig.free(&BTreeSet::new(), limits);
+    let after = rig.pages();
+    let cleared = before.keys().filter(|page| !after.contains_key(*page));
+    let worst = cleared.map(|page| before[page]).min().expect("some are cleared");
+    let best = after.values().copied().max().expect("some are left");
+    assert!(worst + BIN_FREES >= best, "{worst} are cleared, and {best} are left");
+    assert!(rig.delayed.len() <= 1000 && rig.delayed.len() + worst + BIN_FREES > 1000);
+    let counts = rig.space.free_counts;
+    assert_eq!(counts.cleared, released.len() as u64);
+    assert_eq!(counts.pages, (before.len() - after.len()) as u64);
+}
+
+#[test]
+fn a_page_that_is_worth_it_is_cleared_at_once() {
+    let mut rig = Rig::new();
+    rig.take(2000);
+    let page = |counts: std::ops::Range<u64>| counts.map(|at| PAGE_NUMBERS + at).collect();
+    let few: BTreeSet<u64> = page(0..PAGE_FREES - 1);
+    assert!(rig.free(&few, ALL).is_empty());
+    // Not more pages than there was promised for.
+    assert!(rig.free(&page(100..101), DelayLimits { pages_max: 0, ..ALL }).is_empty());
+    assert_eq!(rig.free(&page(200..201), ALL).len() as u64, PAGE_FREES + 1);
+    let many: BTreeSet<u64> = page(300..300 + PAGE_FREES);
+    assert_eq!(rig.free(&many, DelayLimits { pages_max: 0, ..ALL }), many, "none were delayed");
+}
+
+#[test]
+fn where_nothing_may_be_delayed_all_is_released() {
+    let mut rig = Rig::new();
+    rig.take(60_000);
+    rig.free(&ascending(20), ALL);
+    let none = DelayLimits { delayed_max: 0, pages_max: 5 };
+    assert!(rig.free(&BTreeSet::from([40_000]), none).contains(&40_000));
+    assert_eq!(rig.pages().len(), 15, "five pages were promised for");
+    rig.free(&BTreeSet::new(), DelayLimits { pages_max: 100, ..none });
+    assert!(rig.delayed.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn delayed_frees_are_given_to_nobody_and_released_once(
+        steps in proptest::collection::vec(
+            (
+                0..20_000_usize,
+                proptest::collection::vec((any::<prop::sample::Index>(), 1..200_usize), 0..60),
+                (0..2000_u64, 0..200_u64),
+                any::<bool>(),
+            ),
+            1..10,
+        ),
+    ) {
+        let mut rig = Rig::new();
+        for (count, frees, (delayed_max, pages_max), restarts) in steps {
+            let room = NUMBERS as usize - rig.used.len() - rig.delayed.len();
+            rig.take(room.min(count));
+            let used: Vec<u64> = rig.used.iter().copied().skip(1).collect();
+            let mut numbers = BTreeSet::new();
+            for (at, run) in frees.into_iter().filter(|_| !used.is_empty()) {
+                numbers.extend(used.iter().skip(at.index(used.len())).take(run));
+            }
+            // What was taken is in use from the commit on.
+            rig.free(&BTreeSet::new(), DelayLimits { delayed_max, pages_max: 0 });
+            rig.free(&numbers, DelayLimits { delayed_max, pages_max });
+            if pages_max > NUMBERS.div_ceil(PAGE_NUMBERS) {
+                prop_assert!(rig.delayed.len() as u64 <= delayed_max);
+            }
+            if restarts {
+                rig.space.drop_pool();
+                rig.space.delayed = Delayed::new();
+            }
+        }
+        let all = DelayLimits { delayed_max: 0, pages_max: u64::MAX };
+        rig.free(&BTreeSet::new(), all);
+        prop_assert!(rig.delayed.is_empty());
+    }
+}

@@ -59,6 +59,8 @@ rules! {
         "a number is given while the container map still has the block of its delayed free"
     ChangedBlockMoved "changed-block-moved"
         "a block is moved that the same consistency point writes anew or frees"
+    GroupLeavesInUse "group-leaves-in-use"
+        "a group of disks leaves while something in it is in use"
     HotBlockMoved "hot-block-moved"
         "a temperature scan moves what is not cold"
     ActiveBlockMoved "active-block-moved"

@@ -10,6 +10,7 @@ use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
+use platform::mutation::{self, Rule};
 use std::cmp::Reverse;
 use units::Pvbn;
 
@@ -81,7 +82,8 @@ impl Refill {
     /// Whether nothing of a group is in use that could move.
     pub(crate) fn is_vacated(&self, group: u32) -> bool {
         let group = &self.groups[group as usize];
-        group.emptying.is_none() && group.used_blocks() == Some(0)
+        let is_left = group.used_blocks().is_some() && mutation::broken(Rule::GroupLeavesInUse);
+        group.emptying.is_none() && (is_left || group.used_blocks() == Some(0))
     }
 
     /// Whether an area is being emptied still: it may have been wanted.

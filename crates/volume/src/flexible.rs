@@ -4,6 +4,7 @@
 //! with the container map's change the whole image becomes reachable at once.
 
 use crate::cleaning::{Finished, VolumeCleaning};
+use crate::delaying::DelayedBefore;
 use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
@@ -19,7 +20,7 @@ use cowfs::image::{FileWork, ImageFacts};
 use cowfs::logical::{Image, Logical};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
-use cowfs::space::{DelayLimits, SCAN_BLOCKS_PER_CP, Space};
+use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,15 +29,6 @@ use units::{Timestamp, VolumeId};
 
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
-/// Pages of the container map that a consistency point clears of delayed frees at most: what is
-/// tried first, and where the aggregate is nearly full.
-const CLEARED_PAGES: [u64; 4] = [1024, 128, 16, 1];
-/// Of the numbers that are free in a volume, or in its aggregate, one of so many may be delayed: so
-/// that nobody is refused room for them.
-const FREE_SHARE: u64 = 8;
-/// Numbers of a thin volume that count for delayed frees, for each in use: what is in use lies in
-/// pages of the container map that are nowhere near full.
-const NUMBERS_OF_USED: u64 = 6;
 
 /// See the module.
 pub struct FlexibleVolume {
@@ -44,7 +36,7 @@ pub struct FlexibleVolume {
     pub front: Front<DualPointer>,
     /// The block side.
     pub(crate) vbn: Partition<VbnSide>,
-    aggregate: Weak<Aggregate>,
+    pub(crate) aggregate: Weak<Aggregate>,
     this: Weak<Self>,
     size_blocks: u64,
     used_blocks: AtomicU64,
@@ -61,8 +53,8 @@ pub(crate) struct VbnSide {
     is_put_off: bool,
     /// A message counts free numbers of areas.
     is_counting: bool,
-    /// Delayed frees when the consistency point began, and how many it was to leave.
-    delayed_before: (u64, u64),
+    /// Delayed frees when the consistency point began.
+    pub delayed_before: DelayedBefore,
 }
 
 impl FlexibleVolume {
@@ -89,7 +81,7 @@ impl FlexibleVolume {
             finished: None,
             is_put_off: false,
             is_counting: false,
-            delayed_before: (0, 0),
+            delayed_before: DelayedBefore::default(),
         };
         Arc::new_cyclic(|this| Self {
             vbn: Partition::new(front.affinities.vbn, side),
@@ -178,32 +170,6 @@ impl FlexibleVolume {
         let budget = &shared.aggregate.budget;
         let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), Spender::Free);
         [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits).unwrap_or(0)
-    }
-
-    /// How many frees may be delayed: a share of the block numbers, and nothing that anybody who is
-    /// refused room would miss.
-    fn delayed_max(&self, space: &Space<DualPointer>) -> u64 {
-        let Some(aggregate) = self.aggregate.upgrade() else { return 0 };
-        let permille = u64::from(aggregate.parts.tuning.delayed_permille);
-        let numbers = space.size_blocks.min(space.used_blocks.saturating_mul(NUMBERS_OF_USED));
-        let share = numbers.saturating_mul(permille) / 1000;
-        let shared = &self.front.shared;
-        let free = shared.budget.free_blocks().min(shared.aggregate.budget.free_blocks());
-        share.min(free / FREE_SHARE)
-    }
-
-    /// What a consistency point may do with delayed frees.
-    fn delay_limits(&self, space: &Space<DualPointer>) -> DelayLimits {
-        let delayed_max = self.delayed_max(space);
-        if space.delayed_blocks == 0 {
-            return DelayLimits { delayed_max, pages_max: 0 };
-        }
-        let shared = &self.front.shared;
-        let budget = &shared.aggregate.budget;
-        let fits = |pages: &u64| budget.promise(shared.overhead.of_cleared(*pages), Spender::Free);
-        let pages = CLEARED_PAGES.map(|pages| pages.min(space.delayed_blocks));
-        let pages_max = pages.into_iter().find(fits).unwrap_or(0);
-        DelayLimits { delayed_max, pages_max }
     }
 
     /// The snapshots that are not being deleted; for messages that may read the block side.
@@ -331,11 +297,8 @@ impl Member for FlexibleVolume {
         side.is_put_off = is_put_off;
         let wanted =
             side.space.snapshots_changed || has_work && !is_put_off || side.requests.is_pending();
-        let has_frees = side.space.has_delayed_work(self.delayed_max(&side.space));
         let is_dirty = self.front.logical.write(access).is_dirty() || wanted;
-        let side = self.vbn.write(access);
-        let delay_limits = (is_dirty || has_frees).then(|| self.delay_limits(&side.space));
-        let delay_limits = delay_limits.filter(|limits| is_dirty || limits.pages_max > 0);
+        let delay_limits = self.begin_delaying(self.vbn.write(access), is_dirty);
         let logical = self.front.logical.write(access);
         let Some(delay_limits) = delay_limits else {
             logical.freeze_unchanged();
@@ -343,7 +306,6 @@ impl Member for FlexibleVolume {
         };
         let image = logical.freeze();
         let side = self.vbn.write(access);
-        side.delayed_before = (side.space.delayed_blocks, delay_limits.delayed_max);
         let facts = image_facts(&image, &mut side.requests, context);
         let dirty_blocks = image.dirty_blocks;
         let image = (facts, image);
@@ -395,11 +357,9 @@ impl Member for FlexibleVolume {
         let inode_file = side.space.inode_file.0;
         let restore = side.requests.take_restore(&mut side.space);
         settle(&self.front, &side.space, self.size_blocks);
-        // Where none could be cleared another consistency point would not get on either.
-        let (before, delayed_max) = side.delayed_before;
-        let is_stuck = before > delayed_max && side.space.delayed_blocks >= before;
-        let has_frees = !is_stuck && side.space.has_delayed_work(self.delayed_max(&side.space));
-        let again = side.space.has_snapshot_work() || has_frees || side.requests.is_pending();
+        let again = side.space.has_snapshot_work()
+            || self.goes_on_clearing(side)
+            || side.requests.is_pending();
         let views = snapshot_views(&side.space.snapshots);
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);

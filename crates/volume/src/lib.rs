@@ -16,6 +16,7 @@
 
 mod backend;
 mod cleaning;
+mod delaying;
 mod flexible;
 mod format;
 mod front;

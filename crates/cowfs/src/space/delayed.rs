@@ -120,12 +120,6 @@ impl<P: Pointer> Space<P> {
         Ok(())
     }
 
-    /// Whether more is delayed than may be.
-    #[must_use]
-    pub const fn has_delayed_work(&self, delayed_max: u64) -> bool {
-        self.delayed_blocks > delayed_max
-    }
-
     fn decide(
         &mut self,
         limits: &mut DelayLimits,

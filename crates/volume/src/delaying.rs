@@ -12,8 +12,9 @@ use ondisk::pointer::DualPointer;
 /// Pages of the container map that a consistency point clears of delayed frees at most: what is
 /// tried first, and where the aggregate is nearly full.
 const CLEARED_PAGES: [u64; 4] = [1024, 128, 16, 1];
-/// Of the numbers that are free in a volume, or in its aggregate, one of so many may be delayed.
-const FREE_SHARE: u64 = 8;
+/// Of the numbers that are free in a volume, or in its aggregate, one of so many may be delayed:
+/// the fuller an aggregate is, the more its areas need what is free.
+const FREE_SHARE: u64 = 16;
 /// Numbers of a thin volume that count for delayed frees, for each in use: what is in use lies in
 /// pages of the container map that are nowhere near full.
 const NUMBERS_OF_USED: u64 = 6;

@@ -29,8 +29,12 @@ use std::ops::Range;
 
 /// Numbers that a page of a container map stands for.
 const PAGE_NUMBERS: u64 = PhysicalPointer::FANOUT;
-/// Delayed frees of a page that are worth a change of it: an eighth of its numbers.
-const PAGE_FREES: u64 = PAGE_NUMBERS / 8;
+/// Frees of a page that are worth a change of it: somewhat more than the paper's ten. To wait for
+/// more would save little, and what is delayed is not free.
+const PAGE_FREES: u64 = 16;
+/// Above this pages are told apart no more: a bin of the histogram for each score below. Pages that
+/// have more are few, as they are cleared at once but for want of room.
+const SCORE_MAX: u32 = 2 * PAGE_FREES as u32;
 /// Blocks of the map that are counted with a consistency point, unless no page is known that could
 /// be cleared and one has to be.
 const COUNTED_BLOCKS_PER_CP: u64 = 16;
@@ -85,7 +89,7 @@ pub(super) struct Delayed {
 
 impl Delayed {
     pub fn new() -> Self {
-        let pages = Counted::new(Hbps::new(PAGE_NUMBERS as u32));
+        let pages = Counted::new(Hbps::new(SCORE_MAX));
         Self { pages, undecided: VecDeque::new(), decided: Vec::new(), counted_blocks: 0 }
     }
 
@@ -188,7 +192,7 @@ impl<P: Pointer> Space<P> {
             limits.pages_max -= 1;
             if delayed == 0 {
                 // The map is right and the counts are not.
-                self.delayed.pages = Counted::new(Hbps::new(PAGE_NUMBERS as u32));
+                self.delayed.pages = Counted::new(Hbps::new(SCORE_MAX));
                 continue;
             }
             self.clear(page, reader)?;

@@ -5,8 +5,9 @@
 //! the container map; so a number that is released is set in the *delayed map*, a block of which
 //! stands for 64 pages, and its block stays in use in the aggregate. A page that has come to
 //! [`PAGE_FREES`] is *cleared*: its numbers are released to the space below. So are the pages that
-//! have the most, nearly, while more numbers are delayed than may be; and where twice as many are,
-//! nothing is delayed any more.
+//! have the most while more numbers are delayed than may be. Where twice as many are nothing is
+//! delayed, nor by a consistency point that frees many numbers of each page as it is. Pages that
+//! change in any case are cleared with that.
 //!
 //! What a page has is in the map; which have the most an [`Hbps`] tells, which is counted from the
 //! map after a start, some blocks with each consistency point.
@@ -32,6 +33,9 @@ const PAGE_NUMBERS: u64 = PhysicalPointer::FANOUT;
 /// Frees of a page that are worth a change of it: somewhat more than the paper's ten. To wait for
 /// more would save little, and what is delayed is not free.
 const PAGE_FREES: u64 = 16;
+/// Frees for each page, on average over a consistency point, from which on none is delayed: to have
+/// fewer pages changed would save little, and what is delayed is missing where areas are chosen.
+const MEAN_FREES: usize = 4;
 /// Above this pages are told apart no more: a bin of the histogram for each score below. Pages that
 /// have more are few, as they are cleared at once but for want of room.
 const SCORE_MAX: u32 = 2 * PAGE_FREES as u32;
@@ -83,6 +87,8 @@ pub(super) struct Delayed {
     /// What it decided to release. Apart until all is decided: who is run again after a wait must
     /// not decide on it once more.
     decided: Vec<u64>,
+    /// Whether it delays any, once that is known.
+    delays: Option<bool>,
     /// Blocks of the map that it counted.
     counted_blocks: u64,
 }
@@ -90,7 +96,8 @@ pub(super) struct Delayed {
 impl Delayed {
     pub fn new() -> Self {
         let pages = Counted::new(Hbps::new(SCORE_MAX));
-        Self { pages, undecided: VecDeque::new(), decided: Vec::new(), counted_blocks: 0 }
+        let (undecided, decided) = (VecDeque::new(), Vec::new());
+        Self { pages, undecided, decided, delays: None, counted_blocks: 0 }
     }
 
     /// A consistency point has committed.
@@ -99,7 +106,16 @@ impl Delayed {
     /// If it left work behind.
     pub fn commit(&mut self) {
         assert!(self.undecided.is_empty() && self.decided.is_empty(), "all frees were decided on");
-        self.counted_blocks = 0;
+        (self.delays, self.counted_blocks) = (None, 0);
+    }
+
+    /// Whether the running consistency point delays frees: they are few for the pages they are of.
+    fn delays(&mut self) -> bool {
+        *self.delays.get_or_insert_with(|| {
+            let (numbers, _) = self.undecided.as_slices();
+            let pages = numbers.chunk_by(|one, next| one / PAGE_NUMBERS == next / PAGE_NUMBERS);
+            numbers.len() < MEAN_FREES * pages.count()
+        })
     }
 }
 
@@ -130,18 +146,20 @@ impl<P: Pointer> Space<P> {
         delayed: &mut FxHashSet<u64>,
         reader: &Reader<'_>,
     ) -> Progress<()> {
+        let delays = self.delayed.delays();
         while let Some((page, run)) = first_run(&self.delayed.undecided, PAGE_NUMBERS) {
             let before =
                 self.delayed_in(page, reader).map_err(|stop| self.wait_ahead(stop, reader))?;
-            let is_full = before + run as u64 >= PAGE_FREES;
-            let is_cleared = is_full && before > 0 && limits.pages_max > 0;
+            let after = before + run as u64;
+            let delayed_most = limits.delayed_max.saturating_mul(2);
+            let is_room = delays && self.delayed_blocks + run as u64 <= delayed_most;
+            let is_changed = after >= PAGE_FREES || !is_room;
+            let is_cleared = is_changed && before > 0 && limits.pages_max > 0;
             if is_cleared {
                 self.clear(page, reader)?;
                 limits.pages_max -= 1;
             }
-            let is_room =
-                self.delayed_blocks + (run as u64) <= limits.delayed_max.saturating_mul(2);
-            if is_cleared || is_full && before == 0 || !is_room {
+            if is_cleared || is_changed && (before == 0 || !is_room) {
                 self.free_counts.cleared += run as u64;
                 self.free_counts.pages += u64::from(!is_cleared);
                 self.delayed.decided.extend(self.delayed.undecided.drain(..run));
@@ -159,7 +177,6 @@ impl<P: Pointer> Space<P> {
             }
             self.free_counts.delayed += run as u64;
             self.delayed_blocks += run as u64;
-            let after = before + run as u64;
             self.delayed.pages.change(page as u32, before as u32, after as u32);
         }
         Ok(())

@@ -40,7 +40,7 @@ fn random_overwrites_change_a_page_for_many_frees() {
     node.consistency_point();
     let overwrite = |node: &Node, points: std::ops::Range<u64>| {
         for point in points {
-            for write in 0..24 {
+            for write in 0..8 {
                 let seed = point << 8 | write;
                 let block = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                 node.overwrite(file, block % FILE_BLOCKS, seed).unwrap();
@@ -52,7 +52,7 @@ fn random_overwrites_change_a_page_for_many_frees() {
     let before = node.frees();
     overwrite(&node, 40..120);
     let frees = node.frees().since(before);
-    assert!(frees.delayed > 1000, "{frees:?}");
+    assert!(frees.delayed > 400, "{frees:?}");
     assert!(frees.cleared >= FREES_OF_PAGE * frees.pages, "{frees:?}");
     let delayed = node.delayed_blocks();
     assert!(delayed > 50, "{delayed} are delayed");
@@ -70,8 +70,10 @@ fn no_frees_are_delayed_in_a_full_volume() {
     let root = node.root("home");
     let file = node.write_file(root, "file", content(1, 4 << 20));
     node.consistency_point();
-    (0..100).for_each(|write| node.overwrite(file, write * 7 % 1024, write).unwrap());
-    node.consistency_point();
+    for point in 0..16 {
+        (0..4).for_each(|write| node.overwrite(file, (point * 4 + write) * 97 % 1024, 1).unwrap());
+        node.consistency_point();
+    }
     assert!(node.delayed_blocks() > 0);
     let refused = (1024..).find_map(|block| node.overwrite(file, block, block).err());
     assert_eq!(refused, Some(FsError::NoSpace));

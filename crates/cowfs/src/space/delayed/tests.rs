@@ -63,6 +63,15 @@ impl Rig {
         released
     }
 
+    /// Consistency points that free these, few of a page at a time, and delay all of them.
+    fn delay(&mut self, numbers: &BTreeSet<u64>) {
+        for at in 0..PAGE_NUMBERS {
+            let is_its = |vbn: &&u64| **vbn % PAGE_NUMBERS == at;
+            let some: BTreeSet<u64> = numbers.iter().filter(is_its).copied().collect();
+            assert!(some.is_empty() || self.free(&some, ALL).is_empty(), "no page is worth it");
+        }
+    }
+
     fn check(&mut self) {
         let reader = Reader { cache: &self.cache, held: &self.held };
         assert_eq!(self.space.delayed_blocks, self.delayed.len() as u64);
@@ -100,7 +109,7 @@ fn the_fullest_pages_are_cleared_and_no_more_than_has_to_be() {
     const PAGES: u64 = 60;
     let mut rig = Rig::new();
     rig.take(60_000);
-    assert!(rig.free(&some(PAGES), ALL).is_empty(), "no page is worth it");
+    rig.delay(&some(PAGES));
     // A start: pages are counted from the map.
     rig.space.delayed = Delayed::new();
     let limits = DelayLimits { delayed_max: 300, ..ALL };
@@ -123,7 +132,7 @@ fn a_page_that_is_worth_it_is_cleared_at_once() {
     rig.take(2000);
     let page = |counts: std::ops::Range<u64>| counts.map(|at| PAGE_NUMBERS + at).collect();
     let few: BTreeSet<u64> = page(0..PAGE_FREES - 1);
-    assert!(rig.free(&few, ALL).is_empty());
+    rig.delay(&few);
     // Not more pages than there was promised for.
     assert!(rig.free(&page(100..101), DelayLimits { pages_max: 0, ..ALL }).is_empty());
     assert_eq!(rig.free(&page(200..201), ALL).len() as u64, PAGE_FREES + 1);
@@ -132,10 +141,26 @@ fn a_page_that_is_worth_it_is_cleared_at_once() {
 }
 
 #[test]
+fn where_many_of_each_page_are_freed_none_is_delayed() {
+    let mut rig = Rig::new();
+    rig.take(60_000);
+    rig.delay(&some(20));
+    let before = rig.delayed.clone();
+    let of_page = |page: u64| (0..MEAN_FREES as u64).map(move |at| page * PAGE_NUMBERS + 100 + at);
+    let many: BTreeSet<u64> = (5..10).chain(40..45).flat_map(of_page).collect();
+    let released = rig.free(&many, ALL);
+    assert!(many.is_subset(&released));
+    let is_changed = |vbn: &&u64| (5..10).contains(&(**vbn / PAGE_NUMBERS));
+    let with_them: BTreeSet<u64> = before.iter().filter(is_changed).copied().collect();
+    assert!(!with_them.is_empty());
+    assert_eq!(released, many.union(&with_them).copied().collect(), "pages that change anyway");
+}
+
+#[test]
 fn where_nothing_may_be_delayed_all_is_released() {
     let mut rig = Rig::new();
     rig.take(60_000);
-    rig.free(&some(20), ALL);
+    rig.delay(&some(20));
     let none = DelayLimits { delayed_max: 0, pages_max: 5 };
     assert!(rig.free(&BTreeSet::from([40_000]), none).contains(&40_000));
     assert_eq!(rig.pages().len(), 15, "five pages were promised for");

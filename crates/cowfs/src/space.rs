@@ -279,6 +279,13 @@ impl<P: Pointer> Space<P> {
         Ok(block)
     }
 
+    /// Numbers that are neither in use nor delayed, by the counts: those of an image that
+    /// contradicts itself may be any.
+    #[must_use]
+    pub const fn unused_blocks(&self) -> u64 {
+        self.size_blocks.saturating_sub(self.used_blocks).saturating_sub(self.delayed_blocks)
+    }
+
     /// Whether a number may be given: not in the running consistency point's hands.
     #[must_use]
     pub fn is_givable(&self, vbn: u64) -> bool {
@@ -631,6 +638,15 @@ mod tests {
             space.active_blocks = 0;
             space.free(5);
         }));
+    }
+
+    #[test]
+    fn an_image_that_counts_more_than_there_is_has_nothing_unused() {
+        let mut space: Space<PhysicalPointer> = Space::new(VolumeId(0), 100);
+        (space.used_blocks, space.delayed_blocks) = (60, 40);
+        assert_eq!(space.unused_blocks(), 0);
+        space.used_blocks += 1;
+        assert_eq!((space.unused_blocks(), space.free_numbers()), (0, 0));
     }
 
     #[test]

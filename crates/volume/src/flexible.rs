@@ -279,8 +279,7 @@ pub(crate) fn switch_logical<P: Pointer>(
 }
 
 fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, size_blocks: u64) {
-    let free = space.size_blocks - space.used_blocks - space.delayed_blocks;
-    front.shared.budget.settle(free, slack_blocks(size_blocks));
+    front.shared.budget.settle(space.unused_blocks(), slack_blocks(size_blocks));
     front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
 }
 

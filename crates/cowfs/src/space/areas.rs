@@ -386,8 +386,7 @@ impl<P: Pointer> Space<P> {
     #[must_use]
     pub fn free_numbers(&self) -> u64 {
         let in_hand = self.given.len() + self.freed.len() - self.pool.len();
-        let free = self.size_blocks - self.used_blocks - self.delayed_blocks;
-        free.saturating_sub(in_hand as u64)
+        self.unused_blocks().saturating_sub(in_hand as u64)
     }
 
     /// Free numbers from the pool, at most so many: given, for whoever takes them elsewhere.

@@ -14,8 +14,8 @@ use crate::node::BenchError;
 
 const VOLUMES: usize = 1;
 const FILLED_PERCENT: u64 = 55;
-/// Overwrites between two consistency points: with a volume of 2 GiB they free one number or two in
-/// every fourth page.
+/// Overwrites between two consistency points: with 2 GiB of data in a volume they free two or three
+/// numbers of each page that they free any of.
 const POINT_OPERATIONS: u64 = 256;
 const POINTS: u64 = 128;
 

@@ -273,7 +273,7 @@ impl<P: Pointer> Space<P> {
         Ok(true)
     }
 
-    /// The numbers that are given leave out those that are delayed; `false` breaks the rule.
+    /// Whether there are delayed numbers, which are to be left out when numbers are given.
     pub(super) fn heeds_delayed(&self) -> bool {
         self.delayed_blocks > 0 && !mutation::broken(Rule::DelayedFreeGiven)
     }

@@ -181,11 +181,11 @@ fn walk_snapshots(
     Ok(snapshots)
 }
 
-/// Where a number's block lies, and its check if that is known.
+/// Where a number's block lies, and its check if that is known. Number 0 is in use and is no block.
 fn place_of(walker: &Walker<'_, '_, '_>, vbn: u64) -> Option<(Pvbn, Option<u16>)> {
     match &walker.fs.container {
         Some(container) => container.get(vbn).map(|(pvbn, check)| (pvbn, Some(check))),
-        None => Some((Pvbn(vbn), None)),
+        None => (vbn != 0).then_some((Pvbn(vbn), None)),
     }
 }
 

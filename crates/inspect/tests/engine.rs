@@ -380,6 +380,18 @@ fn rot_is_told() {
     );
 }
 
+/// Number 0 of a traditional volume is in use and is no block: a snapshot's map has it, and what is
+/// beside it on the disk is nobody's.
+#[test]
+fn what_is_beside_number_0_is_nobodys() {
+    let node = Node::create(92, RaidKind::Raid4, true);
+    node.snapshot(SnapshotRequest::Create("one".to_owned())).unwrap();
+    node.consistency_point();
+    node.expect_clean("before");
+    node.world.fail_block("disk1", 16 + 63);
+    node.expect_clean("no identity of the first stripes can be read");
+}
+
 /// More snapshots than one consistency point releases, deleted in two batches: the second begins
 /// while the first is under way, in the middle of a snapshot. Each snapshot is the last that holds
 /// some block, and all before it hold it, too.

@@ -61,6 +61,8 @@ rules! {
         "a block is moved that the same consistency point writes anew or frees"
     GroupLeavesInUse "group-leaves-in-use"
         "a group of disks leaves while something in it is in use"
+    OwnBlocksStay "own-blocks-stay"
+        "blocks of the aggregate's own files stay in a group of disks that is to leave"
     HotBlockMoved "hot-block-moved"
         "a temperature scan moves what is not cold"
     ActiveBlockMoved "active-block-moved"

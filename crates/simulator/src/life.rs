@@ -114,6 +114,7 @@ impl<'a> Life<'a> {
                 Choices::of(self.seed, Purpose::Events, round << 32 | self.reduction.salt);
             self.round(round == rounds)?;
         }
+        self.machine.finish_removal()?;
         self.scrub_at_end()
     }
 

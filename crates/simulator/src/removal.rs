@@ -1,10 +1,13 @@
 //! Groups of disks that leave an aggregate under load: emptied, taken out, or kept after all.
 //!
 //! Invariants: what was answered goes on after every start. A group that has left stays away, and
-//! everything that was in it is in others.
+//! everything that was in it is in others. A group that leaves while there is room for what it has
+//! has left after some consistency points, at the end of a life.
 
 use crate::finding::Finding;
+use crate::growth::Growth;
 use crate::machine::{AGGREGATE, Machine, Promise, promise};
+use crate::media::inspect_media;
 use aggregate::AggregateError;
 use dblade::EngineError;
 use std::collections::BTreeSet;
@@ -12,6 +15,11 @@ use std::sync::Arc;
 
 /// Of 100 requests while a group leaves, those that have it stay.
 const KEEP_PERCENT: u64 = 20;
+/// Consistency points in which a group has left: each takes up to 4 MiB along, and what could not
+/// be moved at first is gone through again.
+const POINTS_MAX: u32 = 64;
+/// Room in the other groups for each block of the leaving one, that it needs not wait for any.
+const ROOM_PER_BLOCK: u64 = 4;
 
 /// How far removals are.
 #[derive(Default)]
@@ -59,6 +67,43 @@ impl Machine<'_> {
     #[must_use]
     pub const fn is_removing(&self) -> bool {
         self.removals.under_way.is_some()
+    }
+
+    /// At the end of a life: a group that leaves has left soon, if there is room for its blocks.
+    pub fn finish_removal(&mut self) -> Result<(), Finding> {
+        let Some(aggregate) = self.aggregate() else { return Ok(()) };
+        if !self.may_remove() || aggregate.leaving().is_none() {
+            return Ok(());
+        }
+        for _ in 0..POINTS_MAX {
+            if !self.has_room_without_leaving() {
+                self.trace.meet("removal: no room at the end of a life");
+                return Ok(());
+            }
+            // No disks go while a scrub looks at them.
+            self.stop_scrub()?;
+            aggregate.force();
+            self.consistency_point()?;
+            self.settle()?;
+            self.poll_removal()?;
+            if aggregate.leaving().is_none() {
+                self.trace.meet("removal: ended with a life");
+                return inspect_media(self);
+            }
+        }
+        Err(Finding::Media(format!("a group does not leave: {:?}", aggregate.leaving())))
+    }
+
+    fn has_room_without_leaving(&self) -> bool {
+        let Some(aggregate) = self.aggregate() else { return false };
+        let Some(leaving) = aggregate.leaving() else { return true };
+        let used = leaving.used_blocks.unwrap_or(leaving.blocks);
+        let others_size = aggregate.size_blocks() - leaving.blocks;
+        let others_used = aggregate.used_blocks().saturating_sub(used);
+        let free = others_size.saturating_sub(others_used);
+        // Object stores have room that nothing of this may take.
+        let is_near = self.plan.growth != Some(Growth::Objects);
+        is_near && free >= ROOM_PER_BLOCK * used + others_size / 8
     }
 
     /// The engine that was asked is no more.

@@ -69,9 +69,7 @@ impl Machine<'_> {
     /// A scrub from its beginning to its end, which finds nothing that is beyond repair.
     fn scrub_whole(&mut self) -> Result<(), Finding> {
         self.consistency_point()?;
-        if matches!(self.scrub_phase(), Some(ScrubPhase::Running | ScrubPhase::Paused)) {
-            self.scrub_must(ScrubOrder::Stop)?;
-        }
+        self.stop_scrub()?;
         self.scrub_must(ScrubOrder::Start { rate: None })?;
         self.drive_until("a scrub", |machine| machine.scrub_phase() != Some(ScrubPhase::Running))?;
         self.settle()?;
@@ -84,6 +82,14 @@ impl Machine<'_> {
         let found: Vec<String> = scrub.findings.iter().map(ToString::to_string).collect();
         let what = "damage that a scrub tells at the end of a life".to_owned();
         Err(Finding::Listing { what, expected: "none".to_owned(), found: found.join(", ") })
+    }
+
+    /// Has no scrub run or be paused.
+    pub fn stop_scrub(&mut self) -> Result<(), Finding> {
+        if matches!(self.scrub_phase(), Some(ScrubPhase::Running | ScrubPhase::Paused)) {
+            self.scrub_must(ScrubOrder::Stop)?;
+        }
+        Ok(())
     }
 
     /// Has the scrub do this, and waits until it did.

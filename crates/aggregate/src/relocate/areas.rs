@@ -34,6 +34,7 @@ use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use ondisk::pointer::PhysicalPointer;
+use platform::mutation::{self, Rule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -187,7 +188,9 @@ impl Relocation {
         to: &mut Placing<'_>,
         entries: &mut Entries,
     ) {
-        self.areas.rewritten = batch.rewritten;
+        if !mutation::broken(Rule::OwnBlocksStay) {
+            self.areas.rewritten = batch.rewritten;
+        }
         self.keep(batch.kept.into_iter(), to, entries);
         let (placed, is_whole) = self.place_moves(batch.moves, to, entries);
         self.areas.lacks_room = !is_whole;

@@ -1,8 +1,9 @@
 //! Figure 10: the first consistency point after a start, with TopAA and without, of one volume of
 //! growing size and of a growing number of volumes (section 4.4).
 //!
-//! An aggregate of hard disks is made, with thin volumes and some data in each. In each round it is
-//! stopped, and a new engine, which has nothing in memory,
+//! An aggregate of hard disks is made, with thin volumes and some data in each. In each round some
+//! blocks are written, so that the next one finds its blocks elsewhere, and it is stopped. A new
+//! engine, which has nothing in memory,
 //! - *opens* it, which ends with a consistency point of what the log held: nothing, here;
 //! - takes one small write to the last volume, and ends its *first CP*;
 //! - *counts* areas in the background until it has nothing more to do.
@@ -14,7 +15,9 @@
 //! areas takes processor time, but reads nothing.
 //!
 //! Invariant: rounds with TopAA and without are taken in turns, each on an aggregate of its own,
-//! made by the same loads.
+//! made by the same loads. A drive does few things in a step, and where they lie matters as much as
+//! how many they are: rounds differ by where the one before ended, by chance, with the same numbers
+//! for all cases.
 
 use crate::freespace::drive::{Model, Work};
 use crate::freespace::loads::{Place, write};
@@ -22,6 +25,7 @@ use crate::freespace::rig::Rig;
 use crate::freespace::variant::{AS_IT_IS, Variant};
 use crate::freespace::{Found, FreespaceBench, Progress};
 use crate::node::BenchError;
+use crate::numbers::Numbers;
 use crate::summary::{Beside, Role, Row, Series, Unit};
 use device_models::HddConfiguration;
 use platform::Clock;
@@ -90,6 +94,7 @@ type Round = [Step; STEPS.len()];
 struct Started {
     rig: Rig,
     place: Place,
+    numbers: Numbers,
     rounds: Vec<Round>,
 }
 
@@ -152,11 +157,14 @@ fn prepare(bench: &FreespaceBench, volumes: Volumes) -> Result<Started, BenchErr
     write(&rig, files.iter().map(|file| (*file, 0)), DATA_BYTES)?;
     rig.commit()?;
     let Some(last) = files.last() else { unreachable!("a case has volumes") };
-    Ok(Started { rig, place: (*last, 0), rounds: Vec::new() })
+    Ok(Started { rig, place: (*last, 0), numbers: Numbers::new(10), rounds: Vec::new() })
 }
 
 impl Started {
     fn round(&mut self, variant: &Variant) -> Result<(), BenchError> {
+        let blocks = 1 + self.numbers.next(DATA_BYTES / BLOCK_SIZE_U64);
+        write(&self.rig, std::iter::once(self.place), blocks * BLOCK_SIZE_U64)?;
+        self.rig.commit()?;
         self.rig.restart(variant)?;
         let rig = &self.rig;
         let opening = step(rig, || rig.open())?;

@@ -9,7 +9,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateSet,
-    DiskInfo, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, Removal,
+    DiskInfo, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, Removal, ScrubState,
 };
 use units::ByteSize;
 
@@ -272,10 +272,13 @@ const fn area_cleaning_of(aggregate: &AggregateInfo) -> &'static str {
 }
 
 /// "group 1 is being emptied: 1GiB of 4GiB left".
-fn leaving(leaving: &LeavingGroup) -> String {
+fn leaving(leaving: &LeavingGroup, scrub: ScrubState) -> String {
     let LeavingGroup { group, used_bytes, size_bytes } = leaving;
     let size = ByteSize(*size_bytes);
     match used_bytes {
+        Some(0) if matches!(scrub, ScrubState::Running | ScrubState::Paused) => {
+            format!("group {group} is empty, and leaves when the scrub has ended or is stopped")
+        }
         Some(used) => format!("group {group} is being emptied: {} of {size} left", ByteSize(*used)),
         None => format!("group {group} is being emptied: its {size} are being counted"),
     }
@@ -317,7 +320,25 @@ fn head(aggregate: &AggregateInfo) -> Vec<String> {
         format!("scrub       {}", scrub::brief(&aggregate.scrub)),
         format!("areas       {}", area_cleaning_of(aggregate)),
     ];
-    lines.extend(aggregate.leaving.iter().map(|group| format!("leaving     {}", leaving(group))));
+    let leaving = aggregate.leaving.iter().map(|group| leaving(group, aggregate.scrub.state));
+    lines.extend(leaving.map(|group| format!("leaving     {group}")));
     lines.push(String::new());
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_group_waits_for_a_scrub() {
+        let group = |used| LeavingGroup { group: 1, used_bytes: Some(used), size_bytes: 1 << 30 };
+        let left = "group 1 is being emptied: 4KiB of 1GiB left";
+        assert_eq!(leaving(&group(4096), ScrubState::Paused), left);
+        let left = "group 1 is being emptied: 0B of 1GiB left";
+        assert_eq!(leaving(&group(0), ScrubState::Finished), left);
+        for state in [ScrubState::Running, ScrubState::Paused] {
+            assert!(leaving(&group(0), state).contains("when the scrub has ended or is stopped"));
+        }
+    }
 }

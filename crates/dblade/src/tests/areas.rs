@@ -123,6 +123,19 @@ fn areas_are_emptied_as_a_whole() {
 }
 
 impl Node {
+    /// A disk of a group that has left joins as a group of its own.
+    fn add_group(&self, disk: &str) {
+        let joining = AddDisks {
+            disks: vec![self.world.open(disk).unwrap()],
+            to: Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
+            media: None,
+            // The store has erased what tells of what it held.
+            force: false,
+            zeroing: Arc::default(),
+        };
+        self.wait(|done| self.engine.add_disks("a1", joining, done)).unwrap();
+    }
+
     /// Consistency points until the group that is to leave has left.
     fn wait_until_left(&self) {
         let aggregate = self.engine.aggregate_named("a1").unwrap();
@@ -167,15 +180,7 @@ fn a_group_leaves_and_its_disk_can_be_used_again() {
     node.wait(|done| node.engine.open_aggregate(disks.to_vec(), done)).unwrap();
     let root = node.root("home");
     assert!(node.read_file(root, "file").unwrap() == content(2, 6 << 20));
-    let joining = AddDisks {
-        disks: vec![world.open("disk0").unwrap()],
-        to: Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
-        media: None,
-        // The store has erased what tells of what it held.
-        force: false,
-        zeroing: Arc::default(),
-    };
-    node.wait(|done| node.engine.add_disks("a1", joining, done)).unwrap();
+    node.add_group("disk0");
     assert_eq!(size(&node), before * 3 / 4);
     node.write_file(root, "file", content(3, 6 << 20));
     node.consistency_point();
@@ -222,4 +227,39 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     let planned = node.wait(|done| node.engine.plan_removal("a1", 1, done));
     assert!(planned.unwrap_err().to_string().contains("are needed"));
     assert!(error.to_string().contains("are needed"), "{error}");
+}
+
+/// Nodes of a container map are in the group, and nothing below them that would take them along.
+#[test]
+fn nodes_leave_without_what_is_below_them() {
+    let world = SimulatedWorld::new(7);
+    let node = Node::create(&world, RaidKind::None, false);
+    let root = node.root("home");
+    let name = |number: u64| format!("file{number}");
+    let is_kept = |number: &u64| number.is_multiple_of(4);
+    for number in 0..64 {
+        node.write_file(root, &name(number), content(number, 128 << 10));
+    }
+    node.consistency_point();
+    node.wait(|done| node.engine.remove_group("a1", 3, done)).unwrap();
+    node.wait_until_left();
+    node.add_group("disk3");
+    // What is in stock of the other groups is used up.
+    node.write_file(root, "more", content(64, 3 << 19));
+    // Of the nodes only entries of what is freed change. Some are written to the new group.
+    let caller = Caller::root();
+    for name in (0..64).filter(|number| !is_kept(number)).map(name) {
+        node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done)).unwrap();
+        node.consistency_point();
+    }
+    node.settle();
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let rewritten = || aggregate.statistics.emptying_rewritten_blocks.load(Ordering::Relaxed);
+    let before = rewritten();
+    node.wait(|done| node.engine.remove_group("a1", 4, done)).unwrap();
+    node.wait_until_left();
+    assert!(rewritten() > before, "there was none");
+    for number in (0..64).filter(is_kept) {
+        assert!(node.read_file(root, &name(number)).unwrap() == content(number, 128 << 10));
+    }
 }

@@ -296,7 +296,11 @@ impl Aggregate {
     /// durable.
     pub fn set_area_cleaning(self: &Arc<Self>, is_on: bool, done: CpDone) {
         let set = move |scope: &mut FreezeScope<'_, '_>| {
-            scope.block_side().settings.leaves_areas = !is_on;
+            let side = scope.block_side();
+            side.settings.leaves_areas = !is_on;
+            if !is_on {
+                side.refill.leave_areas();
+            }
             scope.aggregate.leaves_areas.store(!is_on, Ordering::Relaxed);
             Ok(())
         };

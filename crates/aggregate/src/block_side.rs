@@ -23,7 +23,7 @@ use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VolumeRecord};
 use ondisk::root::{FileSystemRoot, Superblock, metafile};
-use raid::Geometry;
+use raid::{Geometry, GroupGeometry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId};
@@ -88,8 +88,11 @@ impl Settings {
     pub fn of(superblock: &Superblock, geometry: &Geometry) -> Self {
         let leaving = superblock.leaving_group.get().checked_sub(1);
         // Its disks may have left after the last commit.
+        let is_near = |group: &GroupGeometry| !group.is_removed() && !group.is_object();
         let is_there = |group: &u32| {
-            geometry.groups().get(*group as usize).is_some_and(|group| !group.is_removed())
+            let has_others =
+                || (0..).zip(geometry.groups()).any(|(at, one)| at != *group && is_near(one));
+            geometry.groups().get(*group as usize).is_some_and(is_near) && has_others()
         };
         let leaves_areas = superblock.leaves_areas.get() == 1;
         Self { leaving_group: leaving.filter(is_there), leaves_areas }

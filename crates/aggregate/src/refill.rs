@@ -3,8 +3,9 @@
 //!
 //! All groups are written at once: they take turns, a tetris each. So each disk gets as many blocks
 //! as others with as much room in their best areas, and a group that is fragmented gets fewer with
-//! each of its turns. One whose best area is much worse than those of the others is left out until
-//! it is better: the partial stripes that it costs are worth more than its disks' help.
+//! each of its turns. One whose best area, be it the one being filled, is much worse than those of
+//! the others is left out until it is better: the partial stripes that it costs are worth more than
+//! its disks' help.
 //!
 //! Within a tetris the free blocks are handed out disk by disk, so that blocks placed one after
 //! another lie one after another on one disk, and a tetris that is all free becomes full stripes.
@@ -27,7 +28,7 @@ use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::{Space, read_top_areas};
 pub(crate) use emptying::Cursor;
-use group::GroupAreas;
+use group::{Filling, GroupAreas};
 use ondisk::identity::REGION_DATA_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::top_areas::top_areas_block;
@@ -317,7 +318,7 @@ impl Refill {
                 self.search_on(tier, &geometry, space, reader)?;
                 continue;
             };
-            let Some((_, stripes)) = &mut self.groups[group].filling else {
+            let Some(Filling { stripes, .. }) = &mut self.groups[group].filling else {
                 unreachable!("the group's turn is to fill an area")
             };
             let tetris = TetrisId { group: group as u32, region: stripes.start / REGION_STRIPES };
@@ -452,39 +453,4 @@ pub fn reopen_stock(store: &dyn BlockStore, stock: impl IntoIterator<Item = Pvbn
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ondisk::label::RaidKind;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn a_removed_group_has_nothing_to_give() {
-        let group = |base| GroupGeometry::new(RaidKind::None, 4, 2, Pvbn(base));
-        let blocks = group(0).blocks();
-        let whole = Geometry::new(vec![group(0), group(blocks)]).unwrap();
-        let left = whole.without(0).unwrap();
-        let mut grown = left.groups().to_vec();
-        grown.push(group(2 * blocks));
-        let grown = Geometry::with_gaps(grown, blocks).unwrap();
-        let given = |refill: &mut Refill| {
-            let mut given = BTreeSet::new();
-            while let Some(group) = refill.next_group(Tier::Near) {
-                given.insert(group);
-                refill.groups[group].filling = None;
-            }
-            given.into_iter().collect::<Vec<usize>>()
-        };
-        let mut refill = Refill::of_empty(&whole);
-        refill.grow(&left);
-        assert_eq!(given(&mut refill), [1]);
-        let mut refill = Refill::of_empty(&whole);
-        refill.grow(&left);
-        refill.grow(&grown);
-        assert_eq!(given(&mut refill), [1, 2]);
-        assert_eq!(given(&mut Refill::of_empty(&grown)), [1, 2]);
-        // What it freed before is no one's score.
-        let mut noted = Vec::new();
-        refill.note(&grown, &[1, 2, blocks + 1], |_, area, count| noted.push((area, count)));
-        assert_eq!(noted, [(0, 1)]);
-    }
-}
+mod tests;

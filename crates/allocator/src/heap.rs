@@ -24,6 +24,8 @@ const OUT: u32 = u32::MAX - 1;
 pub struct AreaHeap {
     /// By area; 0 where it is not known.
     scores: Vec<u32>,
+    /// Their sum.
+    total: u64,
     /// By area: where it stands in the heap.
     places: Vec<u32>,
     heap: Vec<u32>,
@@ -44,6 +46,7 @@ impl AreaHeap {
     pub fn of(areas: u32, score: impl Fn(u32) -> u32) -> Self {
         let mut heap = Self::new(areas);
         heap.scores = (0..areas).map(score).collect();
+        heap.total = heap.scores.iter().map(|score| u64::from(*score)).sum();
         heap.heap = (0..areas).collect();
         heap.places = (0..areas).collect();
         heap.restore();
@@ -66,6 +69,12 @@ impl AreaHeap {
     #[must_use]
     pub fn score(&self, area: u32) -> Option<u32> {
         self.is_known(area).then(|| self.scores[area as usize])
+    }
+
+    /// The sum of all scores; `None` while some are not known.
+    #[must_use]
+    pub const fn total(&self) -> Option<u64> {
+        if self.heap.len() + self.out.len() < self.scores.len() { None } else { Some(self.total) }
     }
 
     /// The best area that is not out, and its score.
@@ -101,7 +110,7 @@ impl AreaHeap {
 
     /// An area's free blocks were counted.
     pub fn count(&mut self, area: u32, score: u32) {
-        self.scores[area as usize] = score;
+        self.set_score(area, score);
         if !self.is_known(area) {
             self.insert(area);
         } else {
@@ -113,7 +122,7 @@ impl AreaHeap {
     pub fn change(&mut self, area: u32, by: i64) {
         if self.is_known(area) && by != 0 {
             let score = i64::from(self.scores[area as usize]) + by;
-            self.scores[area as usize] = score.clamp(0, i64::from(u32::MAX)) as u32;
+            self.set_score(area, score.clamp(0, i64::from(u32::MAX)) as u32);
             self.settle(area);
         }
     }
@@ -122,7 +131,7 @@ impl AreaHeap {
     pub fn change_all(&mut self, by: impl Fn(u32) -> u32) {
         for area in 0..self.areas() {
             if self.is_known(area) {
-                self.scores[area as usize] += by(area);
+                self.set_score(area, self.scores[area as usize] + by(area));
             }
         }
         self.restore();
@@ -150,6 +159,11 @@ impl AreaHeap {
             let area = self.heap[place];
             Some((area, self.scores[area as usize]))
         })
+    }
+
+    fn set_score(&mut self, area: u32, score: u32) {
+        let before = std::mem::replace(&mut self.scores[area as usize], score);
+        self.total = self.total + u64::from(score) - u64::from(before);
     }
 
     /// What is higher for the better area.
@@ -310,12 +324,15 @@ mod tests {
                 for (area, score) in scores.iter().enumerate() {
                     prop_assert_eq!(heap.score(area as u32), *score);
                 }
+                let total: Option<u64> = scores.iter().map(|score| score.map(u64::from)).sum();
+                prop_assert_eq!(heap.total(), total);
             }
         }
 
         #[test]
         fn one_of_known_scores_is_in_order(scores in proptest::collection::vec(0..50_u32, 1..300)) {
             let mut heap = AreaHeap::of(scores.len() as u32, |area| scores[area as usize]);
+            prop_assert_eq!(heap.total(), Some(scores.iter().map(|score| u64::from(*score)).sum()));
             let known: Vec<_> = scores.iter().copied().map(Some).collect();
             for expected in sorted(&known, &vec![false; scores.len()]) {
                 prop_assert_eq!(heap.best(), Some(expected));

@@ -76,6 +76,12 @@ impl StripeAreas {
         Self::new(stripes, area_regions * REGION_STRIPES, first_regions * REGION_STRIPES)
     }
 
+    /// Stripes of all areas.
+    #[must_use]
+    pub const fn stripes(&self) -> u64 {
+        self.stripes
+    }
+
     /// Stripes of an area.
     #[must_use]
     pub const fn area_stripes(&self) -> u64 {

@@ -38,6 +38,8 @@ pub const INODE_FILE: InodeNumber = InodeNumber(0);
 pub struct AggregateShared {
     /// The aggregate's space.
     pub budget: Budget,
+    /// Delayed frees of all its volumes: blocks in use that come back when they are cleared.
+    pub delayed_blocks: AtomicU64,
     /// Dirty memory of the node.
     pub dirty: Arc<DirtyMemory>,
     /// Its blocks in memory.
@@ -528,7 +530,8 @@ mod tests {
         let dirty = Arc::new(DirtyMemory::new(1_000_000));
         dirty.share_inodes(inodes_max, 1);
         let cache = Arc::new(BufferCache::new(0));
-        let aggregate = Arc::new(AggregateShared { budget: Budget::default(), dirty, cache });
+        let (budget, delayed_blocks) = (Budget::default(), AtomicU64::default());
+        let aggregate = Arc::new(AggregateShared { budget, delayed_blocks, dirty, cache });
         let shared = Arc::new(Shared {
             budget: Budget::default(),
             overhead: Overhead::default(),

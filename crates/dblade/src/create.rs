@@ -193,8 +193,9 @@ impl Engine {
         block_side: BlockSide,
     ) -> Arc<Aggregate> {
         let dirty = Arc::new(DirtyMemory::part_of(&self.dirty));
-        let shared =
-            AggregateShared { budget: Budget::default(), dirty, cache: Arc::clone(&parts.cache) };
+        let cache = Arc::clone(&parts.cache);
+        let (budget, delayed_blocks) = (Budget::default(), AtomicU64::default());
+        let shared = AggregateShared { budget, delayed_blocks, dirty, cache };
         let parts = Parts {
             identity: parts.identity,
             scheduler: self.scheduler.clone(),

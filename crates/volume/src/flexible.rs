@@ -4,7 +4,7 @@
 //! with the container map's change the whole image becomes reachable at once.
 
 use crate::cleaning::{Finished, VolumeCleaning};
-use crate::delaying::DelayedBefore;
+use crate::delaying::{DelayedBefore, DelayedShare};
 use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
@@ -41,7 +41,7 @@ pub struct FlexibleVolume {
     size_blocks: u64,
     used_blocks: AtomicU64,
     active_blocks: AtomicU64,
-    delayed_blocks: AtomicU64,
+    pub(crate) delayed_share: DelayedShare,
 }
 
 pub(crate) struct VbnSide {
@@ -71,7 +71,8 @@ impl FlexibleVolume {
         }
         let used_blocks = AtomicU64::new(space.used_blocks);
         let active_blocks = AtomicU64::new(space.active_blocks);
-        let delayed_blocks = AtomicU64::new(space.delayed_blocks);
+        let shared = Arc::clone(&front.shared.aggregate);
+        let delayed_share = DelayedShare::new(shared, space.delayed_blocks);
         settle(&front, &space, size_blocks);
         front.shared.overhead.set_numbers(space.size_blocks);
         let side = VbnSide {
@@ -91,7 +92,7 @@ impl FlexibleVolume {
             size_blocks,
             used_blocks,
             active_blocks,
-            delayed_blocks,
+            delayed_share,
         })
     }
 
@@ -127,7 +128,7 @@ impl FlexibleVolume {
     /// are in use in the aggregate.
     #[must_use]
     pub fn delayed_blocks(&self) -> u64 {
-        self.delayed_blocks.load(Ordering::Relaxed)
+        self.delayed_share.blocks()
     }
 
     /// Takes a request for snapshots in; part of a freeze's action.
@@ -362,7 +363,7 @@ impl Member for FlexibleVolume {
         let views = snapshot_views(&side.space.snapshots);
         self.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
         self.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
-        self.delayed_blocks.store(side.space.delayed_blocks, Ordering::Relaxed);
+        self.delayed_share.set(side.space.delayed_blocks);
         let mut frozen = None;
         let reclaiming = side.space.has_snapshot_work();
         let reaping = self.front.publish(access, reclaiming, |logical| {

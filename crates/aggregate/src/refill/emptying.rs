@@ -29,25 +29,19 @@ impl Refill {
     /// Begins to empty an area: the next one of a group that is to leave, else the best one of a
     /// group that has fewer than `wanted` empty ones.
     pub(crate) fn begin_emptying(&mut self, wanted: u32) -> Option<(u32, u32, Cursor)> {
-        let mut groups = (0..).zip(&mut self.groups);
-        let leaving = groups.find(|(_, group)| group.is_leaving);
-        let (number, group, area) = match leaving {
-            Some((number, group)) => {
-                let area = group.next_to_leave()?;
-                (number, group, area)
-            }
-            None => self.best_to_empty(wanted)?,
-        };
-        let stripe = group.begin_emptying(area);
+        let mut leaving = (0..).zip(&mut self.groups).filter(|(_, group)| group.is_leaving);
+        let next = leaving.find_map(|(number, group)| Some((number, group.next_to_leave()?)));
+        let (number, area) = next.or_else(|| self.best_to_empty(wanted))?;
+        let stripe = self.groups[number as usize].begin_emptying(area);
         Some((number, area, Cursor { disk: 0, stripe }))
     }
 
-    fn best_to_empty(&mut self, wanted: u32) -> Option<(u32, &mut GroupAreas, u32)> {
-        let groups = (0..).zip(&mut self.groups).zip(&self.tiers);
-        let near = groups.filter(|(_, tier)| **tier == Tier::Near);
+    fn best_to_empty(&self, wanted: u32) -> Option<(u32, u32)> {
+        let groups = (0..).zip(&self.groups).zip(&self.tiers);
+        let near = groups.filter(|((_, group), tier)| **tier == Tier::Near && !group.is_leaving);
         let found = near.filter_map(|((number, group), _)| {
             let (permille, area) = group.next_to_empty(wanted)?;
-            Some(((permille, Reverse(number)), (number, group, area)))
+            Some(((permille, Reverse(number)), (number, area)))
         });
         // Of groups with areas as good the first.
         found.max_by_key(|(rank, _)| *rank).map(|(_, found)| found)
@@ -56,14 +50,23 @@ impl Refill {
     /// A group is to leave, or none any more.
     pub(crate) fn set_leaving(&mut self, leaving: Option<u32>) {
         for (number, group) in (0..).zip(&mut self.groups) {
-            group.is_leaving = leaving == Some(number);
+            let was_leaving = std::mem::replace(&mut group.is_leaving, leaving == Some(number));
             if group.is_leaving {
                 group.filling = None;
                 group.put_back();
-                group.stop_emptying();
                 group.emptied.clear();
+                group.next_leaving = 0;
+            }
+            if group.is_leaving || was_leaving {
+                group.stop_emptying();
             }
         }
+    }
+
+    /// Areas are not emptied any more, but those of a group that is to leave.
+    pub(crate) fn leave_areas(&mut self) {
+        let staying = self.groups.iter_mut().filter(|group| !group.is_leaving);
+        staying.for_each(GroupAreas::stop_emptying);
     }
 
     /// Blocks of a group of disks that are in use; `None` while its areas are counted, or it has
@@ -164,31 +167,41 @@ impl GroupAreas {
     /// again, after the next commit.
     fn next_to_leave(&mut self) -> Option<u32> {
         let is_left = |area: &u32| !self.emptied.contains(area) && self.used_of(*area) != Some(0);
-        let found = (0..self.areas.areas()).find(is_left);
+        let found = (self.next_leaving..self.areas.areas()).find(is_left);
         if found.is_none() {
             self.emptied.clear();
         }
+        self.next_leaving = found.unwrap_or(0);
         found
     }
 
     /// Blocks of an area that are in use; `None` if it was not counted.
     fn used_of(&self, area: u32) -> Option<u64> {
+        let taken = self.taken_of(area)?;
+        Some(if area == 0 { taken - self.hole_blocks() } else { taken })
+    }
+
+    /// Numbers of an area that are not free.
+    fn taken_of(&self, area: u32) -> Option<u64> {
         let Cache::All(heap) = &self.cache else { return None };
-        let score = heap.score(area)?;
-        // Number 0 is taken, and no block.
-        let has_hole = area == 0 && self.bases.first() == Some(&Pvbn(0));
-        Some(self.capacity(area).saturating_sub(u64::from(score) + u64::from(has_hole)))
+        Some(self.capacity(area).saturating_sub(u64::from(heap.score(area)?)))
+    }
+
+    /// Number 0 is taken, and no block.
+    fn hole_blocks(&self) -> u64 {
+        let has_hole = self.bases.first() == Some(&Pvbn(0));
+        self.taken_of(0).map_or(0, |taken| taken.min(u64::from(has_hole)))
     }
 
     fn free_blocks(&self) -> Option<u64> {
         let Cache::All(heap) = &self.cache else { return None };
-        let free = (0..self.areas.areas()).map(|area| heap.score(area).map(u64::from));
-        if self.bases.is_empty() { Some(0) } else { free.sum::<Option<u64>>() }
+        if self.bases.is_empty() { Some(0) } else { heap.total() }
     }
 
     fn used_blocks(&self) -> Option<u64> {
-        let used = (0..self.areas.areas()).map(|area| self.used_of(area));
-        self.is_exact.then(|| used.sum::<Option<u64>>()).flatten()
+        let free = self.free_blocks().filter(|_| self.is_exact)?;
+        let blocks = self.areas.stripes() * self.data_disks();
+        Some(blocks.saturating_sub(free + self.hole_blocks()))
     }
 
     /// Nothing is placed in the area from now on; its first stripe.

@@ -9,7 +9,7 @@
 
 use allocator::{AreaChoice, AreaHeap, Chance, Hbps, Picks, StripeAreas};
 use cowfs::free_map::{VBNS_PER_BLOCK, used_in};
-use cowfs::reader::{Progress, Reader};
+use cowfs::reader::{Progress, Reader, Stop, all};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
 use raid::{GroupGeometry, Location};
@@ -17,20 +17,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use units::Pvbn;
 
+/// Map blocks that are loaded at a time, or those of one area.
+const BLOCKS_AHEAD: usize = 64;
+
 /// See the module.
 pub(super) struct GroupAreas {
     pub areas: StripeAreas,
     /// The first PVBN of each data disk.
     pub(super) bases: Vec<Pvbn>,
     pub(super) cache: Cache,
-    /// The area being filled, and what is left of it.
-    pub filling: Option<(u32, Range<u64>)>,
+    /// The area being filled.
+    pub filling: Option<Filling>,
     /// Areas that were filled since scores were told last.
     filled: Vec<u32>,
     /// The area that is being emptied.
     pub(super) emptying: Option<u32>,
     /// Areas that were, and not filled since.
     pub(super) emptied: BTreeSet<u32>,
+    /// All areas before this one were gone through, of a group that is to leave.
+    pub(super) next_leaving: u32,
     /// Areas whose free blocks were counted since the start.
     pub(super) counted: u32,
     /// All areas were counted since the start: scores are what the maps say.
@@ -46,6 +51,15 @@ pub(super) struct GroupAreas {
     pub(super) is_changed: bool,
     /// The areas that were chosen.
     pub picks: Picks,
+}
+
+/// An area that is being filled.
+pub(super) struct Filling {
+    pub area: u32,
+    /// What is left of it.
+    pub stripes: Range<u64>,
+    /// The share that was free when it was chosen, in thousandths: that of what is left, too.
+    permille: u64,
 }
 
 pub(super) enum Cache {
@@ -82,6 +96,7 @@ impl GroupAreas {
             filled: Vec::new(),
             emptying: None,
             emptied: BTreeSet::new(),
+            next_leaving: 0,
             counted: 0,
             is_exact: false,
             each: None,
@@ -137,14 +152,18 @@ impl GroupAreas {
         self.areas.len_of(area) * self.data_disks()
     }
 
-    /// The share of the best area that is free, in thousandths; `None` if none is known that has
-    /// free blocks.
+    /// The share that is free of the best area, be it the one being filled, in thousandths; `None`
+    /// if none is known that has free blocks.
     pub fn best_permille(&self) -> Option<u64> {
-        let (area, score) = match &self.cache {
-            Cache::All(heap) => heap.best()?,
-            Cache::Best(_) => return None,
-        };
-        (score > 0).then(|| u64::from(score) * 1000 / self.capacity(area).max(1))
+        let Cache::All(heap) = &self.cache else { return None };
+        let best = heap.best().filter(|(_, score)| *score > 0);
+        let best = best.map(|(area, score)| self.permille(area, score));
+        best.max(self.filling.as_ref().map(|filling| filling.permille))
+    }
+
+    /// The share of an area that so many blocks are, in thousandths.
+    fn permille(&self, area: u32, blocks: u32) -> u64 {
+        u64::from(blocks) * 1000 / self.capacity(area).max(1)
     }
 
     /// Begins to fill the best area; whether there is one.
@@ -174,11 +193,15 @@ impl GroupAreas {
         if let Some(area) = area {
             self.filled.push(area);
             self.emptied.remove(&area);
-            self.filling = Some((area, self.areas.stripes_of(area)));
-            if let Cache::All(heap) = &self.cache {
-                let score = heap.score(area).unwrap_or(0);
+            let score = match &self.cache {
+                Cache::All(heap) => heap.score(area),
+                Cache::Best(_) => None,
+            };
+            if let Some(score) = score {
                 self.picks.note(u64::from(score), self.capacity(area));
             }
+            let permille = self.permille(area, score.unwrap_or(0));
+            self.filling = Some(Filling { area, stripes: self.areas.stripes_of(area), permille });
         }
         area.is_some()
     }
@@ -216,7 +239,7 @@ impl GroupAreas {
 
     /// Areas that were filled may be chosen again: what of them was freed since may be given.
     pub fn put_back(&mut self) {
-        let current = self.filling.as_ref().map(|(area, _)| *area);
+        let current = self.filling.as_ref().map(|filling| filling.area);
         for area in std::mem::take(&mut self.filled) {
             if Some(area) == current {
                 self.filled.push(area);
@@ -261,7 +284,9 @@ impl GroupAreas {
     ) -> Progress<()> {
         // What pages do not list is found when all is counted again.
         let area = if self.counted < self.areas.areas() { self.counted } else { 0 };
-        let score = self.count_area(area, space, reader)?;
+        let score = self
+            .count_area(area, space, reader)
+            .map_err(|stop| self.wait_ahead(area, stop, space, reader))?;
         self.counted = area;
         if area == 0
             && let Cache::Best(sorted) = &mut self.cache
@@ -298,6 +323,28 @@ impl GroupAreas {
             }
         }
         Ok(free as u32)
+    }
+
+    /// What to wait for with that: the map blocks of the areas that are counted next, too.
+    fn wait_ahead(
+        &self,
+        area: u32,
+        stop: Stop,
+        space: &mut Space<PhysicalPointer>,
+        reader: &Reader<'_>,
+    ) -> Stop {
+        let mut indices = BTreeSet::new();
+        for stripes in (area..self.areas.areas()).map(|area| self.areas.stripes_of(area)) {
+            for base in &self.bases {
+                let (first, last) = (base.get() + stripes.start, base.get() + stripes.end - 1);
+                indices.extend(first / VBNS_PER_BLOCK..=last / VBNS_PER_BLOCK);
+            }
+            if indices.len() >= BLOCKS_AHEAD {
+                break;
+            }
+        }
+        let ahead = indices.into_iter().map(|index| space.in_use(index, reader));
+        all(ahead).err().unwrap_or(stop)
     }
 
     /// The area of a stripe.

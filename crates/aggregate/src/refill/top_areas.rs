@@ -83,7 +83,7 @@ impl GroupAreas {
         let mut map = GroupMap {
             areas: count,
             area_blocks: self.areas.area_stripes() * self.data_disks(),
-            filling: self.filling.as_ref().map(|(area, _)| u64::from(*area)),
+            filling: self.filling.as_ref().map(|filling| u64::from(filling.area)),
             is_left_out: self.is_left_out,
             ..GroupMap::default()
         };

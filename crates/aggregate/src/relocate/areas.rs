@@ -324,8 +324,9 @@ impl Aggregate {
             return self.send_area_look();
         }
         areas.stage = Stage::Ready(batch);
-        let lacks_room = areas.lacks_room;
-        if side.settings.leaving_group.is_some() && !lacks_room {
+        let group = areas.area.as_ref().map(|area| area.group);
+        let is_leaving = group.is_some() && group == side.settings.leaving_group;
+        if is_leaving && !areas.lacks_room {
             self.request_consistency_point(None);
         }
     }
@@ -357,8 +358,10 @@ impl Aggregate {
         batch.is_promised = true;
         let rewritten = &self.statistics.emptying_rewritten_blocks;
         rewritten.fetch_add(batch.own_blocks(), Ordering::Relaxed);
-        let (volumes, slots) = (batch.volumes(), batch.slots.clone());
-        for volume in volumes {
+        // A node that is written again leaves its entries as they are.
+        let moved: BTreeSet<VolumeId> = batch.moves.iter().map(|one| one.volume).collect();
+        let slots = batch.slots.clone();
+        for volume in moved {
             let Some(slot) = side.slot_of(volume) else { continue };
             if side.table[slot].record.has_moved == 0 {
                 side.table[slot].record.has_moved = 1;

@@ -145,7 +145,7 @@ impl Aggregate {
         let near = geometry.groups().iter().filter(|group| tier_of(group) == Tier::Near);
         // What a group has that is to leave must find room in the others.
         let leaving = side.settings.leaving_group.map_or(0, |group| geometry.group(group).blocks());
-        let size = near.map(raid::GroupGeometry::blocks).sum::<u64>() - leaving;
+        let size = near.map(raid::GroupGeometry::blocks).sum::<u64>().saturating_sub(leaving);
         let objects: u64 = side.table.iter().map(|slot| slot.record.object_blocks.get()).sum();
         let used = side.space.used_blocks.saturating_sub(objects);
         size.saturating_sub(used) > size / NEAR_FREE_SHARE + 2 * BATCH_BLOCKS as u64

@@ -14,13 +14,14 @@
 //!   to be full, every one of its areas was tried.
 
 use super::counted::Counted;
+use super::delayed::BLOCKS_AHEAD;
 use super::{Space, TopAreasFile};
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
 use crate::free_map::{VBNS_PER_BLOCK, used_in};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
-use crate::reader::{Progress, Reader, Stop, Wait};
+use crate::reader::{self, Progress, Reader, Stop, Wait};
 use allocator::{AreaChoice, Hbps};
 use ondisk::inode::{InodeRecord, KIND_METAFILE};
 use ondisk::root::metafile;
@@ -292,7 +293,15 @@ impl<P: Pointer> Space<P> {
         let areas = self.area_count();
         for _ in 0..areas_max {
             let Some(area) = self.known().counted.next_count(areas) else { break };
-            let score = self.count_area(u64::from(area), reader)?;
+            let score = match self.count_area(u64::from(area), reader) {
+                Err(stop @ Stop::Wait(_)) => {
+                    // Those that are counted next are loaded with it.
+                    let ahead = (u64::from(area)..u64::from(areas)).take(BLOCKS_AHEAD);
+                    let counted = ahead.map(|area| self.count_area(area, reader));
+                    return Err(reader::all(counted).err().unwrap_or(stop));
+                }
+                counted => counted?,
+            };
             self.known().counted.count(areas, 1, score);
         }
         Ok(())

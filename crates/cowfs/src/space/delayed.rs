@@ -42,9 +42,11 @@ const SCORE_MAX: u32 = 2 * PAGE_FREES as u32;
 /// Blocks of the map that are counted with a consistency point, unless no page is known that could
 /// be cleared and one has to be.
 const COUNTED_BLOCKS_PER_CP: u64 = 16;
-/// Blocks of the map that are loaded at a time.
-const BLOCKS_AHEAD: usize = 64;
+/// Blocks of a map that are loaded at a time.
+pub(super) const BLOCKS_AHEAD: usize = 64;
 const PAGES_PER_BLOCK: u64 = VBNS_PER_BLOCK / PAGE_NUMBERS;
+/// Pages whose frees are delayed: what numbers of 32 bits can count.
+const PAGES_MAX: u64 = u32::MAX as u64;
 
 /// What a consistency point may delay, and clear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +154,8 @@ impl<P: Pointer> Space<P> {
                 self.delayed_in(page, reader).map_err(|stop| self.wait_ahead(stop, reader))?;
             let after = before + run as u64;
             let delayed_most = limits.delayed_max.saturating_mul(2);
-            let is_room = delays && self.delayed_blocks + run as u64 <= delayed_most;
+            let is_room =
+                delays && page < PAGES_MAX && self.delayed_blocks + run as u64 <= delayed_most;
             let is_changed = after >= PAGE_FREES || !is_room;
             let is_cleared = is_changed && before > 0 && limits.pages_max > 0;
             if is_cleared {
@@ -253,18 +256,19 @@ impl<P: Pointer> Space<P> {
 
     /// Counts the pages of the next block of the map that has any; whether there was one.
     fn count_pages(&mut self, reader: &Reader<'_>) -> Progress<bool> {
-        let pages = self.size_blocks.div_ceil(PAGE_NUMBERS) as u32;
+        let pages = self.size_blocks.div_ceil(PAGE_NUMBERS).min(PAGES_MAX) as u32;
         let Some(next) = self.delayed.pages.next_count(pages) else { return Ok(false) };
         let index = u64::from(next) / PAGES_PER_BLOCK;
         let dirty = self.delayed_map.dirty.range(index..).next().map(|(index, _)| *index);
         let on_media = self.delayed_map.next_present(index, reader)?;
         let found = dirty.into_iter().chain(on_media).min();
-        let first = found.map_or(pages, |index| (index * PAGES_PER_BLOCK) as u32).min(pages);
+        let first = found.map_or(u64::MAX, |index| index * PAGES_PER_BLOCK);
+        let first = first.min(u64::from(pages)) as u32;
         let map = found.map(|index| self.delayed_map.read(index, reader)).transpose()?;
         if first > next {
             self.delayed.pages.count(pages, first - next, 0);
         }
-        let end = (first + PAGES_PER_BLOCK as u32).min(pages);
+        let end = first.saturating_add(PAGES_PER_BLOCK as u32).min(pages);
         for page in first..end {
             let score = map.as_ref().map_or(0, |map| used_in(map, numbers_of(u64::from(page))));
             self.delayed.pages.count(pages, 1, score as u32);

@@ -33,7 +33,7 @@ use platform::Clock;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use units::{
     BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp,
     VolumeId, Vvbn,
@@ -127,6 +127,7 @@ pub struct State {
 fn shared(blocks: u64) -> Arc<Shared> {
     let aggregate = AggregateShared {
         budget: Budget::default(),
+        delayed_blocks: AtomicU64::default(),
         dirty: Arc::new(DirtyMemory::new(1 << 20)),
         cache: Arc::new(BufferCache::new(0)),
     };

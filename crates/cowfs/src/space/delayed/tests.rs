@@ -208,3 +208,31 @@ proptest! {
         prop_assert!(rig.delayed.is_empty());
     }
 }
+
+/// Frees of pages beyond those that can be told apart are not delayed.
+#[test]
+fn pages_beyond_those_that_are_counted() {
+    let mut rig = Rig::new();
+    let far = PAGES_MAX * PAGE_NUMBERS;
+    rig.space = Space::new(VolumeId(0), far + 3 * PAGE_NUMBERS);
+    let reader = Reader { cache: &rig.cache, held: &rig.held };
+    let free = |space: &mut Space<PhysicalPointer>, numbers: &[u64], mut limits: DelayLimits| {
+        numbers.iter().for_each(|vbn| space.free(*vbn));
+        space.settle(&reader).expect("nothing is waited for");
+        space.delay_frees(&mut limits, &reader).expect("nothing is waited for");
+        let released = space.drain_released();
+        space.freed.clear();
+        space.delayed.commit();
+        released
+    };
+    let near = [3, far - 1];
+    for vbn in near.into_iter().chain([far, far + 2 * PAGE_NUMBERS]) {
+        rig.space.claim(vbn);
+    }
+    rig.space.settle(&reader).expect("nothing is waited for");
+    assert_eq!(free(&mut rig.space, &[far, far + 2 * PAGE_NUMBERS], ALL).len(), 2);
+    assert_eq!(free(&mut rig.space, &near, ALL), []);
+    assert_eq!(rig.space.delayed_blocks, 2);
+    let none = DelayLimits { delayed_max: 0, ..ALL };
+    assert_eq!(free(&mut rig.space, &[], none), near);
+}

@@ -5,7 +5,7 @@ use nvlog::LogError;
 use ondisk::damage::Damage;
 use raid::{RaidError, StoreError};
 use thiserror::Error;
-use units::Pvbn;
+use units::{CpNumber, Pvbn};
 
 /// See the module.
 #[derive(Clone, Debug, Error)]
@@ -25,6 +25,21 @@ pub enum AggregateError {
     NoSuperblock {
         /// What was wrong with one of them.
         last: String,
+    },
+    /// A superblock slot can be read on no disk, so the newest superblock may be one that is lost.
+    #[error(
+        "superblock slot {slot} of disk {disk} cannot be read, and no other disk has a copy of it: \
+         the aggregate may be newer than consistency point {found}, which can be read, and an older \
+         image is not opened; attach a disk that is missing, or a copy of disk {disk} on which the \
+         slot can be read, and start again"
+    )]
+    SuperblockUnreadable {
+        /// A disk with the slot.
+        disk: String,
+        /// The slot.
+        slot: usize,
+        /// The newest consistency point of which a superblock can be read.
+        found: CpNumber,
     },
     /// A structure on media is not what it should be.
     #[error("{what}: {damage}")]

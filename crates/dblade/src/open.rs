@@ -1,7 +1,7 @@
 //! Opening an aggregate after a stop or a crash.
 //!
-//! Order: put the disks together, choose the newest superblock, take disks back that missed
-//! nothing, open the log, make the parity of noted stripes right, mount the aggregate and its
+//! Order: put the disks together, choose the newest superblock, have every disk have it, open the
+//! log, make the parity of noted stripes right, mount the aggregate and its
 //! volumes, replay the log, and commit that with a consistency point before anyone is served.
 //!
 //! Fails: with what is wrong and where. Nothing has been changed then, but for parity that was not
@@ -23,6 +23,7 @@ use nvlog::{Log, LogIdentity, Record};
 use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
 use platform::Disk;
+use platform::mutation::{self, Rule};
 use raid::{BlockStore, Store, StripeNote};
 use std::sync::Arc;
 use units::{Pvbn, VolumeId};
@@ -97,7 +98,7 @@ impl Engine {
         let same = Arc::clone(&store);
         let started_nanoseconds = self.configuration.clock.monotonic_nanoseconds();
         store.read_superblocks(Box::new(move |copies| {
-            let (superblock, slot) = match choose_superblock(&copies) {
+            let (superblock, slot) = match choose_superblock(&copies, &aggregate) {
                 Ok(found) => found,
                 Err(error) => return done(Err(error.into())),
             };
@@ -118,7 +119,7 @@ impl Engine {
                 started_nanoseconds,
                 done,
             };
-            opening.open_log();
+            opening.adopt();
         }));
     }
 }
@@ -131,6 +132,24 @@ impl Opening {
         let affinity = self.affinities.map(|(affinity, _)| affinity);
         self.engine.leave(self.identity.aggregate, remains, affinity);
         (self.done)(Err(error));
+    }
+
+    /// Has every disk in use have the superblock, durably, before anything else is written.
+    ///
+    /// The power may have gone while the superblock was on one disk only, or in the volatile
+    /// memory of all. Recovery writes into blocks that the consistency point before uses: if the
+    /// superblock were lost then, the others would lead to an image that is not there any more.
+    fn adopt(self) {
+        if mutation::broken(Rule::AdoptedSuperblockKept) {
+            return self.open_log();
+        }
+        let (store, slot) = (Arc::clone(&self.store), self.slot);
+        let block = Arc::new(self.superblock.to_block());
+        let adopted = move |outcome: Result<(), raid::StoreError>| match outcome {
+            Ok(()) => self.open_log(),
+            Err(error) => self.give_up(AggregateError::from(error).into()),
+        };
+        store.write_superblock(slot, block, Box::new(adopted));
     }
 
     fn open_log(mut self) {

@@ -22,6 +22,7 @@ mod areas;
 mod frees;
 mod full;
 mod outage;
+mod superblock;
 mod tiering;
 
 const DISK_BLOCKS: u64 = 8192;
@@ -73,8 +74,17 @@ impl Node {
     }
 
     fn create(world: &SimulatedWorld, kind: RaidKind, traditional: bool) -> Self {
+        Self::create_on(world, DISK_BLOCKS, kind, traditional)
+    }
+
+    fn create_on(
+        world: &SimulatedWorld,
+        disk_blocks: u64,
+        kind: RaidKind,
+        traditional: bool,
+    ) -> Self {
         for disk in 0..DISKS {
-            world.add_disk(&format!("disk{disk}"), DISK_BLOCKS);
+            world.add_disk(&format!("disk{disk}"), disk_blocks);
         }
         world.add_disk("log", 1412);
         let node = Self::start(world);

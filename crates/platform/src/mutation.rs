@@ -141,6 +141,10 @@ rules! {
         "an affinity runs beside one that covers it"
     RestartAfterMutation "restart-after-mutation"
         "an operation that has changed something waits and runs again"
+    AdoptedSuperblockKept "adopted-superblock-kept"
+        "a start does not write the superblock that it found to the disks that have an older one"
+    LowerSuperblockWins "lower-superblock-wins"
+        "a start takes the superblock of the lowest consistency point"
 }
 
 #[cfg(feature = "mutations")]

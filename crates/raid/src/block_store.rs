@@ -97,8 +97,9 @@ pub struct SuperblockCopy {
     pub disk: String,
     /// The slot.
     pub slot: usize,
-    /// The content; whether it is a superblock is for the caller to say.
-    pub block: BlockRef,
+    /// The content, `None` if the slot cannot be read. Whether the content is a superblock is for
+    /// the caller to say.
+    pub block: Option<BlockRef>,
 }
 
 /// Stripes of a tetris that are about to be written in part: all that a crash may take of them, and
@@ -194,7 +195,8 @@ pub trait BlockStore: Send + Sync {
     /// If there is no such slot.
     fn write_superblock(&self, slot: usize, block: BlockRef, done: SyncDone);
 
-    /// Reads all slots of all disks; unreadable ones are left out.
+    /// Reads all slots of all disks that hold what their places must: not of disks that are being
+    /// filled, whose superblocks may be old.
     fn read_superblocks(&self, done: SuperblocksDone);
 
     /// After a crash and before any write: makes noted stripes whole again. `notes` are those that

@@ -140,7 +140,7 @@ impl GroupState {
         self.missing_but(|_| true)
     }
 
-    fn missing_but(&self, is_there: impl Fn(&Rebuild) -> bool) -> Missing {
+    pub(crate) fn missing_but(&self, is_there: impl Fn(&Rebuild) -> bool) -> Missing {
         let there = self.rebuilding.iter().filter(|(_, rebuild)| is_there(rebuild));
         let mask = there.fold(self.missing, |mask, (member, _)| mask & !(1 << member));
         let copied = self.copies.values().find(|copy| is_there(copy)).and_then(|one| one.copy);

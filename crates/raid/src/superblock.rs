@@ -1,11 +1,21 @@
 //! Superblocks: the same one on every disk.
+//!
+//! A disk votes at a start if it holds what its place must. A disk that is being filled may have
+//! superblocks of another time: the first superblock that it gets goes to all of its slots, before
+//! the labels call the disk whole.
+//!
+//! Invariant: an old superblock of a disk that came back is never read as a vote.
 
 use crate::block_store::{SuperblockCopy, SuperblocksDone, SyncDone};
+use crate::member::{GroupState, Missing};
 use crate::store::Inner;
-use media::{MediaError, SUPERBLOCK_SLOTS};
+use media::{Device, MediaError, SUPERBLOCK_SLOTS};
 use platform::completion::gather;
 use std::sync::Arc;
 use units::BlockRef;
+
+/// Receives the end of a superblock's write to one disk.
+type WrittenDone = Box<dyn FnOnce(Result<(), MediaError>) + Send>;
 
 impl Inner {
     pub(crate) fn write_superblock(
@@ -36,28 +46,77 @@ impl Inner {
             inner.settle(written_cp);
             inner.finish_sync(done);
         });
-        for ((_, _, device), part) in devices.iter().zip(parts) {
-            device.write_superblock(slot, Arc::clone(block), part);
+        for ((group, member, device), part) in devices.iter().zip(parts) {
+            if self.has_old_superblocks((*group, *member), device) {
+                write_all_slots(Arc::clone(device), slot, Arc::clone(block), part);
+            } else {
+                device.write_superblock(slot, Arc::clone(block), part);
+            }
         }
     }
 
+    /// Whether the slots of a disk may have superblocks of another time.
+    fn has_old_superblocks(&self, (group, member): (u32, usize), device: &Arc<Device>) -> bool {
+        let state = self.state.lock();
+        let disks = &state.groups[group as usize];
+        let filled = disks.rebuilding.get(&member).into_iter().chain(disks.copies.get(&member));
+        filled.into_iter().any(|filled| filled.is_of(device) && !filled.has_superblock)
+    }
+
+    /// The disks that hold what their places must.
+    fn voters(&self) -> Vec<Arc<Device>> {
+        let groups = 0..self.layout().groups.len() as u32;
+        let of_group = |group| {
+            let missing = self.state.lock().groups[group as usize].missing_or_filled();
+            let place = self.group(group);
+            let own = |member| place.device(member, missing);
+            (0..place.members.len()).filter_map(own).collect::<Vec<_>>()
+        };
+        groups.flat_map(of_group).collect()
+    }
+
     pub(crate) fn read_superblocks(self: &Arc<Self>, done: SuperblocksDone) {
-        let devices = self.devices();
+        let voters = self.voters();
         let slots = 0..SUPERBLOCK_SLOTS;
-        let places: Vec<_> = devices
+        let places: Vec<_> = voters
             .iter()
-            .flat_map(|(_, _, device)| slots.clone().map(|slot| (Arc::clone(device), slot)))
+            .flat_map(|device| slots.clone().map(|slot| (Arc::clone(device), slot)))
             .collect();
         let names: Vec<_> =
             places.iter().map(|(device, slot)| (device.name().to_owned(), *slot)).collect();
         let parts = gather(places.len(), move |results: Vec<Result<BlockRef, MediaError>>| {
-            let copies = names.into_iter().zip(results).filter_map(|((disk, slot), result)| {
-                result.ok().map(|block| SuperblockCopy { disk, slot, block })
+            let copies = names.into_iter().zip(results);
+            let copies = copies.map(|((disk, slot), result)| SuperblockCopy {
+                disk,
+                slot,
+                block: result.ok(),
             });
             done(copies.collect());
         });
         for ((device, slot), part) in places.iter().zip(parts) {
             device.read_superblock(*slot, part);
         }
+    }
+}
+
+impl GroupState {
+    /// The disks that do not hold what their places must.
+    fn missing_or_filled(&self) -> Missing {
+        self.missing_but(|_| false)
+    }
+}
+
+/// Writes a superblock to all slots of a disk, to `last` after the others.
+fn write_all_slots(device: Arc<Device>, last: usize, block: BlockRef, done: WrittenDone) {
+    let others: Vec<usize> = (0..SUPERBLOCK_SLOTS).filter(|slot| *slot != last).collect();
+    let (same, copy) = (Arc::clone(&device), Arc::clone(&block));
+    let parts = gather(others.len(), move |results: Vec<Result<(), MediaError>>| {
+        match results.into_iter().collect::<Result<Vec<()>, _>>() {
+            Ok(_) => same.write_superblock(last, copy, done),
+            Err(error) => done(Err(error)),
+        }
+    });
+    for (slot, part) in others.into_iter().zip(parts) {
+        device.write_superblock(slot, Arc::clone(&block), part);
     }
 }

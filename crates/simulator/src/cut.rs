@@ -46,13 +46,22 @@ impl Cut {
 }
 
 /// What a cut of the seed's choice does to unflushed writes: mostly each by itself. Where nothing
-/// but superblocks is under way half of the cuts tear all: one that is whole hides the others.
-pub fn choose_fate(choices: &mut Choices, phase: Option<Phase>) -> Fate {
+/// but superblocks is under way half of the cuts tear all: one that is whole hides the others. Of
+/// the rest some leave the superblock on `disk` alone, which is the disk's place by name.
+pub fn choose_fate(
+    choices: &mut Choices,
+    phase: Option<Phase>,
+    disk: impl FnOnce(&mut Choices) -> Option<usize>,
+) -> Fate {
     match choices.below(10) {
         0 => Fate::AllLost,
         1 => Fate::AllKept,
         2 => Fate::AllTorn,
-        3..7 if phase == Some(Phase::Sealing) => Fate::AllTorn,
+        3..6 if phase == Some(Phase::Sealing) => Fate::AllTorn,
+        6..9 if phase == Some(Phase::Sealing) => match disk(choices) {
+            Some(disk) => Fate::KeptOnOne(disk),
+            None => Fate::Each,
+        },
         _ => Fate::Each,
     }
 }

@@ -9,7 +9,7 @@
 //! Fails: the first [`Finding`].
 
 use crate::choices::{Choices, Purpose};
-use crate::cut::{Cut, choose_fate};
+use crate::cut::Cut;
 use crate::finding::Finding;
 use crate::growth::Growth;
 use crate::history::Moment;
@@ -159,11 +159,10 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn cut_power(&mut self) {
+    pub fn cut_power(&mut self) {
         // Disks may go with the power, all that may.
         while self.events.chance(40) && self.machine.lose_disk_with_power() {}
-        let fate = choose_fate(&mut self.events, self.machine.phase());
-        self.machine.power_cut(fate);
+        self.machine.cut_power(&mut self.events);
     }
 
     fn round(&mut self, is_last: bool) -> Result<(), Finding> {

@@ -4,6 +4,7 @@
 //! Invariant: no more disks are missing than the plan says, those that are being rebuilt and those
 //! that the aggregate has not missed yet included.
 
+use crate::choices::Choices;
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
 use crate::outage::OutagePhase;
@@ -11,6 +12,7 @@ use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
 use ondisk::label::DiskLabel;
 use platform::Disk;
+use platform::simulated::Fate;
 use raid::{DiskPlace, MemberState, MemberStatus, RaidError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +39,10 @@ pub struct Losses {
     pub(crate) outage: OutagePhase,
     /// Disks that hang.
     hung: Vec<String>,
+    /// The first group's disks as the last engine knew them, for cuts while none is in service.
+    remembered: Vec<MemberStatus>,
+    /// The one disk that had the newest superblock after the last cut.
+    sealed: Option<String>,
 }
 
 /// Spares of one life.
@@ -92,6 +98,58 @@ impl Machine<'_> {
         aggregate.request_consistency_point(None);
     }
 
+    /// The first group's disks, as the engine knows them or the last engine knew them.
+    fn known_members(&self) -> Vec<MemberStatus> {
+        match self.aggregate() {
+            Some(_) => self.members(),
+            None => self.losses.remembered.clone(),
+        }
+    }
+
+    /// The power goes: what is known of the disks is remembered for the start.
+    pub fn remember_members(&mut self) {
+        if self.aggregate().is_some() {
+            self.losses.remembered = self.members();
+        }
+        self.losses.sealed = None;
+    }
+
+    /// A disk of those that may go later, to be the only one with a superblock: its place in the
+    /// order of names.
+    pub fn disk_to_seal(&self, choices: &mut Choices) -> Option<usize> {
+        let members = self.known_members();
+        let slots = match self.plan.lost_disks.is_empty() {
+            true => (0..members.len()).collect(),
+            false => self.plan.lost_disks.clone(),
+        };
+        let is_there = |slot: &usize| {
+            let member = members.get(*slot).filter(|member| member.state == MemberState::Online);
+            member
+                .and_then(|member| member.name.as_ref())
+                .is_some_and(|name| !self.losses.gone.contains(name))
+        };
+        let slots: Vec<usize> = slots.into_iter().filter(is_there).collect();
+        if slots.is_empty() {
+            return None;
+        }
+        let name = members[choices.pick(&slots)].name.clone()?;
+        self.world.disk_names().iter().position(|other| **other == *name)
+    }
+
+    /// The power has gone with this fate.
+    pub fn note_sealed(&mut self, fate: Fate) {
+        let Fate::KeptOnOne(place) = fate else { return };
+        self.trace.meet("cut: a superblock is on one disk only");
+        self.losses.sealed = self.world.disk_names().get(place).map(|name| name.to_string());
+    }
+
+    /// The disk that alone had a superblock goes with the power, if it may.
+    pub fn lose_sealed_disk(&mut self) {
+        if self.losses.sealed.is_some() && self.lose_disk_with_power() {
+            self.trace.meet("cut: during recovery, and the disk gone that had the superblock");
+        }
+    }
+
     /// The same as the power goes, settled or not. Not in an outage: its disks are there at the
     /// start, but may have missed writes.
     pub fn lose_disk_with_power(&mut self) -> bool {
@@ -106,7 +164,7 @@ impl Machine<'_> {
         if self.plan.lost_disks.is_empty() || self.is_replacing() {
             return None;
         }
-        let members = self.members();
+        let members = self.known_members();
         let is_away = |member: &MemberStatus| {
             member.name.as_ref().is_some_and(|name| self.losses.gone.contains(name))
         };
@@ -121,7 +179,12 @@ impl Machine<'_> {
             Some(member) => matches!(member.state, MemberState::Rebuilding { .. }),
             None => false,
         };
-        let slot = self.plan.lost_disks.iter().copied().find(may_go)?;
+        let is_sealed = |slot: &usize| {
+            self.losses.sealed.is_some() && members[*slot].name == self.losses.sealed
+        };
+        let may_go: Vec<usize> = self.plan.lost_disks.iter().copied().filter(may_go).collect();
+        let sealed = may_go.iter().copied().find(is_sealed);
+        let slot = sealed.or(may_go.first().copied())?;
         let name = members[slot].name.clone()?;
         self.trace.meet(match members[slot].state {
             MemberState::Online => "fault: disk gone",

@@ -8,7 +8,7 @@
 //! has come that [`Machine::arm`] was told.
 
 use crate::choices::{Choices, Purpose};
-use crate::cut::{Cut, phase_name};
+use crate::cut::{Cut, choose_fate, phase_name};
 use crate::finding::Finding;
 use crate::growth::Growing;
 use crate::losses::Losses;
@@ -403,9 +403,18 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The power goes, and takes of what is not flushed what the seed chose.
+    pub fn cut_power(&mut self, choices: &mut Choices) {
+        let phase = self.phase();
+        let fate = choose_fate(choices, phase, |choices| self.disk_to_seal(choices));
+        self.power_cut(fate);
+        self.note_sealed(fate);
+    }
+
     /// The power goes.
     pub fn power_cut(&mut self, fate: Fate) {
         self.cut = None;
+        self.remember_members();
         self.forget_requests_for_disks();
         self.forget_growth();
         self.forget_removal();

@@ -4,7 +4,7 @@
 //! Invariants: the moments of cuts during recovery are the seed's, like all others. While trees are
 //! compared the power stays on: what they show is what the recovery came to.
 
-use crate::cut::{Cut, choose_fate};
+use crate::cut::Cut;
 use crate::finding::Finding;
 use crate::life::Life;
 use crate::machine::{Machine, promise};
@@ -57,8 +57,11 @@ impl Life<'_> {
             if driven == Err(Finding::PowerCut) {
                 cuts += 1;
                 self.machine.trace.meet("cut: during recovery");
-                let fate = choose_fate(&mut self.events, self.machine.phase());
-                self.machine.power_cut(fate);
+                // Most of all the disk that has what the others have not.
+                if self.events.chance(70) {
+                    self.machine.lose_sealed_disk();
+                }
+                self.cut_power();
                 continue;
             }
             driven?;

@@ -113,6 +113,7 @@ impl DiskImage {
             Fate::AllLost => 0,
             Fate::AllKept => 1,
             Fate::AllTorn => 2,
+            Fate::KeptOnOne(_) => unreachable!("a disk's own fate is all or nothing"),
         };
         match choice {
             0 => judge.counters.lost_at_cuts += 1,
@@ -149,6 +150,20 @@ pub enum Fate {
     AllKept,
     /// Each block is partly there.
     AllTorn,
+    /// All is there on one disk, by its place in the order of names, and nothing on the others:
+    /// what was about to be on all disks is on one.
+    KeptOnOne(usize),
+}
+
+impl Fate {
+    /// What becomes of the writes of one disk, by its place in the order of names.
+    pub(super) const fn of_disk(self, place: usize) -> Self {
+        match self {
+            Self::KeptOnOne(kept) if kept == place => Self::AllKept,
+            Self::KeptOnOne(_) => Self::AllLost,
+            fate => fate,
+        }
+    }
 }
 
 /// Decides fates.

@@ -288,12 +288,15 @@ impl SimulatedWorld {
             let State { disks, choices, counters, .. } = &mut *state;
             let mut judge = Judge { fate, random: choices, counters };
             // First what had completed, in its order, then what was under way.
-            for image in disks.values_mut() {
+            for (place, image) in disks.values_mut().enumerate() {
+                judge.fate = fate.of_disk(place);
                 image.cut(&mut judge);
             }
             for request in &dropped {
                 let RequestBody::Write { block, blocks, .. } = &request.body else { continue };
+                let place = disks.range(..Arc::clone(&request.disk)).count();
                 let Some(image) = disks.get_mut(&request.disk) else { continue };
+                judge.fate = fate.of_disk(place);
                 if image.faults.gone || !is_in_range(*block, blocks.len(), image.size_blocks) {
                     continue;
                 }

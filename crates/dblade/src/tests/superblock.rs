@@ -1,0 +1,161 @@
+//! Superblocks that a power cut left on one disk only, and slots that cannot be read.
+
+use super::*;
+use crate::EngineError;
+use aggregate::{AggregateError, Phase};
+use file_service::WriteResult;
+use media::SUPERBLOCK_BLOCK;
+use platform::simulated::Fate;
+
+/// Of the steps of a start every so many are tried.
+const STEPS_BETWEEN_CUTS: usize = 3;
+
+/// An aggregate that is three quarters full, with areas that are being emptied, at the moment at
+/// which a superblock is on its way to all disks. And what its files must hold.
+fn sealing_node(seed: u64) -> (Node, Vec<(String, Vec<u8>)>) {
+    let world = SimulatedWorld::new(seed);
+    let node = Node::create_on(&world, 4096, RaidKind::Dp, false);
+    let root = node.root("home");
+    let (mut files, mut handles) = (Vec::new(), Vec::new());
+    for number in 0..24_u64 {
+        let (name, data) = (format!("file{number}"), content(seed + number, 1 << 20));
+        handles.push(node.write_file(root, &name, data.clone()));
+        files.push((name, data));
+        if number.is_multiple_of(8) {
+            node.consistency_point();
+        }
+    }
+    // What is overwritten is free after the next consistency point.
+    for round in 0..3_u64 {
+        for number in (0..24_usize).filter(|number| number % 3 == round as usize) {
+            let data = content(100 + seed + number as u64, 1 << 20);
+            node.write_file(root, &files[number].0, data.clone());
+            files[number].1 = data;
+        }
+        node.consistency_point();
+    }
+    for (number, (name, data)) in files.iter_mut().enumerate().take(8) {
+        *data = content(200 + seed + number as u64, 1 << 19);
+        node.write_file(root, name, data.clone());
+        data.extend(&content(100 + seed + number as u64, 1 << 20)[1 << 19..]);
+    }
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    aggregate.force();
+    aggregate.request_consistency_point(None);
+    while aggregate.phase() != Phase::CleaningAggregate {
+        assert!(node.run());
+    }
+    // The start has this to replay, into blocks that the consistency point under way frees.
+    let root = Caller::root();
+    let written: Arc<Mutex<usize>> = Arc::default();
+    for (number, handle) in handles.iter().enumerate().skip(8).take(12) {
+        let piece = content(300 + seed, 1 << 16);
+        files[number].1[..piece.len()].copy_from_slice(&piece);
+        let count = Arc::clone(&written);
+        let done = move |outcome: Result<WriteResult, FsError>| {
+            outcome.unwrap();
+            *count.lock() += 1;
+        };
+        let piece = Bytes::from(piece);
+        node.service.write(&root, *handle, 0, piece, Stability::FileSync, Box::new(done));
+    }
+    while aggregate.phase() != Phase::Sealing {
+        assert!(node.run(), "{:?}", aggregate.phase());
+    }
+    assert_eq!(*written.lock(), 12, "all are in the log");
+    (node, files)
+}
+
+fn check_files(node: &Node, files: &[(String, Vec<u8>)]) {
+    let root = node.root("home");
+    for (name, data) in files {
+        assert!(node.read_file(root, name).unwrap() == *data, "{name}");
+    }
+}
+
+/// Opens without the disk, after a start that ended after so many steps; whether the start had
+/// come to its end.
+fn opens_without(node: &Node, disk: usize, steps: usize, files: &[(String, Vec<u8>)]) -> bool {
+    let world = node.world.clone();
+    let first = Node::start(&world);
+    let opened: Arc<Mutex<Option<Recovery>>> = Arc::default();
+    let slot = Arc::clone(&opened);
+    let disks = first.disks();
+    let done = move |outcome: Result<Recovery, EngineError>| *slot.lock() = outcome.ok();
+    first.engine.open_aggregate(disks, Box::new(done));
+    for _ in 0..steps {
+        first.run();
+    }
+    let is_over = opened.lock().is_some();
+    first.engine.halt();
+    // Nothing of what was on its way came to the disks, superblocks least of all.
+    world.power_cut_with(Fate::AllLost);
+    world.set_gone(&format!("disk{disk}"), true);
+    let (second, _) = Node::open(&world);
+    check_files(&second, files);
+    second.engine.halt();
+    is_over
+}
+
+/// The start wrote into blocks that the consistency point before used, and then the one disk was
+/// lost that had the superblock: the aggregate never opened again.
+#[test]
+fn regression_a_superblock_of_one_disk_is_written_to_all_before_recovery() {
+    let (node, files) = sealing_node(3);
+    let image = node.world.snapshot();
+    // A parity disk and a data disk.
+    for disk in [0, DISKS - 1] {
+        let mut steps = 0;
+        loop {
+            node.engine.halt();
+            node.world.restore(&image);
+            let name = format!("disk{disk}");
+            let place = node.world.disk_names().iter().position(|other| **other == *name).unwrap();
+            node.world.power_cut_with(Fate::KeptOnOne(place));
+            let is_over = opens_without(&node, disk, steps, &files);
+            node.world.set_gone(&name, false);
+            if is_over {
+                break;
+            }
+            steps += STEPS_BETWEEN_CUTS;
+        }
+        assert!(steps > 10 * STEPS_BETWEEN_CUTS, "a start takes more than {steps} steps");
+    }
+}
+
+/// The slot with the newest superblock could not be read on the only disk, and the start took the
+/// other one without a word.
+#[test]
+fn regression_an_older_superblock_is_not_opened_beside_one_that_cannot_be_read() {
+    let world = SimulatedWorld::new(5);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    node.write_file(node.root("home"), "file", content(1, 100_000));
+    node.consistency_point();
+    node.consistency_point();
+    node.settle();
+    node.engine.halt();
+    world.power_cut();
+    for slot in 0..2 {
+        let image = world.snapshot();
+        for disk in 0..DISKS {
+            world.fail_block(&format!("disk{disk}"), SUPERBLOCK_BLOCK + slot);
+        }
+        let node = Node::start(&world);
+        let disks = node.disks();
+        let opened = node.wait(|done| node.engine.open_aggregate(disks, done));
+        let Err(EngineError::Aggregate(AggregateError::SuperblockUnreadable { .. })) = opened
+        else {
+            panic!("slot {slot}: {opened:?}");
+        };
+        node.engine.halt();
+        world.restore(&image);
+        // One disk that tells is enough.
+        for disk in 1..DISKS {
+            world.fail_block(&format!("disk{disk}"), SUPERBLOCK_BLOCK + slot);
+        }
+        let (node, _) = Node::open(&world);
+        assert!(node.read_file(node.root("home"), "file").unwrap() == content(1, 100_000));
+        node.engine.halt();
+        world.restore(&image);
+    }
+}

@@ -35,9 +35,9 @@ pub use changes::{AggregateSet, GroupRemove, LeavingGroup};
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use replies::{
-    Activity, AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health,
-    HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery, Removal, Severity,
-    SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
+    Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
+    DiskState, Health, HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery,
+    Removal, Severity, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,

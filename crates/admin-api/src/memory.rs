@@ -518,6 +518,7 @@ impl Administration for MemoryAdministration {
             created,
             exports: request.exports.clone(),
             mountpoints: Vec::new(),
+            damaged_files: Vec::new(),
         };
         if !request.dry_run {
             state.volumes.insert(request.name.clone(), volume.clone());

@@ -249,6 +249,20 @@ pub struct VolumeInfo {
     pub exports: Vec<ExportRule>,
     /// Where it is mounted on this machine.
     pub mountpoints: Vec<String>,
+    /// Files that were found damaged beyond parity since the start.
+    pub damaged_files: Vec<DamagedFile>,
+}
+
+/// A file of which a block that leads to its content cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DamagedFile {
+    /// Its inode number.
+    pub inode: u64,
+    /// The block of the aggregate that cannot be read; 0 if the block is not known.
+    pub block: u64,
+    /// The file was removed, and at most so many bytes of it stay in use. `None`: the file is
+    /// quarantined, and its content is refused with an I/O error.
+    pub leaked_bytes: Option<u64>,
 }
 
 impl VolumeInfo {

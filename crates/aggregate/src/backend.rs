@@ -81,4 +81,16 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
     fn scored(&mut self, _: &mut Space<PhysicalPointer>) {
         self.refill.note_top_areas_written();
     }
+
+    fn told(&self) -> usize {
+        0
+    }
+
+    fn revert(&mut self, space: &mut Space<PhysicalPointer>, addresses: Vec<u64>, _: usize) {
+        // Their blocks are on their way to the disks: they are free with the commit only.
+        for pvbn in addresses {
+            space.take(pvbn);
+            space.free(pvbn);
+        }
+    }
 }

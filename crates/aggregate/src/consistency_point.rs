@@ -433,7 +433,9 @@ impl Aggregate {
             Stop::Contradiction(problem) => {
                 self.fail(AggregateError::Contradiction { what: "the aggregate's image", problem });
             }
-            Stop::NoSpace => unreachable!("cleaning never asks for promises"),
+            Stop::NoSpace | Stop::Quarantined(_) => {
+                unreachable!("cleaning neither asks for promises nor for content")
+            }
         }
         Outcome::Done
     }
@@ -446,6 +448,9 @@ impl Aggregate {
         let mut cleaned = std::mem::take(&mut self.state.lock().cleaned);
         for pvbn in self.pool.drain_used() {
             side.space.take(pvbn.get());
+        }
+        for member in &mut cleaned {
+            member.wasted.drain(..).for_each(|pvbn| side.space.free(pvbn.get()));
         }
         let BlockSide { relocation, space, containers, .. } = &mut *side;
         let (store, pool) = (&*self.parts.store, &self.pool);
@@ -564,6 +569,7 @@ impl Aggregate {
             unreachable!("a commit follows a cleaning")
         };
         let cleaned = cleaning.cleaner.take_cleaned();
+        let given_up = cleaning.cleaner.take_given_up();
         side.publish(&cleaned);
         let freed = side.space.commit();
         // No space is below this one.
@@ -584,7 +590,7 @@ impl Aggregate {
         let inode_file = side.space.inode_file.0;
         let members: Vec<_> = self.state.lock().members.values().map(Arc::clone).collect();
         for member in members {
-            let published = Published { cleaned: &cleaned, inode_file };
+            let published = Published { cleaned: &cleaned, inode_file, given_up: &given_up };
             again |= member.publish(access, &published);
         }
         if again {

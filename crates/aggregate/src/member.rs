@@ -6,10 +6,10 @@
 use crate::backend::ContainerUpdate;
 use crate::consistency_point::FreezeContext;
 use affinity::{Access, AffinityId, Message};
-use cowfs::image::{FileWork, ImageFacts};
+use cowfs::image::{FileWork, GivenUp, ImageFacts};
 use cowfs::logical::CleanedInode;
 use ondisk::pointer::PhysicalPointer;
-use units::{InodeNumber, VolumeId};
+use units::{InodeNumber, Pvbn, VolumeId};
 
 /// What a freeze found.
 pub enum Cleaning {
@@ -29,6 +29,8 @@ pub struct MemberCleaned {
     pub volume: VolumeId,
     /// Its container map's changes.
     pub updates: Vec<ContainerUpdate>,
+    /// Blocks that were written for it and are nobody's: free again with the commit.
+    pub wasted: Vec<Pvbn>,
 }
 
 /// A commit, as a member sees it.
@@ -37,6 +39,8 @@ pub struct Published<'a> {
     pub cleaned: &'a [CleanedInode<PhysicalPointer>],
     /// The root of the aggregate's inode file.
     pub inode_file: cowfs::buftree::Root<PhysicalPointer>,
+    /// Files that a traditional volume can be without, and is from now on.
+    pub given_up: &'a [GivenUp],
 }
 
 /// Receives which block numbers the active image uses, or are delayed frees.

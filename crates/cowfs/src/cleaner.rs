@@ -37,6 +37,24 @@ pub trait Sink<P: Pointer> {
 
     /// Gives back what an older tree used.
     fn free(&mut self, pointer: P);
+
+    /// How far the work has come, for [`Self::revert`].
+    fn mark(&self) -> SinkMark;
+
+    /// Undoes all that was placed and freed since the mark: what was placed is nobody's, and what
+    /// was freed stays in use.
+    fn revert(&mut self, mark: &SinkMark);
+}
+
+/// How many blocks a sink has placed, freed and told the space below of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SinkMark {
+    /// Placed.
+    pub placed: usize,
+    /// Freed.
+    pub freed: usize,
+    /// Told to the space below.
+    pub below: usize,
 }
 
 /// Counts what cleaning would place and collects what it would free.
@@ -69,6 +87,15 @@ impl<P: Pointer> Sink<P> for Plan<P> {
 
     fn free(&mut self, pointer: P) {
         self.freed.push(pointer);
+    }
+
+    fn mark(&self) -> SinkMark {
+        SinkMark { placed: self.placed, freed: self.freed.len(), below: 0 }
+    }
+
+    fn revert(&mut self, mark: &SinkMark) {
+        self.placed = mark.placed;
+        self.freed.truncate(mark.freed);
     }
 }
 

@@ -26,7 +26,7 @@
 mod files;
 
 use crate::buftree::{self, FileKey, Root};
-use crate::cleaner::{FileCleaner, Leaf, Plan, Sink};
+use crate::cleaner::{FileCleaner, Leaf, Plan, Sink, SinkMark};
 use crate::content::Content;
 use crate::inode::position;
 use crate::logical::{CleanedInode, FrozenInode, INODE_FILE, inode_file_key};
@@ -45,7 +45,7 @@ use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, Timestamp, 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-pub use files::ImageFiles;
+pub use files::{GivenUp, ImageFiles};
 
 /// What one consistency point frees of reaped files, all of them together, in blocks and the nodes
 /// that they are taken from: about 256 MiB. The blocks of a file of 100 GiB come back in 400 steps,
@@ -79,6 +79,13 @@ pub trait Backend<P: Pointer> {
 
     /// What the last call of [`Self::score`] has returned is written.
     fn scored(&mut self, space: &mut Space<P>);
+
+    /// What it has told the space below, for [`Self::revert`].
+    fn told(&self) -> usize;
+
+    /// Undoes what it has told the space below beyond the first so many. The addresses were taken
+    /// for blocks that are nobody's now, and are not queued any more.
+    fn revert(&mut self, space: &mut Space<P>, addresses: Vec<u64>, told: usize);
 }
 
 /// A file to clean.
@@ -173,6 +180,17 @@ impl<P: Pointer> Sink<P> for Direct<'_, P> {
     fn free(&mut self, pointer: P) {
         self.space.free(pointer.vbn());
     }
+
+    fn mark(&self) -> SinkMark {
+        let (placed, freed) = self.space.queued();
+        SinkMark { placed, freed, below: self.backend.told() }
+    }
+
+    fn revert(&mut self, mark: &SinkMark) {
+        let addresses = self.space.unqueue((mark.placed, mark.freed));
+        *self.written -= addresses.len() as u64;
+        self.backend.revert(self.space, addresses, mark.below);
+    }
 }
 
 /// Sends the blocks of a metafile to addresses taken before; what they free is freed already.
@@ -196,6 +214,14 @@ impl<P: Pointer> Sink<P> for Reserved<'_, P> {
     }
 
     fn free(&mut self, _: P) {}
+
+    fn mark(&self) -> SinkMark {
+        SinkMark::default()
+    }
+
+    fn revert(&mut self, _: &SinkMark) {
+        unreachable!("a metafile is never given up")
+    }
 }
 
 impl<P: Pointer> ImageCleaner<P> {
@@ -205,7 +231,7 @@ impl<P: Pointer> ImageCleaner<P> {
         Self {
             facts,
             step: Step::Files,
-            files: ImageFiles::new(space.volume, work),
+            files: ImageFiles::new(space.volume, space.inode_file.0, work),
             inode_leaves: BTreeMap::new(),
             snapshot_leaves: Vec::new(),
             rewritten: Vec::new(),
@@ -249,7 +275,7 @@ impl<P: Pointer> ImageCleaner<P> {
     /// The files that are to be cleaned, for whoever does that elsewhere.
     #[must_use]
     pub fn take_files(&mut self) -> ImageFiles<P> {
-        let none = ImageFiles::new(self.files.volume(), Vec::new());
+        let none = self.files.none_of();
         std::mem::replace(&mut self.files, none)
     }
 
@@ -534,6 +560,12 @@ impl<P: Pointer> ImageCleaner<P> {
             unreachable!("the metafiles' inodes were made dirty")
         };
         put_record(Arc::make_mut(block), slot, record);
+    }
+
+    /// The files that could not be cleaned.
+    #[must_use]
+    pub fn take_given_up(&mut self) -> Vec<GivenUp> {
+        std::mem::take(&mut self.files.given_up)
     }
 
     /// The cleaned files, for publishing.

@@ -12,7 +12,7 @@ use crate::buftree::Root;
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
 use crate::stream::ReadStream;
-use ondisk::inode::{InodeRecord, KIND_FREE};
+use ondisk::inode::{INODE_QUARANTINED, InodeRecord, KIND_FREE};
 use platform::sync::Mutex;
 use units::{Fbn, Generation, InodeNumber, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -50,6 +50,9 @@ pub struct InodeAttributes {
     pub change: u64,
     /// Verifier of an exclusive create, or 0.
     pub create_verifier: u64,
+    /// A block that leads to its content cannot be read, and changes were dropped: the content is
+    /// neither shown nor changed any more.
+    pub quarantined: bool,
 }
 
 impl InodeAttributes {
@@ -72,6 +75,7 @@ impl InodeAttributes {
             attributes_inode: 0,
             change: 1,
             create_verifier: 0,
+            quarantined: false,
         }
     }
 
@@ -94,6 +98,7 @@ impl InodeAttributes {
             attributes_inode: record.attributes_inode.get(),
             change: record.change.get(),
             create_verifier: record.create_verifier.get(),
+            quarantined: record.flags.get() & INODE_QUARANTINED != 0,
         }
     }
 
@@ -103,6 +108,7 @@ impl InodeAttributes {
         let mut record = InodeRecord::zeroed();
         record.kind = self.kind;
         record.mode = U16::new(self.mode);
+        record.flags = U32::new(if self.quarantined { INODE_QUARANTINED } else { 0 });
         record.links = U32::new(self.links);
         record.generation = U32::new(self.generation.get());
         record.uid = U32::new(self.uid);
@@ -256,7 +262,17 @@ impl<P: Pointer> Inode<P> {
     /// Whether it must stay in memory.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
-        self.frozen || self.holds > 0 || self.freed || self.reaping || self.shared.lock().dirty
+        let is_held = self.frozen || self.holds > 0 || self.freed || self.reaping;
+        is_held || self.is_stuck() || self.shared.lock().dirty
+    }
+
+    /// Whether it is an orphan that cannot be freed: a large file without a name that is
+    /// quarantined. It stays in memory, so that nobody tries again and again.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        let shared = self.shared.lock();
+        let SharedState { attributes, .. } = &*shared;
+        attributes.quarantined && attributes.links == 0 && !self.freed
     }
 }
 

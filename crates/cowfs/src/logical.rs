@@ -181,6 +181,8 @@ pub struct CleanedInode<P> {
     pub blocks: u64,
     /// It is free now.
     pub freed: bool,
+    /// Its tree could not be read: its changes were dropped.
+    pub quarantined: bool,
 }
 
 impl<P: Pointer> Logical<P> {
@@ -367,6 +369,9 @@ impl<P: Pointer> Logical<P> {
             inode.frozen = false;
             inode.frozen_holes = RangeSet::default();
             inode.shared.get_mut().new_blocks.1 = 0;
+            if file.quarantined {
+                self.drop_changes(file.number);
+            }
         }
         // What was freed may be used again: from the lowest on, so that the inode file grows with
         // the files that there are and not with those that ever were.
@@ -376,6 +381,31 @@ impl<P: Pointer> Logical<P> {
         let frozen_inodes = std::mem::take(&mut self.frozen_inodes);
         self.shared.aggregate.dirty.remove_inodes(frozen_inodes);
         frozen
+    }
+
+    /// Quarantines a file that is in memory: its content cannot be had, and what was written to it
+    /// since the last freeze is dropped.
+    pub fn quarantine_file(&mut self, number: InodeNumber) {
+        self.drop_changes(number);
+        self.mark_dirty(number);
+    }
+
+    /// A file is quarantined: what was written to it since the freeze is dropped, too, and nothing
+    /// more comes.
+    fn drop_changes(&mut self, number: InodeNumber) {
+        let Some(inode) = self.inodes.get_mut(&number) else { return };
+        let shared = inode.shared.get_mut();
+        shared.attributes.quarantined = true;
+        shared.new_blocks = (0, 0);
+        if inode.freed {
+            // Removed since the freeze: the next consistency point frees what it can.
+            return;
+        }
+        inode.holes = RangeSet::default();
+        self.reaping_inodes -= u64::from(std::mem::take(&mut inode.reaping));
+        let stripes = self.stripes.iter_mut();
+        let dropped = stripes.map(|stripe| stripe.get_mut().drop_range(number, 0, u64::MAX)).sum();
+        self.shared.aggregate.dirty.remove(dropped);
     }
 
     /// Drops all that changed since the last freeze.

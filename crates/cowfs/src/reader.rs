@@ -15,7 +15,7 @@ use platform::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use units::{BlockRef, Pvbn, VolumeId, Vvbn};
+use units::{BlockRef, InodeNumber, Pvbn, VolumeId, Vvbn};
 
 /// How a loaded block is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,9 @@ pub enum Stop {
     /// A block is lost, or is not what it should be.
     #[error("{0} is damaged beyond repair")]
     Damaged(Pvbn),
+    /// The file is quarantined: its content is neither shown nor changed.
+    #[error("{0} is quarantined: a block that leads to its content cannot be read")]
+    Quarantined(InodeNumber),
     /// The image contradicts itself: what a sound image cannot lead to, whatever it holds. To go on
     /// would spoil what is still sound.
     #[error("the image contradicts itself: {0}")]

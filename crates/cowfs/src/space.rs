@@ -238,6 +238,20 @@ impl<P: Pointer> Space<P> {
         self.freeing.push_back(vbn);
     }
 
+    /// How many numbers are queued to be taken, and to be freed.
+    #[must_use]
+    pub fn queued(&self) -> (usize, usize) {
+        (self.taken.len(), self.freeing.len())
+    }
+
+    /// Takes numbers off the queues that came after the first so many: they are not freed, and
+    /// those that were to be taken are returned. Nothing was settled in between.
+    #[must_use]
+    pub fn unqueue(&mut self, (taken, freeing): (usize, usize)) -> Vec<u64> {
+        self.freeing.truncate(freeing);
+        self.taken.split_off(taken.min(self.taken.len())).into()
+    }
+
     /// The numbers that were taken and released since the last call, for whoever keeps scores.
     pub fn drain_changes(&mut self) -> (Vec<u64>, Vec<u64>) {
         std::mem::take(&mut self.changes)

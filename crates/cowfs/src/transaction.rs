@@ -163,7 +163,18 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         if !self.logical.load(inode, &self.reader)? {
             return Ok(None);
         }
+        self.check_content(inode)?;
         self.logical.read_block(inode, fbn, &self.reader)
+    }
+
+    /// Refuses the content of a quarantined file. The inode must be in memory.
+    ///
+    /// # Errors
+    /// [`Stop::Quarantined`].
+    pub fn check_content(&self, inode: InodeNumber) -> Progress<()> {
+        let found = self.logical.inodes.get(&inode);
+        let is_quarantined = found.is_some_and(|found| found.shared.lock().attributes.quarantined);
+        if is_quarantined { Err(Stop::Quarantined(inode)) } else { Ok(()) }
     }
 
     /// Whether a directory's block was validated since the directory came into memory.
@@ -212,6 +223,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// What to wait for.
     pub fn put(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef) -> Progress<()> {
         self.edit(inode)?;
+        self.check_content(inode)?;
         self.blocks.insert((inode, fbn.get()), block);
         Ok(())
     }
@@ -221,6 +233,13 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// # Errors
     /// What to wait for.
     pub fn punch(&mut self, inode: InodeNumber, start: u64, end: u64) -> Progress<()> {
+        self.edit(inode)?;
+        self.check_content(inode)?;
+        self.punch_any(inode, start, end)
+    }
+
+    /// The same of a file that is going away, quarantined or not.
+    fn punch_any(&mut self, inode: InodeNumber, start: u64, end: u64) -> Progress<()> {
         self.edit(inode)?;
         if start < end {
             self.blocks.retain(|(file, fbn), _| *file != inode || *fbn < start || *fbn >= end);
@@ -335,7 +354,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
             return Err(Stop::Contradiction("an inode is free and would be freed again"));
         }
         block[byte] &= !bit;
-        self.punch(inode, 0, u64::MAX)?;
+        self.punch_any(inode, 0, u64::MAX)?;
         let attributes = self.edit(inode)?;
         *attributes = InodeAttributes::new(KIND_FREE, 0, attributes.generation, attributes.ctime);
         attributes.links = 0;

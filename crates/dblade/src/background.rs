@@ -70,7 +70,10 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
             return Outcome::Done;
         }
         let held = |inode: &InodeNumber| {
-            logical.inodes.get(inode).is_some_and(|inode| inode.holds > 0 || inode.frozen)
+            logical.inodes.get(inode).is_some_and(|inode| {
+                // The blocks of a quarantined file cannot be told from others'.
+                inode.holds > 0 || inode.frozen || inode.is_stuck()
+            })
         };
         let orphans: Vec<InodeNumber> = logical
             .orphans

@@ -33,6 +33,7 @@ mod spares;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
 pub use aggregate::{AreaChoice, Tiering, TieringPolicy, Tuning};
+pub use cowfs::image::GivenUp;
 pub use create::{CreateAggregate, groups_of};
 pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogProvider};

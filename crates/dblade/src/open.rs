@@ -25,6 +25,7 @@ use ondisk::root::Superblock;
 use platform::Disk;
 use platform::mutation::{self, Rule};
 use raid::{BlockStore, Store, StripeNote};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Pvbn, VolumeId};
 use volume::{
@@ -46,6 +47,8 @@ pub struct Recovery {
     pub replayed: u64,
     /// Their records' bytes.
     pub replayed_bytes: u64,
+    /// Operations that damage beyond parity kept from being replayed: they are lost.
+    pub skipped: u64,
     /// How long it took from the superblock to service, in nanoseconds.
     pub nanoseconds: u64,
 }
@@ -61,6 +64,8 @@ pub(crate) struct Opening {
     pub log: Option<Arc<Log>>,
     pub cache: Arc<BufferCache>,
     pub records: Vec<Record>,
+    /// Records that damage kept from being replayed, by volume.
+    pub skipped: BTreeMap<VolumeId, u64>,
     /// Its volumes, which clients do not see before all is done.
     pub volumes: Vec<Arc<ServedVolume>>,
     pub affinities: Option<(AffinityId, AffinityId)>,
@@ -114,6 +119,7 @@ impl Engine {
                 log: None,
                 cache,
                 records: Vec::new(),
+                skipped: BTreeMap::new(),
                 volumes: Vec::new(),
                 affinities: None,
                 started_nanoseconds,

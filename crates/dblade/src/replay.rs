@@ -4,6 +4,10 @@
 //! point then makes the result the aggregate's state and retires the log; only after it clients are
 //! served. A crash before that finds log and image as they were and replays again.
 //!
+//! A record that meets damage beyond parity is left out, and the server log names it: else one block
+//! that cannot be read would keep the aggregate out of service for ever. The file that it writes to
+//! is quarantined. Records after it in the same volume that do not fit without it are left out, too.
+//!
 //! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
 //! and nothing is lost: its disks and log are as the crash left them.
 
@@ -13,9 +17,10 @@ use crate::served::{Fronted, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::Aggregate;
 use cowfs::budget::Spender;
+use cowfs::image::GivenUp;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
-use cowfs::reader::{HeldBlocks, Reader};
+use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use cowfs::transaction::Transaction;
 use nvlog::Record;
 use operations::{OperationStop, RecordError};
@@ -34,7 +39,7 @@ impl Opening {
         let mut held = HeldBlocks::default();
         let mut opening = Some(self);
         let message = move |access: &mut Access<'_>| {
-            let Some(this) = opening.take() else { return Outcome::Done };
+            let Some(mut this) = opening.take() else { return Outcome::Done };
             while let Some(record) = records.get(position) {
                 match this.replay_record(record, access, &held) {
                     Ok(()) if is_first && mutation::broken(Rule::RecordReplayedTwice) => {
@@ -44,6 +49,18 @@ impl Opening {
                         position += 1;
                         is_first = true;
                         held = HeldBlocks::default();
+                    }
+                    Err(stop) if !aggregate.is_failed() && this.may_skip(record, &stop) => {
+                        match this.skip(record, &stop, access, &held) {
+                            Ok(()) => {
+                                position += 1;
+                                held = HeldBlocks::default();
+                            }
+                            Err(wait) => {
+                                opening = Some(this);
+                                return aggregate.suspend(wait, &held);
+                            }
+                        }
                     }
                     Err(stop) => match stop.wait() {
                         Some(wait) => {
@@ -66,8 +83,10 @@ impl Opening {
             }
             let clean = this.superblock.clean.get() == 1;
             this.end_replay(access, clean);
+            let skipped: u64 = this.skipped.values().sum();
+            let replayed = position as u64 - skipped;
             let bytes = records.iter().map(|record| record.body.len() as u64).sum();
-            this.commit(Arc::clone(&aggregate), position as u64, bytes);
+            this.commit(Arc::clone(&aggregate), (replayed, skipped), bytes);
             Outcome::Done
         };
         engine.scheduler.send(affinity, Box::new(message));
@@ -77,11 +96,16 @@ impl Opening {
     /// when the last one says that the log is not needed, because from now on it is; and when the
     /// log holds nothing but notes of stripes, because they keep a half of it from being switched
     /// to, and a later consistency point would retire operations together with them.
-    fn commit(self, aggregate: Arc<Aggregate>, replayed: u64, replayed_bytes: u64) {
+    fn commit(
+        self,
+        aggregate: Arc<Aggregate>,
+        (replayed, skipped): (u64, u64),
+        replayed_bytes: u64,
+    ) {
         let clean = self.superblock.clean.get() == 1;
         let name = self.identity.name.clone();
         let recovery =
-            Recovery { aggregate: name, clean, replayed, replayed_bytes, nanoseconds: 0 };
+            Recovery { aggregate: name, clean, replayed, replayed_bytes, skipped, nanoseconds: 0 };
         aggregate.force();
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
@@ -117,6 +141,39 @@ impl Opening {
             VolumeKind::Flexible(volume) => self.replay_on(&**volume, record, access, held),
             VolumeKind::Traditional(volume) => self.replay_on(&**volume, record, access, held),
         }
+    }
+
+    /// Whether a record is left out: it meets damage, or does not fit because another was left out.
+    fn may_skip(&self, record: &Record, stop: &OperationStop) -> bool {
+        let volume = operations::record_volume(&record.body).ok();
+        let has_skipped = volume.is_some_and(|volume| self.skipped.contains_key(&volume));
+        stop.is_damage() || stop.is_unfit() && has_skipped
+    }
+
+    /// Leaves a record out.
+    ///
+    /// # Errors
+    /// What to wait for.
+    fn skip(
+        &mut self,
+        record: &Record,
+        stop: &OperationStop,
+        access: &mut Access<'_>,
+        held: &HeldBlocks,
+    ) -> Result<(), Wait> {
+        let Ok(volume) = operations::record_volume(&record.body) else { return Ok(()) };
+        let served = self.volumes.iter().find(|served| served.environment.volume == volume);
+        let Some(served) = served else { return Ok(()) };
+        match &served.kind {
+            VolumeKind::Flexible(volume) => quarantine(&**volume, record, stop, access, held)?,
+            VolumeKind::Traditional(volume) => quarantine(&**volume, record, stop, access, held)?,
+        }
+        tracing::error!(
+            aggregate = %self.identity.name, volume = %served.name, record = record.position.get(),
+            %stop, "an operation of the log is lost: what it changed cannot be read"
+        );
+        *self.skipped.entry(volume).or_default() += 1;
+        Ok(())
     }
 
     fn replay_on<P: Pointer>(
@@ -158,6 +215,35 @@ impl Opening {
             }
         }
     }
+}
+
+/// Quarantines the file that a record writes to, if it can be had at all.
+fn quarantine<P: Pointer>(
+    volume: &dyn Fronted<P>,
+    record: &Record,
+    stop: &OperationStop,
+    access: &mut Access<'_>,
+    held: &HeldBlocks,
+) -> Result<(), Wait> {
+    let Some((inode, generation)) = operations::record_file(record.kind, &record.body) else {
+        return Ok(());
+    };
+    let front = volume.front();
+    let reader = Reader { cache: front.cache(), held };
+    let logical = front.logical.write(access);
+    match logical.find(inode, generation, &reader) {
+        Ok(true) => {}
+        Err(Stop::Wait(wait)) => return Err(wait),
+        // The inode itself cannot be had, or is gone with another record that was left out.
+        Ok(false) | Err(_) => return Ok(()),
+    }
+    let is_new = !logical.inodes.get(&inode).is_some_and(|found| found.attributes().quarantined);
+    if is_new {
+        logical.quarantine_file(inode);
+        let pvbn = stop.damaged_block().unwrap_or_default();
+        front.note_given_up(vec![GivenUp { inode, pvbn, leaked_blocks: None }]);
+    }
+    Ok(())
 }
 
 fn end_replay_of<P: Pointer>(logical: &mut Logical<P>, generation: Option<u32>) {

@@ -1,6 +1,7 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
 use aggregate::{Aggregate, Tiering};
+use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
@@ -129,6 +130,15 @@ impl ServedVolume {
         match &self.kind {
             VolumeKind::Flexible(volume) => volume.used_blocks(),
             VolumeKind::Traditional(_) => self.aggregate.used_blocks(),
+        }
+    }
+
+    /// Files that were given up since the start: a block that leads to their content cannot be read.
+    #[must_use]
+    pub fn given_up(&self) -> Vec<GivenUp> {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.front.given_up(),
+            VolumeKind::Traditional(volume) => volume.front.given_up(),
         }
     }
 

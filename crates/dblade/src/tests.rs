@@ -22,6 +22,7 @@ mod areas;
 mod frees;
 mod full;
 mod outage;
+mod quarantine;
 mod superblock;
 mod tiering;
 

@@ -47,6 +47,12 @@ pub const KIND_METAFILE: u8 = 9;
 /// `kind` of a container file: its blocks are a volume's blocks.
 pub const KIND_CONTAINER: u8 = 10;
 
+/// `flags` of a quarantined file: a block that leads to its content cannot be read, and changes to
+/// it were dropped. Its content is refused to clients.
+pub const INODE_QUARANTINED: u32 = 1;
+/// Bits of `flags` that there are.
+pub const INODE_FLAGS: u32 = INODE_QUARANTINED;
+
 /// An inode on media.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -57,7 +63,7 @@ pub struct InodeRecord {
     pub depth: u8,
     /// Permission bits, 12 of them.
     pub mode: U16,
-    /// Reserved; zero.
+    /// `INODE_` bits.
     pub flags: U32,
     /// Hard links; zero for a file on the orphan list.
     pub links: U32,
@@ -136,6 +142,9 @@ impl InodeRecord {
         }
         if self.mode.get() > 0o7777 {
             return wrong("mode");
+        }
+        if self.flags.get() & !INODE_FLAGS != 0 {
+            return wrong("flags");
         }
         if self.depth == 0 && self.kind == KIND_DIRECTORY && self.size.get() != 0 {
             return wrong("size");

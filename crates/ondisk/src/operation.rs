@@ -334,6 +334,25 @@ pub fn record_volume(body: &[u8]) -> Result<units::VolumeId, Damage> {
     Ok(units::VolumeId(prefix.volume.get()))
 }
 
+/// The file of a record that is about the content or the attributes of one file; `None` for records
+/// about names.
+#[must_use]
+pub fn record_file(kind: u16, body: &[u8]) -> Option<(units::InodeNumber, units::Generation)> {
+    let is_about_one = matches!(
+        kind,
+        KIND_SET_ATTRIBUTES
+            | KIND_WRITE
+            | KIND_COMMIT
+            | KIND_ALLOCATE
+            | KIND_SET_XATTR
+            | KIND_REMOVE_XATTR
+    );
+    let (_, rest) = split::<OperationPrefix>(body, "operation").ok().filter(|_| is_about_one)?;
+    let (file, _) = split::<FileReference>(rest, "operation").ok()?;
+    let generation = units::Generation(file.generation.get());
+    Some((units::InodeNumber(file.inode.get()), generation))
+}
+
 /// A record's kind in words.
 #[must_use]
 pub fn kind_name(kind: u16) -> &'static str {

@@ -125,7 +125,7 @@ pub fn unlink<P: Pointer>(
         return Ok(());
     }
     let held = file::holds(transaction, victim) > 0 || transaction.logical().replaying;
-    if held || state.size > FREE_AT_ONCE_BYTES_MAX {
+    if held || state.size > FREE_AT_ONCE_BYTES_MAX || state.quarantined {
         transaction.add_orphan(victim)?;
     } else {
         free(transaction, victim)?;

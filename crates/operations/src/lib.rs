@@ -66,7 +66,7 @@ pub use reap::{Reap, Reaped};
 pub use remove::Remove;
 pub use remove_directory::RemoveDirectory;
 pub use rename::Rename;
-pub use replay::{record_volume, replay};
+pub use replay::{record_file, record_volume, replay};
 pub use set_attributes::SetFileAttributes;
 pub use stop::{OperationStop, RecordError};
 pub use xattrs::{GetXattr, ListXattrs, RemoveXattr, SetXattr};

@@ -32,7 +32,7 @@ use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
 use platform::mutation::{self, Rule};
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
 
-pub use ondisk::operation::record_volume;
+pub use ondisk::operation::{record_file, record_volume};
 
 /// Applies a recorded operation to a transaction, which is then to be promised to
 /// [`cowfs::budget::Spender::Owed`] and applied.

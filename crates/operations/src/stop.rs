@@ -7,7 +7,7 @@ use cowfs::reader::{Stop, Wait};
 use file_service::FsError;
 use ondisk::damage::Damage;
 use thiserror::Error;
-use units::InodeNumber;
+use units::{InodeNumber, Pvbn};
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -77,11 +77,42 @@ impl OperationStop {
             Self::Cow(Stop::Wait(_)) => None,
             Self::Cow(Stop::NoSpace) => Some(FsError::NoSpace),
             Self::Error(error) => Some(*error),
-            Self::Cow(Stop::Damaged(_) | Stop::Contradiction(_))
+            Self::Cow(Stop::Damaged(_) | Stop::Contradiction(_) | Stop::Quarantined(_))
             | Self::Directory { .. }
             | Self::Content { .. }
             | Self::Dangling { .. }
             | Self::Record { .. } => Some(FsError::Io),
+        }
+    }
+
+    /// Whether something cannot be read, or was given up before because of that: damage beyond
+    /// parity, and no fault of the operation.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Cow(Stop::Damaged(_) | Stop::Quarantined(_))
+            | Self::Directory { .. }
+            | Self::Content { .. } => true,
+            Self::Cow(_) | Self::Error(_) | Self::Dangling { .. } | Self::Record { .. } => false,
+        }
+    }
+
+    /// Whether a record does not fit the image: as after a record that damage kept from being
+    /// replayed.
+    #[must_use]
+    pub const fn is_unfit(&self) -> bool {
+        match self {
+            Self::Record { error: RecordError::Unfit { .. }, .. } | Self::Dangling { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The block that could not be read, if it is known.
+    #[must_use]
+    pub const fn damaged_block(&self) -> Option<Pvbn> {
+        match self {
+            Self::Cow(Stop::Damaged(pvbn)) => Some(*pvbn),
+            _ => None,
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Holdings {
     pub reserved: VecDeque<Pvbn>,
     pub used: Vec<Pvbn>,
     pub updates: Vec<ContainerUpdate>,
+    /// Of those used, the ones whose blocks are nobody's: free again with the commit.
+    pub wasted: Vec<Pvbn>,
 }
 
 /// See the module.
@@ -52,6 +54,14 @@ impl DualBackend<'_> {
         };
         self.holdings.used.push(pvbn);
         self.put(DualPointer { vvbn, pvbn, flags: 0, checksum: 0 }, block, place)
+    }
+
+    /// Undoes updates of the container map beyond the first so many. Their blocks are on their way
+    /// to the disks, so their places are free with the commit only.
+    pub fn waste(&mut self, told: usize) {
+        let undone = self.holdings.updates.split_off(told);
+        let places = undone.into_iter().filter_map(|(_, pointer)| pointer.map(|one| one.pvbn));
+        self.holdings.wasted.extend(places);
     }
 
     fn put(&mut self, address: DualPointer, block: BlockRef, place: BlockPlace) -> DualPointer {
@@ -109,5 +119,14 @@ impl Backend<DualPointer> for DualBackend<'_> {
 
     fn scored(&mut self, space: &mut Space<DualPointer>) {
         space.note_top_areas_written();
+    }
+
+    fn told(&self) -> usize {
+        self.holdings.updates.len()
+    }
+
+    fn revert(&mut self, space: &mut Space<DualPointer>, addresses: Vec<u64>, told: usize) {
+        space.forfeit(addresses);
+        self.waste(told);
     }
 }

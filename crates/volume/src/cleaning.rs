@@ -10,7 +10,7 @@ use crate::front::SHARES_MAX;
 use crate::shares::{Share, Shares};
 use affinity::{Access, Outcome};
 use aggregate::{Aggregate, AggregateError, FreezeContext, MemberCleaned, vol_info_place};
-use cowfs::image::{ImageCleaner, ImageFacts, ImageFiles};
+use cowfs::image::{GivenUp, ImageCleaner, ImageFacts, ImageFiles};
 use cowfs::logical::{CleanedInode, Image};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::DelayLimits;
@@ -48,6 +48,7 @@ pub(crate) struct VolumeCleaning {
 pub(crate) struct Finished {
     pub cleaned: Vec<CleanedInode<DualPointer>>,
     pub dirty_blocks: u64,
+    pub given_up: Vec<GivenUp>,
 }
 
 impl VolumeCleaning {
@@ -176,9 +177,11 @@ impl FlexibleVolume {
         let Some(mut cleaner) = cleaner else { unreachable!("what is finished was begun") };
         let written = cleaner.written();
         aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
-        side.finished = Some(Finished { cleaned: cleaner.take_cleaned(), dirty_blocks });
+        let given_up = cleaner.take_given_up();
+        side.finished = Some(Finished { cleaned: cleaner.take_cleaned(), dirty_blocks, given_up });
         let volume = self.front.id;
-        aggregate.member_cleaned(MemberCleaned { volume, updates: holdings.updates });
+        let (updates, wasted) = (holdings.updates, holdings.wasted);
+        aggregate.member_cleaned(MemberCleaned { volume, updates, wasted });
     }
 
     /// Cleans what belongs to all files, and writes the vol_info.
@@ -269,6 +272,7 @@ fn join(side: &mut VbnSide, cleaning: &mut VolumeCleaning, shares: &Shares) {
         numbers.freed.into_iter().for_each(|vvbn| side.space.free(vvbn));
         unused.extend(numbers.free);
         cleaning.holdings.updates.extend(holdings.updates);
+        cleaning.holdings.wasted.extend(holdings.wasted);
         cleaner.put_files(files, written);
     }
     side.space.forfeit(unused);
@@ -284,7 +288,9 @@ fn fail(aggregate: &Arc<Aggregate>, stop: Stop) -> Outcome {
         Stop::Contradiction(problem) => {
             aggregate.fail(AggregateError::Contradiction { what: "a volume's image", problem });
         }
-        Stop::NoSpace | Stop::Wait(_) => unreachable!("cleaning never asks for promises"),
+        Stop::NoSpace | Stop::Wait(_) | Stop::Quarantined(_) => {
+            unreachable!("cleaning neither asks for promises nor for content")
+        }
     }
     Outcome::Done
 }

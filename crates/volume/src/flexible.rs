@@ -376,6 +376,7 @@ impl Member for FlexibleVolume {
                 RestoreStep::Ended => logical.suspended = false,
             }
         });
+        self.front.note_given_up(finished.given_up);
         if let Some(aggregate) = self.aggregate.upgrade() {
             aggregate.statistics.volume_picks.add(picks);
             aggregate.statistics.frees.add(frees);

@@ -5,6 +5,7 @@
 
 use affinity::{Access, AffinityId, AffinityKind, Partition, Scheduler};
 use cowfs::cache::BufferCache;
+use cowfs::image::GivenUp;
 use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::{STRIPES, stripe_of};
 use cowfs::pointer::Pointer;
@@ -69,7 +70,12 @@ pub struct Front<P: Pointer> {
     /// Space and memory.
     pub shared: Arc<Shared>,
     background: Mutex<Option<Arc<BackgroundHook>>>,
+    given_up: Mutex<Vec<GivenUp>>,
 }
+
+/// Files of a volume that are remembered as given up: those that come later are counted in the
+/// server log only.
+const GIVEN_UP_MAX: usize = 1024;
 
 impl<P: Pointer> Front<P> {
     /// A front over a logical side that was loaded or formatted.
@@ -77,7 +83,37 @@ impl<P: Pointer> Front<P> {
     pub fn new(id: VolumeId, affinities: FrontAffinities, logical: Logical<P>) -> Self {
         let shared = Arc::clone(&logical.shared);
         let logical = Partition::new(affinities.logical, logical);
-        Self { id, affinities, logical, shared, background: Mutex::new(None) }
+        let (background, given_up) = (Mutex::new(None), Mutex::default());
+        Self { id, affinities, logical, shared, background, given_up }
+    }
+
+    /// The files that consistency points have given up since the start, because a block that leads
+    /// to their content cannot be read.
+    #[must_use]
+    pub fn given_up(&self) -> Vec<GivenUp> {
+        self.given_up.lock().clone()
+    }
+
+    /// A consistency point has committed without these files.
+    pub fn note_given_up(&self, files: Vec<GivenUp>) {
+        for file in &files {
+            let GivenUp { inode, pvbn, leaked_blocks } = file;
+            match leaked_blocks {
+                None => tracing::error!(
+                    volume = %self.id, %inode, %pvbn,
+                    "a file is quarantined: a block that leads to its content cannot be read, and \
+                     its last changes were dropped"
+                ),
+                Some(blocks) => tracing::error!(
+                    volume = %self.id, %inode, %pvbn, blocks,
+                    "a file was removed, and its blocks stay in use: a block that leads to them \
+                     cannot be read"
+                ),
+            }
+        }
+        let mut known = self.given_up.lock();
+        let room = GIVEN_UP_MAX.saturating_sub(known.len());
+        known.extend(files.into_iter().take(room));
     }
 
     /// The aggregate's blocks in memory.

@@ -11,7 +11,8 @@
 
 use crate::backend::{DualBackend, Holdings};
 use aggregate::Aggregate;
-use cowfs::cleaner::Sink;
+use cowfs::cleaner::{Sink, SinkMark};
+use cowfs::image::Backend;
 use cowfs::image::ImageFiles;
 use cowfs::pointer::{BlockPlace, Pointer};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
@@ -121,5 +122,18 @@ impl Sink<DualPointer> for ShareSink<'_> {
 
     fn free(&mut self, pointer: DualPointer) {
         self.numbers.freed.push(pointer.vbn());
+    }
+
+    fn mark(&self) -> SinkMark {
+        let Numbers { taken, freed, .. } = &*self.numbers;
+        SinkMark { placed: taken.len(), freed: freed.len(), below: self.backend.told() }
+    }
+
+    fn revert(&mut self, mark: &SinkMark) {
+        self.numbers.freed.truncate(mark.freed);
+        let undone = self.numbers.taken.split_off(mark.placed);
+        *self.written -= undone.len() as u64;
+        undone.into_iter().rev().for_each(|vvbn| self.numbers.free.push_front(vvbn));
+        self.backend.waste(mark.below);
     }
 }

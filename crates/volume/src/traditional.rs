@@ -140,6 +140,7 @@ impl Member for TraditionalVolume {
             self.front.logical.write(access).inode_file = published.inode_file;
             return false;
         };
+        self.front.note_given_up(published.given_up.to_vec());
         self.front.shared.budget.settle(UNLIMITED_BLOCKS, 0);
         let aggregate = self.aggregate();
         let space = &aggregate.block_side.read(access).space;

@@ -39,7 +39,7 @@ impl Aggregate {
         }
         let mut missing = Vec::new();
         let mut changes = Vec::new();
-        for MemberCleaned { volume, updates } in cleaned {
+        for MemberCleaned { volume, updates, .. } in cleaned {
             let change = change_of(side, *volume, updates, &geometry, reader, &mut missing)?;
             changes.push((*volume, change));
             if missing.len() >= LOADS_MAX {

@@ -326,7 +326,7 @@ impl Relocation {
         for ((volume, vvbn), pointer) in entries {
             let at = cleaned.iter().position(|member| member.volume == volume);
             let at = at.unwrap_or_else(|| {
-                cleaned.push(MemberCleaned { volume, updates: Vec::new() });
+                cleaned.push(MemberCleaned { volume, updates: Vec::new(), wasted: Vec::new() });
                 cleaned.len() - 1
             });
             cleaned[at].updates.push((vvbn, Some(pointer)));

@@ -8,8 +8,8 @@ use crate::owner::Accounts;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Code, ExportRule, Named, Removal, StatusReply, VolumeCreate,
-    VolumeDelete, VolumeInfo, VolumeSet,
+    AdminError, Administration, Code, DamagedFile, ExportRule, Named, Removal, StatusReply,
+    VolumeCreate, VolumeDelete, VolumeInfo, VolumeSet,
 };
 use units::ByteSize;
 
@@ -223,6 +223,19 @@ fn table(volumes: &[VolumeInfo]) -> Table {
     table
 }
 
+/// A damaged file, in a line.
+fn damaged(file: &DamagedFile) -> String {
+    let DamagedFile { inode, block, leaked_bytes } = file;
+    match leaked_bytes {
+        None => format!("damaged     inode {inode} is quarantined: block {block} cannot be read"),
+        Some(bytes) => format!(
+            "damaged     inode {inode} was removed, and up to {} stay in use: block {block} cannot \
+             be read",
+            ByteSize(*bytes)
+        ),
+    }
+}
+
 fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
     let mut output = Output::of(&volume.name, volume)?;
     let bytes = ByteSize;
@@ -254,5 +267,9 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("mounted     {mounted}"),
         exported(&volume.exports),
     ];
+    if !volume.damaged_files.is_empty() {
+        output.head.push(String::new());
+        output.head.extend(volume.damaged_files.iter().map(damaged));
+    }
     Ok(output)
 }

@@ -57,6 +57,14 @@ impl<P: Addressed> Sink<P> for Media {
         assert!(self.blocks.contains_key(&pointer.vbn()), "freed what was not in use");
         assert!(self.freed.insert(pointer.vbn()), "freed twice");
     }
+
+    fn mark(&self) -> SinkMark {
+        SinkMark::default()
+    }
+
+    fn revert(&mut self, _: &SinkMark) {
+        unreachable!("nothing is damaged here")
+    }
 }
 
 fn run<P: Addressed>(cleaner: &mut FileCleaner<P>, media: &mut Media) -> (Root<P>, i64) {

@@ -4,48 +4,85 @@
 //! was given (reserve, acquire, forfeit). What comes of it is put together again before the image's
 //! metafiles are cleaned.
 //!
+//! A file whose tree cannot be read costs itself and no more. What was placed for it is undone, its
+//! new blocks are dropped, and it is *quarantined*: its inode says so, and its content is refused
+//! from then on. An orphan whose blocks were being freed stays an orphan. Of a small file that was
+//! removed the blocks stay in use without an owner, and the inode is free. If the block of the
+//! inode file cannot be read either, the inode stays as it is on media.
+//!
 //! Invariants: [`crate::reader::Stop::Wait`] leaves a state from which [`ImageFiles::run`] goes on.
 //! What a consistency point frees of reaped files is one limit for all: they are in one share.
+//!
+//! Fails: with damage of files that an image cannot be without.
 
 use super::{FileWork, REAP_COST_PER_CP};
-use crate::buftree::FileKey;
-use crate::cleaner::{AHEAD_MAX, FileCleaner, Sink, numbers_max};
+use crate::buftree::{FileKey, Root};
+use crate::cleaner::{AHEAD_MAX, FileCleaner, Sink, SinkMark, numbers_max};
 use crate::content::Content;
-use crate::logical::{CleanedInode, FrozenInode};
+use crate::logical::{CleanedInode, FrozenInode, read_record};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop};
-use ondisk::inode::{InodeRecord, KIND_ATTRIBUTES, KIND_REGULAR, KIND_SYMLINK};
+use ondisk::inode::{
+    InodeRecord, KIND_ATTRIBUTES, KIND_CONTAINER, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
+};
+use ondisk::root::metafile;
 use std::collections::VecDeque;
-use units::{InodeNumber, VolumeId};
+use units::{InodeNumber, Pvbn, VolumeId};
 
 /// Blocks that a share has at least: cleaning them takes longer than handing them over.
 const SHARE_BLOCKS_MIN: usize = 64;
 
+/// A file that could not be cleaned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GivenUp {
+    /// The file.
+    pub inode: InodeNumber,
+    /// The block that could not be read.
+    pub pvbn: Pvbn,
+    /// It was removed: some of its blocks, at most so many, stay in use without an owner.
+    pub leaked_blocks: Option<u64>,
+}
+
+/// A file that is being cleaned.
+struct Current<P: Pointer> {
+    work: FileWork<P>,
+    cleaner: FileCleaner<P>,
+    /// What the sink had when it began.
+    mark: SinkMark,
+    /// The block of the inode file was found readable.
+    has_record: bool,
+}
+
 /// See the module.
 pub struct ImageFiles<P: Pointer> {
     volume: VolumeId,
+    inode_file: Root<P>,
     work: VecDeque<FileWork<P>>,
-    current: Option<(FileWork<P>, FileCleaner<P>)>,
+    current: Option<Current<P>>,
     pub(super) cleaned: Vec<CleanedInode<P>>,
+    pub(super) given_up: Vec<GivenUp>,
     pub(super) records: VecDeque<(InodeNumber, InodeRecord)>,
     /// What may still be freed of reaped files.
     reap_cost_left: u64,
 }
 
 impl<P: Pointer> ImageFiles<P> {
-    pub(super) fn new(volume: VolumeId, work: Vec<FileWork<P>>) -> Self {
+    pub(super) fn new(volume: VolumeId, inode_file: Root<P>, work: Vec<FileWork<P>>) -> Self {
         Self {
             volume,
+            inode_file,
             work: work.into(),
             current: None,
             cleaned: Vec::new(),
+            given_up: Vec::new(),
             records: VecDeque::new(),
             reap_cost_left: REAP_COST_PER_CP,
         }
     }
 
-    pub(super) const fn volume(&self) -> VolumeId {
-        self.volume
+    /// None of them.
+    pub(super) fn none_of(&self) -> Self {
+        Self::new(self.volume, self.inode_file, Vec::new())
     }
 
     /// Block numbers that cleaning them takes at most.
@@ -76,7 +113,7 @@ impl<P: Pointer> ImageFiles<P> {
             let last = files.len() - 1;
             files[last].push(file);
         }
-        files.into_iter().map(|work| Self::new(self.volume, work)).collect()
+        files.into_iter().map(|work| Self::new(self.volume, self.inode_file, work)).collect()
     }
 
     /// Does the work.
@@ -88,28 +125,83 @@ impl<P: Pointer> ImageFiles<P> {
             if self.current.is_none() {
                 let Some(mut work) = self.work.pop_front() else { return Ok(()) };
                 let cleaner = file_cleaner(self.volume, &mut work, self.reap_cost_left);
-                self.current = Some((work, cleaner));
+                let mark = sink.mark();
+                self.current = Some(Current { work, cleaner, mark, has_record: false });
             }
-            let Some((work, cleaner)) = &mut self.current else { unreachable!("set above") };
-            let (root, change) = cleaner.run(reader, sink)?;
-            let inode = &work.inode;
-            if is_reaped_in_steps(inode) {
-                self.reap_cost_left = cleaner.hole_limit_left();
+            match self.clean_current(reader, sink) {
+                Ok((root, change)) => self.finish(root, change)?,
+                Err(Stop::Damaged(pvbn)) => self.give_up(pvbn, sink)?,
+                Err(stop) => return Err(stop),
             }
-            let blocks = inode.blocks.saturating_add_signed(change);
-            let record = if inode.freed {
-                if !root.is_empty() {
-                    return Err(Stop::Contradiction("a free inode keeps blocks"));
-                }
-                InodeRecord::free(inode.attributes.generation.get())
-            } else {
-                inode.attributes.record(&root, blocks)
-            };
-            self.records.push_back((inode.number, record));
-            let number = inode.number;
-            self.cleaned.push(CleanedInode { number, root, blocks, freed: inode.freed });
-            self.current = None;
         }
+    }
+
+    fn clean_current(
+        &mut self,
+        reader: &Reader<'_>,
+        sink: &mut dyn Sink<P>,
+    ) -> Progress<(Root<P>, i64)> {
+        let Some(current) = &mut self.current else { unreachable!("set before") };
+        let inode = &current.work.inode;
+        if !current.has_record {
+            // Looked at before anything is placed: without the block the file's new tree could not
+            // be named.
+            read_record(&self.inode_file, self.volume, inode.number, reader)?;
+            current.has_record = true;
+        }
+        if inode.attributes.quarantined && !inode.freed && !inode.reaping {
+            return Ok((inode.root, 0));
+        }
+        current.cleaner.run(reader, sink)
+    }
+
+    fn finish(&mut self, root: Root<P>, change: i64) -> Progress<()> {
+        let Some(Current { work, cleaner, .. }) = &self.current else { unreachable!("cleaned") };
+        let inode = &work.inode;
+        if is_reaped_in_steps(inode) {
+            self.reap_cost_left = cleaner.hole_limit_left();
+        }
+        let blocks = inode.blocks.saturating_add_signed(change);
+        let record = if inode.freed {
+            if !root.is_empty() {
+                return Err(Stop::Contradiction("a free inode keeps blocks"));
+            }
+            InodeRecord::free(inode.attributes.generation.get())
+        } else {
+            inode.attributes.record(&root, blocks)
+        };
+        self.records.push_back((inode.number, record));
+        let number = inode.number;
+        let quarantined = false;
+        self.cleaned.push(CleanedInode { number, root, blocks, freed: inode.freed, quarantined });
+        self.current = None;
+        Ok(())
+    }
+
+    /// Undoes what was done for the file that is being cleaned: a block that leads to its content
+    /// cannot be read.
+    fn give_up(&mut self, pvbn: Pvbn, sink: &mut dyn Sink<P>) -> Progress<()> {
+        let Some(Current { work, mark, has_record, .. }) = self.current.take() else {
+            unreachable!("a file is being cleaned")
+        };
+        let inode = work.inode;
+        if !may_be_quarantined(&inode) {
+            return Err(Stop::Damaged(pvbn));
+        }
+        sink.revert(&mark);
+        let FrozenInode { number, root, blocks, freed, mut attributes, .. } = inode;
+        attributes.quarantined = true;
+        if has_record {
+            let record = match freed {
+                true => InodeRecord::free(attributes.generation.get()),
+                false => attributes.record(&root, blocks),
+            };
+            self.records.push_back((number, record));
+        }
+        self.cleaned.push(CleanedInode { number, root, blocks, freed, quarantined: !freed });
+        let leaked_blocks = freed.then_some(blocks);
+        self.given_up.push(GivenUp { inode: number, pvbn, leaked_blocks });
+        Ok(())
     }
 
     /// Takes over a share, whether it was cleaned or not.
@@ -117,6 +209,7 @@ impl<P: Pointer> ImageFiles<P> {
         debug_assert!(share.current.is_none());
         self.work.extend(share.work);
         self.cleaned.extend(share.cleaned);
+        self.given_up.extend(share.given_up);
         self.records.extend(share.records);
     }
 }
@@ -124,6 +217,13 @@ impl<P: Pointer> ImageFiles<P> {
 /// What a file's cleaning takes, in blocks.
 fn weight<P>(file: &FileWork<P>) -> usize {
     1 + file.leaves.len()
+}
+
+/// Whether the image can be without the file's content: files of clients.
+const fn may_be_quarantined<P>(inode: &FrozenInode<P>) -> bool {
+    let is_own = matches!(inode.attributes.kind, KIND_METAFILE | KIND_CONTAINER);
+    // A freed inode has no kind any more.
+    !is_own && inode.number.get() >= metafile::ROOT_DIRECTORY
 }
 
 const fn is_reaped_in_steps<P>(inode: &FrozenInode<P>) -> bool {

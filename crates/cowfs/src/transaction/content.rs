@@ -31,6 +31,7 @@ impl<P: Pointer> Transaction<'_, P> {
         let mut blocks = Vec::with_capacity(count as usize);
         let mut missing = Vec::new();
         let in_use = self.logical.load(inode, &self.reader)?;
+        self.check_content(inode)?;
         let key = self.logical.key(inode);
         let Some(found) = self.logical.inodes.get(&inode).filter(|_| in_use) else {
             return (first.get()..first.get() + count)
@@ -157,6 +158,7 @@ impl<P: Pointer> Transaction<'_, P> {
         if !self.logical.load(inode, &self.reader)? {
             return Ok(None);
         }
+        self.check_content(inode)?;
         let key = self.logical.key(inode);
         let Some(found) = self.logical.inodes.get(&inode) else { return Ok(None) };
         let stripes = &mut self.logical.stripes;
@@ -195,6 +197,7 @@ impl<P: Pointer> Transaction<'_, P> {
         if !self.logical.load(inode, &self.reader)? {
             return Ok(from);
         }
+        self.check_content(inode)?;
         let key = self.logical.key(inode);
         let Some(found) = self.logical.inodes.get(&inode) else { return Ok(from) };
         let mut at = from;

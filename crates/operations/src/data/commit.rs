@@ -52,6 +52,8 @@ impl Mutation for Commit {
     ) -> Result<Executed<CommitReply>, OperationStop> {
         let found = file::open(transaction, environment, self.file)?;
         let unchanged = change(&found.attributes, found.attributes.clone());
+        // What was written may have been dropped.
+        transaction.check_content(found.inode)?;
         let numbers = transaction.unlogged(found.inode);
         if numbers.is_empty() {
             return Ok(Executed::silent(CommitReply::Logged(unchanged)));

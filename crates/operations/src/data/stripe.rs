@@ -97,9 +97,12 @@ pub fn read<P: Pointer>(
     if request.file.is_read_only() {
         return Ok(InStripe::Reroute);
     }
-    let Some((inode, _, mut attributes)) = find(logical, environment, request.file) else {
+    let Some((inode, state, mut attributes)) = find(logical, environment, request.file) else {
         return Ok(InStripe::Reroute);
     };
+    if state.quarantined {
+        return Err(Stop::Quarantined(number).into());
+    }
     request.check(&attributes)?;
     let range = request.range(environment, &attributes);
     let blocks = touched(range.start, range.end);
@@ -223,6 +226,9 @@ pub fn write<'s, P: Pointer>(
     let Some((inode, state, before)) = find(logical, environment, request.file) else {
         return Ok(InStripe::Reroute);
     };
+    if state.quarantined {
+        return Err(Stop::Quarantined(number).into());
+    }
     // Extended attributes may have to change with the data.
     if state.attributes_inode != 0 {
         return Ok(InStripe::Reroute);

@@ -11,7 +11,7 @@ use affinity::{AffinityId, AffinityKind, Partition, Scheduler};
 use cowfs::budget::{Budget, DirtyMemory, Spender};
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::cache::BufferCache;
-use cowfs::cleaner::{FileCleaner, Leaf, Sink};
+use cowfs::cleaner::{FileCleaner, Leaf, Sink, SinkMark};
 use cowfs::content::Content;
 use cowfs::inode::{Inode, InodeAttributes, position};
 use cowfs::logical::{
@@ -93,6 +93,14 @@ impl Sink<DualPointer> for Media {
     }
 
     fn free(&mut self, _: DualPointer) {}
+
+    fn mark(&self) -> SinkMark {
+        SinkMark::default()
+    }
+
+    fn revert(&mut self, _: &SinkMark) {
+        unreachable!("nothing is damaged here")
+    }
 }
 
 /// What a restart begins with.
@@ -405,7 +413,7 @@ impl State {
         } else {
             inode.attributes.record(&root, blocks)
         };
-        (record, CleanedInode { number, root, blocks, freed: inode.freed })
+        (record, CleanedInode { number, root, blocks, freed: inode.freed, quarantined: false })
     }
 
     fn run_cleaner(&mut self, mut cleaner: FileCleaner<DualPointer>) -> (Root<DualPointer>, i64) {

@@ -12,14 +12,15 @@
 //! | `DISK_SICK` | a disk has too many errors: it is to be replaced, or has been by a spare |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
+//! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use |
 //!
 //! Invariants: pure functions of what status found, in order of object.
 
 use super::activity::{copying, rebuilding};
 use super::recovery::{LeftOut, OfflineAggregate};
 use admin_api::{
-    Activity, AggregateInfo, AggregateState, DiskInfo, DiskState, HealthCheck, RaidKind, Severity,
-    Time, VolumeInfo,
+    Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
+    RaidKind, Severity, Time, VolumeInfo,
 };
 use dblade::{AggregateSummary, Outage};
 
@@ -233,6 +234,44 @@ pub(super) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
         action: "delete files, and the snapshots that hold them; deleting works on a full volume"
             .to_owned(),
     })
+}
+
+/// The check of a volume with files that are damaged beyond parity.
+pub(super) fn check_damage(info: &VolumeInfo) -> Option<HealthCheck> {
+    let (leaked, quarantined): (Vec<&DamagedFile>, Vec<_>) =
+        info.damaged_files.iter().partition(|file| file.leaked_bytes.is_some());
+    let mut message = Vec::new();
+    if !quarantined.is_empty() {
+        message.push(format!(
+            "{} since the start: a block that leads to the content cannot be read",
+            many(quarantined.len(), "file is quarantined", "files are quarantined")
+        ));
+    }
+    if !leaked.is_empty() {
+        let bytes = leaked.iter().filter_map(|file| file.leaked_bytes).sum();
+        message.push(format!(
+            "up to {} of {} stay in use",
+            units::ByteSize(bytes),
+            many(leaked.len(), "removed file", "removed files")
+        ));
+    }
+    (!message.is_empty()).then(|| HealthCheck {
+        code: "VOLUME_DAMAGED".to_owned(),
+        severity: Severity::Error,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message: message.join("; "),
+        action: format!(
+            "see 'stroop volume show {}' for the inode numbers ('find -inum' finds the names); \
+             restore the files from a snapshot or a backup under new names, and delete the damaged \
+             ones",
+            info.name
+        ),
+    })
+}
+
+fn many(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {

@@ -118,6 +118,7 @@ impl Core {
         tracing::info!(
             aggregate = name,
             clean,
+            skipped = recovery.skipped,
             "opened: replayed {replayed} operations, {bytes}, in {duration_ms} ms"
         );
         self.recoveries.lock().push(recovery);

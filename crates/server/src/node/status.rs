@@ -4,7 +4,9 @@
 //! the same numbers that status shows; nothing is counted in the background for them.
 
 use super::core::Core;
-use super::health::{check_aggregate, check_left_out, check_offline, check_outage, check_volume};
+use super::health::{
+    check_aggregate, check_damage, check_left_out, check_offline, check_outage, check_volume,
+};
 use super::recovery::OfflineAggregate;
 use crate::memory;
 use admin_api::{
@@ -91,6 +93,7 @@ impl Core {
             checks.extend(found.into_iter().flat_map(|info| check_aggregate(info, &summary)));
         }
         checks.extend(volumes.iter().filter_map(check_volume));
+        checks.extend(volumes.iter().filter_map(check_damage));
         checks
     }
 

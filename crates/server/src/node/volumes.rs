@@ -10,11 +10,11 @@ use super::refusals::{missing, taken};
 use super::rules;
 use admin_api::exports::{add_rule, remove_rule};
 use admin_api::{
-    AdminError, AggregateInfo, Code, ExportAdd, ExportRemove, ExportRule, MountCreate, MountInfo,
-    Owner, Removal, TieringPolicy, Time, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
-    VolumeInfo, VolumeSet, VolumeState,
+    AdminError, AggregateInfo, Code, DamagedFile, ExportAdd, ExportRemove, ExportRule, MountCreate,
+    MountInfo, Owner, Removal, TieringPolicy, Time, VolumeCreate, VolumeDelete, VolumeExports,
+    VolumeFilter, VolumeInfo, VolumeSet, VolumeState,
 };
-use dblade::{ServedVolume, Tiering, VolumeKind, VolumeRequest};
+use dblade::{GivenUp, ServedVolume, Tiering, VolumeKind, VolumeRequest};
 use ondisk::records::EXPORT_RULES_MAX;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -145,6 +145,7 @@ impl Core {
             created: Time(self.clock.wall()),
             exports: wanted.exports.clone(),
             mountpoints: Vec::new(),
+            damaged_files: Vec::new(),
         }
     }
 
@@ -177,6 +178,7 @@ impl Core {
             created: Time(volume.created),
             exports: rules::from_records(&volume.name, &volume.exports()),
             mountpoints: self.mounts.of_volume(&volume.name),
+            damaged_files: volume.given_up().iter().map(damaged_file).collect(),
         }
     }
 
@@ -291,6 +293,15 @@ fn check_rules_count(message: &str, name: &str, rules: &[ExportRule]) -> Result<
 /// "1 file", "2 files".
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A file that was given up, as administrators see it.
+fn damaged_file(file: &GivenUp) -> DamagedFile {
+    DamagedFile {
+        inode: file.inode.get(),
+        block: file.pvbn.get(),
+        leaked_bytes: file.leaked_blocks.map(|blocks| blocks * BLOCK_SIZE_U64),
+    }
 }
 
 #[cfg(test)]

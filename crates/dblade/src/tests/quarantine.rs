@@ -1,0 +1,194 @@
+//! Blocks that cannot be read, and no parity to make them good: the file is lost, and nothing else.
+
+use super::*;
+use file_service::NodeChange;
+use ondisk::identity::{ChecksumBlock, REGION_BLOCKS};
+use units::InodeNumber;
+
+const BLOCK: usize = 4096;
+/// File blocks below one lowest-level node, and some: a file of them has several nodes.
+const FILE_BYTES: usize = 600 * BLOCK;
+
+/// Where the newest block of a file's tree lies, by its level and place in it.
+fn block_of(world: &SimulatedWorld, inode: InodeNumber, level: u8, index: u64) -> (String, u64) {
+    let mut newest: Option<(u64, String, u64)> = None;
+    for disk in (0..DISKS).map(|disk| format!("disk{disk}")) {
+        let mut region = media::DATA_START;
+        while region + REGION_BLOCKS as u64 <= DISK_BLOCKS {
+            let checksums = region + REGION_BLOCKS as u64 - 1;
+            let block = world.read_block(&disk, checksums).unwrap();
+            for (row, identity) in (0..).zip(&ChecksumBlock::view(&block).identities) {
+                let is_it = identity.inode.get() == inode.get()
+                    && identity.level == level
+                    && identity.fbn.get() == index
+                    && identity.volume.get() != 0;
+                if is_it && newest.as_ref().is_none_or(|(cp, ..)| *cp < identity.cp.get()) {
+                    newest = Some((identity.cp.get(), disk.clone(), region + row));
+                }
+            }
+            region += REGION_BLOCKS as u64;
+        }
+    }
+    let (_, disk, block) = newest.expect("the file has such a block");
+    (disk, block)
+}
+
+/// A consistency point after which the log has nothing to replay.
+fn commit_all(node: &Node) {
+    node.engine.aggregate_named("a1").unwrap().force();
+    node.consistency_point();
+    node.settle();
+}
+
+fn write(node: &Node, file: FileHandle, block: usize, data: Vec<u8>) -> Result<(), FsError> {
+    let root = Caller::root();
+    let (offset, data) = ((block * BLOCK) as u64, Bytes::from(data));
+    node.call(|service, done| {
+        service.write(&root, file, offset, data, Stability::FileSync, done);
+    })
+    .map(drop)
+}
+
+fn remove(node: &Node, directory: FileHandle, name: &str) -> Result<NodeChange, FsError> {
+    node.call(|service, done| service.remove(&Caller::root(), directory, name.as_bytes(), done))
+}
+
+/// A start with a file of which one lowest-level node cannot be read, and one that is well.
+fn damaged() -> (Node, FileHandle) {
+    let world = SimulatedWorld::new(21);
+    let node = Node::create(&world, RaidKind::None, false);
+    let root = node.root("home");
+    node.write_file(root, "well", content(1, FILE_BYTES));
+    let file = node.write_file(root, "file", content(2, FILE_BYTES));
+    commit_all(&node);
+    let world = node.power_cut();
+    let (disk, block) = block_of(&world, file.inode, 1, 1);
+    world.fail_block(&disk, block);
+    let (node, _) = Node::open(&world);
+    // Its inode is in memory from now on.
+    node.call(|service, done| service.attributes(file, done)).unwrap();
+    (node, file)
+}
+
+fn check_others(node: &Node) {
+    let root = node.root("home");
+    assert!(node.read_file(root, "well").unwrap() == content(1, FILE_BYTES));
+    assert!(node.engine.aggregate_named("a1").unwrap().failure().is_none());
+}
+
+fn is_refused(node: &Node, file: FileHandle) {
+    let root = Caller::root();
+    assert_eq!(write(node, file, 300, content(3, BLOCK)), Err(FsError::Io));
+    // Blocks that can be read, too: what was acknowledged may have been in them.
+    let read = node.call(|service, done| service.read(&root, file, 0, 4096, done));
+    assert_eq!(read.map(drop), Err(FsError::Io));
+    let commit = node.call(|service, done| service.commit(&root, file, done));
+    assert_eq!(commit.map(drop), Err(FsError::Io));
+    let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let cut = node.call(|service, done| service.set_attributes(&root, file, cut, done));
+    assert_eq!(cut.map(drop), Err(FsError::Io));
+    node.call(|service, done| service.attributes(file, done)).unwrap();
+}
+
+/// One WRITE of a whole block took the aggregate out of service, and each start after it failed.
+#[test]
+fn regression_a_node_that_cannot_be_read_costs_its_file_only() {
+    let (node, file) = damaged();
+    assert_eq!(write(&node, file, 300, content(3, BLOCK)), Ok(()), "nobody looks at the node");
+    write(&node, file, 1, content(4, BLOCK)).unwrap();
+    node.consistency_point();
+    is_refused(&node, file);
+    check_others(&node);
+    node.write_file(node.root("home"), "new", content(5, FILE_BYTES));
+    commit_all(&node);
+    // A start remembers it.
+    let world = node.power_cut();
+    let (node, recovery) = Node::open(&world);
+    assert_eq!(recovery.skipped, 0);
+    is_refused(&node, file);
+    check_others(&node);
+    assert!(node.read_file(node.root("home"), "new").unwrap() == content(5, FILE_BYTES));
+    remove(&node, node.root("home"), "file").unwrap();
+    for _ in 0..3 {
+        node.consistency_point();
+        node.settle();
+    }
+    assert!(node.read_file(node.root("home"), "file").is_err());
+    check_others(&node);
+    let world = node.power_cut();
+    check_others(&Node::open(&world).0);
+}
+
+#[test]
+fn regression_replay_goes_on_beside_a_node_that_cannot_be_read() {
+    let (node, file) = damaged();
+    write(&node, file, 300, content(3, BLOCK)).unwrap();
+    node.write_file(node.root("home"), "new", content(5, FILE_BYTES));
+    let world = node.power_cut();
+    let (node, recovery) = Node::open(&world);
+    assert!(recovery.replayed > 0 && recovery.skipped == 0, "{recovery:?}");
+    is_refused(&node, file);
+    check_others(&node);
+    assert!(node.read_file(node.root("home"), "new").unwrap() == content(5, FILE_BYTES));
+}
+
+#[test]
+fn regression_a_block_that_cannot_be_read_keeps_no_record_from_being_replayed() {
+    let world = SimulatedWorld::new(22);
+    let node = Node::create(&world, RaidKind::None, false);
+    let root = node.root("home");
+    node.write_file(root, "well", content(1, FILE_BYTES));
+    let file = node.write_file(root, "file", content(2, FILE_BYTES));
+    node.consistency_point();
+    node.settle();
+    node.write_file(root, "new", content(5, FILE_BYTES));
+    commit_all(&node);
+    // A part of a block, which must be read again to be replayed.
+    write(&node, file, 300, content(3, 100)).unwrap();
+    let world = node.power_cut();
+    let (disk, block) = block_of(&world, file.inode, 0, 300);
+    world.fail_block(&disk, block);
+    let (node, recovery) = Node::open(&world);
+    assert_eq!(recovery.skipped, 1);
+    is_refused(&node, file);
+    check_others(&node);
+    assert!(node.read_file(node.root("home"), "new").unwrap() == content(5, FILE_BYTES));
+}
+
+/// A removed file whose blocks cannot be found is gone; what it took stays in use.
+#[test]
+fn regression_a_node_that_cannot_be_read_keeps_no_file_from_being_removed() {
+    for bytes in [FILE_BYTES, 6 << 20] {
+        let world = SimulatedWorld::new(23);
+        let node = Node::create(&world, RaidKind::None, false);
+        let root = node.root("home");
+        node.write_file(root, "well", content(1, FILE_BYTES));
+        let file = node.write_file(root, "file", content(2, bytes));
+        commit_all(&node);
+        let world = node.power_cut();
+        let (disk, block) = block_of(&world, file.inode, 1, 1);
+        world.fail_block(&disk, block);
+        let (node, _) = Node::open(&world);
+        remove(&node, node.root("home"), "file").unwrap();
+        for _ in 0..4 {
+            node.consistency_point();
+            node.settle();
+        }
+        assert!(node.read_file(node.root("home"), "file").is_err());
+        check_others(&node);
+        // Other files' blocks come back as before.
+        let used = || node.engine.volume_summaries()[0].used_blocks;
+        node.write_file(node.root("home"), "more", content(4, FILE_BYTES));
+        node.consistency_point();
+        node.settle();
+        let before = used();
+        remove(&node, node.root("home"), "more").unwrap();
+        for _ in 0..4 {
+            node.consistency_point();
+            node.settle();
+        }
+        assert!(used() + 590 < before, "{before}, {}", used());
+        let world = node.power_cut();
+        check_others(&Node::open(&world).0);
+    }
+}

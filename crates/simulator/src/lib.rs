@@ -29,6 +29,7 @@
 pub mod boundaries;
 pub mod choices;
 pub mod cut;
+mod damage;
 pub mod finding;
 pub mod footprint;
 pub mod growth;

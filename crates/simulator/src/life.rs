@@ -215,6 +215,7 @@ impl<'a> Life<'a> {
                 13 => self.machine.add_spare(),
                 14 => self.machine.begin_outage(),
                 38..41 => self.machine.remove_group(),
+                41..43 if self.machine.plan.is_damaged => self.damage(),
                 15..38 if self.machine.plan.growth == Some(Growth::Objects) => self.tier(),
                 _ => is_busy |= self.machine.step(),
             }

@@ -48,6 +48,11 @@ pub struct Losses {
 /// Spares of one life.
 const SPARES_MAX: u32 = 3;
 
+/// Whether a disk is one that the aggregate has from the start.
+pub(crate) fn is_own_disk(name: &str) -> bool {
+    name.strip_prefix("disk").is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
 /// A loss that the aggregate has not settled yet.
 #[derive(Clone, Debug)]
 struct Recent {

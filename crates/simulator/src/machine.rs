@@ -9,6 +9,7 @@
 
 use crate::choices::{Choices, Purpose};
 use crate::cut::{Cut, choose_fate, phase_name};
+use crate::damage::Damages;
 use crate::finding::Finding;
 use crate::growth::Growing;
 use crate::losses::Losses;
@@ -94,6 +95,8 @@ pub struct Machine<'a> {
     pub removals: Removals,
     /// What may lie in objects.
     pub tierings: Tierings,
+    /// Blocks that nothing makes good.
+    pub damages: Damages,
     log_fails: bool,
     /// What was known of the disks before a clean stop.
     pub(crate) errors_at_stop: Remembered,
@@ -132,6 +135,7 @@ impl<'a> Machine<'a> {
             growing: Growing::default(),
             removals: Removals::default(),
             tierings: Tierings::default(),
+            damages: Damages::default(),
             log_fails: false,
             errors_at_stop: Remembered::default(),
         }

@@ -99,6 +99,9 @@ struct HowArguments {
     /// In every life on disks with parity one disk gets sick.
     #[arg(long)]
     sick: bool,
+    /// In every life on disks without parity blocks of files become unreadable.
+    #[arg(long)]
+    damaged: bool,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -119,6 +122,7 @@ impl HowArguments {
             losing: self.losing,
             outages: self.outages,
             sick: self.sick,
+            damaged: self.damaged,
             reduction: self.reduced.clone(),
             boundary: None,
         }

@@ -28,5 +28,8 @@ pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
     let report = Inspector::open(disks, &mut drive).and_then(|mut inspector| inspector.check());
     machine.trace.step = step;
     let report = report.map_err(|error| Finding::Media(error.to_string()))?;
+    if machine.is_damaged() {
+        return machine.check_damaged_media(&report);
+    }
     if report.is_clean() { Ok(()) } else { Err(Finding::Media(report.to_string())) }
 }

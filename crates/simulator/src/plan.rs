@@ -36,6 +36,8 @@ const MILLISECOND: u64 = 1_000_000;
 const OUTAGE_PERCENT: u64 = 15;
 /// Of 100 lives on disks with parity to spare and no other fault, those with a disk that gets sick.
 const SICK_PERCENT: u64 = 15;
+/// Of 100 lives without parity and other faults, those in which blocks of files are damaged.
+const DAMAGED_PERCENT: u64 = 15;
 /// How often a faulty log refuses a write or flush: about once in a round.
 const LOG_ERRORS_PER_MILLION: u32 = 20_000;
 
@@ -206,6 +208,8 @@ pub struct Plan {
     pub requests: RequestOrder,
     /// Of 100 submissions, those at which another thread's message runs in the middle of this one.
     pub overlap_percent: u64,
+    /// Blocks of files become unreadable, and nothing makes them good.
+    pub is_damaged: bool,
     /// How the write allocator chooses: not always the emptiest area, where numbers that were used
     /// are not used again for long.
     pub tuning: Tuning,
@@ -280,6 +284,7 @@ impl Plan {
             messages: choices.pick(&MessageOrder::CHOICES),
             requests: RequestOrder::choose(choices, disks),
             overlap_percent: choices.pick(&[0, 0, 10, 50]),
+            is_damaged: false,
             tuning: Tuning::default(),
         };
         if !is_traditional && choices.chance(25) {
@@ -289,7 +294,14 @@ impl Plan {
         let has_outages = may_have_outages && (lives.outages || choices.chance(OUTAGE_PERCENT));
         let plan = Self { has_outages: has_outages && !lives.sick, ..plan };
         let plan = plan.with_sick_disk(choices, lives);
-        Self { tuning: Self::tuning(choices), ..plan }
+        let plan = Self { tuning: Self::tuning(choices), ..plan };
+        let may_be_damaged = plan.kind == RaidKind::None
+            && plan.fault.is_none()
+            && plan.lost_disks.is_empty()
+            && !plan.has_outages
+            && lives.boundary.is_none();
+        let is_damaged = may_be_damaged && (lives.damaged || choices.chance(DAMAGED_PERCENT));
+        Self { is_damaged, ..plan }
     }
 
     fn tuning(choices: &mut Choices) -> Tuning {
@@ -347,6 +359,7 @@ impl Plan {
             self.growth = None;
             self.lost_disks.clear();
             self.has_outages = false;
+            self.is_damaged = false;
         }
         if reduction.is_calm(Calm::Volumes) {
             self.volumes.truncate(1);

@@ -34,6 +34,8 @@ pub struct Lives {
     pub outages: bool,
     /// Whether a disk gets sick, in every life on a group that can do without one.
     pub sick: bool,
+    /// Whether blocks of files become unreadable in every life without parity.
+    pub damaged: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// If set, each life is one round, cut there.

@@ -51,6 +51,8 @@ pub struct Tenant {
     pub subject: Runner<EngineSubject>,
     /// Live snapshots, oldest first.
     pub snapshots: Vec<u8>,
+    /// Blocks of its files cannot be read: what it answers is not compared any more.
+    pub is_damaged: bool,
     history: History,
     in_flight: Vec<InFlight>,
     answered: usize,
@@ -79,6 +81,7 @@ impl Tenant {
             model,
             subject,
             snapshots: Vec::new(),
+            is_damaged: false,
             history,
             in_flight: Vec::new(),
             answered: 0,
@@ -224,7 +227,9 @@ impl Tenant {
             check_refusal(machine, &self.name)?;
         }
         check_room(machine)?;
-        if !is_left_out(&operation, &found) {
+        if self.is_damaged {
+            self.keep_up(&operation, &found);
+        } else if !is_left_out(&operation, &found) {
             self.compare(&operation, &found)?;
         }
         if let (Operation::Snapshot(action), true) = (&operation, found.is_success()) {
@@ -237,6 +242,13 @@ impl Tenant {
         }
         self.history.answered(asked, operation, found);
         Ok(())
+    }
+
+    /// Of a volume with damage: the model does what the engine did, as a base for choices.
+    fn keep_up(&mut self, operation: &Operation, found: &Observation) {
+        if found.is_success() {
+            let _ = self.model.run(operation, &mut || {});
+        }
     }
 
     /// The model does the same, and must see the same.
@@ -300,6 +312,9 @@ impl Tenant {
 
     /// Compares the tree and all snapshots with the model's.
     pub fn compare_images(&self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        if self.is_damaged {
+            return Ok(());
+        }
         let mismatch = |mismatch| Finding::Mismatch {
             volume: self.name.clone(),
             mismatch: Box::new(mismatch),
@@ -314,6 +329,9 @@ impl Tenant {
         self.subject.subject.restarted(&machine.service);
         self.subject.executor.restarted(machine.service.clone());
         let in_flight: Vec<_> = std::mem::take(&mut self.in_flight);
+        if self.is_damaged {
+            return self.recover_damaged(listed);
+        }
         let found = self.capture(machine)?;
         machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
         let asked_snapshot = in_flight.iter().find_map(|one| match one.wait {
@@ -339,6 +357,13 @@ impl Tenant {
         self.model.follow(&self.subject, &found);
         self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
         self.compare_images(machine)
+    }
+
+    /// After a restart of a volume with damage: it goes on with what is there.
+    fn recover_damaged(&mut self, listed: &[u8]) -> Result<(), Finding> {
+        self.snapshots = listed.to_vec();
+        self.history = Self::begin_history(&self.name, &self.model, &self.plan)?;
+        Ok(())
     }
 
     /// Which snapshots there are after a crash with a snapshot operation under way is the engine's

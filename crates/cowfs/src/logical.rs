@@ -181,8 +181,8 @@ pub struct CleanedInode<P> {
     pub blocks: u64,
     /// It is free now.
     pub freed: bool,
-    /// Its tree could not be read: its changes were dropped.
-    pub quarantined: bool,
+    /// Its tree could not be read, and its changes were dropped: its size on media.
+    pub quarantined: Option<u64>,
 }
 
 impl<P: Pointer> Logical<P> {
@@ -369,8 +369,8 @@ impl<P: Pointer> Logical<P> {
             inode.frozen = false;
             inode.frozen_holes = RangeSet::default();
             inode.shared.get_mut().new_blocks.1 = 0;
-            if file.quarantined {
-                self.drop_changes(file.number);
+            if let Some(size) = file.quarantined {
+                self.drop_changes(file.number, size);
             }
         }
         // What was freed may be used again: from the lowest on, so that the inode file grows with
@@ -384,18 +384,19 @@ impl<P: Pointer> Logical<P> {
     }
 
     /// Quarantines a file that is in memory: its content cannot be had, and what was written to it
-    /// since the last freeze is dropped.
-    pub fn quarantine_file(&mut self, number: InodeNumber) {
-        self.drop_changes(number);
+    /// since the last freeze is dropped. `size` is the file's in the last commit.
+    pub fn quarantine_file(&mut self, number: InodeNumber, size: u64) {
+        self.drop_changes(number, size);
         self.mark_dirty(number);
     }
 
     /// A file is quarantined: what was written to it since the freeze is dropped, too, and nothing
     /// more comes.
-    fn drop_changes(&mut self, number: InodeNumber) {
+    fn drop_changes(&mut self, number: InodeNumber, size_min: u64) {
         let Some(inode) = self.inodes.get_mut(&number) else { return };
         let shared = inode.shared.get_mut();
         shared.attributes.quarantined = true;
+        shared.attributes.size = shared.attributes.size.max(size_min);
         shared.new_blocks = (0, 0);
         if inode.freed {
             // Removed since the freeze: the next consistency point frees what it can.

@@ -4,9 +4,10 @@
 //! point then makes the result the aggregate's state and retires the log; only after it clients are
 //! served. A crash before that finds log and image as they were and replays again.
 //!
-//! A record that meets damage beyond parity is left out, and the server log names it: else one block
-//! that cannot be read would keep the aggregate out of service for ever. The file that it writes to
-//! is quarantined. Records after it in the same volume that do not fit without it are left out, too.
+//! A record that meets damage beyond parity is left out, and the server log names it. Otherwise one
+//! block that cannot be read would keep the aggregate out of service for ever. The file that the
+//! record writes to is quarantined. Later records of the same volume that do not fit without it are
+//! left out, too.
 //!
 //! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
 //! and nothing is lost: its disks and log are as the crash left them.
@@ -18,7 +19,7 @@ use affinity::{Access, Outcome};
 use aggregate::Aggregate;
 use cowfs::budget::Spender;
 use cowfs::image::GivenUp;
-use cowfs::logical::Logical;
+use cowfs::logical::{Logical, read_record};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use cowfs::transaction::Transaction;
@@ -237,9 +238,14 @@ fn quarantine<P: Pointer>(
         // The inode itself cannot be had, or is gone with another record that was left out.
         Ok(false) | Err(_) => return Ok(()),
     }
+    let before = match read_record(&logical.inode_file, logical.volume, inode, &reader) {
+        Err(Stop::Wait(wait)) => return Err(wait),
+        Ok(Some(record)) => record.size.get(),
+        Ok(None) | Err(_) => 0,
+    };
     let is_new = !logical.inodes.get(&inode).is_some_and(|found| found.attributes().quarantined);
     if is_new {
-        logical.quarantine_file(inode);
+        logical.quarantine_file(inode, before);
         let pvbn = stop.damaged_block().unwrap_or_default();
         front.note_given_up(vec![GivenUp { inode, pvbn, leaked_blocks: None }]);
     }

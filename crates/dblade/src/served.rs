@@ -133,7 +133,7 @@ impl ServedVolume {
         }
     }
 
-    /// Files that were given up since the start: a block that leads to their content cannot be read.
+    /// Files that were given up since the start: a block that leads to the content cannot be read.
     #[must_use]
     pub fn given_up(&self) -> Vec<GivenUp> {
         match &self.kind {

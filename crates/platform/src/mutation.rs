@@ -145,6 +145,10 @@ rules! {
         "a start does not write the superblock that it found to the disks that have an older one"
     LowerSuperblockWins "lower-superblock-wins"
         "a start takes the superblock of the lowest consistency point"
+    DamageNotQuarantined "damage-not-quarantined"
+        "a file that cannot be read ends the consistency point, and the service of its aggregate"
+    RevertForgotten "revert-forgotten"
+        "what was placed and freed for a file before a block of it could not be read is kept"
 }
 
 #[cfg(feature = "mutations")]

@@ -129,9 +129,11 @@ impl Life<'_> {
     /// Damages a block of a file.
     pub fn damage(&mut self) {
         let Some(volume) = self.machine.damage_block() else { return };
+        // Blocks of a traditional volume are the aggregate's own.
+        let is_only = self.machine.plan.is_traditional;
         for tenant in &mut self.tenants {
             let served = self.machine.engine.volume_named(&tenant.name);
-            if served.is_none_or(|served| served.environment.volume == volume) {
+            if is_only || served.is_none_or(|served| served.environment.volume == volume) {
                 tenant.is_damaged = true;
             }
         }

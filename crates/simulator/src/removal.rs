@@ -91,6 +91,10 @@ impl Machine<'_> {
                 return inspect_media(self);
             }
         }
+        if self.is_damaged() {
+            // A block that cannot be read cannot be moved.
+            return Ok(());
+        }
         Err(Finding::Media(format!("a group does not leave: {:?}", aggregate.leaving())))
     }
 

@@ -108,6 +108,10 @@ impl Life<'_> {
     pub(crate) fn scrub_at_end(&mut self) -> Result<(), Finding> {
         let is_looked_at = self.events.chance(25);
         let machine = &mut self.machine;
+        if machine.is_damaged() {
+            // It would tell of what was damaged on purpose.
+            return Ok(());
+        }
         let Some((disk, _)) = machine.plan.fault.filter(|(_, fault)| fault.damages()) else {
             return if is_looked_at { machine.scrub_whole() } else { Ok(()) };
         };

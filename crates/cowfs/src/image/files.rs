@@ -26,6 +26,7 @@ use ondisk::inode::{
     InodeRecord, KIND_ATTRIBUTES, KIND_CONTAINER, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
 };
 use ondisk::root::metafile;
+use platform::mutation::{self, Rule};
 use std::collections::VecDeque;
 use units::{InodeNumber, Pvbn, VolumeId};
 
@@ -49,8 +50,8 @@ struct Current<P: Pointer> {
     cleaner: FileCleaner<P>,
     /// What the sink had when it began.
     mark: SinkMark,
-    /// The block of the inode file was found readable.
-    has_record: bool,
+    /// The file's size on media, once the block of the inode file was found readable.
+    size_before: Option<u64>,
 }
 
 /// See the module.
@@ -126,7 +127,7 @@ impl<P: Pointer> ImageFiles<P> {
                 let Some(mut work) = self.work.pop_front() else { return Ok(()) };
                 let cleaner = file_cleaner(self.volume, &mut work, self.reap_cost_left);
                 let mark = sink.mark();
-                self.current = Some(Current { work, cleaner, mark, has_record: false });
+                self.current = Some(Current { work, cleaner, mark, size_before: None });
             }
             match self.clean_current(reader, sink) {
                 Ok((root, change)) => self.finish(root, change)?,
@@ -143,11 +144,11 @@ impl<P: Pointer> ImageFiles<P> {
     ) -> Progress<(Root<P>, i64)> {
         let Some(current) = &mut self.current else { unreachable!("set before") };
         let inode = &current.work.inode;
-        if !current.has_record {
+        if current.size_before.is_none() {
             // Looked at before anything is placed: without the block the file's new tree could not
             // be named.
-            read_record(&self.inode_file, self.volume, inode.number, reader)?;
-            current.has_record = true;
+            let record = read_record(&self.inode_file, self.volume, inode.number, reader)?;
+            current.size_before = Some(record.map_or(0, |record| record.size.get()));
         }
         if inode.attributes.quarantined && !inode.freed && !inode.reaping {
             return Ok((inode.root, 0));
@@ -172,7 +173,7 @@ impl<P: Pointer> ImageFiles<P> {
         };
         self.records.push_back((inode.number, record));
         let number = inode.number;
-        let quarantined = false;
+        let quarantined = None;
         self.cleaned.push(CleanedInode { number, root, blocks, freed: inode.freed, quarantined });
         self.current = None;
         Ok(())
@@ -181,24 +182,29 @@ impl<P: Pointer> ImageFiles<P> {
     /// Undoes what was done for the file that is being cleaned: a block that leads to its content
     /// cannot be read.
     fn give_up(&mut self, pvbn: Pvbn, sink: &mut dyn Sink<P>) -> Progress<()> {
-        let Some(Current { work, mark, has_record, .. }) = self.current.take() else {
+        let Some(Current { work, mark, size_before, .. }) = self.current.take() else {
             unreachable!("a file is being cleaned")
         };
         let inode = work.inode;
-        if !may_be_quarantined(&inode) {
+        if !may_be_quarantined(&inode) || mutation::broken(Rule::DamageNotQuarantined) {
             return Err(Stop::Damaged(pvbn));
         }
-        sink.revert(&mark);
+        if !mutation::broken(Rule::RevertForgotten) {
+            sink.revert(&mark);
+        }
         let FrozenInode { number, root, blocks, freed, mut attributes, .. } = inode;
         attributes.quarantined = true;
-        if has_record {
+        // The tree is as it was before the file was truncated.
+        attributes.size = attributes.size.max(size_before.unwrap_or(0));
+        if size_before.is_some() {
             let record = match freed {
                 true => InodeRecord::free(attributes.generation.get()),
                 false => attributes.record(&root, blocks),
             };
             self.records.push_back((number, record));
         }
-        self.cleaned.push(CleanedInode { number, root, blocks, freed, quarantined: !freed });
+        let quarantined = (!freed).then_some(attributes.size);
+        self.cleaned.push(CleanedInode { number, root, blocks, freed, quarantined });
         let leaked_blocks = freed.then_some(blocks);
         self.given_up.push(GivenUp { inode: number, pvbn, leaked_blocks });
         Ok(())

@@ -413,7 +413,7 @@ impl State {
         } else {
             inode.attributes.record(&root, blocks)
         };
-        (record, CleanedInode { number, root, blocks, freed: inode.freed, quarantined: false })
+        (record, CleanedInode { number, root, blocks, freed: inode.freed, quarantined: None })
     }
 
     fn run_cleaner(&mut self, mut cleaner: FileCleaner<DualPointer>) -> (Root<DualPointer>, i64) {

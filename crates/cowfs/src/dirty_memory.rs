@@ -25,6 +25,7 @@
 //!   holds more than the shares allow that came with a newcomer, the newcomer has what is left.
 //! - No lock is held while a [`Holder`] is called.
 
+use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, RwLock};
 use std::fmt;
 use std::sync::Arc;
@@ -176,6 +177,9 @@ impl NodeMemory {
 
     fn is_full_for(&self, share: &Arc<Share>) -> bool {
         let (own, all) = (share.counts.weight(), self.counts.weight());
+        if mutation::broken(Rule::MemoryCountedTogether) {
+            return all >= self.cap;
+        }
         if own == 0 {
             return false;
         }

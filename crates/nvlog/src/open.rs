@@ -103,7 +103,8 @@ impl Opening {
         }
         let incarnation = header.incarnation.get();
         // Validated headers leave room for one more.
-        header.incarnation = U64::new(incarnation + 1);
+        let is_kept = mutation::broken(Rule::HalfKeepsIncarnation);
+        header.incarnation = U64::new(if is_kept { incarnation } else { incarnation + 1 });
         let frame =
             Frame { log: self.expected.log, incarnation, half_blocks, committed: self.committed };
         let scans = free_halves(LOG_HEADER_BLOCKS, half_blocks)

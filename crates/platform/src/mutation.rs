@@ -145,6 +145,12 @@ rules! {
         "a start does not write the superblock that it found to the disks that have an older one"
     LowerSuperblockWins "lower-superblock-wins"
         "a start takes the superblock of the lowest consistency point"
+    MemoryCountedTogether "memory-counted-together"
+        "an aggregate may fill all of the node's dirty memory, whatever others are guaranteed"
+    HalfKeepsIncarnation "half-keeps-incarnation"
+        "a log that is opened writes batches of the same incarnation as before"
+    CommittedNotesBelieved "committed-notes-believed"
+        "notes of stripes are believed though the consistency point that wrote them has committed"
 }
 
 #[cfg(feature = "mutations")]

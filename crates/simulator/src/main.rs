@@ -102,6 +102,12 @@ struct HowArguments {
     /// In every life on disks without parity blocks of files become unreadable.
     #[arg(long)]
     damaged: bool,
+    /// In every life the node has other aggregates, one of which is slow or dead at times.
+    #[arg(long)]
+    neighbours: bool,
+    /// In every life the process dies at times instead of the machine.
+    #[arg(long)]
+    kills: bool,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -123,6 +129,8 @@ impl HowArguments {
             outages: self.outages,
             sick: self.sick,
             damaged: self.damaged,
+            neighbours: self.neighbours,
+            kills: self.kills,
             reduction: self.reduced.clone(),
             boundary: None,
         }

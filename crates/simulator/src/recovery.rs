@@ -37,7 +37,8 @@ impl Life<'_> {
             self.machine.check_errors_kept()?;
         }
         self.machine.check_health()?;
-        self.check_recovered()
+        self.check_recovered()?;
+        self.open_neighbours(is_crash || cuts > 0)
     }
 
     /// Opens the aggregate; how it was found, and how often the power went on the way.
@@ -48,7 +49,7 @@ impl Life<'_> {
         loop {
             self.machine.start();
             let opened = self.machine.open_aggregate();
-            let is_cut = self.events.chance(20) && cuts < cuts_max;
+            let is_cut = (self.events.chance(20) || self.kills.cuts_recovery()) && cuts < cuts_max;
             let step = self.machine.trace.step;
             let cut = is_cut.then(|| Cut::At(step + self.events.scaled(9)));
             self.machine.arm(cut);
@@ -121,7 +122,10 @@ impl Life<'_> {
 }
 
 /// The snapshots of operations' small domain that the engine lists, oldest first.
-fn listed_snapshots(machine: &mut Machine<'_>, volume: &str) -> Result<Vec<u8>, Finding> {
+pub(crate) fn listed_snapshots(
+    machine: &mut Machine<'_>,
+    volume: &str,
+) -> Result<Vec<u8>, Finding> {
     let engine = &machine.engine;
     let listed = promise(|done| engine.snapshots(volume, done));
     let listed = machine.wait("list snapshots", &listed)?.map_err(|error| Finding::Refused {

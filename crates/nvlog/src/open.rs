@@ -5,10 +5,12 @@
 //! incarnation that its header does not know. The flushes also make durable what was read.
 //!
 //! The records of a half whose life ended in the durable consistency point are skipped. If a half
-//! is missing that must be there, because the other one says so, the log is refused.
+//! is missing that must be there, because the other one says so, the log is refused. If a chain ends
+//! before records that were durable, replay ends there, and [`Log::missing`] says so.
 //!
 //! Fails: [`LogError`].
 
+use crate::beyond::look_beyond;
 use crate::half::OtherLife;
 use crate::log::{State, free_halves};
 use crate::scan::{Frame, HalfScan, Life, Want};
@@ -151,12 +153,23 @@ impl Scanning {
 
     fn finish(self) {
         let Self { opening, header, scans, .. } = self;
+        let disk = Arc::clone(&opening.disk);
+        let looked = move |scans, missing| Self::put_together(opening, header, scans, missing);
+        look_beyond(&disk, scans, Box::new(looked));
+    }
+
+    fn put_together(
+        opening: Opening,
+        header: LogHeader,
+        scans: [HalfScan; 2],
+        missing: Option<u64>,
+    ) {
         let Opening { disk, expected, committed, done } = opening;
         let (state, records) = match assemble(&*disk, &header, scans, committed) {
             Ok(assembled) => assembled,
             Err(error) => return done(Err(error)),
         };
-        let log = Log::new(Arc::clone(&disk), expected, &header, state);
+        let log = Log::new(Arc::clone(&disk), expected, &header, state, missing);
         let written = move |result: Result<(), DiskError>| match result {
             Ok(()) => {
                 let notes = Arc::clone(log.notes());

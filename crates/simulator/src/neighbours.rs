@@ -32,7 +32,10 @@ use std::sync::Arc;
 /// Of 100 lives in which nothing is to be filled, those with neighbours.
 const NEIGHBOURS_PERCENT: u64 = 12;
 /// Memory of a node with neighbours: so little that one of them can take all that is common.
-const MEMORY_BYTES: [u64; 3] = [1 << 20, 2 << 20, 4 << 20];
+const MEMORY_BYTES: [u64; 3] = [1 << 20, 1 << 20, 2 << 20];
+/// Operations that are asked of a neighbour while it is stuck, at least: mostly large writes, which
+/// take all the memory that they can.
+const STUCK_OPERATIONS: u64 = 40;
 /// Blocks of a neighbour's log, the smallest of the first aggregate's.
 const LOG_BLOCKS: u64 = 2 + 2 * 144 + 388;
 /// Blocks of each disk of theirs: the smallest that an aggregate takes.
@@ -165,6 +168,7 @@ impl Neighbour {
             machine.world.set_gone(name, matches!(health, Health::Dead(_)));
         }
         machine.dead_neighbour = matches!(health, Health::Dead(_)).then_some(index);
+        self.tenant.fills = matches!(health, Health::Slow(_));
         self.health = health;
     }
 
@@ -285,6 +289,7 @@ impl Life<'_> {
                 _ => "neighbour: its disks hang",
             });
             neighbour.set_health(machine, index, health);
+            neighbour.left = neighbour.left.max(STUCK_OPERATIONS);
             if let Some(aggregate) = machine.engine.aggregate_named(&neighbour.name) {
                 // A node finds out when it writes.
                 aggregate.force();

@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::footprint::Footprint;
 use crate::history::{History, Moment};
 use crate::machine::{Machine, Promise, promise};
-use crate::plan::VolumePlan;
+use crate::plan::{Filling, Plan, VolumePlan};
 use crate::space::{check_refusal, check_room};
 use crate::subject::{EngineSubject, snapshot_outcome, snapshot_request};
 use crate::workload::choose_operation;
@@ -57,6 +57,8 @@ pub struct Tenant {
     pub is_damaged: bool,
     /// The aggregate that it is on, if not the first.
     neighbour: Option<usize>,
+    /// Its operations are mostly large writes.
+    pub fills: bool,
     history: History,
     in_flight: Vec<InFlight>,
     answered: usize,
@@ -87,6 +89,7 @@ impl Tenant {
             snapshots: Vec::new(),
             is_damaged: false,
             neighbour: None,
+            fills: false,
             history,
             in_flight: Vec::new(),
             answered: 0,
@@ -151,12 +154,14 @@ impl Tenant {
         if self.in_flight.len() >= machine.plan.in_flight_max {
             return Ok(false);
         }
-        let operation = choose_operation(
-            &machine.plan,
-            &mut choices,
-            (number, machine.trace.round),
-            &self.model.executor,
-        );
+        let (mut plan, mut round) = (None, machine.trace.round);
+        if self.fills {
+            // In odd rounds it is written, in even ones removed.
+            plan = Some(Plan { filling: Filling::Volumes, ..machine.plan.clone() });
+            round |= 1;
+        }
+        let plan = plan.as_ref().unwrap_or(&machine.plan);
+        let operation = choose_operation(plan, &mut choices, (number, round), &self.model.executor);
         let footprint = Footprint::of(&operation, &self.model.executor);
         // It waits until it is independent of those in flight.
         if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {

@@ -23,6 +23,8 @@ pub enum Purpose {
     Neighbours = 6,
     /// Whether the process dies or the power goes.
     Kills = 7,
+    /// What is wrong with the log's disk.
+    LogFaults = 8,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

@@ -37,6 +37,7 @@ pub mod growth;
 pub mod history;
 mod kills;
 pub mod life;
+pub mod log_faults;
 pub mod losses;
 pub mod machine;
 pub mod media;

@@ -14,6 +14,7 @@ use crate::finding::Finding;
 use crate::growth::Growth;
 use crate::history::Moment;
 use crate::kills::Kills;
+use crate::log_faults::LogFaults;
 use crate::machine::{Machine, Promise, promise};
 use crate::media::check_media;
 use crate::neighbours::Neighbours;
@@ -84,6 +85,11 @@ pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> 
             life.machine.trace.meet("lost: damage in a stripe that was being written at a cut");
             Ok(())
         }
+        Err(finding) if life.machine.may_refuse_log(&finding) => {
+            life.machine.trace.note(format!("lost by the log: {finding}"));
+            life.machine.trace.meet("log: refused for good, records are lost");
+            Ok(())
+        }
         outcome => outcome,
     }
 }
@@ -95,8 +101,11 @@ impl<'a> Life<'a> {
         let mut plan = plan.reduced(&reduction);
         let neighbours = Neighbours::choose(seed, lives, &mut plan);
         trace.note(format!("seed {seed}: {plan}"));
+        let log_faults = LogFaults::choose(seed, lives, &plan);
+        let mut machine = Machine::new(seed, reduction.salt, plan, trace);
+        machine.log_faults = log_faults;
         Self {
-            machine: Machine::new(seed, reduction.salt, plan, trace),
+            machine,
             events: Choices::of(seed, Purpose::Events, reduction.salt),
             seed,
             reduction,
@@ -208,6 +217,7 @@ impl<'a> Life<'a> {
     fn work(&mut self) -> Result<(), Finding> {
         let mut left = self.machine.plan.operations;
         self.begin_beside();
+        self.machine.begin_log_fault();
         let mut idle = 0;
         loop {
             let mut is_busy = false;
@@ -231,6 +241,7 @@ impl<'a> Life<'a> {
                 15..38 if self.machine.plan.growth == Some(Growth::Objects) => self.tier(),
                 _ => is_busy |= self.machine.step(),
             }
+            self.machine.hang_log();
             self.live_beside()?;
             self.poll()?;
             if left == 0 && self.is_idle() && self.is_idle_beside() {

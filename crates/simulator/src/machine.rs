@@ -12,6 +12,7 @@ use crate::cut::{Cut, choose_fate, phase_name};
 use crate::damage::Damages;
 use crate::finding::Finding;
 use crate::growth::Growing;
+use crate::log_faults::LogFaults;
 use crate::losses::Losses;
 use crate::neighbours::SharedLogs;
 use crate::overlap::Overlap;
@@ -101,6 +102,8 @@ pub struct Machine<'a> {
     /// Blocks that nothing makes good.
     pub damages: Damages,
     log_fails: bool,
+    /// What is wrong with the log's disk.
+    pub log_faults: LogFaults,
     /// The logs of neighbours.
     pub(crate) logs: SharedLogs,
     /// The neighbour whose disks are gone.
@@ -145,6 +148,7 @@ impl<'a> Machine<'a> {
             tierings: Tierings::default(),
             damages: Damages::default(),
             log_fails: false,
+            log_faults: LogFaults::default(),
             logs,
             dead_neighbour: None,
             errors_at_stop: Remembered::default(),
@@ -153,6 +157,7 @@ impl<'a> Machine<'a> {
 
     /// Starts a new engine, as after a restart.
     pub fn start(&mut self) {
+        self.release_log();
         self.engine = start(&self.world, &self.logs, &self.plan);
         self.service = Arc::new(Service(Arc::clone(&self.engine)));
         self.overlap.watch(&self.world, &self.engine);
@@ -284,6 +289,7 @@ impl<'a> Machine<'a> {
 
     /// Time passes, as long as the timer of consistency points at most, and the timer runs.
     pub fn pass_time(&mut self) {
+        self.release_log();
         let mut nanoseconds = self.choices.below(2 * self.plan.cp_interval_nanoseconds);
         if self.world.held_count() > 0 && self.world.pending_count() == 0 {
             // Nothing happens but that a disk does not answer.

@@ -108,6 +108,10 @@ struct HowArguments {
     /// In every life the process dies at times instead of the machine.
     #[arg(long)]
     kills: bool,
+    /// In every life without another fault the log's disk hangs, rots, loses writes or cannot be
+    /// read.
+    #[arg(long)]
+    log_faults: bool,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -131,6 +135,7 @@ impl HowArguments {
             damaged: self.damaged,
             neighbours: self.neighbours,
             kills: self.kills,
+            log_faults: self.log_faults,
             reduction: self.reduced.clone(),
             boundary: None,
         }

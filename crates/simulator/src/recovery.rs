@@ -48,6 +48,7 @@ impl Life<'_> {
         let mut cuts = 0;
         loop {
             self.machine.start();
+            self.machine.damage_log();
             let opened = self.machine.open_aggregate();
             let is_cut = (self.events.chance(20) || self.kills.cuts_recovery()) && cuts < cuts_max;
             let step = self.machine.trace.step;
@@ -69,7 +70,16 @@ impl Life<'_> {
             let Some(opened) = opened.lock().take() else {
                 unreachable!("it was driven until it was opened")
             };
-            let recovery = opened.map_err(|error| Finding::Open(error.to_string()))?;
+            let recovery = match opened {
+                Ok(recovery) => recovery,
+                Err(error) if self.retries_open(&error.to_string()) => continue,
+                Err(error) => return Err(Finding::Open(error.to_string())),
+            };
+            if let Some(aggregate) = self.machine.aggregate()
+                && aggregate.parts.log.missing().is_some()
+            {
+                self.machine.trace.meet("log: lost records are told");
+            }
             self.machine.trace.note(format!(
                 "open: clean {}, {} operations replayed",
                 recovery.clean, recovery.replayed
@@ -96,6 +106,7 @@ impl Life<'_> {
             self.machine.trace.meet("open: degraded");
         }
         self.machine.settle()?;
+        self.machine.end_log_damage();
         check_media(&mut self.machine)
     }
 

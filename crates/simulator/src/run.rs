@@ -40,6 +40,8 @@ pub struct Lives {
     pub neighbours: bool,
     /// Whether the process dies at times instead of the machine, in every life.
     pub kills: bool,
+    /// Whether the log's disk has a fault, in every life in which no other has.
+    pub log_faults: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// If set, each life is one round, cut there.

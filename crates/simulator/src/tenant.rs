@@ -377,9 +377,11 @@ impl Tenant {
                 machine.trace.remark(|| format!("lost, or in flight: {difference}"));
             }
         }
-        let verdict = self.history.check(operations, &found).map_err(|violation| {
-            Finding::Crash { volume: self.name.clone(), violation: Box::new(violation) }
-        })?;
+        let is_log_suspect = self.neighbour.is_none() && machine.log_faults.is_suspect;
+        let verdict =
+            self.history.check(operations, &found, is_log_suspect).map_err(|violation| {
+                Finding::Crash { volume: self.name.clone(), violation: Box::new(violation) }
+            })?;
         machine.trace.note(format!("{}: {verdict:?}", self.name));
         if verdict.surviving < verdict.total {
             machine.trace.meet("crash: operations lost that may be");

@@ -401,6 +401,17 @@ impl SimulatedWorld {
         });
     }
 
+    /// Reads of the block fail, or give again what it holds.
+    pub fn set_unreadable(&self, disk: &str, block: u64, is_unreadable: bool) {
+        self.with_disk(disk, |image| {
+            if is_unreadable {
+                image.faults.unreadable.insert(block);
+            } else {
+                image.faults.unreadable.remove(&block);
+            }
+        });
+    }
+
     /// Writes of the block fail, or no longer.
     pub fn fail_writes(&self, disk: &str, block: u64, fails: bool) {
         self.with_disk(disk, |image| {

@@ -5,8 +5,8 @@
 //! incarnation that its header does not know. The flushes also make durable what was read.
 //!
 //! The records of a half whose life ended in the durable consistency point are skipped. If a half
-//! is missing that must be there, because the other one says so, the log is refused. If a chain ends
-//! before records that were durable, replay ends there, and [`Log::missing`] says so.
+//! is missing that must be there, because the other one says so, the log is refused. If a chain
+//! ends before records that were durable, replay ends there, and [`Log::missing`] says so.
 //!
 //! Fails: [`LogError`].
 

@@ -62,8 +62,8 @@ impl History {
         self.events.insert(asked, Event::Durable);
     }
 
-    /// Whether what was found after a crash is allowed, given what was in flight, and whether the log
-    /// may have lost what it had acknowledged. The history ends with it.
+    /// Whether what was found after a crash is allowed, given what was in flight, and whether the
+    /// log may have lost what it had acknowledged. The history ends with it.
     pub fn check(
         &mut self,
         in_flight: Vec<(Moment, Operation)>,

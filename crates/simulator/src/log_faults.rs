@@ -1,10 +1,10 @@
 //! A disk of the log that hangs, cannot be read, rots, or loses what it acknowledged.
 //!
 //! - *Hangs*: nothing that waits for the log is answered, and everything is, when it answers.
-//! - *Unreadable* blocks at a start: the aggregate opens with everything, or it is refused; it opens
-//!   with everything when the blocks can be read again.
-//! - *Rot* at a start: the same, or the replay ends at the damage: everything before it is there, in
-//!   its order, and what was acknowledged behind it is lost.
+//! - *Unreadable* blocks at a start: the aggregate opens with everything, or it is refused; it
+//!   opens with everything when the blocks can be read again.
+//! - *Rot* at a start: the same, or the replay ends at the damage: everything before it is there,
+//!   in its order, and what was acknowledged behind it is lost.
 //! - *Lost writes*: the replay ends where they were, or the aggregate is refused for good, because
 //!   later records must not be replayed without earlier ones. Then the life ends.
 //!

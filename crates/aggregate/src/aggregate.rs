@@ -10,6 +10,7 @@ use crate::journal::LateJournal;
 use crate::leaving::Leaving;
 use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
 use crate::member::Member;
+use crate::memory;
 use crate::mount::container_lookup;
 use crate::pool::BlockPool;
 use crate::relocate::cool::{Reads, Tiers};
@@ -171,6 +172,8 @@ impl Aggregate {
             failed: AtomicBool::new(false),
             statistics,
         });
+        let holder = memory::MemoryHolder(Arc::downgrade(&aggregate));
+        aggregate.parts.shared.dirty.set_holder(Arc::new(holder));
         let watched = Arc::downgrade(&aggregate);
         store.watch_failure(Box::new(move |error| {
             if let Some(aggregate) = watched.upgrade() {
@@ -343,7 +346,10 @@ impl Aggregate {
             Wait::Load(requests) => suspend_for_load(&self.loader(), requests, held),
             Wait::Room => {
                 let this = Arc::clone(self);
-                Outcome::Suspend(Box::new(move |waker| this.wait_for_room(waker)))
+                Outcome::Suspend(Box::new(move |waker| {
+                    this.parts.shared.dirty.note_waiting();
+                    this.wait_for_room(waker);
+                }))
             }
             Wait::Blocks => {
                 let this = Arc::clone(self);

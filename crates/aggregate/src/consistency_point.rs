@@ -684,7 +684,7 @@ impl Aggregate {
         }
     }
 
-    fn wake_for_room(&self) {
+    pub(crate) fn wake_for_room(&self) {
         let waiting = std::mem::take(&mut self.state.lock().room);
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -707,6 +707,7 @@ impl Aggregate {
         if is_first {
             tracing::error!(aggregate = %self.parts.identity.name, %error, "out of service");
             self.parts.log.push();
+            self.let_go_of_memory();
         }
         waiting.into_iter().for_each(|done| done(Err(error.clone())));
         self.wake_for_room();

@@ -25,6 +25,7 @@ mod journal;
 mod leaving;
 mod loader;
 mod member;
+mod memory;
 mod mount;
 mod owner;
 mod pool;

@@ -17,7 +17,6 @@
 
 use crate::free_map::VBNS_PER_BLOCK;
 use platform::mutation::{self, Rule};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Who spends.
@@ -253,146 +252,6 @@ pub fn could_promise_both(
     volume.could_promise(blocks, spender) && aggregate.could_promise(all, spender)
 }
 
-/// Changed inodes that take as much memory as a dirty block, with what a consistency point keeps
-/// of them beside it.
-const INODES_PER_BLOCK: u64 = 4;
-/// Clean inodes that each volume keeps in memory unless the node has less room.
-const INODES_PER_VOLUME_MAX: u64 = 100_000;
-/// Inodes that each volume may keep however many volumes there are: a path and what hangs on it.
-const INODES_PER_VOLUME_MIN: u64 = 64;
-
-/// What is dirty in memory, over all volumes of a node, under a cap; and how many clean inodes a
-/// volume may keep.
-///
-/// Changed inodes count, too: a million files made between two consistency points are a few blocks
-/// of directories and half a gigabyte of inodes.
-#[derive(Debug)]
-pub struct DirtyMemory {
-    blocks: AtomicU64,
-    inodes: AtomicU64,
-    blocks_max: u64,
-    inodes_per_volume: AtomicU64,
-    /// The node's, of which this is one aggregate's part.
-    node: Option<Arc<Self>>,
-}
-
-impl DirtyMemory {
-    /// None yet, at most `blocks_max`.
-    #[must_use]
-    pub const fn new(blocks_max: u64) -> Self {
-        Self {
-            blocks: AtomicU64::new(0),
-            inodes: AtomicU64::new(0),
-            blocks_max,
-            inodes_per_volume: AtomicU64::new(INODES_PER_VOLUME_MAX),
-            node: None,
-        }
-    }
-
-    /// One aggregate's part of a node's: the node's limits hold. What is dirty when it is dropped
-    /// is dirty no more: an aggregate that was taken out of service.
-    #[must_use]
-    pub fn part_of(node: &Arc<Self>) -> Self {
-        let mut part = Self::new(node.blocks_max);
-        part.node = Some(Arc::clone(node));
-        part
-    }
-
-    fn limits(&self) -> &Self {
-        self.node.as_deref().unwrap_or(self)
-    }
-
-    /// Adds; operations call it after [`Self::is_full`] said no.
-    pub fn add(&self, blocks: u64) {
-        self.blocks.fetch_add(blocks, Ordering::Relaxed);
-        if let Some(node) = &self.node {
-            node.add(blocks);
-        }
-    }
-
-    /// Takes off.
-    pub fn remove(&self, blocks: u64) {
-        self.blocks.fetch_sub(blocks, Ordering::Relaxed);
-        if let Some(node) = &self.node {
-            node.remove(blocks);
-        }
-    }
-
-    /// Counts an inode that became dirty.
-    pub fn add_inode(&self) {
-        self.inodes.fetch_add(1, Ordering::Relaxed);
-        if let Some(node) = &self.node {
-            node.add_inode();
-        }
-    }
-
-    /// Takes inodes off that are clean again, or gone.
-    ///
-    /// # Panics
-    /// If they were not counted.
-    pub fn remove_inodes(&self, inodes: u64) {
-        let before = self.inodes.fetch_sub(inodes, Ordering::Relaxed);
-        assert!(before >= inodes, "{inodes} inodes are clean again of {before} dirty ones");
-        if let Some(node) = &self.node {
-            node.remove_inodes(inodes);
-        }
-    }
-
-    /// Whether operations must wait for a commit.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        let limits = self.limits();
-        limits.weight() >= limits.blocks_max
-    }
-
-    /// Whether a consistency point should begin: half of the cap is dirty, so that the other half
-    /// is there for operations while it runs.
-    #[must_use]
-    pub fn is_half_full(&self) -> bool {
-        let limits = self.limits();
-        limits.weight() >= limits.blocks_max / 2
-    }
-
-    /// In blocks: all that counts against the cap.
-    fn weight(&self) -> u64 {
-        self.blocks() + self.inodes() / INODES_PER_BLOCK
-    }
-
-    /// Dirty blocks now.
-    #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.blocks.load(Ordering::Relaxed)
-    }
-
-    /// Dirty inodes now.
-    #[must_use]
-    pub fn inodes(&self) -> u64 {
-        self.inodes.load(Ordering::Relaxed)
-    }
-
-    /// Shares room for `inodes` clean inodes out among `volumes` volumes.
-    pub fn share_inodes(&self, inodes: u64, volumes: usize) {
-        let share = inodes / volumes.max(1) as u64;
-        let share = share.clamp(INODES_PER_VOLUME_MIN, INODES_PER_VOLUME_MAX);
-        self.inodes_per_volume.store(share, Ordering::Relaxed);
-    }
-
-    /// Clean inodes that a volume may keep.
-    #[must_use]
-    pub fn inodes_per_volume(&self) -> usize {
-        self.limits().inodes_per_volume.load(Ordering::Relaxed) as usize
-    }
-}
-
-impl Drop for DirtyMemory {
-    fn drop(&mut self) {
-        if let Some(node) = &self.node {
-            node.remove(self.blocks());
-            node.remove_inodes(self.inodes());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,22 +273,6 @@ mod tests {
         overhead.reset();
         assert!(promise_both(all, 1, Spender::Common));
         assert_eq!(taken(), 1011 + 2 * VOLUME_OVERHEAD_BLOCKS + maps + 2);
-    }
-
-    #[test]
-    fn what_is_dirty_goes_with_its_aggregate() {
-        let node = Arc::new(DirtyMemory::new(100));
-        let (first, second) = (DirtyMemory::part_of(&node), DirtyMemory::part_of(&node));
-        first.add(60);
-        first.add_inode();
-        second.add(39);
-        assert!(second.is_half_full() && !second.is_full());
-        second.add(1);
-        second.remove(20);
-        assert_eq!((node.blocks(), node.inodes()), (80, 1));
-        drop(first);
-        assert_eq!((node.blocks(), node.inodes(), second.blocks()), (20, 0, 20));
-        assert!(!second.is_half_full());
     }
 
     #[test]

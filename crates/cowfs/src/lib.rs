@@ -20,6 +20,7 @@ pub mod cache;
 pub mod cleaner;
 pub mod content;
 pub mod directory;
+pub mod dirty_memory;
 pub mod free_map;
 pub mod image;
 pub mod inode;

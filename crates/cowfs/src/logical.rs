@@ -11,10 +11,11 @@
 //! - An inode number freed since a freeze is not used again before that freeze's image is committed
 //!   (`quarantine`): replay then never meets it in use.
 
-use crate::budget::{Budget, DirtyMemory, Overhead};
+use crate::budget::{Budget, Overhead};
 use crate::buftree::{self, FileKey, Root};
 use crate::cache::BufferCache;
 use crate::content::Content;
+use crate::dirty_memory::DirtyMemory;
 use crate::inode::{Inode, InodeAttributes, position};
 use crate::orphans::OrphanList;
 use crate::overlay::{DirtyFiles, Stripe, stripe_of};
@@ -40,7 +41,7 @@ pub struct AggregateShared {
     pub budget: Budget,
     /// Delayed frees of all its volumes: blocks in use that come back when they are cleared.
     pub delayed_blocks: AtomicU64,
-    /// Dirty memory of the node.
+    /// Its part of the node's dirty memory.
     pub dirty: Arc<DirtyMemory>,
     /// Its blocks in memory.
     pub cache: Arc<BufferCache>,
@@ -456,6 +457,20 @@ impl<P: Pointer> Logical<P> {
         self.trim_above = self.inodes.len() + self.inodes.len() / 8;
     }
 
+    /// Drops dirty blocks, those of the image being written included: the aggregate has failed, and
+    /// no operation sees them any more. What was promised of them is in the log.
+    pub fn let_go(&mut self) {
+        let mut frozen_blocks = 0;
+        for stripe in &mut self.stripes {
+            let frozen = std::mem::take(&mut stripe.get_mut().frozen);
+            frozen_blocks += frozen.values().map(|file| file.len() as u64).sum::<u64>();
+        }
+        let frozen_inodes = std::mem::take(&mut self.frozen_inodes);
+        self.shared.aggregate.dirty.remove(frozen_blocks);
+        self.shared.aggregate.dirty.remove_inodes(frozen_inodes);
+        self.discard();
+    }
+
     /// The snapshot with this number.
     #[must_use]
     pub fn snapshot(&self, id: SnapshotId) -> Option<&SnapshotView<P>> {
@@ -559,7 +574,7 @@ mod tests {
     /// A volume in memory that may keep so many clean inodes.
     fn logical(inodes_max: u64) -> Logical<PhysicalPointer> {
         let dirty = Arc::new(DirtyMemory::new(1_000_000));
-        dirty.share_inodes(inodes_max, 1);
+        dirty.node().share_inodes(inodes_max, 1);
         let cache = Arc::new(BufferCache::new(0));
         let (budget, delayed_blocks) = (Budget::default(), AtomicU64::default());
         let aggregate = Arc::new(AggregateShared { budget, delayed_blocks, dirty, cache });

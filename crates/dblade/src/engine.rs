@@ -9,8 +9,8 @@ use crate::served::ServedVolume;
 use crate::spares::SharedTending;
 use affinity::Scheduler;
 use aggregate::{Aggregate, Tuning};
-use cowfs::budget::DirtyMemory;
 use cowfs::cache::{BlockGauge, BufferCache};
+use cowfs::dirty_memory::NodeMemory;
 use file_service::{FileHandle, FileSystemId, FsError};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, Entropy};
@@ -75,7 +75,7 @@ pub struct Engine {
     pub(crate) configuration: Configuration,
     pub(crate) scheduler: Scheduler,
     pub(crate) cache: Arc<BufferCache>,
-    pub(crate) dirty: Arc<DirtyMemory>,
+    pub(crate) dirty: Arc<NodeMemory>,
     pub(crate) register: RwLock<Register>,
     pub(crate) aggregates: Mutex<BTreeMap<String, Arc<Aggregate>>>,
     pub(crate) outages: Mutex<Outages>,
@@ -128,7 +128,7 @@ impl Engine {
         Arc::new(Self {
             scheduler: Scheduler::new(Arc::clone(&configuration.clock)),
             cache,
-            dirty: Arc::new(DirtyMemory::new(dirty_max)),
+            dirty: Arc::new(NodeMemory::new(dirty_max)),
             register: RwLock::default(),
             aggregates: Mutex::default(),
             outages: Mutex::default(),
@@ -239,14 +239,20 @@ impl Engine {
         self.tend_disks();
     }
 
-    /// Starts a consistency point if the log or the memory fills.
+    /// Starts a consistency point if the log or the aggregate's part of the memory fills.
     pub(crate) fn watch_pressure(&self, aggregate: &Arc<Aggregate>) {
         let (used_bytes, capacity_bytes) = aggregate.parts.log.used_bytes();
         let used_bytes_max = (self.configuration.memory_bytes / LOG_SHARE)
             .min((capacity_bytes as f64 * LOG_FILL_MAX) as u64);
-        let full = used_bytes >= used_bytes_max || self.dirty.is_half_full();
-        if full && !aggregate.is_consistency_point_due() {
+        let dirty = &aggregate.parts.shared.dirty;
+        let is_memory_full = dirty.is_half_full();
+        let is_full = used_bytes >= used_bytes_max || is_memory_full;
+        if is_full && !aggregate.is_consistency_point_due() {
             aggregate.request_consistency_point(None);
+            if is_memory_full {
+                // Early, if others have borrowed: it has less than it might have.
+                dirty.ask_back();
+            }
         }
     }
 

@@ -170,6 +170,10 @@ impl Opening {
         let committed = self.superblock.cp();
         let opened = move |outcome: Result<(Log, Vec<Record>), nvlog::LogError>| match outcome {
             Ok((log, records)) => {
+                if let Some(record) = log.missing() {
+                    let aggregate = &self.identity.name;
+                    tracing::error!(%aggregate, record, "the journal is damaged: acknowledged changes from this record on are lost");
+                }
                 self.log = Some(Arc::new(log));
                 self.records = records;
                 self.recover_stripes();

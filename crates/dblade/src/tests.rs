@@ -21,6 +21,7 @@ use volume::SnapshotRequest;
 mod areas;
 mod frees;
 mod full;
+mod memory;
 mod outage;
 mod quarantine;
 mod superblock;

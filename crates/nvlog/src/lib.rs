@@ -28,6 +28,7 @@
 //! Fails: the first error of the disk fails all waiters and every later append: the log never goes
 //! on past a record that may be missing.
 
+mod beyond;
 mod error;
 mod half;
 mod log;

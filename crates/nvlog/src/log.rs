@@ -34,6 +34,8 @@ struct Inner {
     incarnation: u64,
     half_blocks: usize,
     notes: Arc<Notes>,
+    /// See [`Log::missing`].
+    missing: Option<u64>,
     state: Mutex<State>,
 }
 
@@ -218,11 +220,20 @@ impl Log {
         identity: LogIdentity,
         header: &LogHeader,
         state: State,
+        missing: Option<u64>,
     ) -> Self {
         let half_blocks = state.active().half_blocks as usize;
         let notes = Notes::new(Arc::clone(&disk), header);
         let (incarnation, state) = (header.incarnation.get(), Mutex::new(state));
-        Self(Arc::new(Inner { disk, identity, incarnation, half_blocks, notes, state }))
+        Self(Arc::new(Inner { disk, identity, incarnation, half_blocks, notes, missing, state }))
+    }
+
+    /// The first record that was durable and was not found when the log was opened, if any is
+    /// known to be: its block has rotted, or the disk lost the write. Neither it nor any later
+    /// record is replayed. Zero if its number is not known.
+    #[must_use]
+    pub fn missing(&self) -> Option<u64> {
+        self.0.missing
     }
 
     /// Its notes of stripes.

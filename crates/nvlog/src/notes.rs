@@ -16,6 +16,7 @@
 //! cannot read what may be a note is refused.
 
 use ondisk::log::{LOG_EPOCH_MAGIC, LOG_HEADER_BLOCKS, LOG_NOTE_MAGIC, LogHeader, LogNote};
+use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, MutexGuard};
 use platform::{Disk, DiskError, WriteDone};
 use std::collections::VecDeque;
@@ -306,7 +307,8 @@ impl Finding {
             return self.next_half();
         }
         let end = next + 1 + blocks.len() as u64;
-        if header.cp.get() > self.committed.get()
+        let is_needed = header.cp.get() > self.committed.get();
+        if (is_needed || mutation::broken(Rule::CommittedNotesBelieved))
             && let Some((_, notes)) = self.epochs.last_mut()
         {
             let bytes = &first.bytes()[HEADER_BYTES..][..header.byte_count.get() as usize];

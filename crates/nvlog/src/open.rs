@@ -5,10 +5,12 @@
 //! incarnation that its header does not know. The flushes also make durable what was read.
 //!
 //! The records of a half whose life ended in the durable consistency point are skipped. If a half
-//! is missing that must be there, because the other one says so, the log is refused.
+//! is missing that must be there, because the other one says so, the log is refused. If a chain
+//! ends before records that were durable, replay ends there, and [`Log::missing`] says so.
 //!
 //! Fails: [`LogError`].
 
+use crate::beyond::look_beyond;
 use crate::half::OtherLife;
 use crate::log::{State, free_halves};
 use crate::scan::{Frame, HalfScan, Life, Want};
@@ -103,7 +105,8 @@ impl Opening {
         }
         let incarnation = header.incarnation.get();
         // Validated headers leave room for one more.
-        header.incarnation = U64::new(incarnation + 1);
+        let is_kept = mutation::broken(Rule::HalfKeepsIncarnation);
+        header.incarnation = U64::new(if is_kept { incarnation } else { incarnation + 1 });
         let frame =
             Frame { log: self.expected.log, incarnation, half_blocks, committed: self.committed };
         let scans = free_halves(LOG_HEADER_BLOCKS, half_blocks)
@@ -150,12 +153,23 @@ impl Scanning {
 
     fn finish(self) {
         let Self { opening, header, scans, .. } = self;
+        let disk = Arc::clone(&opening.disk);
+        let looked = move |scans, missing| Self::put_together(opening, header, scans, missing);
+        look_beyond(&disk, scans, Box::new(looked));
+    }
+
+    fn put_together(
+        opening: Opening,
+        header: LogHeader,
+        scans: [HalfScan; 2],
+        missing: Option<u64>,
+    ) {
         let Opening { disk, expected, committed, done } = opening;
         let (state, records) = match assemble(&*disk, &header, scans, committed) {
             Ok(assembled) => assembled,
             Err(error) => return done(Err(error)),
         };
-        let log = Log::new(Arc::clone(&disk), expected, &header, state);
+        let log = Log::new(Arc::clone(&disk), expected, &header, state, missing);
         let written = move |result: Result<(), DiskError>| match result {
             Ok(()) => {
                 let notes = Arc::clone(log.notes());

@@ -126,6 +126,33 @@ impl HalfScan {
         (fits && chained).then_some(header)
     }
 
+    /// Blocks of the half from the end of the chain on.
+    pub(crate) const fn blocks_left(&self) -> u64 {
+        self.frame.half_blocks - self.end_block
+    }
+
+    /// Where the chain ends on the disk.
+    pub(crate) const fn end_on_disk(&self) -> u64 {
+        self.base_block + self.end_block
+    }
+
+    /// The number of the record that would follow the chain; zero if that is not known.
+    pub(crate) const fn next_sequence(&self) -> u64 {
+        self.sequence_end
+    }
+
+    /// Whether the block, which lies beyond the end of the chain, begins a batch that was written
+    /// later than what is missing there.
+    pub(crate) fn is_later(&self, at: u64, block: &BlockRef) -> bool {
+        let Ok((header, _)) = LogBatch::read_from_prefix(block.bytes()) else { return false };
+        header.magic.get() == LOG_BATCH_MAGIC
+            && header.log == self.frame.log
+            && header.block.get() == at
+            && header.cp.get() > self.frame.committed.get()
+            && header.sequence.get() > self.sequence_end
+            && (self.incarnation..=self.frame.incarnation).contains(&header.incarnation.get())
+    }
+
     /// The life that a batch would begin.
     fn life(header: &LogBatch) -> Life {
         Life {

@@ -149,6 +149,12 @@ rules! {
         "a file that cannot be read ends the consistency point, and the service of its aggregate"
     RevertForgotten "revert-forgotten"
         "what was placed and freed for a file before a block of it could not be read is kept"
+    MemoryCountedTogether "memory-counted-together"
+        "an aggregate may fill all of the node's dirty memory, whatever others are guaranteed"
+    HalfKeepsIncarnation "half-keeps-incarnation"
+        "a log that is opened writes batches of the same incarnation as before"
+    CommittedNotesBelieved "committed-notes-believed"
+        "notes of stripes are believed though the consistency point that wrote them has committed"
 }
 
 #[cfg(feature = "mutations")]

@@ -19,6 +19,12 @@ pub enum Purpose {
     Operation = 4,
     /// What other threads would do in the middle of a message.
     Overlap = 5,
+    /// Other aggregates of the node.
+    Neighbours = 6,
+    /// Whether the process dies or the power goes.
+    Kills = 7,
+    /// What is wrong with the log's disk.
+    LogFaults = 8,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

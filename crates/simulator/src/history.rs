@@ -62,12 +62,13 @@ impl History {
         self.events.insert(asked, Event::Durable);
     }
 
-    /// Whether what was found after a crash is allowed, given what was in flight. The history ends
-    /// with it.
+    /// Whether what was found after a crash is allowed, given what was in flight, and whether the
+    /// log may have lost what it had acknowledged. The history ends with it.
     pub fn check(
         &mut self,
         in_flight: Vec<(Moment, Operation)>,
         found: &Image,
+        is_log_suspect: bool,
     ) -> Result<Verdict, CrashViolation> {
         let moments: Vec<Moment> = self.events.keys().copied().collect();
         for event in std::mem::take(&mut self.events).into_values() {
@@ -82,6 +83,9 @@ impl History {
         for (asked, operation) in in_flight {
             let started_after = moments.partition_point(|moment| *moment < asked);
             self.base.in_flight(operation, started_after);
+        }
+        if is_log_suspect {
+            self.base.forget_promises();
         }
         self.base.check(found)
     }

@@ -14,6 +14,7 @@
 //! | [`tenant`] | one volume on both sides, what is in flight, its history |
 //! | [`schedule`], [`overlap`] | who is next, and who runs in the middle of another |
 //! | [`losses`], [`outage`] | disks that go and come back: as many as parity covers, and more |
+//! | [`neighbours`] | other aggregates of the node, one of them slow or dead |
 //! | `sickness` | a disk with many errors, and whether they are counted and kept |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
 //! | [`run`] | many seeds on many threads; panics are findings |
@@ -34,12 +35,15 @@ pub mod finding;
 pub mod footprint;
 pub mod growth;
 pub mod history;
+mod kills;
 pub mod life;
+pub mod log_faults;
 pub mod losses;
 pub mod machine;
 pub mod media;
 #[cfg(feature = "mutations")]
 pub mod mutations;
+pub mod neighbours;
 pub mod outage;
 pub mod overlap;
 pub mod plan;

@@ -13,8 +13,11 @@ use crate::cut::Cut;
 use crate::finding::Finding;
 use crate::growth::Growth;
 use crate::history::Moment;
+use crate::kills::Kills;
+use crate::log_faults::LogFaults;
 use crate::machine::{Machine, Promise, promise};
 use crate::media::check_media;
+use crate::neighbours::Neighbours;
 use crate::plan::{Fault, Plan};
 use crate::reduction::{Calm, Reduction};
 use crate::run::Lives;
@@ -43,6 +46,10 @@ pub(crate) struct Life<'a> {
     /// The number of the next operation in this life.
     pub next_operation: u64,
     points: Vec<Point>,
+    /// The other aggregates of the node.
+    pub neighbours: Neighbours,
+    /// Which ends are kills.
+    pub kills: Kills,
 }
 
 /// Where the one cut of a life is that is lived for its boundaries.
@@ -78,6 +85,11 @@ pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> 
             life.machine.trace.meet("lost: damage in a stripe that was being written at a cut");
             Ok(())
         }
+        Err(finding) if life.machine.may_refuse_log(&finding) => {
+            life.machine.trace.note(format!("lost by the log: {finding}"));
+            life.machine.trace.meet("log: refused for good, records are lost");
+            Ok(())
+        }
         outcome => outcome,
     }
 }
@@ -86,10 +98,14 @@ impl<'a> Life<'a> {
     fn new(seed: u64, lives: &Lives, trace: &'a mut Trace) -> Self {
         let reduction = lives.reduction.clone();
         let plan = Plan::new(&mut Choices::of(seed, Purpose::Plan, 0), lives);
-        let plan = plan.reduced(&reduction);
+        let mut plan = plan.reduced(&reduction);
+        let neighbours = Neighbours::choose(seed, lives, &mut plan);
         trace.note(format!("seed {seed}: {plan}"));
+        let log_faults = LogFaults::choose(seed, lives, &plan);
+        let mut machine = Machine::new(seed, reduction.salt, plan, trace);
+        machine.log_faults = log_faults;
         Self {
-            machine: Machine::new(seed, reduction.salt, plan, trace),
+            machine,
             events: Choices::of(seed, Purpose::Events, reduction.salt),
             seed,
             reduction,
@@ -98,10 +114,13 @@ impl<'a> Life<'a> {
             next_name: 0,
             next_operation: 0,
             points: Vec::new(),
+            neighbours,
+            kills: Kills::new(seed, lives),
         }
     }
 
     fn live(&mut self) -> Result<(), Finding> {
+        self.make_neighbours()?;
         // Sometimes the power goes while the node is made.
         let step = self.machine.trace.step;
         let cut = self.events.chance(10).then(|| Cut::At(step + self.events.scaled(8)));
@@ -138,6 +157,7 @@ impl<'a> Life<'a> {
             self.machine.trace.meet("cut: while the aggregate is made");
             self.cut_power();
             self.recover_creation()?;
+            self.open_neighbours(true)?;
         } else {
             made?;
             self.tenants_of_aggregate()?;
@@ -162,7 +182,7 @@ impl<'a> Life<'a> {
     pub fn cut_power(&mut self) {
         // Disks may go with the power, all that may.
         while self.events.chance(40) && self.machine.lose_disk_with_power() {}
-        self.machine.cut_power(&mut self.events);
+        self.cut_or_kill();
     }
 
     fn round(&mut self, is_last: bool) -> Result<(), Finding> {
@@ -196,6 +216,8 @@ impl<'a> Life<'a> {
     /// Operations, consistency points, time, volumes, until all is done.
     fn work(&mut self) -> Result<(), Finding> {
         let mut left = self.machine.plan.operations;
+        self.begin_beside();
+        self.machine.begin_log_fault();
         let mut idle = 0;
         loop {
             let mut is_busy = false;
@@ -219,13 +241,15 @@ impl<'a> Life<'a> {
                 15..38 if self.machine.plan.growth == Some(Growth::Objects) => self.tier(),
                 _ => is_busy |= self.machine.step(),
             }
+            self.machine.hang_log();
+            self.live_beside()?;
             self.poll()?;
-            if left == 0 && self.is_idle() {
-                return Ok(());
+            if left == 0 && self.is_idle() && self.is_idle_beside() {
+                return self.heal_neighbours();
             }
             if is_busy {
                 idle = 0;
-            } else if !self.is_idle() {
+            } else if !self.is_idle() || !self.is_idle_beside() {
                 self.machine.pass_time();
                 idle += 1;
             }
@@ -323,6 +347,7 @@ impl<'a> Life<'a> {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;
         }
+        self.rest_beside()?;
         self.machine.settle()?;
         self.machine.check_growth()?;
         self.machine.check_tiering()?;

@@ -7,6 +7,7 @@
 use crate::choices::Choices;
 use crate::finding::Finding;
 use crate::machine::{AGGREGATE, LOG_DISK, Machine, Promise, promise};
+use crate::neighbours::is_neighbours;
 use crate::outage::OutagePhase;
 use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
@@ -67,7 +68,9 @@ impl Machine<'_> {
     /// The aggregate's disks that are there, replaced ones as well.
     #[must_use]
     pub fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        let is_ours = |name: &str| name != LOG_DISK && !self.losses.gone.contains(name);
+        let is_ours = |name: &str| {
+            name != LOG_DISK && !is_neighbours(name) && !self.losses.gone.contains(name)
+        };
         let names = self.world.disk_names().into_iter().filter(|name| is_ours(name));
         let labelled = names.filter(|name| self.is_labelled(name));
         labelled

@@ -12,7 +12,9 @@ use crate::cut::{Cut, choose_fate, phase_name};
 use crate::damage::Damages;
 use crate::finding::Finding;
 use crate::growth::Growing;
+use crate::log_faults::LogFaults;
 use crate::losses::Losses;
+use crate::neighbours::SharedLogs;
 use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::removal::Removals;
@@ -47,16 +49,18 @@ const STEP_NANOSECONDS_MAX: u64 = 100_000;
 /// Times that time may pass without anything to run before what waits is called stalled.
 const IDLE_MAX: u32 = 20;
 
-/// Finds the log in a world: there is one.
-pub struct Logs(pub SimulatedWorld);
+/// Finds the logs in a world: the first aggregate's, and those of its neighbours.
+pub struct Logs(pub SimulatedWorld, pub SharedLogs);
 
 impl LogProvider for Logs {
-    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.0.open(LOG_DISK).map_err(|error| error.to_string())
+    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        let name = self.1.lock().create(aggregate);
+        self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
     }
 
     fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.create(aggregate)
+        let name = self.1.lock().find(&aggregate);
+        self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
     }
 }
 
@@ -98,6 +102,12 @@ pub struct Machine<'a> {
     /// Blocks that nothing makes good.
     pub damages: Damages,
     log_fails: bool,
+    /// What is wrong with the log's disk.
+    pub log_faults: LogFaults,
+    /// The logs of neighbours.
+    pub(crate) logs: SharedLogs,
+    /// The neighbour whose disks are gone.
+    pub(crate) dead_neighbour: Option<usize>,
     /// What was known of the disks before a clean stop.
     pub(crate) errors_at_stop: Remembered,
 }
@@ -111,7 +121,8 @@ impl<'a> Machine<'a> {
             world.add_disk(&disk_name(disk), plan.disk_blocks);
         }
         world.add_disk(LOG_DISK, plan.log_blocks);
-        let engine = start(&world, &plan);
+        let logs = SharedLogs::default();
+        let engine = start(&world, &logs, &plan);
         let service = Arc::new(Service(Arc::clone(&engine)));
         trace.meet(plan.messages.name());
         trace.meet(plan.requests.name());
@@ -137,13 +148,17 @@ impl<'a> Machine<'a> {
             tierings: Tierings::default(),
             damages: Damages::default(),
             log_fails: false,
+            log_faults: LogFaults::default(),
+            logs,
+            dead_neighbour: None,
             errors_at_stop: Remembered::default(),
         }
     }
 
     /// Starts a new engine, as after a restart.
     pub fn start(&mut self) {
-        self.engine = start(&self.world, &self.plan);
+        self.release_log();
+        self.engine = start(&self.world, &self.logs, &self.plan);
         self.service = Arc::new(Service(Arc::clone(&self.engine)));
         self.overlap.watch(&self.world, &self.engine);
     }
@@ -274,6 +289,7 @@ impl<'a> Machine<'a> {
 
     /// Time passes, as long as the timer of consistency points at most, and the timer runs.
     pub fn pass_time(&mut self) {
+        self.release_log();
         let mut nanoseconds = self.choices.below(2 * self.plan.cp_interval_nanoseconds);
         if self.world.held_count() > 0 && self.world.pending_count() == 0 {
             // Nothing happens but that a disk does not answer.
@@ -417,6 +433,16 @@ impl<'a> Machine<'a> {
 
     /// The power goes.
     pub fn power_cut(&mut self, fate: Fate) {
+        self.end(&format!("power cut, {fate:?}"), |world| world.power_cut_with(fate));
+    }
+
+    /// The process dies: what was written is there at the next start, flushed or not.
+    pub fn kill(&mut self) {
+        self.trace.meet("kill: the process dies and the machine goes on");
+        self.end("process killed", SimulatedWorld::kill);
+    }
+
+    fn end(&mut self, how: &str, end: impl FnOnce(&SimulatedWorld)) {
         self.cut = None;
         self.remember_members();
         self.forget_requests_for_disks();
@@ -438,10 +464,10 @@ impl<'a> Machine<'a> {
         // proves itself.
         self.may_have_lost |= self.world.counters().lost_writes > 1;
         let count = pending.len();
-        self.trace.note(format!("power cut in {phase:?} with {count} requests, {fate:?}"));
+        self.trace.note(format!("{how} in {phase:?} with {count} requests"));
         self.world.set_submit_hook(None);
         self.engine.halt();
-        self.world.power_cut_with(fate);
+        end(&self.world);
     }
 
     /// What the engine's store has counted since its start.
@@ -500,11 +526,11 @@ impl Drop for Machine<'_> {
     }
 }
 
-fn start(world: &SimulatedWorld, plan: &Plan) -> Arc<Engine> {
+fn start(world: &SimulatedWorld, logs: &SharedLogs, plan: &Plan) -> Arc<Engine> {
     Engine::new(Configuration {
         clock: Arc::new(world.clone()),
         entropy: Arc::new(world.clone()),
-        logs: Arc::new(Logs(world.clone())),
+        logs: Arc::new(Logs(world.clone(), Arc::clone(logs))),
         memory_bytes: plan.memory_bytes,
         cp_interval_nanoseconds: plan.cp_interval_nanoseconds,
         tuning: plan.tuning,

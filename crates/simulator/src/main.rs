@@ -102,6 +102,16 @@ struct HowArguments {
     /// In every life on disks without parity blocks of files become unreadable.
     #[arg(long)]
     damaged: bool,
+    /// In every life the node has other aggregates, one of which is slow or dead at times.
+    #[arg(long)]
+    neighbours: bool,
+    /// In every life the process dies at times instead of the machine.
+    #[arg(long)]
+    kills: bool,
+    /// In every life without another fault the log's disk hangs, rots, loses writes or cannot be
+    /// read.
+    #[arg(long)]
+    log_faults: bool,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -123,6 +133,9 @@ impl HowArguments {
             outages: self.outages,
             sick: self.sick,
             damaged: self.damaged,
+            neighbours: self.neighbours,
+            kills: self.kills,
+            log_faults: self.log_faults,
             reduction: self.reduced.clone(),
             boundary: None,
         }

@@ -12,6 +12,7 @@ use crate::finding::Finding;
 use crate::life::Life;
 use crate::losses::Losses;
 use crate::machine::{AGGREGATE, Machine};
+use crate::neighbours::neighbour_name;
 use crate::tenant::Tenant;
 use raid::MemberState;
 
@@ -65,6 +66,20 @@ impl Machine<'_> {
         self.losses.outage != OutagePhase::None
     }
 
+    /// The same of a neighbour, or of the first aggregate.
+    #[must_use]
+    pub fn is_outage_of(&self, neighbour: Option<usize>) -> bool {
+        neighbour.map_or_else(|| self.is_outage(), |_| self.dead_neighbour == neighbour)
+    }
+
+    /// Whether a neighbour, or the first aggregate, knows that it is away.
+    #[must_use]
+    pub fn is_out_of_service_of(&self, neighbour: Option<usize>) -> bool {
+        let Some(index) = neighbour else { return self.is_out_of_service() };
+        let aggregate = self.engine.aggregate_named(&neighbour_name(index));
+        self.is_outage_of(neighbour) && aggregate.is_none_or(|aggregate| aggregate.is_failed())
+    }
+
     /// Whether the aggregate knows.
     #[must_use]
     pub fn is_out_of_service(&self) -> bool {
@@ -105,7 +120,8 @@ impl Life<'_> {
         let identity = self.machine.engine.aggregate_named(AGGREGATE);
         let identity = identity.map(|aggregate| aggregate.parts.identity.aggregate);
         let outages = self.machine.engine.outages();
-        let known = outages.first().map(|outage| outage.summary.identity);
+        let known = outages.iter().find(|outage| outage.summary.name == AGGREGATE);
+        let known = known.map(|outage| outage.summary.identity);
         let Some(identity) = identity.or(known) else {
             return Err(Finding::Open("the aggregate is away and nobody knows of it".to_owned()));
         };

@@ -19,12 +19,12 @@ use units::BLOCK_SIZE_U64;
 /// The smallest disk that an aggregate takes, 16 MiB.
 const DISK_BLOCKS_MIN: u64 = 4096;
 /// Blocks for the two headers of the log.
-const LOG_HEADER_BLOCKS: u64 = 2;
+pub(crate) const LOG_HEADER_BLOCKS: u64 = 2;
 /// Blocks of one half of the log: room for the largest record that operations write (128 blocks of
 /// a COMMIT) and little more.
 const LOG_HALF_BLOCKS: [u64; 4] = [144, 160, 200, 400];
 /// Blocks for notes of stripes, as many as the smallest log has: the largest note in each half.
-const LOG_NOTES_BLOCKS: u64 = 388;
+pub(crate) const LOG_NOTES_BLOCKS: u64 = 388;
 /// Sizes of volumes: most have room for all that a seed writes.
 const VOLUME_BLOCKS: [u64; 3] = [1024, 4096, 16_384];
 /// Sizes of volumes that are to be filled.

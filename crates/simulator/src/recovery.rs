@@ -37,7 +37,8 @@ impl Life<'_> {
             self.machine.check_errors_kept()?;
         }
         self.machine.check_health()?;
-        self.check_recovered()
+        self.check_recovered()?;
+        self.open_neighbours(is_crash || cuts > 0)
     }
 
     /// Opens the aggregate; how it was found, and how often the power went on the way.
@@ -47,8 +48,9 @@ impl Life<'_> {
         let mut cuts = 0;
         loop {
             self.machine.start();
+            self.machine.damage_log();
             let opened = self.machine.open_aggregate();
-            let is_cut = self.events.chance(20) && cuts < cuts_max;
+            let is_cut = (self.events.chance(20) || self.kills.cuts_recovery()) && cuts < cuts_max;
             let step = self.machine.trace.step;
             let cut = is_cut.then(|| Cut::At(step + self.events.scaled(9)));
             self.machine.arm(cut);
@@ -68,7 +70,16 @@ impl Life<'_> {
             let Some(opened) = opened.lock().take() else {
                 unreachable!("it was driven until it was opened")
             };
-            let recovery = opened.map_err(|error| Finding::Open(error.to_string()))?;
+            let recovery = match opened {
+                Ok(recovery) => recovery,
+                Err(error) if self.retries_open(&error.to_string()) => continue,
+                Err(error) => return Err(Finding::Open(error.to_string())),
+            };
+            if let Some(aggregate) = self.machine.aggregate()
+                && aggregate.parts.log.missing().is_some()
+            {
+                self.machine.trace.meet("log: lost records are told");
+            }
             self.machine.trace.note(format!(
                 "open: clean {}, {} operations replayed",
                 recovery.clean, recovery.replayed
@@ -95,6 +106,7 @@ impl Life<'_> {
             self.machine.trace.meet("open: degraded");
         }
         self.machine.settle()?;
+        self.machine.end_log_damage();
         check_media(&mut self.machine)
     }
 
@@ -121,7 +133,10 @@ impl Life<'_> {
 }
 
 /// The snapshots of operations' small domain that the engine lists, oldest first.
-fn listed_snapshots(machine: &mut Machine<'_>, volume: &str) -> Result<Vec<u8>, Finding> {
+pub(crate) fn listed_snapshots(
+    machine: &mut Machine<'_>,
+    volume: &str,
+) -> Result<Vec<u8>, Finding> {
     let engine = &machine.engine;
     let listed = promise(|done| engine.snapshots(volume, done));
     let listed = machine.wait("list snapshots", &listed)?.map_err(|error| Finding::Refused {

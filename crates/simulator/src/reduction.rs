@@ -35,11 +35,13 @@ pub enum Calm {
     Memory,
     /// The smallest number of disks, of the smallest size.
     Disks,
+    /// No other aggregate.
+    Neighbours,
 }
 
 impl Calm {
     /// All of them, those first that make a life easier to read.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Fault,
         Self::Changes,
         Self::Volumes,
@@ -51,6 +53,7 @@ impl Calm {
         Self::Points,
         Self::Memory,
         Self::Disks,
+        Self::Neighbours,
     ];
 
     /// Its name in the text of a reduction.
@@ -68,6 +71,7 @@ impl Calm {
             Self::RecoveryCuts => "recovery-cuts",
             Self::Memory => "memory",
             Self::Disks => "disks",
+            Self::Neighbours => "neighbours",
         }
     }
 }

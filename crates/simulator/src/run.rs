@@ -36,6 +36,12 @@ pub struct Lives {
     pub sick: bool,
     /// Whether blocks of files become unreadable in every life without parity.
     pub damaged: bool,
+    /// Whether the node has other aggregates, in every life in which it may.
+    pub neighbours: bool,
+    /// Whether the process dies at times instead of the machine, in every life.
+    pub kills: bool,
+    /// Whether the log's disk has a fault, in every life in which no other has.
+    pub log_faults: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// If set, each life is one round, cut there.

@@ -7,6 +7,7 @@
 
 use crate::finding::Finding;
 use crate::machine::Machine;
+use crate::neighbours::is_neighbours;
 use cowfs::budget::Budget;
 use dblade::VolumeKind;
 
@@ -55,7 +56,8 @@ fn no_budget(
         true => Err(Finding::Space(format!("{what} {wrong}: {budget:?}"))),
         false => Ok(()),
     };
-    for served in machine.engine.volumes() {
+    let volumes = machine.engine.volumes();
+    for served in volumes.iter().filter(|served| !is_neighbours(&served.name)) {
         let own = match &served.kind {
             VolumeKind::Flexible(volume) => &volume.front.shared.budget,
             VolumeKind::Traditional(volume) => &volume.front.shared.budget,

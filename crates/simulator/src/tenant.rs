@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::footprint::Footprint;
 use crate::history::{History, Moment};
 use crate::machine::{Machine, Promise, promise};
-use crate::plan::VolumePlan;
+use crate::plan::{Filling, Plan, VolumePlan};
 use crate::space::{check_refusal, check_room};
 use crate::subject::{EngineSubject, snapshot_outcome, snapshot_request};
 use crate::workload::choose_operation;
@@ -28,6 +28,8 @@ struct InFlight {
     operation: Operation,
     footprint: Footprint,
     wait: Wait,
+    /// The machine's step when it was asked for.
+    step: u64,
     /// The aggregate was away when it was asked for: it must be refused.
     is_hopeless: bool,
 }
@@ -53,6 +55,10 @@ pub struct Tenant {
     pub snapshots: Vec<u8>,
     /// Blocks of its files cannot be read: what it answers is not compared any more.
     pub is_damaged: bool,
+    /// The aggregate that it is on, if not the first.
+    neighbour: Option<usize>,
+    /// Its operations are mostly large writes.
+    pub fills: bool,
     history: History,
     in_flight: Vec<InFlight>,
     answered: usize,
@@ -82,10 +88,30 @@ impl Tenant {
             subject,
             snapshots: Vec::new(),
             is_damaged: false,
+            neighbour: None,
+            fills: false,
             history,
             in_flight: Vec::new(),
             answered: 0,
         })
+    }
+
+    /// The same on another aggregate than the first.
+    #[must_use]
+    pub fn beside(self, neighbour: usize) -> Self {
+        Self { neighbour: Some(neighbour), ..self }
+    }
+
+    /// When the oldest operation was asked for that is not answered.
+    #[must_use]
+    pub fn oldest_step(&self) -> Option<u64> {
+        let waiting = self.in_flight.iter().filter(|one| !matches!(one.wait, Wait::Refused(_)));
+        waiting.map(|one| one.step).min()
+    }
+
+    /// Whether its log has refused anything, or may.
+    const fn log_fails(&self, machine: &Machine<'_>) -> bool {
+        self.neighbour.is_none() && machine.log_fails()
     }
 
     fn begin_history(
@@ -128,12 +154,14 @@ impl Tenant {
         if self.in_flight.len() >= machine.plan.in_flight_max {
             return Ok(false);
         }
-        let operation = choose_operation(
-            &machine.plan,
-            &mut choices,
-            (number, machine.trace.round),
-            &self.model.executor,
-        );
+        let (mut plan, mut round) = (None, machine.trace.round);
+        if self.fills {
+            // In odd rounds it is written, in even ones removed.
+            plan = Some(Plan { filling: Filling::Volumes, ..machine.plan.clone() });
+            round |= 1;
+        }
+        let plan = plan.as_ref().unwrap_or(&machine.plan);
+        let operation = choose_operation(plan, &mut choices, (number, round), &self.model.executor);
         let footprint = Footprint::of(&operation, &self.model.executor);
         // It waits until it is independent of those in flight.
         if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {
@@ -143,7 +171,7 @@ impl Tenant {
         let asked = self.history.now();
         let wait = match &operation {
             Operation::Snapshot(action) => {
-                if let SnapshotAction::Restore(_) = action {
+                if let (SnapshotAction::Restore(_), None) = (action, self.neighbour) {
                     machine.tierings.note_restore(&self.name);
                 }
                 let request = snapshot_request(*action);
@@ -153,14 +181,16 @@ impl Tenant {
             }
             operation => Wait::Operation(self.subject.executor.start(operation)),
         };
-        let is_hopeless = machine.is_out_of_service();
-        self.in_flight.push(InFlight { asked, operation, footprint, wait, is_hopeless });
+        let is_hopeless = machine.is_out_of_service_of(self.neighbour);
+        let step = machine.trace.step;
+        self.in_flight.push(InFlight { asked, operation, footprint, wait, step, is_hopeless });
         self.poll(machine)?;
         Ok(true)
     }
 
     /// Takes in what was answered.
     pub fn poll(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        let (log_fails, neighbour) = (self.log_fails(machine), self.neighbour);
         let mut index = 0;
         while let Some(one) = self.in_flight.get_mut(index) {
             let found = match &mut one.wait {
@@ -169,8 +199,8 @@ impl Tenant {
                     let outcome = promise.lock().take();
                     match outcome {
                         None => None,
-                        Some(Err(_)) if machine.log_fails() => return Err(Finding::PowerCut),
-                        Some(Err(_)) if machine.is_out_of_service() => {
+                        Some(Err(_)) if log_fails => return Err(Finding::PowerCut),
+                        Some(Err(_)) if machine.is_out_of_service_of(neighbour) => {
                             one.wait = Wait::Refused(Some(*action));
                             None
                         }
@@ -193,13 +223,13 @@ impl Tenant {
             }
             match found {
                 None => index += 1,
-                Some(Observation::Failed(FsError::Offline)) if machine.is_outage() => {
+                Some(Observation::Failed(FsError::Offline)) if machine.is_outage_of(neighbour) => {
                     machine.trace.meet("outage: an operation refused");
                     one.wait = Wait::Refused(None);
                     index += 1;
                 }
                 // A log that failed: what came of the operation the next start will tell.
-                Some(Observation::Failed(FsError::Io)) if machine.log_fails() => {
+                Some(Observation::Failed(FsError::Io)) if log_fails => {
                     machine.trace.meet("log: an operation failed with it");
                     return Err(Finding::PowerCut);
                 }
@@ -347,9 +377,11 @@ impl Tenant {
                 machine.trace.remark(|| format!("lost, or in flight: {difference}"));
             }
         }
-        let verdict = self.history.check(operations, &found).map_err(|violation| {
-            Finding::Crash { volume: self.name.clone(), violation: Box::new(violation) }
-        })?;
+        let is_log_suspect = self.neighbour.is_none() && machine.log_faults.is_suspect;
+        let verdict =
+            self.history.check(operations, &found, is_log_suspect).map_err(|violation| {
+                Finding::Crash { volume: self.name.clone(), violation: Box::new(violation) }
+            })?;
         machine.trace.note(format!("{}: {verdict:?}", self.name));
         if verdict.surviving < verdict.total {
             machine.trace.meet("crash: operations lost that may be");

@@ -6,6 +6,7 @@
 use crate::finding::Finding;
 use crate::life::Life;
 use crate::machine::{AGGREGATE, Promise, promise};
+use crate::neighbours::is_neighbours;
 use crate::plan::VolumePlan;
 use crate::reduction::Calm;
 use crate::tenant::Tenant;
@@ -142,8 +143,9 @@ impl Life<'_> {
 
     /// Which volumes there are: those that there were, and those of a change under way as it likes.
     pub fn recover_volumes(&mut self) -> Result<(), Finding> {
-        let found: Vec<String> =
-            self.machine.engine.volumes().iter().map(|served| served.name.clone()).collect();
+        let volumes = self.machine.engine.volumes();
+        let ours = volumes.iter().filter(|served| !is_neighbours(&served.name));
+        let found: Vec<String> = ours.map(|served| served.name.clone()).collect();
         match self.change.take() {
             Some(Change::Create(name, plan, _)) if found.contains(&name) => {
                 self.machine.trace.meet("crash: while a volume is created");

@@ -116,8 +116,9 @@ impl FlexibleVolume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cowfs::budget::{Budget, DirtyMemory};
+    use cowfs::budget::Budget;
     use cowfs::cache::BufferCache;
+    use cowfs::dirty_memory::DirtyMemory;
 
     #[test]
     fn an_aggregate_knows_what_all_its_volumes_delay() {

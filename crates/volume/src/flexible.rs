@@ -346,6 +346,13 @@ impl Member for FlexibleVolume {
         scheduler.send(self.front.affinities.vbn, Box::new(message));
     }
 
+    fn let_go(&self, access: &mut Access<'_>) {
+        // Messages of the cleaning look whether the aggregate has failed before they go on.
+        let side = self.vbn.write(access);
+        (side.cleaning, side.finished) = (None, None);
+        self.front.logical.write(access).let_go();
+    }
+
     fn publish(&self, access: &mut Access<'_>, _: &Published<'_>) -> bool {
         let side = self.vbn.write(access);
         let Some(finished) = side.finished.take() else {

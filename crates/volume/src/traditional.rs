@@ -133,6 +133,11 @@ impl Member for TraditionalVolume {
         done(Vec::new());
     }
 
+    fn let_go(&self, access: &mut Access<'_>) {
+        self.state.write(access).frozen_blocks = None;
+        self.front.logical.write(access).let_go();
+    }
+
     fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
         let Some(dirty_blocks) = self.state.write(access).frozen_blocks.take() else {
             // No file changed, but maps or the volume table did: the inode file that names them has

@@ -170,6 +170,22 @@ impl Journal {
         });
     }
 
+    /// The log lost records that it had acknowledged: answers promise an order and no more. What
+    /// consistency points and snapshots made durable stays so.
+    pub fn forget_promises(&mut self) {
+        for record in &mut self.records {
+            let Event::Operation(operation) = &record.event else { continue };
+            if record.status == Status::Durable {
+                record.status = match operation {
+                    Operation::Snapshot(_) => Status::Durable,
+                    // It stands where it was asked for, which may be before what was logged first.
+                    Operation::Write { .. } => Status::Volatile,
+                    _ => Status::Applied,
+                };
+            }
+        }
+    }
+
     /// Decides whether `found` is allowed.
     ///
     /// # Errors

@@ -117,6 +117,7 @@ impl Model {
     /// Opens the log and compares.
     fn reopen(&mut self) {
         let (log, found) = open(&self.world, self.committed.get());
+        assert_eq!(log.missing(), None, "an honest disk loses nothing");
         self.log = log;
         self.entries.retain(|entry| entry.record.cp > self.committed);
         let promised = self

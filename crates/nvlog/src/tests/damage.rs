@@ -70,6 +70,42 @@ fn small_disks_are_refused() {
     assert!(matches!(try_open(&world, 0), Err(LogError::TooSmall { needed_blocks: 424, .. })));
 }
 
+/// Records that rot between others end the replay, and that is told. What was behind them is not
+/// replayed later either, when new records fill the gap: the batches of before are of an earlier
+/// incarnation.
+#[test]
+fn records_behind_damage_are_told_and_never_replayed() {
+    for harm in [0, 1] {
+        let (world, log) = fresh(16);
+        for body in [b"a", b"b", b"c"] {
+            log_durably(&world, &log, body);
+        }
+        let second = LOG_HEADER_BLOCKS + 1;
+        if harm == 0 {
+            world.flip_bit(DISK, second, 300);
+        } else {
+            // A write that the disk acknowledged and lost leaves what was there.
+            world.write_block(DISK, second, &Block::zeroed());
+        }
+        let (log, records) = open(&world, 0);
+        assert_eq!((bodies(&records), log.missing()), (vec![&b"a"[..]], Some(2)));
+        log_durably(&world, &log, b"d");
+        let (log, records) = open(&world, 0);
+        assert_eq!((bodies(&records), log.missing()), (vec![&b"a"[..], b"d"], None));
+        // The last one has nothing behind it: nobody can tell it from one that was torn.
+        world.flip_bit(DISK, second, 300);
+        let (log, records) = open(&world, 0);
+        assert_eq!((bodies(&records), log.missing()), (vec![&b"a"[..]], Some(2)), "c is there");
+    }
+    let (world, log) = fresh(16);
+    log_durably(&world, &log, b"a");
+    log_durably(&world, &log, b"b");
+    world.flip_bit(DISK, LOG_HEADER_BLOCKS, 300);
+    let (log, records) = open(&world, 0);
+    assert_eq!((bodies(&records), log.missing()), (vec![], Some(0)));
+    assert_eq!(open(&world, 1).0.missing(), None, "a consistency point holds them");
+}
+
 #[test]
 fn a_new_format_hides_the_old_log() {
     let (world, log) = fresh(16);

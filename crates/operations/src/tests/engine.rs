@@ -8,11 +8,12 @@ use crate::{
     Environment, Executed, Mutation, OperationStop, Query, Reap, Reaped, Record, format, replay,
 };
 use affinity::{AffinityId, AffinityKind, Partition, Scheduler};
-use cowfs::budget::{Budget, DirtyMemory, Spender};
+use cowfs::budget::{Budget, Spender};
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::cache::BufferCache;
 use cowfs::cleaner::{FileCleaner, Leaf, Sink, SinkMark};
 use cowfs::content::Content;
+use cowfs::dirty_memory::DirtyMemory;
 use cowfs::inode::{Inode, InodeAttributes, position};
 use cowfs::logical::{
     AggregateShared, CleanedInode, FrozenInode, Image, Logical, Shared, SnapshotView,

@@ -309,6 +309,33 @@ impl SimulatedWorld {
         drop(dropped);
     }
 
+    /// The process dies, and the machine goes on. Handles opened before are dead; open the disks
+    /// again. What was written and not flushed is there at the next start, and a power cut may take
+    /// it later. A write that was under way is done or not, each block by itself; none is torn.
+    pub fn kill(&self) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            let mut dropped = std::mem::take(&mut state.pending);
+            dropped.append(&mut state.held);
+            let State { disks, choices, .. } = &mut *state;
+            for request in &dropped {
+                let RequestBody::Write { block, blocks, .. } = &request.body else { continue };
+                let Some(image) = disks.get_mut(&request.disk) else { continue };
+                if image.faults.gone || !is_in_range(*block, blocks.len(), image.size_blocks) {
+                    continue;
+                }
+                for (block, content) in (*block..).zip(blocks) {
+                    if choices.next_u32() % 2 == 0 {
+                        image.apply(block, Arc::clone(content));
+                    }
+                }
+            }
+            dropped
+        };
+        drop(dropped);
+    }
+
     /// A disk loses power alone: of what it had not flushed some is lost, as at a power cut. What
     /// is pending fails or not, as the disk is then.
     pub fn lose_unflushed(&self, disk: &str) {
@@ -371,6 +398,17 @@ impl SimulatedWorld {
     pub fn fail_block(&self, disk: &str, block: u64) {
         self.with_disk(disk, |image| {
             image.faults.unreadable.insert(block);
+        });
+    }
+
+    /// Reads of the block fail, or give again what it holds.
+    pub fn set_unreadable(&self, disk: &str, block: u64, is_unreadable: bool) {
+        self.with_disk(disk, |image| {
+            if is_unreadable {
+                image.faults.unreadable.insert(block);
+            } else {
+                image.faults.unreadable.remove(&block);
+            }
         });
     }
 

@@ -1,0 +1,365 @@
+//! Dirty memory of a node, shared out among its aggregates.
+//!
+//! What operations have changed stays in memory until a consistency point of their aggregate has
+//! written it. All aggregates of a node live under one cap. If the cap were all there is, one
+//! aggregate whose disks are slow or dead would fill it, and the operations of the others would
+//! wait for memory that the others cannot give back.
+//!
+//! So half of the cap is dealt out: with `n` aggregates each is *guaranteed* `cap / 2n`. The other
+//! half is *common*: an aggregate whose guaranteed part is used up borrows from it, whoever comes
+//! first. An aggregate alone has all of the cap. The shares change when an aggregate comes or goes.
+//!
+//! An operation that finds no room waits for its own aggregate's consistency point, never for that
+//! of another aggregate: an aggregate without dirty memory always has room, so whoever waits has
+//! something to write, and room comes when it is written. When other aggregates have borrowed, they
+//! are asked for a consistency point beside, and what they give back lets the operation go on
+//! earlier.
+//!
+//! Changed inodes count, too: a million files made between two consistency points are a few blocks
+//! of directories and half a gigabyte of inodes.
+//!
+//! Invariants:
+//! - What is counted for one aggregate is taken off by that aggregate, or goes with it.
+//! - The sum is at most the cap, but for operations that were let in and have not counted what they
+//!   change: one of each aggregate that had nothing dirty, one of each thread. While an aggregate
+//!   holds more than the shares allow that came with a newcomer, the newcomer has what is left.
+//! - No lock is held while a [`Holder`] is called.
+
+use platform::mutation::{self, Rule};
+use platform::sync::{Mutex, RwLock};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Changed inodes that take as much memory as a dirty block, with what a consistency point keeps
+/// of them beside it. Memory is counted in inodes.
+const INODES_PER_BLOCK: u64 = 4;
+/// The guaranteed parts together are the cap divided by this, and the common part is the rest:
+/// half, so that one busy aggregate beside idle ones has more than half of the cap, and many busy
+/// ones have consistency points of a size that is worth it.
+const GUARANTEED_SHARE: u64 = 2;
+/// A consistency point begins when an aggregate has used this share of what it may have: the other
+/// half is for operations while it runs.
+const BEGIN_SHARE: u64 = 2;
+/// Clean inodes that each volume keeps in memory unless the node has less room.
+const INODES_PER_VOLUME_MAX: u64 = 100_000;
+/// Inodes that each volume may keep however many volumes there are: a path and what hangs on it.
+const INODES_PER_VOLUME_MIN: u64 = 64;
+
+/// What is dirty.
+#[derive(Default, Debug)]
+struct Counts {
+    blocks: AtomicU64,
+    inodes: AtomicU64,
+}
+
+impl Counts {
+    /// All that counts against the cap, in inodes.
+    fn weight(&self) -> u64 {
+        let blocks = self.blocks.load(Ordering::Relaxed);
+        blocks * INODES_PER_BLOCK + self.inodes.load(Ordering::Relaxed)
+    }
+}
+
+/// An aggregate, as its neighbours in memory see it.
+pub trait Holder: Send + Sync {
+    /// Others want what it has borrowed: a consistency point gives it back.
+    fn asked_back(&self);
+
+    /// Others gave memory back: operations that wait for room may find some.
+    fn has_room(&self);
+}
+
+/// One aggregate's part.
+#[derive(Default)]
+struct Share {
+    counts: Counts,
+    /// An operation waits that found no room.
+    is_waiting: AtomicBool,
+    holder: Mutex<Option<Arc<dyn Holder>>>,
+}
+
+impl Share {
+    fn holder(&self) -> Option<Arc<dyn Holder>> {
+        self.holder.lock().clone()
+    }
+}
+
+/// The dirty memory of a node.
+pub struct NodeMemory {
+    counts: Counts,
+    /// In inodes, as [`Counts::weight`].
+    cap: u64,
+    /// What each aggregate is guaranteed, in inodes.
+    guaranteed: AtomicU64,
+    shares: RwLock<Vec<Arc<Share>>>,
+    /// Whether any share is waiting: nobody asks for a lock else.
+    is_waiting: AtomicBool,
+    inodes_per_volume: AtomicU64,
+}
+
+impl NodeMemory {
+    /// None yet, at most `blocks_max` blocks.
+    #[must_use]
+    pub fn new(blocks_max: u64) -> Self {
+        let cap = blocks_max * INODES_PER_BLOCK;
+        Self {
+            counts: Counts::default(),
+            cap,
+            guaranteed: AtomicU64::new(cap / GUARANTEED_SHARE),
+            shares: RwLock::default(),
+            is_waiting: AtomicBool::new(false),
+            inodes_per_volume: AtomicU64::new(INODES_PER_VOLUME_MAX),
+        }
+    }
+
+    /// Dirty blocks now, those of all aggregates.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.counts.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Dirty inodes now, those of all aggregates.
+    #[must_use]
+    pub fn inodes(&self) -> u64 {
+        self.counts.inodes.load(Ordering::Relaxed)
+    }
+
+    /// Shares room for `inodes` clean inodes out among `volumes` volumes, of whichever aggregate: a
+    /// volume never has another one's, so none waits for any.
+    pub fn share_inodes(&self, inodes: u64, volumes: usize) {
+        let share = inodes / volumes.max(1) as u64;
+        let share = share.clamp(INODES_PER_VOLUME_MIN, INODES_PER_VOLUME_MAX);
+        self.inodes_per_volume.store(share, Ordering::Relaxed);
+    }
+
+    fn guaranteed(&self) -> u64 {
+        self.guaranteed.load(Ordering::Relaxed)
+    }
+
+    /// The part that nobody is guaranteed.
+    const fn common(&self) -> u64 {
+        self.cap - self.cap / GUARANTEED_SHARE
+    }
+
+    /// What all aggregates but one have borrowed.
+    fn borrowed_beside(&self, own: &Arc<Share>) -> u64 {
+        let (shares, guaranteed) = (self.shares.read(), self.guaranteed());
+        let others = shares.iter().filter(|share| !Arc::ptr_eq(share, own));
+        others.map(|share| share.counts.weight().saturating_sub(guaranteed)).sum()
+    }
+
+    fn change_shares(&self, change: impl FnOnce(&mut Vec<Arc<Share>>)) {
+        let mut shares = self.shares.write();
+        change(&mut shares);
+        let count = shares.len().max(1) as u64;
+        self.guaranteed.store(self.cap / GUARANTEED_SHARE / count, Ordering::Relaxed);
+    }
+
+    /// Tells aggregates whose operations wait and may go on now, but for `own`: its operations are
+    /// woken by its consistency points.
+    fn tell_waiting(&self, own: &Arc<Share>) {
+        if !self.is_waiting.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let shares: Vec<_> = self.shares.read().iter().map(Arc::clone).collect();
+        for share in shares.iter().filter(|share| share.is_waiting.load(Ordering::Relaxed)) {
+            if Arc::ptr_eq(share, own) || self.is_full_for(share) {
+                self.is_waiting.store(true, Ordering::Relaxed);
+                continue;
+            }
+            share.is_waiting.store(false, Ordering::Relaxed);
+            if let Some(holder) = share.holder() {
+                holder.has_room();
+            }
+        }
+    }
+
+    fn is_full_for(&self, share: &Arc<Share>) -> bool {
+        let (own, all) = (share.counts.weight(), self.counts.weight());
+        if mutation::broken(Rule::MemoryCountedTogether) {
+            return all >= self.cap;
+        }
+        if own == 0 {
+            return false;
+        }
+        if all >= self.cap {
+            return true;
+        }
+        let guaranteed = self.guaranteed();
+        let Some(borrowed) = own.checked_sub(guaranteed) else { return false };
+        // All of the others' would be borrowed at most: mostly that tells, without a lock.
+        let others = all.saturating_sub(own);
+        borrowed + others >= self.common()
+            && borrowed + self.borrowed_beside(share) >= self.common()
+    }
+}
+
+impl fmt::Debug for NodeMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = formatter.debug_struct("NodeMemory");
+        text.field("counts", &self.counts).field("cap", &self.cap).finish_non_exhaustive()
+    }
+}
+
+/// One aggregate's part of a node's dirty memory. What is dirty when it is dropped is dirty no
+/// more: an aggregate that was taken out of service.
+pub struct DirtyMemory {
+    node: Arc<NodeMemory>,
+    share: Arc<Share>,
+}
+
+impl DirtyMemory {
+    /// Of an aggregate alone on a node: none yet, at most `blocks_max` blocks.
+    #[must_use]
+    pub fn new(blocks_max: u64) -> Self {
+        Self::part_of(&Arc::new(NodeMemory::new(blocks_max)))
+    }
+
+    /// The part of another aggregate: from now on the others are guaranteed less.
+    #[must_use]
+    pub fn part_of(node: &Arc<NodeMemory>) -> Self {
+        let share = Arc::new(Share::default());
+        node.change_shares(|shares| shares.push(Arc::clone(&share)));
+        Self { node: Arc::clone(node), share }
+    }
+
+    /// The node's.
+    #[must_use]
+    pub fn node(&self) -> &NodeMemory {
+        &self.node
+    }
+
+    /// Who is told when others want memory, or have given some back.
+    pub fn set_holder(&self, holder: Arc<dyn Holder>) {
+        *self.share.holder.lock() = Some(holder);
+    }
+
+    /// Adds; operations call it after [`Self::is_full`] said no.
+    pub fn add(&self, blocks: u64) {
+        self.share.counts.blocks.fetch_add(blocks, Ordering::Relaxed);
+        self.node.counts.blocks.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// Takes off.
+    ///
+    /// # Panics
+    /// If they were not counted for this aggregate.
+    pub fn remove(&self, blocks: u64) {
+        let before = self.share.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
+        assert!(before >= blocks, "{blocks} blocks are clean again of {before} dirty ones");
+        self.node.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
+        self.node.tell_waiting(&self.share);
+    }
+
+    /// Counts an inode that became dirty.
+    pub fn add_inode(&self) {
+        self.share.counts.inodes.fetch_add(1, Ordering::Relaxed);
+        self.node.counts.inodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes inodes off that are clean again, or gone.
+    ///
+    /// # Panics
+    /// If they were not counted for this aggregate.
+    pub fn remove_inodes(&self, inodes: u64) {
+        let before = self.share.counts.inodes.fetch_sub(inodes, Ordering::Relaxed);
+        assert!(before >= inodes, "{inodes} inodes are clean again of {before} dirty ones");
+        self.node.counts.inodes.fetch_sub(inodes, Ordering::Relaxed);
+        self.node.tell_waiting(&self.share);
+    }
+
+    /// Whether operations must wait: the aggregate has used what it is guaranteed, and the common
+    /// part is taken. Never while nothing of it is dirty: a consistency point would find nothing to
+    /// write, and whoever waits for it would wait in vain.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.node.is_full_for(&self.share)
+    }
+
+    /// An operation waits for room. If memory is what it lacks, aggregates that have borrowed are
+    /// asked for it, and the [`Holder`] is told when they have given some back.
+    pub fn note_waiting(&self) {
+        if self.is_full() {
+            self.share.is_waiting.store(true, Ordering::Relaxed);
+            self.node.is_waiting.store(true, Ordering::Relaxed);
+            self.ask_back();
+        }
+    }
+
+    /// Has all others that have borrowed of the common part give it back.
+    pub fn ask_back(&self) {
+        let guaranteed = self.node.guaranteed();
+        let borrows = |share: &&Arc<Share>| {
+            share.counts.weight() > guaranteed && !Arc::ptr_eq(share, &self.share)
+        };
+        let borrowers: Vec<_> =
+            self.node.shares.read().iter().filter(borrows).map(Arc::clone).collect();
+        borrowers.iter().filter_map(|share| share.holder()).for_each(|holder| holder.asked_back());
+    }
+
+    /// Whether a consistency point should begin: half of what the aggregate may have is dirty, so
+    /// that the other half is there for operations while it runs.
+    #[must_use]
+    pub fn is_half_full(&self) -> bool {
+        let (own, all) = (self.share.counts.weight(), self.node.counts.weight());
+        let guaranteed = self.node.guaranteed();
+        let begin = |borrowed: u64| {
+            let common = self.node.common().saturating_sub(borrowed);
+            (guaranteed + common) / BEGIN_SHARE
+        };
+        if own >= begin(0) || own > 0 && all >= self.node.cap {
+            return true;
+        }
+        // All of the others' would be borrowed at most.
+        if own < begin(all.saturating_sub(own)) {
+            return false;
+        }
+        own >= begin(self.node.borrowed_beside(&self.share))
+    }
+
+    /// Dirty blocks now.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.share.counts.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Dirty inodes now.
+    #[must_use]
+    pub fn inodes(&self) -> u64 {
+        self.share.counts.inodes.load(Ordering::Relaxed)
+    }
+
+    /// Clean inodes that a volume may keep.
+    #[must_use]
+    pub fn inodes_per_volume(&self) -> usize {
+        self.node.inodes_per_volume.load(Ordering::Relaxed) as usize
+    }
+
+    /// The aggregate has failed: the others are guaranteed what it was. What of it is dirty counts
+    /// until it is taken off.
+    pub fn give_up(&self) {
+        self.node.change_shares(|shares| shares.retain(|share| !Arc::ptr_eq(share, &self.share)));
+        let holder = self.share.holder.lock().take();
+        drop(holder);
+        self.node.tell_waiting(&self.share);
+    }
+}
+
+impl Drop for DirtyMemory {
+    fn drop(&mut self) {
+        let (blocks, inodes) = (self.blocks(), self.inodes());
+        self.node.counts.blocks.fetch_sub(blocks, Ordering::Relaxed);
+        self.node.counts.inodes.fetch_sub(inodes, Ordering::Relaxed);
+        self.give_up();
+    }
+}
+
+impl fmt::Debug for DirtyMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DirtyMemory").field("counts", &self.share.counts).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

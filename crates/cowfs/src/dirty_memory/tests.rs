@@ -1,0 +1,217 @@
+//! The shares against a naive model, and what each of the two rules is for.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::atomic::AtomicU32;
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Told {
+    asked_back: AtomicU32,
+    has_room: AtomicU32,
+}
+
+impl Holder for Told {
+    fn asked_back(&self) {
+        self.asked_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn has_room(&self) {
+        self.has_room.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn part_of(node: &Arc<NodeMemory>) -> (DirtyMemory, Arc<Told>) {
+    let (part, told) = (DirtyMemory::part_of(node), Arc::<Told>::default());
+    part.set_holder(Arc::clone(&told) as _);
+    (part, told)
+}
+
+/// Adds as long as it may, a block at a time.
+fn fill(part: &DirtyMemory) {
+    while !part.is_full() {
+        part.add(1);
+    }
+}
+
+#[test]
+fn an_aggregate_alone_has_all_and_begins_at_half() {
+    let part = DirtyMemory::new(100);
+    part.add(49);
+    assert!(!part.is_half_full());
+    part.add(1);
+    assert!(part.is_half_full());
+    fill(&part);
+    assert_eq!(part.blocks(), 100);
+}
+
+#[test]
+fn what_is_guaranteed_is_there_beside_one_that_gives_nothing_back() {
+    let node = Arc::new(NodeMemory::new(120));
+    let parts = [0; 3].map(|_| part_of(&node).0);
+    fill(&parts[0]);
+    assert_eq!(parts[0].blocks(), 20 + 60, "its part, and the common one");
+    for part in &parts[1..] {
+        fill(part);
+        assert_eq!(part.blocks(), 20);
+        assert!(part.is_half_full());
+    }
+    assert_eq!(node.blocks(), 120);
+    // It fails: the others have its part and may borrow.
+    parts[0].give_up();
+    parts[0].remove(80);
+    fill(&parts[1]);
+    assert_eq!(parts[1].blocks(), 30 + 60);
+}
+
+#[test]
+fn a_newcomer_goes_on_with_what_is_left() {
+    let node = Arc::new(NodeMemory::new(100));
+    let (first, first_told) = part_of(&node);
+    fill(&first);
+    let (second, second_told) = part_of(&node);
+    // Nothing is left; but whoever has nothing dirty may begin.
+    assert!(!second.is_full());
+    second.add(7);
+    assert!(second.is_full());
+    second.note_waiting();
+    assert_eq!(first_told.asked_back.load(Ordering::Relaxed), 1);
+    // Its own commit wakes it itself.
+    second.remove(7);
+    second.add(7);
+    assert_eq!(second_told.has_room.load(Ordering::Relaxed), 0);
+    first.remove(50);
+    assert_eq!(second_told.has_room.load(Ordering::Relaxed), 1);
+    first.remove(50);
+    assert_eq!(second_told.has_room.load(Ordering::Relaxed), 1, "nobody waits any more");
+}
+
+#[test]
+fn what_is_dirty_goes_with_its_aggregate() {
+    let node = Arc::new(NodeMemory::new(100));
+    let (first, second) = (DirtyMemory::part_of(&node), DirtyMemory::part_of(&node));
+    first.add(60);
+    first.add_inode();
+    second.add(30);
+    second.remove(10);
+    assert_eq!((node.blocks(), node.inodes()), (80, 1));
+    drop(first);
+    assert_eq!((node.blocks(), node.inodes(), second.blocks()), (20, 0, 20));
+    assert!(!second.is_half_full());
+    fill(&second);
+    assert_eq!(second.blocks(), 100, "it is alone");
+}
+
+#[test]
+#[should_panic(expected = "are clean again of")]
+fn what_one_counted_is_not_taken_off_by_another() {
+    let node = Arc::new(NodeMemory::new(100));
+    let (first, second) = (DirtyMemory::part_of(&node), DirtyMemory::part_of(&node));
+    first.add(10);
+    second.remove(1);
+}
+
+/// What the model knows: blocks and inodes of each aggregate, and whether it was given up.
+#[derive(Clone, Debug)]
+struct Naive {
+    blocks: u64,
+    inodes: u64,
+    has_failed: bool,
+}
+
+impl Naive {
+    const fn weight(&self) -> u64 {
+        self.blocks * 4 + self.inodes
+    }
+}
+
+/// The rules in words, over all aggregates each time.
+fn naive_is_full(cap: u64, all: &[Naive], own: usize) -> bool {
+    let serving = all.iter().filter(|one| !one.has_failed).count().max(1) as u64;
+    let guaranteed = cap / 2 / serving;
+    let over = |one: &Naive| one.weight().saturating_sub(guaranteed);
+    let others: u64 = (0..all.len())
+        .filter(|index| *index != own && !all[*index].has_failed)
+        .map(|index| over(&all[index]))
+        .sum();
+    let has_borrowed_all = over(&all[own]) + others >= cap - cap / 2;
+    let total: u64 = all.iter().map(Naive::weight).sum();
+    let weight = all[own].weight();
+    weight > 0 && (total >= cap || weight >= guaranteed && has_borrowed_all)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Comes,
+    Goes(usize),
+    Fails(usize),
+    Changes(usize, u64, u64),
+    Commits(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let index = 0..8_usize;
+    let step = prop_oneof![
+        1 => Just(Step::Comes),
+        1 => index.clone().prop_map(Step::Goes),
+        1 => index.clone().prop_map(Step::Fails),
+        20 => (index.clone(), 0..20_u64, 0..9_u64).prop_map(|(at, b, i)| Step::Changes(at, b, i)),
+        5 => index.prop_map(Step::Commits),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// The shares say what the naive rules say; nothing is counted twice or lost; the cap holds but
+    /// for one operation of each aggregate; and one that has nothing dirty is never full.
+    #[test]
+    fn shares_are_those_of_the_rules(blocks_max in 1..300_u64, steps in steps()) {
+        const OPERATION_WEIGHT_MAX: u64 = 19 * 4 + 8;
+        let node = Arc::new(NodeMemory::new(blocks_max));
+        let (mut parts, mut naive) = (vec![part_of(&node).0], vec![]);
+        naive.push(Naive { blocks: 0, inodes: 0, has_failed: false });
+        for step in steps {
+            match step {
+                Step::Comes => {
+                    parts.push(part_of(&node).0);
+                    naive.push(Naive { blocks: 0, inodes: 0, has_failed: false });
+                }
+                Step::Goes(at) if at < parts.len() => {
+                    parts.remove(at);
+                    naive.remove(at);
+                }
+                Step::Fails(at) if at < parts.len() => {
+                    parts[at].give_up();
+                    naive[at].has_failed = true;
+                }
+                Step::Changes(at, blocks, inodes) if at < parts.len() => {
+                    if naive[at].has_failed || parts[at].is_full() {
+                        continue;
+                    }
+                    parts[at].add(blocks);
+                    (0..inodes).for_each(|_| parts[at].add_inode());
+                    naive[at].blocks += blocks;
+                    naive[at].inodes += inodes;
+                }
+                Step::Commits(at) if at < parts.len() => {
+                    parts[at].remove(std::mem::take(&mut naive[at].blocks));
+                    parts[at].remove_inodes(std::mem::take(&mut naive[at].inodes));
+                }
+                _ => continue,
+            }
+            let total: u64 = naive.iter().map(Naive::weight).sum();
+            prop_assert_eq!(total, node.counts.weight());
+            let over = OPERATION_WEIGHT_MAX * naive.len() as u64;
+            prop_assert!(total < blocks_max * 4 + over, "{} of {}", total, blocks_max * 4);
+            for (at, part) in parts.iter().enumerate() {
+                let Naive { blocks, inodes, .. } = naive[at];
+                prop_assert_eq!((part.blocks(), part.inodes()), (blocks, inodes));
+                prop_assert_eq!(part.is_full(), naive_is_full(blocks_max * 4, &naive, at));
+                prop_assert!(!part.is_full() || part.blocks() + part.inodes() > 0);
+                prop_assert!(!part.is_full() || part.is_half_full());
+            }
+        }
+        parts.clear();
+        prop_assert_eq!((node.blocks(), node.inodes()), (0, 0));
+    }
+}

@@ -21,6 +21,7 @@ pub mod cleaner;
 pub mod content;
 pub mod directory;
 pub mod free_map;
+pub mod holds;
 pub mod image;
 pub mod inode;
 pub mod logical;

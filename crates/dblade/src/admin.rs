@@ -260,6 +260,7 @@ impl Engine {
         }
         let (engine, aggregate) = (Arc::clone(self), Arc::clone(&served.aggregate));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
+            served.check_there()?;
             served.set_gone();
             engine.unregister_volume(&served);
             scope.aggregate.remove_member(served.environment.volume);
@@ -288,9 +289,12 @@ impl Engine {
         let aggregate = Arc::clone(&served.aggregate);
         let now = self.configuration.clock.wall();
         let restores = matches!(request, SnapshotRequest::Restore(_));
-        let action = move |scope: &mut FreezeScope<'_, '_>| match &served.kind {
-            VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
-            VolumeKind::Traditional(volume) => volume.accept(scope.access, &request, now),
+        let action = move |scope: &mut FreezeScope<'_, '_>| {
+            served.check_there()?;
+            match &served.kind {
+                VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
+                VolumeKind::Traditional(volume) => volume.accept(scope.access, &request, now),
+            }
         };
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), AggregateError>| match outcome {
@@ -340,7 +344,7 @@ impl Engine {
         let (number, wanted) = (served.environment.volume, rules.clone());
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             let side = scope.block_side();
-            let Some(slot) = side.slot_of(number) else {
+            let Some(slot) = side.live_slot_of(number) else {
                 return Err(AggregateError::Refused("the volume is gone".to_owned()));
             };
             set_rules(&mut side.table[slot].record, &wanted)?;

@@ -23,6 +23,7 @@ mod frees;
 mod full;
 mod outage;
 mod quarantine;
+mod restores;
 mod superblock;
 mod tiering;
 

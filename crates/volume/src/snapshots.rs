@@ -7,8 +7,22 @@
 //! between the volume is suspended, so that the log holds nothing that does not fit the restored
 //! image.
 //!
+//! Requests come in any order, several at one freeze and beside a restore. Each is carried out as if
+//! those before it were done, or refused with a sentence:
+//!
+//! | request | beside | what becomes of it |
+//! | --- | --- | --- |
+//! | delete, restore | a snapshot that this freeze creates or deletes | refused: there is none |
+//! | restore | a restore under way | refused |
+//! | create | a restore of the same freeze | refused: it would keep the image that is left |
+//! | delete | a restore of that snapshot, of the same freeze | refused |
+//! | delete | a restore of another snapshot, of the same freeze | carried out |
+//! | create, delete | a restore of an earlier freeze | carried out: the image is switched by then |
+//!
+//! A volume that is deleted refuses all of them; a restore under way ends with its volume.
+//!
 //! Invariants: names are unique among the snapshots that are not being deleted. After a restore no
-//! newer snapshot is left.
+//! newer snapshot is left. The snapshot that is restored is there until its image is switched to.
 
 use aggregate::AggregateError;
 use cowfs::buftree::Root;
@@ -65,6 +79,7 @@ impl<P> Default for Requests<P> {
 #[derive(Debug)]
 pub(crate) struct Restore<P> {
     pub snapshot: SnapshotId,
+    pub name: String,
     /// Read by the first consistency point.
     pub image: Option<RestoredImage<P>>,
     /// The image is active; the second consistency point is to come.
@@ -130,8 +145,15 @@ impl<P: Pointer> Requests<P> {
         let live = |name: &str| {
             space.snapshots.iter().position(|found| !found.deleting && found.name == name)
         };
+        let beginning = self.restore.as_ref().filter(|restore| !restore.switched);
         match request {
             SnapshotRequest::Create(name) => {
+                if let Some(Restore { name: restored, .. }) = beginning {
+                    return refused(format!(
+                        "the volume is being restored to '{restored}': make the snapshot when that \
+                         is done"
+                    ));
+                }
                 if live(name).is_some() || self.create.iter().any(|new| new.name == *name) {
                     return refused(format!("snapshot '{name}' exists"));
                 }
@@ -145,6 +167,12 @@ impl<P: Pointer> Requests<P> {
                 let Some(at) = live(name) else {
                     return refused(format!("there is no snapshot '{name}'"));
                 };
+                if beginning.is_some_and(|restore| restore.snapshot == space.snapshots[at].id) {
+                    return refused(format!(
+                        "the volume is being restored to '{name}': delete the snapshot when that is \
+                         done"
+                    ));
+                }
                 space.snapshots[at].deleting = true;
                 space.note_snapshot(at);
             }
@@ -152,13 +180,13 @@ impl<P: Pointer> Requests<P> {
                 let Some(at) = live(name) else {
                     return refused(format!("there is no snapshot '{name}'"));
                 };
-                if self.restore.is_some() {
-                    return refused("a restore is under way".to_owned());
+                if let Some(Restore { name: restored, .. }) = &self.restore {
+                    return refused(format!("the volume is being restored to '{restored}'"));
                 }
-                let snapshot = space.snapshots[at].id;
+                let (snapshot, name) = (space.snapshots[at].id, name.clone());
+                self.restore = Some(Restore { snapshot, name, image: None, switched: false });
                 let name = String::from("restored-over");
                 self.create.push(NewSnapshot { name, created: now, deleting: true });
-                self.restore = Some(Restore { snapshot, image: None, switched: false });
             }
         }
         Ok(())

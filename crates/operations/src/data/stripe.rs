@@ -64,7 +64,7 @@ fn find<'l, P: Pointer>(
         let shared = inode.shared.lock();
         (shared.attributes.clone(), shared.new_blocks)
     };
-    let gone = state.links == 0 && inode.holds == 0;
+    let gone = state.links == 0 && !logical.holds.has(handle.inode, handle.generation);
     let blocks = inode.blocks + new_blocks.0 + new_blocks.1;
     let image_number = environment.image_number(SnapshotId::ACTIVE);
     let attributes = visible(handle.inode, &state, blocks, image_number).filter(|_| !gone)?;

@@ -13,6 +13,7 @@ use cowfs::buftree::{self, FileKey, Root};
 use cowfs::cache::BufferCache;
 use cowfs::cleaner::{FileCleaner, Leaf, Sink, SinkMark};
 use cowfs::content::Content;
+use cowfs::holds::Holds;
 use cowfs::inode::{Inode, InodeAttributes, position};
 use cowfs::logical::{
     AggregateShared, CleanedInode, FrozenInode, Image, Logical, Shared, SnapshotView,
@@ -157,6 +158,7 @@ fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<D
         volume: VOLUME,
         inode_file: Root::default(),
         inodes: FxHashMap::default(),
+        holds: Holds::default(),
         reaping_inodes: 0,
         trim_above: 0,
         stripes: stripes.map(|stripe| Partition::new(*stripe, Stripe::default())).collect(),

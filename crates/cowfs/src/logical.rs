@@ -25,6 +25,7 @@ use crate::reader::{Progress, Reader, Stop};
 use affinity::Partition;
 use ondisk::inode::{INODE_SIZE, InodeRecord};
 use ondisk::root::metafile;
+use platform::mutation::{self, Rule};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -332,6 +333,9 @@ impl<P: Pointer> Logical<P> {
         shared.new_blocks = (0, shared.new_blocks.0);
         inode.frozen = true;
         inode.frozen_holes = std::mem::take(&mut inode.holes);
+        if mutation::broken(Rule::HolesAppliedAgain) {
+            inode.holes = inode.frozen_holes.clone();
+        }
         Some(FrozenInode {
             number,
             attributes: shared.attributes.clone(),

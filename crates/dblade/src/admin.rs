@@ -125,7 +125,8 @@ impl Engine {
         // Room for snapshots' numbers between volumes: an image of its own has its own number.
         let image_number = file_system.0.rotate_left(32) ^ (u64::from(volume.get()) << 40);
         let limits = crate::service::limits(self.configuration.memory_bytes);
-        Environment { volume, file_system, image_number, limits }
+        let commit_bytes_max = self.configuration.tuning.commit_bytes_max;
+        Environment { volume, file_system, image_number, limits, commit_bytes_max }
     }
 
     /// Makes a flexible volume.

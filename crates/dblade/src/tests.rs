@@ -24,6 +24,7 @@ mod full;
 mod outage;
 mod quarantine;
 mod restores;
+mod sizes;
 mod superblock;
 mod tiering;
 

@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// What becomes of requests that one freeze takes in, in this order: none, or its refusal.
-    fn together(&self, requests: &[SnapshotRequest]) -> Vec<Option<String>> {
+    pub(super) fn together(&self, requests: &[SnapshotRequest]) -> Vec<Option<String>> {
         let answers: Vec<_> = requests.iter().map(|request| self.ask(request.clone())).collect();
         self.settle();
         let refusal = |answer: &Arc<Mutex<Option<Outcome>>>| {

@@ -249,7 +249,11 @@ pub fn write<'s, P: Pointer>(
         return Err(Stop::Wait(Wait::Room).into());
     }
     let dirty = inode.shared.lock().dirty;
-    let promised = if changes.is_empty() { 0 } else { cost.blocks() + inode_cost(dirty) };
+    let promised = if changes.is_empty() {
+        0
+    } else {
+        cost.blocks() + inode_cost(&logical.inode_file, number, dirty)
+    };
     promise(&logical.shared, promised, Spender::Common)?;
     let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
     let stable = request.stability != Stability::Unstable && !changes.is_empty() && is_logged;

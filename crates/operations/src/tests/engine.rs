@@ -200,6 +200,7 @@ impl State {
                 links_max: 65_000,
                 name_bytes_max: 255,
             },
+            commit_bytes_max: 8 << 20,
         };
         let mut empty = logical(&affinities, blocks);
         for number in [metafile::INODE_MAP, metafile::ORPHANS] {

@@ -126,6 +126,12 @@ impl Executor {
         self.state.epoch += 1;
     }
 
+    /// The holds that the executor has.
+    #[must_use]
+    pub fn holds(&self) -> Vec<Hold> {
+        self.state.holds.values().flatten().copied().collect()
+    }
+
     /// How changes are asked for.
     #[must_use]
     pub const fn durability(&self) -> Durability {

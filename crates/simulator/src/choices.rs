@@ -19,6 +19,8 @@ pub enum Purpose {
     Operation = 4,
     /// What other threads would do in the middle of a message.
     Overlap = 5,
+    /// How the clock of day is set.
+    Clock = 6,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

@@ -26,8 +26,10 @@
 //!
 //! Fails: [`Finding`], which names what is wrong; the seed replays it.
 
+mod beside;
 pub mod boundaries;
 pub mod choices;
+mod clock;
 pub mod cut;
 mod damage;
 pub mod finding;

@@ -134,17 +134,12 @@ impl<P: Pointer> KeptMap<P> {
 }
 
 impl<P: Pointer> Requests<P> {
-    /// Takes a request in, at a freeze.
-    pub fn accept(
-        &mut self,
-        space: &mut Space<P>,
-        request: &SnapshotRequest,
-        now: Timestamp,
-    ) -> Result<(), AggregateError> {
+    /// Whether a request can be met, at a freeze.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self, space: &Space<P>, request: &SnapshotRequest) -> Result<(), AggregateError> {
         let refused = |text: String| Err(AggregateError::Refused(text));
-        let live = |name: &str| {
-            space.snapshots.iter().position(|found| !found.deleting && found.name == name)
-        };
         let beginning = self.restore.as_ref().filter(|restore| !restore.switched);
         match request {
             SnapshotRequest::Create(name) => {
@@ -154,42 +149,55 @@ impl<P: Pointer> Requests<P> {
                          is done"
                     ));
                 }
-                if live(name).is_some() || self.create.iter().any(|new| new.name == *name) {
+                if live(space, name).is_some() || self.create.iter().any(|new| new.name == *name) {
                     return refused(format!("snapshot '{name}' exists"));
                 }
                 if space.snapshots.len() + self.create.len() >= SNAPSHOTS_MAX {
                     return refused(format!("the volume has {SNAPSHOTS_MAX} snapshots, the most"));
                 }
-                let (name, created) = (name.clone(), now);
-                self.create.push(NewSnapshot { name, created, deleting: false });
             }
-            SnapshotRequest::Delete(name) => {
-                let Some(at) = live(name) else {
+            SnapshotRequest::Delete(name) | SnapshotRequest::Restore(name) => {
+                let Some(at) = live(space, name) else {
                     return refused(format!("there is no snapshot '{name}'"));
                 };
-                if beginning.is_some_and(|restore| restore.snapshot == space.snapshots[at].id) {
+                let is_deletion = matches!(request, SnapshotRequest::Delete(_));
+                if is_deletion
+                    && beginning.is_some_and(|restore| restore.snapshot == space.snapshots[at].id)
+                {
                     return refused(format!(
                         "the volume is being restored to '{name}': delete the snapshot when that is \
                          done"
                     ));
                 }
+                if let (false, Some(Restore { name: restored, .. })) = (is_deletion, &self.restore)
+                {
+                    return refused(format!("the volume is being restored to '{restored}'"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a request in that was checked.
+    pub fn accept(&mut self, space: &mut Space<P>, request: &SnapshotRequest, now: Timestamp) {
+        match request {
+            SnapshotRequest::Create(name) => {
+                let (name, created) = (name.clone(), now);
+                self.create.push(NewSnapshot { name, created, deleting: false });
+            }
+            SnapshotRequest::Delete(name) => {
+                let Some(at) = live(space, name) else { unreachable!("it was checked") };
                 space.snapshots[at].deleting = true;
                 space.note_snapshot(at);
             }
             SnapshotRequest::Restore(name) => {
-                let Some(at) = live(name) else {
-                    return refused(format!("there is no snapshot '{name}'"));
-                };
-                if let Some(Restore { name: restored, .. }) = &self.restore {
-                    return refused(format!("the volume is being restored to '{restored}'"));
-                }
+                let Some(at) = live(space, name) else { unreachable!("it was checked") };
                 let (snapshot, name) = (space.snapshots[at].id, name.clone());
                 self.restore = Some(Restore { snapshot, name, image: None, switched: false });
                 let name = String::from("restored-over");
                 self.create.push(NewSnapshot { name, created: now, deleting: true });
             }
         }
-        Ok(())
     }
 
     /// Whether the next consistency point has something to do for a request.
@@ -258,6 +266,11 @@ impl<P: Pointer> Requests<P> {
         space.note_snapshots_from(0);
         RestoreStep::Switched(Box::new(image))
     }
+}
+
+/// Where the snapshot of this name is that is not being deleted.
+fn live<P>(space: &Space<P>, name: &str) -> Option<usize> {
+    space.snapshots.iter().position(|found| !found.deleting && found.name == name)
 }
 
 /// All blocks of a map that are not holes.

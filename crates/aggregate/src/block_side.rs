@@ -171,6 +171,13 @@ impl BlockSide {
         })
     }
 
+    /// The slot of a volume that is not being deleted.
+    #[must_use]
+    pub fn live_slot_of(&self, volume: VolumeId) -> Option<usize> {
+        let slot = self.slot_of(volume)?;
+        (self.table[slot].record.state != STATE_DELETING).then_some(slot)
+    }
+
     /// Whether a consistency point changes maps and trees now: they are not those of the last
     /// commit.
     #[must_use]
@@ -256,7 +263,7 @@ impl BlockSide {
         now: Timestamp,
     ) -> Result<(), AggregateError> {
         tiering.check().map_err(AggregateError::Refused)?;
-        let Some(slot) = self.slot_of(volume) else {
+        let Some(slot) = self.live_slot_of(volume) else {
             return Err(AggregateError::Refused("the volume is gone".to_owned()));
         };
         let record = &mut self.table[slot].record;

@@ -577,6 +577,7 @@ impl Aggregate {
         side.refill.note_commit();
         self.count_picks(side);
         self.count_areas(side);
+        self.loads.note_freed(&freed);
         self.reclaim(side, &freed);
         self.relocated(side, &freed);
         *self.tiers.write() = Tiers::of(side);

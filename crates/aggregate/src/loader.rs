@@ -8,7 +8,9 @@
 //! so that nothing is read in vain and no other block is taken for it.
 //!
 //! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
-//! then fails with an I/O error; nothing else does.
+//! then fails with an I/O error; nothing else does. A block that a commit freed while it was being
+//! read is not lost: its place may have been used again, and whoever still waits for the block finds
+//! that it is gone.
 
 use crate::owner::block_owner;
 use affinity::{Outcome, Waker};
@@ -63,6 +65,8 @@ pub struct LoadsUnderWay(Mutex<FxHashMap<(Pvbn, u32), Load>>);
 /// A load, and where it reads: not where the pointer says, if the block was moved.
 struct Load {
     at: Pvbn,
+    /// A commit has freed the place since.
+    is_freed: bool,
     waiters: Vec<Waiter>,
 }
 
@@ -77,7 +81,8 @@ impl LoadsUnderWay {
     fn join(&self, request: &LoadRequest, waiter: Waiter) -> bool {
         let mut loads = self.0.lock();
         let load = loads.entry((request.pvbn, request.check));
-        let load = load.or_insert_with(|| Load { at: request.pvbn, waiters: Vec::new() });
+        let at = request.pvbn;
+        let load = load.or_insert_with(|| Load { at, is_freed: false, waiters: Vec::new() });
         load.waiters.push(waiter);
         load.waiters.len() == 1
     }
@@ -85,8 +90,21 @@ impl LoadsUnderWay {
     /// A load reads elsewhere than its pointer says.
     fn read_at(&self, request: &LoadRequest, at: Pvbn) {
         if let Some(load) = self.0.lock().get_mut(&(request.pvbn, request.check)) {
-            load.at = at;
+            (load.at, load.is_freed) = (at, false);
         }
+    }
+
+    /// A commit has freed these places, in order.
+    pub(crate) fn note_freed(&self, freed: &[u64]) {
+        for load in self.0.lock().values_mut() {
+            load.is_freed |= freed.binary_search(&load.at.get()).is_ok();
+        }
+    }
+
+    /// Whether what a load reads was freed meanwhile.
+    fn is_freed(&self, request: &LoadRequest) -> bool {
+        let loads = self.0.lock();
+        loads.get(&(request.pvbn, request.check)).is_some_and(|load| load.is_freed)
     }
 
     /// Ends a load; `None` if the block is lost.
@@ -301,6 +319,10 @@ impl Loader {
             let Some(pvbn) = place.filter(|pvbn| *pvbn != at) else {
                 return this.lose(&request);
             };
+            // A number that was freed may have another block by now.
+            if !this.under_way.is_freed(&request) {
+                this.under_way.read_at(&request, pvbn);
+            }
             let that = this.clone();
             let read = move |outcome: Option<BlockRef>| match outcome {
                 Some(block) => {
@@ -316,8 +338,10 @@ impl Loader {
     }
 
     fn lose(&self, request: &LoadRequest) {
-        self.lost_blocks.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(pvbn = %request.pvbn, "a block is lost");
+        if !self.under_way.is_freed(request) {
+            self.lost_blocks.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(pvbn = %request.pvbn, "a block is lost");
+        }
         self.under_way.finish(request, None);
     }
 

@@ -1,5 +1,6 @@
-//! How the write allocator chooses, for whoever measures what its choices gain (FreeSpace section
-//! 4), and how good what it chose was.
+//! What may be other than it is best: how the write allocator chooses, for whoever measures what its
+//! choices gain (FreeSpace section 4), and what the simulator makes small. And how good what the
+//! allocator chose was.
 
 use crate::aggregate::Aggregate;
 use crate::block_side::BlockSide;
@@ -12,6 +13,9 @@ const EMPTY_AREAS: u32 = 2;
 /// The paper has one percent (FlexVol section 3.4) and pages of 1,024 numbers; ours have half of
 /// that, so that one percent is five frees of a page, and two are the paper's ten.
 const DELAYED_PERMILLE: u32 = 20;
+
+/// A fraction of the log, and no more than a consistency point writes as fast.
+const COMMIT_BYTES_MAX: u64 = 8 << 20;
 
 /// What may be other than it is best.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +32,8 @@ pub struct Tuning {
     pub empty_areas: u32,
     /// Of a volume's block numbers, frees that may be delayed; twice as many are the most.
     pub delayed_permille: u32,
+    /// What one COMMIT logs at most; for more a consistency point is the better way.
+    pub commit_bytes_max: u64,
 }
 
 impl Default for Tuning {
@@ -40,6 +46,7 @@ impl Default for Tuning {
             reads_top_areas: true,
             empty_areas: EMPTY_AREAS,
             delayed_permille: DELAYED_PERMILLE,
+            commit_bytes_max: COMMIT_BYTES_MAX,
         }
     }
 }

@@ -211,8 +211,6 @@ pub struct Inode<P> {
     pub frozen_holes: RangeSet,
     /// In the image of the running consistency point.
     pub frozen: bool,
-    /// Front ends that keep the file alive though it have no name.
-    pub holds: u32,
     /// Freed: gone for every operation; the next image frees its blocks.
     pub freed: bool,
     /// An orphan whose blocks are being freed, some in each consistency point.
@@ -247,7 +245,6 @@ impl<P: Pointer> Inode<P> {
             holes: RangeSet::default(),
             frozen_holes: RangeSet::default(),
             frozen: false,
-            holds: 0,
             freed: false,
             reaping: false,
         }
@@ -259,11 +256,11 @@ impl<P: Pointer> Inode<P> {
         self.shared.lock().attributes.clone()
     }
 
-    /// Whether it must stay in memory.
+    /// Whether it must stay in memory, held or not.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
-        let is_held = self.frozen || self.holds > 0 || self.freed || self.reaping;
-        is_held || self.is_stuck() || self.shared.lock().dirty
+        let is_needed = self.frozen || self.freed || self.reaping;
+        is_needed || self.is_stuck() || self.shared.lock().dirty
     }
 
     /// Whether it is an orphan that cannot be freed: a large file without a name that is

@@ -22,6 +22,7 @@ pub mod content;
 pub mod directory;
 pub mod dirty_memory;
 pub mod free_map;
+pub mod holds;
 pub mod image;
 pub mod inode;
 pub mod logical;

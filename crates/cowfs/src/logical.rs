@@ -16,6 +16,7 @@ use crate::buftree::{self, FileKey, Root};
 use crate::cache::BufferCache;
 use crate::content::Content;
 use crate::dirty_memory::DirtyMemory;
+use crate::holds::Holds;
 use crate::inode::{Inode, InodeAttributes, position};
 use crate::orphans::OrphanList;
 use crate::overlay::{DirtyFiles, Stripe, stripe_of};
@@ -25,6 +26,7 @@ use crate::reader::{Progress, Reader, Stop};
 use affinity::Partition;
 use ondisk::inode::{INODE_SIZE, InodeRecord};
 use ondisk::root::metafile;
+use platform::mutation::{self, Rule};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,7 +101,9 @@ pub struct Logical<P> {
     pub inode_file: Root<P>,
     /// Inodes in memory.
     pub inodes: FxHashMap<InodeNumber, Inode<P>>,
-    /// How many of them have [`Inode::reaping`] set.
+    /// Files that front ends have open.
+    pub holds: Holds,
+    /// How many inodes in memory have [`Inode::reaping`] set.
     pub reaping_inodes: u64,
     /// [`Logical::trim`] looks for clean inodes when there are more than this in memory.
     pub trim_above: usize,
@@ -330,6 +334,9 @@ impl<P: Pointer> Logical<P> {
         shared.new_blocks = (0, shared.new_blocks.0);
         inode.frozen = true;
         inode.frozen_holes = std::mem::take(&mut inode.holes);
+        if mutation::broken(Rule::HolesAppliedAgain) {
+            inode.holes = inode.frozen_holes.clone();
+        }
         Some(FrozenInode {
             number,
             attributes: shared.attributes.clone(),
@@ -441,7 +448,9 @@ impl<P: Pointer> Logical<P> {
         if let Some(excess) = self.inodes.len().checked_sub(inodes_max).filter(|excess| *excess > 0)
         {
             let droppable = |(number, inode): &(&InodeNumber, &Inode<P>)| {
-                number.get() > metafile::ROOT_DIRECTORY && !inode.is_pinned()
+                number.get() > metafile::ROOT_DIRECTORY
+                    && !inode.is_pinned()
+                    && !self.holds.has_file_of(**number, inode)
             };
             let clean = self.inodes.iter().filter(droppable).map(|(number, _)| *number);
             let mut clean: Vec<InodeNumber> = clean.collect();
@@ -589,6 +598,7 @@ mod tests {
             volume: VolumeId(1),
             inode_file: Root::default(),
             inodes: FxHashMap::default(),
+            holds: Holds::default(),
             reaping_inodes: 0,
             trim_above: 0,
             stripes: Vec::new(),

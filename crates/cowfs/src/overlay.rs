@@ -9,6 +9,7 @@
 //! Invariants: frozen maps are never changed; they go when the consistency point commits. An active
 //! block shares its memory with a frozen one until it is changed.
 
+use platform::mutation::{self, Rule};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,6 +37,16 @@ struct Run {
     blocks: [Option<BlockRef>; RUN_BLOCKS as usize],
     /// A bit for each whose content is not in the log: it may be lost until COMMIT.
     unlogged: u32,
+}
+
+impl Run {
+    /// A block changes, and the change is in the log or not.
+    fn note_change(&mut self, slot: usize, logged: bool) {
+        self.unlogged |= u32::from(!logged) << slot;
+        if logged && mutation::broken(Rule::StableWriteHidesUnlogged) {
+            self.unlogged &= !(1 << slot);
+        }
+    }
 }
 
 /// Where a file block lies: its run, and the slot within.
@@ -67,9 +78,9 @@ impl DirtyFile {
     pub fn get_mut(&mut self, fbn: u64, logged: bool) -> Option<&mut BlockRef> {
         let (run, slot) = slot(fbn);
         let run = self.runs.get_mut(&run)?;
-        let block = run.blocks[slot].as_mut()?;
-        run.unlogged |= u32::from(!logged) << slot;
-        Some(block)
+        run.blocks[slot].as_ref()?;
+        run.note_change(slot, logged);
+        run.blocks[slot].as_mut()
     }
 
     /// Puts a block in; whether it was not dirty before. What is not in the log stays so, whatever
@@ -77,7 +88,7 @@ impl DirtyFile {
     pub fn put(&mut self, fbn: u64, block: BlockRef, logged: bool) -> bool {
         let (run, slot) = slot(fbn);
         let run = self.runs.entry(run).or_default();
-        run.unlogged |= u32::from(!logged) << slot;
+        run.note_change(slot, logged);
         let new = run.blocks[slot].replace(block).is_none();
         self.count += usize::from(new);
         new

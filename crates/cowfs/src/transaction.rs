@@ -9,7 +9,8 @@
 //! every other message.
 
 use crate::budget::{Spender, could_promise_both, promise_both};
-use crate::inode::{Inode, InodeAttributes};
+use crate::buftree::Root;
+use crate::inode::{Inode, InodeAttributes, position};
 use crate::logical::Logical;
 use crate::orphans::OrphanEdits;
 use crate::overlay::{Stripe, stripe_of};
@@ -31,8 +32,11 @@ pub const INODES_MAX: u64 = u32::MAX as u64;
 /// as promises count them: levels 1 to 4 reach 112 TiB.
 const NODES_ABOVE_BLOCK: u64 = 4;
 /// Blocks of the inode file, its indirect blocks included, that a changed inode may come to
-/// rewrite.
+/// rewrite in a tree of [`INODE_FILE_DEPTH`].
 const BLOCKS_PER_INODE: u64 = 4;
+/// Depth of the tree of an inode file with up to 1.8 billion inodes (of 3.7 billion in a
+/// traditional volume). A file with more has a level more: `INODES_MAX` needs no further one.
+const INODE_FILE_DEPTH: u8 = 4;
 /// Bits in a block of the inode map.
 const BITS_PER_BLOCK: u64 = BLOCK_SIZE_U64 * 8;
 /// Blocks of the inode map that are loaded together: a first create after a start passes by all
@@ -425,7 +429,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         for inode in self.inodes.keys() {
             let dirty =
                 self.logical.inodes.get(inode).is_some_and(|found| found.shared.lock().dirty);
-            cost += inode_cost(dirty);
+            cost += inode_cost(&self.logical.inode_file, *inode, dirty);
         }
         cost
     }
@@ -542,8 +546,12 @@ impl BlockCost {
 
 /// What changing an inode may come to cost a consistency point, at most.
 #[must_use]
-pub const fn inode_cost(dirty: bool) -> u64 {
-    if dirty { 0 } else { BLOCKS_PER_INODE }
+pub fn inode_cost<P: Pointer>(inode_file: &Root<P>, inode: InodeNumber, dirty: bool) -> u64 {
+    // All blocks of a file are as deep as its last one. The inode that makes the tree deeper pays
+    // for the node above all others, of which there is one.
+    let is_deep = inode_file.depth > INODE_FILE_DEPTH
+        || position(inode).0 >= Root::<P>::capacity(INODE_FILE_DEPTH);
+    if dirty { 0 } else { BLOCKS_PER_INODE + u64::from(is_deep) }
 }
 
 /// Promises `blocks` in the volume and its aggregate.
@@ -607,4 +615,36 @@ fn first_clear(block: Option<&Block>, from: u64) -> Option<u64> {
 pub fn map_position(inode: InodeNumber) -> (Fbn, usize, u8) {
     let bit = inode.get() % BITS_PER_BLOCK;
     (Fbn(inode.get() / BITS_PER_BLOCK), bit as usize / 8, 1 << (bit % 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::pointer::{DualPointer, PhysicalPointer};
+
+    /// Above 1.8 billion files a changed inode was promised a block less than it can cost.
+    #[test]
+    fn regression_inodes_of_a_deeper_tree_are_promised_a_block_more() {
+        fn check<P: Pointer>(depth: u8, number: u64, expected: u64) {
+            let mut root = Root::<P>::default();
+            root.depth = depth;
+            assert_eq!(inode_cost(&root, InodeNumber(number), false), expected, "{number}");
+            assert_eq!(inode_cost(&root, InodeNumber(number), true), 0);
+            // The block itself, and the nodes between it and the root.
+            let mut needed = 1;
+            while Root::<P>::capacity(needed) <= position(InodeNumber(number)).0 {
+                needed += 1;
+            }
+            assert!(u64::from(needed.max(depth)) <= expected, "{number}");
+        }
+        let deep = 16 * Root::<DualPointer>::capacity(INODE_FILE_DEPTH);
+        assert!((1_800_000_000..2_000_000_000).contains(&deep));
+        check::<DualPointer>(1, 100, 4);
+        check::<DualPointer>(4, deep - 1, 4);
+        check::<DualPointer>(4, deep, 5);
+        check::<DualPointer>(5, 100, 5);
+        check::<DualPointer>(5, INODES_MAX - 1, 5);
+        check::<PhysicalPointer>(4, 1_800_000_000, 4);
+        check::<PhysicalPointer>(5, INODES_MAX - 1, 5);
+    }
 }

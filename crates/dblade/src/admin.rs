@@ -125,7 +125,8 @@ impl Engine {
         // Room for snapshots' numbers between volumes: an image of its own has its own number.
         let image_number = file_system.0.rotate_left(32) ^ (u64::from(volume.get()) << 40);
         let limits = crate::service::limits(self.configuration.memory_bytes);
-        Environment { volume, file_system, image_number, limits }
+        let commit_bytes_max = self.configuration.tuning.commit_bytes_max;
+        Environment { volume, file_system, image_number, limits, commit_bytes_max }
     }
 
     /// Makes a flexible volume.
@@ -260,6 +261,7 @@ impl Engine {
         }
         let (engine, aggregate) = (Arc::clone(self), Arc::clone(&served.aggregate));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
+            served.check_there()?;
             served.set_gone();
             engine.unregister_volume(&served);
             scope.aggregate.remove_member(served.environment.volume);
@@ -288,9 +290,12 @@ impl Engine {
         let aggregate = Arc::clone(&served.aggregate);
         let now = self.configuration.clock.wall();
         let restores = matches!(request, SnapshotRequest::Restore(_));
-        let action = move |scope: &mut FreezeScope<'_, '_>| match &served.kind {
-            VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
-            VolumeKind::Traditional(volume) => volume.accept(scope.access, &request, now),
+        let action = move |scope: &mut FreezeScope<'_, '_>| {
+            served.check_there()?;
+            match &served.kind {
+                VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
+                VolumeKind::Traditional(volume) => volume.accept(scope.access, &request, now),
+            }
         };
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), AggregateError>| match outcome {
@@ -340,7 +345,7 @@ impl Engine {
         let (number, wanted) = (served.environment.volume, rules.clone());
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             let side = scope.block_side();
-            let Some(slot) = side.slot_of(number) else {
+            let Some(slot) = side.live_slot_of(number) else {
                 return Err(AggregateError::Refused("the volume is gone".to_owned()));
             };
             set_rules(&mut side.table[slot].record, &wanted)?;

@@ -69,10 +69,11 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
         if host.served.is_gone() || logical.suspended {
             return Outcome::Done;
         }
-        let held = |inode: &InodeNumber| {
-            logical.inodes.get(inode).is_some_and(|inode| {
+        let held = |number: &InodeNumber| {
+            logical.inodes.get(number).is_some_and(|inode| {
                 // The blocks of a quarantined file cannot be told from others'.
-                inode.holds > 0 || inode.frozen || inode.is_stuck()
+                let is_held = logical.holds.has_file_of(*number, inode);
+                is_held || inode.frozen || inode.is_stuck()
             })
         };
         let orphans: Vec<InodeNumber> = logical

@@ -1,6 +1,6 @@
 //! A volume in service: its front, its aggregate, and what clients must know of it.
 
-use aggregate::{Aggregate, Tiering};
+use aggregate::{Aggregate, AggregateError, Tiering};
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
@@ -100,6 +100,12 @@ impl ServedVolume {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// For what a freeze does: whether an action before it has deleted the volume.
+    pub(crate) fn check_there(&self) -> Result<(), AggregateError> {
+        let gone = || AggregateError::Refused("the volume is gone".to_owned());
+        if self.is_gone() { Err(gone()) } else { Ok(()) }
     }
 
     /// Blocks that can still be written: the volume's room or the aggregate's, whichever is less.

@@ -13,8 +13,8 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use file_service::{
     Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry, FileHandle,
-    FileService, FileSystemStatistics, FsError, Limits, NewNode, NodeChange, ReadData, RenameFlags,
-    SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
+    FileService, FileSystemStatistics, FsError, Hold, Limits, NewNode, NodeChange, ReadData,
+    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
 };
 use operations::{Mutation, Query, Scope};
 use std::sync::Arc;
@@ -41,6 +41,11 @@ pub(crate) fn limits(memory_bytes: u64) -> Limits {
         links_max: file_service::rules::entries::LINKS_MAX,
         name_bytes_max: 255,
     }
+}
+
+/// See [`FileService::losses`].
+fn losses(engine: &Engine, file: &FileHandle) -> u64 {
+    engine.register.read().losses.get(&file.file_system).copied().unwrap_or(0)
 }
 
 /// Work on a volume of either pointer format.
@@ -130,7 +135,7 @@ impl FileService for Service {
     }
 
     fn losses(&self, file: &FileHandle) -> u64 {
-        self.0.register.read().losses.get(&file.file_system).copied().unwrap_or(0)
+        losses(&self.0, file)
     }
 
     fn write_verifier(&self) -> u64 {
@@ -358,12 +363,12 @@ impl FileService for Service {
         crate::data::seek(self, file, (offset, target), done);
     }
 
-    fn hold(&self, file: FileHandle, done: Done<()>) {
+    fn hold(&self, file: FileHandle, done: Done<Hold>) {
         self.on(file, HoldWork(file), done);
     }
 
-    fn release(&self, file: FileHandle) {
-        self.on(file, ReleaseWork(file), Box::new(|_| {}));
+    fn release(&self, hold: Hold) {
+        self.on(hold.file, ReleaseWork(hold), Box::new(|_| {}));
     }
 }
 
@@ -428,8 +433,8 @@ fn statistics<P: Pointer>(host: &Host<P>) -> FileSystemStatistics {
 
 struct HoldWork(FileHandle);
 
-impl Work<()> for HoldWork {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<()>) {
+impl Work<Hold> for HoldWork {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<Hold>) {
         let (file, held, mut done) = (self.0, HeldBlocks::default(), Some(done));
         let same = host.clone();
         let message = move |access: &mut Access<'_>| {
@@ -442,7 +447,8 @@ impl Work<()> for HoldWork {
             match outcome {
                 Ok(()) => {
                     if let Some(done) = done.take() {
-                        done(Ok(()));
+                        // The aggregate does not come back before this message has ended.
+                        done(Ok(Hold { file, losses: self::losses(&same.engine, &file) }));
                     }
                     Outcome::Done
                 }
@@ -453,19 +459,18 @@ impl Work<()> for HoldWork {
     }
 }
 
-struct ReleaseWork(FileHandle);
+struct ReleaseWork(Hold);
 
 impl Work<()> for ReleaseWork {
     fn on<P: Pointer>(self, host: Host<P>, done: Done<()>) {
-        let (file, mut done) = (self.0, Some(done));
+        let (Hold { file, losses }, mut done) = (self.0, Some(done));
         let same = host.clone();
         let message = move |access: &mut Access<'_>| {
             let logical = same.fronted.front().logical.write(access);
             let environment = &same.served.environment;
-            // A restore lets go of everything that was held.
-            let held = logical.inodes.get(&file.inode).is_some_and(|inode| inode.holds > 0);
-            let reaped = held && operations::holds::release(logical, environment, file);
-            if reaped {
+            // Holds from before an outage are gone; those that there are now are of others.
+            let is_known = losses == self::losses(&same.engine, &file);
+            if is_known && operations::holds::release(logical, environment, file) {
                 reap(&same, file.inode);
             }
             if let Some(done) = done.take() {

@@ -24,6 +24,8 @@ mod full;
 mod memory;
 mod outage;
 mod quarantine;
+mod restores;
+mod sizes;
 mod superblock;
 mod tiering;
 

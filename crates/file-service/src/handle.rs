@@ -77,6 +77,18 @@ impl FileHandle {
     }
 }
 
+/// A hold of a file (`FileService::hold`), for its release.
+///
+/// Holds are kept in memory. When an aggregate was away they are gone, and the same file may have
+/// been opened anew; so a release says in which time of the file system its hold was given.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Hold {
+    /// The file.
+    pub file: FileHandle,
+    /// `FileService::losses` of the file when it was held.
+    pub losses: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,7 +28,7 @@ pub mod service;
 pub use attributes::{Attributes, FileKind, FileSystemStatistics, SetAttributes, SetTime};
 pub use caller::{Caller, Durability};
 pub use error::FsError;
-pub use handle::{FileHandle, FileSystemId};
+pub use handle::{FileHandle, FileSystemId, Hold};
 pub use requests::{
     Allocation, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode, NodeChange, ReadData,
     RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,

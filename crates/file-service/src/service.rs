@@ -6,7 +6,7 @@
 
 use crate::{
     Allocation, Attributes, Caller, CreateMode, DirectoryPage, Entry, FileHandle,
-    FileSystemStatistics, FsError, NewNode, NodeChange, ReadData, RenameFlags, SeekTarget,
+    FileSystemStatistics, FsError, Hold, NewNode, NodeChange, ReadData, RenameFlags, SeekTarget,
     SetAttributes, Stability, WriteResult, XattrSetMode,
 };
 use bytes::Bytes;
@@ -196,10 +196,12 @@ pub trait FileService: Send + Sync {
     /// The offset of the next data or hole at or after `offset`.
     fn seek(&self, file: FileHandle, offset: u64, target: SeekTarget, done: Done<u64>);
 
-    /// Keeps the file alive, though its last name be removed, until as many [`Self::release`]
-    /// calls. Front ends with open files (FUSE) call it; NFS does not.
-    fn hold(&self, file: FileHandle, done: Done<()>);
+    /// Keeps the file alive, though its last name be removed, until [`Self::release`] is called as
+    /// often. Front ends with open files (FUSE) call it; NFS does not. A restore of a snapshot ends
+    /// no hold of a file that the snapshot has.
+    fn hold(&self, file: FileHandle, done: Done<Hold>);
 
-    /// Ends a [`Self::hold`].
-    fn release(&self, file: FileHandle);
+    /// Ends a [`Self::hold`]. One whose file is gone, or that was lost with its aggregate
+    /// ([`Self::losses`]), ends nothing.
+    fn release(&self, hold: Hold);
 }

@@ -114,6 +114,7 @@ fn plan(input: &mut Input<'_>) -> Plan {
         fault: None,
         lost_disks: Vec::new(),
         has_outages: false,
+        is_damaged: false,
         growth: None,
         tuning: Tuning::default(),
     }

@@ -11,6 +11,7 @@ use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
 use simulator::machine::{LOG_DISK, Logs, promise};
+use simulator::neighbours::SharedLogs;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ impl Node {
         let engine = Engine::new(Configuration {
             clock: Arc::new(world.clone()),
             entropy: Arc::new(world.clone()),
-            logs: Arc::new(Logs(world.clone())),
+            logs: Arc::new(Logs(world.clone(), SharedLogs::default())),
             memory_bytes: MEMORY_BYTES,
             cp_interval_nanoseconds: CP_INTERVAL_NANOSECONDS,
             tuning: Tuning::default(),

@@ -107,7 +107,8 @@ impl Device {
     ) {
         let change = |state: &mut LabelState| {
             change(&mut state.label);
-            state.label.sequence = (state.label.sequence.get() + 1).into();
+            // A label may say anything that its checksum proves.
+            state.label.sequence = state.label.sequence.get().saturating_add(1).into();
         };
         self.change_label(change, done);
     }

@@ -181,6 +181,17 @@ impl<S: Subject> Runner<S> {
         Observation::Done
     }
 
+    /// What is put back with each snapshot.
+    #[must_use]
+    pub fn saved_states(&self) -> BTreeMap<u8, ExecutorState> {
+        self.saved.clone()
+    }
+
+    /// The snapshots are these, after all: a restore that was run has not happened.
+    pub fn put_states(&mut self, states: BTreeMap<u8, ExecutorState>) {
+        self.saved = states;
+    }
+
     /// The volume's root.
     #[must_use]
     pub fn root(&self) -> FileHandle {

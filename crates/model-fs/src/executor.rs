@@ -12,7 +12,7 @@ use crate::listing::Listing;
 use crate::observation::{Digest, FileView, Observation, SET_TIME_LIMIT};
 use crate::operation::{Guard, Operation, SLOT_COUNT, Slot, xattr_name};
 use file_service::{
-    Attributes, CreateMode, Durability, Entry, FileHandle, FileKind, FileService, FsError,
+    Attributes, CreateMode, Durability, Entry, FileHandle, FileKind, FileService, FsError, Hold,
     NodeChange,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +25,7 @@ pub struct ExecutorState {
     slots: Vec<FileHandle>,
     numbers: HashMap<FileHandle, u32>,
     number_next: u32,
-    holds: BTreeMap<FileHandle, u32>,
+    holds: BTreeMap<FileHandle, Vec<Hold>>,
     /// Grows with each restore and restart. Part of the verifiers of exclusive creates, because a
     /// model that was rebuilt does not know older ones.
     epoch: u64,
@@ -126,6 +126,12 @@ impl Executor {
         self.state.epoch += 1;
     }
 
+    /// The holds that the executor has.
+    #[must_use]
+    pub fn holds(&self) -> Vec<Hold> {
+        self.state.holds.values().flatten().copied().collect()
+    }
+
     /// How changes are asked for.
     #[must_use]
     pub const fn durability(&self) -> Durability {
@@ -201,20 +207,23 @@ impl Executor {
         let answer = Answer::to(|done| self.service.hold(handle, done));
         Pending::on(
             answer,
-            Box::new(move |executor, ()| {
-                *executor.state.holds.entry(handle).or_default() += 1;
+            Box::new(move |executor, hold: Hold| {
+                if hold.file != handle {
+                    return broken(format!("a hold of {:?} for {handle:?}", hold.file));
+                }
+                executor.state.holds.entry(handle).or_default().push(hold);
                 Observation::Done
             }),
         )
     }
 
     fn release(&mut self, handle: FileHandle) -> Pending {
-        if let Some(count) = self.state.holds.get_mut(&handle) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(holds) = self.state.holds.get_mut(&handle) {
+            let hold = holds.pop();
+            if holds.is_empty() {
                 self.state.holds.remove(&handle);
             }
-            self.service.release(handle);
+            hold.into_iter().for_each(|hold| self.service.release(hold));
         }
         Pending::ready(Observation::Done)
     }

@@ -278,8 +278,17 @@ fn offset(numbers: &mut Numbers<'_>) -> u64 {
         8 => numbers.below(100) * BLOCK_SIZE_U64,
         // Where each further level of indirection begins, about; and near the largest file.
         _ => {
-            numbers.pick(&[1 << 21, 1 << 30, 1 << 35, 1 << 40, (16 << 40) - 4096, u64::MAX - 5])
-                + numbers.below(6)
+            // A tree of four levels begins at 448 GiB; files end at 64 TiB.
+            numbers.pick(&[
+                1 << 21,
+                1 << 30,
+                (448 << 30) - 4096,
+                1 << 40,
+                (16 << 40) - 4096,
+                u64::MAX - 5,
+                (16 << 40) + 8192,
+                (64 << 40) - 8192,
+            ]) + numbers.below(6)
         }
     }
 }

@@ -98,6 +98,9 @@ struct Saved {
 
 const VOLUME: &str = "model";
 
+/// The images of a model's snapshots, to be put back.
+pub struct SavedImages(BTreeMap<u8, Saved>);
+
 /// The reference. A clone shares the files, not the snapshots: see `Runner::fork`.
 #[derive(Clone)]
 pub struct Model {
@@ -142,6 +145,17 @@ impl Model {
     /// The snapshots that there are.
     pub fn snapshots(&self) -> impl Iterator<Item = u8> {
         self.snapshots.keys().copied()
+    }
+
+    /// The images of the snapshots.
+    #[must_use]
+    pub fn saved_images(&self) -> SavedImages {
+        SavedImages(self.snapshots.clone())
+    }
+
+    /// The snapshots are these, after all: a restore that was run has not happened.
+    pub fn put_images(&mut self, images: SavedImages) {
+        self.snapshots = images.0;
     }
 
     /// Makes the tree what `image` says.

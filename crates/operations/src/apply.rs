@@ -124,7 +124,7 @@ pub fn unlink<P: Pointer>(
     if state.links > 0 {
         return Ok(());
     }
-    let held = file::holds(transaction, victim) > 0 || transaction.logical().replaying;
+    let held = file::is_held(transaction, victim, &state) || transaction.logical().replaying;
     if held || state.size > FREE_AT_ONCE_BYTES_MAX || state.quarantined {
         transaction.add_orphan(victim)?;
     } else {

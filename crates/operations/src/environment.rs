@@ -17,6 +17,8 @@ pub struct Environment {
     pub image_number: u64,
     /// The service's limits.
     pub limits: Limits,
+    /// Bytes that one COMMIT logs at most.
+    pub commit_bytes_max: u64,
 }
 
 /// Who asks, and when.

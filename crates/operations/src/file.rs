@@ -58,12 +58,16 @@ pub fn is_gone<P: Pointer>(
     inode: InodeNumber,
     state: &InodeAttributes,
 ) -> bool {
-    state.links == 0 && holds(transaction, inode) == 0
+    state.links == 0 && !is_held(transaction, inode, state)
 }
 
-/// How many front ends hold a file.
-pub fn holds<P: Pointer>(transaction: &Transaction<'_, P>, inode: InodeNumber) -> u32 {
-    transaction.logical().inodes.get(&inode).map_or(0, |found| found.holds)
+/// Whether front ends hold a file.
+pub fn is_held<P: Pointer>(
+    transaction: &Transaction<'_, P>,
+    inode: InodeNumber,
+    state: &InodeAttributes,
+) -> bool {
+    transaction.logical().holds.has(inode, state.generation)
 }
 
 fn seen<P: Pointer>(

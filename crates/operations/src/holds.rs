@@ -1,6 +1,8 @@
-//! Holds: front ends with open files keep them alive though their last name be removed.
+//! Holds: front ends with open files keep them alive though their last name be removed
+//! ([`cowfs::holds`]).
 //!
-//! Invariants: a hold is memory only; after a restart nobody holds anything, and orphans go.
+//! Invariants: a hold is memory only; after a restart nobody holds anything, and orphans go. Nothing
+//! here panics by what a front end asks for.
 
 use crate::attributes::file_kind;
 use crate::{Environment, OperationStop};
@@ -26,18 +28,16 @@ pub fn hold<P: Pointer>(
     let found = logical.find(file.inode, file.generation, reader)?;
     let inode = logical.inodes.get_mut(&file.inode).filter(|_| found).ok_or(FsError::Stale)?;
     let state = &inode.shared.get_mut().attributes;
-    let gone = state.links == 0 && inode.holds == 0;
+    let gone = state.links == 0 && !logical.holds.has(file.inode, file.generation);
     if gone || file_kind(state.kind).is_none() {
         return Err(FsError::Stale.into());
     }
-    inode.holds += 1;
+    logical.holds.add(file.inode, file.generation);
     Ok(())
 }
 
-/// Ends a hold; whether the file is to be reaped now ([`crate::Reap`]).
-///
-/// # Panics
-/// If nobody holds the file: a front end's mistake, not a client's.
+/// Ends a hold; whether the file may have to be reaped now ([`crate::Reap`] finds out). After a
+/// restore the file may be another than the inode's, or none: then there is nothing to reap.
 pub fn release<P: Pointer>(
     logical: &mut Logical<P>,
     environment: &Environment,
@@ -46,11 +46,11 @@ pub fn release<P: Pointer>(
     if environment.check_active(file).is_err() {
         return false;
     }
-    let inode = logical.inodes.get_mut(&file.inode).filter(|inode| inode.holds > 0);
-    let Some(inode) = inode else { panic!("release of {} without a hold", file.inode) };
-    let state = &inode.shared.get_mut().attributes;
-    assert!(state.generation == file.generation, "a held file stays");
-    let unnamed = state.links == 0;
-    inode.holds -= 1;
-    unnamed && inode.holds == 0
+    let was_held = logical.holds.remove(file.inode, file.generation);
+    if !was_held || logical.holds.has(file.inode, file.generation) {
+        return false;
+    }
+    // Held files stay in memory, but after a restore: then it is not known whether it has a name.
+    let found = logical.in_memory(file.inode, file.generation);
+    found.is_none_or(|inode| inode.shared.lock().attributes.links == 0)
 }

@@ -41,7 +41,7 @@ impl Mutation for Reap {
         let Some(state) = transaction.attributes(inode)? else { return done(Reaped::Freed) };
         let logical = transaction.logical();
         let orphan = state.links == 0 && logical.orphans.has(inode);
-        if !orphan || logical.replaying || file::holds(transaction, inode) > 0 {
+        if !orphan || logical.replaying || file::is_held(transaction, inode, &state) {
             return done(Reaped::Needed);
         }
         if state.quarantined {

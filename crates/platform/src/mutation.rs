@@ -155,6 +155,18 @@ rules! {
         "a log that is opened writes batches of the same incarnation as before"
     CommittedNotesBelieved "committed-notes-believed"
         "notes of stripes are believed though the consistency point that wrote them has committed"
+    OperationsDuringRestore "operations-during-restore"
+        "operations run while a restore of their volume is under way"
+    RenameMakesLoop "rename-makes-loop"
+        "a directory may be moved below itself"
+    HolesAppliedAgain "holes-applied-again"
+        "the holes of a consistency point are applied again in the next one"
+    CommitForgetsFrozen "commit-forgets-frozen"
+        "COMMIT does not log what a running consistency point is writing"
+    BigCommitAnswered "big-commit-answered"
+        "a COMMIT of more than the log takes is answered before a consistency point"
+    StableWriteHidesUnlogged "stable-write-hides-unlogged"
+        "a stable write into a block makes COMMIT leave out what is not in the log of it"
 }
 
 #[cfg(feature = "mutations")]

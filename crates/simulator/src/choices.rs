@@ -25,6 +25,8 @@ pub enum Purpose {
     Kills = 7,
     /// What is wrong with the log's disk.
     LogFaults = 8,
+    /// How the clock of day is set.
+    Clock = 9,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

@@ -133,6 +133,9 @@ impl Life<'_> {
         let is_only = self.machine.plan.is_traditional;
         for tenant in &mut self.tenants {
             let served = self.machine.engine.volume_named(&tenant.name);
+            if tenant.neighbour.is_some() {
+                continue;
+            }
             if is_only || served.is_none_or(|served| served.environment.volume == volume) {
                 tenant.is_damaged = true;
             }

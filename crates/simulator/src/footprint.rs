@@ -8,7 +8,7 @@
 
 use file_service::{Caller, FileHandle};
 use model_fs::answer::Answer;
-use model_fs::{Executor, Name, Operation, Slot};
+use model_fs::{Executor, Name, Operation, Slot, SnapshotAction};
 use std::collections::BTreeSet;
 
 /// See the module.
@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 pub struct Footprint {
     /// Nothing else may be in flight.
     is_alone: bool,
+    /// A request for snapshots.
+    is_of_snapshots: bool,
     /// The shape of the tree, for what moves directories.
     moves: bool,
     files: BTreeSet<FileHandle>,
@@ -32,12 +34,19 @@ impl Footprint {
         footprint
     }
 
+    /// Others may begin beside it, but none of its kind.
+    pub fn open_up(&mut self) {
+        self.is_alone = false;
+    }
+
     /// Whether both may be in flight at once.
     #[must_use]
     pub fn is_independent_of(&self, other: &Self) -> bool {
         let is_alone = self.is_alone || other.is_alone;
         let both_move = self.moves && other.moves;
+        let both_of_snapshots = self.is_of_snapshots && other.is_of_snapshots;
         !is_alone
+            && !both_of_snapshots
             && !both_move
             && self.files.is_disjoint(&other.files)
             && self.slots_written.is_disjoint(&other.slots_written)
@@ -103,7 +112,9 @@ impl Footprint {
                 self.is_alone = *with_attributes;
                 self.file(model, *directory);
             }
-            Operation::Snapshot(_) => self.is_alone = true,
+            // In a line with others of its kind: see `crate::beside`.
+            Operation::Snapshot(SnapshotAction::Delete(_)) => self.is_of_snapshots = true,
+            Operation::Snapshot(_) => (self.is_alone, self.is_of_snapshots) = (true, true),
         }
     }
 }

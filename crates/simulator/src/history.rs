@@ -4,7 +4,8 @@
 //! The order is that of the answers, but for what promises durability and is answered later than it
 //! is applied (COMMIT and stable writes of a caller who is else answered at once): that stands
 //! where it was asked for, because it promises nothing for operations that were applied in the
-//! meantime. A consistency point stands where it was asked for as well.
+//! meantime. A consistency point stands where it was asked for as well, and a snapshot that is made
+//! or restored: nothing is in flight then, and what begins before the answer comes after the freeze.
 //!
 //! Invariants: moments ascend and none is given out twice; operations in flight at one time touch
 //! different files, so moving one past another changes no answer.
@@ -50,7 +51,7 @@ impl History {
     pub fn answered(&mut self, asked: Moment, operation: Operation, seen: Observation) {
         let promises = match &seen {
             Observation::Wrote { stability, .. } => *stability != Stability::Unstable,
-            _ => matches!(operation, Operation::Commit { .. }),
+            _ => matches!(operation, Operation::Commit { .. } | Operation::Snapshot(_)),
         };
         let now = self.now();
         let at = if promises { asked } else { now };

@@ -27,10 +27,12 @@
 //!
 //! Fails: [`Finding`], which names what is wrong; the seed replays it.
 
+mod beside;
 pub mod boundaries;
 pub mod choices;
+mod clock;
 pub mod cut;
-mod damage;
+pub mod damage;
 pub mod finding;
 pub mod footprint;
 pub mod growth;

@@ -21,7 +21,7 @@ use crate::neighbours::Neighbours;
 use crate::plan::{Fault, Plan};
 use crate::reduction::{Calm, Reduction};
 use crate::run::Lives;
-use crate::space::check_promises;
+use crate::space::{check_lost, check_promises};
 use crate::tenant::Tenant;
 use crate::trace::Trace;
 use crate::volumes::Change;
@@ -353,6 +353,7 @@ impl<'a> Life<'a> {
         self.machine.check_tiering()?;
         self.machine.check_health()?;
         check_promises(&mut self.machine)?;
+        check_lost(&self.machine)?;
         check_media(&mut self.machine)
     }
 

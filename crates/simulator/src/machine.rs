@@ -8,6 +8,7 @@
 //! has come that [`Machine::arm`] was told.
 
 use crate::choices::{Choices, Purpose};
+use crate::clock::ClockOfDay;
 use crate::cut::{Cut, choose_fate, phase_name};
 use crate::damage::Damages;
 use crate::finding::Finding;
@@ -86,6 +87,8 @@ pub struct Machine<'a> {
     pub may_have_lost: bool,
     chooser: Chooser,
     overlap: Overlap,
+    /// The clock of day.
+    pub clock: ClockOfDay,
     /// Gives requests to disks their time.
     pub watch: Arc<Watch>,
     cut: Option<Cut>,
@@ -140,6 +143,7 @@ impl<'a> Machine<'a> {
             service,
             may_have_lost: false,
             overlap,
+            clock: ClockOfDay::new(seed, salt),
             cut: None,
             scrub: None,
             losses: Losses::default(),
@@ -305,6 +309,7 @@ impl<'a> Machine<'a> {
         }
         self.trace.fold(nanoseconds);
         self.world.advance(nanoseconds);
+        self.set_clock();
         self.watch.expire();
         self.engine.tick();
     }

@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::neighbours::is_neighbours;
 use cowfs::budget::Budget;
 use dblade::VolumeKind;
+use std::sync::atomic::Ordering;
 
 /// An operation is refused for want of room only when less than this is left: what the largest one
 /// of the simulator may come to cost, data and the worst case of metadata.
@@ -44,6 +45,20 @@ fn promises_kept(machine: &Machine<'_>) -> Result<(), Finding> {
 /// [`Finding::Space`].
 pub fn check_room(machine: &Machine<'_>) -> Result<(), Finding> {
     no_budget(machine, Budget::is_overdrawn, "has promised more than is free")
+}
+
+/// No block was lost where nothing damages any. A load whose block was freed meanwhile loses none.
+///
+/// # Errors
+/// [`Finding::Media`].
+pub fn check_lost(machine: &Machine<'_>) -> Result<(), Finding> {
+    let plan = &machine.plan;
+    let is_damaged = plan.fault.is_some() || !plan.lost_disks.is_empty() || plan.has_outages;
+    let Some(aggregate) = machine.aggregate().filter(|_| !is_damaged) else { return Ok(()) };
+    match aggregate.statistics.lost_blocks.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        lost => Err(Finding::Media(format!("{lost} blocks were lost, and none was damaged"))),
+    }
 }
 
 /// No volume's budget, nor the aggregate's, is what `is_wrong` says.

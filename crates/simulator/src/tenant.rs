@@ -6,21 +6,23 @@
 //!
 //! Fails: [`Finding`] when an answer is not the model's.
 
+use crate::beside::Request;
 use crate::choices::Choices;
 use crate::finding::Finding;
 use crate::footprint::Footprint;
 use crate::history::{History, Moment};
-use crate::machine::{Machine, Promise, promise};
+use crate::machine::Machine;
 use crate::plan::{Filling, Plan, VolumePlan};
 use crate::space::{check_refusal, check_room};
-use crate::subject::{EngineSubject, snapshot_outcome, snapshot_request};
+use crate::subject::{EngineSubject, snapshot_outcome};
 use crate::workload::choose_operation;
 use dblade::EngineError;
-use file_service::{Durability, FileService, FsError};
+use file_service::{Durability, FileService, FsError, Hold};
 use model_fs::executor::Pending;
-use model_fs::operation::Fill;
+use model_fs::operation::{Fill, SLOT_COUNT};
 use model_fs::{
-    FileView, Image, Mismatch, Model, Observation, Operation, Runner, SnapshotAction, Tolerance,
+    FileView, Image, Mismatch, Model, Observation, Operation, Runner, Slot, SnapshotAction,
+    Tolerance,
 };
 
 struct InFlight {
@@ -36,9 +38,9 @@ struct InFlight {
 
 enum Wait {
     Operation(Pending),
-    Snapshot(SnapshotAction, Promise<Result<(), EngineError>>),
+    Snapshot(Request),
     /// Refused in an outage: like a crash it leaves open what happened.
-    Refused(Option<SnapshotAction>),
+    Refused(Option<Request>),
 }
 
 /// See the module.
@@ -56,7 +58,7 @@ pub struct Tenant {
     /// Blocks of its files cannot be read: what it answers is not compared any more.
     pub is_damaged: bool,
     /// The aggregate that it is on, if not the first.
-    neighbour: Option<usize>,
+    pub(crate) neighbour: Option<usize>,
     /// Its operations are mostly large writes.
     pub fills: bool,
     history: History,
@@ -174,10 +176,9 @@ impl Tenant {
                 if let (SnapshotAction::Restore(_), None) = (action, self.neighbour) {
                     machine.tierings.note_restore(&self.name);
                 }
-                let request = snapshot_request(*action);
-                let engine = &machine.engine;
-                let promise = promise(|done| engine.request_snapshot(&self.name, request, done));
-                Wait::Snapshot(*action, promise)
+                let is_there = matches!(action, SnapshotAction::Restore(snapshot)
+                    if self.snapshots.contains(snapshot));
+                Wait::Snapshot(Request::ask(machine, &self.name, *action, is_there))
             }
             operation => Wait::Operation(self.subject.executor.start(operation)),
         };
@@ -195,17 +196,27 @@ impl Tenant {
         while let Some(one) = self.in_flight.get_mut(index) {
             let found = match &mut one.wait {
                 Wait::Operation(pending) => self.subject.executor.poll(pending),
-                Wait::Snapshot(action, promise) => {
-                    let outcome = promise.lock().take();
-                    match outcome {
+                Wait::Snapshot(request) => {
+                    let is_restore = matches!(request.action, SnapshotAction::Restore(_));
+                    let is_held = is_restore && !self.subject.executor.holds().is_empty();
+                    if !is_held && request.take(machine, &mut self.model, &mut self.subject) {
+                        one.footprint.open_up();
+                    }
+                    match request.answer() {
                         None => None,
                         Some(Err(_)) if log_fails => return Err(Finding::PowerCut),
                         Some(Err(_)) if machine.is_out_of_service_of(neighbour) => {
-                            one.wait = Wait::Refused(Some(*action));
+                            let wait = std::mem::replace(&mut one.wait, Wait::Refused(None));
+                            if let Wait::Snapshot(request) = wait {
+                                one.wait = Wait::Refused(Some(request));
+                            }
                             None
                         }
                         Some(outcome) => {
-                            Some(settle_snapshot(&self.name, &mut self.subject, *action, &outcome)?)
+                            if outcome.is_ok() {
+                                request.check_refused(&self.name)?;
+                            }
+                            Some(settle_snapshot(&self.name, &mut self.subject, request, &outcome)?)
                         }
                     }
                 }
@@ -234,8 +245,9 @@ impl Tenant {
                     return Err(Finding::PowerCut);
                 }
                 Some(found) => {
-                    let InFlight { asked, operation, .. } = self.in_flight.remove(index);
-                    self.finish(machine, asked, operation, found)?;
+                    let InFlight { asked, operation, wait, .. } = self.in_flight.remove(index);
+                    let is_done = matches!(&wait, Wait::Snapshot(request) if request.is_taken);
+                    self.finish(machine, (asked, is_done), operation, found)?;
                 }
             }
         }
@@ -245,7 +257,7 @@ impl Tenant {
     fn finish(
         &mut self,
         machine: &mut Machine<'_>,
-        asked: Moment,
+        (asked, is_done): (Moment, bool),
         operation: Operation,
         found: Observation,
     ) -> Result<(), Finding> {
@@ -257,10 +269,15 @@ impl Tenant {
             check_refusal(machine, &self.name)?;
         }
         check_room(machine)?;
-        if self.is_damaged {
-            self.keep_up(&operation, &found);
-        } else if !is_left_out(&operation, &found) {
-            self.compare(&operation, &found)?;
+        let is_restored = matches!(operation, Operation::Snapshot(SnapshotAction::Restore(_)));
+        let holds = if is_restored { self.held_over(&found) } else { Vec::new() };
+        if is_restored && found.is_success() && !is_done {
+            self.subject.subject.settle(Ok(()));
+            self.subject.run(&operation, &mut || {});
+        }
+        // What a freeze has taken in the model has done then.
+        if !is_done {
+            self.follow_answer(&operation, &found)?;
         }
         if let (Operation::Snapshot(action), true) = (&operation, found.is_success()) {
             self.note_snapshot(*action);
@@ -271,6 +288,66 @@ impl Tenant {
             });
         }
         self.history.answered(asked, operation, found);
+        self.close_held_over(machine, &holds)
+    }
+
+    /// The files that were held before a restore that was answered.
+    fn held_over(&self, found: &Observation) -> Vec<Hold> {
+        if found.is_success() { self.subject.executor.holds() } else { Vec::new() }
+    }
+
+    /// The model closes all files in a restore, and the engine does not: their holders close them.
+    /// Some are held anew before, by whoever opens the same file.
+    fn close_held_over(
+        &mut self,
+        machine: &mut Machine<'_>,
+        holds: &[Hold],
+    ) -> Result<(), Finding> {
+        if holds.is_empty() {
+            return Ok(());
+        }
+        assert!(self.in_flight.is_empty(), "a restore with files held is alone");
+        machine.trace.meet_times("snapshots: files held over a restore", holds.len() as u64);
+        for slot in (0..SLOT_COUNT).map(Slot) {
+            let handle = self.subject.executor.handle(slot);
+            if holds.iter().any(|hold| hold.file == handle) && slot.0 % 2 == 0 {
+                let operation = Operation::Hold { file: slot };
+                let asked = self.history.now();
+                let mut pending = self.subject.executor.start(&operation);
+                let mut found = None;
+                machine.drive_until("a hold after a restore", |_| {
+                    found = self.subject.executor.poll(&mut pending);
+                    found.is_some()
+                })?;
+                let Some(found) = found else { unreachable!("it was driven until then") };
+                // An orphan of the snapshot is there for its holders, until they close it.
+                if found.is_success() && !self.is_in_model(slot) {
+                    self.subject.executor.run(&Operation::Release { file: slot }, &mut || {});
+                    continue;
+                }
+                self.follow_answer(&operation, &found)?;
+                self.history.answered(asked, operation, found);
+            }
+        }
+        for hold in holds {
+            machine.service.release(*hold);
+        }
+        machine.settle()
+    }
+
+    fn is_in_model(&self, slot: Slot) -> bool {
+        let (service, handle) = (self.model.executor.service(), self.model.executor.handle(slot));
+        let found = model_fs::answer::Answer::to(|done| service.attributes(handle, done)).take();
+        matches!(found, Ok(Ok(_)))
+    }
+
+    /// The model does what the engine has answered.
+    fn follow_answer(&mut self, operation: &Operation, found: &Observation) -> Result<(), Finding> {
+        if self.is_damaged {
+            self.keep_up(operation, found);
+        } else if !is_left_out(operation, found) {
+            self.compare(operation, found)?;
+        }
         Ok(())
     }
 
@@ -364,13 +441,21 @@ impl Tenant {
         }
         let found = self.capture(machine)?;
         machine.trace.note(format!("{}: found {} paths", self.name, found.nodes.len()));
-        let asked_snapshot = in_flight.iter().find_map(|one| match one.wait {
-            Wait::Snapshot(action, _) => Some(action),
-            Wait::Refused(action) => action,
-            Wait::Operation(_) => None,
-        });
-        self.recover_snapshots(machine, asked_snapshot, listed)?;
-        let operations = in_flight.into_iter().map(|one| (one.asked, one.operation)).collect();
+        let mut operations = Vec::new();
+        let mut request = None;
+        for one in in_flight {
+            // That a snapshot is made or deleted changes nothing of the files.
+            let is_restore =
+                matches!(one.operation, Operation::Snapshot(SnapshotAction::Restore(_)));
+            if is_restore || !matches!(one.operation, Operation::Snapshot(_)) {
+                operations.push((one.asked, one.operation));
+            }
+            match one.wait {
+                Wait::Snapshot(one) | Wait::Refused(Some(one)) => request = Some(one),
+                Wait::Refused(None) | Wait::Operation(_) => {}
+            }
+        }
+        self.recover_snapshots(machine, request, listed)?;
         if machine.trace.is_verbose() {
             let all = self.model.image(&mut || {}).unwrap_or_default();
             for difference in all.difference(&found) {
@@ -403,12 +488,12 @@ impl Tenant {
     fn recover_snapshots(
         &mut self,
         machine: &mut Machine<'_>,
-        asked: Option<SnapshotAction>,
+        asked: Option<Request>,
         listed: &[u8],
     ) -> Result<(), Finding> {
-        let before = self.snapshots.clone();
+        let mut before = self.snapshots.clone();
         let mut after = None;
-        if let Some(action) = asked {
+        if let Some(action) = asked.as_ref().map(|request| request.action) {
             machine.trace.meet(match action {
                 SnapshotAction::Create(_) => "crash: while a snapshot is created",
                 SnapshotAction::Delete(_) => "crash: while a snapshot is deleted",
@@ -423,6 +508,16 @@ impl Tenant {
                 expected: format!("{before:?} or {after:?}"),
                 found: format!("{listed:?}"),
             });
+        }
+        // What the freeze took in the model has: a snapshot that was made, or a restore.
+        if let Some(request) = asked.filter(|request| request.is_taken) {
+            match request.action {
+                SnapshotAction::Create(snapshot) if !before.contains(&snapshot) => {
+                    before.push(snapshot);
+                }
+                _ if listed == before => request.undo(&mut self.model, &mut self.subject),
+                _ => {}
+            }
         }
         let gone: Vec<u8> = before.iter().copied().filter(|one| !listed.contains(one)).collect();
         let made: Vec<u8> = listed.iter().copied().filter(|one| !before.contains(one)).collect();
@@ -486,15 +581,20 @@ fn without_atime(observation: &Observation) -> Observation {
 fn settle_snapshot(
     name: &str,
     subject: &mut Runner<EngineSubject>,
-    action: SnapshotAction,
+    request: &Request,
     outcome: &Result<(), EngineError>,
 ) -> Result<Observation, Finding> {
+    let action = request.action;
     let Some(settled) = snapshot_outcome(action, outcome) else {
         return Err(Finding::Refused {
             request: format!("{action:?} in {name}"),
             error: outcome.as_ref().err().map(ToString::to_string).unwrap_or_default(),
         });
     };
+    // A freeze that took it in has had both sides do it; a restore changes what is held, later.
+    if request.is_taken || settled.is_ok() && matches!(action, SnapshotAction::Restore(_)) {
+        return Ok(settled.map_or_else(Observation::Failed, |()| Observation::Done));
+    }
     subject.subject.settle(settled);
     Ok(subject.run(&Operation::Snapshot(action), &mut || {}))
 }

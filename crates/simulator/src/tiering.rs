@@ -137,7 +137,7 @@ impl Machine<'_> {
         let age = platform::Clock::wall(&self.world).get().saturating_sub(volume.created.get());
         let age_hours = u64::try_from(age).unwrap_or(0) / HOUR_NANOSECONDS;
         if in_objects > 0 && !was(TieringPolicy::All) {
-            if age_hours < COOLING_HOURS_MIN {
+            if age_hours < COOLING_HOURS_MIN && !self.clock.is_unsteady() {
                 return found(format!("blocks have moved and it is {age_hours} hours old"));
             }
             self.trace.meet("tiering: cold blocks have moved");

@@ -142,9 +142,11 @@ impl FlexibleVolume {
         now: Timestamp,
     ) -> Result<(), AggregateError> {
         let shared = &self.front.shared;
+        let side = self.vbn.write(access);
+        side.requests.check(&side.space, request)?;
         // The room is there, or it is refused; deleting and restoring have the reserve.
         if matches!(request, SnapshotRequest::Create(_)) {
-            let numbers = snapshot_blocks(self.vbn.read(access).space.size_blocks);
+            let numbers = snapshot_blocks(side.space.size_blocks);
             if !shared.budget.promise(numbers, Spender::Common) {
                 return Err(AggregateError::VolumeFull);
             }
@@ -154,8 +156,7 @@ impl FlexibleVolume {
                 return Err(AggregateError::Full);
             }
         }
-        let side = self.vbn.write(access);
-        side.requests.accept(&mut side.space, request, now)?;
+        side.requests.accept(&mut side.space, request, now);
         let restoring = side.requests.restore.is_some();
         let views = snapshot_views(&side.space.snapshots);
         let logical = self.front.logical.write(access);

@@ -5,6 +5,7 @@
 
 use affinity::{AffinityId, Partition};
 use cowfs::buftree::Root;
+use cowfs::holds::Holds;
 use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Shared};
 use cowfs::orphans::OrphanList;
@@ -65,6 +66,7 @@ pub(crate) fn empty_logical<P: Pointer>(
         volume,
         inode_file: Root::default(),
         inodes: FxHashMap::default(),
+        holds: Holds::default(),
         reaping_inodes: 0,
         trim_above: 0,
         stripes,

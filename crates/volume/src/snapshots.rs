@@ -7,8 +7,22 @@
 //! between the volume is suspended, so that the log holds nothing that does not fit the restored
 //! image.
 //!
+//! Requests come in any order, several at one freeze and beside a restore. Each is carried out as if
+//! those before it were done, or refused with a sentence:
+//!
+//! | request | beside | what becomes of it |
+//! | --- | --- | --- |
+//! | delete, restore | a snapshot that this freeze creates or deletes | refused: there is none |
+//! | restore | a restore under way | refused |
+//! | create | a restore of the same freeze | refused: it would keep the image that is left |
+//! | delete | a restore of that snapshot, of the same freeze | refused |
+//! | delete | a restore of another snapshot, of the same freeze | carried out |
+//! | create, delete | a restore of an earlier freeze | carried out: the image is switched by then |
+//!
+//! A volume that is deleted refuses all of them; a restore under way ends with its volume.
+//!
 //! Invariants: names are unique among the snapshots that are not being deleted. After a restore no
-//! newer snapshot is left.
+//! newer snapshot is left. The snapshot that is restored is there until its image is switched to.
 
 use aggregate::AggregateError;
 use cowfs::buftree::Root;
@@ -65,6 +79,7 @@ impl<P> Default for Requests<P> {
 #[derive(Debug)]
 pub(crate) struct Restore<P> {
     pub snapshot: SnapshotId,
+    pub name: String,
     /// Read by the first consistency point.
     pub image: Option<RestoredImage<P>>,
     /// The image is active; the second consistency point is to come.
@@ -119,49 +134,70 @@ impl<P: Pointer> KeptMap<P> {
 }
 
 impl<P: Pointer> Requests<P> {
-    /// Takes a request in, at a freeze.
-    pub fn accept(
-        &mut self,
-        space: &mut Space<P>,
-        request: &SnapshotRequest,
-        now: Timestamp,
-    ) -> Result<(), AggregateError> {
+    /// Whether a request can be met, at a freeze.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self, space: &Space<P>, request: &SnapshotRequest) -> Result<(), AggregateError> {
         let refused = |text: String| Err(AggregateError::Refused(text));
-        let live = |name: &str| {
-            space.snapshots.iter().position(|found| !found.deleting && found.name == name)
-        };
+        let beginning = self.restore.as_ref().filter(|restore| !restore.switched);
         match request {
             SnapshotRequest::Create(name) => {
-                if live(name).is_some() || self.create.iter().any(|new| new.name == *name) {
+                if let Some(Restore { name: restored, .. }) = beginning {
+                    return refused(format!(
+                        "the volume is being restored to '{restored}': make the snapshot when that \
+                         is done"
+                    ));
+                }
+                if live(space, name).is_some() || self.create.iter().any(|new| new.name == *name) {
                     return refused(format!("snapshot '{name}' exists"));
                 }
                 if space.snapshots.len() + self.create.len() >= SNAPSHOTS_MAX {
                     return refused(format!("the volume has {SNAPSHOTS_MAX} snapshots, the most"));
                 }
+            }
+            SnapshotRequest::Delete(name) | SnapshotRequest::Restore(name) => {
+                let Some(at) = live(space, name) else {
+                    return refused(format!("there is no snapshot '{name}'"));
+                };
+                let is_deletion = matches!(request, SnapshotRequest::Delete(_));
+                if is_deletion
+                    && beginning.is_some_and(|restore| restore.snapshot == space.snapshots[at].id)
+                {
+                    return refused(format!(
+                        "the volume is being restored to '{name}': delete the snapshot when that is \
+                         done"
+                    ));
+                }
+                if let (false, Some(Restore { name: restored, .. })) = (is_deletion, &self.restore)
+                {
+                    return refused(format!("the volume is being restored to '{restored}'"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a request in that was checked.
+    pub fn accept(&mut self, space: &mut Space<P>, request: &SnapshotRequest, now: Timestamp) {
+        match request {
+            SnapshotRequest::Create(name) => {
                 let (name, created) = (name.clone(), now);
                 self.create.push(NewSnapshot { name, created, deleting: false });
             }
             SnapshotRequest::Delete(name) => {
-                let Some(at) = live(name) else {
-                    return refused(format!("there is no snapshot '{name}'"));
-                };
+                let Some(at) = live(space, name) else { unreachable!("it was checked") };
                 space.snapshots[at].deleting = true;
                 space.note_snapshot(at);
             }
             SnapshotRequest::Restore(name) => {
-                let Some(at) = live(name) else {
-                    return refused(format!("there is no snapshot '{name}'"));
-                };
-                if self.restore.is_some() {
-                    return refused("a restore is under way".to_owned());
-                }
-                let snapshot = space.snapshots[at].id;
+                let Some(at) = live(space, name) else { unreachable!("it was checked") };
+                let (snapshot, name) = (space.snapshots[at].id, name.clone());
+                self.restore = Some(Restore { snapshot, name, image: None, switched: false });
                 let name = String::from("restored-over");
                 self.create.push(NewSnapshot { name, created: now, deleting: true });
-                self.restore = Some(Restore { snapshot, image: None, switched: false });
             }
         }
-        Ok(())
     }
 
     /// Whether the next consistency point has something to do for a request.
@@ -230,6 +266,11 @@ impl<P: Pointer> Requests<P> {
         space.note_snapshots_from(0);
         RestoreStep::Switched(Box::new(image))
     }
+}
+
+/// Where the snapshot of this name is that is not being deleted.
+fn live<P>(space: &Space<P>, name: &str) -> Option<usize> {
+    space.snapshots.iter().position(|found| !found.deleting && found.name == name)
 }
 
 /// All blocks of a map that are not holes.

@@ -69,7 +69,9 @@ impl TraditionalVolume {
             ));
         }
         let aggregate = self.aggregate();
-        let numbers = aggregate.block_side.read(access).space.size_blocks;
+        let space = &aggregate.block_side.read(access).space;
+        self.state.read(access).requests.check(space, request)?;
+        let numbers = space.size_blocks;
         if matches!(request, SnapshotRequest::Create(_))
             && !aggregate.parts.shared.budget.promise(snapshot_blocks(numbers), Spender::Common)
         {
@@ -77,14 +79,14 @@ impl TraditionalVolume {
         }
         let mut requests = std::mem::take(&mut self.state.write(access).requests);
         let side = aggregate.block_side.write(access);
-        let outcome = requests.accept(&mut side.space, request, now);
+        requests.accept(&mut side.space, request, now);
         let views = snapshot_views(&side.space.snapshots);
         if side.space.snapshots_changed {
             aggregate.force();
         }
         self.state.write(access).requests = requests;
         self.front.logical.write(access).snapshots = views;
-        outcome
+        Ok(())
     }
 
     /// The snapshots that are not being deleted; for messages of the aggregate's affinity.

@@ -14,6 +14,7 @@ use crate::ranges::RangeSet;
 use crate::reader::{Progress, Stop, Wait};
 use affinity::Partition;
 use ondisk::root::metafile;
+use platform::mutation::{self, Rule};
 use units::{BlockRef, Fbn, InodeNumber};
 
 impl<P: Pointer> Transaction<'_, P> {
@@ -104,7 +105,8 @@ impl<P: Pointer> Transaction<'_, P> {
             if let Some(file) = stripe.active.get(&inode) {
                 blocks.extend(file.unlogged());
             }
-            if let (true, Some(file)) = (found.frozen, stripe.frozen.get(&inode)) {
+            let is_frozen = found.frozen && !mutation::broken(Rule::CommitForgetsFrozen);
+            if let (true, Some(file)) = (is_frozen, stripe.frozen.get(&inode)) {
                 let live = |fbn: &u64| {
                     !found.holes.contains(*fbn) || stripe.active(inode, Fbn(*fbn)).is_some()
                 };

@@ -9,7 +9,7 @@ const TINY_DISK_BLOCKS: u64 = 4096;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A node with `volumes` volumes, each as large as the aggregate; none for a traditional one.
-fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
+pub(super) fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> Node {
     for disk in 0..DISKS {
         world.add_disk(&format!("disk{disk}"), TINY_DISK_BLOCKS);
     }

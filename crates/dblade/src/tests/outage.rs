@@ -100,6 +100,36 @@ fn an_aggregate_comes_back_with_its_disks() {
     comes_back(RaidKind::None, false, &[2]);
 }
 
+/// A close whose open was lost with the aggregate ended the hold of a later open.
+#[test]
+fn regression_a_close_after_an_outage_ends_no_hold_of_a_later_open() {
+    let world = SimulatedWorld::new(5);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let root = node.root("home");
+    let file = node.write_file(root, "file", content(1, 9_000));
+    let hold = |node: &Node| node.call(|service, done| service.hold(file, done));
+    let first = hold(&node).unwrap();
+    lose(&node, &[1, 2]).unwrap_err();
+    assert_eq!(hold(&node), Err(FsError::Offline));
+    node.engine.tick();
+    node.settle();
+    for disk in [1, 2] {
+        world.set_gone(&format!("disk{disk}"), false);
+    }
+    open(&node).unwrap();
+    let second = hold(&node).unwrap();
+    assert_ne!(first, second);
+    let caller = Caller::root();
+    node.call(|service, done| service.remove(&caller, root, b"file", done)).unwrap();
+    node.service.release(first);
+    node.settle();
+    node.call(|service, done| service.attributes(file, done)).unwrap();
+    node.service.release(second);
+    node.settle();
+    let gone = node.call(|service, done| service.attributes(file, done));
+    assert_eq!(gone.unwrap_err(), FsError::Stale);
+}
+
 /// A read finds out, before anything is written.
 #[test]
 fn a_read_that_parity_cannot_answer_is_refused_and_ends_the_service() {

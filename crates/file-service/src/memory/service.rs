@@ -5,8 +5,8 @@ use super::volume::{Context, Volume, change};
 use crate::permission;
 use crate::{
     Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry, FileHandle,
-    FileService, FileSystemStatistics, FsError, Limits, NewNode, NodeChange, ReadData, RenameFlags,
-    SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
+    FileService, FileSystemStatistics, FsError, Hold, Limits, NewNode, NodeChange, ReadData,
+    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
 };
 use bytes::Bytes;
 use units::BLOCK_SIZE_U64;
@@ -282,14 +282,14 @@ impl FileService for MemoryFileSystem {
         self.answer(&Caller::root(), file, done, |volume, _| volume.seek(file, offset, target));
     }
 
-    fn hold(&self, file: FileHandle, done: Done<()>) {
+    fn hold(&self, file: FileHandle, done: Done<Hold>) {
         self.answer(&Caller::root(), file, done, |volume, _| {
             volume.node_mut(file)?.holds += 1;
-            Ok(())
+            Ok(Hold { file, losses: 0 })
         });
     }
 
-    fn release(&self, file: FileHandle) {
+    fn release(&self, Hold { file, .. }: Hold) {
         let ignored: Done<()> = Box::new(|_| {});
         self.answer(&Caller::root(), file, ignored, |volume, _| {
             let node = volume.node_mut(file)?;

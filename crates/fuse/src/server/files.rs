@@ -11,24 +11,25 @@
 use super::{Handled, Server, empty_done};
 use crate::abi::{
     AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_DIRECT, O_DSYNC, O_EXCL,
-    OpenIn, OpenOut, ReadIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
+    OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
 };
 use crate::convert;
 use crate::errno::Errno;
 use crate::reply::Reply;
 use crate::request::Request;
 use file_service::{
-    CreateMode, Done, Entry, FileHandle, FsError, NodeChange, ReadData, SeekTarget, Stability,
+    CreateMode, Done, Entry, FsError, Hold, NodeChange, ReadData, SeekTarget, Stability,
     WriteResult,
 };
 use std::sync::Arc;
 
-/// What an open file is told to the kernel as. Nothing is kept for it here: the handle is how often
-/// its file system had lost something, for FSYNC to see whether anything was lost since.
-fn open_out(flags: u32, losses: u64) -> OpenOut {
+/// What an open file is told to the kernel as. Its handle is how often its file system had lost
+/// something when it was opened: for RELEASE to end the right hold, and for FSYNC to see whether
+/// anything was lost since.
+fn open_out(flags: u32, hold: Hold) -> OpenOut {
     let direct = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
     let open_flags = if flags & O_DIRECT != 0 { direct } else { 0 };
-    OpenOut { handle: losses, open_flags, backing: 0 }
+    OpenOut { handle: hold.losses, open_flags, backing: 0 }
 }
 
 impl Server {
@@ -39,13 +40,12 @@ impl Server {
         let file = self.file(request)?;
         let arguments: OpenIn = request.take()?;
         let (server, reply) = (Arc::clone(self), request.reply());
-        let losses = self.service.losses(&file);
-        let held: Done<()> = Box::new(move |held| match held {
-            Ok(()) => {
-                server.opens.add(file);
-                if !reply.structure(&open_out(arguments.flags, losses)) {
+        let held: Done<Hold> = Box::new(move |held| match held {
+            Ok(hold) => {
+                server.opens.add(hold);
+                if !reply.structure(&open_out(arguments.flags, hold)) {
                     // Nobody heard the answer, so no RELEASE will come.
-                    server.let_go(file);
+                    server.let_go(hold);
                 }
             }
             Err(error) => reply.error(error),
@@ -54,9 +54,9 @@ impl Server {
         Ok(())
     }
 
-    fn let_go(&self, file: FileHandle) {
-        if self.opens.remove(file) {
-            self.service.release(file);
+    fn let_go(&self, hold: Hold) {
+        if self.opens.remove(hold) {
+            self.service.release(hold);
         }
     }
 
@@ -81,14 +81,13 @@ impl Server {
     fn hold_created(self: &Arc<Self>, reply: Reply, entry: Entry, flags: u32) {
         let server = Arc::clone(self);
         let file = entry.handle;
-        let losses = self.service.losses(&file);
-        let held: Done<()> = Box::new(move |held| match held {
-            Ok(()) => {
-                server.opens.add(file);
+        let held: Done<Hold> = Box::new(move |held| match held {
+            Ok(hold) => {
+                server.opens.add(hold);
                 let out = server.entry_out(&entry);
-                if !reply.structures(&out, &open_out(flags, losses)) {
+                if !reply.structures(&out, &open_out(flags, hold)) {
                     server.nodes.forget(out.node, 1);
-                    server.let_go(file);
+                    server.let_go(hold);
                 }
             }
             Err(error) => reply.error(error),
@@ -98,10 +97,9 @@ impl Server {
 
     pub(super) fn release(&self, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
-        if let Ok(arguments) = request.take() {
-            self.release_locks(file, &arguments);
-        }
-        self.let_go(file);
+        let arguments: ReleaseIn = request.take()?;
+        self.release_locks(file, &arguments);
+        self.let_go(Hold { file, losses: arguments.handle });
         request.reply().done();
         Ok(())
     }

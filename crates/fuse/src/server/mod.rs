@@ -187,8 +187,8 @@ impl Drop for Server {
         if let Some(locks) = &self.locks {
             locks.give_all_back();
         }
-        for file in self.opens.drain() {
-            self.service.release(file);
+        for hold in self.opens.drain() {
+            self.service.release(hold);
         }
     }
 }

@@ -457,9 +457,10 @@ impl FileService for Wrapper {
         );
     }
 
-    fn hold(&self, file: FileHandle, done: Done<()>) {
+    fn hold(&self, file: FileHandle, done: Done<Hold>) {
         if self.has(Bug::HoldIsIgnored) {
-            return self.attributes(file, Box::new(move |found| done(found.map(drop))));
+            let hold = Hold { file, losses: 0 };
+            return self.attributes(file, Box::new(move |found| done(found.map(|_| hold))));
         }
         if self.has(Bug::AnswerIsDropped) {
             return self.inner.hold(file, Box::new(move |_| drop(done)));
@@ -467,9 +468,9 @@ impl FileService for Wrapper {
         self.inner.hold(file, self.done(done));
     }
 
-    fn release(&self, file: FileHandle) {
+    fn release(&self, hold: Hold) {
         if !self.has(Bug::HoldIsIgnored) {
-            self.inner.release(file);
+            self.inner.release(hold);
         }
     }
 }

@@ -20,9 +20,6 @@ use file_service::{FileHandle, NodeChange};
 use ondisk::operation::{CommitRecord, KIND_COMMIT};
 use units::{BLOCK_SIZE_U64, Fbn, zero_block};
 
-/// Bytes that one commit logs at most: a fraction of the log, and no more than a consistency point
-/// writes as fast.
-pub const COMMIT_BYTES_MAX: u64 = 8 << 20;
 /// Blocks of one record: half a mebibyte, so that other operations' records get between.
 pub const COMMIT_RECORD_BLOCKS_MAX: usize = 128;
 
@@ -58,7 +55,7 @@ impl Mutation for Commit {
         if numbers.is_empty() {
             return Ok(Executed::silent(CommitReply::Logged(unchanged)));
         }
-        if numbers.len() as u64 * BLOCK_SIZE_U64 > COMMIT_BYTES_MAX {
+        if numbers.len() as u64 * BLOCK_SIZE_U64 > environment.commit_bytes_max {
             return Ok(Executed::silent(CommitReply::TooMuchToLog(unchanged)));
         }
         let mut records = Vec::new();

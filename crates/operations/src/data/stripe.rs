@@ -64,7 +64,7 @@ fn find<'l, P: Pointer>(
         let shared = inode.shared.lock();
         (shared.attributes.clone(), shared.new_blocks)
     };
-    let gone = state.links == 0 && inode.holds == 0;
+    let gone = state.links == 0 && !logical.holds.has(handle.inode, handle.generation);
     let blocks = inode.blocks + new_blocks.0 + new_blocks.1;
     let image_number = environment.image_number(SnapshotId::ACTIVE);
     let attributes = visible(handle.inode, &state, blocks, image_number).filter(|_| !gone)?;
@@ -249,7 +249,11 @@ pub fn write<'s, P: Pointer>(
         return Err(Stop::Wait(Wait::Room).into());
     }
     let dirty = inode.shared.lock().dirty;
-    let promised = if changes.is_empty() { 0 } else { cost.blocks() + inode_cost(dirty) };
+    let promised = if changes.is_empty() {
+        0
+    } else {
+        cost.blocks() + inode_cost(&logical.inode_file, number, dirty)
+    };
     promise(&logical.shared, promised, Spender::Common)?;
     let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
     let stable = request.stability != Stability::Unstable && !changes.is_empty() && is_logged;

@@ -1,6 +1,6 @@
 //! What must hold when there is much of something: inodes, blocks of a file.
 
-use super::cases::{create, remove, root, scope, write};
+use super::cases::{create, read, remove, root, scope, write};
 use super::engine::{BLOCKS, State};
 use crate::data::{Allocate, Seek};
 use file_service::{Allocation, SeekTarget, Stability};
@@ -49,6 +49,39 @@ fn full_blocks_of_the_inode_map_are_passed_by() {
     let again = create(&mut state, root, b"again").unwrap();
     assert_eq!(again.inode.get(), 20_000, "until one of it is freed");
     state.verify();
+}
+
+/// The inode file has a further level from inode 1.8 billion on.
+#[test]
+fn files_with_the_highest_inode_numbers() {
+    const DEEP: u64 = 1_879_048_192;
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    create(&mut state, root, b"low").unwrap();
+    state.consistency_point();
+    let mut files = Vec::new();
+    for (name, hint) in [("before", DEEP - 1), ("deep", DEEP), ("last", u64::from(u32::MAX) - 1)] {
+        state.logical.get_mut().inode_hint = hint;
+        let file = create(&mut state, root, name.as_bytes()).unwrap();
+        assert_eq!(file.inode.get(), hint);
+        let content = name.as_bytes().to_vec();
+        write(&mut state, file, 0, content, Stability::Unstable).unwrap();
+        files.push((name, file));
+        state.consistency_point();
+    }
+    state.restart();
+    for (name, file) in &files {
+        assert_eq!(read(&mut state, *file, 0, 10), name.as_bytes());
+    }
+    state.verify();
+    for (name, _) in &files {
+        remove(&mut state, root, name.as_bytes()).unwrap();
+        state.consistency_point();
+    }
+    state.verify();
+    // There is none after the last one: the search begins anew.
+    state.logical.get_mut().inode_hint = u64::from(u32::MAX);
+    assert!(create(&mut state, root, b"next").unwrap().inode.get() < 1000);
 }
 
 #[test]

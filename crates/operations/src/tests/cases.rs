@@ -63,7 +63,7 @@ pub(super) fn write(
     state.write(&request, true).map(|_| ())
 }
 
-fn read(state: &mut State, file: FileHandle, offset: u64, count: u32) -> Vec<u8> {
+pub(super) fn read(state: &mut State, file: FileHandle, offset: u64, count: u32) -> Vec<u8> {
     let request = Read { scope: scope(state), file, offset, count };
     let whole = state.query(&request).unwrap().to_vec();
     assert_eq!(state.read(&request, true).unwrap().to_vec(), whole);

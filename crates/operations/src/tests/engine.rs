@@ -14,6 +14,7 @@ use cowfs::cache::BufferCache;
 use cowfs::cleaner::{FileCleaner, Leaf, Sink, SinkMark};
 use cowfs::content::Content;
 use cowfs::dirty_memory::DirtyMemory;
+use cowfs::holds::Holds;
 use cowfs::inode::{Inode, InodeAttributes, position};
 use cowfs::logical::{
     AggregateShared, CleanedInode, FrozenInode, Image, Logical, Shared, SnapshotView,
@@ -158,6 +159,7 @@ fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<D
         volume: VOLUME,
         inode_file: Root::default(),
         inodes: FxHashMap::default(),
+        holds: Holds::default(),
         reaping_inodes: 0,
         trim_above: 0,
         stripes: stripes.map(|stripe| Partition::new(*stripe, Stripe::default())).collect(),
@@ -199,6 +201,7 @@ impl State {
                 links_max: 65_000,
                 name_bytes_max: 255,
             },
+            commit_bytes_max: 8 << 20,
         };
         let mut empty = logical(&affinities, blocks);
         for number in [metafile::INODE_MAP, metafile::ORPHANS] {

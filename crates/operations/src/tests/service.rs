@@ -14,8 +14,8 @@ use bytes::Bytes;
 use cowfs::reader::Reader;
 use file_service::{
     Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry, FileHandle,
-    FileService, FileSystemStatistics, FsError, Limits, NewNode, NodeChange, ReadData, RenameFlags,
-    SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
+    FileService, FileSystemStatistics, FsError, Hold, Limits, NewNode, NodeChange, ReadData,
+    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
 };
 use platform::Clock;
 use platform::sync::Mutex;
@@ -368,13 +368,13 @@ impl FileService for Service {
         self.query(&Seek { file, offset, target }, done);
     }
 
-    fn hold(&self, file: FileHandle, done: Done<()>) {
+    fn hold(&self, file: FileHandle, done: Done<Hold>) {
         self.tick();
         let answer = self.state.lock().hold(file);
-        done(answer);
+        done(answer.map(|()| Hold { file, losses: 0 }));
     }
 
-    fn release(&self, file: FileHandle) {
-        self.state.lock().release(file);
+    fn release(&self, hold: Hold) {
+        self.state.lock().release(hold.file);
     }
 }

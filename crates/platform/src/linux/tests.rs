@@ -123,6 +123,41 @@ fn many_requests_at_once_all_complete() {
     }
 }
 
+/// A log's file that was removed took in records that no start would find, and nobody noticed:
+/// only a flush asked whether the file has its name.
+#[test]
+fn regression_a_durable_write_to_a_file_without_its_name_fails() {
+    let durably = |disk: &Arc<dyn Disk>, number| {
+        let (waiter, done) = Waiter::new();
+        Arc::clone(disk).write_durable(number, vec![numbered(number)], done);
+        waiter.wait()
+    };
+    let loses_name: [fn(&std::path::Path); 3] = [
+        |path| std::fs::remove_file(path).unwrap(),
+        |path| std::fs::rename(path, path.with_extension("old")).unwrap(),
+        |path| {
+            std::fs::write(path.with_extension("new"), [0; 8192]).unwrap();
+            std::fs::rename(path.with_extension("new"), path).unwrap();
+        },
+    ];
+    for opener in openers() {
+        for lose_name in loses_name {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("disk");
+            create_file_disk(&path, 16 << 20).unwrap();
+            let disk = opener.open(path.to_str().unwrap()).unwrap();
+            assert_eq!(durably(&disk, 1), Ok(()));
+            lose_name(&path);
+            assert!(matches!(durably(&disk, 2), Err(DiskError::Gone { .. })));
+            // What nobody relies on yet goes through; the flush says it.
+            assert_eq!(write(&*disk, 3, vec![numbered(3)]), Ok(()));
+            let (waiter, done) = Waiter::new();
+            disk.flush(done);
+            assert!(matches!(waiter.wait(), Err(DiskError::Gone { .. })));
+        }
+    }
+}
+
 #[test]
 fn a_disk_has_one_owner() {
     let opener = DiskOpener::new(IoEngineKind::Automatic).unwrap();

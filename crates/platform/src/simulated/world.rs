@@ -153,6 +153,13 @@ impl SimulatedWorld {
         state.wall = Timestamp(state.wall.get().saturating_add(signed));
     }
 
+    /// The time of day goes back, and no other clock: what somebody who sets the clock does.
+    pub fn turn_back(&self, nanoseconds: u64) {
+        let mut state = self.state.lock();
+        let signed = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        state.wall = Timestamp(state.wall.get().saturating_sub(signed));
+    }
+
     /// A number below `end`, from the seed: for the driver's own choices.
     ///
     /// # Panics

@@ -135,14 +135,14 @@ fn held_files_outlive_their_names() {
     let fixture = Fixture::new();
     let file = fixture.file("a");
     fixture.write(&Caller::root(), file, 0, b"kept").unwrap();
-    call(|done| fixture.service.hold(file, done)).unwrap();
-    call(|done| fixture.service.hold(file, done)).unwrap();
+    let hold = call(|done| fixture.service.hold(file, done)).unwrap();
+    assert_eq!(call(|done| fixture.service.hold(file, done)), Ok(hold));
     fixture.remove(fixture.root, "a").unwrap();
     assert_eq!(fixture.get(file).links, 0);
     assert_eq!(fixture.link(file, fixture.root, "b"), Err(FsError::NotFound));
-    fixture.service.release(file);
+    fixture.service.release(hold);
     assert_eq!(fixture.read(file, 0, 9), b"kept");
-    fixture.service.release(file);
+    fixture.service.release(hold);
     let gone = call(|done| fixture.service.hold(file, done));
     assert_eq!(gone.unwrap_err(), FsError::Stale);
 }
@@ -151,7 +151,7 @@ fn held_files_outlive_their_names() {
 fn a_held_removed_directory_is_empty_for_ever() {
     let fixture = Fixture::new();
     let below = fixture.directory(fixture.root, "d");
-    call(|done| fixture.service.hold(below, done)).unwrap();
+    let hold = call(|done| fixture.service.hold(below, done)).unwrap();
     fixture.remove_directory(fixture.root, "d").unwrap();
     assert_eq!(fixture.create(&Caller::root(), below, "x").unwrap_err(), FsError::NotFound);
     assert_eq!(fixture.lookup(below, ".."), Err(FsError::NotFound));
@@ -160,7 +160,7 @@ fn a_held_removed_directory_is_empty_for_ever() {
     assert_eq!(fixture.link(file, below, "x"), Err(FsError::NotFound));
     let moved = fixture.move_to((fixture.root, "f"), (below, "x"));
     assert_eq!(moved, Err(FsError::NotFound));
-    fixture.service.release(below);
+    fixture.service.release(hold);
 }
 
 #[test]

@@ -145,6 +145,20 @@ rules! {
         "a start does not write the superblock that it found to the disks that have an older one"
     LowerSuperblockWins "lower-superblock-wins"
         "a start takes the superblock of the lowest consistency point"
+    XidAnswersAnother "xid-answers-another"
+        "an xid that is used again gets another call's answer"
+    RepeatedCallRunsBeside "repeated-call-runs-beside"
+        "a call that is repeated while it is being done runs a second time beside the first"
+    RepliesNotKept "replies-not-kept"
+        "a call that is repeated after its answer is done again"
+    WaitersReversed "waiters-reversed"
+        "operations that wait for room are woken last in, first out"
+    LocksInGrace "locks-in-grace"
+        "new locks are granted in the grace period"
+    ExclusiveCreateRedone "exclusive-create-redone"
+        "an exclusive CREATE that is repeated after a restart does not find its file"
+    VerifierKept "verifier-kept"
+        "the write verifier is not renewed after an outage"
 }
 
 #[cfg(feature = "mutations")]

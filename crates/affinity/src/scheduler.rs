@@ -20,6 +20,7 @@ use crate::state::State;
 use crate::sync::{Condvar, Inside, Mutex, MutexGuard};
 use crate::{Access, AffinityId, AffinityKind};
 use platform::Clock;
+use platform::mutation::{self, Rule};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -360,7 +361,10 @@ impl Inner {
     }
 
     /// Queues suspended messages again, which are in the order of their arrival.
-    pub(crate) fn wake_all(&self, messages: Vec<(AffinityId, Queued)>) {
+    pub(crate) fn wake_all(&self, mut messages: Vec<(AffinityId, Queued)>) {
+        if mutation::broken(Rule::WaitersReversed) {
+            messages.reverse();
+        }
         let mut refused = Vec::new();
         let mut state = self.state.lock();
         // The last first, so that each goes in front of those that are queued already.

@@ -5,10 +5,10 @@
 //! was a WRITE, doing it again may overwrite what the client wrote later. So calls that change
 //! something are kept for a while (RFC 1813 section 4.7), by the client's address, the call's
 //! number, its length, and a checksum of the whole call: program, procedure, credential and
-//! arguments. The client's port is no part of it, because the new connection need not come from the
-//! old one's. The checksum tells a repeated call from a new call with the same number. A client that
-//! starts its numbers anew may well make the same call later, and means it: so an answer is good for
-//! a later connection for [`AGE_MAX_NANOSECONDS`] only.
+//! arguments. The client's port is no part of it, because the new connection need not come from
+//! the old one's. The checksum tells a repeated call from a new call with the same number. A client
+//! that starts its numbers anew may well make the same call later, and means it: so an answer is
+//! good for a later connection for [`AGE_MAX_NANOSECONDS`] only.
 //!
 //! Several copies of a call may be here at once, over one connection or several. The newest copy
 //! gets the answer, because that is where the client listens: the copy that came last of the
@@ -101,7 +101,7 @@ enum State<R> {
 
 struct Entry<R> {
     state: State<R>,
-    /// The connection of the newest copy: connections are numbered as they are opened.
+    /// The newest connection that brought a copy: connections are numbered as they are opened.
     connection: u64,
 }
 
@@ -201,6 +201,7 @@ impl<R> Room<R> {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.entries.get_mut(&key) {
             let is_older = connection < entry.connection;
+            let is_known = connection <= entry.connection;
             match &mut entry.state {
                 State::Begun(_) if mutation::broken(Rule::RepeatedCallRunsBeside) => {
                     return Begin::Fresh(replier);
@@ -212,7 +213,9 @@ impl<R> Room<R> {
                 }
                 State::Done { answer, answered_nanoseconds, .. } => {
                     let age = now_nanoseconds.saturating_sub(*answered_nanoseconds);
-                    if connection <= entry.connection || age < AGE_MAX_NANOSECONDS {
+                    if is_known || age < AGE_MAX_NANOSECONDS {
+                        // Further copies over the same connection get it whenever they come.
+                        entry.connection = entry.connection.max(connection);
                         return Begin::Replay(replier, answer.clone());
                     }
                 }

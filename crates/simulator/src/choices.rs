@@ -19,6 +19,8 @@ pub enum Purpose {
     Operation = 4,
     /// What other threads would do in the middle of a message.
     Overlap = 5,
+    /// Clients of a front end, and the network between.
+    FrontEnd = 6,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

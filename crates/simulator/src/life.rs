@@ -17,7 +17,7 @@ use crate::machine::{Machine, Promise, promise};
 use crate::media::check_media;
 use crate::plan::{Fault, Plan};
 use crate::reduction::{Calm, Reduction};
-use crate::run::Lives;
+use crate::run::{FrontEnd, Lives};
 use crate::space::check_promises;
 use crate::tenant::Tenant;
 use crate::trace::Trace;
@@ -62,6 +62,9 @@ pub enum BoundaryCut {
 /// # Errors
 /// The first [`Finding`].
 pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> {
+    if lives.front_end == FrontEnd::Nfs {
+        return crate::nfs::live(seed, lives, trace);
+    }
     let mut life = Life::new(seed, lives, trace);
     let outcome = match lives.boundary {
         None => life.live(),

@@ -16,6 +16,7 @@ use crate::reply_cache::{Begin, Key};
 use crate::request::{self, Answer, Context, Recorded, Refusal, Request, Session};
 use file_service::FsError;
 use onc_rpc::{Call, Replier};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
 /// The program's number.
@@ -31,8 +32,11 @@ const LINK: u32 = 15;
 /// Whether the procedure changes something, so that doing it a second time answers something else
 /// or undoes what was done between: SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR,
 /// RENAME, LINK. COMMIT may be repeated.
-const fn cannot_repeat(procedure: u32) -> bool {
-    procedure == SETATTR || (procedure >= WRITE && procedure <= LINK)
+fn cannot_repeat(procedure: u32) -> bool {
+    if procedure == WRITE && mutation::broken(Rule::RepeatedWriteDoneAgain) {
+        return false;
+    }
+    procedure == SETATTR || (WRITE..=LINK).contains(&procedure)
 }
 
 /// What follows a status other than OK, file by file.
@@ -66,6 +70,9 @@ pub(crate) fn dispatch(
                 replier
             }
             Begin::Replay(replier, results) => return request::replay(replier, &results),
+            Begin::Joined(superseded) if mutation::broken(Rule::SupersededCopyFails) => {
+                return drop(superseded);
+            }
             Begin::Joined(superseded) => return superseded.into_iter().for_each(Replier::withdraw),
             Begin::Refused(replier) => {
                 let answer = Answer::new(context, replier, after_failure(procedure), None);

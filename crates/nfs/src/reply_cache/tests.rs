@@ -8,6 +8,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const FIRST: u64 = 1;
 const SECOND: u64 = 2;
 const THIRD: u64 = 3;
+const FOURTH: u64 = 4;
 
 const FEW: Limits =
     Limits { answers_max: 8, client_answers_max: 4, pending_max: 8, client_pending_max: 6 };
@@ -58,8 +59,10 @@ fn an_old_answer_is_not_for_later_connections() {
     let late = answered + AGE_MAX_NANOSECONDS;
     assert!(matches!(cache.begin(key(1), SECOND, late, 5), Begin::Replay(5, _)), "its own");
     assert!(matches!(cache.begin(key(1), FIRST, late, 5), Begin::Replay(5, _)), "an earlier one");
-    assert!(matches!(cache.begin(key(1), THIRD, late, 5), Begin::Fresh(5)));
-    assert!(matches!(cache.begin(key(1), THIRD, late, 6), Begin::Joined(None)));
+    let of_third = cache.begin(key(1), THIRD, late, 5);
+    assert!(matches!(of_third, Begin::Replay(5, _)), "it has had a copy answered");
+    assert!(matches!(cache.begin(key(1), FOURTH, late, 5), Begin::Fresh(5)));
+    assert!(matches!(cache.begin(key(1), FOURTH, late, 6), Begin::Joined(None)));
     assert_eq!(counts(&cache), (1, 0, 1, 1));
 }
 

@@ -125,6 +125,7 @@ fn plan_of(plan: Plan, choices: &mut Choices) -> Plan {
         fault: None,
         lost_disks: Vec::new(),
         growth: None,
+        is_damaged: false,
         has_outages,
         ..plan
     }

@@ -50,28 +50,48 @@ impl fmt::Debug for Outcome {
     }
 }
 
+/// A message with its place in the order in which messages came to the scheduler. It keeps the
+/// place while it is suspended, so that who waits longest runs first.
+pub(crate) struct Queued {
+    pub(crate) arrival: u64,
+    pub(crate) message: Box<dyn Message>,
+}
+
 /// Owns a suspended message. Dropping it without a wake is a bug: it is counted, a debug build
 /// panics, and the message is queued again all the same.
 pub struct Waker {
     scheduler: Arc<Inner>,
     affinity: AffinityId,
-    message: Option<Box<dyn Message>>,
+    message: Option<Queued>,
 }
 
 impl Waker {
-    pub(crate) fn new(
-        scheduler: Arc<Inner>,
-        affinity: AffinityId,
-        message: Box<dyn Message>,
-    ) -> Self {
+    pub(crate) fn new(scheduler: Arc<Inner>, affinity: AffinityId, message: Queued) -> Self {
         Self { scheduler, affinity, message: Some(message) }
     }
 
-    /// Puts the message at the front of its affinity.
+    /// Puts the message where it belongs by the order in which messages came to its affinity: in
+    /// front of those that came after it, behind those that came before it and are queued.
     pub fn wake(mut self) {
         if let Some(message) = self.message.take() {
             self.scheduler.wake(self.affinity, message, false);
         }
+    }
+
+    /// Wakes several messages of one scheduler at once: none of them runs before all are queued.
+    /// Where they compete for something they run in the order in which they came, and before the
+    /// messages of affinities that got work later.
+    ///
+    /// # Panics
+    /// If they are of several schedulers.
+    pub fn wake_all(mut wakers: Vec<Self>) {
+        wakers.sort_unstable_by_key(|waker| waker.message.as_ref().map(|queued| queued.arrival));
+        let Some(first) = wakers.first() else { return };
+        let scheduler = Arc::clone(&first.scheduler);
+        let same = wakers.iter().all(|waker| Arc::ptr_eq(&waker.scheduler, &scheduler));
+        assert!(same, "wakers of several schedulers");
+        let queued = |waker: &mut Self| Some((waker.affinity, waker.message.take()?));
+        scheduler.wake_all(wakers.iter_mut().filter_map(queued).collect());
     }
 }
 

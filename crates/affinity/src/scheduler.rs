@@ -15,17 +15,18 @@
 //! a process that serves ends on panic.
 
 use crate::counters::Counters;
-use crate::message::{Message, Outcome, Starter, Waker};
+use crate::message::{Message, Outcome, Queued, Starter, Waker};
 use crate::state::State;
 use crate::sync::{Condvar, Inside, Mutex, MutexGuard};
 use crate::{Access, AffinityId, AffinityKind};
 use platform::Clock;
+use platform::mutation::{self, Rule};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-type Batch = VecDeque<Box<dyn Message>>;
+type Batch = VecDeque<Queued>;
 
 pub(crate) struct Inner {
     state: Mutex<State>,
@@ -44,16 +45,16 @@ struct Turn {
     messages: u64,
     busy_nanoseconds: u64,
     /// The last message, unless it was done.
-    unfinished: Option<(Box<dyn Message>, Outcome)>,
+    unfinished: Option<(Queued, Outcome)>,
 }
 
 /// What is left to do after a turn, outside the lock.
 enum After {
     Nothing,
-    Start(AffinityId, Starter, Box<dyn Message>),
+    Start(AffinityId, Starter, Queued),
     /// The affinity is taken; the caller runs the message there.
-    RunDirect(AffinityId, Box<dyn Message>),
-    Discard(#[expect(dead_code, reason = "kept to be dropped outside the lock")] Box<dyn Message>),
+    RunDirect(AffinityId, Queued),
+    Discard(#[expect(dead_code, reason = "kept to be dropped outside the lock")] Queued),
 }
 
 impl Scheduler {
@@ -114,7 +115,7 @@ impl Scheduler {
     /// If the affinity is gone.
     pub fn send(&self, affinity: AffinityId, message: Box<dyn Message>) {
         let mut state = self.0.state.lock();
-        let refused = state.push(affinity, message, false);
+        let refused = state.push_new(affinity, message);
         self.0.unlock(state);
         drop(refused);
     }
@@ -133,7 +134,7 @@ impl Scheduler {
         if !state.is_live(affinity) {
             return Err(message);
         }
-        let refused = state.push(affinity, message, false);
+        let refused = state.push_new(affinity, message);
         self.0.unlock(state);
         drop(refused);
         Ok(())
@@ -150,14 +151,15 @@ impl Scheduler {
         }
         let mut state = self.0.state.lock();
         if !state.begin_direct(affinity) {
-            let refused = state.push(affinity, message, false);
+            let refused = state.push_new(affinity, message);
             self.0.unlock(state);
             drop(refused);
             return;
         }
+        let first = state.arrive(message);
         drop(state);
         let mut batch = Batch::new();
-        let mut next = Some((affinity, message));
+        let mut next = Some((affinity, first));
         while let Some((affinity, message)) = next.take() {
             let turn = self.0.run(affinity, Some(message), &mut batch);
             let mut state = self.0.state.lock();
@@ -310,12 +312,7 @@ impl fmt::Debug for Scheduler {
 
 impl Inner {
     /// Runs `first`, then the batch, until one message is not done.
-    fn run(
-        &self,
-        affinity: AffinityId,
-        first: Option<Box<dyn Message>>,
-        batch: &mut Batch,
-    ) -> Turn {
+    fn run(&self, affinity: AffinityId, first: Option<Queued>, batch: &mut Batch) -> Turn {
         let _inside = Inside::enter();
         let started = self.clock.monotonic_nanoseconds();
         // The only access of this run: the state gave `affinity` to this thread, and `settle`
@@ -324,12 +321,12 @@ impl Inner {
         let mut messages = 0;
         let mut unfinished = None;
         let mut next = first.or_else(|| batch.pop_front());
-        while let Some(mut message) = next {
+        while let Some(mut queued) = next {
             messages += 1;
-            match message.run(&mut access) {
+            match queued.message.run(&mut access) {
                 Outcome::Done => next = batch.pop_front(),
                 outcome => {
-                    unfinished = Some((message, outcome));
+                    unfinished = Some((queued, outcome));
                     break;
                 }
             }
@@ -363,16 +360,28 @@ impl Inner {
         }
     }
 
+    /// Queues suspended messages again, which are in the order of their arrival.
+    pub(crate) fn wake_all(&self, mut messages: Vec<(AffinityId, Queued)>) {
+        if mutation::broken(Rule::WaitersReversed) {
+            messages.reverse();
+        }
+        let mut refused = Vec::new();
+        let mut state = self.state.lock();
+        // The last first, so that each goes in front of those that are queued already.
+        for (affinity, message) in messages.into_iter().rev() {
+            state.resume(affinity);
+            refused.extend(state.push_woken(affinity, message));
+            state.expedite(affinity);
+        }
+        self.unlock(state);
+        drop(refused);
+    }
+
     /// Queues a suspended message again. Returns whether the scheduler is halted.
-    pub(crate) fn wake(
-        &self,
-        affinity: AffinityId,
-        message: Box<dyn Message>,
-        dropped: bool,
-    ) -> bool {
+    pub(crate) fn wake(&self, affinity: AffinityId, message: Queued, dropped: bool) -> bool {
         let mut state = self.state.lock();
         state.resume(affinity);
-        let refused = state.push(affinity, message, true);
+        let refused = state.push_woken(affinity, message);
         let halted = refused.is_some();
         if dropped && !halted {
             state.counters.wakers_dropped += 1;
@@ -403,14 +412,14 @@ impl Turn {
             }
             Outcome::Yield => {
                 state.counters.kind_mut(kind).yields += 1;
-                state.push(affinity, message, false)
+                state.push_new(affinity, message.message)
             }
             Outcome::Reroute(target) => {
                 state.counters.kind_mut(kind).reroutes += 1;
                 if direct && state.begin_direct(target) {
                     return After::RunDirect(target, message);
                 }
-                state.push(target, message, false)
+                state.push_new(target, message.message)
             }
         };
         refused.map_or(After::Nothing, After::Discard)

@@ -7,6 +7,8 @@
 //! - A node that does not run has work if and only if it is in exactly one place: in `ready`, in
 //!   the `waiters` of one ancestor that runs or is reserved, or, with `busy_below > 0`, in
 //!   `waiting_below`.
+//! - Queues are in the order of arrival. A message that gives way or changes its affinity arrives
+//!   anew.
 //!
 //! Order is first in, first out among affinities with work. One that is shut out leaves the list
 //! and comes back to its front when what shut it out ends, so nobody walks over it in vain. A
@@ -14,13 +16,18 @@
 //! beneath it starts before it has run. Reserved affinities never cover one another, and each
 //! waits for running ones only, so there is no deadlock.
 //!
+//! Within an affinity messages run in the order in which they came. A message that was suspended
+//! keeps its place: it runs before those that came while it waited, and after those that came
+//! before it and are queued, whichever is woken first. So a message that waits again and again for
+//! what others use up is passed by nobody of its affinity.
+//!
 //! Cost: each call walks at most the depth of the tree (5) and what it releases.
 
 mod life;
 mod turns;
 
 use crate::counters::Counters;
-use crate::message::Message;
+use crate::message::{Message, Queued};
 use crate::{AffinityId, AffinityKind};
 use platform::mutation::{self, Rule};
 use std::collections::{BTreeSet, VecDeque};
@@ -62,7 +69,8 @@ struct Node {
     id: AffinityId,
     parent: Option<u32>,
     children: u32,
-    queue: VecDeque<Box<dyn Message>>,
+    /// In the order of arrival.
+    queue: VecDeque<Queued>,
     phase: Phase,
     reserved: bool,
     busy_below: u32,
@@ -110,6 +118,8 @@ pub(crate) struct State {
     running: usize,
     queued: usize,
     suspended: usize,
+    /// Messages that came so far.
+    arrivals: u64,
     /// Workers that wait for work, and wake-ups that are on their way to some of them.
     sleeping: usize,
     wakeups: usize,
@@ -130,6 +140,7 @@ impl State {
             running: 0,
             queued: 0,
             suspended: 0,
+            arrivals: 0,
             sleeping: 0,
             wakeups: 0,
             life: Life::Open,
@@ -206,29 +217,51 @@ impl State {
         self.free.push(id.slot());
     }
 
-    /// Queues a message, or gives it back after a halt.
-    pub(crate) fn push(
+    /// Gives a message its place in the order of arrival.
+    pub(crate) fn arrive(&mut self, message: Box<dyn Message>) -> Queued {
+        self.arrivals += 1;
+        Queued { arrival: self.arrivals, message }
+    }
+
+    /// Queues a message behind all others of its affinity, or gives it back after a halt.
+    pub(crate) fn push_new(&mut self, id: AffinityId, message: Box<dyn Message>) -> Option<Queued> {
+        let queued = self.arrive(message);
+        self.push(id, queued, |queue, queued| queue.push_back(queued))
+    }
+
+    /// Queues a message that was suspended at its place in the order of arrival, or gives it back
+    /// after a halt.
+    pub(crate) fn push_woken(&mut self, id: AffinityId, queued: Queued) -> Option<Queued> {
+        self.push(id, queued, insert)
+    }
+
+    fn push(
         &mut self,
         id: AffinityId,
-        message: Box<dyn Message>,
-        at_front: bool,
-    ) -> Option<Box<dyn Message>> {
+        queued: Queued,
+        enqueue: impl FnOnce(&mut VecDeque<Queued>, Queued),
+    ) -> Option<Queued> {
         self.assert_live(id);
         if self.life == Life::Halted {
-            return Some(message);
+            return Some(queued);
         }
         self.queued += 1;
         let slot = id.slot();
         let node = self.node_mut(slot);
-        if at_front {
-            node.queue.push_front(message);
-        } else {
-            node.queue.push_back(message);
-        }
+        enqueue(&mut node.queue, queued);
         if node.phase == Phase::Idle {
             self.line_up(slot);
         }
         None
+    }
+
+    /// Puts an affinity in front of all that can run, if it can.
+    pub(crate) fn expedite(&mut self, id: AffinityId) {
+        let slot = id.slot();
+        if self.node(slot).phase == Phase::Ready && self.ready.front() != Some(&slot) {
+            self.ready.retain(|other| *other != slot);
+            self.ready.push_front(slot);
+        }
     }
 
     /// Puts a node that has work, is not running and is in no list where it belongs.
@@ -329,6 +362,17 @@ impl State {
         self.node_mut(id.slot()).suspended -= 1;
         self.suspended -= 1;
     }
+}
+
+/// Puts a message into a queue at its place in the order of arrival. Mostly that is the front: what
+/// is queued came while the message waited, and several are put in from the last to the first.
+fn insert(queue: &mut VecDeque<Queued>, queued: Queued) {
+    let is_first = queue.front().is_none_or(|front| front.arrival > queued.arrival);
+    if is_first || mutation::broken(Rule::WaitersReversed) {
+        return queue.push_front(queued);
+    }
+    let place = queue.partition_point(|other| other.arrival < queued.arrival);
+    queue.insert(place, queued);
 }
 
 #[cfg(all(test, not(loom)))]

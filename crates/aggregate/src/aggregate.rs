@@ -359,7 +359,7 @@ impl Aggregate {
                     }
                     if this.is_failed() {
                         // Nothing is stocked any more: it sees that itself.
-                        this.pool.end_refill().into_iter().for_each(Waker::wake);
+                        Waker::wake_all(this.pool.end_refill());
                     }
                 }))
             }

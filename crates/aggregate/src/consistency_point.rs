@@ -672,7 +672,9 @@ impl Aggregate {
 
     /// Has a message run again at the next step that makes room: a freeze empties half of the log,
     /// a commit gives back memory and space. So it waits for what is left of a consistency point,
-    /// not for a whole one.
+    /// not for a whole one. Who waits is woken in the order of arrival at the engine, and keeps its
+    /// place if it has to wait again (`affinity`'s `state`): what comes later to the same affinity
+    /// does not take the room away.
     pub(crate) fn wait_for_room(self: &Arc<Self>, waker: Waker) {
         {
             let mut state = self.state.lock();
@@ -687,7 +689,7 @@ impl Aggregate {
 
     pub(crate) fn wake_for_room(&self) {
         let waiting = std::mem::take(&mut self.state.lock().room);
-        waiting.into_iter().for_each(Waker::wake);
+        Waker::wake_all(waiting);
     }
 
     /// Takes the aggregate out of service: nothing more is written, everything waiting fails. What
@@ -712,7 +714,7 @@ impl Aggregate {
         }
         waiting.into_iter().for_each(|done| done(Err(error.clone())));
         self.wake_for_room();
-        self.pool.end_refill().into_iter().for_each(Waker::wake);
+        Waker::wake_all(self.pool.end_refill());
     }
 
     /// Lets go of everything that waits: the world that would have ended it is gone (a simulated
@@ -766,7 +768,7 @@ impl Aggregate {
                 }
             }
         }
-        self.pool.end_refill().into_iter().for_each(affinity::Waker::wake);
+        Waker::wake_all(self.pool.end_refill());
         Outcome::Done
     }
 }

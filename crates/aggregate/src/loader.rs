@@ -9,8 +9,8 @@
 //!
 //! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
 //! then fails with an I/O error; nothing else does. A block that a commit freed while it was being
-//! read is not lost: its place may have been used again, and whoever still waits for the block finds
-//! that it is gone.
+//! read is not lost: its place may have been used again, and whoever still waits for the block
+//! finds that it is gone.
 
 use crate::owner::block_owner;
 use affinity::{Outcome, Waker};

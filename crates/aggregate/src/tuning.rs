@@ -1,6 +1,6 @@
-//! What may be other than it is best: how the write allocator chooses, for whoever measures what its
-//! choices gain (FreeSpace section 4), and what the simulator makes small. And how good what the
-//! allocator chose was.
+//! Settings that a user never changes: how the write allocator chooses (FreeSpace section 4), and
+//! limits that the simulator makes small. Benches compare the choices. Counters beside them tell how
+//! good the allocator's choices were.
 
 use crate::aggregate::Aggregate;
 use crate::block_side::BlockSide;

@@ -12,6 +12,7 @@ use aggregate::{Aggregate, Tuning};
 use cowfs::cache::{BlockGauge, BufferCache};
 use cowfs::dirty_memory::NodeMemory;
 use file_service::{FileHandle, FileSystemId, FsError};
+use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, Entropy};
 use rustc_hash::FxHashMap;
@@ -154,6 +155,9 @@ impl Engine {
     }
 
     pub(crate) fn renew_verifier(&self) {
+        if mutation::broken(Rule::VerifierKept) {
+            return;
+        }
         self.verifier.store(self.configuration.entropy.next_u64(), Ordering::Release);
     }
 

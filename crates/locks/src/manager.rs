@@ -14,6 +14,7 @@ use crate::lock::{ClientId, Held, Kind, LockError, Mode, Owner, Request, Share};
 use crate::range::Range;
 use file_service::FileHandle;
 use platform::Clock;
+use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -274,8 +275,9 @@ fn tell(granted: Vec<Waiter>) {
     granted.into_iter().for_each(|waiter| (waiter.done)(Ok(())));
 }
 
-const fn check_grace(lasts: bool, reclaim: bool) -> Result<(), LockError> {
+fn check_grace(lasts: bool, reclaim: bool) -> Result<(), LockError> {
     match (lasts, reclaim) {
+        (true, false) if mutation::broken(Rule::LocksInGrace) => Ok(()),
         (true, false) => Err(LockError::Grace),
         (false, true) => Err(LockError::NoGrace),
         _ => Ok(()),
@@ -325,7 +327,8 @@ impl State {
         if conflict.is_some() && closes {
             return Err(LockError::Deadlock);
         }
-        if !grace && conflict.is_none() && (!queued || closes) {
+        let is_held_back = grace && !mutation::broken(Rule::LocksInGrace);
+        if !is_held_back && conflict.is_none() && (!queued || closes) {
             granted.extend(self.change(request.file, |locks| locks.held.take(request)));
             return Ok(Outcome::Granted);
         }

@@ -1,8 +1,9 @@
 //! One call: where its arguments are read, who its caller is, and how its answer is sent.
 //!
 //! Invariants: a [`Request`] gives away its [`Answer`] once; an [`Answer`] is sent once, from
-//! whichever thread the backend's callback runs on. One that is dropped without being sent makes
-//! the RPC layer answer `SYSTEM_ERR`.
+//! whichever thread the backend's callback runs on. An answer that is dropped without being sent
+//! makes the RPC layer answer `SYSTEM_ERR`. Of several copies of a call the newest is answered and
+//! the others are withdrawn (`crate::reply_cache`).
 //!
 //! Fails: [`Refusal`], which the dispatcher turns into the answer.
 
@@ -15,6 +16,7 @@ use onc_rpc::{Credential, Payload, Reader, Record, Replier, ReplyError, Writer, 
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use units::SnapshotId;
 
 /// Bytes of an RPC reply before the results: record mark and header.
@@ -29,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     pub(crate) replies: ReplyCache,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Connections that were opened.
+    pub(crate) connections: AtomicU64,
 }
 
 /// What is remembered of a connection.
@@ -37,6 +41,8 @@ pub struct Session {
     pub(crate) peer: SocketAddr,
     /// Its address as rules name it: an IPv4 address that came through an IPv6 socket is IPv4.
     pub(crate) client: IpAddr,
+    /// Its number: connections are numbered as they are opened.
+    pub(crate) number: u64,
     /// Whether it is one datagram.
     pub(crate) datagram: bool,
     /// The caller of the last call, which is the next call's more often than not: saves an
@@ -45,12 +51,12 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(peer: SocketAddr) -> Self {
-        Self { peer, client: peer.ip().to_canonical(), datagram: false, last: None }
+    pub(crate) fn new(peer: SocketAddr, number: u64) -> Self {
+        Self { peer, client: peer.ip().to_canonical(), number, datagram: false, last: None }
     }
 
-    pub(crate) fn of_datagram(peer: SocketAddr) -> Self {
-        Self { datagram: true, ..Self::new(peer) }
+    pub(crate) fn of_datagram(peer: SocketAddr, number: u64) -> Self {
+        Self { datagram: true, ..Self::new(peer, number) }
     }
 
     fn caller(&mut self, credential: &Credential, access: &ExportAccess) -> Caller {
@@ -176,15 +182,35 @@ pub(crate) struct Answer {
 
 /// A call that the reply cache knows.
 pub(crate) struct Recorded {
-    pub(crate) context: Arc<Context>,
-    pub(crate) key: Key,
-    pub(crate) finished: bool,
+    context: Arc<Context>,
+    key: Key,
+    finished: bool,
+}
+
+impl Recorded {
+    pub(crate) const fn new(context: Arc<Context>, key: Key) -> Self {
+        Self { context, key, finished: false }
+    }
+
+    /// The call has these results; gives the newest copy of it, if that is not the first.
+    fn finish(mut self, results: &[u8]) -> Option<Replier> {
+        self.finished = true;
+        let now = self.context.clock.monotonic_nanoseconds();
+        self.context.replies.finish(&self.key, now, results)
+    }
+
+    /// The call is not done; gives the newest copy of it, if that is not the first.
+    fn forget(mut self) -> Option<Replier> {
+        self.finished = true;
+        self.context.replies.forget(&self.key)
+    }
 }
 
 impl Drop for Recorded {
     fn drop(&mut self) {
         if !self.finished {
-            self.context.replies.forget(&self.key);
+            // The answer was lost. That is what the newest copy is told, too.
+            drop(self.context.replies.forget(&self.key));
         }
     }
 }
@@ -226,15 +252,26 @@ impl Answer {
 
     /// Sends the results.
     pub(crate) fn send(mut self, writer: Writer, payload: Option<Box<dyn Payload>>) {
-        if let Some(recorded) = &mut self.recorded {
+        if let Some(recorded) = self.recorded.take() {
             assert!(payload.is_none(), "what changes a file reads none");
             let results = writer.bytes().get(REPLY_HEADER_SIZE..).unwrap_or_default();
-            recorded.finished = true;
-            if let Some(waiting) = recorded.context.replies.finish(&recorded.key, results) {
-                replay(waiting, results);
+            if let Some(newest) = recorded.finish(results) {
+                replay(newest, results);
+                return self.replier.withdraw();
             }
         }
         self.replier.send(writer, payload);
+    }
+
+    /// Answers that the call is none that can be done.
+    fn reject(mut self, error: ReplyError) {
+        match self.recorded.take().and_then(Recorded::forget) {
+            Some(newest) => {
+                newest.fail(error);
+                self.replier.withdraw();
+            }
+            None => self.replier.fail(error),
+        }
     }
 
     /// Answers an error of the backend.
@@ -265,8 +302,8 @@ impl Answer {
     fn refuse(self, refusal: Refusal) {
         match refusal {
             Refusal::Status(status) => self.status(status),
-            Refusal::Garbage => self.replier.fail(ReplyError::GarbageArguments),
-            Refusal::NoProcedure => self.replier.fail(ReplyError::ProcedureUnavailable),
+            Refusal::Garbage => self.reject(ReplyError::GarbageArguments),
+            Refusal::NoProcedure => self.reject(ReplyError::ProcedureUnavailable),
         }
     }
 

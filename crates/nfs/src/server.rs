@@ -19,6 +19,7 @@ use platform::Clock;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 /// Bytes of a WRITE call beside its data: the RPC header with the largest credential and verifier,
@@ -75,7 +76,9 @@ impl Programs {
         let limits = service.limits();
         let transfer = (limits.transfer_bytes_max as usize).max(RECORD_BYTES_MIN);
         let replies = ReplyCache::new();
-        let context = Arc::new(Context { service, policy, limits, replies, clock });
+        let connections = AtomicU64::new(0);
+        let context = Context { service, policy, limits, replies, clock, connections };
+        let context = Arc::new(context);
         let record_bytes_max = transfer + CALL_OVERHEAD_BYTES;
         Self { context, mounts: Arc::default(), locks: None, record_bytes_max }
     }
@@ -110,11 +113,11 @@ impl Service for Programs {
     type Session = Session;
 
     fn open(&self, peer: SocketAddr) -> Session {
-        Session::new(peer)
+        Session::new(peer, self.context.connections.fetch_add(1, Ordering::Relaxed))
     }
 
     fn open_datagram(&self, peer: SocketAddr) -> Session {
-        Session::of_datagram(peer)
+        Session::of_datagram(peer, self.context.connections.fetch_add(1, Ordering::Relaxed))
     }
 
     fn dispatch(&self, session: &mut Session, call: Call<'_>, replier: Replier) {

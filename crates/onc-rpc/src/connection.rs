@@ -216,6 +216,14 @@ impl Connection {
         }
     }
 
+    /// Ends a call that promised `promised` bytes and gets no reply.
+    pub(crate) fn withdraw(&self, promised: usize) {
+        let mut state = self.state.lock();
+        state.calls_in_flight -= 1;
+        self.credit(&mut state, promised);
+        self.wake_reader(&mut state);
+    }
+
     /// Goes on with the leftover: the socket takes bytes again, or is broken.
     pub(crate) fn resume(&self) {
         let mut state = self.state.lock();

@@ -51,6 +51,13 @@ impl<S: Service> Dialogue<S> {
     }
 }
 
+/// The client has gone: replies that come later go nowhere.
+impl<S: Service> Drop for Dialogue<S> {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,8 +20,9 @@
 //!
 //! Invariants:
 //! - Bytes from the network never panic; every length is checked against a named limit.
-//! - Each call gets exactly one reply while its connection lives. A [`Replier`] that is dropped
-//!   answers `SYSTEM_ERR`; one whose connection is gone does nothing.
+//! - Each call gets exactly one reply while its connection lives, or none where the service says so
+//!   ([`Replier::withdraw`]). A [`Replier`] that is dropped answers `SYSTEM_ERR`; one whose
+//!   connection is gone does nothing.
 //! - Memory per connection is bounded: calls in flight and reply bytes have limits, beyond which
 //!   nothing more is read from that connection.
 //!

@@ -133,6 +133,15 @@ impl Replier {
         self.finish_error(error);
     }
 
+    /// Sends no reply: another copy of the same call gets it. The call's place among those in
+    /// flight is free then.
+    pub fn withdraw(mut self) {
+        self.answered = true;
+        if let Way::Connection(connection) = &self.way {
+            connection.withdraw(self.promised);
+        }
+    }
+
     fn finish_error(&mut self, error: ReplyError) {
         let mut writer = Writer::with_capacity(40);
         writer.u32(0);

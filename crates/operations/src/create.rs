@@ -17,6 +17,7 @@ use file_service::rules::attributes::{NewIdentity, created};
 use file_service::rules::{entries, names};
 use file_service::{CreateMode, Entry, FileHandle, FileKind, FsError, NodeChange, SetAttributes};
 use ondisk::operation::{CreateRecord, KIND_CREATE};
+use platform::mutation::{self, Rule};
 
 /// Makes a regular file, or finds it, as `mode` says.
 #[derive(Clone, Debug)]
@@ -84,7 +85,8 @@ impl Create {
         match self.mode {
             CreateMode::Guarded => return Err(FsError::Exists.into()),
             CreateMode::Exclusive(verifier) => {
-                if existing.state.create_verifier != stored_verifier(verifier) {
+                let is_another = existing.state.create_verifier != stored_verifier(verifier);
+                if is_another || mutation::broken(Rule::ExclusiveCreateRedone) {
                     return Err(FsError::Exists.into());
                 }
             }

@@ -1,8 +1,8 @@
 //! Holds: front ends with open files keep them alive though their last name be removed
 //! ([`cowfs::holds`]).
 //!
-//! Invariants: a hold is memory only; after a restart nobody holds anything, and orphans go. Nothing
-//! here panics by what a front end asks for.
+//! Invariants: a hold is memory only; after a restart nobody holds anything, and orphans go.
+//! Nothing here panics by what a front end asks for.
 
 use crate::attributes::file_kind;
 use crate::{Environment, OperationStop};

@@ -3,8 +3,8 @@
 //! A snapshot is made, and a restore begins, at the freeze that takes the request in. From then on
 //! it is certain what the snapshot has, and that operations which begin now see the restored image;
 //! so they begin beside the request, which is answered one or two consistency points later. The
-//! model goes on from the freeze, too: it makes the snapshot, or goes back to it, when the freeze is
-//! over, and answers come when they come. A snapshot is deleted beside anything.
+//! model goes on from the freeze, too: it makes the snapshot, or goes back to it, when the freeze
+//! is over, and answers come when they come. A snapshot is deleted beside anything.
 //!
 //! Files that are held over a restore are open for their holders as before. The model closes them:
 //! so when a restore is answered some are held anew, all former holds are released, and the next

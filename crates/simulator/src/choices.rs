@@ -27,6 +27,8 @@ pub enum Purpose {
     LogFaults = 8,
     /// How the clock of day is set.
     Clock = 9,
+    /// Clients of a front end, and the network between.
+    FrontEnd = 10,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

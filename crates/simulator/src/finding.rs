@@ -87,6 +87,9 @@ pub enum Finding {
     /// Two affinities ran at once of which one covers the other.
     #[error("exclusion: {0}")]
     Exclusion(String),
+    /// What a client of a front end is told is wrong.
+    #[error("{0}")]
+    Client(String),
     /// The power goes now: no finding, but on its way up through all that was going on.
     #[error("a power cut")]
     PowerCut,

@@ -5,7 +5,8 @@
 //! is applied (COMMIT and stable writes of a caller who is else answered at once): that stands
 //! where it was asked for, because it promises nothing for operations that were applied in the
 //! meantime. A consistency point stands where it was asked for as well, and a snapshot that is made
-//! or restored: nothing is in flight then, and what begins before the answer comes after the freeze.
+//! or restored: nothing is in flight then, and what begins before the answer comes after the
+//! freeze.
 //!
 //! Invariants: moments ascend and none is given out twice; operations in flight at one time touch
 //! different files, so moving one past another changes no answer.

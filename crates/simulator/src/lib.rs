@@ -16,6 +16,7 @@
 //! | [`losses`], [`outage`] | disks that go and come back: as many as parity covers, and more |
 //! | [`neighbours`] | other aggregates of the node, one of them slow or dead |
 //! | `sickness` | a disk with many errors, and whether they are counted and kept |
+//! | `nfs` | clients over a network instead of operations at the engine's interface |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
 //! | [`run`] | many seeds on many threads; panics are findings |
 //! | [`boundaries`] | one seed, cut at each of its writes and flushes |
@@ -46,6 +47,7 @@ pub mod media;
 #[cfg(feature = "mutations")]
 pub mod mutations;
 pub mod neighbours;
+mod nfs;
 pub mod outage;
 pub mod overlap;
 pub mod plan;
@@ -68,4 +70,4 @@ mod workload;
 pub use finding::Finding;
 pub use plan::MixChoice;
 pub use reduction::Reduction;
-pub use run::{Lives, Outcome, Summary, first_finding, live_seed, run};
+pub use run::{FrontEnd, Lives, Outcome, Summary, first_finding, live_seed, run};

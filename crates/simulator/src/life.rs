@@ -20,7 +20,7 @@ use crate::media::check_media;
 use crate::neighbours::Neighbours;
 use crate::plan::{Fault, Plan};
 use crate::reduction::{Calm, Reduction};
-use crate::run::Lives;
+use crate::run::{FrontEnd, Lives};
 use crate::space::{check_lost, check_promises};
 use crate::tenant::Tenant;
 use crate::trace::Trace;
@@ -69,6 +69,9 @@ pub enum BoundaryCut {
 /// # Errors
 /// The first [`Finding`].
 pub fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> {
+    if lives.front_end == FrontEnd::Nfs {
+        return crate::nfs::live(seed, lives, trace);
+    }
     let mut life = Life::new(seed, lives, trace);
     let outcome = match lives.boundary {
         None => life.live(),

@@ -10,7 +10,7 @@ use platform::linux::SystemClock;
 use simulator::boundaries::live_boundaries;
 use simulator::life::BoundaryCut;
 use simulator::shrink::shrink;
-use simulator::{Lives, MixChoice, Reduction, Summary, live_seed, run};
+use simulator::{FrontEnd, Lives, MixChoice, Reduction, Summary, live_seed, run};
 use std::ops::Range;
 use std::process::ExitCode;
 
@@ -112,6 +112,9 @@ struct HowArguments {
     /// read.
     #[arg(long)]
     log_faults: bool,
+    /// How operations come to the node.
+    #[arg(long, value_enum, default_value_t)]
+    front_end: FrontEndArgument,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -137,7 +140,24 @@ impl HowArguments {
             kills: self.kills,
             log_faults: self.log_faults,
             reduction: self.reduced.clone(),
+            front_end: self.front_end.into(),
             boundary: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum FrontEndArgument {
+    #[default]
+    None,
+    Nfs,
+}
+
+impl From<FrontEndArgument> for FrontEnd {
+    fn from(front_end: FrontEndArgument) -> Self {
+        match front_end {
+            FrontEndArgument::None => Self::None,
+            FrontEndArgument::Nfs => Self::Nfs,
         }
     }
 }
@@ -219,7 +239,12 @@ fn break_rules(
     println!("{:26} {:>6}  finding", "rule", "seeds");
     let mut missed = 0;
     for rule in rules {
-        let row = simulator::mutations::try_rule(rule, seeds.clone(), &Lives::default(), jobs);
+        let row = simulator::mutations::try_rule(
+            rule,
+            seeds.clone(),
+            &simulator::mutations::lives_of(rule),
+            jobs,
+        );
         println!("{row}");
         match &row.outcome {
             Some(outcome) if is_verbose => println!("{}", outcome.report()),

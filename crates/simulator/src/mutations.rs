@@ -4,7 +4,7 @@
 //! Invariants: one rule is broken at a time, in the whole process; none is when this returns. The
 //! seed that is named is the lowest that finds something, however many threads looked.
 
-use crate::run::{Lives, Outcome, first_finding};
+use crate::run::{FrontEnd, Lives, Outcome, first_finding};
 use platform::mutation::{Rule, break_rule};
 use std::fmt;
 use std::ops::Range;
@@ -42,6 +42,23 @@ impl fmt::Display for Row {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:26} {:>6}  {}", self.rule.name(), self.seeds, self.finding())
     }
+}
+
+/// The lives in which a rule shows: rules of the front ends where there are clients.
+#[must_use]
+pub fn lives_of(rule: Rule) -> Lives {
+    let front_end = match rule {
+        Rule::XidAnswersAnother
+        | Rule::RepeatedCallRunsBeside
+        | Rule::RepliesNotKept
+        | Rule::RepeatedWriteDoneAgain
+        | Rule::SupersededCopyFails
+        | Rule::LocksInGrace
+        | Rule::ExclusiveCreateRedone
+        | Rule::VerifierKept => FrontEnd::Nfs,
+        _ => FrontEnd::None,
+    };
+    Lives { front_end, ..Lives::default() }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

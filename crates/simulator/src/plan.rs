@@ -220,8 +220,8 @@ const EMPTY_AREAS: [u32; 4] = [0, 2, 4, u32::MAX];
 /// Frees of volumes that are delayed, of their block numbers: none, as it is, and many.
 const DELAYED_PERMILLE: [u32; 4] = [0, 20, 200, 1000];
 
-/// What a COMMIT logs at most: as much as ever, and so little that a consistency point is mostly the
-/// better way.
+/// What a COMMIT logs at most: as much as ever, and so little that a consistency point is mostly
+/// the better way.
 const COMMIT_BYTES_MAX: [u64; 4] = [8 << 20, 8 << 20, 16 << 10, 0];
 
 /// Stripes of areas in some lives: areas that end with regions, and such that do not.

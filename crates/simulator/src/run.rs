@@ -21,6 +21,16 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// How operations come to the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FrontEnd {
+    /// From the simulator, at the engine's interface.
+    #[default]
+    None,
+    /// From clients over NFS and NLM.
+    Nfs,
+}
+
 /// How the lives of a run are lived, beside their seeds.
 #[derive(Clone, Default, Debug)]
 pub struct Lives {
@@ -44,6 +54,8 @@ pub struct Lives {
     pub log_faults: bool,
     /// What is left out.
     pub reduction: Reduction,
+    /// How operations come to the node.
+    pub front_end: FrontEnd,
     /// If set, each life is one round, cut there.
     pub boundary: Option<BoundaryCut>,
 }

@@ -3,7 +3,7 @@
 
 use platform::mutation::{Rule, break_rule};
 use platform::sync::Mutex;
-use simulator::mutations::try_rule;
+use simulator::mutations::{lives_of, try_rule};
 use simulator::shrink::shrink;
 use simulator::{Lives, live_seed};
 
@@ -27,8 +27,11 @@ fn rules_broken_on_purpose_are_noticed() {
         Rule::ParityStale,
         Rule::CacheEntryKept,
         Rule::RestartAfterMutation,
+        Rule::RepeatedWriteDoneAgain,
+        Rule::SupersededCopyFails,
+        Rule::LocksInGrace,
     ] {
-        let row = try_rule(rule, 0..SEEDS, &Lives::default(), jobs);
+        let row = try_rule(rule, 0..SEEDS, &lives_of(rule), jobs);
         assert!(row.outcome.is_some(), "{}: nobody noticed in {SEEDS} seeds", rule.name());
     }
 }

@@ -7,8 +7,8 @@
 //! between the volume is suspended, so that the log holds nothing that does not fit the restored
 //! image.
 //!
-//! Requests come in any order, several at one freeze and beside a restore. Each is carried out as if
-//! those before it were done, or refused with a sentence:
+//! Requests come in any order, several at one freeze and beside a restore. Each is carried out as
+//! if those before it were done, or refused with a sentence:
 //!
 //! | request | beside | what becomes of it |
 //! | --- | --- | --- |

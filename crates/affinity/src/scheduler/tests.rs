@@ -113,6 +113,76 @@ fn a_woken_message_goes_first() {
     assert!(world.scheduler.is_idle());
 }
 
+/// Takes one of `room` or waits for more, as an operation does that finds the log full.
+fn taker(
+    world: &World,
+    room: &Arc<Lock<u32>>,
+    waiting: &Arc<Lock<Vec<Waker>>>,
+    name: &'static str,
+) -> Box<dyn Message> {
+    let (trail, room) = (Arc::clone(&world.trail), Arc::clone(room));
+    let waiting = Arc::clone(waiting);
+    Box::new(move |_: &mut Access<'_>| {
+        let mut left = room.lock();
+        if *left == 0 {
+            let waiting = Arc::clone(&waiting);
+            return Outcome::Suspend(Box::new(move |waker| waiting.lock().push(waker)));
+        }
+        *left -= 1;
+        trail.lock().push(name);
+        Outcome::Done
+    })
+}
+
+#[test]
+fn who_waits_for_room_longest_gets_it_first() {
+    let world = world();
+    let (room, waiting) = (Arc::new(Lock::new(0)), Arc::new(Lock::new(Vec::new())));
+    let send = |affinity, name| {
+        world.scheduler.send(affinity, taker(&world, &room, &waiting, name));
+        world.scheduler.run_until_idle();
+    };
+    ["first", "second", "third"].iter().for_each(|name| send(world.stripes[0], name));
+    send(world.stripes[1], "elsewhere");
+    for expected in ["first", "second", "third", "elsewhere", "late"] {
+        *room.lock() = 1;
+        // They began to wait again in whatever order; what comes now is behind all of them.
+        waiting.lock().reverse();
+        let wakers = std::mem::take(&mut *waiting.lock());
+        Waker::wake_all(wakers);
+        if expected == "second" {
+            world.scheduler.send(world.stripes[0], taker(&world, &room, &waiting, "late"));
+        }
+        world.scheduler.run_until_idle();
+        assert_eq!(world.trail(), [expected]);
+    }
+    assert!(world.scheduler.is_idle() && waiting.lock().is_empty());
+}
+
+#[test]
+fn messages_behind_one_that_waits_do_not_pass_older_ones() {
+    let world = world();
+    let (old, old_waker) = world.waiter("old");
+    world.scheduler.send(world.logical, old);
+    world.scheduler.run_until_idle();
+    let old_waker = old_waker.recv().unwrap();
+    // In one turn: the first of them waits, and while it runs the old one is woken.
+    let mut wake = Some(old_waker);
+    let waits = move |_: &mut Access<'_>| match wake.take() {
+        Some(waker) => {
+            waker.wake();
+            Outcome::Suspend(Box::new(Waker::wake))
+        }
+        None => Outcome::Done,
+    };
+    world.scheduler.send(world.logical, Box::new(waits));
+    world.scheduler.send(world.logical, world.step("behind"));
+    // A worker takes both at once.
+    world.scheduler.shutdown();
+    world.scheduler.worker_loop();
+    assert_eq!(world.trail(), ["old", "behind"]);
+}
+
 #[test]
 fn a_waker_may_be_woken_before_its_starter_returns() {
     let world = world();

@@ -6,7 +6,7 @@
 
 use super::{Life, Phase, State};
 use crate::counters::Counters;
-use crate::message::Message;
+use crate::message::Queued;
 
 impl State {
     /// Counts the caller among those that wait for work.
@@ -62,7 +62,7 @@ impl State {
 
     /// Stops everything; the queued messages are the caller's, to be dropped outside the lock.
     #[must_use]
-    pub(crate) fn halt(&mut self) -> Vec<Box<dyn Message>> {
+    pub(crate) fn halt(&mut self) -> Vec<Queued> {
         self.life = Life::Halted;
         self.ready.clear();
         self.waiting_below.clear();

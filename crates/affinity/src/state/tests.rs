@@ -70,7 +70,7 @@ struct Pair {
     number: u64,
 }
 
-type Batch = VecDeque<Box<dyn Message>>;
+type Batch = VecDeque<Queued>;
 
 impl Pair {
     fn new() -> Self {
@@ -115,7 +115,7 @@ impl Pair {
     fn push(&mut self, choice: usize) {
         let id = self.one(choice);
         let message = self.message(id);
-        assert!(self.state.push(id, message, false).is_none());
+        assert!(self.state.push_new(id, message).is_none());
     }
 
     fn begun(&mut self, id: AffinityId, batch: Batch) {
@@ -153,7 +153,8 @@ impl Pair {
         if self.state.begin_direct(id) {
             assert!(free && first, "{id} runs out of turn");
             let message = self.message(id);
-            self.begun(id, Batch::from([message]));
+            let queued = self.state.arrive(message);
+            self.begun(id, Batch::from([queued]));
         } else {
             assert!(!free || !first || !self.state.reserved.is_empty());
         }
@@ -165,8 +166,8 @@ impl Pair {
             return;
         }
         let (id, mut batch) = self.running.swap_remove(choice % self.running.len());
-        for mut message in batch.drain(..count.min(batch.len())) {
-            assert!(matches!(message.run(&mut Access::new(id)), Outcome::Done));
+        for mut queued in batch.drain(..count.min(batch.len())) {
+            assert!(matches!(queued.message.run(&mut Access::new(id)), Outcome::Done));
             let expected = self.sent.get_mut(&id.slot()).and_then(VecDeque::pop_front);
             assert_eq!(expected, Some(self.told.load(Ordering::Relaxed)), "order within {id}");
         }

@@ -3,9 +3,9 @@
 //! Invariants: `begin` is the only way into a run and asserts that nothing shuts the affinity out;
 //! every `begin` has one `end`.
 
-use super::{Life, Phase, QUANTUM_MESSAGES_MAX, State};
+use super::{Life, Phase, QUANTUM_MESSAGES_MAX, State, insert};
 use crate::AffinityId;
-use crate::message::Message;
+use crate::message::Queued;
 use std::collections::VecDeque;
 
 impl State {
@@ -25,7 +25,7 @@ impl State {
     }
 
     /// The next affinity in line, now running, its first messages in `batch`.
-    pub(crate) fn pick(&mut self, batch: &mut VecDeque<Box<dyn Message>>) -> Option<AffinityId> {
+    pub(crate) fn pick(&mut self, batch: &mut VecDeque<Queued>) -> Option<AffinityId> {
         let slot = self.settle_front()?;
         self.ready.pop_front();
         Some(self.begin_batch(slot, QUANTUM_MESSAGES_MAX, batch))
@@ -36,7 +36,7 @@ impl State {
     pub(crate) fn pick_chosen(
         &mut self,
         choose: &mut dyn FnMut(&[AffinityId]) -> usize,
-        batch: &mut VecDeque<Box<dyn Message>>,
+        batch: &mut VecDeque<Queued>,
     ) -> Option<AffinityId> {
         self.settle_front()?;
         let lined_up = std::mem::take(&mut self.ready);
@@ -58,7 +58,7 @@ impl State {
         &mut self,
         slot: u32,
         messages_max: usize,
-        batch: &mut VecDeque<Box<dyn Message>>,
+        batch: &mut VecDeque<Queued>,
     ) -> AffinityId {
         assert!(batch.is_empty(), "a worker has finished its last batch");
         let node = self.node_mut(slot);
@@ -133,10 +133,10 @@ impl State {
         self.begin(0)
     }
 
-    /// Ends the turn of `id`: messages that it did not get to go back to the front of its queue,
+    /// Ends the turn of `id`: messages that it did not get to go back to their places in its queue,
     /// what waited for it gets in line, and so does the affinity itself, last, if it has work.
     /// After a halt the messages stay in `rest`.
-    pub(crate) fn end(&mut self, id: AffinityId, rest: &mut VecDeque<Box<dyn Message>>) {
+    pub(crate) fn end(&mut self, id: AffinityId, rest: &mut VecDeque<Queued>) {
         let slot = id.slot();
         let node = self.node_mut(slot);
         assert!(node.phase == Phase::Running && node.id == id, "{id} does not run");
@@ -148,8 +148,8 @@ impl State {
         }
         self.queued += rest.len();
         let node = self.node_mut(slot);
-        while let Some(message) = rest.pop_back() {
-            node.queue.push_front(message);
+        while let Some(queued) = rest.pop_back() {
+            insert(&mut node.queue, queued);
         }
         if !node.queue.is_empty() {
             self.line_up(slot);

@@ -3,7 +3,8 @@
 //! Invariants: a procedure reads all its arguments and asks the policy about all its handles before
 //! it calls the backend; it then takes its answer and cannot refuse any more.
 //!
-//! Fails: by [`Refusal`] before the backend is called, by the backend's error after.
+//! Fails: by [`Refusal`] before the backend is called, by the backend's error after. A call that
+//! changes something is told to come later (JUKEBOX) when too many are being done.
 
 mod attributes;
 mod data;
@@ -13,7 +14,9 @@ mod entries;
 use crate::failure::FailureAttributes;
 use crate::reply_cache::{Begin, Key};
 use crate::request::{self, Answer, Context, Recorded, Refusal, Request, Session};
+use file_service::FsError;
 use onc_rpc::{Call, Replier};
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
 /// The program's number.
@@ -22,13 +25,18 @@ pub(crate) const PROGRAM: u32 = 100_003;
 pub(crate) const VERSION: u32 = 3;
 
 const SETATTR: u32 = 2;
+const WRITE: u32 = 7;
 const CREATE: u32 = 8;
 const LINK: u32 = 15;
 
-/// Whether doing the procedure a second time answers something else: SETATTR (because of its
-/// guard), CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK.
-const fn cannot_repeat(procedure: u32) -> bool {
-    procedure == SETATTR || (procedure >= CREATE && procedure <= LINK)
+/// Whether the procedure changes something, so that doing it a second time answers something else
+/// or undoes what was done between: SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR,
+/// RENAME, LINK. COMMIT may be repeated.
+fn cannot_repeat(procedure: u32) -> bool {
+    if procedure == WRITE && mutation::broken(Rule::RepeatedWriteDoneAgain) {
+        return false;
+    }
+    procedure == SETATTR || (WRITE..=LINK).contains(&procedure)
 }
 
 /// What follows a status other than OK, file by file.
@@ -53,14 +61,24 @@ pub(crate) fn dispatch(
     let mut replier = replier;
     let mut recorded = None;
     if cannot_repeat(procedure) {
-        let key = Key::new(session.client, call.header.xid, call.record.bytes());
+        let is_write = procedure == WRITE;
+        let key = Key::new(session.client, call.header.xid, call.record.bytes(), is_write);
         let now = context.clock.monotonic_nanoseconds();
-        replier = match context.replies.begin(key, session.peer, now, replier) {
-            Begin::Fresh(replier) => replier,
+        replier = match context.replies.begin(key, session.number, now, replier) {
+            Begin::Fresh(replier) => {
+                recorded = Some(Recorded::new(Arc::clone(context), key));
+                replier
+            }
             Begin::Replay(replier, results) => return request::replay(replier, &results),
-            Begin::Joined => return,
+            Begin::Joined(superseded) if mutation::broken(Rule::SupersededCopyFails) => {
+                return drop(superseded);
+            }
+            Begin::Joined(superseded) => return superseded.into_iter().for_each(Replier::withdraw),
+            Begin::Refused(replier) => {
+                let answer = Answer::new(context, replier, after_failure(procedure), None);
+                return answer.status(FsError::TryLater.nfs3_status());
+            }
         };
-        recorded = Some(Recorded { context: Arc::clone(context), key, finished: false });
     }
     let mut request = Request {
         context,

@@ -239,6 +239,29 @@ fn calls_in_flight_are_limited() {
 }
 
 #[test]
+fn calls_that_get_no_reply_free_their_places() {
+    use crate::connection::CALLS_IN_FLIGHT_MAX;
+    let (server, kept) = start();
+    let mut socket = TcpStream::connect(server.local_address()).unwrap();
+    let places = CALLS_IN_FLIGHT_MAX as u32;
+    for xid in 0..places + 1 {
+        socket.write_all(&call(xid, KEEP, |_| {})).unwrap();
+    }
+    let repliers: Vec<Replier> = (0..places).map(|_| kept.recv().unwrap()).collect();
+    assert!(kept.try_recv().is_err(), "no place is free");
+    for mut replier in repliers {
+        replier.expect_bytes(1 << 20);
+        replier.withdraw();
+    }
+    let last = kept.recv().unwrap();
+    assert_eq!(server.in_flight_bytes(), 0);
+    let writer = last.begin(0);
+    last.send(writer, None);
+    // The only reply is that to the call which was not withdrawn, and no error comes before it.
+    assert_eq!(status(&next_reply(&mut socket), places), 0);
+}
+
+#[test]
 fn a_reply_to_a_lost_connection_is_harmless() {
     let (mut server, kept) = start();
     let mut socket = TcpStream::connect(server.local_address()).unwrap();

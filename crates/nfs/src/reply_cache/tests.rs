@@ -1,0 +1,160 @@
+//! The cache by itself: who is answered, what is evicted, and how much is kept.
+
+use super::*;
+use std::net::Ipv4Addr;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Connections in the order in which they were opened.
+const FIRST: u64 = 1;
+const SECOND: u64 = 2;
+const THIRD: u64 = 3;
+const FOURTH: u64 = 4;
+
+const FEW: Limits =
+    Limits { answers_max: 8, client_answers_max: 4, pending_max: 8, client_pending_max: 6 };
+
+fn key(xid: u32) -> Key {
+    Key::new(CLIENT, xid, b"arguments", false)
+}
+
+fn write_key(xid: u32) -> Key {
+    Key::new(CLIENT, xid, b"arguments", true)
+}
+
+fn is_fresh(cache: &ReplyCache<u32>, key: Key) -> bool {
+    matches!(cache.begin(key, FIRST, 0, 0), Begin::Fresh(0))
+}
+
+fn counts(cache: &ReplyCache<u32>) -> (usize, usize, usize, usize) {
+    let entries = cache.others.entries.lock();
+    (entries.entries.len(), entries.order.len(), entries.pending, entries.clients.len())
+}
+
+#[test]
+fn a_repeated_call_gets_the_first_answer() {
+    let cache = ReplyCache::with_limits(FEW);
+    assert!(is_fresh(&cache, key(1)));
+    assert_eq!(cache.finish(&key(1), 0, b"answer"), None);
+    for connection in [FIRST, SECOND] {
+        let Begin::Replay(5, answer) = cache.begin(key(1), connection, 9, 5) else {
+            panic!("it is done")
+        };
+        assert_eq!(&*answer, b"answer");
+    }
+    let other = Key::new(CLIENT, 1, b"others", false);
+    assert!(is_fresh(&cache, other), "the same number, another call");
+    let other = Key::new(IpAddr::from([127, 0, 0, 2]), 1, b"arguments", false);
+    assert!(is_fresh(&cache, other), "another client");
+}
+
+#[test]
+fn an_old_answer_is_not_for_later_connections() {
+    let cache = ReplyCache::with_limits(FEW);
+    let (begun, answered) = (5, 500 * AGE_MAX_NANOSECONDS);
+    assert!(matches!(cache.begin(key(1), SECOND, begun, 0), Begin::Fresh(0)));
+    cache.finish(&key(1), answered, b"answer");
+    // The age is that of the answer: the call itself may have taken for ever.
+    let in_time = answered + AGE_MAX_NANOSECONDS - 1;
+    assert!(matches!(cache.begin(key(1), THIRD, in_time, 5), Begin::Replay(5, _)));
+    let late = answered + AGE_MAX_NANOSECONDS;
+    assert!(matches!(cache.begin(key(1), SECOND, late, 5), Begin::Replay(5, _)), "its own");
+    assert!(matches!(cache.begin(key(1), FIRST, late, 5), Begin::Replay(5, _)), "an earlier one");
+    let of_third = cache.begin(key(1), THIRD, late, 5);
+    assert!(matches!(of_third, Begin::Replay(5, _)), "it has had a copy answered");
+    assert!(matches!(cache.begin(key(1), FOURTH, late, 5), Begin::Fresh(5)));
+    assert!(matches!(cache.begin(key(1), FOURTH, late, 6), Begin::Joined(None)));
+    assert_eq!(counts(&cache), (1, 0, 1, 1));
+}
+
+#[test]
+fn the_newest_copy_is_answered_and_the_others_are_not() {
+    let cache = ReplyCache::with_limits(FEW);
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 10), Begin::Fresh(10)));
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 11), Begin::Joined(None)));
+    // The third and the fourth copy: each takes the place of the one before.
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 12), Begin::Joined(Some(11))));
+    assert!(matches!(cache.begin(key(1), SECOND, 0, 13), Begin::Joined(Some(12))));
+    // A copy that was read late: its connection has been given up.
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 14), Begin::Joined(Some(14))));
+    assert_eq!(cache.finish(&key(1), 0, b""), Some(13));
+    // And where the first copy is the newest.
+    assert!(matches!(cache.begin(key(2), SECOND, 0, 20), Begin::Fresh(20)));
+    assert!(matches!(cache.begin(key(2), FIRST, 0, 21), Begin::Joined(Some(21))));
+    assert_eq!(cache.finish(&key(2), 0, b""), None);
+    // A call that is not done after all.
+    assert!(is_fresh(&cache, key(3)));
+    assert!(matches!(cache.begin(key(3), FIRST, 0, 31), Begin::Joined(None)));
+    assert_eq!(cache.forget(&key(3)), Some(31));
+    assert!(is_fresh(&cache, key(3)));
+}
+
+#[test]
+fn the_oldest_answers_go_first() {
+    let cache = ReplyCache::with_limits(Limits { client_answers_max: 8, answers_max: 2, ..FEW });
+    for xid in 1..=3 {
+        assert!(is_fresh(&cache, key(xid)));
+        cache.finish(&key(xid), 0, b"");
+    }
+    assert!(!is_fresh(&cache, key(3)));
+    assert!(!is_fresh(&cache, key(2)));
+    assert!(is_fresh(&cache, key(1)), "evicted");
+    assert_eq!(counts(&cache), (3, 2, 1, 1));
+}
+
+#[test]
+fn a_busy_client_pushes_out_its_own() {
+    let cache = ReplyCache::with_limits(FEW);
+    let quiet = Key::new(IpAddr::from([10, 0, 0, 1]), 1, b"", false);
+    assert!(is_fresh(&cache, quiet));
+    cache.finish(&quiet, 0, b"");
+    for xid in 0..100 {
+        assert!(is_fresh(&cache, key(xid)));
+        cache.finish(&key(xid), 0, b"");
+    }
+    assert!(!is_fresh(&cache, quiet) && !is_fresh(&cache, key(96)));
+    assert_eq!(counts(&cache), (5, 5, 0, 2));
+    assert!(is_fresh(&cache, key(95)));
+}
+
+#[test]
+fn what_is_being_done_is_never_evicted() {
+    let cache = ReplyCache::with_limits(FEW);
+    assert!(is_fresh(&cache, key(1_000)));
+    for xid in 0..100 {
+        assert!(is_fresh(&cache, key(xid)));
+        cache.finish(&key(xid), 0, b"");
+    }
+    assert!(matches!(cache.begin(key(1_000), FIRST, 0, 1), Begin::Joined(None)));
+    assert_eq!(cache.finish(&key(1_000), 0, b""), Some(1));
+}
+
+#[test]
+fn calls_that_are_being_done_have_a_limit() {
+    let cache = ReplyCache::with_limits(FEW);
+    assert!((0..6).all(|xid| is_fresh(&cache, key(xid))));
+    assert!(matches!(cache.begin(key(6), FIRST, 0, 9), Begin::Refused(9)));
+    assert!(matches!(cache.begin(key(5), FIRST, 0, 9), Begin::Joined(None)), "it is no new one");
+    let others = |xid| Key::new(IpAddr::from([10, 0, 0, 1]), xid, b"", false);
+    assert!(is_fresh(&cache, others(1)) && is_fresh(&cache, others(2)));
+    assert!(matches!(cache.begin(others(3), FIRST, 0, 9), Begin::Refused(9)), "of all clients");
+    cache.finish(&key(0), 0, b"");
+    assert!(is_fresh(&cache, others(3)));
+    assert!((1..5).all(|xid| cache.finish(&key(xid), 0, b"").is_none()));
+    assert_eq!(cache.finish(&key(5), 0, b""), Some(9));
+    assert!((1..=3).all(|xid| cache.forget(&others(xid)).is_none()));
+    assert_eq!(counts(&cache), (4, 4, 0, 1));
+}
+
+#[test]
+fn writes_do_not_push_out_the_answers_of_others() {
+    let cache = ReplyCache::with_limits(FEW);
+    assert!(is_fresh(&cache, key(1)));
+    cache.finish(&key(1), 0, b"removed");
+    for xid in 0..100 {
+        assert!(is_fresh(&cache, write_key(xid)));
+        cache.finish(&write_key(xid), 0, b"");
+    }
+    assert!(matches!(cache.begin(key(1), SECOND, 0, 5), Begin::Replay(5, _)));
+    assert!(matches!(cache.begin(write_key(99), SECOND, 0, 5), Begin::Replay(5, _)));
+    assert!(matches!(cache.begin(write_key(0), SECOND, 0, 5), Begin::Fresh(5)), "evicted");
+}

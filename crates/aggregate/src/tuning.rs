@@ -1,6 +1,6 @@
 //! Settings that a user never changes: how the write allocator chooses (FreeSpace section 4), and
-//! limits that the simulator makes small. Benches compare the choices. Counters beside them tell how
-//! good the allocator's choices were.
+//! limits that the simulator makes small. Benches compare the choices. Counters beside them tell
+//! how good the allocator's choices were.
 
 use crate::aggregate::Aggregate;
 use crate::block_side::BlockSide;

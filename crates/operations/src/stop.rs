@@ -101,10 +101,10 @@ impl OperationStop {
     /// replayed.
     #[must_use]
     pub const fn is_unfit(&self) -> bool {
-        match self {
-            Self::Record { error: RecordError::Unfit { .. }, .. } | Self::Dangling { .. } => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Record { error: RecordError::Unfit { .. }, .. } | Self::Dangling { .. }
+        )
     }
 
     /// The block that could not be read, if it is known.

@@ -58,7 +58,9 @@ impl Request {
         action: SnapshotAction,
         is_there: bool,
     ) -> Self {
-        let taken_by = machine.aggregate().map(|aggregate| {
+        let served = machine.engine.volume_named(volume);
+        let taken_by = served.map(|served| {
+            let aggregate = &served.aggregate;
             let is_next = matches!(aggregate.phase(), Phase::Idle | Phase::Freezing);
             CpNumber(aggregate.committed().get() + if is_next { 1 } else { 2 })
         });
@@ -84,10 +86,11 @@ impl Request {
     }
 
     /// Whether the freeze that takes it in is over, and it was not refused there.
-    fn is_over(&self, machine: &Machine<'_>) -> bool {
-        let (Some(aggregate), Some(cp)) = (machine.aggregate(), self.taken_by) else {
+    fn is_over(&self, machine: &Machine<'_>, volume: &str) -> bool {
+        let (Some(served), Some(cp)) = (machine.engine.volume_named(volume), self.taken_by) else {
             return false;
         };
+        let aggregate = &served.aggregate;
         let is_cleaning =
             !matches!(aggregate.phase(), Phase::Idle | Phase::Freezing | Phase::Failed);
         let committed = aggregate.committed().get();
@@ -97,12 +100,12 @@ impl Request {
     /// Has model and subject do what the freeze has done, if it is over; whether it is now.
     pub fn take(
         &mut self,
-        machine: &mut Machine<'_>,
+        (machine, volume): (&mut Machine<'_>, &str),
         model: &mut Runner<Model>,
         subject: &mut Runner<EngineSubject>,
     ) -> bool {
         let is_deletion = matches!(self.action, SnapshotAction::Delete(_));
-        if self.is_taken || is_deletion || machine.log_fails() || !self.is_over(machine) {
+        if self.is_taken || is_deletion || machine.log_fails() || !self.is_over(machine, volume) {
             return false;
         }
         if self.answer.lock().as_ref().is_some_and(Result::is_err) {

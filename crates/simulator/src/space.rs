@@ -54,6 +54,7 @@ pub fn check_room(machine: &Machine<'_>) -> Result<(), Finding> {
 pub fn check_lost(machine: &Machine<'_>) -> Result<(), Finding> {
     let plan = &machine.plan;
     let is_damaged = plan.fault.is_some() || !plan.lost_disks.is_empty() || plan.has_outages;
+    let is_damaged = is_damaged || plan.is_damaged;
     let Some(aggregate) = machine.aggregate().filter(|_| !is_damaged) else { return Ok(()) };
     match aggregate.statistics.lost_blocks.load(Ordering::Relaxed) {
         0 => Ok(()),

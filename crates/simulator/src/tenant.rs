@@ -199,7 +199,9 @@ impl Tenant {
                 Wait::Snapshot(request) => {
                     let is_restore = matches!(request.action, SnapshotAction::Restore(_));
                     let is_held = is_restore && !self.subject.executor.holds().is_empty();
-                    if !is_held && request.take(machine, &mut self.model, &mut self.subject) {
+                    if !is_held
+                        && request.take((machine, &self.name), &mut self.model, &mut self.subject)
+                    {
                         one.footprint.open_up();
                     }
                     match request.answer() {

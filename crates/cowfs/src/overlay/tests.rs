@@ -86,3 +86,14 @@ proptest! {
         }
     }
 }
+
+/// The rule `stable-write-hides-unlogged`.
+#[test]
+fn what_is_not_logged_stays_so_under_a_stable_write() {
+    let mut file = DirtyFile::default();
+    file.put(3, units::zero_block(), false);
+    file.put(3, units::zero_block(), true);
+    assert!(file.get_mut(3, true).is_some());
+    file.put(4, units::zero_block(), true);
+    assert_eq!(file.unlogged().collect::<Vec<_>>(), [3]);
+}

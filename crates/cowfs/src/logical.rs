@@ -211,7 +211,14 @@ impl<P: Pointer> Logical<P> {
         if let Some(found) = self.inodes.get(&inode) {
             return Ok(!found.freed);
         }
-        let record = read_record(&self.inode_file, self.volume, inode, reader)?;
+        let record = read_record(&self.inode_file, self.volume, inode, reader);
+        let record = record.map_err(|stop| match stop {
+            // Without the inode nothing on media could say what is lost.
+            Stop::Damaged(_) if self.replaying => {
+                Stop::Contradiction("an inode of a logged operation cannot be read")
+            }
+            stop => stop,
+        })?;
         match record {
             Some(record) if !record.is_free() => {
                 self.inodes.insert(inode, Inode::of(&record));

@@ -168,7 +168,14 @@ impl<'a, P: Pointer> Transaction<'a, P> {
             return Ok(None);
         }
         self.check_content(inode)?;
-        self.logical.read_block(inode, fbn, &self.reader)
+        let block = self.logical.read_block(inode, fbn, &self.reader);
+        block.map_err(|stop| match stop {
+            // No file is to blame: replay must not go on without the maps.
+            Stop::Damaged(_) if inode.get() < metafile::ROOT_DIRECTORY => {
+                Stop::Contradiction("a map of the volume cannot be read")
+            }
+            stop => stop,
+        })
     }
 
     /// Refuses the content of a quarantined file. The inode must be in memory.

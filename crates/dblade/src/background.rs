@@ -79,7 +79,7 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
         let orphans: Vec<InodeNumber> = logical
             .orphans
             .iter()
-            .filter(|inode| !held(inode))
+            .filter(|inode| !held(inode) && !host.fronted.front().is_unreapable(**inode))
             .take(ORPHANS_PER_COMMIT)
             .copied()
             .collect();
@@ -96,8 +96,14 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
 pub(crate) fn reap<P: Pointer>(host: &Host<P>, inode: InodeNumber) {
     let again = host.clone();
     let done = move |outcome: Result<Reaped, file_service::FsError>| {
-        if outcome == Ok(Reaped::Later) {
-            again.served.aggregate.request_consistency_point(None);
+        match outcome {
+            Ok(Reaped::Later) => again.served.aggregate.request_consistency_point(None),
+            Ok(Reaped::Freed) => again.fronted.front().set_unreapable(inode, false),
+            // Held or quarantined, or its inode cannot be read. Nobody may wait for its blocks.
+            Ok(Reaped::Needed) | Err(_) => {
+                again.fronted.front().set_unreapable(inode, true);
+                reap_orphans(again);
+            }
         }
     };
     host.send_logical(Box::new(Mutate {

@@ -4,8 +4,8 @@
 //! log, make the parity of noted stripes right, mount the aggregate and its
 //! volumes, replay the log, and commit that with a consistency point before anyone is served.
 //!
-//! Fails: with what is wrong and where. Nothing has been changed then, but for parity that was not
-//! right.
+//! Fails: with what is wrong and where. Nothing has been changed then, but for superblocks and
+//! labels of disks that had older ones, and parity that was not right.
 
 use crate::create::{OpenParts, volume_shared};
 use crate::engine::{Done, Engine};
@@ -155,7 +155,7 @@ impl Opening {
             Ok(()) => self.open_log(),
             Err(error) => self.give_up(AggregateError::from(error).into()),
         };
-        store.write_superblock(slot, block, Box::new(adopted));
+        store.adopt_superblock(slot, block, Box::new(adopted));
     }
 
     fn open_log(mut self) {

@@ -9,8 +9,11 @@
 //! record writes to is quarantined. Later records of the same volume that do not fit without it are
 //! left out, too.
 //!
+//! Damage of maps and of the inode file is no file's, so it ends the replay. So does any damage in
+//! an aggregate with an object store: a store that does not answer for a while looks the same.
+//!
 //! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
-//! and nothing is lost: its disks and log are as the crash left them.
+//! and nothing is lost: disks and log have what the crash left.
 
 use crate::error::EngineError;
 use crate::open::{Opening, Recovery};
@@ -146,6 +149,11 @@ impl Opening {
 
     /// Whether a record is left out: it meets damage, or does not fit because another was left out.
     fn may_skip(&self, record: &Record, stop: &OperationStop) -> bool {
+        let groups = self.store.geometry();
+        if groups.groups().iter().any(raid::GroupGeometry::is_object) {
+            // An object store that does not answer looks like damage, and passes.
+            return false;
+        }
         let volume = operations::record_volume(&record.body).ok();
         let has_skipped = volume.is_some_and(|volume| self.skipped.contains_key(&volume));
         stop.is_damage() || stop.is_unfit() && has_skipped
@@ -229,6 +237,10 @@ fn quarantine<P: Pointer>(
     let Some((inode, generation)) = operations::record_file(record.kind, &record.body) else {
         return Ok(());
     };
+    if matches!(stop, OperationStop::Cow(Stop::Quarantined(other)) if *other != inode) {
+        // Its extended attributes are lost, and its content is not.
+        return Ok(());
+    }
     let front = volume.front();
     let reader = Reader { cache: front.cache(), held };
     let logical = front.logical.write(access);

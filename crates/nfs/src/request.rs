@@ -299,9 +299,16 @@ impl Answer {
         service.attributes(file, Box::new(found));
     }
 
-    fn refuse(self, refusal: Refusal) {
+    fn refuse(mut self, refusal: Refusal) {
         match refusal {
-            Refusal::Status(status) => self.status(status),
+            Refusal::Status(status) => {
+                // Nothing was done, so nothing is kept: who may do nothing here must not push out
+                // the answers of others.
+                if let Some(newest) = self.recorded.take().and_then(Recorded::forget) {
+                    std::mem::replace(&mut self.replier, newest).withdraw();
+                }
+                self.status(status);
+            }
             Refusal::Garbage => self.reject(ReplyError::GarbageArguments),
             Refusal::NoProcedure => self.reject(ReplyError::ProcedureUnavailable),
         }

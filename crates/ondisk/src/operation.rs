@@ -335,18 +335,11 @@ pub fn record_volume(body: &[u8]) -> Result<units::VolumeId, Damage> {
 }
 
 /// The file of a record that is about the content or the attributes of one file; `None` for records
-/// about names.
+/// about names, and about extended attributes, which lie in a file of their own.
 #[must_use]
 pub fn record_file(kind: u16, body: &[u8]) -> Option<(units::InodeNumber, units::Generation)> {
-    let is_about_one = matches!(
-        kind,
-        KIND_SET_ATTRIBUTES
-            | KIND_WRITE
-            | KIND_COMMIT
-            | KIND_ALLOCATE
-            | KIND_SET_XATTR
-            | KIND_REMOVE_XATTR
-    );
+    let is_about_one =
+        matches!(kind, KIND_SET_ATTRIBUTES | KIND_WRITE | KIND_COMMIT | KIND_ALLOCATE);
     let (_, rest) = split::<OperationPrefix>(body, "operation").ok().filter(|_| is_about_one)?;
     let (file, _) = split::<FileReference>(rest, "operation").ok()?;
     let generation = units::Generation(file.generation.get());

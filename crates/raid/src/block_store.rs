@@ -195,6 +195,12 @@ pub trait BlockStore: Send + Sync {
     /// If there is no such slot.
     fn write_superblock(&self, slot: usize, block: BlockRef, done: SyncDone);
 
+    /// Has every disk in use have, durably, a superblock that was read from some.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    fn adopt_superblock(&self, slot: usize, block: BlockRef, done: SyncDone);
+
     /// Reads all slots of all disks that hold what their places must: not of disks that are being
     /// filled, whose superblocks may be old.
     fn read_superblocks(&self, done: SuperblocksDone);

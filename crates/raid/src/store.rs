@@ -247,6 +247,10 @@ impl BlockStore for Store {
         self.inner.write_superblock(slot, &block, done);
     }
 
+    fn adopt_superblock(&self, slot: usize, block: BlockRef, done: SyncDone) {
+        self.inner.adopt_superblock(slot, block, done);
+    }
+
     fn read_superblocks(&self, done: SuperblocksDone) {
         self.inner.read_superblocks(done);
     }

@@ -7,6 +7,7 @@
 //! Invariant: an old superblock of a disk that came back is never read as a vote.
 
 use crate::block_store::{SuperblockCopy, SuperblocksDone, SyncDone};
+use crate::error::StoreError;
 use crate::member::{GroupState, Missing};
 use crate::store::Inner;
 use media::{Device, MediaError, SUPERBLOCK_SLOTS};
@@ -14,6 +15,8 @@ use platform::completion::gather;
 use std::sync::Arc;
 use units::BlockRef;
 
+/// A disk with its group and its index in it.
+type Place = (u32, usize, Arc<Device>);
 /// Receives the end of a superblock's write to one disk.
 type WrittenDone = Box<dyn FnOnce(Result<(), MediaError>) + Send>;
 
@@ -27,12 +30,21 @@ impl Inner {
         assert!(slot < SUPERBLOCK_SLOTS, "superblock slot {slot}");
         // A disk that is not there keeps its old superblock, and must not speak again.
         self.write_all_labels();
+        self.write_superblock_to(self.devices(), slot, block, done);
+    }
+
+    fn write_superblock_to(
+        self: &Arc<Self>,
+        devices: Vec<Place>,
+        slot: usize,
+        block: &BlockRef,
+        done: SyncDone,
+    ) {
         let written_cp = {
             let mut state = self.state.lock();
             state.superblocks_under_way += 1;
             state.points.written
         };
-        let devices = self.devices();
         let places = devices.clone();
         let inner = Arc::clone(self);
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
@@ -52,6 +64,34 @@ impl Inner {
             } else {
                 device.write_superblock(slot, Arc::clone(block), part);
             }
+        }
+    }
+
+    /// Has every disk in use have a superblock that was found on some, durably. Where a disk has it
+    /// nothing is written over it: a write that is torn must not take the last good copy.
+    pub(crate) fn adopt_superblock(self: &Arc<Self>, slot: usize, block: BlockRef, done: SyncDone) {
+        // A disk that is not there may have a newer one, and must not speak again.
+        self.write_all_labels();
+        let devices = self.devices();
+        let places = devices.clone();
+        let inner = Arc::clone(self);
+        let parts = gather(devices.len(), move |found: Vec<Result<BlockRef, MediaError>>| {
+            let lacks = |((group, member, device), found): &((u32, usize, _), Result<_, _>)| {
+                let has_it = found.as_ref().is_ok_and(|found: &BlockRef| *found == block);
+                !has_it || inner.has_old_superblocks((*group, *member), device)
+            };
+            let lacking = places.into_iter().zip(found).filter(lacks);
+            let lacking = lacking.map(|(place, _)| place).collect();
+            let again = Arc::clone(&inner);
+            // What was found may be in the volatile memory of a disk only.
+            let flushed = move |outcome: Result<(), StoreError>| match outcome {
+                Ok(()) => again.write_superblock_to(lacking, slot, &block, done),
+                Err(error) => done(Err(error)),
+            };
+            inner.flush(Box::new(flushed));
+        });
+        for ((_, _, device), part) in devices.iter().zip(parts) {
+            device.read_superblock(slot, part);
         }
     }
 

@@ -158,10 +158,23 @@ impl Machine<'_> {
         }
     }
 
+    /// Whether all disks are there and whole, as far as the last engine knew: its labels may say
+    /// less than it knew of a disk that was being filled.
+    fn is_whole(&self) -> bool {
+        let members = self.known_members();
+        let is_there = |member: &MemberStatus| {
+            let name = member.name.as_ref();
+            member.state == MemberState::Online
+                && name.is_some_and(|name| !self.losses.gone.contains(name))
+        };
+        !members.is_empty() && members.iter().all(is_there)
+    }
+
     /// The same as the power goes, settled or not. Not in an outage: its disks are there at the
     /// start, but may have missed writes.
     pub fn lose_disk_with_power(&mut self) -> bool {
-        let is_lost = !self.is_outage() && self.take_disk_away().is_some();
+        let may_go = self.aggregate().is_some() || self.is_whole();
+        let is_lost = may_go && !self.is_outage() && self.take_disk_away().is_some();
         if is_lost {
             self.trace.meet("fault: disk gone with the power");
         }

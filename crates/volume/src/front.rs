@@ -10,6 +10,7 @@ use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::{STRIPES, stripe_of};
 use cowfs::pointer::Pointer;
 use platform::sync::Mutex;
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{Fbn, InodeNumber, VolumeId};
@@ -71,6 +72,8 @@ pub struct Front<P: Pointer> {
     pub shared: Arc<Shared>,
     background: Mutex<Option<Arc<BackgroundHook>>>,
     given_up: Mutex<Vec<GivenUp>>,
+    /// Orphans that could not be freed, until somebody lets go of them.
+    unreapable: Mutex<FxHashSet<InodeNumber>>,
 }
 
 /// Files of a volume that are remembered as given up: those that come later are counted in the
@@ -84,7 +87,24 @@ impl<P: Pointer> Front<P> {
         let shared = Arc::clone(&logical.shared);
         let logical = Partition::new(affinities.logical, logical);
         let (background, given_up) = (Mutex::new(None), Mutex::default());
-        Self { id, affinities, logical, shared, background, given_up }
+        let unreapable = Mutex::default();
+        Self { id, affinities, logical, shared, background, given_up, unreapable }
+    }
+
+    /// Whether an orphan could not be freed: the background leaves it alone.
+    #[must_use]
+    pub fn is_unreapable(&self, inode: InodeNumber) -> bool {
+        self.unreapable.lock().contains(&inode)
+    }
+
+    /// An orphan could not be freed, or is.
+    pub fn set_unreapable(&self, inode: InodeNumber, is_unreapable: bool) {
+        let mut known = self.unreapable.lock();
+        if is_unreapable {
+            known.insert(inode);
+        } else {
+            known.remove(&inode);
+        }
     }
 
     /// The files that consistency points have given up since the start, because a block that leads

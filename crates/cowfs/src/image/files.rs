@@ -7,8 +7,8 @@
 //! A file whose tree cannot be read costs itself and no more. What was placed for it is undone, its
 //! new blocks are dropped, and it is *quarantined*: its inode says so, and its content is refused
 //! from then on. An orphan whose blocks were being freed stays an orphan. Of a small file that was
-//! removed the blocks stay in use without an owner, and the inode is free. If the block of the
-//! inode file cannot be read either, the inode stays as it is on media.
+//! removed the blocks stay in use without an owner, and the inode is free. A block
+//! of the inode file is not the file's own: without it the image fails.
 //!
 //! Invariants: [`crate::reader::Stop::Wait`] leaves a state from which [`ImageFiles::run`] goes on.
 //! What a consistency point frees of reaped files is one limit for all: they are in one share.
@@ -131,10 +131,16 @@ impl<P: Pointer> ImageFiles<P> {
             }
             match self.clean_current(reader, sink) {
                 Ok((root, change)) => self.finish(root, change)?,
-                Err(Stop::Damaged(pvbn)) => self.give_up(pvbn, sink)?,
+                Err(Stop::Damaged(pvbn)) if self.has_record() => self.give_up(pvbn, sink)?,
                 Err(stop) => return Err(stop),
             }
         }
+    }
+
+    /// Whether the inode of the file that is being cleaned can be written. Without it nothing on
+    /// media could say that the file is quarantined, and old content would pass for new.
+    fn has_record(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.size_before.is_some())
     }
 
     fn clean_current(
@@ -196,13 +202,11 @@ impl<P: Pointer> ImageFiles<P> {
         attributes.quarantined = true;
         // The tree is as it was before the file was truncated.
         attributes.size = attributes.size.max(size_before.unwrap_or(0));
-        if size_before.is_some() {
-            let record = match freed {
-                true => InodeRecord::free(attributes.generation.get()),
-                false => attributes.record(&root, blocks),
-            };
-            self.records.push_back((number, record));
-        }
+        let record = match freed {
+            true => InodeRecord::free(attributes.generation.get()),
+            false => attributes.record(&root, blocks),
+        };
+        self.records.push_back((number, record));
         let quarantined = (!freed).then_some(attributes.size);
         self.cleaned.push(CleanedInode { number, root, blocks, freed, quarantined });
         let leaked_blocks = freed.then_some(blocks);

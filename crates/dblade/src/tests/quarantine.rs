@@ -189,6 +189,13 @@ fn regression_a_node_that_cannot_be_read_keeps_no_file_from_being_removed() {
         }
         assert!(used() + 590 < before, "{before}, {}", used());
         let world = node.power_cut();
-        check_others(&Node::open(&world).0);
+        let (node, _) = Node::open(&world);
+        check_others(&node);
+        // Nobody waits for the blocks of an orphan that cannot be freed: a full volume says so.
+        let fill = node.write_file(node.root("home"), "fill", Vec::new());
+        let refused =
+            (0..600).find_map(|piece| write(&node, fill, piece * 16, content(6, 1 << 16)).err());
+        assert_eq!(refused, Some(FsError::NoSpace));
+        check_others(&node);
     }
 }

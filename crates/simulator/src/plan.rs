@@ -303,6 +303,8 @@ impl Plan {
             && plan.fault.is_none()
             && plan.lost_disks.is_empty()
             && !plan.has_outages
+            // With an object store a start is refused: the store may only be away.
+            && plan.growth != Some(Growth::Objects)
             && lives.boundary.is_none();
         let is_damaged = may_be_damaged && (lives.damaged || choices.chance(DAMAGED_PERCENT));
         Self { is_damaged, ..plan }

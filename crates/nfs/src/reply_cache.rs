@@ -51,13 +51,14 @@ pub(crate) struct Limits {
     pub(crate) client_pending_max: usize,
 }
 
-/// Sixteen connections full of calls in flight (`onc_rpc::connection::CALLS_IN_FLIGHT_MAX`) for a
-/// client's answers, and as many for its calls that are being done: a Linux client makes up to 16
-/// connections (`nconnect`), and may be in doubt about the calls of each. At 500 bytes for an
-/// answer and 250 for a call, with what finds them, both rooms together take 80 MB at most.
+/// Two connections full of calls in flight (`onc_rpc::connection::CALLS_IN_FLIGHT_MAX`) for a
+/// client's answers, which is what it can be in doubt about; 16 for the calls that are being done,
+/// as many connections as a Linux client makes (`nconnect`). At 500 bytes for an answer and 250 for
+/// a call, with what finds them, both rooms together take 32 MB at most. More for each client does
+/// not fit into the smallest memory that a node may have.
 pub(crate) const LIMITS: Limits = Limits {
-    answers_max: 64 << 10,
-    client_answers_max: 16 << 10,
+    answers_max: 16 << 10,
+    client_answers_max: 2048,
     pending_max: 32 << 10,
     client_pending_max: 16 << 10,
 };

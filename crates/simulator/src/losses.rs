@@ -116,10 +116,17 @@ impl Machine<'_> {
 
     /// The power goes: what is known of the disks is remembered for the start.
     pub fn remember_members(&mut self) {
-        if self.aggregate().is_some() {
+        if self.is_outage() {
+            self.forget_members();
+        } else if self.aggregate().is_some() {
             self.losses.remembered = self.members();
         }
         self.losses.sealed = None;
+    }
+
+    /// In an outage nobody knows what the labels say of the disks that were there to the end.
+    pub fn forget_members(&mut self) {
+        self.losses.remembered.clear();
     }
 
     /// A disk of those that may go later, to be the only one with a superblock: its place in the

@@ -98,6 +98,9 @@ impl Machine<'_> {
     /// The disks are back, whatever came between.
     pub fn end_outage(&mut self) {
         self.answer_late();
+        if self.is_outage() {
+            self.forget_members();
+        }
         let Losses { outage, away, .. } = &mut self.losses;
         *outage = OutagePhase::None;
         for name in std::mem::take(away) {

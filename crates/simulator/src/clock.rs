@@ -2,8 +2,7 @@
 //!
 //! Nothing may depend on it but the times that clients see: which operation comes after which,
 //! which snapshot is older, which label is the latest, when a consistency point comes. The other
-//! checks of a life say whether anything does; that change counters grow all the same the executor
-//! of `model-fs` sees.
+//! checks of a life say whether anything does. Nothing checks yet that change counters grow.
 //!
 //! Invariants: its choices are its own, so a life with a steady clock is what it was.
 

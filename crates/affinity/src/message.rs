@@ -51,7 +51,7 @@ impl fmt::Debug for Outcome {
 }
 
 /// A message with its place in the order in which messages came to the scheduler. It keeps the
-/// place while it is suspended, so that who waits longest runs first.
+/// place while it is suspended, so that the message that waits longest runs first.
 pub(crate) struct Queued {
     pub(crate) arrival: u64,
     pub(crate) message: Box<dyn Message>,

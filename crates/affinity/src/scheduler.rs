@@ -367,7 +367,7 @@ impl Inner {
         }
         let mut refused = Vec::new();
         let mut state = self.state.lock();
-        // The last first, so that each goes in front of those that are queued already.
+        // The last message first, so that each goes to the front of its queue.
         for (affinity, message) in messages.into_iter().rev() {
             state.resume(affinity);
             refused.extend(state.push_woken(affinity, message));

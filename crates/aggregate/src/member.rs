@@ -58,7 +58,7 @@ pub trait Member: Send + Sync {
     /// now; fewer answers than questions if that cannot be told.
     fn find_active(&self, numbers: Vec<u64>, done: ActiveDone);
 
-    /// The aggregate has failed: lets go of what is dirty, which no consistency point will write.
+    /// The aggregate has failed: drops the dirty blocks, which no consistency point will write.
     fn let_go(&self, access: &mut Access<'_>);
 
     /// Takes the new trees over; whether work is left that wants another consistency point.

@@ -1,7 +1,7 @@
-//! An aggregate as one of those that share the node's dirty memory.
+//! An aggregate's part of the dirty memory of its node.
 //!
 //! Invariants: an aggregate that has failed holds no dirty memory once a message of its affinity
-//! has run. What was dirty is nowhere then: no consistency point will write it, no operation is
+//! has run. The dirty blocks are dropped then: no consistency point will write it, no operation is
 //! answered from it, and what was promised of it is in the log.
 
 use crate::aggregate::Aggregate;

@@ -260,16 +260,7 @@ impl<P: Pointer> Inode<P> {
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         let is_needed = self.frozen || self.freed || self.reaping;
-        is_needed || self.is_stuck() || self.shared.lock().dirty
-    }
-
-    /// Whether it is an orphan that cannot be freed: a large file without a name that is
-    /// quarantined. It stays in memory, so that nobody tries again and again.
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
-        let shared = self.shared.lock();
-        let SharedState { attributes, .. } = &*shared;
-        attributes.quarantined && attributes.links == 0 && !self.freed
+        is_needed || self.shared.lock().dirty
     }
 }
 

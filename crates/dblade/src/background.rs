@@ -12,7 +12,7 @@ use affinity::{Access, Outcome};
 use aggregate::Aggregate;
 use cowfs::pointer::Pointer;
 use cowfs::reader::HeldBlocks;
-use file_service::Durability;
+use file_service::{Durability, FsError};
 use operations::{Reap, Reaped};
 use std::sync::{Arc, Weak};
 use units::InodeNumber;
@@ -70,11 +70,8 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
             return Outcome::Done;
         }
         let held = |number: &InodeNumber| {
-            logical.inodes.get(number).is_some_and(|inode| {
-                // The blocks of a quarantined file cannot be told from others'.
-                let is_held = logical.holds.has_file_of(*number, inode);
-                is_held || inode.frozen || inode.is_stuck()
-            })
+            let found = logical.inodes.get(number);
+            found.is_some_and(|inode| inode.frozen || logical.holds.has_file_of(*number, inode))
         };
         let orphans: Vec<InodeNumber> = logical
             .orphans
@@ -95,15 +92,21 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
 /// Sends the message that frees an orphan, or some of its blocks.
 pub(crate) fn reap<P: Pointer>(host: &Host<P>, inode: InodeNumber) {
     let again = host.clone();
-    let done = move |outcome: Result<Reaped, file_service::FsError>| {
+    let done = move |outcome: Result<Reaped, FsError>| {
         match outcome {
-            Ok(Reaped::Later) => again.served.aggregate.request_consistency_point(None),
+            Ok(Reaped::Later) => {
+                again.fronted.front().set_unreapable(inode, false);
+                again.served.aggregate.request_consistency_point(None);
+            }
             Ok(Reaped::Freed) => again.fronted.front().set_unreapable(inode, false),
-            // Held or quarantined, or its inode cannot be read. Nobody may wait for its blocks.
-            Ok(Reaped::Needed) | Err(_) => {
+            // The orphan is held or quarantined, or its inode cannot be read. Nobody may wait for
+            // the orphan's blocks. The release of a hold reaps it.
+            Ok(Reaped::Needed) | Err(FsError::Io) => {
                 again.fronted.front().set_unreapable(inode, true);
                 reap_orphans(again);
             }
+            // The next commit tries again.
+            Err(_) => {}
         }
     };
     host.send_logical(Box::new(Mutate {

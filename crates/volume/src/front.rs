@@ -72,7 +72,7 @@ pub struct Front<P: Pointer> {
     pub shared: Arc<Shared>,
     background: Mutex<Option<Arc<BackgroundHook>>>,
     given_up: Mutex<Vec<GivenUp>>,
-    /// Orphans that could not be freed, until somebody lets go of them.
+    /// Orphans that are held, quarantined, or cannot be read: commits do not try to free them.
     unreapable: Mutex<FxHashSet<InodeNumber>>,
 }
 

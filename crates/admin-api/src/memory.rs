@@ -519,6 +519,7 @@ impl Administration for MemoryAdministration {
             exports: request.exports.clone(),
             mountpoints: Vec::new(),
             damaged_files: Vec::new(),
+            damage: None,
         };
         if !request.dry_run {
             state.volumes.insert(request.name.clone(), volume.clone());

@@ -251,6 +251,10 @@ pub struct VolumeInfo {
     pub mountpoints: Vec<String>,
     /// Files that were found damaged beyond parity since the start.
     pub damaged_files: Vec<DamagedFile>,
+    /// Why it takes no changes, or is not served: what it cannot live without is damaged beyond
+    /// parity.
+    #[serde(default)]
+    pub damage: Option<String>,
 }
 
 /// A file of which a block that leads to its content cannot be read.

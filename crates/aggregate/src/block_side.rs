@@ -40,6 +40,22 @@ pub struct Container {
     pub blocks: u64,
     /// The volume was deleted; its blocks are being freed.
     pub deleting: bool,
+    /// What the volume cannot live without is damaged: it stays as it is, but for its deletion.
+    pub quarantined: bool,
+}
+
+impl Container {
+    /// The container of a new volume.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { root: Root::default(), blocks: 0, deleting: false, quarantined: false }
+    }
+
+    /// Whether its entries may change.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        !self.deleting && !self.quarantined
+    }
 }
 
 /// A slot of the volume table.
@@ -248,7 +264,19 @@ impl BlockSide {
             } else if let Some(container) = self.containers.get_mut(&volume) {
                 container.root = file.root;
                 container.blocks = file.blocks;
+                if file.quarantined.is_some() {
+                    self.quarantine(volume);
+                }
             }
+        }
+    }
+
+    /// What a volume cannot live without is damaged: its container stays as the last commit has it,
+    /// and the next one says so.
+    pub fn quarantine(&mut self, volume: VolumeId) {
+        if let Some(container) = self.containers.get_mut(&volume) {
+            container.quarantined = true;
+            self.relocation.remove(volume);
         }
     }
 
@@ -338,6 +366,7 @@ fn container_work(
     let size = latest.keys().next_back().map_or(0, |last| (last + 1) * BLOCK_SIZE_U64);
     let root = (container.root, container.blocks);
     let mut inode = frozen(container_inode(volume), KIND_CONTAINER, size, root);
+    inode.attributes.quarantined = container.quarantined;
     let mut leaves = Vec::with_capacity(latest.len());
     for (vvbn, update) in latest {
         match update {
@@ -351,6 +380,7 @@ fn container_work(
 fn deletion_work(volume: VolumeId, container: &Container) -> FileWork<PhysicalPointer> {
     let root = (container.root, container.blocks);
     let mut inode = frozen(container_inode(volume), KIND_CONTAINER, 0, root);
+    inode.attributes.quarantined = container.quarantined;
     inode.holes = RangeSet::all();
     inode.reaping = true;
     inode.freed = container.root.is_empty();

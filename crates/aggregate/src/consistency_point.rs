@@ -451,6 +451,9 @@ impl Aggregate {
         }
         for member in &mut cleaned {
             member.wasted.drain(..).for_each(|pvbn| side.space.free(pvbn.get()));
+            if member.is_damaged {
+                side.quarantine(member.volume);
+            }
         }
         let BlockSide { relocation, space, containers, .. } = &mut *side;
         let (store, pool) = (&*self.parts.store, &self.pool);

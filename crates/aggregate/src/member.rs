@@ -31,6 +31,17 @@ pub struct MemberCleaned {
     pub updates: Vec<ContainerUpdate>,
     /// Blocks that were written for it and are nobody's: free again with the commit.
     pub wasted: Vec<Pvbn>,
+    /// What the volume cannot live without cannot be read: it stays as the last commit has it, for
+    /// good. There are no updates then.
+    pub is_damaged: bool,
+}
+
+impl MemberCleaned {
+    /// A volume of which nothing has changed.
+    #[must_use]
+    pub const fn of(volume: VolumeId) -> Self {
+        Self { volume, updates: Vec::new(), wasted: Vec::new(), is_damaged: false }
+    }
 }
 
 /// A commit, as a member sees it.
@@ -39,7 +50,8 @@ pub struct Published<'a> {
     pub cleaned: &'a [CleanedInode<PhysicalPointer>],
     /// The root of the aggregate's inode file.
     pub inode_file: cowfs::buftree::Root<PhysicalPointer>,
-    /// Files that a traditional volume can be without, and is from now on.
+    /// Files that a traditional volume can be without, and is from now on. In an aggregate of
+    /// flexible volumes, the containers that are quarantined from now on.
     pub given_up: &'a [GivenUp],
 }
 

@@ -16,7 +16,7 @@ use cowfs::content::Content;
 use cowfs::logical::read_record;
 use cowfs::reader::{Progress, Reader, Stop, all};
 use cowfs::space::Space;
-use ondisk::inode::InodeRecord;
+use ondisk::inode::{INODE_QUARANTINED, InodeRecord};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
@@ -168,6 +168,7 @@ pub fn mount(
             root: Root::of(&record),
             blocks: record.blocks.get(),
             deleting: slot.record.state == STATE_DELETING,
+            quarantined: record.flags.get() & INODE_QUARANTINED != 0,
         };
         Ok((volume, container))
     }))?;

@@ -204,7 +204,7 @@ impl Aggregate {
             relocation.is_running = false;
             return Ok(None);
         };
-        let Some(container) = side.containers.get(&volume).filter(|one| !one.deleting) else {
+        let Some(container) = side.containers.get(&volume).filter(|one| one.is_live()) else {
             relocation.volumes.remove(&volume);
             self.send_look();
             return Ok(None);

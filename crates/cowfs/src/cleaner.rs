@@ -10,6 +10,10 @@
 //! counts, for files whose blocks must have addresses before their content is known (the free map
 //! itself).
 //!
+//! A file that goes away is *salvaged*: a node that cannot be read counts as one with nothing in
+//! it, so that all else of the file is freed. What is below such a node stays in use without an
+//! owner.
+//!
 //! Invariants: work moves only forward; [`Stop::Wait`] leaves the cleaner in a state from which
 //! [`FileCleaner::run`] goes on. Each block of the new tree is placed exactly once.
 
@@ -19,7 +23,7 @@ use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::{DEPTH_MAX, PAYLOAD_SIZE};
 use std::sync::Arc;
-use units::{Block, BlockRef};
+use units::{Block, BlockRef, Pvbn};
 
 /// Nodes that are loaded together at most when one is missing.
 const NODES_AHEAD_MAX: usize = 64;
@@ -44,6 +48,10 @@ pub trait Sink<P: Pointer> {
     /// Undoes all that was placed and freed since the mark: what was placed is nobody's, and what
     /// was freed stays in use.
     fn revert(&mut self, mark: &SinkMark);
+
+    /// Gives back blocks that were placed before they came here ([`Leaf::Placed`]), and that no
+    /// tree has now: those of them that this consistency point has taken.
+    fn unplace(&mut self, placed: Vec<P>);
 }
 
 /// How many blocks a sink has placed, freed and told the space below of.
@@ -97,6 +105,8 @@ impl<P: Pointer> Sink<P> for Plan<P> {
         self.placed = mark.placed;
         self.freed.truncate(mark.freed);
     }
+
+    fn unplace(&mut self, _: Vec<P>) {}
 }
 
 /// Numbers that a cleaner asks for ahead of what it places, at most: for a path of nodes.
@@ -151,6 +161,9 @@ pub struct FileCleaner<P> {
     /// The open node of each level, from 1; lower levels lie within higher ones.
     path: Vec<Option<Node<P>>>,
     blocks_change: i64,
+    is_salvaged: bool,
+    /// The first node that could not be read and was left out.
+    left_out: Option<Pvbn>,
     inline: Option<[u8; PAYLOAD_SIZE]>,
 }
 
@@ -194,6 +207,8 @@ impl<P: Pointer> FileCleaner<P> {
             hole_cost_left: u64::MAX,
             path: (0..=DEPTH_MAX).map(|_| None).collect(),
             blocks_change: 0,
+            is_salvaged: false,
+            left_out: None,
             inline,
         }
     }
@@ -205,6 +220,29 @@ impl<P: Pointer> FileCleaner<P> {
     pub const fn with_hole_limit(mut self, cost: u64) -> Self {
         self.hole_cost_left = cost;
         self
+    }
+
+    /// Leaves nodes out that cannot be read, with all that is below them: the file goes away.
+    #[must_use]
+    pub const fn with_salvage(mut self) -> Self {
+        self.is_salvaged = true;
+        self
+    }
+
+    /// The first node that was left out.
+    #[must_use]
+    pub const fn left_out(&self) -> Option<Pvbn> {
+        self.left_out
+    }
+
+    /// The file's new blocks that were placed before they came here.
+    #[must_use]
+    pub fn into_placed(self) -> Vec<P> {
+        let placed = |(_, leaf)| match leaf {
+            Leaf::Placed(pointer) => Some(pointer),
+            Leaf::Block(_) => None,
+        };
+        self.leaves.into_iter().filter_map(placed).collect()
     }
 
     /// What is left of [`Self::with_hole_limit`].
@@ -344,7 +382,11 @@ impl<P: Pointer> FileCleaner<P> {
         if level == 0 {
             return Ok(Some(first));
         }
-        let node = reader.block(pointer, self.key.place(level, index))?;
+        let node = match reader.block(pointer, self.key.place(level, index)) {
+            // It is to be opened, and left out then.
+            Err(Stop::Damaged(_)) if self.is_salvaged => return Ok(Some(first.max(at))),
+            node => node?,
+        };
         let below = span::<P>(level - 1);
         let skip = at.saturating_sub(first) / below;
         for entry in skip..P::FANOUT {
@@ -376,13 +418,19 @@ impl<P: Pointer> FileCleaner<P> {
             }
             let index = first / span::<P>(level);
             let old = self.entry(level + 1, index);
-            let block = if old.is_hole() {
-                Block::shared(&[])
-            } else {
-                let read = reader.block(&old, self.key.place(level, index));
-                read.map_err(|stop| self.with_nodes_ahead(stop, level, index, reader))?
+            let read = match old.is_hole() {
+                true => Ok(Block::shared(&[])),
+                false => reader.block(&old, self.key.place(level, index)),
             };
-            self.path[usize::from(level)] = Some(Node { index, block, old, modified: false });
+            let (block, modified) = match read {
+                Err(Stop::Damaged(pvbn)) if self.is_salvaged => {
+                    self.left_out.get_or_insert(pvbn);
+                    (Block::shared(&[]), true)
+                }
+                Err(stop) => return Err(self.with_nodes_ahead(stop, level, index, reader)),
+                Ok(block) => (block, false),
+            };
+            self.path[usize::from(level)] = Some(Node { index, block, old, modified });
         }
         Ok(())
     }

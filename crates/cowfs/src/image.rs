@@ -191,6 +191,10 @@ impl<P: Pointer> Sink<P> for Direct<'_, P> {
         *self.written -= addresses.len() as u64;
         self.backend.revert(self.space, addresses, mark.below);
     }
+
+    fn unplace(&mut self, placed: Vec<P>) {
+        self.space.free_taken(placed.iter().map(Pointer::vbn));
+    }
 }
 
 /// Sends the blocks of a metafile to addresses taken before; what they free is freed already.
@@ -220,6 +224,10 @@ impl<P: Pointer> Sink<P> for Reserved<'_, P> {
     }
 
     fn revert(&mut self, _: &SinkMark) {
+        unreachable!("a metafile is never given up")
+    }
+
+    fn unplace(&mut self, _: Vec<P>) {
         unreachable!("a metafile is never given up")
     }
 }
@@ -333,7 +341,14 @@ impl<P: Pointer> ImageCleaner<P> {
     }
 
     fn work_on_snapshots(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
-        space.work_on_snapshots(&mut self.snapshot_blocks_done, reader)?;
+        let worked = space.work_on_snapshots(&mut self.snapshot_blocks_done, reader);
+        let inode = InodeNumber(metafile::ACTIVE_MAP);
+        self.files.given_up.extend(space.take_kept().into_iter().map(|(pvbn, numbers)| GivenUp {
+            inode,
+            pvbn,
+            leaked_blocks: Some(numbers),
+        }));
+        worked?;
         if self.new_snapshots_from.is_none() {
             self.new_snapshots_from = Some(space.snapshots.len());
             for new in std::mem::take(&mut self.facts.snapshots) {

@@ -487,6 +487,17 @@ impl<P: Pointer> Logical<P> {
         self.discard();
     }
 
+    /// Forgets all inodes: what they say is not what media have.
+    pub fn forget_files(&mut self) {
+        self.inodes.clear();
+        self.reaping_inodes = 0;
+        self.orphans = OrphanList::default();
+        self.inode_hint = 0;
+        self.full_map_blocks.clear();
+        self.quarantine.clear();
+        self.frozen_quarantine.clear();
+    }
+
     /// The snapshot with this number.
     #[must_use]
     pub fn snapshot(&self, id: SnapshotId) -> Option<&SnapshotView<P>> {

@@ -30,7 +30,7 @@ use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::{Block, BlockRef, InodeNumber, VolumeId};
+use units::{Block, BlockRef, InodeNumber, Pvbn, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 pub const SCAN_BLOCKS_PER_CP: u64 = 256;
@@ -93,6 +93,8 @@ pub struct Space<P> {
     freeing: VecDeque<u64>,
     /// Released to the space below: no image holds them.
     released: Vec<u64>,
+    /// See [`Self::take_kept`].
+    kept: Vec<(Pvbn, u64)>,
     /// What areas are to be told: numbers taken, and released.
     changes: (Vec<u64>, Vec<u64>),
     /// Free numbers of the areas being filled.
@@ -141,6 +143,7 @@ impl<P: Pointer> Space<P> {
             taken: VecDeque::new(),
             freeing: VecDeque::new(),
             released: Vec::new(),
+            kept: Vec::new(),
             changes: (Vec::new(), Vec::new()),
             pool: VecDeque::new(),
             areas: Self::empty_areas(size_blocks),
@@ -242,6 +245,13 @@ impl<P: Pointer> Space<P> {
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
         (self.taken.len(), self.freeing.len())
+    }
+
+    /// Queues those of `vbns` to be freed that are queued to be taken: blocks that were placed and
+    /// that nothing has now.
+    pub fn free_taken(&mut self, vbns: impl Iterator<Item = u64>) {
+        let taken: FxHashSet<u64> = self.taken.iter().copied().collect();
+        self.freeing.extend(vbns.filter(|vbn| taken.contains(vbn)));
     }
 
     /// Takes numbers off the queues that came after the first so many: they are not freed, and
@@ -487,12 +497,45 @@ impl<P: Pointer> Space<P> {
 
     fn release_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
         let from = self.snapshots[at].released_blocks;
-        let own = self.snapshots[at].map(self.volume, reader)?;
-        let Some(index) = own.next_present(from, reader)? else {
+        let own = self.snapshots[at].map(self.volume, reader);
+        let index = match own.and_then(|own| own.next_present(from, reader)) {
+            Ok(index) => index,
+            Err(stop) => {
+                self.keep(stop, self.map_blocks() - from)?;
+                None
+            }
+        };
+        let Some(index) = index else {
             self.snapshots[at].released_blocks = self.map_blocks();
             return Ok(());
         };
-        let mut alone = own.read(index, reader)?;
+        if let Err(stop) = self.release_numbers(at, index, reader) {
+            self.keep(stop, 1)?;
+        }
+        self.snapshots[at].released_blocks = index + 1;
+        Ok(())
+    }
+
+    /// A map cannot be read: what so many blocks of a deleted snapshot's map say is in use stays in
+    /// use.
+    fn keep(&mut self, stop: Stop, map_blocks: u64) -> Progress<()> {
+        match stop {
+            Stop::Damaged(pvbn) if !mutation::broken(Rule::DamageNotQuarantined) => {
+                self.kept.push((pvbn, map_blocks * VBNS_PER_BLOCK));
+                Ok(())
+            }
+            stop => Err(stop),
+        }
+    }
+
+    /// Maps that could not be read when a snapshot was deleted since the last call, each with how
+    /// many numbers stay in use at most.
+    pub fn take_kept(&mut self) -> Vec<(Pvbn, u64)> {
+        std::mem::take(&mut self.kept)
+    }
+
+    fn release_numbers(&mut self, at: usize, index: u64, reader: &Reader<'_>) -> Progress<()> {
+        let mut alone = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
         // The blocks that this work reads stay to its end: their numbers may be used again at once.
         let tree = self.snapshots[at].map_tree(self.volume, reader)?;
         for vbn in tree.iter().filter(|vbn| **vbn / VBNS_PER_BLOCK == index) {
@@ -500,13 +543,19 @@ impl<P: Pointer> Space<P> {
             Arc::make_mut(&mut alone)[byte] &= !mask;
         }
         self.without_neighbours(at, index, &mut alone, reader)?;
-        self.let_go(index, alone, reader)?;
-        self.snapshots[at].released_blocks = index + 1;
-        Ok(())
+        self.let_go(index, alone, reader)
     }
 
     /// The end of a deletion: the blocks of the snapshot's own map, and the record.
     fn release_own(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
+        if let Err(stop) = self.release_map(at, reader) {
+            self.keep(stop, 1)?;
+        }
+        self.snapshots.remove(at);
+        Ok(())
+    }
+
+    fn release_map(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
         let mut own: BTreeMap<u64, BlockRef> = BTreeMap::new();
         for vbn in self.snapshots[at].map_tree(self.volume, reader)?.iter() {
             let (index, byte, mask) = position(*vbn);
@@ -522,7 +571,6 @@ impl<P: Pointer> Space<P> {
         for (index, alone) in own {
             self.let_go(index, alone, reader)?;
         }
-        self.snapshots.remove(at);
         Ok(())
     }
 

@@ -12,7 +12,6 @@ use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::{Aggregate, AggregateError, Container, FreezeScope, Tiering};
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
-use cowfs::buftree::Root;
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
@@ -207,8 +206,7 @@ impl Engine {
         side.next_volume += 1;
         side.table[slot].record = record;
         side.dirty_slots.insert(slot);
-        side.containers
-            .insert(volume, Container { root: Root::default(), blocks: 0, deleting: false });
+        side.containers.insert(volume, Container::empty());
         let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
         let shared = volume_shared(&aggregate);
         let mut logical = format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
@@ -290,6 +288,7 @@ impl Engine {
         let aggregate = Arc::clone(&served.aggregate);
         let now = self.configuration.clock.wall();
         let restores = matches!(request, SnapshotRequest::Restore(_));
+        let of = Arc::clone(&served);
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
             match &served.kind {
@@ -299,6 +298,10 @@ impl Engine {
         };
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), AggregateError>| match outcome {
+            Ok(()) if of.damage().is_some() => {
+                let text = "the volume was found damaged, and is read-only".to_owned();
+                done(Err(AggregateError::Refused(text).into()));
+            }
             // The second consistency point makes the restored image durable.
             Ok(()) if restores => same.request_consistency_point(Some(Box::new(move |outcome| {
                 done(outcome.map_err(EngineError::from));

@@ -66,7 +66,8 @@ fn reap_orphans<P: Pointer>(host: Host<P>) {
     let scheduler = host.engine.scheduler.clone();
     let message = move |access: &mut Access<'_>| {
         let logical = host.fronted.front().logical.write(access);
-        if host.served.is_gone() || logical.suspended {
+        let is_read_only = host.fronted.front().is_read_only();
+        if host.served.is_gone() || logical.suspended || is_read_only {
             return Outcome::Done;
         }
         let held = |number: &InodeNumber| {
@@ -99,7 +100,7 @@ pub(crate) fn reap<P: Pointer>(host: &Host<P>, inode: InodeNumber) {
                 again.served.aggregate.request_consistency_point(None);
             }
             Ok(Reaped::Freed) => again.fronted.front().set_unreapable(inode, false),
-            // The orphan is held or quarantined, or its inode cannot be read. Nobody may wait for
+            // The orphan is held, or its inode cannot be read. Nobody may wait for
             // the orphan's blocks. The release of a hold reaps it.
             Ok(Reaped::Needed) | Err(FsError::Io) => {
                 again.fronted.front().set_unreapable(inode, true);

@@ -183,7 +183,7 @@ impl<P: Pointer> WriteMessage<P> {
         let front = self.host.fronted.front();
         let (above, mut beneath) = access.split(front.affinities.stripes[index]);
         let logical = front.logical.read_above(&above);
-        self.host.check(logical)?;
+        self.host.check_change(logical)?;
         let stripe = logical.stripes[index].write(&mut beneath);
         let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let environment = &self.host.served.environment;

@@ -42,6 +42,7 @@ pub use open::Recovery;
 pub use outage::Outage;
 pub use served::{ServedVolume, VolumeKind};
 pub use service::Service;
+pub use volume::VolumeDamage;
 
 #[cfg(test)]
 mod tests;

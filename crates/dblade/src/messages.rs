@@ -82,10 +82,20 @@ impl<P: Pointer> Host<P> {
         if self.served.is_gone() {
             return Err(Halt::Error(FsError::Stale));
         }
+        if self.fronted.front().is_unreadable() {
+            return Err(Halt::Error(FsError::Io));
+        }
         if logical.suspended && !mutation::broken(Rule::OperationsDuringRestore) {
             return Err(Halt::Wait(Wait::Room));
         }
         Ok(())
+    }
+
+    /// Whether operations that change something can run now.
+    pub fn check_change(&self, logical: &Logical<P>) -> Result<(), Halt> {
+        self.check(logical)?;
+        let is_refused = self.fronted.front().is_read_only();
+        if is_refused { Err(Halt::Error(FsError::ReadOnly)) } else { Ok(()) }
     }
 
     /// What clients are told of an aggregate that has failed.
@@ -168,7 +178,7 @@ pub(crate) struct Mutate<P: Pointer, M: Mutation> {
 impl<P: Pointer, M: Mutation> Mutate<P, M> {
     fn attempt(&self, access: &mut Access<'_>) -> Result<(M::Reply, Option<LogPosition>), Halt> {
         let logical = self.host.fronted.front().logical.write(access);
-        self.host.check(logical)?;
+        self.host.check_change(logical)?;
         logical.trim();
         let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let mut transaction = Transaction::new(logical, reader, self.now);

@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Pvbn, VolumeId};
 use volume::{
-    FlexibleVolume, Front, FrontAffinities, TraditionalVolume, load_flexible, load_logical,
-    load_traditional,
+    FlexibleVolume, Front, FrontAffinities, TraditionalVolume, VolumeDamage, load_flexible,
+    load_logical, load_traditional,
 };
 
 /// Volumes that are loaded together.
@@ -294,6 +294,11 @@ impl Opening {
                         requests.extend(self.missing_ahead(aggregate, side, *next + 1, held));
                         return Err(Stop::Wait(Wait::Load(requests)));
                     }
+                    Err(stop @ (Stop::Damaged(_) | Stop::Contradiction(_)))
+                        if record.kind == VOLUME_FLEXIBLE && !aggregate.is_failed() =>
+                    {
+                        self.serve_unreadable(aggregate, &record, &stop);
+                    }
                     loaded => loaded?,
                 }
             }
@@ -369,9 +374,24 @@ impl Opening {
         let front = Front::new(volume, affinities, logical);
         let size_blocks = record.size_blocks.get();
         let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
+        if container.quarantined {
+            flexible.set_left_out();
+        }
         let kind = VolumeKind::Flexible(flexible);
         self.volumes.push(engine.serve_volume(aggregate, record, kind));
         Ok(())
+    }
+
+    /// Serves a volume that cannot be loaded: its damage costs the other volumes nothing.
+    fn serve_unreadable(&mut self, aggregate: &Arc<Aggregate>, record: &VolumeRecord, stop: &Stop) {
+        let engine = Arc::clone(&self.engine);
+        let affinities = FrontAffinities::new(&engine.scheduler, aggregate.parts.affinity);
+        let (volume, size_blocks) = (VolumeId(record.volume.get()), record.size_blocks.get());
+        let (shared, damage) = (volume_shared(aggregate), VolumeDamage::of(stop));
+        let of = (volume, affinities);
+        let flexible = FlexibleVolume::unreadable(aggregate, of, shared, size_blocks, damage);
+        let kind = VolumeKind::Flexible(flexible);
+        self.volumes.push(engine.serve_volume(aggregate, record, kind));
     }
 }
 
@@ -397,6 +417,12 @@ impl Engine {
         kind: VolumeKind,
     ) -> Arc<ServedVolume> {
         let environment = self.environment(aggregate, VolumeId(record.volume.get()));
+        if let VolumeKind::Flexible(volume) = &kind {
+            let engine = Arc::downgrade(self);
+            // What clients wrote unstably is not all there any more.
+            let renew = move || engine.upgrade().iter().for_each(|engine| engine.renew_verifier());
+            volume.front.on_damage(Box::new(renew));
+        }
         let served = ServedVolume::new(record, Arc::clone(aggregate), kind, environment);
         self.watch_orphans(&served);
         served

@@ -9,15 +9,17 @@
 //! record writes to is quarantined. Later records of the same volume that do not fit without it are
 //! left out, too.
 //!
-//! Damage of maps and of the inode file is no file's, so it ends the replay. So does any damage in
-//! an aggregate with an object store: a store that does not answer for a while looks the same.
+//! Damage of maps and of the inode file is no file's. It costs the volume: all of its records are
+//! left out, and it is read-only from then on (`volume::damage`). What a traditional volume cannot
+//! live without is the aggregate's own, so there it ends the replay. So does damage of a file in an
+//! aggregate with an object store: a store that does not answer for a while looks the same.
 //!
 //! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
 //! and nothing is lost: disks and log have what the crash left.
 
 use crate::error::EngineError;
 use crate::open::{Opening, Recovery};
-use crate::served::{Fronted, VolumeKind};
+use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::Aggregate;
 use cowfs::budget::Spender;
@@ -31,6 +33,7 @@ use operations::{OperationStop, RecordError};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::Timestamp;
+use volume::VolumeDamage;
 
 impl Opening {
     /// Replays the log and commits the result.
@@ -45,6 +48,10 @@ impl Opening {
         let message = move |access: &mut Access<'_>| {
             let Some(mut this) = opening.take() else { return Outcome::Done };
             while let Some(record) = records.get(position) {
+                if this.leaves_out(record) {
+                    position += 1;
+                    continue;
+                }
                 match this.replay_record(record, access, &held) {
                     Ok(()) if is_first && mutation::broken(Rule::RecordReplayedTwice) => {
                         is_first = false;
@@ -52,6 +59,12 @@ impl Opening {
                     Ok(()) => {
                         position += 1;
                         is_first = true;
+                        held = HeldBlocks::default();
+                    }
+                    Err(stop)
+                        if !aggregate.is_failed() && this.leave_volume(&records, record, &stop) =>
+                    {
+                        position += 1;
                         held = HeldBlocks::default();
                     }
                     Err(stop) if !aggregate.is_failed() && this.may_skip(record, &stop) => {
@@ -145,6 +158,50 @@ impl Opening {
             VolumeKind::Flexible(volume) => self.replay_on(&**volume, record, access, held),
             VolumeKind::Traditional(volume) => self.replay_on(&**volume, record, access, held),
         }
+    }
+
+    fn served(&self, record: &Record) -> Option<&Arc<ServedVolume>> {
+        let volume = operations::record_volume(&record.body).ok()?;
+        self.volumes.iter().find(|served| served.environment.volume == volume)
+    }
+
+    /// Whether a record is left out because its volume is read-only; it is counted.
+    fn leaves_out(&mut self, record: &Record) -> bool {
+        let Some(served) = self.served(record).filter(|served| served.damage().is_some()) else {
+            return false;
+        };
+        let (volume, name) = (served.environment.volume, served.name.clone());
+        let count = self.skipped.entry(volume).or_default();
+        *count += 1;
+        if *count == 1 {
+            tracing::error!(
+                aggregate = %self.identity.name, volume = %name,
+                record = record.position.get(),
+                "the volume is damaged: its operations in the log, from this one on, are lost"
+            );
+        }
+        true
+    }
+
+    /// Leaves a volume out if the stop is damage of what it cannot live without: this record, and
+    /// those of the same volume before and after it.
+    fn leave_volume(&mut self, records: &[Record], at: &Record, stop: &OperationStop) -> bool {
+        let OperationStop::Cow(stop @ Stop::Contradiction(_)) = stop else { return false };
+        let Some(served) = self.served(at) else { return false };
+        let VolumeKind::Flexible(flexible) = &served.kind else { return false };
+        flexible.front.set_damage(VolumeDamage::of(stop));
+        let volume = served.environment.volume;
+        let is_lost = |record: &&Record| {
+            record.position <= at.position
+                && operations::record_volume(&record.body).is_ok_and(|of| of == volume)
+        };
+        let lost = records.iter().filter(is_lost).count() as u64;
+        tracing::error!(
+            aggregate = %self.identity.name, volume = %served.name, record = at.position.get(),
+            lost, "the volume is damaged: its operations in the log are lost"
+        );
+        self.skipped.insert(volume, lost);
+        true
     }
 
     /// Whether a record is left out: it meets damage, or does not fit because another was left out.

@@ -10,7 +10,7 @@ use platform::sync::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::Timestamp;
-use volume::{FlexibleVolume, Front, TraditionalVolume};
+use volume::{FlexibleVolume, Front, TraditionalVolume, VolumeDamage};
 
 /// The two kinds.
 #[derive(Clone)]
@@ -146,6 +146,22 @@ impl ServedVolume {
             VolumeKind::Flexible(volume) => volume.front.given_up(),
             VolumeKind::Traditional(volume) => volume.front.given_up(),
         }
+    }
+
+    /// Why the volume takes no changes, if it takes none.
+    #[must_use]
+    pub fn damage(&self) -> Option<VolumeDamage> {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.front.damage(),
+            // What its files share is the aggregate's.
+            VolumeKind::Traditional(_) => None,
+        }
+    }
+
+    /// Whether the volume could not be loaded.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        matches!(&self.kind, VolumeKind::Flexible(volume) if volume.front.is_unreadable())
     }
 
     /// Blocks that no image uses any more and that are still in use in the aggregate.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use volume::SnapshotRequest;
 
 mod areas;
+mod damage;
 mod frees;
 mod full;
 mod memory;

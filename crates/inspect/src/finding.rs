@@ -476,6 +476,54 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// The volume that it is about, zero for the aggregate itself; `None` if it is about a place on
+    /// the disks.
+    #[must_use]
+    pub const fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Self::BeyondEnd { at, .. }
+            | Self::BadPointer { at, .. }
+            | Self::ReachedTwice { at, .. }
+            | Self::NotInContainer { at, .. }
+            | Self::PvbnDiffers { at, .. }
+            | Self::SharedDiffers { at, .. }
+            | Self::Damaged { at, .. } => Some(at.image.volume),
+            Self::TopAreasDamaged { image, .. }
+            | Self::AreaScore { image, .. }
+            | Self::AreaCount { image, .. }
+            | Self::InodeDamaged { image, .. }
+            | Self::InodeKind { image, .. }
+            | Self::BlockCount { image, .. }
+            | Self::BeyondSize { image, .. }
+            | Self::MapMissing { image, .. }
+            | Self::MapExtra { image, .. }
+            | Self::UsedInodes { image, .. }
+            | Self::MetafileMissing { image, .. }
+            | Self::Snapshot { image, .. }
+            | Self::Directory { image, .. }
+            | Self::Entry { image, .. }
+            | Self::Links { image, .. }
+            | Self::Unreachable { image, .. }
+            | Self::InodeMap { image, .. }
+            | Self::Orphan { image, .. }
+            | Self::OrphanCount { image, .. }
+            | Self::Attributes { image, .. } => Some(image.volume),
+            Self::SummaryMissing { volume, .. }
+            | Self::SummaryExtra { volume, .. }
+            | Self::ContainerMissing { volume, .. }
+            | Self::ContainerExtra { volume, .. }
+            | Self::UsedBlocks { volume, .. }
+            | Self::DelayedBlocks { volume, .. }
+            | Self::DelayedInUse { volume, .. }
+            | Self::ObjectBlocks { volume, .. }
+            | Self::VolumeDuplicate { volume, .. }
+            | Self::VolInfo { volume, .. } => Some(*volume),
+            _ => None,
+        }
+    }
+}
+
 fn of_group(group: &Option<u32>) -> String {
     group.map_or_else(String::new, |group| format!(" of group {group}"))
 }

@@ -125,7 +125,7 @@ pub fn unlink<P: Pointer>(
         return Ok(());
     }
     let held = file::is_held(transaction, victim, &state) || transaction.logical().replaying;
-    if held || state.size > FREE_AT_ONCE_BYTES_MAX || state.quarantined {
+    if held || state.size > FREE_AT_ONCE_BYTES_MAX {
         transaction.add_orphan(victim)?;
     } else {
         free(transaction, victim)?;

@@ -44,10 +44,6 @@ impl Mutation for Reap {
         if !orphan || logical.replaying || file::is_held(transaction, inode, &state) {
             return done(Reaped::Needed);
         }
-        if state.quarantined {
-            // Its blocks cannot be told from others': they stay in use.
-            return done(Reaped::Needed);
-        }
         if state.size <= apply::FREE_AT_ONCE_BYTES_MAX || transaction.is_emptied(inode) {
             transaction.remove_orphan(inode)?;
             apply::free(transaction, inode)?;

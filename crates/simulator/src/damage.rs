@@ -1,37 +1,75 @@
-//! Blocks that cannot be read, and no parity to make them good: a block of a file's tree becomes
-//! unreadable, under load.
+//! Blocks that cannot be read, and no parity to make them good: a block of a file's tree, of a
+//! volume's metafiles or of its container map becomes unreadable, under load.
 //!
 //! From then on the volume's answers are not compared with the model's: the files that the block
-//! belongs to may be refused, and what was acknowledged may be lost with them. What must hold:
-//! the aggregate stays in service and opens again, nothing stalls, other volumes notice nothing,
-//! and on the media no block is used twice, free while it is in use, or lost in another volume.
+//! belongs to may be refused, or all changes of the volume, and what was acknowledged may be lost
+//! with them. What must hold: the aggregate stays in service and opens again, nothing stalls, other
+//! volumes notice nothing, and on the media no block is used twice, free while it is in use, or
+//! lost in another volume. A volume of which nothing was damaged is never read-only, in any life.
 //!
-//! Invariants: only blocks of clients' files are damaged, in lives without parity and without other
-//! faults of disks.
+//! Invariants: nothing that the aggregate itself cannot live without is damaged. Lives with damage
+//! are without parity and without other faults of disks.
 
 use crate::finding::Finding;
 use crate::life::Life;
 use crate::losses::is_own_disk;
 use crate::machine::Machine;
 use inspect::{Finding as MediaFinding, Report};
-use ondisk::identity::{ChecksumBlock, REGION_BLOCKS};
+use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
 use ondisk::root::metafile;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use units::VolumeId;
 
 /// Blocks that one life damages.
 const DAMAGED_BLOCKS_MAX: u64 = 4;
 /// Of 100 damaged blocks, those that hold pointers, if there are any: these lead to many others.
 const NODES_PERCENT: u64 = 70;
+/// Of 100 damaged blocks, those that belong to all files of a volume.
+const METAFILES_PERCENT: u64 = 40;
 
 /// What has been damaged.
 #[derive(Default)]
 pub struct Damages {
     blocks: u64,
+    /// Volumes of which a metafile or the container map was damaged: what the reader of media says
+    /// of them follows from that.
+    metafiles: BTreeSet<VolumeId>,
 }
 
-/// A block of a file, by volume, inode, level, and place in it.
-type FileBlock = (u32, u64, u8, u64);
+/// A place in what a volume has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct VolumeBlock {
+    volume: u32,
+    inode: u64,
+    level: u8,
+    fbn: u64,
+    /// It is a node of the volume's container map.
+    is_container: bool,
+}
+
+impl VolumeBlock {
+    /// The place of a block with this identity; `None` if the aggregate itself needs it.
+    fn of(identity: &BlockIdentity, is_traditional: bool) -> Option<Self> {
+        let (volume, inode) = (identity.volume.get(), identity.inode.get());
+        let (level, fbn) = (identity.level, identity.fbn.get());
+        let at = Self { volume, inode, level, fbn, is_container: false };
+        let is_file = (metafile::FIRST_FILE..u64::from(u32::MAX)).contains(&inode);
+        match volume {
+            0 if is_traditional => is_file.then_some(at),
+            0 if is_file && level > 0 => {
+                let volume = u32::try_from(inode - metafile::ROOT_DIRECTORY).ok()?;
+                Some(Self { volume, is_container: true, ..at })
+            }
+            0 => None,
+            _ => Some(at),
+        }
+    }
+
+    /// Whether it belongs to all files of the volume.
+    const fn is_metafile(&self) -> bool {
+        self.is_container || self.inode < metafile::FIRST_FILE
+    }
+}
 
 impl Machine<'_> {
     /// Whether anything has been damaged.
@@ -45,46 +83,48 @@ impl Machine<'_> {
         if self.damages.blocks == DAMAGED_BLOCKS_MAX || self.aggregate().is_none() {
             return None;
         }
-        let blocks = self.blocks_of_files();
-        let (nodes, data): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(at, _)| at.2 > 0);
+        let (metafiles, files): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.blocks_of_volumes().into_iter().partition(|(at, _)| at.is_metafile());
+        let wants_metafiles = self.choices.chance(METAFILES_PERCENT);
+        let blocks = if wants_metafiles && !metafiles.is_empty() { metafiles } else { files };
+        let (nodes, data): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(at, _)| at.level > 0);
         let wants_nodes = self.choices.chance(NODES_PERCENT) || data.is_empty();
         let blocks = if wants_nodes && !nodes.is_empty() { nodes } else { data };
         if blocks.is_empty() {
             return None;
         }
-        let ((volume, inode, level, fbn), (_, disk, block)) =
-            blocks[self.choices.index(blocks.len())].clone();
-        self.trace.note(format!(
-            "disk {disk} cannot read block {block}: volume {volume} inode {inode} level {level} \
-             block {fbn}"
-        ));
-        self.trace.meet(match level {
-            0 => "damage: data that cannot be read",
+        let (at, (_, disk, block)) = blocks[self.choices.index(blocks.len())].clone();
+        self.trace.note(format!("disk {disk} cannot read block {block}: {at:?}"));
+        self.trace.meet(match at {
+            VolumeBlock { is_container: true, .. } => "damage: a container map",
+            at if at.is_metafile() => "damage: a metafile",
+            VolumeBlock { level: 0, .. } => "damage: data that cannot be read",
             _ => "damage: a node that cannot be read",
         });
         self.world.fail_block(&disk, block);
         self.damages.blocks += 1;
-        Some(VolumeId(volume))
+        if at.is_metafile() {
+            self.damages.metafiles.insert(VolumeId(at.volume));
+        }
+        Some(VolumeId(at.volume))
     }
 
-    /// The newest block of each place in files, as far as identities tell: consistency point, disk,
-    /// block.
-    fn blocks_of_files(&self) -> BTreeMap<FileBlock, (u64, String, u64)> {
-        let mut found: BTreeMap<FileBlock, (u64, String, u64)> = BTreeMap::new();
+    /// The newest block of each place in volumes, as far as identities tell: consistency point,
+    /// disk, block.
+    fn blocks_of_volumes(&self) -> BTreeMap<VolumeBlock, (u64, String, u64)> {
+        let mut found: BTreeMap<VolumeBlock, (u64, String, u64)> = BTreeMap::new();
         let region_blocks = REGION_BLOCKS as u64;
-        let own_volume = u32::from(!self.plan.is_traditional);
         for disk in self.world.disk_names().iter().filter(|name| is_own_disk(name)) {
             let mut region = media::DATA_START;
             while region + region_blocks <= self.plan.disk_blocks {
                 if let Some(block) = self.world.read_block(disk, region + region_blocks - 1) {
                     for (row, identity) in (0..).zip(&ChecksumBlock::view(&block).identities) {
-                        let (volume, inode) = (identity.volume.get(), identity.inode.get());
-                        let is_file = volume >= own_volume
-                            && (metafile::FIRST_FILE..u64::from(u32::MAX)).contains(&inode);
-                        let at = (volume, inode, identity.level, identity.fbn.get());
+                        let Some(at) = VolumeBlock::of(identity, self.plan.is_traditional) else {
+                            continue;
+                        };
                         let cp = identity.cp.get();
                         let is_newer = found.get(&at).is_none_or(|(other, ..)| *other < cp);
-                        if is_file && cp > 0 && is_newer {
+                        if cp > 0 && is_newer {
                             found.insert(at, (cp, disk.to_string(), region + row));
                         }
                     }
@@ -100,7 +140,10 @@ impl Machine<'_> {
         let wrong: Vec<String> = report
             .findings
             .iter()
-            .filter(|finding| !is_of_damage(finding))
+            .filter(|finding| {
+                let is_of_metafile = |volume| self.damages.metafiles.contains(&volume);
+                !is_of_damage(finding) && !finding.volume().is_some_and(is_of_metafile)
+            })
             .map(ToString::to_string)
             .collect();
         if wrong.is_empty() { Ok(()) } else { Err(Finding::Media(wrong.join("\n"))) }
@@ -126,7 +169,24 @@ const fn is_of_damage(finding: &MediaFinding) -> bool {
 }
 
 impl Life<'_> {
-    /// Damages a block of a file.
+    /// A volume is read-only only if something of it was damaged.
+    pub fn check_damage(&mut self) -> Result<(), Finding> {
+        for tenant in &self.tenants {
+            let Some(served) = self.machine.engine.volume_named(&tenant.name) else { continue };
+            let Some(damage) = served.damage() else { continue };
+            if !tenant.is_damaged {
+                let (volume, damage) = (tenant.name.clone(), damage.to_string());
+                return Err(Finding::ReadOnly { volume, damage });
+            }
+            self.machine.trace.meet(match served.is_unreadable() {
+                true => "damage: a volume cannot be loaded",
+                false => "damage: a volume is read-only",
+            });
+        }
+        Ok(())
+    }
+
+    /// Damages a block.
     pub fn damage(&mut self) {
         let Some(volume) = self.machine.damage_block() else { return };
         // Blocks of a traditional volume are the aggregate's own.

@@ -61,6 +61,14 @@ pub enum Finding {
         /// Why.
         error: String,
     },
+    /// A volume takes no changes, and nothing of it was damaged.
+    #[error("volume {volume} is read-only: {damage}")]
+    ReadOnly {
+        /// The volume.
+        volume: String,
+        /// Why, as the engine has it.
+        damage: String,
+    },
     /// The aggregate cannot be opened after a crash or a stop.
     #[error("the aggregate does not open: {0}")]
     Open(String),

@@ -346,6 +346,7 @@ impl<'a> Life<'a> {
         self.machine.rest_for_days()?;
         self.machine.consistency_point()?;
         self.machine.drive_until("a lost disk", |machine| !machine.has_recent_loss())?;
+        self.check_damage()?;
         for tenant in &mut self.tenants {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;

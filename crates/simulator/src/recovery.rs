@@ -95,6 +95,7 @@ impl Life<'_> {
     pub fn check_recovered(&mut self) -> Result<(), Finding> {
         self.forget_points();
         self.recover_volumes()?;
+        self.check_damage()?;
         for index in 0..self.tenants.len() {
             let Some(tenant) = self.tenants.get_mut(index) else { break };
             let listed = listed_snapshots(&mut self.machine, &tenant.name)?;

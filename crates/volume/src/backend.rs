@@ -29,6 +29,14 @@ pub(crate) struct Holdings {
     pub wasted: Vec<Pvbn>,
 }
 
+impl Holdings {
+    /// Takes over what another has told the aggregate; its numbers were forfeited.
+    pub fn join(&mut self, other: Self) {
+        self.updates.extend(other.updates);
+        self.wasted.extend(other.wasted);
+    }
+}
+
 /// See the module.
 pub(crate) struct DualBackend<'a> {
     pub aggregate: &'a Aggregate,

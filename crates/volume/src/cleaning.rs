@@ -3,8 +3,13 @@
 //!
 //! Invariants: the vol_info block is the last that a cleaning writes. While shares are cleaned
 //! nothing else of the cleaning runs.
+//!
+//! Fails: where a file's tree cannot be read that file is given up (`cowfs::image`). Where the
+//! volume's maps or its inode file cannot be read, or contradict one another, the volume stays as
+//! the last commit has it, read-only from then on ([`crate::damage`]).
 
 use crate::backend::{DualBackend, Holdings};
+use crate::damage::VolumeDamage;
 use crate::flexible::{FlexibleVolume, VbnSide, file_work};
 use crate::front::SHARES_MAX;
 use crate::shares::{Share, Shares};
@@ -16,9 +21,11 @@ use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::DelayLimits;
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
+use platform::mutation::{self, Rule};
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use units::Vvbn;
+use units::{Pvbn, Vvbn};
 use zerocopy::little_endian::{I64, U32, U64};
 
 /// Blocks that one message keeps loaded before it lets go of them.
@@ -49,6 +56,14 @@ pub(crate) struct Finished {
     pub cleaned: Vec<CleanedInode<DualPointer>>,
     pub dirty_blocks: u64,
     pub given_up: Vec<GivenUp>,
+}
+
+/// What became of a cleaning.
+pub(crate) enum Cleaned {
+    /// It is finished.
+    Whole(Finished),
+    /// The volume is damaged: it has given the cleaning up.
+    Damaged,
 }
 
 impl VolumeCleaning {
@@ -103,7 +118,10 @@ impl FlexibleVolume {
                 side.cleaning = Some(cleaning);
                 aggregate.suspend(wait, &held)
             }
-            Err(stop) => fail(aggregate, stop),
+            Err(stop) => {
+                self.give_up(aggregate, side, cleaning, &stop);
+                Outcome::Done
+            }
         }
     }
 
@@ -131,6 +149,10 @@ impl FlexibleVolume {
             return Ok(false);
         }
         if let Some(shares) = cleaning.shares.take() {
+            if let Some(stop) = shares.take_failure() {
+                shares.take().into_iter().for_each(|share| cleaning.holdings.join(share.holdings));
+                return Err(stop);
+            }
             join(side, cleaning, &shares);
         }
         self.step(aggregate, side, cleaning)?;
@@ -178,10 +200,37 @@ impl FlexibleVolume {
         let written = cleaner.written();
         aggregate.statistics.blocks_written.fetch_add(written, Ordering::Relaxed);
         let given_up = cleaner.take_given_up();
-        side.finished = Some(Finished { cleaned: cleaner.take_cleaned(), dirty_blocks, given_up });
+        let cleaned = cleaner.take_cleaned();
+        side.finished = Some(Cleaned::Whole(Finished { cleaned, dirty_blocks, given_up }));
         let volume = self.front.id;
         let (updates, wasted) = (holdings.updates, holdings.wasted);
-        aggregate.member_cleaned(MemberCleaned { volume, updates, wasted });
+        aggregate.member_cleaned(MemberCleaned { volume, updates, wasted, is_damaged: false });
+    }
+
+    /// The volume cannot go on: nothing of the cleaning stays, and its blocks are nobody's.
+    fn give_up(
+        &self,
+        aggregate: &Arc<Aggregate>,
+        side: &mut VbnSide,
+        cleaning: VolumeCleaning,
+        stop: &Stop,
+    ) {
+        let damage = VolumeDamage::of(stop);
+        if mutation::broken(Rule::DamageNotQuarantined) {
+            let problem = "a volume cannot go on";
+            return aggregate.fail(AggregateError::Contradiction { what: "a volume", problem });
+        }
+        self.front.set_damage(damage);
+        let Holdings { reserved, used, updates, wasted } = cleaning.holdings;
+        // Addresses are taken before there is an update of them, and those of shares are forfeited.
+        let mut placed: FxHashSet<Pvbn> = used.iter().chain(&wasted).copied().collect();
+        placed.extend(updates.iter().filter_map(|(_, pointer)| pointer.map(|one| one.pvbn)));
+        let mut wasted: Vec<Pvbn> = placed.into_iter().collect();
+        wasted.sort_unstable();
+        aggregate.pool.forfeit(used, reserved.into_iter());
+        side.finished = Some(Cleaned::Damaged);
+        let cleaned = MemberCleaned::of(self.front.id);
+        aggregate.member_cleaned(MemberCleaned { wasted, is_damaged: true, ..cleaned });
     }
 
     /// Cleans what belongs to all files, and writes the vol_info.
@@ -226,21 +275,20 @@ impl FlexibleVolume {
                 let Some(mut files) = share.take().filter(|_| !of.is_failed()) else {
                     return Outcome::Done;
                 };
-                match files.run(&of, cp) {
-                    Ok(()) => {
-                        if shares.end(files) {
-                            this.send_clean(&of);
-                        }
-                        Outcome::Done
-                    }
+                let failure = match files.run(&of, cp) {
+                    Ok(()) => None,
                     Err(Stop::Wait(wait)) => {
                         files.held.trim(HELD_BLOCKS_MAX);
                         let held = files.held.clone();
                         share = Some(files);
-                        of.suspend(wait, &held)
+                        return of.suspend(wait, &held);
                     }
-                    Err(stop) => fail(&of, stop),
+                    Err(stop) => Some(stop),
+                };
+                if shares.end(files, failure) {
+                    this.send_clean(&of);
                 }
+                Outcome::Done
             };
             aggregate.parts.scheduler.send(*affinity, Box::new(message));
         }
@@ -271,26 +319,8 @@ fn join(side: &mut VbnSide, cleaning: &mut VolumeCleaning, shares: &Shares) {
         numbers.taken.into_iter().for_each(|vvbn| side.space.take(vvbn));
         numbers.freed.into_iter().for_each(|vvbn| side.space.free(vvbn));
         unused.extend(numbers.free);
-        cleaning.holdings.updates.extend(holdings.updates);
-        cleaning.holdings.wasted.extend(holdings.wasted);
+        cleaning.holdings.join(holdings);
         cleaner.put_files(files, written);
     }
     side.space.forfeit(unused);
-}
-
-/// A cleaning that cannot go on takes the aggregate out of service.
-fn fail(aggregate: &Arc<Aggregate>, stop: Stop) -> Outcome {
-    match stop {
-        Stop::Damaged(pvbn) => {
-            let what = "a metafile of a volume";
-            aggregate.fail(AggregateError::Unreadable { what, pvbn });
-        }
-        Stop::Contradiction(problem) => {
-            aggregate.fail(AggregateError::Contradiction { what: "a volume's image", problem });
-        }
-        Stop::NoSpace | Stop::Wait(_) | Stop::Quarantined(_) => {
-            unreachable!("cleaning neither asks for promises nor for content")
-        }
-    }
-    Outcome::Done
 }

@@ -3,7 +3,8 @@
 //! Invariants: see [`aggregate::Member`]. The vol_info block is the last that a cleaning writes;
 //! with the container map's change the whole image becomes reachable at once.
 
-use crate::cleaning::{Finished, VolumeCleaning};
+use crate::cleaning::{Cleaned, VolumeCleaning};
+use crate::damage::VolumeDamage;
 use crate::delaying::{DelayedBefore, DelayedShare};
 use crate::format::slack_blocks;
 use crate::front::Front;
@@ -11,7 +12,8 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{
-    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published,
+    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
+    Published, container_inode,
 };
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::cleaner::Leaf;
@@ -23,7 +25,7 @@ use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use units::{Timestamp, VolumeId};
 
@@ -42,13 +44,16 @@ pub struct FlexibleVolume {
     used_blocks: AtomicU64,
     active_blocks: AtomicU64,
     pub(crate) delayed_share: DelayedShare,
+    /// The volume is damaged, its container says so, and what was in memory beyond the last commit
+    /// is gone.
+    is_left_out: AtomicBool,
 }
 
 pub(crate) struct VbnSide {
     pub space: Space<DualPointer>,
     pub requests: Requests<DualPointer>,
     pub cleaning: Option<VolumeCleaning>,
-    pub finished: Option<Finished>,
+    pub finished: Option<Cleaned>,
     /// Background work waits for the next consistency point.
     is_put_off: bool,
     /// A message counts free numbers of areas.
@@ -93,6 +98,7 @@ impl FlexibleVolume {
             used_blocks,
             active_blocks,
             delayed_share,
+            is_left_out: AtomicBool::new(false),
         })
     }
 
@@ -142,6 +148,9 @@ impl FlexibleVolume {
         now: Timestamp,
     ) -> Result<(), AggregateError> {
         let shared = &self.front.shared;
+        if let Some(damage) = self.front.damage() {
+            return Err(AggregateError::Refused(format!("the volume is read-only: {damage}")));
+        }
         let side = self.vbn.write(access);
         side.requests.check(&side.space, request)?;
         // The room is there, or it is refused; deleting and restoring have the reserve.
@@ -210,6 +219,7 @@ impl FlexibleVolume {
         let side = self.vbn.write(access);
         // While maps change the commit to come goes on.
         let is_quiet = side.cleaning.is_none() && side.finished.is_none();
+        let is_quiet = is_quiet && !self.front.is_read_only();
         side.is_counting &= is_quiet && !aggregate.is_failed();
         if !side.is_counting {
             return Outcome::Done;
@@ -226,6 +236,54 @@ impl FlexibleVolume {
             }
         }
         Outcome::Done
+    }
+}
+
+impl FlexibleVolume {
+    /// The freeze of a volume that takes no changes: its container is to say so once.
+    fn freeze_damaged(&self, access: &mut Access<'_>) -> Cleaning {
+        if self.is_left_out.load(Ordering::Relaxed) {
+            self.front.logical.write(access).freeze_unchanged();
+            return Cleaning::Nothing;
+        }
+        self.vbn.write(access).finished = Some(Cleaned::Damaged);
+        let (Some(aggregate), volume) = (self.aggregate.upgrade(), self.front.id) else {
+            unreachable!("a member is alive while its aggregate freezes")
+        };
+        let message = move |_: &mut Access<'_>| {
+            let cleaned = MemberCleaned::of(volume);
+            aggregate.member_cleaned(MemberCleaned { is_damaged: true, ..cleaned });
+            Outcome::Done
+        };
+        Cleaning::Flexible(self.front.affinities.vbn, Box::new(message))
+    }
+
+    fn leave_out(&self, access: &mut Access<'_>) {
+        self.is_left_out.store(true, Ordering::Relaxed);
+        if let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) {
+            this.drop_changes(&aggregate, access);
+        }
+    }
+
+    /// The volume was read-only before the start: its container says so.
+    pub fn set_left_out(&self) {
+        self.is_left_out.store(true, Ordering::Relaxed);
+        self.front.set_damage(VolumeDamage::Known);
+    }
+
+    /// The block side is another from now on.
+    pub(crate) fn replace_space(&self, side: &mut VbnSide, space: Space<DualPointer>) {
+        self.used_blocks.store(space.used_blocks, Ordering::Relaxed);
+        self.active_blocks.store(space.active_blocks, Ordering::Relaxed);
+        self.delayed_share.set(space.delayed_blocks);
+        side.space = space;
+        self.settle(side);
+    }
+
+    /// Nothing was promised for the volume, and nobody waits for room in it.
+    pub(crate) fn settle(&self, side: &VbnSide) {
+        settle(&self.front, &side.space, self.size_blocks);
+        self.front.shared.reclaiming.store(false, Ordering::Relaxed);
     }
 }
 
@@ -291,6 +349,9 @@ impl Member for FlexibleVolume {
     }
 
     fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning {
+        if self.front.is_read_only() {
+            return self.freeze_damaged(access);
+        }
         let side = self.vbn.write(access);
         let has_work = side.space.has_snapshot_work();
         let scan_blocks_max = if has_work { self.scan_blocks() } else { SCAN_BLOCKS_PER_CP };
@@ -323,6 +384,9 @@ impl Member for FlexibleVolume {
         let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
             return done(Vec::new());
         };
+        if self.front.is_read_only() {
+            return done(Vec::new());
+        }
         let (held, mut done) = (HeldBlocks::default(), Some(done));
         let scheduler = aggregate.parts.scheduler.clone();
         let message = move |access: &mut Access<'_>| {
@@ -354,10 +418,20 @@ impl Member for FlexibleVolume {
         self.front.logical.write(access).let_go();
     }
 
-    fn publish(&self, access: &mut Access<'_>, _: &Published<'_>) -> bool {
+    fn publish(&self, access: &mut Access<'_>, published: &Published<'_>) -> bool {
+        let container = container_inode(self.front.id);
+        let given_up = published.given_up.iter().find(|file| file.inode == container);
+        if let Some(file) = given_up {
+            self.front.set_damage(VolumeDamage::Unreadable(file.pvbn));
+        }
         let side = self.vbn.write(access);
-        let Some(finished) = side.finished.take() else {
-            return std::mem::take(&mut side.is_put_off);
+        let finished = match side.finished.take() {
+            None if given_up.is_none() => return std::mem::take(&mut side.is_put_off),
+            Some(Cleaned::Whole(finished)) if given_up.is_none() => finished,
+            Some(_) | None => {
+                self.leave_out(access);
+                return false;
+            }
         };
         side.space.commit();
         let picks = std::mem::take(&mut side.space.picks);

@@ -3,16 +3,18 @@
 //! Invariants: the data tree mirrors the affinity tree: the logical side belongs to the Volume
 //! Logical affinity, each stripe in it to a Stripe affinity beneath.
 
+use crate::damage::VolumeDamage;
 use affinity::{Access, AffinityId, AffinityKind, Partition, Scheduler};
 use cowfs::cache::BufferCache;
 use cowfs::image::GivenUp;
 use cowfs::logical::{Logical, Shared};
 use cowfs::overlay::{STRIPES, stripe_of};
 use cowfs::pointer::Pointer;
+use ondisk::root::metafile;
 use platform::sync::Mutex;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Fbn, InodeNumber, VolumeId};
 
 /// The affinities of one volume.
@@ -72,8 +74,14 @@ pub struct Front<P: Pointer> {
     pub shared: Arc<Shared>,
     background: Mutex<Option<Arc<BackgroundHook>>>,
     given_up: Mutex<Vec<GivenUp>>,
-    /// Orphans that are held, quarantined, or cannot be read: commits do not try to free them.
+    /// Orphans that are held or cannot be read: commits do not try to free them.
     unreapable: Mutex<FxHashSet<InodeNumber>>,
+    pub(crate) damage: Mutex<Option<VolumeDamage>>,
+    /// There is damage.
+    pub(crate) is_read_only: AtomicBool,
+    /// And nothing of it can be read.
+    pub(crate) is_unreadable: AtomicBool,
+    pub(crate) damage_hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Files of a volume that are remembered as given up: those that come later are counted in the
@@ -86,9 +94,19 @@ impl<P: Pointer> Front<P> {
     pub fn new(id: VolumeId, affinities: FrontAffinities, logical: Logical<P>) -> Self {
         let shared = Arc::clone(&logical.shared);
         let logical = Partition::new(affinities.logical, logical);
-        let (background, given_up) = (Mutex::new(None), Mutex::default());
-        let unreapable = Mutex::default();
-        Self { id, affinities, logical, shared, background, given_up, unreapable }
+        Self {
+            id,
+            affinities,
+            logical,
+            shared,
+            background: Mutex::new(None),
+            given_up: Mutex::default(),
+            unreapable: Mutex::default(),
+            damage: Mutex::default(),
+            is_read_only: AtomicBool::new(false),
+            is_unreadable: AtomicBool::new(false),
+            damage_hook: Mutex::new(None),
+        }
     }
 
     /// Whether an orphan could not be freed: the background leaves it alone.
@@ -123,6 +141,11 @@ impl<P: Pointer> Front<P> {
                     volume = %self.id, %inode, %pvbn,
                     "a file is quarantined: a block that leads to its content cannot be read, and \
                      its last changes were dropped"
+                ),
+                Some(blocks) if inode.get() == metafile::ACTIVE_MAP => tracing::error!(
+                    volume = %self.id, %pvbn, blocks,
+                    "a snapshot was deleted, and blocks of it stay in use: a block of its free map \
+                     cannot be read"
                 ),
                 Some(blocks) => tracing::error!(
                     volume = %self.id, %inode, %pvbn, blocks,

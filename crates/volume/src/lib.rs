@@ -16,6 +16,7 @@
 
 mod backend;
 mod cleaning;
+mod damage;
 mod delaying;
 mod flexible;
 mod format;
@@ -25,6 +26,7 @@ mod shares;
 mod snapshots;
 mod traditional;
 
+pub use damage::VolumeDamage;
 pub use flexible::FlexibleVolume;
 pub use format::{format_logical, slack_blocks};
 pub use front::{Front, FrontAffinities};

@@ -27,22 +27,31 @@ pub(crate) struct Shares(Mutex<State>);
 struct State {
     left: usize,
     done: Vec<Share>,
+    /// Why one of them could not be cleaned.
+    failure: Option<Stop>,
 }
 
 impl Shares {
     /// So many.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        Self(Mutex::new(State { left: count, done: Vec::new() }))
+        Self(Mutex::new(State { left: count, done: Vec::new(), failure: None }))
     }
 
-    /// A share is done; whether it was the last.
+    /// A share is done, or cannot be cleaned; whether it was the last.
     #[must_use]
-    pub fn end(&self, share: Share) -> bool {
+    pub fn end(&self, share: Share, failure: Option<Stop>) -> bool {
         let mut state = self.0.lock();
         state.done.push(share);
+        state.failure = state.failure.take().or(failure);
         state.left -= 1;
         state.left == 0
+    }
+
+    /// Why they were not all cleaned.
+    #[must_use]
+    pub fn take_failure(&self) -> Option<Stop> {
+        self.0.lock().failure.take()
     }
 
     /// What came of all of them.
@@ -89,10 +98,12 @@ impl Share {
         let reader = Reader { cache: &aggregate.parts.cache, held: &self.held };
         let backend = DualBackend { aggregate, holdings: &mut self.holdings, cp };
         let (numbers, written) = (&mut self.numbers, &mut self.written);
-        self.files.run(&reader, &mut ShareSink { backend, numbers, written })?;
-        let Holdings { used, reserved, .. } = &mut self.holdings;
-        aggregate.pool.forfeit(std::mem::take(used), std::mem::take(reserved).into_iter());
-        Ok(())
+        let outcome = self.files.run(&reader, &mut ShareSink { backend, numbers, written });
+        if !matches!(outcome, Err(Stop::Wait(_))) {
+            let Holdings { used, reserved, .. } = &mut self.holdings;
+            aggregate.pool.forfeit(std::mem::take(used), std::mem::take(reserved).into_iter());
+        }
+        outcome
     }
 }
 
@@ -135,5 +146,9 @@ impl Sink<DualPointer> for ShareSink<'_> {
         *self.written -= undone.len() as u64;
         undone.into_iter().rev().for_each(|vvbn| self.numbers.free.push_front(vvbn));
         self.backend.waste(mark.below);
+    }
+
+    fn unplace(&mut self, placed: Vec<DualPointer>) {
+        debug_assert!(placed.is_empty(), "a volume's files place their blocks here");
     }
 }

@@ -71,7 +71,7 @@ fn change_of(
     reader: &Reader<'_>,
     missing: &mut Vec<LoadRequest>,
 ) -> Progress<i64> {
-    let Some(container) = side.containers.get(&volume).filter(|one| !one.deleting) else {
+    let Some(container) = side.containers.get(&volume).filter(|one| one.is_live()) else {
         return Ok(0);
     };
     let count = |pointer: PhysicalPointer| {

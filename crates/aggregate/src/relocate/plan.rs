@@ -326,7 +326,7 @@ impl Relocation {
         for ((volume, vvbn), pointer) in entries {
             let at = cleaned.iter().position(|member| member.volume == volume);
             let at = at.unwrap_or_else(|| {
-                cleaned.push(MemberCleaned { volume, updates: Vec::new(), wasted: Vec::new() });
+                cleaned.push(MemberCleaned::of(volume));
                 cleaned.len() - 1
             });
             cleaned[at].updates.push((vvbn, Some(pointer)));
@@ -338,7 +338,7 @@ impl Relocation {
         let is_changed =
             self.changed.contains(&(volume, vvbn)) && !mutation::broken(Rule::ChangedBlockMoved);
         let container = to.containers.get(&volume);
-        !is_changed && container.is_some_and(|container| !container.deleting)
+        !is_changed && container.is_some_and(Container::is_live)
     }
 
     /// Has blocks stay where they are, with these entries.

@@ -228,6 +228,12 @@ fn damaged(file: &DamagedFile) -> String {
     let DamagedFile { inode, block, leaked_bytes } = file;
     match leaked_bytes {
         None => format!("damaged     inode {inode} is quarantined: block {block} cannot be read"),
+        // Inode 1 is the free map.
+        Some(bytes) if *inode == 1 => format!(
+            "damaged     a snapshot was deleted, and up to {} stay in use: block {block} of its \
+             free map cannot be read",
+            ByteSize(*bytes)
+        ),
         Some(bytes) => format!(
             "damaged     inode {inode} was removed, and up to {} stay in use: block {block} cannot \
              be read",
@@ -267,8 +273,9 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("mounted     {mounted}"),
         exported(&volume.exports),
     ];
-    if !volume.damaged_files.is_empty() {
+    if volume.damage.is_some() || !volume.damaged_files.is_empty() {
         output.head.push(String::new());
+        output.head.extend(volume.damage.iter().map(|damage| format!("damaged     {damage}")));
         output.head.extend(volume.damaged_files.iter().map(damaged));
     }
     Ok(output)

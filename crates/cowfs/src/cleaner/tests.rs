@@ -65,6 +65,10 @@ impl<P: Addressed> Sink<P> for Media {
     fn revert(&mut self, _: &SinkMark) {
         unreachable!("nothing is damaged here")
     }
+
+    fn unplace(&mut self, _: Vec<P>) {
+        unreachable!("nothing is damaged here")
+    }
 }
 
 fn run<P: Addressed>(cleaner: &mut FileCleaner<P>, media: &mut Media) -> (Root<P>, i64) {

@@ -6,9 +6,12 @@
 //!
 //! A file whose tree cannot be read costs itself and no more. What was placed for it is undone, its
 //! new blocks are dropped, and it is *quarantined*: its inode says so, and its content is refused
-//! from then on. An orphan whose blocks were being freed stays an orphan. Of a small file that was
-//! removed the blocks stay in use without an owner, and the inode is free. A block
-//! of the inode file is not the file's own: without it the image fails.
+//! from then on. Of a file that was removed the blocks below the node that cannot be read stay in
+//! use without an owner; all else of it is freed. A block of the inode file is not the file's own:
+//! without it the image fails.
+//!
+//! The container of a volume is such a file, too: what the volume's consistency point has placed is
+//! given back, and the volume stays as the last commit has it.
 //!
 //! Invariants: [`crate::reader::Stop::Wait`] leaves a state from which [`ImageFiles::run`] goes on.
 //! What a consistency point frees of reaped files is one limit for all: they are in one share.
@@ -36,7 +39,7 @@ const SHARE_BLOCKS_MIN: usize = 64;
 /// A file that could not be cleaned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GivenUp {
-    /// The file.
+    /// The file; that of the free map for a snapshot that was deleted.
     pub inode: InodeNumber,
     /// The block that could not be read.
     pub pvbn: Pvbn,
@@ -180,6 +183,9 @@ impl<P: Pointer> ImageFiles<P> {
         self.records.push_back((inode.number, record));
         let number = inode.number;
         let quarantined = None;
+        if let Some(pvbn) = cleaner.left_out() {
+            self.given_up.push(GivenUp { inode: number, pvbn, leaked_blocks: Some(blocks) });
+        }
         self.cleaned.push(CleanedInode { number, root, blocks, freed: inode.freed, quarantined });
         self.current = None;
         Ok(())
@@ -188,7 +194,7 @@ impl<P: Pointer> ImageFiles<P> {
     /// Undoes what was done for the file that is being cleaned: a block that leads to its content
     /// cannot be read.
     fn give_up(&mut self, pvbn: Pvbn, sink: &mut dyn Sink<P>) -> Progress<()> {
-        let Some(Current { work, mark, size_before, .. }) = self.current.take() else {
+        let Some(Current { work, cleaner, mark, size_before }) = self.current.take() else {
             unreachable!("a file is being cleaned")
         };
         let inode = work.inode;
@@ -198,19 +204,18 @@ impl<P: Pointer> ImageFiles<P> {
         if !mutation::broken(Rule::RevertForgotten) {
             sink.revert(&mark);
         }
+        if inode.attributes.kind == KIND_CONTAINER {
+            sink.unplace(cleaner.into_placed());
+        }
         let FrozenInode { number, root, blocks, freed, mut attributes, .. } = inode;
+        debug_assert!(!freed, "a file that goes away is salvaged");
         attributes.quarantined = true;
         // The tree is as it was before the file was truncated.
         attributes.size = attributes.size.max(size_before.unwrap_or(0));
-        let record = match freed {
-            true => InodeRecord::free(attributes.generation.get()),
-            false => attributes.record(&root, blocks),
-        };
-        self.records.push_back((number, record));
-        let quarantined = (!freed).then_some(attributes.size);
+        self.records.push_back((number, attributes.record(&root, blocks)));
+        let quarantined = Some(attributes.size);
         self.cleaned.push(CleanedInode { number, root, blocks, freed, quarantined });
-        let leaked_blocks = freed.then_some(blocks);
-        self.given_up.push(GivenUp { inode: number, pvbn, leaked_blocks });
+        self.given_up.push(GivenUp { inode: number, pvbn, leaked_blocks: None });
         Ok(())
     }
 
@@ -229,11 +234,10 @@ fn weight<P>(file: &FileWork<P>) -> usize {
     1 + file.leaves.len()
 }
 
-/// Whether the image can be without the file's content: files of clients.
+/// Whether the image can be without the file's content: files of clients, and containers.
 const fn may_be_quarantined<P>(inode: &FrozenInode<P>) -> bool {
-    let is_own = matches!(inode.attributes.kind, KIND_METAFILE | KIND_CONTAINER);
     // A freed inode has no kind any more.
-    !is_own && inode.number.get() >= metafile::ROOT_DIRECTORY
+    inode.attributes.kind != KIND_METAFILE && inode.number.get() >= metafile::ROOT_DIRECTORY
 }
 
 const fn is_reaped_in_steps<P>(inode: &FrozenInode<P>) -> bool {
@@ -250,6 +254,9 @@ fn file_cleaner<P: Pointer>(
     let tiny = matches!(inode.attributes.kind, KIND_REGULAR | KIND_SYMLINK | KIND_ATTRIBUTES);
     let inline_size = (tiny && !inode.freed && !inode.reaping).then_some(inode.attributes.size);
     let leaves = std::mem::take(&mut work.leaves);
-    let cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline_size);
+    let mut cleaner = FileCleaner::new(key, inode.root, leaves, inode.holes.clone(), inline_size);
+    if (inode.freed || inode.reaping) && !mutation::broken(Rule::DamageNotQuarantined) {
+        cleaner = cleaner.with_salvage();
+    }
     if is_reaped_in_steps(inode) { cleaner.with_hole_limit(reap_cost) } else { cleaner }
 }

@@ -103,6 +103,10 @@ impl Sink<DualPointer> for Media {
     fn revert(&mut self, _: &SinkMark) {
         unreachable!("nothing is damaged here")
     }
+
+    fn unplace(&mut self, _: Vec<DualPointer>) {
+        unreachable!("nothing is damaged here")
+    }
 }
 
 /// What a restart begins with.

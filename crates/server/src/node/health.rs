@@ -12,7 +12,7 @@
 //! | `DISK_SICK` | a disk has too many errors: it is to be replaced, or has been by a spare |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
-//! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use |
+//! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //!
 //! Invariants: pure functions of what status found, in order of object.
 
@@ -20,7 +20,7 @@ use super::activity::{copying, rebuilding};
 use super::recovery::{LeftOut, OfflineAggregate};
 use admin_api::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
-    RaidKind, Severity, Time, VolumeInfo,
+    RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
 use dblade::{AggregateSummary, Outage};
 
@@ -225,7 +225,8 @@ fn lost(disks: &[DiskInfo]) -> String {
 
 /// The check of a volume.
 pub(super) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
-    is_full(info.available_bytes, info.size_bytes).then(|| HealthCheck {
+    let is_low = info.damage.is_none() && is_full(info.available_bytes, info.size_bytes);
+    is_low.then(|| HealthCheck {
         code: "VOLUME_FULL".to_owned(),
         severity: Severity::Warning,
         object: info.name.clone(),
@@ -238,6 +239,9 @@ pub(super) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
 
 /// The check of a volume with files that are damaged beyond parity.
 pub(super) fn check_damage(info: &VolumeInfo) -> Option<HealthCheck> {
+    if let Some(damage) = &info.damage {
+        return Some(check_damaged_volume(info, damage));
+    }
     let (leaked, quarantined): (Vec<&DamagedFile>, Vec<_>) =
         info.damaged_files.iter().partition(|file| file.leaked_bytes.is_some());
     let mut message = Vec::new();
@@ -268,6 +272,22 @@ pub(super) fn check_damage(info: &VolumeInfo) -> Option<HealthCheck> {
             info.name
         ),
     })
+}
+
+/// The check of a volume that takes no changes any more.
+fn check_damaged_volume(info: &VolumeInfo, damage: &str) -> HealthCheck {
+    let (state, first) = match info.state {
+        VolumeState::Offline => ("cannot be served", "restore its files from a backup"),
+        _ => ("is read-only", "copy its files, or those of a snapshot,"),
+    };
+    HealthCheck {
+        code: "VOLUME_DAMAGED".to_owned(),
+        severity: Severity::Error,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message: format!("the volume {state}: {damage}"),
+        action: format!("{first} to a new volume, then: stroop volume delete {}", info.name),
+    }
 }
 
 fn many(count: usize, one: &str, more: &str) -> String {

@@ -146,6 +146,7 @@ impl Core {
             exports: wanted.exports.clone(),
             mountpoints: Vec::new(),
             damaged_files: Vec::new(),
+            damage: None,
         }
     }
 
@@ -160,7 +161,7 @@ impl Core {
             name: volume.name.clone(),
             id: volume.environment.volume.get(),
             aggregate: volume.aggregate.parts.identity.name.clone(),
-            state: if failed { VolumeState::Offline } else { VolumeState::Online },
+            state: state_of(volume),
             traditional,
             tiering_policy: shown_policy(volume.tiering().policy),
             tiering_minimum_cooling_days: volume.tiering().days(),
@@ -171,7 +172,10 @@ impl Core {
             snapshot_bytes: volume.used_blocks().saturating_sub(volume.active_blocks())
                 * BLOCK_SIZE_U64,
             delayed_free_bytes: volume.delayed_blocks() * BLOCK_SIZE_U64,
-            available_bytes: volume.available_blocks() * BLOCK_SIZE_U64,
+            available_bytes: match volume.damage() {
+                None => volume.available_blocks() * BLOCK_SIZE_U64,
+                Some(_) => 0,
+            },
             files,
             snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
             owner: if failed { ROOT_OWNER } else { self.owner(&volume.name) },
@@ -179,6 +183,7 @@ impl Core {
             exports: rules::from_records(&volume.name, &volume.exports()),
             mountpoints: self.mounts.of_volume(&volume.name),
             damaged_files: volume.given_up().iter().map(damaged_file).collect(),
+            damage: volume.damage().map(|damage| damage.to_string()),
         }
     }
 
@@ -293,6 +298,16 @@ fn check_rules_count(message: &str, name: &str, rules: &[ExportRule]) -> Result<
 /// "1 file", "2 files".
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn state_of(volume: &ServedVolume) -> VolumeState {
+    if volume.aggregate.is_failed() || volume.is_unreadable() {
+        VolumeState::Offline
+    } else if volume.damage().is_some() {
+        VolumeState::ReadOnly
+    } else {
+        VolumeState::Online
+    }
 }
 
 /// A file that was given up, as administrators see it.

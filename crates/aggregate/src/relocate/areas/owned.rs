@@ -62,7 +62,7 @@ impl BlockSide {
         reader: &Reader<'_>,
     ) -> Progress<Option<Move>> {
         let (volume, vvbn) = (owner.volume, owner.vvbn.get());
-        let Some(container) = self.containers.get(&volume).filter(|one| !one.deleting) else {
+        let Some(container) = self.containers.get(&volume).filter(|one| one.is_live()) else {
             return Ok(None);
         };
         let from = container_lookup(volume, container, vvbn, reader)?;
@@ -92,7 +92,7 @@ impl BlockSide {
         }
         match container_of(owner.inode) {
             Some(volume) => {
-                let Some(container) = self.containers.get(&volume).filter(|one| !one.deleting)
+                let Some(container) = self.containers.get(&volume).filter(|one| one.is_live())
                 else {
                     return Ok(());
                 };

@@ -1,0 +1,286 @@
+//! Blocks that a volume cannot live without cannot be read, and no parity makes them good: the
+//! volume is read-only, or refused if it cannot be loaded, and nothing else is lost.
+
+use super::*;
+use crate::{ServedVolume, VolumeKind};
+use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
+use ondisk::root::{VOL_INFO_VVBN, metafile};
+use units::VolumeId;
+
+const FILE_BYTES: usize = 600 * 4096;
+/// So little that the log keeps it.
+const SMALL_BYTES: usize = 40_000;
+
+/// Where the newest block lies that `is_it` says.
+fn find(world: &SimulatedWorld, is_it: impl Fn(&BlockIdentity) -> bool) -> (String, u64) {
+    let mut newest: Option<(u64, String, u64)> = None;
+    for disk in (0..DISKS).map(|disk| format!("disk{disk}")) {
+        let mut region = media::DATA_START;
+        while region + REGION_BLOCKS as u64 <= DISK_BLOCKS {
+            let checksums = region + REGION_BLOCKS as u64 - 1;
+            let block = world.read_block(&disk, checksums).unwrap();
+            for (row, identity) in (0..).zip(&ChecksumBlock::view(&block).identities) {
+                let cp = identity.cp.get();
+                if is_it(identity) && newest.as_ref().is_none_or(|(other, ..)| *other < cp) {
+                    newest = Some((cp, disk.clone(), region + row));
+                }
+            }
+            region += REGION_BLOCKS as u64;
+        }
+    }
+    let (_, disk, block) = newest.expect("there is such a block");
+    (disk, block)
+}
+
+/// A block of a metafile of a volume.
+fn of_metafile(volume: VolumeId, inode: u64, level: u8) -> impl Fn(&BlockIdentity) -> bool {
+    move |identity| {
+        identity.volume.get() == volume.get()
+            && identity.inode.get() == inode
+            && identity.level == level
+            && identity.vvbn.get() != VOL_INFO_VVBN
+            && identity.cp.get() > 0
+    }
+}
+
+fn volume(node: &Node, name: &str) -> Arc<ServedVolume> {
+    node.engine.volume_named(name).unwrap()
+}
+
+impl ServedVolume {
+    /// Whether a deletion of snapshots is under way.
+    fn is_reclaiming(&self) -> bool {
+        let VolumeKind::Flexible(volume) = &self.kind else { unreachable!("it is flexible") };
+        volume.front.shared.reclaiming.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+fn number(node: &Node, name: &str) -> VolumeId {
+    volume(node, name).environment.volume
+}
+
+/// Two volumes with a file each, in the last consistency point.
+fn two_volumes(seed: u64) -> Node {
+    let world = SimulatedWorld::new(seed);
+    let node = Node::create(&world, RaidKind::None, false);
+    create_volume(&node, "other");
+    for name in ["home", "other"] {
+        node.write_file(node.root(name), "file", content(1, FILE_BYTES));
+    }
+    commit_all(&node);
+    node
+}
+
+fn create_volume(node: &Node, name: &str) {
+    let request = VolumeRequest {
+        name: name.to_owned(),
+        aggregate: "a1".to_owned(),
+        size_blocks: 8192,
+        root: (0, 0, 0o755),
+        exports: Vec::new(),
+        tiering: Tiering::default(),
+    };
+    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+}
+
+fn commit_all(node: &Node) {
+    node.engine.aggregate_named("a1").unwrap().force();
+    node.consistency_point();
+    node.settle();
+}
+
+fn create(node: &Node, volume: &str, name: &str) -> Result<(), FsError> {
+    let (root, directory) = (Caller::root(), node.root(volume));
+    node.call(|service, done| {
+        let set = SetAttributes::default();
+        let mode = CreateMode::Unchecked;
+        service.create(&root, directory, name.as_bytes(), mode, set, done);
+    })
+    .map(drop)
+}
+
+fn write(node: &Node, file: FileHandle, data: Vec<u8>) -> Result<(), FsError> {
+    let (root, data) = (Caller::root(), Bytes::from(data));
+    node.call(|service, done| service.write(&root, file, 0, data, Stability::FileSync, done))
+        .map(drop)
+}
+
+/// The volume is as the last commit before the damage has it, and takes no changes.
+fn is_read_only(node: &Node) {
+    assert!(volume(node, "home").damage().is_some());
+    let root = node.root("home");
+    assert!(node.read_file(root, "file").unwrap() == content(1, FILE_BYTES));
+    assert_eq!(node.read_file(root, "lost").unwrap_err(), FsError::NotFound);
+    assert_eq!(create(node, "home", "refused"), Err(FsError::ReadOnly));
+    let file = node.call(|service, done| service.lookup(&Caller::root(), root, b"file", done));
+    let file = file.unwrap().handle;
+    assert_eq!(write(node, file, content(9, 100)), Err(FsError::ReadOnly));
+    assert_eq!(write(node, file, content(9, 1 << 20)), Err(FsError::ReadOnly));
+    let commit = node.call(|service, done| service.commit(&Caller::root(), file, done));
+    assert_eq!(commit.map(drop), Err(FsError::ReadOnly));
+    let request = SnapshotRequest::Create("refused".to_owned());
+    let refused = node.wait(|done| node.engine.request_snapshot("home", request, done));
+    assert!(refused.unwrap_err().to_string().contains("read-only"));
+}
+
+/// The other volume has lost nothing and goes on.
+fn check_other(node: &Node, names: &[&str]) {
+    assert!(node.engine.aggregate_named("a1").unwrap().failure().is_none());
+    assert!(volume(node, "other").damage().is_none());
+    for name in names {
+        let data = node.read_file(node.root("other"), name).unwrap();
+        assert!(data.len() >= SMALL_BYTES && data == content(1, data.len()));
+    }
+}
+
+/// The volume can be deleted, so many of its blocks come back, and another can have its name.
+fn delete(node: &Node, blocks: u64) {
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let before = aggregate.used_blocks();
+    node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
+    for _ in 0..4 {
+        node.consistency_point();
+        node.settle();
+    }
+    assert!(aggregate.used_blocks() + blocks < before, "{before}, {}", aggregate.used_blocks());
+    check_other(node, &["file"]);
+    create_volume(node, "home");
+    node.write_file(node.root("home"), "new", content(2, FILE_BYTES));
+    node.consistency_point();
+    assert!(node.read_file(node.root("home"), "new").unwrap() == content(2, FILE_BYTES));
+}
+
+/// A consistency point meets the damage.
+fn while_in_service(seed: u64, freed_blocks: u64, block: impl Fn(&Node) -> (String, u64)) {
+    let node = two_volumes(seed);
+    let (disk, at) = block(&node);
+    // After a crash each volume is written to at once.
+    node.wait(|done| node.engine.stop(done)).unwrap();
+    let world = node.power_cut();
+    world.fail_block(&disk, at);
+    let (node, _) = Node::open(&world);
+    assert!(volume(&node, "home").damage().is_none());
+    let verifier = node.service.write_verifier();
+    node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
+    node.write_file(node.root("other"), "more", content(1, FILE_BYTES));
+    node.consistency_point();
+    node.settle();
+    is_read_only(&node);
+    assert_ne!(node.service.write_verifier(), verifier, "what was written unstably is gone");
+    check_other(&node, &["file", "more"]);
+    commit_all(&node);
+    // A start remembers it; what is logged for the others is replayed.
+    node.write_file(node.root("other"), "again", content(1, FILE_BYTES));
+    let world = node.power_cut();
+    let (node, recovery) = Node::open(&world);
+    assert_eq!(recovery.skipped, 0);
+    is_read_only(&node);
+    check_other(&node, &["file", "more", "again"]);
+    delete(&node, freed_blocks);
+    let world = node.power_cut();
+    check_other(&Node::open(&world).0, &["file", "more", "again"]);
+}
+
+#[test]
+fn regression_a_free_map_that_cannot_be_read_costs_its_volume_only() {
+    while_in_service(31, 590, |node| {
+        find(&node.world, of_metafile(number(node, "home"), metafile::ACTIVE_MAP, 0))
+    });
+}
+
+#[test]
+fn regression_a_container_map_that_cannot_be_read_costs_its_volume_only() {
+    // What is below the node stays in use.
+    while_in_service(32, 500, |node| {
+        let container = aggregate::container_inode(number(node, "home")).get();
+        // A node of VVBNs that no file of the test lies in.
+        let own = of_metafile(VolumeId(0), container, 1);
+        find(&node.world, |identity| own(identity) && identity.fbn.get() > 0)
+    });
+}
+
+#[test]
+fn regression_an_inode_map_that_cannot_be_read_costs_its_volume_only() {
+    let node = two_volumes(33);
+    let map = of_metafile(number(&node, "home"), metafile::INODE_MAP, 0);
+    let (disk, at) = find(&node.world, map);
+    // The log has operations of both volumes.
+    node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
+    node.write_file(node.root("other"), "more", content(1, SMALL_BYTES));
+    let world = node.power_cut();
+    world.fail_block(&disk, at);
+    let (node, recovery) = Node::open(&world);
+    assert!(recovery.skipped > 0 && recovery.replayed > 0, "{recovery:?}");
+    is_read_only(&node);
+    check_other(&node, &["file", "more"]);
+    let world = node.power_cut();
+    let (node, recovery) = Node::open(&world);
+    assert_eq!(recovery.skipped, 0);
+    is_read_only(&node);
+    delete(&node, 590);
+}
+
+#[test]
+fn regression_a_volume_that_cannot_be_loaded_keeps_no_aggregate_closed() {
+    let node = two_volumes(34);
+    let home = number(&node, "home");
+    let (disk, at) = find(&node.world, |identity| {
+        identity.volume.get() == home.get() && identity.vvbn.get() == VOL_INFO_VVBN
+    });
+    node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
+    node.write_file(node.root("other"), "more", content(1, SMALL_BYTES));
+    let world = node.power_cut();
+    world.fail_block(&disk, at);
+    let mut world = world;
+    for is_first in [true, false] {
+        let (node, recovery) = Node::open(&world);
+        assert_eq!(recovery.skipped > 0, is_first, "{recovery:?}");
+        assert!(volume(&node, "home").is_unreadable());
+        let root = node.call(|service, done| service.root("home", done));
+        assert_eq!(root.map(drop).unwrap_err(), FsError::Io);
+        check_other(&node, &["file", "more"]);
+        node.write_file(node.root("other"), "file", content(1, FILE_BYTES));
+        commit_all(&node);
+        world = node.power_cut();
+    }
+    // The block can be read again: what the log had is lost all the same, and that is known.
+    world.set_unreadable(&disk, at, false);
+    let (node, _) = Node::open(&world);
+    is_read_only(&node);
+    delete(&node, 590);
+}
+
+/// A deleted snapshot goes, and what its map alone could tell of stays in use.
+#[test]
+fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {
+    let node = two_volumes(35);
+    let request = |node: &Node, request| {
+        node.wait(|done| node.engine.request_snapshot("home", request, done))
+    };
+    request(&node, SnapshotRequest::Create("old".to_owned())).unwrap();
+    let snapshots = |node: &Node| node.wait(|done| node.engine.snapshots("home", done)).unwrap();
+    let cp = snapshots(&node)[0].cp;
+    let own = of_metafile(number(&node, "home"), metafile::ACTIVE_MAP, 0);
+    let (disk, at) = find(&node.world, |identity| own(identity) && identity.cp.get() == cp.get());
+    node.write_file(node.root("home"), "file", content(1, FILE_BYTES));
+    commit_all(&node);
+    let world = node.power_cut();
+    world.fail_block(&disk, at);
+    let (node, _) = Node::open(&world);
+    request(&node, SnapshotRequest::Delete("old".to_owned())).unwrap();
+    for _ in 0..4 {
+        node.consistency_point();
+        node.settle();
+    }
+    assert!(snapshots(&node).is_empty());
+    let home = volume(&node, "home");
+    assert!(home.damage().is_none() && home.given_up()[0].leaked_blocks.is_some());
+    node.write_file(node.root("home"), "file", content(2, FILE_BYTES));
+    commit_all(&node);
+    let world = node.power_cut();
+    let (node, _) = Node::open(&world);
+    assert!(node.read_file(node.root("home"), "file").unwrap() == content(2, FILE_BYTES));
+    check_other(&node, &["file"]);
+    // The record is gone, or its deletion would go on.
+    assert!(!volume(&node, "home").is_reclaiming());
+}

@@ -136,7 +136,12 @@ impl<'a> Life<'a> {
                 Choices::of(self.seed, Purpose::Events, round << 32 | self.reduction.salt);
             self.round(round == rounds)?;
         }
-        self.machine.finish_removal()?;
+        let finished = self.machine.finish_removal();
+        if finished.is_err() {
+            // A log that fails, or an outage, may come in between.
+            self.after(finished)?;
+            self.machine.finish_removal()?;
+        }
         self.scrub_at_end()
     }
 

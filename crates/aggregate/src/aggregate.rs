@@ -151,6 +151,7 @@ impl Aggregate {
         settle_budget(&parts.shared, &block_side, &geometry);
         let filling = AtomicU64::new(parts.log.active_cp().get());
         parts.journal.set_log(Arc::clone(&parts.log));
+        parts.journal.limit_epochs(parts.tuning.note_blocks_max);
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
         let moved = block_side.table.iter().filter(|slot| slot.record.has_moved == 1);
         let moved = moved.map(|slot| VolumeId(slot.record.volume.get())).collect();
@@ -347,8 +348,9 @@ impl Aggregate {
             Wait::Room => {
                 let this = Arc::clone(self);
                 Outcome::Suspend(Box::new(move |waker| {
-                    this.parts.shared.dirty.note_waiting();
+                    // First among those who are woken: a neighbour may give memory back meanwhile.
                     this.wait_for_room(waker);
+                    this.parts.shared.dirty.note_waiting();
                 }))
             }
             Wait::Blocks => {

@@ -451,7 +451,7 @@ impl Aggregate {
         }
         for member in &mut cleaned {
             member.wasted.drain(..).for_each(|pvbn| side.space.free(pvbn.get()));
-            if member.is_damaged {
+            if member.is_damaged && !mutation::broken(Rule::VolumeDamageUnmarked) {
                 side.quarantine(member.volume);
             }
         }

@@ -18,16 +18,28 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// See the module.
-#[derive(Default)]
 pub struct LateJournal {
     log: OnceLock<Arc<Log>>,
     cp: AtomicU64,
+    epoch_blocks_max: AtomicU64,
+}
+
+impl Default for LateJournal {
+    fn default() -> Self {
+        let (log, cp) = (OnceLock::new(), AtomicU64::default());
+        Self { log, cp, epoch_blocks_max: AtomicU64::new(u64::MAX) }
+    }
 }
 
 impl LateJournal {
     /// The log is open.
     pub fn set_log(&self, log: Arc<Log>) {
         let _ = self.log.set(log);
+    }
+
+    /// Notes of one epoch take no more than this, if the log has room for more.
+    pub(crate) fn limit_epochs(&self, blocks_max: u64) {
+        self.epoch_blocks_max.store(blocks_max, Ordering::Relaxed);
     }
 
     /// The consistency point that writes from now on.
@@ -38,7 +50,8 @@ impl LateJournal {
 
 impl StripeJournal for LateJournal {
     fn capacity_blocks(&self) -> u64 {
-        self.log.get().map_or(0, |log| log.notes().capacity_blocks())
+        let capacity_blocks = self.log.get().map_or(0, |log| log.notes().capacity_blocks());
+        capacity_blocks.min(self.epoch_blocks_max.load(Ordering::Relaxed))
     }
 
     fn note(&self, epoch: u64, note: StripeNote, done: WriteDone) {

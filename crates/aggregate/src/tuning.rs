@@ -34,6 +34,9 @@ pub struct Tuning {
     pub delayed_permille: u32,
     /// What one COMMIT logs at most; for more a consistency point is the better way.
     pub commit_bytes_max: u64,
+    /// Blocks that notes of stripes take before the next epoch of notes begins, if the log has room
+    /// for so many.
+    pub note_blocks_max: u64,
 }
 
 impl Default for Tuning {
@@ -47,6 +50,7 @@ impl Default for Tuning {
             empty_areas: EMPTY_AREAS,
             delayed_permille: DELAYED_PERMILLE,
             commit_bytes_max: COMMIT_BYTES_MAX,
+            note_blocks_max: u64::MAX,
         }
     }
 }

@@ -158,6 +158,7 @@ pub fn resize<P: Pointer>(
     size: u64,
 ) -> Progress<()> {
     let before = transaction.edit(inode)?.size;
+    transaction.check_content(inode)?;
     if size < before {
         let keep = size.div_ceil(BLOCK_SIZE_U64);
         if !mutation::broken(Rule::TruncationKeepsTail) {

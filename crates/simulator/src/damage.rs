@@ -10,6 +10,7 @@
 //! Invariants: nothing that the aggregate itself cannot live without is damaged. Lives with damage
 //! are without parity and without other faults of disks.
 
+use crate::cut::Cut;
 use crate::finding::Finding;
 use crate::life::Life;
 use crate::losses::is_own_disk;
@@ -24,6 +25,8 @@ use units::VolumeId;
 const DAMAGED_BLOCKS_MAX: u64 = 4;
 /// Of 100 damaged blocks, those that hold pointers, if there are any: these lead to many others.
 const NODES_PERCENT: u64 = 70;
+/// Of 100 damaged blocks, those after which the power goes soon.
+const RESTARTS_PERCENT: u64 = 40;
 /// Of 100 damaged blocks, those that belong to all files of a volume.
 const METAFILES_PERCENT: u64 = 40;
 
@@ -34,6 +37,8 @@ pub struct Damages {
     /// Volumes of which a metafile or the container map was damaged: what the reader of media says
     /// of them follows from that.
     metafiles: BTreeSet<VolumeId>,
+    /// A container map was damaged: the aggregate's blocks below it are reached by nothing.
+    has_container: bool,
 }
 
 /// A place in what a volume has.
@@ -65,6 +70,11 @@ impl VolumeBlock {
         }
     }
 
+    /// Which metafile of whichever volume it belongs to.
+    const fn kind(&self) -> (bool, u64) {
+        (self.is_container, if self.is_container { 0 } else { self.inode })
+    }
+
     /// Whether it belongs to all files of the volume.
     const fn is_metafile(&self) -> bool {
         self.is_container || self.inode < metafile::FIRST_FILE
@@ -86,10 +96,18 @@ impl Machine<'_> {
         let (metafiles, files): (BTreeMap<_, _>, BTreeMap<_, _>) =
             self.blocks_of_volumes().into_iter().partition(|(at, _)| at.is_metafile());
         let wants_metafiles = self.choices.chance(METAFILES_PERCENT);
-        let blocks = if wants_metafiles && !metafiles.is_empty() { metafiles } else { files };
-        let (nodes, data): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(at, _)| at.level > 0);
-        let wants_nodes = self.choices.chance(NODES_PERCENT) || data.is_empty();
-        let blocks = if wants_nodes && !nodes.is_empty() { nodes } else { data };
+        let blocks: Vec<_> = if wants_metafiles && !metafiles.is_empty() {
+            // Maps are few blocks among those of all inodes.
+            let kinds: BTreeSet<_> = metafiles.keys().map(VolumeBlock::kind).collect();
+            let kinds: Vec<_> = kinds.into_iter().collect();
+            let kind = kinds[self.choices.index(kinds.len())];
+            metafiles.into_iter().filter(|(at, _)| at.kind() == kind).collect()
+        } else {
+            let (nodes, data): (Vec<_>, Vec<_>) =
+                files.into_iter().partition(|(at, _)| at.level > 0);
+            let wants_nodes = self.choices.chance(NODES_PERCENT) || data.is_empty();
+            if wants_nodes && !nodes.is_empty() { nodes } else { data }
+        };
         if blocks.is_empty() {
             return None;
         }
@@ -106,6 +124,7 @@ impl Machine<'_> {
         if at.is_metafile() {
             self.damages.metafiles.insert(VolumeId(at.volume));
         }
+        self.damages.has_container |= at.is_container;
         Some(VolumeId(at.volume))
     }
 
@@ -135,15 +154,23 @@ impl Machine<'_> {
         found
     }
 
+    fn follows_from_damage(&self, finding: &MediaFinding) -> bool {
+        let is_of_aggregate = finding.volume() == Some(VolumeId(0)) && !self.plan.is_traditional;
+        let is_kept = matches!(finding, MediaFinding::MapExtra { .. });
+        if is_of_aggregate && is_kept {
+            // What a volume frees the aggregate frees, whatever becomes of the volume.
+            return self.damages.has_container;
+        }
+        let is_of_metafile = |volume| self.damages.metafiles.contains(&volume);
+        is_of_damage(finding) || finding.volume().is_some_and(is_of_metafile)
+    }
+
     /// What the reader of media may find after blocks were damaged.
     pub fn check_damaged_media(&self, report: &Report) -> Result<(), Finding> {
         let wrong: Vec<String> = report
             .findings
             .iter()
-            .filter(|finding| {
-                let is_of_metafile = |volume| self.damages.metafiles.contains(&volume);
-                !is_of_damage(finding) && !finding.volume().is_some_and(is_of_metafile)
-            })
+            .filter(|finding| !self.follows_from_damage(finding))
             .map(ToString::to_string)
             .collect();
         if wrong.is_empty() { Ok(()) } else { Err(Finding::Media(wrong.join("\n"))) }
@@ -189,6 +216,11 @@ impl Life<'_> {
     /// Damages a block.
     pub fn damage(&mut self) {
         let Some(volume) = self.machine.damage_block() else { return };
+        if self.events.chance(RESTARTS_PERCENT) {
+            // What is in memory is not read again before the next start.
+            let step = self.machine.trace.step + self.events.scaled(8);
+            self.machine.arm(Some(Cut::At(step)));
+        }
         // Blocks of a traditional volume are the aggregate's own.
         let is_only = self.machine.plan.is_traditional;
         for tenant in &mut self.tenants {

@@ -4,7 +4,9 @@
 //! Invariants: one rule is broken at a time, in the whole process; none is when this returns. The
 //! seed that is named is the lowest that finds something, however many threads looked.
 
+use crate::plan::MixChoice;
 use crate::run::{FrontEnd, Lives, Outcome, first_finding};
+use ondisk::label::RaidKind;
 use platform::mutation::{Rule, break_rule};
 use std::fmt;
 use std::ops::Range;
@@ -58,7 +60,25 @@ pub fn lives_of(rule: Rule) -> Lives {
         | Rule::VerifierKept => FrontEnd::Nfs,
         _ => FrontEnd::None,
     };
-    Lives { front_end, ..Lives::default() }
+    let losing = match rule {
+        Rule::PartialParityForgotten
+        | Rule::WrittenBlocksForgotten
+        | Rule::NotesRetiredUnflushed => Some(RaidKind::Raid4),
+        _ => None,
+    };
+    let damaged = matches!(
+        rule,
+        Rule::DamageNotQuarantined
+            | Rule::RevertForgotten
+            | Rule::VolumeDamageUnmarked
+            | Rule::GivenUpBlocksKept
+    );
+    let mix = match rule {
+        // Only a new root of snapshots changes more of a superblock than one sector.
+        Rule::SuperblockSlotKept => MixChoice::Snapshots,
+        _ => MixChoice::Any,
+    };
+    Lives { front_end, mix, losing, damaged, ..Lives::default() }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

@@ -224,6 +224,10 @@ const DELAYED_PERMILLE: [u32; 4] = [0, 20, 200, 1000];
 /// the better way.
 const COMMIT_BYTES_MAX: [u64; 4] = [8 << 20, 8 << 20, 16 << 10, 0];
 
+/// What notes of an epoch take: what the log has room for, and so little that nearly every note
+/// waits until what the ones before it protect is durable.
+const NOTE_BLOCKS_MAX: [u64; 4] = [u64::MAX, u64::MAX, 16, 1];
+
 /// Stripes of areas in some lives: areas that end with regions, and such that do not.
 const AREA_STRIPES: [Option<u64>; 4] = [None, None, Some(63), Some(100)];
 
@@ -307,7 +311,9 @@ impl Plan {
             && plan.growth != Some(Growth::Objects)
             && lives.boundary.is_none();
         let is_damaged = may_be_damaged && (lives.damaged || choices.chance(DAMAGED_PERCENT));
-        Self { is_damaged, ..plan }
+        let note_blocks_max = choices.pick(&NOTE_BLOCKS_MAX);
+        let tuning = Tuning { note_blocks_max, ..plan.tuning };
+        Self { is_damaged, tuning, ..plan }
     }
 
     fn tuning(choices: &mut Choices) -> Tuning {
@@ -320,6 +326,7 @@ impl Plan {
             empty_areas: choices.pick(&EMPTY_AREAS),
             delayed_permille: choices.pick(&DELAYED_PERMILLE),
             commit_bytes_max: choices.pick(&COMMIT_BYTES_MAX),
+            ..Tuning::default()
         }
     }
 

@@ -230,6 +230,9 @@ impl FlexibleVolume {
         aggregate.pool.forfeit(used, reserved.into_iter());
         side.finished = Some(Cleaned::Damaged);
         let cleaned = MemberCleaned::of(self.front.id);
+        if mutation::broken(Rule::GivenUpBlocksKept) {
+            wasted.clear();
+        }
         aggregate.member_cleaned(MemberCleaned { wasted, is_damaged: true, ..cleaned });
     }
 

@@ -84,9 +84,11 @@ fn is_refused(node: &Node, file: FileHandle) {
     assert_eq!(read.map(drop), Err(FsError::Io));
     let commit = node.call(|service, done| service.commit(&root, file, done));
     assert_eq!(commit.map(drop), Err(FsError::Io));
-    let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
-    let cut = node.call(|service, done| service.set_attributes(&root, file, cut, done));
-    assert_eq!(cut.map(drop), Err(FsError::Io));
+    for size in [0, 1 << 30] {
+        let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        let set = node.call(|service, done| service.set_attributes(&root, file, set, done));
+        assert_eq!(set.map(drop), Err(FsError::Io), "{size}");
+    }
     node.call(|service, done| service.attributes(file, done)).unwrap();
 }
 

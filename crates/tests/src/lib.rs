@@ -14,6 +14,7 @@
 //! | [`kernel_client`] | Linux's own NFS client, in a guest, over kills |
 //! | [`measure`] | latencies by class, and what the server's process uses |
 //! | [`pace`] | so many operations a second |
+//! | [`power`] | power cuts of the real binary: every flush of its disks replayed |
 //! | [`programs`] | git, SQLite and make as writers |
 //! | [`rounds`] | the loop of short rounds: everything dies with the server |
 //! | [`soak`] | hours of load with kills in between: clients go on over them; figures |
@@ -29,6 +30,7 @@ pub mod kernel_client;
 pub mod measure;
 pub mod node;
 pub mod pace;
+pub mod power;
 pub mod programs;
 pub mod random;
 pub mod rounds;

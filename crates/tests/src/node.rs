@@ -41,6 +41,21 @@ pub struct Sizes {
     pub journal: String,
 }
 
+impl Sizes {
+    /// So small that all media can be copied again and again.
+    #[must_use]
+    pub fn small() -> Self {
+        let size = |text: &str| text.to_owned();
+        Self {
+            disks: size("4x128M"),
+            disks_count: 4,
+            volume: size("180M"),
+            memory: size("128M"),
+            journal: size("16M"),
+        }
+    }
+}
+
 /// How commands are given to a node, whether its server runs or not.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
@@ -236,6 +251,11 @@ impl Node {
         self.stroop(&["mount", "home", &mountpoint]).map(drop)
     }
 
+    /// Takes away what a killed server left of its mount.
+    pub fn unmount(&self) {
+        self.unmount_dead();
+    }
+
     /// Takes away what a killed server left of its mount, if it did.
     fn unmount_dead(&self) {
         // Whether anything is mounted is not worth asking first: an error says that nothing is.
@@ -304,6 +324,21 @@ impl Node {
             return Err(Failure::Server(format!("its stop failed ({status}){tail}")));
         }
         Ok(())
+    }
+
+    /// The files that are its disks and its journal.
+    ///
+    /// # Errors
+    /// [`Failure::Machine`].
+    pub fn media(&self) -> Result<Vec<PathBuf>, Failure> {
+        let disk = |number| self.path(&format!("state/disks/d{number}.img"));
+        let mut files: Vec<PathBuf> = (1..=self.disks_count).map(disk).collect();
+        let journals = self.path("state/journal");
+        let found = fs::read_dir(&journals).map_err(Failure::at("list", &journals))?;
+        let mut logs: Vec<PathBuf> = found.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        logs.sort();
+        files.extend(logs);
+        Ok(files)
     }
 
     /// What the independent reader finds wrong on the media; the server must not run. After a kill

@@ -13,6 +13,7 @@ use crate::Failure;
 use crate::found::{Found, FoundKind, read_tree};
 use crate::measure::{Class, Recorder, now_ns};
 use crate::pace::Pace;
+use crate::power::history::{Allowed, History, Meter};
 use crate::random::Random;
 use crate::tree::{FileNumber, Node, Operation, Tree, parent};
 use nfs_client::{Handle, NfsClient, NfsFailure, STALE, Setting};
@@ -68,6 +69,7 @@ pub struct Worker {
     /// Operations answered in all rounds.
     answered: u64,
     recorder: Option<Arc<Recorder>>,
+    history: Option<History>,
     pace: Pace,
 }
 
@@ -138,6 +140,7 @@ impl Worker {
             in_flight: None,
             answered: 0,
             recorder: None,
+            history: None,
             pace: Pace::unlimited(),
         }
     }
@@ -145,6 +148,17 @@ impl Worker {
     /// From now on notes how long operations take, and takes its time.
     pub fn record_to(&mut self, recorder: Arc<Recorder>, pace: Pace) {
         (self.recorder, self.pace) = (Some(recorder), pace);
+    }
+
+    /// From now on keeps a history; what is there is durable.
+    pub fn begin_history(&mut self, meter: Meter) {
+        self.history = Some(History::new(meter, self.current.clone()));
+    }
+
+    /// Ends the history.
+    #[must_use]
+    pub fn end_history(&mut self) -> Option<History> {
+        self.history.take()
     }
 
     /// Operations that were answered in this writer's life.
@@ -162,6 +176,9 @@ impl Worker {
             self.pace.wait(1);
             let operation = self.choose();
             self.in_flight = Some(operation.clone());
+            if let Some(history) = &mut self.history {
+                history.ask(operation.clone());
+            }
             let began_ns = now_ns();
             let performed = self.perform(&operation);
             if let (Some(recorder), Ok(())) = (&self.recorder, &performed) {
@@ -199,6 +216,9 @@ impl Worker {
             (Door::Nfs(_), _) | (_, Operation::Commit(_) | Operation::SyncDirectory) => true,
             (Door::Fuse, _) => false,
         };
+        if let Some(history) = &mut self.history {
+            history.answer(promises);
+        }
         self.current.apply(&operation);
         self.pending.push(operation);
         if promises {
@@ -283,36 +303,52 @@ impl Worker {
     /// [`Failure::Lost`].
     pub fn verify(&mut self, address: SocketAddr) -> Result<(), Failure> {
         let found = read_tree(&self.directory)?;
-        let in_flight = self.in_flight.take();
-        let mut tree = self.durable.clone();
-        let mut differences = tree.difference(&found);
+        let later = self.pending.drain(..).chain(self.in_flight.take()).collect();
+        let allowed = Allowed { durable: self.durable.clone(), later };
+        let mut tree = self.compare(allowed, &found)?;
+        tree.settle(&found);
+        self.durable = tree.clone();
+        self.current = tree;
+        let Door::Nfs(door) = &mut self.door else { return Ok(()) };
+        door.verify(address, &self.current, &found)
+            .map_err(|what| Failure::Lost { who: self.name.clone(), what })
+    }
+
+    /// After a power cut at a moment of this history: compares what is there with what may be.
+    ///
+    /// # Errors
+    /// [`Failure::Lost`].
+    pub fn verify_allowed(&self, allowed: Allowed) -> Result<(), Failure> {
+        let found = read_tree(&self.directory)?;
+        self.compare(allowed, &found).map(drop)
+    }
+
+    /// Which of the trees that may be is there.
+    fn compare(&self, allowed: Allowed, found: &BTreeMap<String, Found>) -> Result<Tree, Failure> {
+        let Allowed { durable: mut tree, later } = allowed;
+        let mut differences = tree.difference(found);
         let mut tried = vec![format!("nothing more: {}", differences.join("; "))];
-        for (index, operation) in self.pending.iter().chain(&in_flight).enumerate() {
+        let last = later.len().saturating_sub(1);
+        for (index, operation) in later.iter().enumerate() {
             if differences.is_empty() {
                 break;
             }
             // Over NFS an operation is there whole or not at all.
             match self.door {
-                Door::Fuse if index == self.pending.len() => tree.apply_in_part(operation),
+                Door::Fuse if index == last => tree.apply_in_part(operation),
                 _ => tree.apply(operation),
             }
-            differences = tree.difference(&found);
+            differences = tree.difference(found);
             tried.push(format!("{operation:?}: {}", differences.join("; ")));
         }
-        if !differences.is_empty() {
-            let what = format!(
-                "none of the trees that may be; since the last promise{}, in flight {in_flight:?}",
-                tried.iter().map(|line| format!("\n  {line}")).collect::<String>()
-            );
-            return Err(Failure::Lost { who: self.name.clone(), what });
+        if differences.is_empty() {
+            return Ok(tree);
         }
-        tree.settle(&found);
-        self.durable = tree.clone();
-        self.current = tree;
-        self.pending.clear();
-        let Door::Nfs(door) = &mut self.door else { return Ok(()) };
-        door.verify(address, &self.current, &found)
-            .map_err(|what| Failure::Lost { who: self.name.clone(), what })
+        let what = format!(
+            "none of the trees that may be; since the last promise{}",
+            tried.iter().map(|line| format!("\n  {line}")).collect::<String>()
+        );
+        Err(Failure::Lost { who: self.name.clone(), what })
     }
 }
 

@@ -1,7 +1,7 @@
-//! The short forms of `kill_loop` and `soak`: the real binary, small disks, one round for each
-//! program, some seconds of soak.
+//! The short forms of `kill_loop`, `flush_points` and `soak`: the real binary, small disks, one
+//! round for each program, a round of power cuts, some seconds of soak.
 //!
-//! Skipped, saying so, without root or /dev/fuse.
+//! Skipped, saying so, without root or /dev/fuse, or the tools that power cuts need.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tests::node::Sizes;
+use tests::power;
 use tests::programs::Kind;
 use tests::rounds::{Plan, run};
 use tests::soak;
@@ -67,6 +68,25 @@ fn nothing_acknowledged_is_lost_by_sigkill() {
     let directory = place();
     let plan = Plan { rounds: Kind::ALL.len() as u64, seed: 5, sizes: sizes() };
     let summary = run(&server(), directory.path(), &plan, &mut |line| println!("{line}"));
+    println!("{}", summary.unwrap());
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_flushes_of_the_disks() {
+    let tool = power::devices::missing_tool().map(|(tool, _)| format!("{tool} is not installed"));
+    if let Some(obstacle) = obstacle().or(tool) {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let directory = place();
+    let plan = power::Plan {
+        duration: Duration::ZERO,
+        life: Duration::from_secs(3),
+        cuts_per_round: 5,
+        seed: 5,
+        sizes: Sizes::small(),
+    };
+    let summary = power::run(&server(), directory.path(), &plan, &mut |line| println!("{line}"));
     println!("{}", summary.unwrap());
 }
 

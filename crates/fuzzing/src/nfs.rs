@@ -8,7 +8,7 @@ use crate::input::Input;
 use crate::{memory, results};
 use file_service::FileHandle;
 use file_service::memory::MemoryFileSystem;
-use nfs::{Export, ExportAccess, ExportPolicy, Programs, Squash};
+use nfs::{Export, ExportAccess, ExportPolicy, Programs, ReplyLimits, Squash};
 use onc_rpc::{AuthSys, CallHeader, Credential, Dialogue, Reader, Writer, record};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -86,7 +86,12 @@ pub fn nfs_call(bytes: &[u8]) {
 
 impl Client {
     fn new(service: &Arc<MemoryFileSystem>) -> Self {
-        let programs = Programs::new(Arc::clone(service) as _, Arc::new(Policy), memory::clock());
+        let programs = Programs::new(
+            Arc::clone(service) as _,
+            Arc::new(Policy),
+            memory::clock(),
+            ReplyLimits::default(),
+        );
         let record_bytes_max = programs.record_bytes_max();
         let peer = SocketAddr::from(([10, 0, 0, 1], 700));
         let dialogue = Dialogue::new(programs, peer, record_bytes_max);

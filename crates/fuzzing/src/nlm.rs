@@ -9,7 +9,7 @@ use crate::nfs::{ACCESS, reply_to, spoilt};
 use crate::{memory, results};
 use file_service::FileHandle;
 use locks::{Held, Limits, LockManager, Mode};
-use nfs::{EveryClient, Ledger, Locking, Programs};
+use nfs::{EveryClient, Ledger, Locking, Programs, ReplyLimits};
 use onc_rpc::{AuthSys, CallHeader, Credential, Dialogue, Reader, Writer};
 use std::io;
 use std::net::SocketAddr;
@@ -68,7 +68,12 @@ impl Client {
         let service = memory::service();
         let locks = Arc::new(LockManager::new(memory::clock(), LIMITS));
         let policy = EveryClient { access: ACCESS, volumes: vec!["vol".to_owned()] };
-        let programs = Programs::new(Arc::clone(&service) as _, Arc::new(policy), memory::clock());
+        let programs = Programs::new(
+            Arc::clone(&service) as _,
+            Arc::new(policy),
+            memory::clock(),
+            ReplyLimits::default(),
+        );
         let locking = Locking {
             locks: Arc::clone(&locks),
             ledger: Arc::new(NoLedger),

@@ -9,7 +9,7 @@
 
 use crate::input::Input;
 use crate::{memory, results};
-use nfs::{EveryClient, Programs};
+use nfs::{EveryClient, Programs, ReplyLimits};
 use onc_rpc::{AuthSys, CallHeader, Credential, Dialogue, Reader, Writer, record};
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -52,7 +52,12 @@ pub fn rpc_stream(bytes: &[u8]) {
     };
     let service = memory::service();
     let policy = EveryClient { access: crate::nfs::ACCESS, volumes: vec!["vol".to_owned()] };
-    let programs = Programs::new(Arc::clone(&service) as _, Arc::new(policy), memory::clock());
+    let programs = Programs::new(
+        Arc::clone(&service) as _,
+        Arc::new(policy),
+        memory::clock(),
+        ReplyLimits::default(),
+    );
     let record_bytes_max = programs.record_bytes_max();
     let mut dialogue = Dialogue::new(programs, SocketAddr::from(PEER), record_bytes_max);
     let ended = dialogue.hear(Pieces { stream: &stream, sizes, turn: 0 });

@@ -17,13 +17,15 @@
 //! | `mount` | MOUNT version 3 |
 //! | [`nlm`] | NLM version 4 and NSM |
 //! | `register` | rpcbind |
+//! | `once` | calls that must not be done twice, and which copy is answered |
 //! | `reply_cache` | answers to changes, kept for clients that ask again |
 //!
 //! Invariants:
 //! - Every procedure asks the [`ExportPolicy`] about the volume of every handle it is given, each
 //!   time: a handle is no permission.
 //! - A change that was made once is not made again because its answer was lost with a connection,
-//!   as long as the answer is among the last that are kept (`reply_cache`).
+//!   as long as the answer is among the last that are kept (`reply_cache`). A copy of it that is
+//!   read late, over a connection that its client has given up, is not done even then.
 //! - Attributes of all files that a call is about go with its answer, with an error too: clients
 //!   keep what they know for as long as that agrees (weak cache consistency).
 //! - The data of a READ goes from the engine's blocks to the socket, that of a WRITE from the
@@ -42,6 +44,7 @@ pub mod server;
 
 mod failure;
 mod mount;
+mod once;
 mod procedures;
 mod register;
 mod reply_cache;
@@ -53,4 +56,5 @@ pub use nlm::{Ledger, Locking};
 pub use onc_rpc::RpcError;
 pub use onc_rpc::rpcbind::PORT as CLIENT_RPCBIND_PORT;
 pub use register::RegisterError;
+pub use reply_cache::ReplyLimits;
 pub use server::{Configuration, Programs, Server, StartError};

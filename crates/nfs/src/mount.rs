@@ -10,6 +10,7 @@
 //! `MNT3ERR_SERVERFAULT`.
 
 use crate::export::ExportAccess;
+use crate::once::Way;
 use crate::request::{Answer, Context, Refusal, Request, Session};
 use file_service::rules::names;
 use file_service::{Caller, Entry, FileKind, FsError};
@@ -86,7 +87,7 @@ pub(crate) fn dispatch(
         credential: call.header.credential,
         arguments: call.arguments,
         record: call.record,
-        answer: Some(Answer::new(context, replier, &[], None)),
+        answer: Some(Answer::new(context, Way::unkept(replier), &[])),
     };
     let outcome = run(call.header.procedure, &mut request, mounts);
     request.conclude(outcome);

@@ -15,22 +15,33 @@
 //! connection that was opened last. The others get no reply at all. A copy of an older connection
 //! that is read late (its client has given that connection up) does not take the answer away.
 //!
+//! Where an answer was forgotten, its call may still come: read late, over a connection that its
+//! client gave up long ago ([`onc_rpc::backlog`]). To do it then would undo what the client did
+//! since. So for each client it is kept how new a connection has had an answer that was forgotten,
+//! and a call that may have been sent before that connection was opened ends its own connection
+//! ([`Begin::Late`]). A client that still listens there sends its calls again, over a new one.
+//!
 //! Invariants:
 //! - A call that is being done is not begun a second time, however long it takes.
-//! - At most [`Limits::answers_max`] answers, and at most [`Limits::client_answers_max`] of one
-//!   client, so that a busy client does not push out the answers that another is in doubt about.
-//!   WRITEs have limits of their own ([`ReplyCache`]): they are many, and must not push out the
-//!   answers of the other procedures.
-//! - At most [`Limits::pending_max`] calls that are being done, and at most
-//!   [`Limits::client_pending_max`] of one client.
+//! - At most [`ReplyLimits::answers_max`] answers, and at most [`ReplyLimits::client_answers_max`]
+//!   of one client; if there are too many, one of the client that has most goes. So a busy client
+//!   does not push out the answers that another is in doubt about. WRITEs have limits of their own
+//!   ([`ReplyCache`]): they are many, and must not push out the answers of the other procedures.
+//! - At most [`ReplyLimits::pending_max`] calls that are being done, of which a client has no more
+//!   than are left for others: half if it is alone, a third if another has as many, and so on. So
+//!   there is always room for the next one.
 //!
 //! Fails: a call beyond the limits of calls that are being done is refused ([`Begin::Refused`]).
-//! An evicted call is done again, as on every NFSv3 server. A restart forgets all.
+//! An evicted call is done again, as on every NFSv3 server, unless it is late. A restart forgets
+//! all.
 
-use onc_rpc::Replier;
+mod key;
+
+pub(crate) use key::Key;
+use onc_rpc::{Moment, Replier};
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
 /// How long an answer is good for a later connection: as long as a Linux server keeps any. Clients
@@ -38,54 +49,46 @@ use std::net::IpAddr;
 /// call: calls that wait for a log that stalls may take longer than this.
 const AGE_MAX_NANOSECONDS: u64 = 120_000_000_000;
 
-/// How much is kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+/// How much is kept of answers to changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyLimits {
     /// Answers of all clients.
-    pub(crate) answers_max: usize,
+    pub answers_max: usize,
     /// Answers of one client.
-    pub(crate) client_answers_max: usize,
+    pub client_answers_max: usize,
     /// Calls of all clients that are being done.
-    pub(crate) pending_max: usize,
-    /// Calls of one client that are being done.
-    pub(crate) client_pending_max: usize,
+    pub pending_max: usize,
+    /// A call that was read sooner after it was sent is not taken to be late. A server that is busy
+    /// with many connections of one client, and ends one of them for nothing, gets its calls again.
+    pub late_nanoseconds: u64,
 }
 
-/// Two connections full of calls in flight (`onc_rpc::connection::CALLS_IN_FLIGHT_MAX`) for a
-/// client's answers, which is what it can be in doubt about; 16 for the calls that are being done,
-/// as many connections as a Linux client makes (`nconnect`). At 500 bytes for an answer and 250 for
-/// a call, with what finds them, both rooms together take 32 MB at most. More for each client does
-/// not fit into the smallest memory that a node may have.
-pub(crate) const LIMITS: Limits = Limits {
-    answers_max: 16 << 10,
-    client_answers_max: 2048,
-    pending_max: 32 << 10,
-    client_pending_max: 16 << 10,
-};
-
-/// Names a call.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Key {
-    client: IpAddr,
-    xid: u32,
-    length: usize,
-    content: u64,
-    is_write: bool,
-}
-
-impl Key {
-    /// The key of a call of `client` whose record, from the number on, is `record`.
+impl Default for ReplyLimits {
+    /// Two connections full of calls in flight (`onc_rpc::connection::CALLS_IN_FLIGHT_MAX`) for a
+    /// client's answers, which is what it can be in doubt about; for the calls that are being done,
+    /// twice as many as 16 connections have, which a Linux client makes (`nconnect`). At 500 bytes
+    /// for an answer and 250 for a call, with what finds them, both rooms together take 32 MB at
+    /// most. More for each client does not fit into the smallest memory that a node may have.
     ///
-    /// The checksum is a CRC because it is taken of the data of every WRITE. Two calls of one
-    /// length that differ in 64 bits in a row never have the same one. A client that looks for two
-    /// calls of the same checksum harms itself only.
-    pub(crate) fn new(client: IpAddr, xid: u32, record: &[u8], is_write: bool) -> Self {
-        if mutation::broken(Rule::XidAnswersAnother) {
-            return Self { client, xid, length: 0, content: 0, is_write };
+    /// No client gives a connection up within five seconds, unless it ends it, which is seen.
+    fn default() -> Self {
+        Self {
+            answers_max: 16 << 10,
+            client_answers_max: 2048,
+            pending_max: 32 << 10,
+            late_nanoseconds: 5_000_000_000,
         }
-        let content = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, record);
-        Self { client, xid, length: record.len(), content, is_write }
     }
+}
+
+/// When and where a copy of a call came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// Connections are numbered as they are opened.
+    pub(crate) connection: u64,
+    /// It was sent after this.
+    pub(crate) sent_after: Moment,
+    pub(crate) now_nanoseconds: u64,
 }
 
 enum State<R> {
@@ -116,15 +119,18 @@ pub(crate) enum Begin<R> {
     Joined(Option<R>),
     /// Too many calls are being done.
     Refused(R),
+    /// It may be a copy of a call whose answer was forgotten: its connection has to end.
+    Late(R),
 }
 
 /// What is known of a client.
-#[derive(Default)]
 struct Client {
     /// The turns of its answers, the oldest first.
     answers: VecDeque<u64>,
     /// Its calls that are being done.
     pending: usize,
+    /// The newest connection of which an answer was forgotten.
+    forgotten: Option<u64>,
 }
 
 struct Entries<R> {
@@ -132,14 +138,18 @@ struct Entries<R> {
     /// The keys of all answers by turn.
     order: BTreeMap<u64, Key>,
     clients: HashMap<IpAddr, Client>,
+    /// The clients that have answers, by how many.
+    by_answers: BTreeSet<(usize, IpAddr)>,
     pending: usize,
     next_turn: u64,
+    /// The same as of a client, for all that are not known any more.
+    forgotten: Option<u64>,
 }
 
 /// One of the two rooms.
 struct Room<R> {
     entries: Mutex<Entries<R>>,
-    limits: Limits,
+    limits: ReplyLimits,
 }
 
 /// The cache. `R` is what an answer is sent with.
@@ -149,18 +159,16 @@ pub(crate) struct ReplyCache<R = Replier> {
 }
 
 impl<R> ReplyCache<R> {
-    pub(crate) fn new() -> Self {
-        Self::with_limits(LIMITS)
-    }
-
-    fn with_limits(limits: Limits) -> Self {
+    pub(crate) fn new(limits: ReplyLimits) -> Self {
         let room = || {
             let entries = Entries {
                 entries: HashMap::new(),
                 order: BTreeMap::new(),
                 clients: HashMap::new(),
+                by_answers: BTreeSet::new(),
                 pending: 0,
                 next_turn: 0,
+                forgotten: None,
             };
             Room { entries: Mutex::new(entries), limits }
         };
@@ -172,14 +180,8 @@ impl<R> ReplyCache<R> {
     }
 
     /// A call that changes something came in over a connection.
-    pub(crate) fn begin(
-        &self,
-        key: Key,
-        connection: u64,
-        now_nanoseconds: u64,
-        replier: R,
-    ) -> Begin<R> {
-        self.room(&key).begin(key, connection, now_nanoseconds, replier)
+    pub(crate) fn begin(&self, key: Key, arrival: Arrival, replier: R) -> Begin<R> {
+        self.room(&key).begin(key, arrival, replier)
     }
 
     /// The call was done. Gives the newest copy, if that is not the first.
@@ -198,7 +200,8 @@ impl<R> ReplyCache<R> {
 }
 
 impl<R> Room<R> {
-    fn begin(&self, key: Key, connection: u64, now_nanoseconds: u64, replier: R) -> Begin<R> {
+    fn begin(&self, key: Key, arrival: Arrival, replier: R) -> Begin<R> {
+        let Arrival { connection, now_nanoseconds, .. } = arrival;
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.entries.get_mut(&key) {
             let is_older = connection < entry.connection;
@@ -223,13 +226,15 @@ impl<R> Room<R> {
             }
             drop(entries.remove(&key));
         }
+        if self.limits.is_late(&arrival, entries.forgotten(key.client)) {
+            return Begin::Late(replier);
+        }
         let of_client = entries.clients.get(&key.client).map_or(0, |client| client.pending);
-        if of_client >= self.limits.client_pending_max || entries.pending >= self.limits.pending_max
-        {
+        if of_client >= self.limits.pending_max.saturating_sub(entries.pending) {
             return Begin::Refused(replier);
         }
         entries.pending += 1;
-        entries.clients.entry(key.client).or_default().pending += 1;
+        entries.client(key.client).pending += 1;
         entries.entries.insert(key, Entry { state: State::Begun(None), connection });
         Begin::Fresh(replier)
     }
@@ -253,25 +258,64 @@ impl<R> Room<R> {
         entries.next_turn += 1;
         entries.order.insert(turn, *key);
         entries.end_pending(key.client);
-        entries.clients.entry(key.client).or_default().answers.push_back(turn);
+        entries.change_answers(key.client, |answers| answers.push_back(turn));
         drop(entries);
         drop(evicted);
         newest
     }
 }
 
+impl ReplyLimits {
+    /// Whether a call that is not known may be one whose answer was forgotten.
+    fn is_late(&self, arrival: &Arrival, forgotten: Option<u64>) -> bool {
+        let sent_after = arrival.sent_after;
+        let age = arrival.now_nanoseconds.saturating_sub(sent_after.nanoseconds);
+        age >= self.late_nanoseconds
+            && forgotten.is_some_and(|connection| connection >= sent_after.connections)
+            && !mutation::broken(Rule::LateCopyDone)
+    }
+}
+
 impl<R> Entries<R> {
-    /// Takes an answer out if one more would be too many: the client's oldest, or the oldest.
-    fn make_room(&mut self, client: IpAddr, limits: &Limits) -> Option<Entry<R>> {
-        let own = self.clients.get(&client).map(|client| &client.answers);
-        let turn = if own.is_some_and(|own| own.len() >= limits.client_answers_max) {
-            own.and_then(|own| own.front().copied())
+    /// The newest connection of a client of which an answer was forgotten, or of any other that
+    /// might be this one.
+    fn forgotten(&self, client: IpAddr) -> Option<u64> {
+        self.clients.get(&client).map_or(self.forgotten, |client| client.forgotten)
+    }
+
+    fn client(&mut self, client: IpAddr) -> &mut Client {
+        let forgotten = self.forgotten;
+        let new = || Client { answers: VecDeque::new(), pending: 0, forgotten };
+        self.clients.entry(client).or_insert_with(new)
+    }
+
+    fn change_answers(&mut self, client: IpAddr, change: impl FnOnce(&mut VecDeque<u64>)) {
+        let answers = &mut self.client(client).answers;
+        let before = answers.len();
+        change(answers);
+        let after = answers.len();
+        self.by_answers.remove(&(before, client));
+        if after > 0 {
+            self.by_answers.insert((after, client));
+        }
+    }
+
+    /// Takes an answer out if one more would be too many: the oldest of the client's, or of the
+    /// client that has most.
+    fn make_room(&mut self, client: IpAddr, limits: &ReplyLimits) -> Option<Entry<R>> {
+        let own = self.clients.get(&client).map_or(0, |client| client.answers.len());
+        let loser = if own >= limits.client_answers_max {
+            client
         } else if self.order.len() >= limits.answers_max {
-            self.order.first_key_value().map(|(turn, _)| *turn)
+            self.by_answers.last()?.1
         } else {
-            None
+            return None;
         };
-        let key = self.order.get(&turn?).copied()?;
+        let turn = self.clients.get(&loser)?.answers.front()?;
+        let key = self.order.get(turn).copied()?;
+        let evicted = self.entries.get(&key)?.connection;
+        let loser = self.client(loser);
+        loser.forgotten = loser.forgotten.max(Some(evicted));
         self.remove(&key)
     }
 
@@ -288,17 +332,19 @@ impl<R> Entries<R> {
             State::Begun(_) => self.end_pending(key.client),
             State::Done { turn, .. } => {
                 self.order.remove(turn);
-                let answers = self.clients.get_mut(&key.client).map(|client| &mut client.answers);
-                // Turns are in order, and most of what goes is the oldest.
-                if let Some(answers) = answers
-                    && let Ok(place) = answers.binary_search(turn)
-                {
-                    answers.remove(place);
-                }
+                self.change_answers(key.client, |answers| {
+                    // Turns are in order, and most of what goes is the oldest.
+                    if let Ok(place) = answers.binary_search(turn) {
+                        answers.remove(place);
+                    }
+                });
             }
         }
-        let client = self.clients.get(&key.client);
-        if client.is_some_and(|client| client.answers.is_empty() && client.pending == 0) {
+        if let Some(client) = self.clients.get(&key.client)
+            && client.answers.is_empty()
+            && client.pending == 0
+        {
+            self.forgotten = self.forgotten.max(client.forgotten);
             self.clients.remove(&key.client);
         }
         Some(entry)

@@ -2,25 +2,23 @@
 //!
 //! Invariants: a [`Request`] gives away its [`Answer`] once; an [`Answer`] is sent once, from
 //! whichever thread the backend's callback runs on. An answer that is dropped without being sent
-//! makes the RPC layer answer `SYSTEM_ERR`. Of several copies of a call the newest is answered and
-//! the others are withdrawn (`crate::reply_cache`).
+//! makes the RPC layer answer `SYSTEM_ERR`.
 //!
 //! Fails: [`Refusal`], which the dispatcher turns into the answer.
 
 use crate::export::{self, ExportAccess, ExportPolicy};
 use crate::failure::{AfterFailure, FailureAttributes};
-use crate::reply_cache::{Key, ReplyCache};
+use crate::once::Way;
+use crate::reply_cache::ReplyCache;
 use crate::wire;
 use file_service::{Attributes, Caller, Done, FileHandle, FileService, FsError, Limits};
-use onc_rpc::{Credential, Payload, Reader, Record, Replier, ReplyError, Writer, XdrError};
+use onc_rpc::{Credential, Moment, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use units::SnapshotId;
 
-/// Bytes of an RPC reply before the results: record mark and header.
-const REPLY_HEADER_SIZE: usize = 28;
 /// Capacity for most answers: a status, a handle, two sets of attributes before and after.
 pub(crate) const ANSWER_CAPACITY: usize = 320;
 
@@ -33,6 +31,14 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     /// Connections that were opened.
     pub(crate) connections: AtomicU64,
+}
+
+impl Context {
+    /// Now, in time and in connections.
+    pub(crate) fn moment(&self) -> Moment {
+        let connections = self.connections.load(Ordering::Relaxed);
+        Moment { nanoseconds: self.clock.monotonic_nanoseconds(), connections }
+    }
 }
 
 /// What is remembered of a connection.
@@ -173,57 +179,18 @@ impl Request<'_> {
 
 /// The way back for one call's results.
 pub(crate) struct Answer {
-    replier: Replier,
+    way: Way,
     /// What follows a status other than OK.
     after_failure: AfterFailure,
-    /// Where the answer is kept too, if the procedure cannot be repeated.
-    recorded: Option<Recorded>,
-}
-
-/// A call that the reply cache knows.
-pub(crate) struct Recorded {
-    context: Arc<Context>,
-    key: Key,
-    finished: bool,
-}
-
-impl Recorded {
-    pub(crate) const fn new(context: Arc<Context>, key: Key) -> Self {
-        Self { context, key, finished: false }
-    }
-
-    /// The call has these results; gives the newest copy of it, if that is not the first.
-    fn finish(mut self, results: &[u8]) -> Option<Replier> {
-        self.finished = true;
-        let now = self.context.clock.monotonic_nanoseconds();
-        self.context.replies.finish(&self.key, now, results)
-    }
-
-    /// The call is not done; gives the newest copy of it, if that is not the first.
-    fn forget(mut self) -> Option<Replier> {
-        self.finished = true;
-        self.context.replies.forget(&self.key)
-    }
-}
-
-impl Drop for Recorded {
-    fn drop(&mut self) {
-        if !self.finished {
-            // The answer was lost. That is what the newest copy is told, too.
-            drop(self.context.replies.forget(&self.key));
-        }
-    }
 }
 
 impl Answer {
     pub(crate) fn new(
         context: &Arc<Context>,
-        replier: Replier,
+        way: Way,
         failed: &'static [FailureAttributes],
-        recorded: Option<Recorded>,
     ) -> Self {
-        let after_failure = AfterFailure::new(context, failed);
-        Self { replier, after_failure, recorded }
+        Self { way, after_failure: AfterFailure::new(context, failed) }
     }
 
     /// Another file that the call is about, in the order in which failures tell of them.
@@ -233,45 +200,26 @@ impl Answer {
 
     /// Says about how much data the answer will carry.
     pub(crate) fn expect_bytes(&mut self, bytes: usize) {
-        self.replier.expect_bytes(bytes);
+        self.way.expect_bytes(bytes);
     }
 
     /// A writer with the status OK in it.
     pub(crate) fn begin(&self, capacity: usize) -> Writer {
-        let mut writer = self.replier.begin(capacity);
+        let mut writer = self.way.begin(capacity);
         writer.u32(0);
         writer
     }
 
     /// Answers results without a status in front of them.
     pub(crate) fn plain(self, encode: impl FnOnce(&mut Writer)) {
-        let mut writer = self.replier.begin(ANSWER_CAPACITY);
+        let mut writer = self.way.begin(ANSWER_CAPACITY);
         encode(&mut writer);
         self.send(writer, None);
     }
 
     /// Sends the results.
-    pub(crate) fn send(mut self, writer: Writer, payload: Option<Box<dyn Payload>>) {
-        if let Some(recorded) = self.recorded.take() {
-            assert!(payload.is_none(), "what changes a file reads none");
-            let results = writer.bytes().get(REPLY_HEADER_SIZE..).unwrap_or_default();
-            if let Some(newest) = recorded.finish(results) {
-                replay(newest, results);
-                return self.replier.withdraw();
-            }
-        }
-        self.replier.send(writer, payload);
-    }
-
-    /// Answers that the call is none that can be done.
-    fn reject(mut self, error: ReplyError) {
-        match self.recorded.take().and_then(Recorded::forget) {
-            Some(newest) => {
-                newest.fail(error);
-                self.replier.withdraw();
-            }
-            None => self.replier.fail(error),
-        }
+    pub(crate) fn send(self, writer: Writer, payload: Option<Box<dyn Payload>>) {
+        self.way.send(writer, payload);
     }
 
     /// Answers an error of the backend.
@@ -286,7 +234,7 @@ impl Answer {
     pub(crate) fn status(self, status: u32) {
         assert!(status != 0, "not a failure");
         let Some((service, file)) = self.after_failure.next() else {
-            let mut writer = self.replier.begin(ANSWER_CAPACITY);
+            let mut writer = self.way.begin(ANSWER_CAPACITY);
             writer.u32(status);
             self.after_failure.write(&mut writer);
             return self.send(writer, None);
@@ -302,15 +250,11 @@ impl Answer {
     fn refuse(mut self, refusal: Refusal) {
         match refusal {
             Refusal::Status(status) => {
-                // Nothing was done, so nothing is kept: who may do nothing here must not push out
-                // the answers of others.
-                if let Some(newest) = self.recorded.take().and_then(Recorded::forget) {
-                    std::mem::replace(&mut self.replier, newest).withdraw();
-                }
+                self.way.forget();
                 self.status(status);
             }
-            Refusal::Garbage => self.reject(ReplyError::GarbageArguments),
-            Refusal::NoProcedure => self.reject(ReplyError::ProcedureUnavailable),
+            Refusal::Garbage => self.way.reject(ReplyError::GarbageArguments),
+            Refusal::NoProcedure => self.way.reject(ReplyError::ProcedureUnavailable),
         }
     }
 
@@ -328,11 +272,4 @@ impl Answer {
             Err(error) => self.fail(error),
         })
     }
-}
-
-/// Answers results that were made before.
-pub(crate) fn replay(replier: Replier, results: &[u8]) {
-    let mut writer = replier.begin(results.len());
-    writer.fixed(results);
-    replier.send(writer, None);
 }

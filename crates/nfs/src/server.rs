@@ -11,10 +11,10 @@ use crate::nlm::callbacks::THREADS;
 use crate::nlm::{self, LockService, Locking};
 use crate::procedures;
 use crate::register::{RegisterError, Registration};
-use crate::reply_cache::ReplyCache;
+use crate::reply_cache::{ReplyCache, ReplyLimits};
 use crate::request::{Context, Session};
 use file_service::FileService;
-use onc_rpc::{Call, DatagramServer, Replier, ReplyError, RpcError, Service};
+use onc_rpc::{Call, DatagramServer, Moment, Replier, ReplyError, RpcError, Service};
 use platform::Clock;
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub struct Configuration {
     pub clock: Arc<dyn Clock>,
     /// For NLM and NSM, which are not served without.
     pub locking: Option<Locking>,
-    /// What large calls and replies may take, over all connections.
+    /// What calls and replies may take, over all connections.
     pub in_flight_bytes_max: usize,
 }
 
@@ -72,10 +72,11 @@ impl Programs {
         service: Arc<dyn FileService>,
         policy: Arc<dyn ExportPolicy>,
         clock: Arc<dyn Clock>,
+        reply_limits: ReplyLimits,
     ) -> Self {
         let limits = service.limits();
         let transfer = (limits.transfer_bytes_max as usize).max(RECORD_BYTES_MIN);
-        let replies = ReplyCache::new();
+        let replies = ReplyCache::new(reply_limits);
         let connections = AtomicU64::new(0);
         let context = Context { service, policy, limits, replies, clock, connections };
         let context = Arc::new(context);
@@ -118,6 +119,10 @@ impl Service for Programs {
 
     fn open_datagram(&self, peer: SocketAddr) -> Session {
         Session::of_datagram(peer, self.context.connections.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn moment(&self) -> Moment {
+        self.context.moment()
     }
 
     fn dispatch(&self, session: &mut Session, call: Call<'_>, replier: Replier) {
@@ -165,7 +170,8 @@ impl Server {
         service: Arc<dyn FileService>,
         policy: Arc<dyn ExportPolicy>,
     ) -> Result<Self, StartError> {
-        let programs = Programs::new(service, policy, Arc::clone(&configuration.clock));
+        let clock = Arc::clone(&configuration.clock);
+        let programs = Programs::new(service, policy, clock, ReplyLimits::default());
         let locking = configuration.locking.as_ref();
         let programs = match locking {
             Some(locking) => programs.with_locks(locking)?,

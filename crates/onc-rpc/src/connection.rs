@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //! - At most one thread writes at any time; replies leave in the order of the queue.
-//! - Over all connections of a server, what large calls and replies take is at most what its
-//!   [`Memory`] allows, and one call for each connection beyond it: a connection with a call in
+//! - Over all connections of a server, what calls and replies take is at most what its [`Memory`]
+//!   allows, and one call for each connection beyond it: a connection with a call in
 //!   flight waits, one without never does, so that none starves behind a client that does not read.
 //! - Calls that were dispatched and whose replies are not written yet never exceed
 //!   [`CALLS_IN_FLIGHT_MAX`]; once queued and promised bytes exceed [`REPLY_BYTES_MAX`] no further
@@ -75,7 +75,7 @@ struct State {
     queue_cost_bytes: usize,
     writer: Writer,
     calls_in_flight: usize,
-    /// Cost of all replies not written, and what calls in flight promised.
+    /// Cost of all replies not written, and of calls in flight: themselves, and what they promised.
     reply_bytes: usize,
     reader_waits: bool,
     registered: bool,
@@ -130,9 +130,9 @@ impl Connection {
         }
     }
 
-    /// Counts a call as in flight, if there is room for it. `held`: the reader has the writer's
-    /// right, and so must write himself what has piled up.
-    pub(crate) fn admit(&self, held: bool) -> Admission {
+    /// Counts a call of `bytes` as in flight, if there is room for it. `held`: the reader has the
+    /// writer's right, and so must write himself what has piled up.
+    pub(crate) fn admit(&self, held: bool, bytes: usize) -> Admission {
         let mut state = self.state.lock();
         if state.closed {
             Admission::Closed
@@ -142,6 +142,7 @@ impl Connection {
             Admission::Wait
         } else {
             state.calls_in_flight += 1;
+            self.charge(&mut state, bytes);
             Admission::Dispatch
         }
     }

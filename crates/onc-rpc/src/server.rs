@@ -5,6 +5,7 @@
 //!
 //! Fails: [`RpcError`] from [`Server::start`]. Later failures concern one connection and end it.
 
+use crate::backlog::{Backlog, Moment};
 use crate::connection::{Admission, Connection, Memory, Outlet};
 use crate::datagram::ReturnAddress;
 use crate::error::RpcError;
@@ -37,8 +38,8 @@ pub struct Configuration {
     pub address: SocketAddr,
     /// Largest call: the largest WRITE and the headers around it.
     pub record_bytes_max: usize,
-    /// What large calls and replies may take, over all connections: beyond it those that have a
-    /// call in flight are not read from.
+    /// What calls and replies may take, over all connections: beyond it those that have a call in
+    /// flight are not read from.
     pub in_flight_bytes_max: usize,
 }
 
@@ -50,6 +51,8 @@ pub struct Call<'a> {
     pub arguments: Reader<'a>,
     /// The record that the arguments lie in, to keep parts of it.
     pub record: Record<'a>,
+    /// It was sent after this: [`crate::backlog`].
+    pub sent_after: Moment,
 }
 
 /// What a server serves: one or more RPC programs.
@@ -65,6 +68,11 @@ pub trait Service: Send + Sync + 'static {
         self.open(peer)
     }
 
+    /// What [`Call::sent_after`] is told in; by default nothing is told.
+    fn moment(&self) -> Moment {
+        Moment::default()
+    }
+
     /// A call came in. Must not block; the reply may be sent now or later, from any thread.
     fn dispatch(&self, session: &mut Self::Session, call: Call<'_>, replier: Replier);
 }
@@ -78,6 +86,10 @@ impl<S: Service> Service for Arc<S> {
 
     fn open_datagram(&self, peer: SocketAddr) -> S::Session {
         (**self).open_datagram(peer)
+    }
+
+    fn moment(&self) -> Moment {
+        (**self).moment()
     }
 
     fn dispatch(&self, session: &mut S::Session, call: Call<'_>, replier: Replier) {
@@ -140,6 +152,14 @@ impl Replier {
         if let Way::Connection(connection) = &self.way {
             connection.withdraw(self.promised);
         }
+    }
+
+    /// Sends no reply and ends the connection: nothing more is read from it.
+    pub fn hang_up(self) {
+        if let Way::Connection(connection) = &self.way {
+            connection.close();
+        }
+        self.withdraw();
     }
 
     fn finish_error(&mut self, error: ReplyError) {
@@ -320,7 +340,11 @@ fn serve<S: Service>(
         let Ending { shared, connection, .. } = &ending;
         let mut session = shared.service.open(peer);
         let records = RecordReader::new(&*socket, shared.record_bytes_max);
-        let error = read_calls(&shared.service, connection, &mut session, records);
+        let backlog = Backlog::new(shared.service.moment());
+        // What cannot be told is taken to be much: then calls are told to be older than they are.
+        let unread = || rustix::io::ioctl_fionread(&*socket).map_or(usize::MAX, to_usize);
+        let service = &shared.service;
+        let error = read_calls(service, connection, &mut session, records, (backlog, unread));
         tracing::debug!(%peer, %error, "connection ended");
     })?;
     Ok(())
@@ -349,6 +373,7 @@ pub(crate) fn read_calls<S: Service, R: Read>(
     connection: &Arc<Connection>,
     session: &mut S::Session,
     mut records: RecordReader<R>,
+    (mut backlog, unread): (Backlog, impl Fn() -> usize),
 ) -> RecordError {
     loop {
         let mut held = connection.hold();
@@ -359,8 +384,8 @@ pub(crate) fn read_calls<S: Service, R: Read>(
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            if !admit(connection, &mut held, &round)
-                || !dispatch(service, session, connection, record)
+            if !admit(connection, record.bytes().len(), &mut held, &round)
+                || !dispatch(service, session, connection, record, backlog.sent_after())
             {
                 break Err(RecordError::Closed);
             }
@@ -370,16 +395,22 @@ pub(crate) fn read_calls<S: Service, R: Read>(
         if held {
             connection.release();
         }
-        if let Err(error) = result.and_then(|()| records.fill()) {
-            return error;
+        let began = service.moment();
+        match result.and_then(|()| records.fill()) {
+            Ok(filled) => backlog.read((began, service.moment()), filled, &unread),
+            Err(error) => return error,
         }
     }
 }
 
-/// Waits until a call may be dispatched; false when the connection is closed.
-fn admit(connection: &Connection, held: &mut bool, round: &Round) -> bool {
+fn to_usize(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Waits until a call of `bytes` may be dispatched; false when the connection is closed.
+fn admit(connection: &Connection, bytes: usize, held: &mut bool, round: &Round) -> bool {
     loop {
-        match connection.admit(*held) {
+        match connection.admit(*held, bytes) {
             Admission::Dispatch => return true,
             Admission::Closed => return false,
             Admission::WriteFirst => connection.release(),
@@ -402,17 +433,17 @@ fn dispatch<S: Service>(
     session: &mut S::Session,
     connection: &Arc<Connection>,
     record: Record<'_>,
+    sent_after: Moment,
 ) -> bool {
     let mut arguments = Reader::new(record.bytes());
     let way = Way::Connection(Arc::clone(connection));
-    let replier = |xid| Replier { way, xid, promised: 0, answered: false };
+    // Admitting it has counted it.
+    let promised = record.bytes().len();
+    let replier = |xid| Replier { way, xid, promised, answered: false };
     match CallHeader::read(&mut arguments) {
         Ok(header) => {
-            let mut replier = replier(header.xid);
-            if record.is_large() {
-                replier.expect_bytes(record.bytes().len());
-            }
-            service.dispatch(session, Call { header, arguments, record }, replier);
+            let replier = replier(header.xid);
+            service.dispatch(session, Call { header, arguments, record, sent_after }, replier);
             true
         }
         Err(HeaderError::Reply { xid, error }) => {

@@ -55,15 +55,15 @@ pub fn lives_of(rule: Rule) -> Lives {
         | Rule::RepliesNotKept
         | Rule::RepeatedWriteDoneAgain
         | Rule::SupersededCopyFails
+        | Rule::LateCopyDone
+        | Rule::RepeatedLockDoneAgain
         | Rule::LocksInGrace
         | Rule::ExclusiveCreateRedone
         | Rule::VerifierKept => FrontEnd::Nfs,
         _ => FrontEnd::None,
     };
     let losing = match rule {
-        Rule::PartialParityForgotten
-        | Rule::WrittenBlocksForgotten
-        | Rule::NotesRetiredUnflushed => Some(RaidKind::Raid4),
+        Rule::PartialParityForgotten | Rule::WrittenBlocksForgotten => Some(RaidKind::Raid4),
         _ => None,
     };
     let damaged = matches!(

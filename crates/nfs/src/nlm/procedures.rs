@@ -4,13 +4,15 @@
 //! Invariants: a lock is asked for only when the export rules let the client use the file, the
 //! file is there, and the client is in the ledger; in the grace period only what is taken back is
 //! given. Whatever a client says about a lock ends telling it of a late grant
-//! (`Callbacks::heard`).
+//! (`Callbacks::heard`). A call is done once, however often it comes (`crate::once`); a message is
+//! done as often as it comes, because its result is what the client waits for.
 //!
 //! Fails: with a [`Status`].
 
 use super::LockService;
 use super::hosts::{Host, Unmonitored};
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
+use crate::once::{self, Once, once};
 use crate::request::Session;
 use file_service::{FileHandle, FsError};
 use locks::{Attempt, Cancelled, Held, Kind, LockError, Outcome, Owner, Range, Request, Share};
@@ -41,7 +43,7 @@ const FREE_ALL: u32 = 23;
 
 /// The way back.
 enum Way {
-    Call(Replier),
+    Call(once::Way),
     /// The result goes to this procedure of the client.
     Message(Host, u32),
 }
@@ -61,10 +63,10 @@ impl Answer {
             rest(writer);
         };
         match self.way {
-            Way::Call(replier) => {
-                let mut writer = replier.begin(64);
+            Way::Call(way) => {
+                let mut writer = way.begin(64);
                 encode(&mut writer);
-                replier.send(writer, None);
+                way.send(writer, None);
             }
             Way::Message(host, procedure) => {
                 let mut writer = Writer::default();
@@ -77,6 +79,17 @@ impl Answer {
     fn status(self, status: Status) {
         self.send(status, |_| {});
     }
+
+    /// The call is answered this, and nothing was done.
+    fn refuse(mut self, number: u32, status: Status) {
+        if let Way::Call(way) = &mut self.way {
+            way.forget();
+        }
+        match number {
+            SHARE | UNSHARE => self.send(status, sequence),
+            _ => self.status(status),
+        }
+    }
 }
 
 /// Does one call.
@@ -86,14 +99,13 @@ pub(crate) fn dispatch(
     call: Call<'_>,
     replier: Replier,
 ) {
-    let (number, mut arguments) = (call.header.procedure, call.arguments);
+    let number = call.header.procedure;
     match number {
         0 => done(replier),
-        TEST..=UNLOCK | SHARE..=LOCK_UNMONITORED => {
-            answer_call(service, session, number, &mut arguments, replier);
-        }
-        6..=9 => message(service, session, number - MESSAGE, &mut arguments, replier),
+        TEST..=UNLOCK | SHARE..=LOCK_UNMONITORED => answer_call(service, session, call, replier),
+        6..=9 => message(service, session, number - MESSAGE, call.arguments, replier),
         FREE_ALL => {
+            let mut arguments = call.arguments;
             if let Ok(name) = arguments.opaque(NAME_BYTES_MAX) {
                 service.hosts.started_anew(session.client, name);
             }
@@ -111,20 +123,31 @@ fn done(replier: Replier) {
     replier.send(writer, None);
 }
 
-fn answer_call(
-    service: &Arc<LockService>,
-    session: &Session,
-    number: u32,
-    arguments: &mut Reader<'_>,
-    replier: Replier,
-) {
-    match Asked::read(number, arguments) {
+/// A call is done once, but for TEST: a LOCK that is done again after its UNLOCK is one that nobody
+/// gives back.
+fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, replier: Replier) {
+    let number = call.header.procedure;
+    let way = if number == TEST || mutation::broken(Rule::RepeatedLockDoneAgain) {
+        Once::Do(once::Way::unkept(replier))
+    } else {
+        once(&service.context, session, &call, false, replier)
+    };
+    let (way, is_refused) = match way {
+        Once::Do(way) => (way, false),
+        Once::Refused(way) => (way, true),
+        Once::Answered => return,
+    };
+    let mut arguments = call.arguments;
+    match Asked::read(number, &mut arguments) {
         Ok(asked) => {
             let cookie = asked.cookie.to_vec();
-            let answer = Answer { service: Arc::clone(service), way: Way::Call(replier), cookie };
+            let answer = Answer { service: Arc::clone(service), way: Way::Call(way), cookie };
+            if is_refused {
+                return answer.refuse(number, Status::DeniedNoLocks);
+            }
             run(service, session, number, &asked, answer);
         }
-        Err(_) => replier.fail(ReplyError::GarbageArguments),
+        Err(_) => way.reject(ReplyError::GarbageArguments),
     }
 }
 
@@ -133,10 +156,10 @@ fn message(
     service: &Arc<LockService>,
     session: &Session,
     number: u32,
-    arguments: &mut Reader<'_>,
+    mut arguments: Reader<'_>,
     replier: Replier,
 ) {
-    let asked = Asked::read(number, arguments);
+    let asked = Asked::read(number, &mut arguments);
     done(replier);
     let Ok(asked) = asked else { return };
     let Some(host) = Host::new(session.client, asked.lock.caller) else { return };
@@ -219,8 +242,7 @@ fn run(
 ) {
     let checked = match check(service, session, asked) {
         Ok(checked) => checked,
-        Err(status) if matches!(number, SHARE | UNSHARE) => return answer.send(status, sequence),
-        Err(status) => return answer.status(status),
+        Err(status) => return answer.refuse(number, status),
     };
     match number {
         TEST => test(service, checked, answer),

@@ -12,8 +12,8 @@ mod directory;
 mod entries;
 
 use crate::failure::FailureAttributes;
-use crate::reply_cache::{Begin, Key};
-use crate::request::{self, Answer, Context, Recorded, Refusal, Request, Session};
+use crate::once::{Once, Way, once};
+use crate::request::{Answer, Context, Refusal, Request, Session};
 use file_service::FsError;
 use onc_rpc::{Call, Replier};
 use platform::mutation::{self, Rule};
@@ -58,35 +58,25 @@ pub(crate) fn dispatch(
     replier: Replier,
 ) {
     let procedure = call.header.procedure;
-    let mut replier = replier;
-    let mut recorded = None;
-    if cannot_repeat(procedure) {
-        let is_write = procedure == WRITE;
-        let key = Key::new(session.client, call.header.xid, call.record.bytes(), is_write);
-        let now = context.clock.monotonic_nanoseconds();
-        replier = match context.replies.begin(key, session.number, now, replier) {
-            Begin::Fresh(replier) => {
-                recorded = Some(Recorded::new(Arc::clone(context), key));
-                replier
-            }
-            Begin::Replay(replier, results) => return request::replay(replier, &results),
-            Begin::Joined(superseded) if mutation::broken(Rule::SupersededCopyFails) => {
-                return drop(superseded);
-            }
-            Begin::Joined(superseded) => return superseded.into_iter().for_each(Replier::withdraw),
-            Begin::Refused(replier) => {
-                let answer = Answer::new(context, replier, after_failure(procedure), None);
+    let way = if cannot_repeat(procedure) {
+        match once(context, session, &call, procedure == WRITE, replier) {
+            Once::Do(way) => way,
+            Once::Answered => return,
+            Once::Refused(way) => {
+                let answer = Answer::new(context, way, after_failure(procedure));
                 return answer.status(FsError::TryLater.nfs3_status());
             }
-        };
-    }
+        }
+    } else {
+        Way::unkept(replier)
+    };
     let mut request = Request {
         context,
         session,
         credential: call.header.credential,
         arguments: call.arguments,
         record: call.record,
-        answer: Some(Answer::new(context, replier, after_failure(procedure), recorded)),
+        answer: Some(Answer::new(context, way, after_failure(procedure))),
     };
     let outcome = run(procedure, &mut request);
     request.conclude(outcome);

@@ -17,6 +17,8 @@ const KEEP: u32 = 2;
 const DROP: u32 = 3;
 /// Answers as many zeros as the argument says, as a payload.
 const ZEROS: u32 = 4;
+/// Ends the connection.
+const HANG_UP: u32 = 5;
 
 struct Zeros(Vec<u8>);
 
@@ -60,6 +62,7 @@ impl Service for Test {
             },
             (PROGRAM, 1, KEEP) => self.kept.lock().send(replier).unwrap(),
             (PROGRAM, 1, DROP) => drop(replier),
+            (PROGRAM, 1, HANG_UP) => replier.hang_up(),
             (PROGRAM, 1, ZEROS) => {
                 let count = arguments.u32().unwrap();
                 replier.expect_bytes(count as usize);
@@ -254,11 +257,27 @@ fn calls_that_get_no_reply_free_their_places() {
         replier.withdraw();
     }
     let last = kept.recv().unwrap();
-    assert_eq!(server.in_flight_bytes(), 0);
+    // Small calls are counted, too.
+    let mark = 4;
+    assert_eq!(server.in_flight_bytes(), call(0, KEEP, |_| {}).len() - mark);
     let writer = last.begin(0);
     last.send(writer, None);
     // The only reply is that to the call which was not withdrawn, and no error comes before it.
     assert_eq!(status(&next_reply(&mut socket), places), 0);
+}
+
+#[test]
+fn a_service_may_end_a_connection() {
+    let (server, kept) = start();
+    let mut socket = TcpStream::connect(server.local_address()).unwrap();
+    let calls = [KEEP, HANG_UP, KEEP].map(|procedure| call(1, procedure, |_| {})).concat();
+    socket.write_all(&calls).unwrap();
+    assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0);
+    let before = kept.recv().unwrap();
+    drop(server); // waits for the reader
+    assert!(kept.try_recv().is_err(), "what was sent behind is not read");
+    let writer = before.begin(0);
+    before.send(writer, None);
 }
 
 #[test]

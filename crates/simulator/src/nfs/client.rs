@@ -23,7 +23,9 @@ const NAMES: usize = 4;
 /// Files of a client.
 const FILES: usize = 2;
 /// Calls that a client has under way at most.
-const PENDING_MAX: usize = 6;
+pub(super) const PENDING_MAX: usize = 6;
+/// From the oldest call under way to the next: what a server keeps must do for those.
+pub(super) const SPAN_MAX: u32 = 8;
 /// The number of the first call after each start of the client.
 const XID_FIRST: u32 = 0x5000;
 /// Where the stamp of the credential lies in a record: behind the mark, six words of the header and
@@ -271,7 +273,8 @@ impl Client {
     }
 
     fn choose(&mut self) -> Option<Deed> {
-        if self.pending.len() >= PENDING_MAX {
+        let oldest = self.pending.first_key_value().map_or(self.next_xid, |(xid, _)| *xid);
+        if self.pending.len() >= PENDING_MAX || self.next_xid - oldest >= SPAN_MAX {
             return None;
         }
         if self.home.is_none() || self.is_starting {

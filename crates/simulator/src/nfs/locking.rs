@@ -2,8 +2,8 @@
 //!
 //! A machine has a lock from the answer that says so until it sends UNLOCK. When the server is
 //! started again it takes the lock back, and until the grace period is over nobody else may have
-//! it. Calls are repeated over the same connection and over new ones; a connection that was given
-//! up is not read any more, because NLM has nothing that would tell a late UNLOCK from a new one.
+//! it. Calls are repeated over the same connection and over new ones, and a connection that was
+//! given up is read late.
 //!
 //! Invariants: a machine has one call under way.
 //!
@@ -29,9 +29,6 @@ const DENIED: u32 = 1;
 const DENIED_GRACE: u32 = 4;
 /// What a server without its disks says.
 const FAILED: u32 = 9;
-/// Machines.
-const COUNT: usize = 2;
-
 /// What the server keeps over restarts: who has locks.
 #[derive(Default)]
 pub(super) struct StateDirectory(Mutex<String>);
@@ -87,10 +84,13 @@ pub(super) struct Machines {
 }
 
 impl Machines {
+    /// How many.
+    pub(super) const COUNT: usize = 2;
+
     pub(super) fn new(choices: Choices) -> Self {
         let machine =
             |_| Machine { wire: None, belief: Belief::Nothing, next_xid: 1, pending: None };
-        Self { choices, file: Vec::new(), machines: (0..COUNT).map(machine).collect() }
+        Self { choices, file: Vec::new(), machines: (0..Self::COUNT).map(machine).collect() }
     }
 
     /// They lock this file.
@@ -105,7 +105,7 @@ impl Machines {
 
     /// One of them.
     pub(super) fn pick(&mut self) -> usize {
-        self.choices.index(COUNT)
+        self.choices.index(Self::COUNT)
     }
 
     /// A machine's connection.

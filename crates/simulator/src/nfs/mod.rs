@@ -39,7 +39,7 @@ use dblade::VolumeRequest;
 use file_service::{Durability, FileService};
 use locking::{Machines, StateDirectory};
 use network::Network;
-use nfs::{EveryClient, ExportAccess, Programs, Squash};
+use nfs::{EveryClient, ExportAccess, Programs, ReplyLimits, Squash};
 use ondisk::label::RaidKind;
 use platform::Clock;
 use std::sync::Arc;
@@ -55,6 +55,12 @@ const OUTAGE_PERCENT: u64 = 40;
 /// Of 100 lives, those with little memory, where writes wait for room.
 const SMALL_MEMORY_PERCENT: u64 = 70;
 const SMALL_MEMORY_BYTES: u64 = 1 << 20;
+/// Of 100 lives, those of a server that keeps few answers.
+const FEW_REPLIES_PERCENT: u64 = 50;
+/// Of 100 deliveries there, those that leave out what is read late, so that it is read very late.
+const LATER_PERCENT: u64 = 97;
+/// Answers of one client that it keeps then.
+const FEW_REPLIES: usize = client::SPAN_MAX as usize + client::PENDING_MAX;
 /// Calls of a round for each operation of a round of other lives: they are cheaper.
 const CALLS_PER_OPERATION: u64 = 3;
 
@@ -75,6 +81,7 @@ struct FrontLife<'a> {
     clients: Vec<Client>,
     machines: Machines,
     state_directory: Arc<StateDirectory>,
+    replies: ReplyLimits,
     cuts_recovery: bool,
 }
 
@@ -90,7 +97,8 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
     trace.note(format!("seed {seed}, NFS: {plan}"));
     let machine = Machine::new(seed, salt, plan, trace);
     let state_directory = Arc::new(StateDirectory::default());
-    let programs = programs(&machine, &state_directory);
+    let replies = replies_of(&mut choices);
+    let programs = programs(&machine, &state_directory, replies);
     let stream = |index| Choices::of(seed, Purpose::FrontEnd, salt ^ (index + 1) << 32);
     let clients = 1 + choices.index(CLIENTS_MAX);
     let clients = (0..clients).map(|number| Client::new(number, stream(number as u64)));
@@ -102,6 +110,7 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         clients: clients.collect(),
         machines: Machines::new(stream(101)),
         state_directory,
+        replies,
         cuts_recovery: !lives.reduction.is_calm(Calm::RecoveryCuts),
     };
     let outcome = life.live();
@@ -131,12 +140,30 @@ fn plan_of(plan: Plan, choices: &mut Choices) -> Plan {
     }
 }
 
+/// What the server keeps of answers: in some lives little more than a client is in doubt about, so
+/// that what is read late has been forgotten.
+fn replies_of(choices: &mut Choices) -> ReplyLimits {
+    if !choices.chance(FEW_REPLIES_PERCENT) {
+        return ReplyLimits::default();
+    }
+    ReplyLimits {
+        answers_max: FEW_REPLIES * (CLIENTS_MAX + Machines::COUNT),
+        client_answers_max: FEW_REPLIES,
+        late_nanoseconds: 0,
+        ..ReplyLimits::default()
+    }
+}
+
 /// The programs of a server that has just started.
-fn programs(machine: &Machine<'_>, state_directory: &Arc<StateDirectory>) -> Arc<Programs> {
+fn programs(
+    machine: &Machine<'_>,
+    state_directory: &Arc<StateDirectory>,
+    replies: ReplyLimits,
+) -> Arc<Programs> {
     let policy = EveryClient { access: ACCESS, volumes: vec![VOLUME.to_owned()] };
     let clock: Arc<dyn Clock> = Arc::new(machine.world.clone());
     let service: Arc<dyn FileService> = machine.service.clone();
-    let programs = Programs::new(service, Arc::new(policy), Arc::clone(&clock));
+    let programs = Programs::new(service, Arc::new(policy), Arc::clone(&clock), replies);
     let programs = programs.with_silent_locks(&locking::locking(clock, state_directory));
     let Ok(programs) = programs else {
         unreachable!("the state directory takes everything and no thread is started")
@@ -366,7 +393,12 @@ impl FrontLife<'_> {
 
     /// The network delivers a call or a reply, if there is one.
     fn deliver(&mut self) -> Result<bool, Finding> {
-        let (calling, replying) = (self.network.calling(), self.network.replying());
+        let (mut calling, replying) = (self.network.calling(), self.network.replying());
+        let is_live = |wire: &u64| !self.network.is_cut(*wire);
+        let has_others = !replying.is_empty() || calling.iter().any(is_live);
+        if has_others && self.replies != ReplyLimits::default() && self.net.chance(LATER_PERCENT) {
+            calling.retain(is_live);
+        }
         let count = calling.len() + replying.len();
         if count == 0 {
             return Ok(false);
@@ -431,13 +463,13 @@ impl FrontLife<'_> {
             self.machine.trace.note(format!("open: {} operations replayed", recovery.replayed));
             break;
         }
-        self.network = Network::new(programs(&self.machine, &self.state_directory));
+        self.network = Network::new(programs(&self.machine, &self.state_directory, self.replies));
         for index in 0..self.clients.len() {
             self.clients[index].server_lost(true);
             self.connect(index);
         }
         self.machines.server_lost(self.machine.world.monotonic_nanoseconds());
-        for index in 0..2 {
+        for index in 0..Machines::COUNT {
             self.send_lock(index);
         }
         Ok(())
@@ -491,7 +523,8 @@ impl FrontLife<'_> {
         } else if self.machines.choices.chance(50)
             && let Some(wire) = self.machines.wire(index).take()
         {
-            self.network.cut(wire, false);
+            let is_read_late = self.machines.choices.chance(60);
+            self.network.cut(wire, is_read_late);
         }
         self.send_lock(index);
     }

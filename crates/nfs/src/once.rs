@@ -1,0 +1,145 @@
+//! Calls that are done once, however often they come: the way from a call to the reply cache, and
+//! from an answer to the copy that gets it.
+//!
+//! Invariants: of several copies of a call the newest is answered and the others are withdrawn
+//! (`crate::reply_cache`). What is refused before anything was done is not kept: who may do nothing
+//! here must not push out the answers of others.
+//!
+//! Fails: [`Once::Refused`]; an answer that is lost makes the RPC layer answer `SYSTEM_ERR`.
+
+use crate::reply_cache::{Arrival, Begin, Key};
+use crate::request::{Context, Session};
+use onc_rpc::{Call, Payload, Replier, ReplyError, Writer};
+use platform::mutation::{self, Rule};
+use std::sync::Arc;
+
+/// Bytes of an RPC reply before the results: record mark and header.
+const REPLY_HEADER_SIZE: usize = 28;
+
+/// What is to be done about a call.
+pub(crate) enum Once {
+    /// It is to be done, and answered so.
+    Do(Way),
+    /// Nothing: it was answered, or will be.
+    Answered,
+    /// Too many are being done.
+    Refused(Way),
+}
+
+/// Looks whether a call that must not be done twice is being done or was done.
+pub(crate) fn once(
+    context: &Arc<Context>,
+    session: &Session,
+    call: &Call<'_>,
+    is_write: bool,
+    replier: Replier,
+) -> Once {
+    let key = Key::new(session.client, call.header.xid, call.record.bytes(), is_write);
+    let now_nanoseconds = context.clock.monotonic_nanoseconds();
+    let sent_after = call.sent_after;
+    let arrival = Arrival { connection: session.number, sent_after, now_nanoseconds };
+    match context.replies.begin(key, arrival, replier) {
+        Begin::Fresh(replier) => {
+            let recorded = Recorded { context: Arc::clone(context), key, finished: false };
+            return Once::Do(Way { replier, recorded: Some(recorded) });
+        }
+        Begin::Refused(replier) => return Once::Refused(Way::unkept(replier)),
+        Begin::Replay(replier, results) => replay(replier, &results),
+        Begin::Joined(superseded) if mutation::broken(Rule::SupersededCopyFails) => {
+            drop(superseded);
+        }
+        Begin::Joined(superseded) => superseded.into_iter().for_each(Replier::withdraw),
+        Begin::Late(replier) => {
+            tracing::info!(client = %session.peer, "a connection was read late, and ends");
+            replier.hang_up();
+        }
+    }
+    Once::Answered
+}
+
+/// A call that the reply cache knows.
+struct Recorded {
+    context: Arc<Context>,
+    key: Key,
+    finished: bool,
+}
+
+impl Recorded {
+    /// The call has these results; gives the newest copy of it, if that is not the first.
+    fn finish(mut self, results: &[u8]) -> Option<Replier> {
+        self.finished = true;
+        let now = self.context.clock.monotonic_nanoseconds();
+        self.context.replies.finish(&self.key, now, results)
+    }
+
+    /// The call is not done; gives the newest copy of it, if that is not the first.
+    fn forget(mut self) -> Option<Replier> {
+        self.finished = true;
+        self.context.replies.forget(&self.key)
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if !self.finished {
+            // The answer was lost. That is what the newest copy is told, too.
+            drop(self.context.replies.forget(&self.key));
+        }
+    }
+}
+
+/// The way back for one call's results, and where they are kept if it must not be done twice.
+pub(crate) struct Way {
+    replier: Replier,
+    recorded: Option<Recorded>,
+}
+
+impl Way {
+    /// Of a call that may be done twice.
+    pub(crate) const fn unkept(replier: Replier) -> Self {
+        Self { replier, recorded: None }
+    }
+
+    /// Says about how much data the answer will carry.
+    pub(crate) fn expect_bytes(&mut self, bytes: usize) {
+        self.replier.expect_bytes(bytes);
+    }
+
+    /// A writer of results.
+    pub(crate) fn begin(&self, capacity: usize) -> Writer {
+        self.replier.begin(capacity)
+    }
+
+    /// Sends the results.
+    pub(crate) fn send(mut self, writer: Writer, payload: Option<Box<dyn Payload>>) {
+        if let Some(recorded) = self.recorded.take() {
+            assert!(payload.is_none(), "what changes a file reads none");
+            let results = writer.bytes().get(REPLY_HEADER_SIZE..).unwrap_or_default();
+            if let Some(newest) = recorded.finish(results) {
+                replay(newest, results);
+                return self.replier.withdraw();
+            }
+        }
+        self.replier.send(writer, payload);
+    }
+
+    /// Nothing was done, so nothing will be kept. The newest copy will be answered.
+    pub(crate) fn forget(&mut self) {
+        if let Some(newest) = self.recorded.take().and_then(Recorded::forget) {
+            std::mem::replace(&mut self.replier, newest).withdraw();
+        }
+    }
+
+    /// Answers that the call is none that can be done.
+    pub(crate) fn reject(mut self, error: ReplyError) {
+        self.forget();
+        self.replier.fail(error);
+    }
+}
+
+/// Answers results that were made before.
+fn replay(replier: Replier, results: &[u8]) {
+    let mut writer = replier.begin(results.len());
+    writer.fixed(results);
+    replier.send(writer, None);
+}

@@ -3,12 +3,13 @@
 //! Invariants: the state of the consistency point changes under one short lock, which is never held
 //! while a message runs, a callback is called or I/O is started.
 
+use crate::backend::is_lost;
 use crate::block_side::BlockSide;
 use crate::consistency_point::{Action, ConsistencyPoint, CpDone, FreezeScope, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::leaving::Leaving;
-use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
+use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
 use crate::member::Member;
 use crate::memory;
 use crate::mount::container_lookup;
@@ -24,11 +25,11 @@ use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Log;
 use platform::Clock;
 use platform::sync::{Mutex, RwLock};
-use raid::{BlockStore, Geometry};
+use raid::{BlockStore, Geometry, GroupGeometry};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use units::{CpNumber, VolumeId, Vvbn};
+use units::{CpNumber, Pvbn, VolumeId, Vvbn};
 
 /// Who an aggregate is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -220,6 +221,25 @@ impl Aggregate {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// Whether a block that cannot be read is lost, and not only away with an object store.
+    #[must_use]
+    pub fn is_lost(&self, pvbn: Pvbn) -> bool {
+        is_lost(&self.parts.store.geometry(), pvbn)
+    }
+
+    /// Whether what kept work from going on may be gone at another try: an object store that does
+    /// not answer looks like damage. What is given up for damage is given up for good, so it is
+    /// not given up for this.
+    #[must_use]
+    pub fn may_pass(&self, stop: &Stop) -> bool {
+        let geometry = self.parts.store.geometry();
+        match stop {
+            Stop::Damaged(pvbn) => !is_lost(&geometry, *pvbn),
+            Stop::Contradiction(_) => geometry.groups().iter().any(GroupGeometry::is_object),
+            Stop::Wait(_) | Stop::NoSpace | Stop::Quarantined(_) => true,
+        }
+    }
+
     /// Whether a consistency point was asked for that has not begun, or one is running: asking
     /// again for want of room would change nothing.
     #[must_use]
@@ -393,8 +413,9 @@ impl ContainerMaps for Maps {
                 let find = |container| container_lookup(*volume, container, vvbn.get(), &reader);
                 places.push(match container.map(find) {
                     Some(Err(Stop::Wait(wait))) => return aggregate.suspend(wait, &held),
-                    Some(Ok(pointer)) if !pointer.is_hole() => Some(pointer.pvbn),
-                    _ => None,
+                    Some(Ok(pointer)) if !pointer.is_hole() => Place::At(pointer.pvbn),
+                    Some(Ok(_)) | None => Place::Nowhere,
+                    Some(Err(_)) => Place::Unknown,
                 });
             }
             if let Some(done) = done.take() {

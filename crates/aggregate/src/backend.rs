@@ -12,9 +12,9 @@ use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
 use platform::Clock;
-use raid::{BlockStore, BlockWrite};
+use raid::{BlockStore, BlockWrite, Geometry};
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{BlockRef, CpNumber, Vvbn};
+use units::{BlockRef, CpNumber, Pvbn, Vvbn};
 
 /// A change of a container map: a VVBN's block is now here, or nowhere.
 pub type ContainerUpdate = (u64, Option<PhysicalPointer>);
@@ -93,4 +93,14 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
             space.free(pvbn);
         }
     }
+
+    fn is_lost(&self, pvbn: Pvbn) -> bool {
+        is_lost(&self.store.geometry(), pvbn)
+    }
+}
+
+/// Whether a block that cannot be read is lost. An object store that does not answer looks like
+/// damage, and passes.
+pub(crate) fn is_lost(geometry: &Geometry, pvbn: Pvbn) -> bool {
+    geometry.locate(pvbn).is_none_or(|at| !geometry.group(at.group).is_object())
 }

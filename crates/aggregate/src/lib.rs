@@ -45,7 +45,7 @@ pub use cowfs::space::FreeCounts;
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
 pub use leaving::{Leaving, LeavingError, RemovalPlanned};
-pub use loader::{ContainerMaps, Loader, LoadsUnderWay, PlacesDone, suspend_for_load};
+pub use loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
 pub use member::{ActiveDone, Cleaning, Member, MemberCleaned, Published, container_inode};
 pub use mount::{
     AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,

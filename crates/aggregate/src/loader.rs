@@ -28,7 +28,18 @@ use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 const RUN_BLOCKS_MAX: usize = 256;
 
 /// Receives where blocks lie, if anywhere.
-pub type PlacesDone = Box<dyn FnOnce(Vec<Option<Pvbn>>) + Send>;
+pub type PlacesDone = Box<dyn FnOnce(Vec<Place>) + Send>;
+
+/// Where a container map has a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// There.
+    At(Pvbn),
+    /// Nowhere: the volume has let go of it.
+    Nowhere,
+    /// The map cannot be read there.
+    Unknown,
+}
 
 /// Knows where the blocks of volumes lie, whatever pointers say.
 pub trait ContainerMaps: Send + Sync {
@@ -210,16 +221,18 @@ impl Loader {
         let Some(maps) = self.maps.as_ref().filter(|_| !unknown.is_empty()) else { return };
         let this = self.clone();
         let (numbers, unknown): (Vec<_>, Vec<LoadRequest>) = unknown.into_iter().unzip();
-        let found = move |places: Vec<Option<Pvbn>>| {
+        let found = move |places: Vec<Place>| {
             let mut wanted = Vec::new();
             for (request, place) in unknown.into_iter().zip(places) {
                 match place {
-                    Some(at) => {
+                    Place::At(at) => {
                         this.note_place(&request, at);
                         wanted.push(Wanted { at, request });
                     }
+                    // It is mostly where the pointer says, and its content proves it.
+                    Place::Unknown => wanted.push(Wanted { at: request.pvbn, request }),
                     // The volume has let go of it since it was asked for: whoever did will see.
-                    None => this.under_way.finish(&request, None),
+                    Place::Nowhere => this.under_way.finish(&request, None),
                 }
             }
             this.load_runs(wanted);
@@ -314,8 +327,12 @@ impl Loader {
             return self.lose(&request);
         };
         let this = self.clone();
-        let found = move |places: Vec<Option<Pvbn>>| {
-            let place = places.into_iter().next().flatten();
+        let found = move |places: Vec<Place>| {
+            let place = match places.first() {
+                Some(Place::At(pvbn)) => Some(*pvbn),
+                Some(Place::Unknown) => Some(request.pvbn),
+                Some(Place::Nowhere) | None => None,
+            };
             let Some(pvbn) = place.filter(|pvbn| *pvbn != at) else {
                 return this.lose(&request);
             };

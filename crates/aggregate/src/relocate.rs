@@ -218,14 +218,16 @@ impl Aggregate {
             has_near_room,
         };
         let mut queue_change = QueueChange::default();
-        let batch = if !queue.tiering.is_cooling() {
-            look.everything(queue, &mut queue_change)?
-        } else if queue.reads.is_empty() {
-            look.scan(queue)?
-        } else {
-            let (batch, reads) = look.reads(queue)?;
-            queue_change.reads = reads;
-            batch
+        let batch = match look.for_moves(queue, &mut queue_change) {
+            Ok(batch) => batch,
+            Err(stop @ Stop::Wait(_)) => return Err(stop),
+            Err(stop) => {
+                let name = &self.parts.identity.name;
+                tracing::warn!(aggregate = %name, %volume, %stop, "nothing of the volume is moved");
+                relocation.volumes.remove(&volume);
+                self.send_look();
+                return Ok(None);
+            }
         };
         let Some(queue) = relocation.volumes.get_mut(&volume) else { unreachable!("found above") };
         queue_change.apply(queue, &batch);
@@ -327,6 +329,18 @@ impl QueueChange {
 
 impl Look<'_> {
     /// What lies on disks, of a volume of which everything moves.
+    fn for_moves(&self, queue: &Queue, change: &mut QueueChange) -> Progress<Batch> {
+        if !queue.tiering.is_cooling() {
+            return self.everything(queue, change);
+        }
+        if queue.reads.is_empty() {
+            return self.scan(queue);
+        }
+        let (batch, reads) = self.reads(queue)?;
+        change.reads = reads;
+        Ok(batch)
+    }
+
     fn everything(&self, queue: &Queue, change: &mut QueueChange) -> Progress<Batch> {
         let mut batch = Batch::new(self.volume, queue.tiering.policy);
         let mut sweep = queue.sweep;

@@ -52,6 +52,10 @@ pub trait Sink<P: Pointer> {
     /// Gives back blocks that were placed before they came here ([`Leaf::Placed`]), and that no
     /// tree has now: those of them that this consistency point has taken.
     fn unplace(&mut self, placed: Vec<P>);
+
+    /// Whether a block that cannot be read is lost, and not only away for a while: what is given up
+    /// for it is given up for good.
+    fn is_lost(&self, pvbn: Pvbn) -> bool;
 }
 
 /// How many blocks a sink has placed, freed and told the space below of.
@@ -107,6 +111,10 @@ impl<P: Pointer> Sink<P> for Plan<P> {
     }
 
     fn unplace(&mut self, _: Vec<P>) {}
+
+    fn is_lost(&self, _: Pvbn) -> bool {
+        true // a plan is thrown away
+    }
 }
 
 /// Numbers that a cleaner asks for ahead of what it places, at most: for a path of nodes.
@@ -423,7 +431,7 @@ impl<P: Pointer> FileCleaner<P> {
                 false => reader.block(&old, self.key.place(level, index)),
             };
             let (block, modified) = match read {
-                Err(Stop::Damaged(pvbn)) if self.is_salvaged => {
+                Err(Stop::Damaged(pvbn)) if self.is_salvaged && sink.is_lost(pvbn) => {
                     self.left_out.get_or_insert(pvbn);
                     (Block::shared(&[]), true)
                 }

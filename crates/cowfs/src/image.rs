@@ -41,7 +41,7 @@ use ondisk::root::{FileSystemRoot, metafile};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, Timestamp, VolumeId};
+use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
@@ -86,6 +86,9 @@ pub trait Backend<P: Pointer> {
     /// Undoes what it has told the space below beyond the first so many. The addresses were taken
     /// for blocks that are nobody's now, and are not queued any more.
     fn revert(&mut self, space: &mut Space<P>, addresses: Vec<u64>, told: usize);
+
+    /// See [`Sink::is_lost`].
+    fn is_lost(&self, pvbn: Pvbn) -> bool;
 }
 
 /// A file to clean.
@@ -168,7 +171,11 @@ struct Direct<'a, P: Pointer> {
 
 impl<P: Pointer> Sink<P> for Direct<'_, P> {
     fn prepare(&mut self, count: usize) -> Progress<()> {
-        self.backend.prepare(self.space, count, self.reader)
+        self.backend.prepare(self.space, count, self.reader).map_err(|stop| match stop {
+            // It is no block of the file that is being cleaned.
+            Stop::Damaged(_) => Stop::Contradiction("a map of free blocks cannot be read"),
+            stop => stop,
+        })
     }
 
     fn place(&mut self, block: BlockRef, place: BlockPlace) -> P {
@@ -194,6 +201,10 @@ impl<P: Pointer> Sink<P> for Direct<'_, P> {
 
     fn unplace(&mut self, placed: Vec<P>) {
         self.space.free_taken(placed.iter().map(Pointer::vbn));
+    }
+
+    fn is_lost(&self, pvbn: Pvbn) -> bool {
+        self.backend.is_lost(pvbn)
     }
 }
 
@@ -229,6 +240,10 @@ impl<P: Pointer> Sink<P> for Reserved<'_, P> {
 
     fn unplace(&mut self, _: Vec<P>) {
         unreachable!("a metafile is never given up")
+    }
+
+    fn is_lost(&self, _: Pvbn) -> bool {
+        true // what is written here was read when it was planned
     }
 }
 

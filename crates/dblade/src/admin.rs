@@ -289,6 +289,17 @@ impl Engine {
         let now = self.configuration.clock.wall();
         let restores = matches!(request, SnapshotRequest::Restore(_));
         let of = Arc::clone(&served);
+        let outcome_of = move |outcome: Result<(), AggregateError>| {
+            outcome?;
+            if of.damage().is_some() {
+                let text = "the volume was found damaged, and is read-only".to_owned();
+                return Err(AggregateError::Refused(text).into());
+            }
+            match of.take_refused_restore().filter(|_| restores) {
+                Some(text) => Err(AggregateError::Refused(text).into()),
+                None => Ok(()),
+            }
+        };
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
             match &served.kind {
@@ -297,16 +308,12 @@ impl Engine {
             }
         };
         let same = Arc::clone(&aggregate);
-        let committed = move |outcome: Result<(), AggregateError>| match outcome {
-            Ok(()) if of.damage().is_some() => {
-                let text = "the volume was found damaged, and is read-only".to_owned();
-                done(Err(AggregateError::Refused(text).into()));
-            }
+        let committed = move |outcome: Result<(), AggregateError>| match outcome_of(outcome) {
             // The second consistency point makes the restored image durable.
             Ok(()) if restores => same.request_consistency_point(Some(Box::new(move |outcome| {
-                done(outcome.map_err(EngineError::from));
+                done(outcome_of(outcome));
             }))),
-            outcome => done(outcome.map_err(EngineError::from)),
+            outcome => done(outcome),
         };
         aggregate.request_action(Box::new(action), Box::new(committed));
     }

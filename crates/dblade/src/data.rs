@@ -233,6 +233,7 @@ pub(crate) fn commit(service: &Service, caller: &Caller, file: FileHandle, done:
     let caller = Caller { durability: Durability::Logged, ..caller.clone() };
     let scope = service.scope(&caller);
     let engine = std::sync::Arc::clone(&service.0);
+    let (again, same_scope) = (Service(std::sync::Arc::clone(&engine)), scope.clone());
     let answer = move |outcome: Result<CommitReply, FsError>| match outcome {
         Ok(CommitReply::Logged(change)) => done(Ok(change)),
         Ok(CommitReply::TooMuchToLog(change)) if mutation::broken(Rule::BigCommitAnswered) => {
@@ -241,8 +242,15 @@ pub(crate) fn commit(service: &Service, caller: &Caller, file: FileHandle, done:
         Ok(CommitReply::TooMuchToLog(change)) => match engine.volume_of(&file) {
             None => done(Err(engine.absence_of(&file))),
             Some(served) => {
-                let committed = move |outcome: Result<(), aggregate::AggregateError>| {
-                    done(outcome.map(|()| change).map_err(|error| refusal(&error)));
+                // The consistency point may have given up the file, or the volume: its data is
+                // gone then, and asking again tells.
+                let asked = move |outcome: Result<CommitReply, FsError>| {
+                    done(outcome.map(|_| change));
+                };
+                let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome
+                {
+                    Ok(()) => again.mutate(file, same_scope, Commit { file }, Box::new(asked)),
+                    Err(error) => asked(Err(refusal(&error))),
                 };
                 served.aggregate.request_consistency_point(Some(Box::new(committed)));
             }

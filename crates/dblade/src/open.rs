@@ -295,7 +295,9 @@ impl Opening {
                         return Err(Stop::Wait(Wait::Load(requests)));
                     }
                     Err(stop @ (Stop::Damaged(_) | Stop::Contradiction(_)))
-                        if record.kind == VOLUME_FLEXIBLE && !aggregate.is_failed() =>
+                        if record.kind == VOLUME_FLEXIBLE
+                            && !aggregate.is_failed()
+                            && !aggregate.may_pass(&stop) =>
                     {
                         self.serve_unreadable(aggregate, &record, &stop);
                     }

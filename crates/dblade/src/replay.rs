@@ -189,6 +189,9 @@ impl Opening {
         let OperationStop::Cow(stop @ Stop::Contradiction(_)) = stop else { return false };
         let Some(served) = self.served(at) else { return false };
         let VolumeKind::Flexible(flexible) = &served.kind else { return false };
+        if self.has_objects() {
+            return false;
+        }
         flexible.front.set_damage(VolumeDamage::of(stop));
         let volume = served.environment.volume;
         let is_lost = |record: &&Record| {
@@ -204,11 +207,15 @@ impl Opening {
         true
     }
 
+    /// An object store that does not answer looks like damage, and passes: then nothing is left
+    /// out, and the start may be tried again.
+    fn has_objects(&self) -> bool {
+        self.store.geometry().groups().iter().any(raid::GroupGeometry::is_object)
+    }
+
     /// Whether a record is left out: it meets damage, or does not fit because another was left out.
     fn may_skip(&self, record: &Record, stop: &OperationStop) -> bool {
-        let groups = self.store.geometry();
-        if groups.groups().iter().any(raid::GroupGeometry::is_object) {
-            // An object store that does not answer looks like damage, and passes.
+        if self.has_objects() {
             return false;
         }
         let volume = operations::record_volume(&record.body).ok();

@@ -158,6 +158,14 @@ impl ServedVolume {
         }
     }
 
+    /// See [`volume::Front::take_refused_restore`].
+    pub(crate) fn take_refused_restore(&self) -> Option<String> {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.front.take_refused_restore(),
+            VolumeKind::Traditional(_) => None,
+        }
+    }
+
     /// Whether the volume could not be loaded.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {

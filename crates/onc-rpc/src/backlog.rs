@@ -5,7 +5,7 @@
 //! is late. The bytes do not tell. But a reader that saw its socket empty knows that all it reads
 //! later was sent later.
 //!
-//! Invariants: a call was sent after the [`Moment`] that is told for it. That is told too early, and
+//! Invariants: a call was sent after the [`Moment`] that is told for it, which is too early, and
 //! never too late, but for the time that a thread takes to wake up.
 
 /// A moment in the life of a service.

@@ -5,7 +5,8 @@
 //! belongs to may be refused, or all changes of the volume, and what was acknowledged may be lost
 //! with them. What must hold: the aggregate stays in service and opens again, nothing stalls, other
 //! volumes notice nothing, and on the media no block is used twice, free while it is in use, or
-//! lost in another volume. A volume of which nothing was damaged is never read-only, in any life.
+//! lost in another volume. A volume of which nothing was damaged is never read-only, in any life,
+//! and a file of which nothing was damaged is never quarantined.
 //!
 //! Invariants: nothing that the aggregate itself cannot live without is damaged. Lives with damage
 //! are without parity and without other faults of disks.
@@ -19,7 +20,7 @@ use inspect::{Finding as MediaFinding, Report};
 use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
 use ondisk::root::metafile;
 use std::collections::{BTreeMap, BTreeSet};
-use units::VolumeId;
+use units::{InodeNumber, VolumeId};
 
 /// Blocks that one life damages.
 const DAMAGED_BLOCKS_MAX: u64 = 4;
@@ -37,6 +38,8 @@ pub struct Damages {
     /// Volumes of which a metafile or the container map was damaged: what the reader of media says
     /// of them follows from that.
     metafiles: BTreeSet<VolumeId>,
+    /// Files of which a block was damaged.
+    files: BTreeSet<(VolumeId, InodeNumber)>,
     /// A container map was damaged: the aggregate's blocks below it are reached by nothing.
     has_container: bool,
 }
@@ -123,6 +126,8 @@ impl Machine<'_> {
         self.damages.blocks += 1;
         if at.is_metafile() {
             self.damages.metafiles.insert(VolumeId(at.volume));
+        } else {
+            self.damages.files.insert((VolumeId(at.volume), InodeNumber(at.inode)));
         }
         self.damages.has_container |= at.is_container;
         Some(VolumeId(at.volume))
@@ -196,10 +201,22 @@ const fn is_of_damage(finding: &MediaFinding) -> bool {
 }
 
 impl Life<'_> {
-    /// A volume is read-only only if something of it was damaged.
+    /// A volume is read-only, and a file quarantined, only if something of it was damaged.
     pub fn check_damage(&mut self) -> Result<(), Finding> {
         for tenant in &self.tenants {
             let Some(served) = self.machine.engine.volume_named(&tenant.name) else { continue };
+            let is_traditional = self.machine.plan.is_traditional;
+            let volume = if is_traditional { VolumeId(0) } else { served.environment.volume };
+            let damaged = &self.machine.damages.files;
+            let mut given_up = served.given_up();
+            given_up.retain(|file| {
+                file.leaked_blocks.is_none() && !damaged.contains(&(volume, file.inode))
+            });
+            if let Some(file) = given_up.first() {
+                let damage =
+                    format!("{} is quarantined, and nothing of it was damaged", file.inode);
+                return Err(Finding::ReadOnly { volume: tenant.name.clone(), damage });
+            }
             let Some(damage) = served.damage() else { continue };
             if !tenant.is_damaged {
                 let (volume, damage) = (tenant.name.clone(), damage.to_string());

@@ -137,4 +137,8 @@ impl Backend<DualPointer> for DualBackend<'_> {
         space.forfeit(addresses);
         self.waste(told);
     }
+
+    fn is_lost(&self, pvbn: Pvbn) -> bool {
+        self.aggregate.is_lost(pvbn)
+    }
 }

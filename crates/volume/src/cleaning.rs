@@ -30,6 +30,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 
 /// Blocks that one message keeps loaded before it lets go of them.
 const HELD_BLOCKS_MAX: usize = 4096;
+const UNREADABLE: &str = "what it cannot live without cannot be read";
 
 /// See the module.
 pub(crate) struct VolumeCleaning {
@@ -215,9 +216,17 @@ impl FlexibleVolume {
         cleaning: VolumeCleaning,
         stop: &Stop,
     ) {
+        if aggregate.may_pass(stop) {
+            return aggregate.fail(match stop {
+                Stop::Damaged(pvbn) => {
+                    AggregateError::Unreadable { what: "a metafile of a volume", pvbn: *pvbn }
+                }
+                _ => AggregateError::Contradiction { what: "a volume", problem: UNREADABLE },
+            });
+        }
         let damage = VolumeDamage::of(stop);
         if mutation::broken(Rule::DamageNotQuarantined) {
-            let problem = "a volume cannot go on";
+            let problem = UNREADABLE;
             return aggregate.fail(AggregateError::Contradiction { what: "a volume", problem });
         }
         self.front.set_damage(damage);
@@ -249,7 +258,13 @@ impl FlexibleVolume {
         let Some(cleaner) = &mut cleaning.cleaner else { unreachable!("made before") };
         cleaner.run(&mut side.space, &mut backend, &reader)?;
         if !cleaning.restore_ready {
-            side.requests.prepare_restore(&mut side.space, &reader)?;
+            match side.requests.prepare_restore(&mut side.space, &reader) {
+                // The image is whole: what cannot be read is the snapshot's.
+                Err(stop @ (Stop::Damaged(_) | Stop::Contradiction(_))) => {
+                    side.requests.refuse_restore(&stop);
+                }
+                prepared => prepared?,
+            }
             cleaning.restore_ready = true;
         }
         backend.reserve(1)?;

@@ -33,7 +33,7 @@ use units::{Pvbn, VolumeId};
 pub enum VolumeDamage {
     /// This block of its metafiles cannot be read.
     Unreadable(Pvbn),
-    /// Its metafiles contradict one another.
+    /// Its metafiles contradict one another, or cannot be read.
     Contradiction(&'static str),
     /// It was found before the last start; the server log of then has more.
     Known,
@@ -60,7 +60,7 @@ impl fmt::Display for VolumeDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(pvbn) => write!(f, "block {pvbn} of its metafiles cannot be read"),
-            Self::Contradiction(problem) => write!(f, "its metafiles contradict: {problem}"),
+            Self::Contradiction(problem) => write!(f, "its metafiles cannot be used: {problem}"),
             Self::Known => write!(f, "its metafiles were found damaged before the last start"),
         }
     }
@@ -91,6 +91,12 @@ impl<P: Pointer> Front<P> {
     #[must_use]
     pub fn damage(&self) -> Option<VolumeDamage> {
         *self.damage.lock()
+    }
+
+    /// Why the restore that was asked for last was refused by its consistency point; once.
+    #[must_use]
+    pub fn take_refused_restore(&self) -> Option<String> {
+        self.refused_restore.lock().take()
     }
 
     /// Whether the volume takes no changes; cheap, for every operation to ask.
@@ -178,6 +184,9 @@ impl FlexibleVolume {
         let orphans = read_orphans(volume, &loaded.space.inode_file.0, &reader)?;
         let views = snapshot_views(&loaded.space.snapshots);
         let logical = self.front.logical.write(access);
+        // Another if the damage was found by the second consistency point of a restore.
+        logical.inode_file = loaded.space.inode_file.0;
+        logical.forget_files();
         logical.orphans = orphans.into();
         logical.used_inodes = loaded.root.used_inodes.get();
         logical.shared.used_inodes.store(logical.used_inodes, Ordering::Relaxed);

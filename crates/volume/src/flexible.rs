@@ -456,6 +456,10 @@ impl Member for FlexibleVolume {
                 RestoreStep::None => {}
                 RestoreStep::Switched(image) => switch_logical(logical, *image),
                 RestoreStep::Ended => logical.suspended = false,
+                RestoreStep::Refused(reason) => {
+                    logical.suspended = false;
+                    *self.front.refused_restore.lock() = Some(reason);
+                }
             }
         });
         self.front.note_given_up(finished.given_up);

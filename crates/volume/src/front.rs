@@ -82,6 +82,8 @@ pub struct Front<P: Pointer> {
     /// And nothing of it can be read.
     pub(crate) is_unreadable: AtomicBool,
     pub(crate) damage_hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Why the last restore was refused by its consistency point, until it is told.
+    pub(crate) refused_restore: Mutex<Option<String>>,
 }
 
 /// Files of a volume that are remembered as given up: those that come later are counted in the
@@ -103,6 +105,7 @@ impl<P: Pointer> Front<P> {
             given_up: Mutex::default(),
             unreapable: Mutex::default(),
             damage: Mutex::default(),
+            refused_restore: Mutex::default(),
             is_read_only: AtomicBool::new(false),
             is_unreadable: AtomicBool::new(false),
             damage_hook: Mutex::new(None),

@@ -19,7 +19,7 @@ use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use ondisk::pointer::DualPointer;
 use platform::sync::Mutex;
 use std::collections::VecDeque;
-use units::{BlockRef, CpNumber, Vvbn};
+use units::{BlockRef, CpNumber, Pvbn, Vvbn};
 
 /// Shares that are being cleaned, and those that were.
 pub(crate) struct Shares(Mutex<State>);
@@ -150,5 +150,9 @@ impl Sink<DualPointer> for ShareSink<'_> {
 
     fn unplace(&mut self, placed: Vec<DualPointer>) {
         debug_assert!(placed.is_empty(), "a volume's files place their blocks here");
+    }
+
+    fn is_lost(&self, pvbn: Pvbn) -> bool {
+        self.backend.is_lost(pvbn)
     }
 }

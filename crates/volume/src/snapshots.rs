@@ -30,11 +30,12 @@ use cowfs::free_map::MapFile;
 use cowfs::image::NewSnapshot;
 use cowfs::logical::read_record;
 use cowfs::pointer::Pointer;
-use cowfs::reader::{Progress, Reader};
+use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::snapshot::SNAPSHOTS_MAX;
 use cowfs::space::{Space, TopAreasFile};
+use ondisk::root::metafile;
 use std::collections::BTreeMap;
-use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, zero_block};
+use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, VolumeId, zero_block};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,6 +85,10 @@ pub(crate) struct Restore<P> {
     pub image: Option<RestoredImage<P>>,
     /// The image is active; the second consistency point is to come.
     pub switched: bool,
+    /// Why it cannot be.
+    pub refusal: Option<String>,
+    /// Maps, and blocks of the next one, that were found readable.
+    pub checked: (usize, u64),
 }
 
 /// What the active image becomes.
@@ -193,7 +198,14 @@ impl<P: Pointer> Requests<P> {
             SnapshotRequest::Restore(name) => {
                 let Some(at) = live(space, name) else { unreachable!("it was checked") };
                 let (snapshot, name) = (space.snapshots[at].id, name.clone());
-                self.restore = Some(Restore { snapshot, name, image: None, switched: false });
+                self.restore = Some(Restore {
+                    snapshot,
+                    name,
+                    image: None,
+                    switched: false,
+                    refusal: None,
+                    checked: (0, 0),
+                });
                 let name = String::from("restored-over");
                 self.create.push(NewSnapshot { name, created: now, deleting: true });
             }
@@ -214,6 +226,7 @@ impl<P: Pointer> Requests<P> {
         let found = space.snapshots.iter_mut().find(|found| found.id == restore.snapshot);
         let Some(snapshot) = found else { unreachable!("the snapshot was found at the freeze") };
         let root = snapshot.root();
+        check_maps(volume, &root, &mut restore.checked, reader)?;
         let map = snapshot.map(volume, reader)?;
         let mut active_map = MapFile::new(volume, map.key.inode.get());
         active_map.root = map.root;
@@ -235,9 +248,23 @@ impl<P: Pointer> Requests<P> {
         Ok(())
     }
 
+    /// What the restore needs cannot be read: the volume stays as it is.
+    pub fn refuse_restore(&mut self, stop: &Stop) {
+        let Some(restore) = &mut self.restore else { unreachable!("a restore was prepared") };
+        let name = &restore.name;
+        restore.refusal = Some(format!(
+            "snapshot '{name}' cannot be restored: {stop}; the volume stays as it is; copy what \
+             can be read from .snapshot/{name}, or restore another snapshot"
+        ));
+    }
+
     /// At a commit: whether a restore takes effect now, and its image; or has ended.
     pub fn take_restore(&mut self, space: &mut Space<P>) -> RestoreStep<P> {
         let Some(restore) = &mut self.restore else { return RestoreStep::None };
+        if let Some(refusal) = restore.refusal.take() {
+            self.restore = None;
+            return RestoreStep::Refused(refusal);
+        }
         if restore.switched {
             self.restore = None;
             return RestoreStep::Ended;
@@ -273,6 +300,27 @@ fn live<P>(space: &Space<P>, name: &str) -> Option<usize> {
     space.snapshots.iter().position(|found| !found.deleting && found.name == name)
 }
 
+/// Looks whether the maps can be read that an image cannot go on without.
+fn check_maps<P: Pointer>(
+    volume: VolumeId,
+    root: &Root<P>,
+    checked: &mut (usize, u64),
+    reader: &Reader<'_>,
+) -> Progress<()> {
+    while let Some(number) = [metafile::ACTIVE_MAP, metafile::INODE_MAP].get(checked.0) {
+        let record = read_record(root, volume, InodeNumber(*number), reader)?;
+        let map = record.map(|record| MapFile::<P>::of(volume, *number, &record));
+        while let Some(map) = &map
+            && let Some(index) = map.next_present(checked.1, reader)?
+        {
+            map.read(index, reader)?;
+            checked.1 = index + 1;
+        }
+        *checked = (checked.0 + 1, 0);
+    }
+    Ok(())
+}
+
 /// All blocks of a map that are not holes.
 fn read_whole<P: Pointer>(
     map: &MapFile<P>,
@@ -292,4 +340,6 @@ pub(crate) enum RestoreStep<P> {
     None,
     Switched(Box<RestoredImage<P>>),
     Ended,
+    /// It is not to be, for this reason.
+    Refused(String),
 }

@@ -91,6 +91,8 @@ fn change_of(
                     return Ok(0);
                 }
             }
+            // The container will be given up for it, and nothing of it changes.
+            Err(Stop::Damaged(_)) => {}
             Err(stop) => return Err(stop),
         }
     }

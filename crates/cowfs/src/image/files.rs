@@ -134,7 +134,9 @@ impl<P: Pointer> ImageFiles<P> {
             }
             match self.clean_current(reader, sink) {
                 Ok((root, change)) => self.finish(root, change)?,
-                Err(Stop::Damaged(pvbn)) if self.has_record() => self.give_up(pvbn, sink)?,
+                Err(Stop::Damaged(pvbn)) if self.has_record() && sink.is_lost(pvbn) => {
+                    self.give_up(pvbn, sink)?;
+                }
                 Err(stop) => return Err(stop),
             }
         }

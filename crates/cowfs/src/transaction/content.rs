@@ -140,7 +140,8 @@ impl<P: Pointer> Transaction<'_, P> {
     /// # Errors
     /// What to wait for.
     pub fn reap(&mut self, inode: InodeNumber) -> Progress<()> {
-        self.punch(inode, 0, u64::MAX)?;
+        // A quarantined file is reaped, too: what can be read of it is freed.
+        self.punch_any(inode, 0, u64::MAX)?;
         if let Some(edit) = self.inodes.get_mut(&inode) {
             edit.reaping = true;
         }

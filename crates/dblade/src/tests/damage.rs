@@ -250,6 +250,38 @@ fn regression_a_volume_that_cannot_be_loaded_keeps_no_aggregate_closed() {
     delete(&node, 590);
 }
 
+/// What a restore needs of its snapshot cannot be read: the volume goes on as it is.
+#[test]
+fn regression_a_restore_of_a_damaged_snapshot_costs_the_restore_only() {
+    let node = two_volumes(36);
+    let request = |node: &Node, request| {
+        node.wait(|done| node.engine.request_snapshot("home", request, done))
+    };
+    request(&node, SnapshotRequest::Create("old".to_owned())).unwrap();
+    let snapshots = node.wait(|done| node.engine.snapshots("home", done)).unwrap();
+    let own = of_metafile(number(&node, "home"), metafile::ACTIVE_MAP, 0);
+    let cp = snapshots[0].cp.get();
+    let (disk, at) = find(&node.world, |identity| own(identity) && identity.cp.get() == cp);
+    node.write_file(node.root("home"), "new", content(3, FILE_BYTES));
+    commit_all(&node);
+    let world = node.power_cut();
+    world.fail_block(&disk, at);
+    let (node, _) = Node::open(&world);
+    node.write_file(node.root("home"), "newer", content(4, FILE_BYTES));
+    let refused = request(&node, SnapshotRequest::Restore("old".to_owned())).unwrap_err();
+    assert_eq!(volume(&node, "home").damage(), None);
+    assert!(refused.to_string().contains("snapshot 'old' cannot be restored"), "{refused}");
+    node.write_file(node.root("home"), "newest", content(5, FILE_BYTES));
+    commit_all(&node);
+    let world = node.power_cut();
+    let (node, _) = Node::open(&world);
+    for (name, seed) in [("file", 1), ("new", 3), ("newer", 4), ("newest", 5)] {
+        let data = node.read_file(node.root("home"), name).unwrap();
+        assert!(data == content(seed, FILE_BYTES), "{name}");
+    }
+    check_other(&node, &["file"]);
+}
+
 /// A deleted snapshot goes, and what its map alone could tell of stays in use.
 #[test]
 fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {

@@ -55,16 +55,20 @@ fn remove(node: &Node, directory: FileHandle, name: &str) -> Result<NodeChange, 
 
 /// A start with a file of which one lowest-level node cannot be read, and one that is well.
 fn damaged() -> (Node, FileHandle) {
+    damaged_of(FILE_BYTES, Tuning::default())
+}
+
+fn damaged_of(file_bytes: usize, tuning: Tuning) -> (Node, FileHandle) {
     let world = SimulatedWorld::new(21);
     let node = Node::create(&world, RaidKind::None, false);
     let root = node.root("home");
     node.write_file(root, "well", content(1, FILE_BYTES));
-    let file = node.write_file(root, "file", content(2, FILE_BYTES));
+    let file = node.write_file(root, "file", content(2, file_bytes));
     commit_all(&node);
     let world = node.power_cut();
     let (disk, block) = block_of(&world, file.inode, 1, 1);
     world.fail_block(&disk, block);
-    let (node, _) = Node::open(&world);
+    let (node, _) = Node::open_tuned(&world, tuning);
     // Its inode is in memory from now on.
     node.call(|service, done| service.attributes(file, done)).unwrap();
     (node, file)
@@ -119,6 +123,47 @@ fn regression_a_node_that_cannot_be_read_costs_its_file_only() {
     check_others(&node);
     let world = node.power_cut();
     check_others(&Node::open(&world).0);
+}
+
+/// The consistency point that was to make the data durable gave the file up.
+#[test]
+fn regression_a_commit_of_what_is_given_up_is_refused() {
+    let tuning = Tuning { commit_bytes_max: 1 << 20, ..Tuning::default() };
+    let (node, file) = damaged_of(FILE_BYTES, tuning);
+    let root = Caller::root();
+    for block in (260..580).step_by(32) {
+        let (offset, data) = ((block * BLOCK) as u64, Bytes::from(content(3, 32 * BLOCK)));
+        node.call(|service, done| {
+            service.write(&root, file, offset, data, Stability::Unstable, done);
+        })
+        .unwrap();
+    }
+    let before = node.engine.aggregate_summaries()[0].consistency_points;
+    let commit = node.call(|service, done| service.commit(&root, file, done));
+    assert!(node.engine.aggregate_summaries()[0].consistency_points > before);
+    assert_eq!(commit.map(drop), Err(FsError::Io));
+    check_others(&node);
+}
+
+/// A file that is so large that it is freed in steps, and was quarantined before it was removed.
+#[test]
+fn regression_of_a_quarantined_file_all_is_freed_that_can_be_found() {
+    const BLOCKS: usize = 1600;
+    let (node, file) = damaged_of(BLOCKS * BLOCK, Tuning::default());
+    write(&node, file, 300, content(3, BLOCK)).unwrap();
+    node.consistency_point();
+    is_refused(&node, file);
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let before = aggregate.used_blocks();
+    remove(&node, node.root("home"), "file").unwrap();
+    for _ in 0..6 {
+        node.consistency_point();
+        node.settle();
+    }
+    // What is below the node stays in use.
+    let kept = 255;
+    assert!(aggregate.used_blocks() + (BLOCKS - kept) as u64 <= before);
+    check_others(&node);
 }
 
 #[test]

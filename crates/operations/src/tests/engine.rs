@@ -107,6 +107,10 @@ impl Sink<DualPointer> for Media {
     fn unplace(&mut self, _: Vec<DualPointer>) {
         unreachable!("nothing is damaged here")
     }
+
+    fn is_lost(&self, _: units::Pvbn) -> bool {
+        true
+    }
 }
 
 /// What a restart begins with.

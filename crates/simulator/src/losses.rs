@@ -13,7 +13,7 @@ use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
 use ondisk::label::DiskLabel;
 use platform::Disk;
-use platform::simulated::Fate;
+use platform::simulated::{Fate, FaultRates};
 use raid::{DiskPlace, MemberState, MemberStatus, RaidError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use units::CpNumber;
 
 /// Of 100 disks that go, those that hang instead.
 const HANG_PERCENT: u64 = 30;
+/// Of 100 disks that go in lives without another fault, those that refuse all writes and flushes,
+/// while what they have can be read.
+const REFUSE_PERCENT: u64 = 25;
 /// Of 100 that hang, those that answer later, while all goes on without them.
 const LATE_PERCENT: u64 = 50;
 
@@ -40,6 +43,8 @@ pub struct Losses {
     pub(crate) outage: OutagePhase,
     /// Disks that hang.
     hung: Vec<String>,
+    /// Disks that refuse writes.
+    refusing: Vec<String>,
     /// The first group's disks as the last engine knew them, for cuts while none is in service.
     remembered: Vec<MemberStatus>,
     /// The one disk that had the newest superblock after the last cut.
@@ -218,7 +223,16 @@ impl Machine<'_> {
             MemberState::Online => "fault: disk gone",
             _ => "fault: disk gone while it is rebuilt",
         });
-        self.take_away(&name);
+        if self.plan.fault.is_none() && self.choices.chance(REFUSE_PERCENT) {
+            self.trace.meet("fault: disk refuses writes");
+            self.trace.note(format!("disk {name} refuses writes"));
+            let write_error_per_million = 1_000_000;
+            let rates = FaultRates { write_error_per_million, ..FaultRates::default() };
+            self.world.set_fault_rates(&name, rates);
+            self.losses.refusing.push(name.clone());
+        } else {
+            self.take_away(&name);
+        }
         self.losses.gone.insert(name.clone());
         Some((slot, name))
     }
@@ -242,6 +256,12 @@ impl Machine<'_> {
             self.trace.meet("fault: a disk that hung answers late");
             self.trace.note(format!("disk {name} answers late"));
             self.world.set_hung(&name, false);
+        }
+    }
+
+    fn end_refusals(&mut self) {
+        for name in std::mem::take(&mut self.losses.refusing) {
+            self.world.set_fault_rates(&name, FaultRates::default());
         }
     }
 
@@ -296,6 +316,7 @@ impl Machine<'_> {
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
         self.answer_late();
+        self.end_refusals();
         for name in std::mem::take(&mut self.losses.gone) {
             self.trace.meet("fault: disk back, with old content");
             self.trace.note(format!("disk {name} is back"));
@@ -314,6 +335,7 @@ impl Machine<'_> {
         if self.world.has_requests(&name) {
             return;
         }
+        self.end_refusals();
         self.losses.gone.remove(&name);
         self.world.set_gone(&name, false);
         let Some(disk) = self.world.disk(&name) else { return };

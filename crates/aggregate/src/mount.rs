@@ -85,6 +85,7 @@ pub fn choose_superblock(
     });
     match untold {
         None => Ok((superblock, slot)),
+        Some(_) if mutation::broken(Rule::UnreadableSlotIgnored) => Ok((superblock, slot)),
         Some(copy) => Err(AggregateError::SuperblockUnreadable {
             disk: copy.disk.clone(),
             slot: copy.slot,

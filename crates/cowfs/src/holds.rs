@@ -9,6 +9,7 @@
 //! nothing: what clients do must not end the process.
 
 use crate::inode::Inode;
+use platform::mutation::{self, Rule};
 use rustc_hash::FxHashMap;
 use units::{Generation, InodeNumber};
 
@@ -19,15 +20,15 @@ pub struct Holds(FxHashMap<(InodeNumber, Generation), u32>);
 impl Holds {
     /// Holds a file once more.
     pub fn add(&mut self, inode: InodeNumber, generation: Generation) {
-        *self.0.entry((inode, generation)).or_default() += 1;
+        *self.0.entry(file(inode, generation)).or_default() += 1;
     }
 
     /// Ends one hold; whether there was one.
     pub fn remove(&mut self, inode: InodeNumber, generation: Generation) -> bool {
-        let Some(count) = self.0.get_mut(&(inode, generation)) else { return false };
+        let Some(count) = self.0.get_mut(&file(inode, generation)) else { return false };
         *count -= 1;
         if *count == 0 {
-            self.0.remove(&(inode, generation));
+            self.0.remove(&file(inode, generation));
         }
         true
     }
@@ -35,7 +36,7 @@ impl Holds {
     /// Whether somebody holds the file.
     #[must_use]
     pub fn has(&self, inode: InodeNumber, generation: Generation) -> bool {
-        self.0.contains_key(&(inode, generation))
+        self.0.contains_key(&file(inode, generation))
     }
 
     /// Whether somebody holds the file that an inode in memory has.
@@ -43,6 +44,11 @@ impl Holds {
     pub fn has_file_of<P>(&self, number: InodeNumber, inode: &Inode<P>) -> bool {
         !self.0.is_empty() && self.has(number, inode.shared.lock().attributes.generation)
     }
+}
+
+fn file(inode: InodeNumber, generation: Generation) -> (InodeNumber, Generation) {
+    let is_broken = mutation::broken(Rule::HoldsByInode);
+    (inode, if is_broken { Generation(0) } else { generation })
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ pub mod schedule;
 mod scrubs;
 pub mod shrink;
 mod sickness;
+pub mod slots;
 pub mod space;
 pub mod subject;
 pub mod tenant;

@@ -21,6 +21,7 @@ use crate::neighbours::Neighbours;
 use crate::plan::{Fault, Plan};
 use crate::reduction::{Calm, Reduction};
 use crate::run::{FrontEnd, Lives};
+use crate::slots::SlotFaults;
 use crate::space::{check_lost, check_promises};
 use crate::tenant::Tenant;
 use crate::trace::Trace;
@@ -106,6 +107,7 @@ impl<'a> Life<'a> {
         trace.note(format!("seed {seed}: {plan}"));
         let log_faults = LogFaults::choose(seed, lives, &plan);
         let mut machine = Machine::new(seed, reduction.salt, plan, trace);
+        machine.slots = SlotFaults::choose(seed, lives, &machine.plan);
         machine.log_faults = log_faults;
         Self {
             machine,

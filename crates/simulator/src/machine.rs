@@ -22,6 +22,7 @@ use crate::removal::Removals;
 use crate::schedule::Chooser;
 use crate::scrubs::Ordered;
 use crate::sickness::{PASSING_NANOSECONDS, Remembered};
+use crate::slots::SlotFaults;
 use crate::tiering::Tierings;
 use crate::trace::Trace;
 use aggregate::{Aggregate, Phase};
@@ -107,6 +108,7 @@ pub struct Machine<'a> {
     log_fails: bool,
     /// What is wrong with the log's disk.
     pub log_faults: LogFaults,
+    pub slots: SlotFaults,
     /// The logs of neighbours.
     pub(crate) logs: SharedLogs,
     /// The neighbour whose disks are gone.
@@ -153,6 +155,7 @@ impl<'a> Machine<'a> {
             damages: Damages::default(),
             log_fails: false,
             log_faults: LogFaults::default(),
+            slots: SlotFaults::default(),
             logs,
             dead_neighbour: None,
             errors_at_stop: Remembered::default(),

@@ -49,6 +49,7 @@ impl Life<'_> {
         loop {
             self.machine.start();
             self.machine.damage_log();
+            self.machine.hide_superblocks();
             let opened = self.machine.open_aggregate();
             let is_cut = (self.events.chance(20) || self.kills.cuts_recovery()) && cuts < cuts_max;
             let step = self.machine.trace.step;
@@ -73,8 +74,10 @@ impl Life<'_> {
             let recovery = match opened {
                 Ok(recovery) => recovery,
                 Err(error) if self.retries_open(&error.to_string()) => continue,
+                Err(error) if self.retries_superblocks(&error.to_string()) => continue,
                 Err(error) => return Err(Finding::Open(error.to_string())),
             };
+            self.machine.show_superblocks();
             if let Some(aggregate) = self.machine.aggregate()
                 && aggregate.parts.log.missing().is_some()
             {

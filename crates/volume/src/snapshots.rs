@@ -34,6 +34,7 @@ use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::snapshot::SNAPSHOTS_MAX;
 use cowfs::space::{Space, TopAreasFile};
 use ondisk::root::metafile;
+use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, VolumeId, zero_block};
 
@@ -167,6 +168,7 @@ impl<P: Pointer> Requests<P> {
                 };
                 let is_deletion = matches!(request, SnapshotRequest::Delete(_));
                 if is_deletion
+                    && !mutation::broken(Rule::RestoredSnapshotDeleted)
                     && beginning.is_some_and(|restore| restore.snapshot == space.snapshots[at].id)
                 {
                     return refused(format!(

@@ -1,0 +1,94 @@
+//! Superblock slots that cannot be read at a start.
+//!
+//! If no disk can tell what was in a slot it may have been the newest superblock, and an older image
+//! is not to be opened: the start is refused, and opens with everything when the slot can be read
+//! again. If one disk can, the start must not be refused.
+//!
+//! Invariants: no disk of the life is gone or has other faults; the choices are their own.
+
+use crate::choices::{Choices, Purpose};
+use crate::life::Life;
+use crate::losses::is_own_disk;
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::reduction::Calm;
+use crate::run::Lives;
+use media::{SUPERBLOCK_BLOCK, SUPERBLOCK_SLOTS};
+
+/// Of 100 starts, those at which a slot cannot be read.
+const STARTS_PERCENT: u64 = 10;
+/// Of 100 of them, those at which no disk has it.
+const EVERYWHERE_PERCENT: u64 = 40;
+
+/// See the module.
+#[derive(Default)]
+pub struct SlotFaults {
+    choices: Option<Choices>,
+    /// Disks and blocks that cannot be read now.
+    hidden: Vec<(String, u64)>,
+    is_everywhere: bool,
+}
+
+impl SlotFaults {
+    /// Those of a seed.
+    #[must_use]
+    pub fn choose(seed: u64, lives: &Lives, plan: &Plan) -> Self {
+        let is_free = plan.fault.is_none() && plan.lost_disks.is_empty() && !plan.has_outages;
+        let is_calm = lives.reduction.is_calm(Calm::Fault) || lives.boundary.is_some();
+        let choices = Choices::of(seed, Purpose::Slots, lives.reduction.salt);
+        Self { choices: (is_free && !is_calm).then_some(choices), ..Self::default() }
+    }
+}
+
+impl Machine<'_> {
+    /// Before a start: a slot cannot be read on some disks, or on all.
+    pub fn hide_superblocks(&mut self) {
+        self.show_superblocks();
+        let Some(choices) = &mut self.slots.choices else { return };
+        if !choices.chance(STARTS_PERCENT) {
+            return;
+        }
+        let is_everywhere = choices.chance(EVERYWHERE_PERCENT);
+        let slot = choices.below(SUPERBLOCK_SLOTS as u64);
+        let names = self.world.disk_names();
+        let mut disks: Vec<_> = names.iter().filter(|name| is_own_disk(name)).collect();
+        if !is_everywhere {
+            let spared = choices.index(disks.len());
+            disks.remove(spared);
+            disks.retain(|_| choices.chance(50));
+        }
+        self.slots.is_everywhere = is_everywhere;
+        for disk in disks {
+            let block = SUPERBLOCK_BLOCK + slot;
+            self.trace.note(format!("disk {disk}: superblock slot {slot} cannot be read"));
+            self.world.set_unreadable(disk, block, true);
+            self.slots.hidden.push((disk.to_string(), block));
+        }
+        if !self.slots.hidden.is_empty() {
+            self.trace.meet("superblock: a slot cannot be read at a start");
+        }
+    }
+
+    /// The slots can be read again; whether there were any that could not.
+    pub fn show_superblocks(&mut self) -> bool {
+        let hidden = std::mem::take(&mut self.slots.hidden);
+        for (disk, block) in &hidden {
+            self.world.set_unreadable(disk, *block, false);
+        }
+        !hidden.is_empty()
+    }
+}
+
+impl Life<'_> {
+    /// Whether a start that was refused is to be tried again, with slots that can be read.
+    pub fn retries_superblocks(&mut self, error: &str) -> bool {
+        let is_retried = error.contains("superblock")
+            && self.machine.slots.is_everywhere
+            && self.machine.show_superblocks();
+        if is_retried {
+            self.machine.trace.meet("superblock: refused, and opened when it could be read");
+            self.machine.kill();
+        }
+        is_retried
+    }
+}

@@ -234,7 +234,7 @@ impl Aggregate {
     pub fn may_pass(&self, stop: &Stop) -> bool {
         let geometry = self.parts.store.geometry();
         match stop {
-            Stop::Damaged(pvbn) => !is_lost(&geometry, *pvbn),
+            Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => !is_lost(&geometry, *pvbn),
             Stop::Contradiction(_) => geometry.groups().iter().any(GroupGeometry::is_object),
             Stop::Wait(_) | Stop::NoSpace | Stop::Quarantined(_) => true,
         }

@@ -426,7 +426,7 @@ impl Aggregate {
     fn stop_cleaning(self: &Arc<Self>, stop: Stop, held: &HeldBlocks) -> Outcome {
         match stop {
             Stop::Wait(wait) => return self.suspend(wait, held),
-            Stop::Damaged(pvbn) => {
+            Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
                 let what = "a metafile of the aggregate";
                 self.fail(AggregateError::Unreadable { what, pvbn });
             }
@@ -764,7 +764,9 @@ impl Aggregate {
                         Stop::Contradiction(problem) => {
                             AggregateError::Contradiction { what, problem }
                         }
-                        Stop::Damaged(pvbn) => AggregateError::Unreadable { what, pvbn },
+                        Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
+                            AggregateError::Unreadable { what, pvbn }
+                        }
                         _ => AggregateError::Unreadable { what, pvbn: units::Pvbn(0) },
                     });
                     return Outcome::Done;

@@ -329,6 +329,7 @@ impl QueueChange {
 
 impl Look<'_> {
     /// What lies on disks, of a volume of which everything moves.
+    /// What the policy has moved next.
     fn for_moves(&self, queue: &Queue, change: &mut QueueChange) -> Progress<Batch> {
         if !queue.tiering.is_cooling() {
             return self.everything(queue, change);

@@ -173,7 +173,7 @@ impl<P: Pointer> Sink<P> for Direct<'_, P> {
     fn prepare(&mut self, count: usize) -> Progress<()> {
         self.backend.prepare(self.space, count, self.reader).map_err(|stop| match stop {
             // It is no block of the file that is being cleaned.
-            Stop::Damaged(_) => Stop::Contradiction("a map of free blocks cannot be read"),
+            Stop::Damaged(pvbn) => Stop::MetafileDamaged(pvbn),
             stop => stop,
         })
     }

@@ -214,9 +214,7 @@ impl<P: Pointer> Logical<P> {
         let record = read_record(&self.inode_file, self.volume, inode, reader);
         let record = record.map_err(|stop| match stop {
             // Without the inode nothing on media could say what is lost.
-            Stop::Damaged(_) if self.replaying => {
-                Stop::Contradiction("an inode of a logged operation cannot be read")
-            }
+            Stop::Damaged(pvbn) if self.replaying => Stop::MetafileDamaged(pvbn),
             stop => stop,
         })?;
         match record {

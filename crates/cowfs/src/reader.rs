@@ -72,6 +72,10 @@ pub enum Stop {
     /// A block is lost, or is not what it should be.
     #[error("{0} is damaged beyond repair")]
     Damaged(Pvbn),
+    /// The same of a block that belongs to all files, met while one was looked at: that file is not
+    /// to blame.
+    #[error("{0}, which belongs to all files, is damaged beyond repair")]
+    MetafileDamaged(Pvbn),
     /// The file is quarantined: its content is neither shown nor changed.
     #[error("{0} is quarantined: a block that leads to its content cannot be read")]
     Quarantined(InodeNumber),

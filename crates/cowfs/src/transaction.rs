@@ -171,8 +171,8 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let block = self.logical.read_block(inode, fbn, &self.reader);
         block.map_err(|stop| match stop {
             // No file is to blame: replay must not go on without the maps.
-            Stop::Damaged(_) if inode.get() < metafile::ROOT_DIRECTORY => {
-                Stop::Contradiction("a map of the volume cannot be read")
+            Stop::Damaged(pvbn) if inode.get() < metafile::ROOT_DIRECTORY => {
+                Stop::MetafileDamaged(pvbn)
             }
             stop => stop,
         })

@@ -295,10 +295,10 @@ impl Engine {
                 let text = "the volume was found damaged, and is read-only".to_owned();
                 return Err(AggregateError::Refused(text).into());
             }
-            match of.take_refused_restore().filter(|_| restores) {
-                Some(text) => Err(AggregateError::Refused(text).into()),
-                None => Ok(()),
+            if restores && let Some(text) = of.take_refused_restore() {
+                return Err(AggregateError::Refused(text).into());
             }
+            Ok(())
         };
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;

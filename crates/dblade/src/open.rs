@@ -294,10 +294,13 @@ impl Opening {
                         requests.extend(self.missing_ahead(aggregate, side, *next + 1, held));
                         return Err(Stop::Wait(Wait::Load(requests)));
                     }
-                    Err(stop @ (Stop::Damaged(_) | Stop::Contradiction(_)))
-                        if record.kind == VOLUME_FLEXIBLE
-                            && !aggregate.is_failed()
-                            && !aggregate.may_pass(&stop) =>
+                    Err(
+                        stop @ (Stop::Damaged(_)
+                        | Stop::MetafileDamaged(_)
+                        | Stop::Contradiction(_)),
+                    ) if record.kind == VOLUME_FLEXIBLE
+                        && !aggregate.is_failed()
+                        && !aggregate.may_pass(&stop) =>
                     {
                         self.serve_unreadable(aggregate, &record, &stop);
                     }
@@ -445,7 +448,9 @@ impl Engine {
 fn unreadable(what: &'static str, stop: &Stop) -> EngineError {
     let error = match stop {
         Stop::Contradiction(problem) => AggregateError::Contradiction { what, problem },
-        Stop::Damaged(pvbn) => AggregateError::Unreadable { what, pvbn: *pvbn },
+        Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
+            AggregateError::Unreadable { what, pvbn: *pvbn }
+        }
         _ => AggregateError::Unreadable { what, pvbn: Pvbn(0) },
     };
     error.into()

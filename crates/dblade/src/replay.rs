@@ -62,12 +62,15 @@ impl Opening {
                         held = HeldBlocks::default();
                     }
                     Err(stop)
-                        if !aggregate.is_failed() && this.leave_volume(&records, record, &stop) =>
+                        if !aggregate.is_failed()
+                            && this.leave_volume(&aggregate, (&records, record), &stop) =>
                     {
                         position += 1;
                         held = HeldBlocks::default();
                     }
-                    Err(stop) if !aggregate.is_failed() && this.may_skip(record, &stop) => {
+                    Err(stop)
+                        if !aggregate.is_failed() && this.may_skip(&aggregate, record, &stop) =>
+                    {
                         match this.skip(record, &stop, access, &held) {
                             Ok(()) => {
                                 position += 1;
@@ -185,11 +188,19 @@ impl Opening {
 
     /// Leaves a volume out if the stop is damage of what it cannot live without: this record, and
     /// those of the same volume before and after it.
-    fn leave_volume(&mut self, records: &[Record], at: &Record, stop: &OperationStop) -> bool {
-        let OperationStop::Cow(stop @ Stop::Contradiction(_)) = stop else { return false };
+    fn leave_volume(
+        &mut self,
+        aggregate: &Aggregate,
+        (records, at): (&[Record], &Record),
+        stop: &OperationStop,
+    ) -> bool {
+        let OperationStop::Cow(stop @ (Stop::Contradiction(_) | Stop::MetafileDamaged(_))) = stop
+        else {
+            return false;
+        };
         let Some(served) = self.served(at) else { return false };
         let VolumeKind::Flexible(flexible) = &served.kind else { return false };
-        if self.has_objects() {
+        if aggregate.may_pass(stop) {
             return false;
         }
         flexible.front.set_damage(VolumeDamage::of(stop));
@@ -207,15 +218,10 @@ impl Opening {
         true
     }
 
-    /// An object store that does not answer looks like damage, and passes: then nothing is left
-    /// out, and the start may be tried again.
-    fn has_objects(&self) -> bool {
-        self.store.geometry().groups().iter().any(raid::GroupGeometry::is_object)
-    }
-
     /// Whether a record is left out: it meets damage, or does not fit because another was left out.
-    fn may_skip(&self, record: &Record, stop: &OperationStop) -> bool {
-        if self.has_objects() {
+    fn may_skip(&self, aggregate: &Aggregate, record: &Record, stop: &OperationStop) -> bool {
+        // The start fails then, and may be tried again.
+        if matches!(stop, OperationStop::Cow(stop) if aggregate.may_pass(stop)) {
             return false;
         }
         let volume = operations::record_volume(&record.body).ok();

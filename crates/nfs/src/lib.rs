@@ -17,6 +17,7 @@
 //! | `mount` | MOUNT version 3 |
 //! | [`nlm`] | NLM version 4 and NSM |
 //! | `register` | rpcbind |
+//! | `connections` | which are open, and in which order they were opened |
 //! | `once` | calls that must not be done twice, and which copy is answered |
 //! | `reply_cache` | answers to changes, kept for clients that ask again |
 //!
@@ -42,6 +43,7 @@ pub mod export;
 pub mod nlm;
 pub mod server;
 
+mod connections;
 mod failure;
 mod mount;
 mod once;

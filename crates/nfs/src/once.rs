@@ -7,7 +7,7 @@
 //!
 //! Fails: [`Once::Refused`]; an answer that is lost makes the RPC layer answer `SYSTEM_ERR`.
 
-use crate::reply_cache::{Arrival, Begin, Key};
+use crate::reply_cache::{Begin, Key};
 use crate::request::{Context, Session};
 use onc_rpc::{Call, Payload, Replier, ReplyError, Writer};
 use platform::mutation::{self, Rule};
@@ -36,9 +36,7 @@ pub(crate) fn once(
 ) -> Once {
     let key = Key::new(session.client, call.header.xid, call.record.bytes(), is_write);
     let now_nanoseconds = context.clock.monotonic_nanoseconds();
-    let sent_after = call.sent_after;
-    let arrival = Arrival { connection: session.number, sent_after, now_nanoseconds };
-    match context.replies.begin(key, arrival, replier) {
+    match context.replies.begin(key, session.number, now_nanoseconds, replier) {
         Begin::Fresh(replier) => {
             let recorded = Recorded { context: Arc::clone(context), key, finished: false };
             return Once::Do(Way { replier, recorded: Some(recorded) });
@@ -50,7 +48,7 @@ pub(crate) fn once(
         }
         Begin::Joined(superseded) => superseded.into_iter().for_each(Replier::withdraw),
         Begin::Late(replier) => {
-            tracing::info!(client = %session.peer, "a connection was read late, and ends");
+            tracing::info!(client = %session.peer, "a call was read late: its connection ends");
             replier.hang_up();
         }
     }
@@ -128,6 +126,12 @@ impl Way {
         if let Some(newest) = self.recorded.take().and_then(Recorded::forget) {
             std::mem::replace(&mut self.replier, newest).withdraw();
         }
+    }
+
+    /// Sends no answer: the client asks again.
+    pub(crate) fn withdraw(mut self) {
+        self.forget();
+        self.replier.withdraw();
     }
 
     /// Answers that the call is none that can be done.

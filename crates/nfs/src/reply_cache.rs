@@ -16,10 +16,12 @@
 //! that is read late (its client has given that connection up) does not take the answer away.
 //!
 //! Where an answer was forgotten, its call may still come: read late, over a connection that its
-//! client gave up long ago ([`onc_rpc::backlog`]). To do it then would undo what the client did
-//! since. So for each client it is kept how new a connection has had an answer that was forgotten,
-//! and a call that may have been sent before that connection was opened ends its own connection
-//! ([`Begin::Late`]). A client that still listens there sends its calls again, over a new one.
+//! client gave up long ago, because the server had no room to read it, or from what the client's
+//! kernel still had to send. To do it then would undo what the client did since. So while a client
+//! has several connections, calls are remembered longer than their answers ([`forgotten`]), and if
+//! a copy comes over the connection that had the answer, or an older one, that connection ends
+//! ([`Begin::Late`]): a client that still listens there sends its calls again, over a new one. With
+//! one connection alone copies come in the order in which they were sent.
 //!
 //! Invariants:
 //! - A call that is being done is not begun a second time, however long it takes.
@@ -29,20 +31,24 @@
 //!   ([`ReplyCache`]): they are many, and must not push out the answers of the other procedures.
 //! - At most [`ReplyLimits::pending_max`] calls that are being done, of which a client has no more
 //!   than are left for others: half if it is alone, a third if another has as many, and so on. So
-//!   there is always room for the next one.
+//!   a few clients leave room for more.
 //!
 //! Fails: a call beyond the limits of calls that are being done is refused ([`Begin::Refused`]).
 //! An evicted call is done again, as on every NFSv3 server, unless it is late. A restart forgets
 //! all.
 
+mod forgotten;
 mod key;
 
+use crate::connections::Connections;
+use forgotten::Forgotten;
 pub(crate) use key::Key;
-use onc_rpc::{Moment, Replier};
+use onc_rpc::Replier;
 use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How long an answer is good for a later connection: as long as a Linux server keeps any. Clients
 /// come back within a minute, or when the server does. It counts from the answer, not from the
@@ -58,9 +64,8 @@ pub struct ReplyLimits {
     pub client_answers_max: usize,
     /// Calls of all clients that are being done.
     pub pending_max: usize,
-    /// A call that was read sooner after it was sent is not taken to be late. A server that is busy
-    /// with many connections of one client, and ends one of them for nothing, gets its calls again.
-    pub late_nanoseconds: u64,
+    /// Calls that are remembered without their answers, of clients with several connections.
+    pub forgotten_max: usize,
 }
 
 impl Default for ReplyLimits {
@@ -68,27 +73,16 @@ impl Default for ReplyLimits {
     /// client's answers, which is what it can be in doubt about; for the calls that are being done,
     /// twice as many as 16 connections have, which a Linux client makes (`nconnect`). At 500 bytes
     /// for an answer and 250 for a call, with what finds them, both rooms together take 32 MB at
-    /// most. More for each client does not fit into the smallest memory that a node may have.
-    ///
-    /// No client gives a connection up within five seconds, unless it ends it, which is seen.
+    /// most. More for each client does not fit into the smallest memory that a node may have. What
+    /// is remembered without an answer takes 40 bytes, 5 MB in both rooms.
     fn default() -> Self {
         Self {
             answers_max: 16 << 10,
             client_answers_max: 2048,
             pending_max: 32 << 10,
-            late_nanoseconds: 5_000_000_000,
+            forgotten_max: 64 << 10,
         }
     }
-}
-
-/// When and where a copy of a call came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    /// Connections are numbered as they are opened.
-    pub(crate) connection: u64,
-    /// It was sent after this.
-    pub(crate) sent_after: Moment,
-    pub(crate) now_nanoseconds: u64,
 }
 
 enum State<R> {
@@ -124,13 +118,12 @@ pub(crate) enum Begin<R> {
 }
 
 /// What is known of a client.
+#[derive(Default)]
 struct Client {
     /// The turns of its answers, the oldest first.
     answers: VecDeque<u64>,
     /// Its calls that are being done.
     pending: usize,
-    /// The newest connection of which an answer was forgotten.
-    forgotten: Option<u64>,
 }
 
 struct Entries<R> {
@@ -142,8 +135,7 @@ struct Entries<R> {
     by_answers: BTreeSet<(usize, IpAddr)>,
     pending: usize,
     next_turn: u64,
-    /// The same as of a client, for all that are not known any more.
-    forgotten: Option<u64>,
+    forgotten: Forgotten,
 }
 
 /// One of the two rooms.
@@ -156,10 +148,11 @@ struct Room<R> {
 pub(crate) struct ReplyCache<R = Replier> {
     writes: Room<R>,
     others: Room<R>,
+    connections: Arc<Connections>,
 }
 
 impl<R> ReplyCache<R> {
-    pub(crate) fn new(limits: ReplyLimits) -> Self {
+    pub(crate) fn new(limits: ReplyLimits, connections: Arc<Connections>) -> Self {
         let room = || {
             let entries = Entries {
                 entries: HashMap::new(),
@@ -168,11 +161,11 @@ impl<R> ReplyCache<R> {
                 by_answers: BTreeSet::new(),
                 pending: 0,
                 next_turn: 0,
-                forgotten: None,
+                forgotten: Forgotten::new(limits.forgotten_max),
             };
             Room { entries: Mutex::new(entries), limits }
         };
-        Self { writes: room(), others: room() }
+        Self { writes: room(), others: room(), connections }
     }
 
     const fn room(&self, key: &Key) -> &Room<R> {
@@ -180,13 +173,19 @@ impl<R> ReplyCache<R> {
     }
 
     /// A call that changes something came in over a connection.
-    pub(crate) fn begin(&self, key: Key, arrival: Arrival, replier: R) -> Begin<R> {
-        self.room(&key).begin(key, arrival, replier)
+    pub(crate) fn begin(
+        &self,
+        key: Key,
+        connection: u64,
+        now_nanoseconds: u64,
+        replier: R,
+    ) -> Begin<R> {
+        self.room(&key).begin(key, connection, now_nanoseconds, replier)
     }
 
     /// The call was done. Gives the newest copy, if that is not the first.
     pub(crate) fn finish(&self, key: &Key, now_nanoseconds: u64, answer: &[u8]) -> Option<R> {
-        self.room(key).finish(key, now_nanoseconds, answer)
+        self.room(key).finish(key, now_nanoseconds, answer, &self.connections)
     }
 
     /// The call was not done: arguments that are garbage, an answer that was lost. Gives the newest
@@ -200,8 +199,7 @@ impl<R> ReplyCache<R> {
 }
 
 impl<R> Room<R> {
-    fn begin(&self, key: Key, arrival: Arrival, replier: R) -> Begin<R> {
-        let Arrival { connection, now_nanoseconds, .. } = arrival;
+    fn begin(&self, key: Key, connection: u64, now_nanoseconds: u64, replier: R) -> Begin<R> {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.entries.get_mut(&key) {
             let is_older = connection < entry.connection;
@@ -226,7 +224,8 @@ impl<R> Room<R> {
             }
             drop(entries.remove(&key));
         }
-        if self.limits.is_late(&arrival, entries.forgotten(key.client)) {
+        let is_late = entries.forgotten.was_answered(&key, connection);
+        if is_late && !mutation::broken(Rule::LateCopyDone) {
             return Begin::Late(replier);
         }
         let of_client = entries.clients.get(&key.client).map_or(0, |client| client.pending);
@@ -234,15 +233,21 @@ impl<R> Room<R> {
             return Begin::Refused(replier);
         }
         entries.pending += 1;
-        entries.client(key.client).pending += 1;
+        entries.clients.entry(key.client).or_default().pending += 1;
         entries.entries.insert(key, Entry { state: State::Begun(None), connection });
         Begin::Fresh(replier)
     }
 
-    fn finish(&self, key: &Key, answered_nanoseconds: u64, answer: &[u8]) -> Option<R> {
+    fn finish(
+        &self,
+        key: &Key,
+        answered_nanoseconds: u64,
+        answer: &[u8],
+        connections: &Connections,
+    ) -> Option<R> {
         let answer: Box<[u8]> = answer.into();
         let mut entries = self.entries.lock();
-        let evicted = entries.make_room(key.client, &self.limits);
+        let evicted = entries.make_room(key.client, &self.limits, connections);
         let turn = entries.next_turn;
         let entry = entries.entries.get_mut(key)?;
         let State::Begun(newest) = &mut entry.state else {
@@ -265,32 +270,9 @@ impl<R> Room<R> {
     }
 }
 
-impl ReplyLimits {
-    /// Whether a call that is not known may be one whose answer was forgotten.
-    fn is_late(&self, arrival: &Arrival, forgotten: Option<u64>) -> bool {
-        let sent_after = arrival.sent_after;
-        let age = arrival.now_nanoseconds.saturating_sub(sent_after.nanoseconds);
-        age >= self.late_nanoseconds
-            && forgotten.is_some_and(|connection| connection >= sent_after.connections)
-            && !mutation::broken(Rule::LateCopyDone)
-    }
-}
-
 impl<R> Entries<R> {
-    /// The newest connection of a client of which an answer was forgotten, or of any other that
-    /// might be this one.
-    fn forgotten(&self, client: IpAddr) -> Option<u64> {
-        self.clients.get(&client).map_or(self.forgotten, |client| client.forgotten)
-    }
-
-    fn client(&mut self, client: IpAddr) -> &mut Client {
-        let forgotten = self.forgotten;
-        let new = || Client { answers: VecDeque::new(), pending: 0, forgotten };
-        self.clients.entry(client).or_insert_with(new)
-    }
-
     fn change_answers(&mut self, client: IpAddr, change: impl FnOnce(&mut VecDeque<u64>)) {
-        let answers = &mut self.client(client).answers;
+        let answers = &mut self.clients.entry(client).or_default().answers;
         let before = answers.len();
         change(answers);
         let after = answers.len();
@@ -302,7 +284,12 @@ impl<R> Entries<R> {
 
     /// Takes an answer out if one more would be too many: the oldest of the client's, or of the
     /// client that has most.
-    fn make_room(&mut self, client: IpAddr, limits: &ReplyLimits) -> Option<Entry<R>> {
+    fn make_room(
+        &mut self,
+        client: IpAddr,
+        limits: &ReplyLimits,
+        connections: &Connections,
+    ) -> Option<Entry<R>> {
         let own = self.clients.get(&client).map_or(0, |client| client.answers.len());
         let loser = if own >= limits.client_answers_max {
             client
@@ -313,10 +300,11 @@ impl<R> Entries<R> {
         };
         let turn = self.clients.get(&loser)?.answers.front()?;
         let key = self.order.get(turn).copied()?;
-        let evicted = self.entries.get(&key)?.connection;
-        let loser = self.client(loser);
-        loser.forgotten = loser.forgotten.max(Some(evicted));
-        self.remove(&key)
+        let evicted = self.remove(&key)?;
+        if connections.are_several(loser) {
+            self.forgotten.add(&key, evicted.connection);
+        }
+        Some(evicted)
     }
 
     fn end_pending(&mut self, client: IpAddr) {
@@ -344,7 +332,6 @@ impl<R> Entries<R> {
             && client.answers.is_empty()
             && client.pending == 0
         {
-            self.forgotten = self.forgotten.max(client.forgotten);
             self.clients.remove(&key.client);
         }
         Some(entry)

@@ -6,17 +6,17 @@
 //!
 //! Fails: [`Refusal`], which the dispatcher turns into the answer.
 
+use crate::connections::{Connections, Open};
 use crate::export::{self, ExportAccess, ExportPolicy};
 use crate::failure::{AfterFailure, FailureAttributes};
 use crate::once::Way;
 use crate::reply_cache::ReplyCache;
 use crate::wire;
 use file_service::{Attributes, Caller, Done, FileHandle, FileService, FsError, Limits};
-use onc_rpc::{Credential, Moment, Payload, Reader, Record, ReplyError, Writer, XdrError};
+use onc_rpc::{Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use units::SnapshotId;
 
 /// Capacity for most answers: a status, a handle, two sets of attributes before and after.
@@ -29,16 +29,7 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     pub(crate) replies: ReplyCache,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Connections that were opened.
-    pub(crate) connections: AtomicU64,
-}
-
-impl Context {
-    /// Now, in time and in connections.
-    pub(crate) fn moment(&self) -> Moment {
-        let connections = self.connections.load(Ordering::Relaxed);
-        Moment { nanoseconds: self.clock.monotonic_nanoseconds(), connections }
-    }
+    pub(crate) connections: Arc<Connections>,
 }
 
 /// What is remembered of a connection.
@@ -54,15 +45,19 @@ pub struct Session {
     /// The caller of the last call, which is the next call's more often than not: saves an
     /// allocation for its groups.
     last: Option<(Credential, ExportAccess, Caller)>,
+    _open: Option<Open>,
 }
 
 impl Session {
-    pub(crate) fn new(peer: SocketAddr, number: u64) -> Self {
-        Self { peer, client: peer.ip().to_canonical(), number, datagram: false, last: None }
+    pub(crate) fn new(peer: SocketAddr, connections: &Arc<Connections>) -> Self {
+        let client = peer.ip().to_canonical();
+        let (number, open) = connections.open(client);
+        Self { peer, client, number, datagram: false, last: None, _open: Some(open) }
     }
 
-    pub(crate) fn of_datagram(peer: SocketAddr, number: u64) -> Self {
-        Self { datagram: true, ..Self::new(peer, number) }
+    pub(crate) fn of_datagram(peer: SocketAddr, connections: &Connections) -> Self {
+        let (client, number) = (peer.ip().to_canonical(), connections.number());
+        Self { peer, client, number, datagram: true, last: None, _open: None }
     }
 
     fn caller(&mut self, credential: &Credential, access: &ExportAccess) -> Caller {

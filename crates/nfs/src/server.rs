@@ -5,6 +5,7 @@
 //!
 //! Fails: [`StartError`] from [`Server::start`], naming the address.
 
+use crate::connections::Connections;
 use crate::export::ExportPolicy;
 use crate::mount::{self, Mounts};
 use crate::nlm::callbacks::THREADS;
@@ -14,12 +15,11 @@ use crate::register::{RegisterError, Registration};
 use crate::reply_cache::{ReplyCache, ReplyLimits};
 use crate::request::{Context, Session};
 use file_service::FileService;
-use onc_rpc::{Call, DatagramServer, Moment, Replier, ReplyError, RpcError, Service};
+use onc_rpc::{Call, DatagramServer, Replier, ReplyError, RpcError, Service};
 use platform::Clock;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 /// Bytes of a WRITE call beside its data: the RPC header with the largest credential and verifier,
@@ -76,8 +76,8 @@ impl Programs {
     ) -> Self {
         let limits = service.limits();
         let transfer = (limits.transfer_bytes_max as usize).max(RECORD_BYTES_MIN);
-        let replies = ReplyCache::new(reply_limits);
-        let connections = AtomicU64::new(0);
+        let connections = Arc::new(Connections::default());
+        let replies = ReplyCache::new(reply_limits, Arc::clone(&connections));
         let context = Context { service, policy, limits, replies, clock, connections };
         let context = Arc::new(context);
         let record_bytes_max = transfer + CALL_OVERHEAD_BYTES;
@@ -114,15 +114,11 @@ impl Service for Programs {
     type Session = Session;
 
     fn open(&self, peer: SocketAddr) -> Session {
-        Session::new(peer, self.context.connections.fetch_add(1, Ordering::Relaxed))
+        Session::new(peer, &self.context.connections)
     }
 
     fn open_datagram(&self, peer: SocketAddr) -> Session {
-        Session::of_datagram(peer, self.context.connections.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn moment(&self) -> Moment {
-        self.context.moment()
+        Session::of_datagram(peer, &self.context.connections)
     }
 
     fn dispatch(&self, session: &mut Session, call: Call<'_>, replier: Replier) {

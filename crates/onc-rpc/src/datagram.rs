@@ -97,8 +97,7 @@ fn serve<S: Service>(service: &S, socket: &Arc<UdpSocket>, stopping: &AtomicBool
         match CallHeader::read(&mut arguments) {
             Ok(header) => {
                 let replier = Replier::for_datagram(header.xid, back);
-                let sent_after = service.moment();
-                let call = Call { header, arguments, record, sent_after };
+                let call = Call { header, arguments, record };
                 service.dispatch(&mut service.open_datagram(peer), call, replier);
             }
             Err(HeaderError::Reply { xid, error }) => Replier::for_datagram(xid, back).fail(error),

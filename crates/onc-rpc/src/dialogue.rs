@@ -7,7 +7,6 @@
 //!
 //! Fails: as a connection does; [`Dialogue::hear`] says why the stream ended.
 
-use crate::backlog::{Backlog, Moment};
 use crate::connection::{Connection, Memory, Outlet};
 use crate::record::{RecordError, RecordReader};
 use crate::server::{Service, read_calls};
@@ -41,14 +40,8 @@ impl<S: Service> Dialogue<S> {
 
     /// Dispatches the calls in a stream, up to its end or to what is no call.
     pub fn hear(&mut self, calls: impl Read) -> RecordError {
-        self.hear_late(calls, self.service.moment())
-    }
-
-    /// The same for calls that may have lain in a socket since a moment.
-    pub fn hear_late(&mut self, calls: impl Read, sent_after: Moment) -> RecordError {
         let records = RecordReader::new(calls, self.record_bytes_max);
-        let backlog = (Backlog::new(sent_after), || 0);
-        read_calls(&self.service, &self.connection, &mut self.session, records, backlog)
+        read_calls(&self.service, &self.connection, &mut self.session, records)
     }
 
     /// The bytes of the replies since the last time.

@@ -8,7 +8,6 @@
 //! | [`xdr`] | reads and writes XDR over byte slices, with limits |
 //! | [`record`] | cuts a byte stream into records (RFC 5531 section 11) |
 //! | [`message`] | call headers, credentials, the reply headers |
-//! | [`backlog`] | since when calls may have lain in a socket |
 //! | [`outgoing`] | replies with payloads that are not copied |
 //! | [`server`] | listener, connections, outgoing queues |
 //! | [`dialogue`] | a connection without a socket, for tests and fuzzing |
@@ -30,7 +29,6 @@
 //! Fails: [`RpcError`] when listening is not possible. A connection that breaks the protocol is
 //! closed; one that names what the server does not have gets the RPC error that says so.
 
-pub mod backlog;
 pub mod client;
 pub mod datagram;
 pub mod dialogue;
@@ -45,7 +43,6 @@ pub mod xdr;
 mod connection;
 mod poller;
 
-pub use backlog::Moment;
 pub use client::CallError;
 pub use datagram::DatagramServer;
 pub use dialogue::Dialogue;

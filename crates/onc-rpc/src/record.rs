@@ -13,7 +13,6 @@
 //!
 //! Fails: [`RecordError`], after which the stream has no meaning any more and must be closed.
 
-use crate::backlog::Filled;
 use bytes::{Bytes, BytesMut};
 use platform::sync::Mutex;
 use std::io::{self, Read};
@@ -158,28 +157,25 @@ impl<R: Read> RecordReader<R> {
     ///
     /// # Errors
     /// [`RecordError::Closed`], [`RecordError::Io`].
-    pub fn fill(&mut self) -> Result<Filled, RecordError> {
+    pub fn fill(&mut self) -> Result<(), RecordError> {
         if let Some(assembly) = &mut self.assembly
             && assembly.left > 0
         {
             assert!(self.start == self.end, "the buffer goes into the assembly first");
             let end = assembly.filled + assembly.left;
             let room = assembly.bytes.get_mut(assembly.filled..end).unwrap_or_default();
-            let bytes = read_some(&mut self.source, room)?;
-            let is_all = bytes < room.len();
-            assembly.filled += bytes;
-            assembly.left -= bytes;
-            return Ok(Filled { bytes, is_all });
+            let read = read_some(&mut self.source, room)?;
+            assembly.filled += read;
+            assembly.left -= read;
+            return Ok(());
         }
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         let free = self.buffer.get_mut(self.end..).unwrap_or_default();
         assert!(!free.is_empty(), "a small record fits into the buffer");
-        let bytes = read_some(&mut self.source, free)?;
-        let is_all = bytes < free.len();
-        self.end += bytes;
-        Ok(Filled { bytes, is_all })
+        self.end += read_some(&mut self.source, free)?;
+        Ok(())
     }
 
     fn find(&mut self) -> Result<Option<Found>, RecordError> {

@@ -5,7 +5,6 @@
 //!
 //! Fails: [`RpcError`] from [`Server::start`]. Later failures concern one connection and end it.
 
-use crate::backlog::{Backlog, Moment};
 use crate::connection::{Admission, Connection, Memory, Outlet};
 use crate::datagram::ReturnAddress;
 use crate::error::RpcError;
@@ -51,8 +50,6 @@ pub struct Call<'a> {
     pub arguments: Reader<'a>,
     /// The record that the arguments lie in, to keep parts of it.
     pub record: Record<'a>,
-    /// It was sent after this: [`crate::backlog`].
-    pub sent_after: Moment,
 }
 
 /// What a server serves: one or more RPC programs.
@@ -68,11 +65,6 @@ pub trait Service: Send + Sync + 'static {
         self.open(peer)
     }
 
-    /// What [`Call::sent_after`] is told in; by default nothing is told.
-    fn moment(&self) -> Moment {
-        Moment::default()
-    }
-
     /// A call came in. Must not block; the reply may be sent now or later, from any thread.
     fn dispatch(&self, session: &mut Self::Session, call: Call<'_>, replier: Replier);
 }
@@ -86,10 +78,6 @@ impl<S: Service> Service for Arc<S> {
 
     fn open_datagram(&self, peer: SocketAddr) -> S::Session {
         (**self).open_datagram(peer)
-    }
-
-    fn moment(&self) -> Moment {
-        (**self).moment()
     }
 
     fn dispatch(&self, session: &mut S::Session, call: Call<'_>, replier: Replier) {
@@ -335,16 +323,13 @@ fn serve<S: Service>(
         connections.open.insert(id, Arc::clone(&connection));
         connections.readers += 1;
     }
+    // In the order in which they are accepted.
+    let mut session = shared.service.open(peer);
     let ending = Ending { shared: Arc::clone(shared), connection, id };
     platform::thread::spawn("rpc-reader", move || {
         let Ending { shared, connection, .. } = &ending;
-        let mut session = shared.service.open(peer);
         let records = RecordReader::new(&*socket, shared.record_bytes_max);
-        let backlog = Backlog::new(shared.service.moment());
-        // What cannot be told is taken to be much: then calls are told to be older than they are.
-        let unread = || rustix::io::ioctl_fionread(&*socket).map_or(usize::MAX, to_usize);
-        let service = &shared.service;
-        let error = read_calls(service, connection, &mut session, records, (backlog, unread));
+        let error = read_calls(&shared.service, connection, &mut session, records);
         tracing::debug!(%peer, %error, "connection ended");
     })?;
     Ok(())
@@ -373,7 +358,6 @@ pub(crate) fn read_calls<S: Service, R: Read>(
     connection: &Arc<Connection>,
     session: &mut S::Session,
     mut records: RecordReader<R>,
-    (mut backlog, unread): (Backlog, impl Fn() -> usize),
 ) -> RecordError {
     loop {
         let mut held = connection.hold();
@@ -385,7 +369,7 @@ pub(crate) fn read_calls<S: Service, R: Read>(
                 Err(error) => break Err(error),
             };
             if !admit(connection, record.bytes().len(), &mut held, &round)
-                || !dispatch(service, session, connection, record, backlog.sent_after())
+                || !dispatch(service, session, connection, record)
             {
                 break Err(RecordError::Closed);
             }
@@ -395,16 +379,10 @@ pub(crate) fn read_calls<S: Service, R: Read>(
         if held {
             connection.release();
         }
-        let began = service.moment();
-        match result.and_then(|()| records.fill()) {
-            Ok(filled) => backlog.read((began, service.moment()), filled, &unread),
-            Err(error) => return error,
+        if let Err(error) = result.and_then(|()| records.fill()) {
+            return error;
         }
     }
-}
-
-fn to_usize(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 /// Waits until a call of `bytes` may be dispatched; false when the connection is closed.
@@ -433,7 +411,6 @@ fn dispatch<S: Service>(
     session: &mut S::Session,
     connection: &Arc<Connection>,
     record: Record<'_>,
-    sent_after: Moment,
 ) -> bool {
     let mut arguments = Reader::new(record.bytes());
     let way = Way::Connection(Arc::clone(connection));
@@ -443,7 +420,7 @@ fn dispatch<S: Service>(
     match CallHeader::read(&mut arguments) {
         Ok(header) => {
             let replier = replier(header.xid);
-            service.dispatch(session, Call { header, arguments, record, sent_after }, replier);
+            service.dispatch(session, Call { header, arguments, record }, replier);
             true
         }
         Err(HeaderError::Reply { xid, error }) => {

@@ -77,7 +77,12 @@ impl OperationStop {
             Self::Cow(Stop::Wait(_)) => None,
             Self::Cow(Stop::NoSpace) => Some(FsError::NoSpace),
             Self::Error(error) => Some(*error),
-            Self::Cow(Stop::Damaged(_) | Stop::Contradiction(_) | Stop::Quarantined(_))
+            Self::Cow(
+                Stop::Damaged(_)
+                | Stop::MetafileDamaged(_)
+                | Stop::Contradiction(_)
+                | Stop::Quarantined(_),
+            )
             | Self::Directory { .. }
             | Self::Content { .. }
             | Self::Dangling { .. }
@@ -111,7 +116,7 @@ impl OperationStop {
     #[must_use]
     pub const fn damaged_block(&self) -> Option<Pvbn> {
         match self {
-            Self::Cow(Stop::Damaged(pvbn)) => Some(*pvbn),
+            Self::Cow(Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn)) => Some(*pvbn),
             _ => None,
         }
     }

@@ -108,6 +108,7 @@ pub struct Machine<'a> {
     log_fails: bool,
     /// What is wrong with the log's disk.
     pub log_faults: LogFaults,
+    /// Superblock slots that cannot be read at a start.
     pub slots: SlotFaults,
     /// The logs of neighbours.
     pub(crate) logs: SharedLogs,

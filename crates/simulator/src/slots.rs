@@ -1,8 +1,8 @@
 //! Superblock slots that cannot be read at a start.
 //!
-//! If no disk can tell what was in a slot it may have been the newest superblock, and an older image
-//! is not to be opened: the start is refused, and opens with everything when the slot can be read
-//! again. If one disk can, the start must not be refused.
+//! If no disk can tell what was in a slot it may have been the newest superblock, and an older
+//! image is not to be opened: the start is refused, and opens with everything when the slot can be
+//! read again. If one disk can, the start must not be refused.
 //!
 //! Invariants: no disk of the life is gone or has other faults; the choices are their own.
 

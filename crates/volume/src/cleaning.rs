@@ -218,7 +218,7 @@ impl FlexibleVolume {
     ) {
         if aggregate.may_pass(stop) {
             return aggregate.fail(match stop {
-                Stop::Damaged(pvbn) => {
+                Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
                     AggregateError::Unreadable { what: "a metafile of a volume", pvbn: *pvbn }
                 }
                 _ => AggregateError::Contradiction { what: "a volume", problem: UNREADABLE },
@@ -260,7 +260,9 @@ impl FlexibleVolume {
         if !cleaning.restore_ready {
             match side.requests.prepare_restore(&mut side.space, &reader) {
                 // The image is whole: what cannot be read is the snapshot's.
-                Err(stop @ (Stop::Damaged(_) | Stop::Contradiction(_))) => {
+                Err(
+                    stop @ (Stop::Damaged(_) | Stop::MetafileDamaged(_) | Stop::Contradiction(_)),
+                ) => {
                     side.requests.refuse_restore(&stop);
                 }
                 prepared => prepared?,

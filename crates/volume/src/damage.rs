@@ -33,7 +33,7 @@ use units::{Pvbn, VolumeId};
 pub enum VolumeDamage {
     /// This block of its metafiles cannot be read.
     Unreadable(Pvbn),
-    /// Its metafiles contradict one another, or cannot be read.
+    /// Its metafiles contradict one another.
     Contradiction(&'static str),
     /// It was found before the last start; the server log of then has more.
     Known,
@@ -47,7 +47,7 @@ impl VolumeDamage {
     #[must_use]
     pub fn of(stop: &Stop) -> Self {
         match stop {
-            Stop::Damaged(pvbn) => Self::Unreadable(*pvbn),
+            Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => Self::Unreadable(*pvbn),
             Stop::Contradiction(problem) => Self::Contradiction(problem),
             Stop::Wait(_) | Stop::NoSpace | Stop::Quarantined(_) => {
                 unreachable!("a volume's own work neither asks for promises nor for content")
@@ -60,7 +60,7 @@ impl fmt::Display for VolumeDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(pvbn) => write!(f, "block {pvbn} of its metafiles cannot be read"),
-            Self::Contradiction(problem) => write!(f, "its metafiles cannot be used: {problem}"),
+            Self::Contradiction(problem) => write!(f, "its metafiles contradict: {problem}"),
             Self::Known => write!(f, "its metafiles were found damaged before the last start"),
         }
     }

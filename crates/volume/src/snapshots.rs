@@ -90,6 +90,8 @@ pub(crate) struct Restore<P> {
     pub refusal: Option<String>,
     /// Maps, and blocks of the next one, that were found readable.
     pub checked: (usize, u64),
+    /// What was read of the summary map and of the map of delayed frees.
+    pub kept: [KeptContent; 2],
 }
 
 /// What the active image becomes.
@@ -108,6 +110,15 @@ pub(crate) struct RestoredImage<P> {
     pub old_top_areas: TopAreasFile<P>,
 }
 
+/// The content of such a map, as far as it was read.
+#[derive(Default, Debug)]
+pub(crate) struct KeptContent {
+    blocks: BTreeMap<u64, BlockRef>,
+    /// Blocks before these are in it: of the restored image's map, and of the present one.
+    old_from: u64,
+    from: u64,
+}
+
 /// A map of which the content goes on, in the blocks that the restored image has for it.
 #[derive(Debug)]
 pub(crate) struct KeptMap<P> {
@@ -117,20 +128,33 @@ pub(crate) struct KeptMap<P> {
 }
 
 impl<P: Pointer> KeptMap<P> {
-    /// The content of `map`, and the blocks that it has in the image with this inode file.
-    fn read(map: &MapFile<P>, inode_file: &Root<P>, reader: &Reader<'_>) -> Progress<Self> {
+    /// The content of `map`, and the blocks that it has in the image with this inode file. What
+    /// was read stays in `kept` over waits: all of it at once may be more than a cache holds.
+    fn read(
+        kept: &mut KeptContent,
+        map: &MapFile<P>,
+        inode_file: &Root<P>,
+        reader: &Reader<'_>,
+    ) -> Progress<Self> {
         let (volume, inode) = (map.key.volume, map.key.inode);
         let old = match read_record(inode_file, volume, inode, reader)? {
             Some(record) => MapFile::of(volume, inode.get(), &record),
             None => MapFile::new(volume, inode.get()),
         };
-        let mut content = read_whole(&old, reader)?;
-        content.values_mut().for_each(|block| *block = zero_block());
-        let mut kept = read_whole(map, reader)?;
-        // Where neither has anything there need not be a block.
-        kept.retain(|index, block| content.contains_key(index) || !block.is_zero());
-        content.append(&mut kept);
-        Ok(Self { content, root: old.root, blocks: old.blocks })
+        let KeptContent { blocks, old_from, from } = kept;
+        while let Some(index) = old.next_present(*old_from, reader)? {
+            blocks.insert(index, zero_block());
+            *old_from = index + 1;
+        }
+        while let Some(index) = map.next_present(*from, reader)? {
+            let block = map.read(index, reader)?;
+            // Where neither has anything there need not be a block.
+            if !block.is_zero() || blocks.contains_key(&index) {
+                blocks.insert(index, block);
+            }
+            *from = index + 1;
+        }
+        Ok(Self { content: blocks.clone(), root: old.root, blocks: old.blocks })
     }
 
     fn become_of(&self, map: &mut MapFile<P>) {
@@ -207,6 +231,7 @@ impl<P: Pointer> Requests<P> {
                     switched: false,
                     refusal: None,
                     checked: (0, 0),
+                    kept: Default::default(),
                 });
                 let name = String::from("restored-over");
                 self.create.push(NewSnapshot { name, created: now, deleting: true });
@@ -236,14 +261,15 @@ impl<P: Pointer> Requests<P> {
         let Some(old_table) = snapshot.snapshot_table else {
             unreachable!("the snapshot was committed, with a table")
         };
+        let [summary, delayed] = &mut restore.kept;
         restore.image = Some(RestoredImage {
             inode_file: (root, snapshot.inode_file.blocks.get()),
             active_map,
             orphans: crate::load::read_orphans(volume, &root, reader)?,
             used_inodes: snapshot.used_inodes,
             active_blocks: snapshot.used_blocks,
-            summary: KeptMap::read(&space.summary_map, &root, reader)?,
-            delayed: KeptMap::read(&space.delayed_map, &root, reader)?,
+            summary: KeptMap::read(summary, &space.summary_map, &root, reader)?,
+            delayed: KeptMap::read(delayed, &space.delayed_map, &root, reader)?,
             old_table,
             old_top_areas: TopAreasFile::load(&root, volume, reader)?,
         });
@@ -321,20 +347,6 @@ fn check_maps<P: Pointer>(
         *checked = (checked.0 + 1, 0);
     }
     Ok(())
-}
-
-/// All blocks of a map that are not holes.
-fn read_whole<P: Pointer>(
-    map: &MapFile<P>,
-    reader: &Reader<'_>,
-) -> Progress<BTreeMap<u64, BlockRef>> {
-    let mut blocks = BTreeMap::new();
-    let mut from = 0;
-    while let Some(index) = map.next_present(from, reader)? {
-        blocks.insert(index, map.read(index, reader)?);
-        from = index + 1;
-    }
-    Ok(blocks)
 }
 
 /// See [`Requests::take_restore`].

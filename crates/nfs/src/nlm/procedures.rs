@@ -132,9 +132,12 @@ fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, re
     } else {
         once(&service.context, session, &call, false, replier)
     };
-    let (way, is_refused) = match way {
-        Once::Do(way) => (way, false),
-        Once::Refused(way) => (way, true),
+    let way = match way {
+        Once::Do(way) => way,
+        // What gives back is done whatever there is room for.
+        Once::Refused(way) if matches!(number, CANCEL | UNLOCK | UNSHARE) => way,
+        // It comes again.
+        Once::Refused(way) => return way.withdraw(),
         Once::Answered => return,
     };
     let mut arguments = call.arguments;
@@ -142,9 +145,6 @@ fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, re
         Ok(asked) => {
             let cookie = asked.cookie.to_vec();
             let answer = Answer { service: Arc::clone(service), way: Way::Call(way), cookie };
-            if is_refused {
-                return answer.refuse(number, Status::DeniedNoLocks);
-            }
             run(service, session, number, &asked, answer);
         }
         Err(_) => way.reject(ReplyError::GarbageArguments),

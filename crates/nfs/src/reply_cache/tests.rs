@@ -11,7 +11,7 @@ const THIRD: u64 = 3;
 const FOURTH: u64 = 4;
 
 const FEW: ReplyLimits =
-    ReplyLimits { answers_max: 8, client_answers_max: 4, pending_max: 12, late_nanoseconds: 10 };
+    ReplyLimits { answers_max: 8, client_answers_max: 4, pending_max: 12, forgotten_max: 6 };
 
 fn key(xid: u32) -> Key {
     Key::new(CLIENT, xid, b"arguments", false)
@@ -21,14 +21,12 @@ fn write_key(xid: u32) -> Key {
     Key::new(CLIENT, xid, b"arguments", true)
 }
 
-/// A call that came at once.
-const fn over(connection: u64, now_nanoseconds: u64) -> Arrival {
-    let sent_after = Moment { nanoseconds: now_nanoseconds, connections: 0 };
-    Arrival { connection, sent_after, now_nanoseconds }
+fn cache_of(limits: ReplyLimits) -> ReplyCache<u32> {
+    ReplyCache::new(limits, Arc::new(Connections::default()))
 }
 
 fn is_fresh(cache: &ReplyCache<u32>, key: Key) -> bool {
-    matches!(cache.begin(key, over(FIRST, 0), 0), Begin::Fresh(0))
+    matches!(cache.begin(key, FIRST, 0, 0), Begin::Fresh(0))
 }
 
 fn counts(cache: &ReplyCache<u32>) -> (usize, usize, usize, usize) {
@@ -38,11 +36,11 @@ fn counts(cache: &ReplyCache<u32>) -> (usize, usize, usize, usize) {
 
 #[test]
 fn a_repeated_call_gets_the_first_answer() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     assert!(is_fresh(&cache, key(1)));
     assert_eq!(cache.finish(&key(1), 0, b"answer"), None);
     for connection in [FIRST, SECOND] {
-        let Begin::Replay(5, answer) = cache.begin(key(1), over(connection, 9), 5) else {
+        let Begin::Replay(5, answer) = cache.begin(key(1), connection, 9, 5) else {
             panic!("it is done")
         };
         assert_eq!(&*answer, b"answer");
@@ -55,51 +53,48 @@ fn a_repeated_call_gets_the_first_answer() {
 
 #[test]
 fn an_old_answer_is_not_for_later_connections() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     let (begun, answered) = (5, 500 * AGE_MAX_NANOSECONDS);
-    assert!(matches!(cache.begin(key(1), over(SECOND, begun), 0), Begin::Fresh(0)));
+    assert!(matches!(cache.begin(key(1), SECOND, begun, 0), Begin::Fresh(0)));
     cache.finish(&key(1), answered, b"answer");
     // The age is that of the answer: the call itself may have taken for ever.
     let in_time = answered + AGE_MAX_NANOSECONDS - 1;
-    assert!(matches!(cache.begin(key(1), over(THIRD, in_time), 5), Begin::Replay(5, _)));
+    assert!(matches!(cache.begin(key(1), THIRD, in_time, 5), Begin::Replay(5, _)));
     let late = answered + AGE_MAX_NANOSECONDS;
-    assert!(matches!(cache.begin(key(1), over(SECOND, late), 5), Begin::Replay(5, _)), "its own");
-    assert!(
-        matches!(cache.begin(key(1), over(FIRST, late), 5), Begin::Replay(5, _)),
-        "an earlier one"
-    );
-    let of_third = cache.begin(key(1), over(THIRD, late), 5);
+    assert!(matches!(cache.begin(key(1), SECOND, late, 5), Begin::Replay(5, _)), "its own");
+    assert!(matches!(cache.begin(key(1), FIRST, late, 5), Begin::Replay(5, _)), "an earlier one");
+    let of_third = cache.begin(key(1), THIRD, late, 5);
     assert!(matches!(of_third, Begin::Replay(5, _)), "it has had a copy answered");
-    assert!(matches!(cache.begin(key(1), over(FOURTH, late), 5), Begin::Fresh(5)));
-    assert!(matches!(cache.begin(key(1), over(FOURTH, late), 6), Begin::Joined(None)));
+    assert!(matches!(cache.begin(key(1), FOURTH, late, 5), Begin::Fresh(5)));
+    assert!(matches!(cache.begin(key(1), FOURTH, late, 6), Begin::Joined(None)));
     assert_eq!(counts(&cache), (1, 0, 1, 1));
 }
 
 #[test]
 fn the_newest_copy_is_answered_and_the_others_are_not() {
-    let cache = ReplyCache::new(FEW);
-    assert!(matches!(cache.begin(key(1), over(FIRST, 0), 10), Begin::Fresh(10)));
-    assert!(matches!(cache.begin(key(1), over(FIRST, 0), 11), Begin::Joined(None)));
+    let cache = cache_of(FEW);
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 10), Begin::Fresh(10)));
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 11), Begin::Joined(None)));
     // The third and the fourth copy: each takes the place of the one before.
-    assert!(matches!(cache.begin(key(1), over(FIRST, 0), 12), Begin::Joined(Some(11))));
-    assert!(matches!(cache.begin(key(1), over(SECOND, 0), 13), Begin::Joined(Some(12))));
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 12), Begin::Joined(Some(11))));
+    assert!(matches!(cache.begin(key(1), SECOND, 0, 13), Begin::Joined(Some(12))));
     // A copy that was read late: its connection has been given up.
-    assert!(matches!(cache.begin(key(1), over(FIRST, 0), 14), Begin::Joined(Some(14))));
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 14), Begin::Joined(Some(14))));
     assert_eq!(cache.finish(&key(1), 0, b""), Some(13));
     // And where the first copy is the newest.
-    assert!(matches!(cache.begin(key(2), over(SECOND, 0), 20), Begin::Fresh(20)));
-    assert!(matches!(cache.begin(key(2), over(FIRST, 0), 21), Begin::Joined(Some(21))));
+    assert!(matches!(cache.begin(key(2), SECOND, 0, 20), Begin::Fresh(20)));
+    assert!(matches!(cache.begin(key(2), FIRST, 0, 21), Begin::Joined(Some(21))));
     assert_eq!(cache.finish(&key(2), 0, b""), None);
     // A call that is not done after all.
     assert!(is_fresh(&cache, key(3)));
-    assert!(matches!(cache.begin(key(3), over(FIRST, 0), 31), Begin::Joined(None)));
+    assert!(matches!(cache.begin(key(3), FIRST, 0, 31), Begin::Joined(None)));
     assert_eq!(cache.forget(&key(3)), Some(31));
     assert!(is_fresh(&cache, key(3)));
 }
 
 #[test]
 fn the_oldest_answers_go_first() {
-    let cache = ReplyCache::new(ReplyLimits { client_answers_max: 8, answers_max: 2, ..FEW });
+    let cache = cache_of(ReplyLimits { client_answers_max: 8, answers_max: 2, ..FEW });
     for xid in 1..=3 {
         assert!(is_fresh(&cache, key(xid)));
         cache.finish(&key(xid), 0, b"");
@@ -112,7 +107,7 @@ fn the_oldest_answers_go_first() {
 
 #[test]
 fn a_busy_client_pushes_out_its_own() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     let quiet = Key::new(IpAddr::from([10, 0, 0, 1]), 1, b"", false);
     assert!(is_fresh(&cache, quiet));
     cache.finish(&quiet, 0, b"");
@@ -127,24 +122,24 @@ fn a_busy_client_pushes_out_its_own() {
 
 #[test]
 fn what_is_being_done_is_never_evicted() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     assert!(is_fresh(&cache, key(1_000)));
     for xid in 0..100 {
         assert!(is_fresh(&cache, key(xid)));
         cache.finish(&key(xid), 0, b"");
     }
-    assert!(matches!(cache.begin(key(1_000), over(FIRST, 0), 1), Begin::Joined(None)));
+    assert!(matches!(cache.begin(key(1_000), FIRST, 0, 1), Begin::Joined(None)));
     assert_eq!(cache.finish(&key(1_000), 0, b""), Some(1));
 }
 
 #[test]
 fn a_client_leaves_others_as_much_as_it_has() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     let of = |client: u8, xid| Key::new(IpAddr::from([10, 0, 0, client]), xid, b"", false);
     let admitted = |client| (0..).take_while(|xid| is_fresh(&cache, of(client, *xid))).count();
     assert_eq!((admitted(1), admitted(2), admitted(3), admitted(4)), (6, 3, 2, 1));
-    assert!(matches!(cache.begin(of(1, 9), over(FIRST, 0), 9), Begin::Refused(9)));
-    assert!(matches!(cache.begin(of(1, 5), over(FIRST, 0), 9), Begin::Joined(None)), "no new one");
+    assert!(matches!(cache.begin(of(1, 9), FIRST, 0, 9), Begin::Refused(9)));
+    assert!(matches!(cache.begin(of(1, 5), FIRST, 0, 9), Begin::Joined(None)), "no new one");
     cache.finish(&of(1, 0), 0, b"");
     assert!(is_fresh(&cache, of(5, 0)), "the room is free again");
     assert!((1..5).all(|xid| cache.finish(&of(1, xid), 0, b"").is_none()));
@@ -155,7 +150,7 @@ fn a_client_leaves_others_as_much_as_it_has() {
 
 #[test]
 fn of_too_many_answers_the_client_with_most_loses_one() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     let of = |client: u8, xid| Key::new(IpAddr::from([10, 0, 0, client]), xid, b"", false);
     let answer = |client, xid| {
         assert!(is_fresh(&cache, of(client, xid)));
@@ -169,55 +164,62 @@ fn of_too_many_answers_the_client_with_most_loses_one() {
     assert!(is_kept(1, 0) && is_kept(3, 0) && is_kept(2, 1) && !is_kept(2, 0));
 }
 
-#[test]
-fn a_late_copy_of_what_was_forgotten_is_not_done() {
-    let cache = ReplyCache::new(FEW);
-    let late = |connection, connections, xid| {
-        let sent_after = Moment { nanoseconds: 7, connections };
-        let arrival = Arrival { connection, sent_after, now_nanoseconds: 7 + 10 };
-        cache.begin(key(xid), arrival, 5)
-    };
-    assert!(matches!(late(FIRST, SECOND, 1), Begin::Fresh(5)), "nothing was forgotten");
-    cache.finish(&key(1), 0, b"");
-    assert!(matches!(late(SECOND, THIRD, 1), Begin::Replay(5, _)));
-    for xid in 2..=5 {
-        assert!(is_fresh(&cache, key(xid)));
-        cache.finish(&key(xid), 0, b"");
-    }
-    // The first call was answered over the second connection and is forgotten.
-    assert!(matches!(late(FIRST, SECOND, 1), Begin::Late(5)), "sent before there was the second");
-    assert!(matches!(late(FIRST, SECOND, 9), Begin::Late(5)), "nobody knows that it is another");
-    assert!(matches!(late(FIRST, SECOND, 5), Begin::Replay(5, _)), "this one is known");
-    assert!(matches!(late(SECOND, THIRD, 9), Begin::Fresh(5)), "sent after there was the second");
-    let soon = Moment { nanoseconds: 7, connections: SECOND };
-    let soon = Arrival { connection: FIRST, sent_after: soon, now_nanoseconds: 7 + 9 };
-    assert!(matches!(cache.begin(key(10), soon, 5), Begin::Fresh(5)), "nobody gives up so soon");
+/// Begins and ends a call that is not known.
+fn answer(cache: &ReplyCache<u32>, xid: u32, connection: u64) {
+    assert!(matches!(cache.begin(key(xid), connection, 0, 5), Begin::Fresh(5)));
+    cache.finish(&key(xid), 0, b"");
 }
 
 #[test]
-fn what_was_forgotten_of_a_client_outlives_its_answers() {
-    let cache = ReplyCache::new(ReplyLimits { answers_max: 1, client_answers_max: 1, ..FEW });
-    let other = Key::new(IpAddr::from([10, 0, 0, 2]), 1, b"", false);
-    for key in [key(1), other, key(2)] {
-        assert!(matches!(cache.begin(key, over(SECOND, 0), 5), Begin::Fresh(5)));
-        cache.finish(&key, 0, b"");
-    }
-    let sent_after = Moment { nanoseconds: 0, connections: SECOND };
-    let late = Arrival { connection: FIRST, sent_after, now_nanoseconds: 10 };
-    assert!(matches!(cache.begin(key(1), late, 5), Begin::Late(5)));
-    assert!(matches!(cache.begin(other, late, 5), Begin::Late(5)));
+fn a_late_copy_of_what_was_forgotten_is_not_done() {
+    let connections = Arc::new(Connections::default());
+    let (_, _other) = connections.open(IpAddr::from([10, 0, 0, 2]));
+    let (first, open) = connections.open(CLIENT);
+    let (second, _newer) = connections.open(CLIENT);
+    assert_eq!((first, second), (FIRST, SECOND));
+    let cache = ReplyCache::new(FEW, Arc::clone(&connections));
+    answer(&cache, 1, SECOND);
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 5), Begin::Replay(5, _)));
+    answer(&cache, 20, FIRST);
+    (2..=5).for_each(|xid| answer(&cache, xid, SECOND));
+    // The answers to the first two calls are forgotten; one was had over the second connection.
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 5), Begin::Late(5)));
+    assert!(matches!(cache.begin(key(1), FIRST, 0, 5), Begin::Late(5)), "and again");
+    assert!(matches!(cache.begin(key(20), FIRST, 0, 5), Begin::Late(5)), "its own");
+    answer(&cache, 9, FIRST);
+    // Over a newer connection it is done again as ever.
+    answer(&cache, 20, SECOND);
+    answer(&cache, 1, THIRD);
+    // Over one connection nothing comes late.
+    drop(open);
+    (30..=40).for_each(|xid| answer(&cache, xid, SECOND));
+    answer(&cache, 30, SECOND);
+}
+
+#[test]
+fn what_is_remembered_of_calls_has_a_limit() {
+    let connections = Arc::new(Connections::default());
+    let (first, _open) = connections.open(CLIENT);
+    let (_, _newer) = connections.open(CLIENT);
+    let cache = ReplyCache::new(FEW, Arc::clone(&connections));
+    (0..20).for_each(|xid| answer(&cache, xid, SECOND));
+    let late: Vec<u32> = (0..20)
+        .filter(|xid| matches!(cache.begin(key(*xid), first, 0, 5), Begin::Late(5)))
+        .collect();
+    // The last four have answers; of those before the last six are remembered.
+    assert_eq!(late, [10, 11, 12, 13, 14, 15]);
 }
 
 #[test]
 fn writes_do_not_push_out_the_answers_of_others() {
-    let cache = ReplyCache::new(FEW);
+    let cache = cache_of(FEW);
     assert!(is_fresh(&cache, key(1)));
     cache.finish(&key(1), 0, b"removed");
     for xid in 0..100 {
         assert!(is_fresh(&cache, write_key(xid)));
         cache.finish(&write_key(xid), 0, b"");
     }
-    assert!(matches!(cache.begin(key(1), over(SECOND, 0), 5), Begin::Replay(5, _)));
-    assert!(matches!(cache.begin(write_key(99), over(SECOND, 0), 5), Begin::Replay(5, _)));
-    assert!(matches!(cache.begin(write_key(0), over(SECOND, 0), 5), Begin::Fresh(5)), "evicted");
+    assert!(matches!(cache.begin(key(1), SECOND, 0, 5), Begin::Replay(5, _)));
+    assert!(matches!(cache.begin(write_key(99), SECOND, 0, 5), Begin::Replay(5, _)));
+    assert!(matches!(cache.begin(write_key(0), SECOND, 0, 5), Begin::Fresh(5)), "evicted");
 }

@@ -149,7 +149,6 @@ fn replies_of(choices: &mut Choices) -> ReplyLimits {
     ReplyLimits {
         answers_max: FEW_REPLIES * (CLIENTS_MAX + Machines::COUNT),
         client_answers_max: FEW_REPLIES,
-        late_nanoseconds: 0,
         ..ReplyLimits::default()
     }
 }

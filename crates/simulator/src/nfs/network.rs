@@ -12,7 +12,7 @@
 //! it did not bring.
 
 use nfs::Programs;
-use onc_rpc::{Dialogue, Moment, Reader, Service as _};
+use onc_rpc::{Dialogue, Reader};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,20 +25,13 @@ struct Wire {
     dialogue: Dialogue<Arc<Programs>>,
     client: usize,
     /// Calls on their way.
-    to_server: VecDeque<Sent>,
+    to_server: VecDeque<(u32, Vec<u8>)>,
     /// Replies on their way, without their marks.
     to_client: VecDeque<Vec<u8>>,
     /// Copies that were delivered and have no reply, by number.
     unanswered: BTreeMap<u32, u32>,
     /// The client has given it up.
     is_cut: bool,
-}
-
-/// A copy of a call.
-struct Sent {
-    xid: u32,
-    record: Vec<u8>,
-    at: Moment,
 }
 
 /// See the module.
@@ -83,7 +76,7 @@ impl Network {
     /// A client sends a copy of a call.
     pub(super) fn send(&mut self, wire: u64, xid: u32, record: Vec<u8>) {
         if let Some(wire) = self.wires.get_mut(&wire) {
-            wire.to_server.push_back(Sent { xid, record, at: self.programs.moment() });
+            wire.to_server.push_back((xid, record));
         }
     }
 
@@ -134,10 +127,10 @@ impl Network {
     /// The server reads the next call of a connection.
     pub(super) fn deliver_call(&mut self, number: u64) {
         if let Some(wire) = self.wires.get_mut(&number)
-            && let Some(Sent { xid, record, at }) = wire.to_server.pop_front()
+            && let Some((xid, record)) = wire.to_server.pop_front()
         {
             *wire.unanswered.entry(xid).or_default() += 1;
-            let _end_of_what_is_there = wire.dialogue.hear_late(record.as_slice(), at);
+            let _end_of_what_is_there = wire.dialogue.hear(record.as_slice());
         }
     }
 

@@ -1,0 +1,82 @@
+//! Which connections each client has open, numbered as they were opened.
+//!
+//! Invariants: a number is given once. A connection is counted from [`Connections::open`] until its
+//! [`Open`] is dropped, which is when the server reads no more of it.
+
+use platform::sync::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    open: HashMap<IpAddr, BTreeSet<u64>>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Connections(Mutex<State>);
+
+/// An open connection.
+pub(crate) struct Open {
+    connections: Arc<Connections>,
+    client: IpAddr,
+    number: u64,
+}
+
+impl Connections {
+    /// A client opens a connection.
+    pub(crate) fn open(self: &Arc<Self>, client: IpAddr) -> (u64, Open) {
+        let mut state = self.0.lock();
+        let number = state.next;
+        state.next += 1;
+        state.open.entry(client).or_default().insert(number);
+        (number, Open { connections: Arc::clone(self), client, number })
+    }
+
+    /// A number for what is no connection: a datagram.
+    pub(crate) fn number(&self) -> u64 {
+        let mut state = self.0.lock();
+        state.next += 1;
+        state.next - 1
+    }
+
+    /// Whether a client has more than one connection open.
+    pub(crate) fn are_several(&self, client: IpAddr) -> bool {
+        self.0.lock().open.get(&client).is_some_and(|open| open.len() > 1)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut state = self.connections.0.lock();
+        if let Some(open) = state.open.get_mut(&self.client) {
+            open.remove(&self.number);
+            if open.is_empty() {
+                state.open.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_open_connections_of_a_client_are_known() {
+        let connections = Arc::new(Connections::default());
+        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let (first, open) = connections.open(one);
+        let (second, _others) = connections.open(other);
+        assert!(!connections.are_several(one), "the second is another's");
+        let (third, newer) = connections.open(one);
+        assert_eq!((first, second, third, connections.number()), (0, 1, 2, 3));
+        assert!(connections.are_several(one) && !connections.are_several(other));
+        drop(open);
+        assert!(!connections.are_several(one));
+        drop(newer);
+        assert_eq!(connections.0.lock().open.len(), 1);
+    }
+}

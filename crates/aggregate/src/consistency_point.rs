@@ -18,7 +18,7 @@
 //! Invariants: one at a time. A failure on the way leaves the last superblock as it was and takes
 //! the aggregate out of service.
 
-use crate::aggregate::{Aggregate, settle_budget};
+use crate::aggregate::{Aggregate, free_blocks, settle_budget};
 use crate::backend::PhysicalBackend;
 use crate::block_side::{AggregateCleaning, BlockSide, FileFacts};
 use crate::error::AggregateError;
@@ -533,6 +533,7 @@ impl Aggregate {
         let is_kept = mutation::broken(Rule::SuperblockSlotKept);
         let slot = if is_kept { last_slot } else { 1 - last_slot };
         let block = Arc::new(superblock.to_block());
+        self.pins.note_superblock(cp, &block);
         let this = Arc::clone(self);
         self.parts.store.write_superblock(
             slot,
@@ -574,7 +575,7 @@ impl Aggregate {
         let cleaned = cleaning.cleaner.take_cleaned();
         let given_up = cleaning.cleaner.take_given_up();
         side.publish(&cleaned);
-        let freed = side.space.commit();
+        let freed = self.freed(side);
         // No space is below this one.
         drop(side.space.drain_released());
         side.refill.note_commit();
@@ -618,6 +619,18 @@ impl Aggregate {
         self.wake_for_room();
         running.into_iter().for_each(|done| done(Ok(())));
         self.start_consistency_point();
+    }
+
+    /// What may be given from now on, in order: what the consistency point freed, and what a pin kept
+    /// that ends with it.
+    fn freed(&self, side: &mut BlockSide) -> Vec<u64> {
+        let mut freed = side.space.commit();
+        let released = self.settle_pin(side, free_blocks(side, &self.parts.store.geometry()));
+        if !released.is_empty() {
+            freed.extend(released);
+            freed.sort_unstable();
+        }
+        freed
     }
 
     /// Goes on counting free blocks of areas, if that is to be done: after a start, and where an

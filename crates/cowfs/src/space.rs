@@ -354,10 +354,11 @@ impl<P: Pointer> Space<P> {
             && !self.pinned.as_ref().is_some_and(|pinned| pinned.holds(vbn))
     }
 
-    /// Whether the running consistency point frees a number: the committed image has it still.
+    /// Whether a number is free by the maps and an image has it still: the committed one, whose
+    /// number the running consistency point frees, or a pinned one.
     #[must_use]
     pub fn is_being_freed(&self, vbn: u64) -> bool {
-        self.freed.contains(&vbn)
+        self.freed.contains(&vbn) || self.pinned.as_ref().is_some_and(|pinned| pinned.holds(vbn))
     }
 
     /// Notes that a number was found free and handed to a pool.
@@ -738,6 +739,34 @@ mod tests {
             space.active_blocks = 0;
             space.free(5);
         }));
+    }
+
+    /// What a pinned image has is not given from the commit that frees it to the end of the pin.
+    #[test]
+    fn a_pinned_number_is_given_after_the_pin_only() {
+        let found = outcome(|space, reader| {
+            let commit = |space: &mut Space<PhysicalPointer>| {
+                space.settle(reader)?;
+                // As if the map had been written and read again.
+                let dirty = std::mem::take(&mut space.active_map.dirty);
+                let freed = space.commit();
+                space.active_map.dirty = dirty;
+                Progress::Ok(freed)
+            };
+            assert_eq!(commit(space)?, []);
+            space.pin(1 << 20);
+            space.free(5);
+            space.take(20);
+            assert_eq!((commit(space)?, space.held_blocks()), (vec![], 1));
+            assert!(!space.is_givable(5) && space.is_being_freed(5), "the image has it");
+            space.free(20);
+            assert_eq!((commit(space)?, space.held_blocks()), (vec![20], 1), "it never had it");
+            assert!(space.is_givable(20) && !space.is_givable(5));
+            assert_eq!((space.unpin(), space.held_blocks()), (vec![5], 0));
+            assert!(space.is_givable(5) && !space.is_being_freed(5));
+            Ok(())
+        });
+        assert_eq!(found, Ok(()));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub enum CheckCommand {
     Aggr {
         /// The aggregate
         name: String,
-        /// Memory that the check may take: it needs about 72 bytes for each 4 KiB in use
+        /// Memory that the check may take: it needs about 48 bytes for each 4 KiB in use
         /// [default: what the machine has available]
         #[arg(long, value_name = "SIZE")]
         memory: Option<ByteSize>,

@@ -46,7 +46,7 @@ fn expect_some(place: &Place) -> Vec<Value> {
 
 /// Flips a bit of the newest block of a place in a file for which `choose` says so.
 fn damage(place: &Place, disks: usize, choose: impl Fn(&BlockIdentity) -> bool) {
-    let mut newest: BTreeMap<(u32, u64), (u64, usize, usize)> = BTreeMap::new();
+    let mut newest: BTreeMap<(u64, u64), (u64, usize, usize)> = BTreeMap::new();
     for disk in 1..=disks {
         let bytes = fs::read(place.disk(disk)).unwrap();
         let first = media::DATA_START as usize;

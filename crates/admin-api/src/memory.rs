@@ -486,8 +486,8 @@ impl Administration for MemoryAdministration {
     }
 
     fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {
-        let aggregate = self.aggregate_show(request)?;
-        self.state.lock().checks.begin(&aggregate)
+        let disks = self.aggregate_show(request)?.disks.into_iter().map(|disk| disk.name);
+        self.state.lock().checks.begin(&request.name, disks.collect())
     }
 
     fn check_keep(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {

@@ -18,7 +18,7 @@
 //! Invariants: one at a time. A failure on the way leaves the last superblock as it was and takes
 //! the aggregate out of service.
 
-use crate::aggregate::{Aggregate, free_blocks, settle_budget};
+use crate::aggregate::{Aggregate, settle_budget};
 use crate::backend::PhysicalBackend;
 use crate::block_side::{AggregateCleaning, BlockSide, FileFacts};
 use crate::error::AggregateError;
@@ -619,18 +619,6 @@ impl Aggregate {
         self.wake_for_room();
         running.into_iter().for_each(|done| done(Ok(())));
         self.start_consistency_point();
-    }
-
-    /// What may be given from now on, in order: what the consistency point freed, and what a pin kept
-    /// that ends with it.
-    fn freed(&self, side: &mut BlockSide) -> Vec<u64> {
-        let mut freed = side.space.commit();
-        let released = self.settle_pin(side, free_blocks(side, &self.parts.store.geometry()));
-        if !released.is_empty() {
-            freed.extend(released);
-            freed.sort_unstable();
-        }
-        freed
     }
 
     /// Goes on counting free blocks of areas, if that is to be done: after a start, and where an

@@ -1,5 +1,5 @@
-//! An image that is kept from being overwritten while somebody reads the disks beside the aggregate:
-//! the online check.
+//! An image that is kept from being overwritten while somebody reads the disks beside the
+//! aggregate: the online check.
 //!
 //! The pin is taken at a commit, in the Aggregate affinity, so it is the image of that very
 //! superblock. Superblock slots are overwritten as ever: the reader gets the superblock itself.
@@ -18,7 +18,7 @@
 //! Fails: by [`PinError`]. A reader must ask at its end whether the pin held until then: what it
 //! read of an image that was given up means nothing.
 
-use crate::aggregate::{Aggregate, reserve_blocks};
+use crate::aggregate::{Aggregate, free_blocks, reserve_blocks};
 use crate::block_side::BlockSide;
 use crate::error::AggregateError;
 use platform::sync::Mutex;
@@ -173,9 +173,21 @@ impl Aggregate {
         !matches!(self.pins.0.lock().state, State::None | State::GivenUp(_))
     }
 
-    /// A consistency point has committed: begins a pin, or ends one. `free` is what operations could
-    /// be promised without one. The numbers that it kept and keeps no more.
-    pub(crate) fn settle_pin(&self, side: &mut BlockSide, free: u64) -> Vec<u64> {
+    /// What may be given from now on, in order: what the consistency point freed, and what a pin
+    /// kept that ends with it.
+    pub(crate) fn freed(&self, side: &mut BlockSide) -> Vec<u64> {
+        let mut freed = side.space.commit();
+        let released = self.settle_pin(side, free_blocks(side, &self.parts.store.geometry()));
+        if !released.is_empty() {
+            freed.extend(released);
+            freed.sort_unstable();
+        }
+        freed
+    }
+
+    /// A consistency point has committed: begins a pin, or ends one. `free` is what operations
+    /// could be promised without one. The numbers that it kept and keeps no more.
+    fn settle_pin(&self, side: &mut BlockSide, free: u64) -> Vec<u64> {
         let mut pins = self.pins.0.lock();
         let is_refused = self.parts.shared.budget.take_refused();
         match pins.state {

@@ -1,9 +1,9 @@
 //! The parity of every stripe that has a block in use, and of the checksum blocks beside them.
 //!
 //! Invariants: where a block of a stripe was found damaged its parity cannot be right and is not
-//! told again. Groups that lack a disk have no parity left to check. A tetris that was written after
-//! the superblock is left out: the server died in its first consistency point after a clean stop,
-//! and its next start makes parity right from the log.
+//! told again. Groups that lack a disk have no parity left to check. A tetris that was written
+//! after the superblock is left out: the server died in its first consistency point after a clean
+//! stop, and its next start makes parity right from the log.
 
 use crate::error::InspectError;
 use crate::finding::Finding;

@@ -1,7 +1,7 @@
 //! The binary `stroop`: server and command line in one.
 //!
-//! `init` writes a configuration, `serve` runs a node in the foreground, `check` reads disks with or
-//! without a running node, every other command is sent to a running node over its admin socket.
+//! `init` writes a configuration, `serve` runs a node in the foreground, `check` reads disks with
+//! or without a running node, every other command is sent to a running node over its admin socket.
 //!
 //! Architecture invariant: this is the only production crate that names a concrete platform
 //! (`platform::linux`) and that knows all front ends; [`node`] is where they meet the engine.

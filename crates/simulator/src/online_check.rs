@@ -2,8 +2,8 @@
 //! round is done beside it, and at rest the independent reader looks at it. An image that was kept
 //! to the end is whole, whatever was written, freed and written over meanwhile.
 //!
-//! A pin may be given up by the engine, when writers need the room; nothing is looked at then. A pin
-//! ends at once when a group of disks is to leave, which waits for it.
+//! A pin may be given up by the engine, when writers need the room; nothing is looked at then. A
+//! pin ends at once when a group of disks is to leave, which waits for it.
 //!
 //! Invariants: not with disks that damage what they hold, and not where blocks were damaged: the
 //! reader would find what the engine has not read yet.

@@ -4,7 +4,6 @@ use super::DISK_BYTES;
 use crate::check::to_hexadecimal;
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead};
 use crate::error::{AdminError, Code};
-use crate::replies::AggregateInfo;
 use std::collections::BTreeMap;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64};
 
@@ -19,18 +18,22 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn begin(&mut self, aggregate: &AggregateInfo) -> Result<CheckBegun, AdminError> {
-        if self.numbers.contains_key(&aggregate.name) {
-            let error = AdminError::new(Code::Conflict, "cannot check", &aggregate.name);
+    pub(super) fn begin(
+        &mut self,
+        name: &str,
+        disks: Vec<String>,
+    ) -> Result<CheckBegun, AdminError> {
+        if self.numbers.contains_key(name) {
+            let error = AdminError::new(Code::Conflict, "cannot check", name);
             return Err(error.because("another check of it is under way"));
         }
         self.last += 1;
-        self.numbers.insert(aggregate.name.clone(), self.last);
+        self.numbers.insert(name.to_owned(), self.last);
         let pin = CheckPin {
             number: self.last,
             consistency_point: 1,
             superblock: to_hexadecimal(&[0; BLOCK_SIZE]),
-            disks: aggregate.disks.iter().map(|disk| disk.name.clone()).collect(),
+            disks,
             keep_within_ns: KEEP_WITHIN_NS,
         };
         Ok(CheckBegun { pin: Some(pin) })
@@ -68,9 +71,8 @@ mod tests {
     #[test]
     fn one_check_of_an_aggregate_goes_on_until_it_is_ended() {
         let mut checks = Checks::default();
-        let aggregate = AggregateInfo { name: "a1".to_owned(), ..AggregateInfo::default() };
-        let pin = checks.begin(&aggregate).unwrap().pin.unwrap();
-        assert_eq!(checks.begin(&aggregate).unwrap_err().code, Code::Conflict);
+        let pin = checks.begin("a1", Vec::new()).unwrap().pin.unwrap();
+        assert_eq!(checks.begin("a1", Vec::new()).unwrap_err().code, Code::Conflict);
         let keep = CheckKeep { aggregate: "a1".to_owned(), number: pin.number };
         assert!(checks.keep(&keep).is_ok() && checks.end(&keep).is_ok());
         assert_eq!(checks.end(&keep).unwrap_err().code, Code::Conflict);

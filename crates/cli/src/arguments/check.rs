@@ -6,10 +6,10 @@ use units::ByteSize;
 /// `stroop check`.
 #[derive(Subcommand, Debug)]
 pub enum CheckCommand {
-    /// Read everything of an aggregate with a reader of its own, and say what is damaged: files and
-    /// volumes that were given up, blocks that are lost, used twice or in use for nothing, superblock
-    /// slots, parity. While the server runs, the last consistency point is checked, and parity is not
-    /// looked at (stroop scrub start does that)
+    /// Read everything of an aggregate with a reader of its own, and say what is damaged: files
+    /// and volumes that were given up, blocks that are lost, used twice or in use for nothing,
+    /// superblock slots, parity. While the server runs, the last consistency point is checked, and
+    /// parity is not looked at (stroop scrub start does that)
     #[command(after_help = "Nothing is written. Exit status: 0 nothing found, 8 something is \
         damaged, any other: not checked.\n\nExample: stroop check aggr a1")]
     Aggr {

@@ -96,7 +96,7 @@ impl Pinned {
         let (mut disks, mut left_out): (Vec<Arc<dyn Disk>>, Vec<String>) = Default::default();
         for name in &pin.disks {
             let opened = match is_range_name(name) {
-                true => RemoteDisk::open(name, &keep, || remote()).map(|disk| Arc::new(disk) as _),
+                true => RemoteDisk::open(name, &keep, remote).map(|disk| Arc::new(disk) as _),
                 false => files.open(name).map_err(|error| error.to_string()),
             };
             match opened {

@@ -1,5 +1,5 @@
-//! A disk that only the server can read, because it has the lease of an object range: each read is a
-//! call of the server.
+//! A disk that only the server can read, because it has the lease of an object range: each read is
+//! a call of the server.
 //!
 //! Invariants: a call never blocks whoever makes it: requests wait for one of a few threads, each
 //! with a connection of its own. The threads end when the disk is dropped.

@@ -159,10 +159,11 @@ fn head(subject: &Subject, checked: &Checked) -> Vec<String> {
         );
     }
     if checked.missing_disks > 0 {
-        let (disks, reads) = (checked.missing_disks, checked.report.totals.degraded_reads);
+        let missing = counted(checked.missing_disks as u64, "disk");
+        let reads = counted(checked.report.totals.degraded_reads, "block");
         head.push(format!(
-            "{disks} disks are missing: {reads} blocks were read from parity, and groups that lack \
-             a disk have no parity to look at"
+            "missing: {missing}; read from parity: {reads}; a group that lacks a disk has no parity \
+             to look at"
         ));
     }
     head.extend(subject.left_out.iter().map(|cause| format!("left out: {cause}")));
@@ -173,22 +174,26 @@ fn summary(subject: &Subject, checked: &Checked, count: u64) -> String {
     let totals = &checked.report.totals;
     let found = match count {
         0 => "nothing found".to_owned(),
-        1 => "1 problem found".to_owned(),
-        _ => format!("{count} problems found"),
+        _ => format!("{} found", counted(count, "problem")),
     };
     let parity = match checked.scope.has_parity {
-        true => format!(", parity of {} stripes", totals.stripes),
+        true => format!(", parity of {}", counted(totals.stripes, "stripe")),
         false => String::new(),
     };
     format!(
-        "{}: {found} in {}: {} volumes, {} snapshots, {} files{parity}; took {}",
+        "{}: {found} in {}: {}, {}, {}{parity}; took {}",
         subject.name,
         ByteSize(totals.blocks.saturating_mul(BLOCK_SIZE_U64)),
-        totals.volumes,
-        totals.snapshots,
-        totals.files,
+        counted(totals.volumes, "volume"),
+        counted(totals.snapshots, "snapshot"),
+        counted(totals.files, "file"),
         duration::format(checked.nanoseconds)
     )
+}
+
+/// "1 disk", "2 disks".
+fn counted(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// `home@nightly`.

@@ -6,6 +6,7 @@ use crate::files::{connect, content, fill};
 use crate::place::{Over, Place, text};
 use nfs_client::{NfsClient, Request};
 use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
+use ondisk::root::metafile;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -185,6 +186,31 @@ fn a_quarantined_file_is_named() {
     server.stop();
     let findings = expect_some(&place);
     assert!(is("quarantined", &findings), "{findings:#?}");
+}
+
+/// A volume that lost a block of its free map is read-only from its next consistency point on.
+#[test]
+fn a_read_only_volume_is_named() {
+    let (place, server) = Place::with_volume_on("2x64M", ("2", "none"));
+    let (mut client, root) = connect(&place);
+    fill(&mut client, &root, 1);
+    server.stop();
+    damage(&place, 2, |identity| {
+        let inode = identity.inode.get();
+        identity.volume.get() == 1 && inode == metafile::ACTIVE_MAP && identity.level == 0
+    });
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    if let Ok(file) = client.create(&root, "more") {
+        let _ = client.write(&file, 0, &content(3, 9000), true);
+    }
+    // Whether it is made or not, consistency points come of it.
+    let _ = place.stroop(&["snapshot", "create", "home@after"]);
+    let _ = place.stroop(&["snapshot", "create", "home@again"]);
+    let findings = expect_some(&place);
+    let is_named = |finding: &Value| finding["kind"] == "read_only" && finding["volume"] == "home";
+    assert!(findings.iter().any(is_named), "{findings:#?}");
+    server.stop();
 }
 
 /// Writes files, writes over them and removes them, until it is over.

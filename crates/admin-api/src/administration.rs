@@ -7,6 +7,7 @@
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove};
+use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
@@ -135,6 +136,15 @@ administration! {
     /// How much of which allocation area of an aggregate is free; `Conflict` if it is out of
     /// service.
     AggregateMap aggregate_map(request: MapShow) -> AggregateMap;
+    /// Holds the image of a consistency point back from being overwritten, so that it can be
+    /// checked; `Conflict` if another one is held back.
+    CheckBegin check_begin(request: Named) -> CheckBegun;
+    /// Has it held back for longer; `Conflict` if it is not any more, and why.
+    CheckKeep check_keep(request: CheckKeep) -> CheckHeld;
+    /// Reads blocks of a disk for a check.
+    CheckRead check_read(request: CheckRead) -> CheckBlocks;
+    /// Lets go of it; `Conflict` if it was not held back to the end, and why.
+    CheckEnd check_end(request: CheckKeep) -> CheckHeld;
     /// Starts, pauses, resumes or stops the scrub of an aggregate; says how it is then.
     ScrubChange scrub_change(request: ScrubChange) -> ScrubInfo;
     /// The scrub of an aggregate: the last one, or the one under way.

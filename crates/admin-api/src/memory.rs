@@ -7,9 +7,11 @@
 //! Invariants: one lock around everything; lists are in order of name.
 
 mod area_map;
+mod check;
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove, LeavingGroup};
+use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
 use crate::replies::{
@@ -41,6 +43,7 @@ struct State {
     /// By volume, oldest first.
     snapshots: BTreeMap<String, Vec<SnapshotInfo>>,
     mounts: BTreeMap<String, String>,
+    checks: check::Checks,
     shut_down: bool,
     objects_made: u32,
 }
@@ -480,6 +483,23 @@ impl Administration for MemoryAdministration {
             scrub.rate_bytes_per_second = request.rate_bytes_per_second;
         }
         Ok(scrub.clone())
+    }
+
+    fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {
+        let disks = self.aggregate_show(request)?.disks.into_iter().map(|disk| disk.name);
+        self.state.lock().checks.begin(&request.name, disks.collect())
+    }
+
+    fn check_keep(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
+        self.state.lock().checks.keep(request)
+    }
+
+    fn check_read(&self, request: &CheckRead) -> Result<CheckBlocks, AdminError> {
+        self.state.lock().checks.read(request)
+    }
+
+    fn check_end(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
+        self.state.lock().checks.end(request)
     }
 
     fn scrub_show(&self, request: &Named) -> Result<ScrubInfo, AdminError> {

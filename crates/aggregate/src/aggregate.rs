@@ -13,6 +13,7 @@ use crate::loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, sus
 use crate::member::Member;
 use crate::memory;
 use crate::mount::container_lookup;
+use crate::pin::Pins;
 use crate::pool::BlockPool;
 use crate::relocate::cool::{Reads, Tiers};
 use crate::relocate::tiering::Tiering;
@@ -86,6 +87,7 @@ pub struct Aggregate {
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
     pub(crate) leaving: RwLock<Option<Leaving>>,
+    pub(crate) pins: Pins,
     leaves_areas: AtomicBool,
     /// What clients have read of volumes whose blocks cool.
     pub(crate) reads: Mutex<Reads>,
@@ -168,6 +170,7 @@ impl Aggregate {
             moved_volumes: RwLock::new(moved),
             tiers,
             leaving,
+            pins: Pins::default(),
             leaves_areas,
             reads: Mutex::default(),
             filling,
@@ -433,14 +436,20 @@ pub(crate) fn reserve_blocks(size_blocks: u64) -> u64 {
 }
 
 pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide, geometry: &Geometry) {
-    let size = geometry.blocks();
+    let reserve = reserve_blocks(geometry.blocks());
+    // Until it is counted what is in use of a group that leaves counts twice: frees still work.
+    let is_counted =
+        Leaving::of(side, geometry).is_none_or(|leaving| leaving.used_blocks.is_some());
+    // What a pin keeps nobody can have either.
+    let free = free_blocks(side, geometry).saturating_sub(side.space.held_blocks());
+    shared.budget.settle(if is_counted { free } else { free.max(reserve) }, reserve);
+}
+
+/// Blocks that operations could be promised, those that a pin keeps included.
+pub(crate) fn free_blocks(side: &BlockSide, geometry: &Geometry) -> u64 {
     // What is stocked for blocks that move nobody else can have, nor what is to leave.
     let leaving = Leaving::of(side, geometry);
     let unusable = leaving.map_or(0, |leaving| leaving.unusable_blocks());
     let taken = side.space.used_blocks + side.relocation.stocked() + unusable;
-    // Until it is counted what is in use of a group that leaves counts twice: frees still work.
-    let reserve = reserve_blocks(size);
-    let free = size.saturating_sub(taken);
-    let is_counted = leaving.is_none_or(|leaving| leaving.used_blocks.is_some());
-    shared.budget.settle(if is_counted { free } else { free.max(reserve) }, reserve);
+    geometry.blocks().saturating_sub(taken)
 }

@@ -533,6 +533,7 @@ impl Aggregate {
         let is_kept = mutation::broken(Rule::SuperblockSlotKept);
         let slot = if is_kept { last_slot } else { 1 - last_slot };
         let block = Arc::new(superblock.to_block());
+        self.pins.note_superblock(cp, &block);
         let this = Arc::clone(self);
         self.parts.store.write_superblock(
             slot,
@@ -574,7 +575,7 @@ impl Aggregate {
         let cleaned = cleaning.cleaner.take_cleaned();
         let given_up = cleaning.cleaner.take_given_up();
         side.publish(&cleaned);
-        let freed = side.space.commit();
+        let freed = self.freed(side);
         // No space is below this one.
         drop(side.space.drain_released());
         side.refill.note_commit();

@@ -195,7 +195,7 @@ impl Aggregate {
     /// At a commit: takes the disks out of a group in which nothing is in use.
     pub(crate) fn end_leaving(self: &Arc<Self>, side: &mut BlockSide) {
         let Some(group) = side.settings.leaving_group else { return };
-        let is_due = side.refill.is_vacated(group) && !self.is_failed();
+        let is_due = side.refill.is_vacated(group) && !self.is_failed() && !self.is_pinned();
         if !is_due || std::mem::replace(&mut side.is_group_taken_out, true) {
             return;
         }

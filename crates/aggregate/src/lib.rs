@@ -28,6 +28,7 @@ mod member;
 mod memory;
 mod mount;
 mod owner;
+mod pin;
 mod pool;
 mod reclaim;
 mod refill;
@@ -51,6 +52,7 @@ pub use mount::{
     AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,
 };
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
+pub use pin::{ImagePin, PinDone, PinError, UnpinDone};
 pub use pool::BlockPool;
 pub use reclaim::Reclaim;
 pub use relocate::Relocation;

@@ -4,6 +4,7 @@
 //! mean something, so that they are never silently ignored.
 
 mod bench;
+mod check;
 
 use admin_api::exports::ANONYMOUS_ID;
 use admin_api::{Access, ExportRule, Network, RaidKind, Squash, TieringPolicy};
@@ -18,6 +19,7 @@ pub use bench::{
     BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
     BenchRaidArguments, BenchStartArguments,
 };
+pub use check::CheckCommand;
 
 /// Where the configuration is looked for unless something else is said.
 pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
@@ -29,7 +31,7 @@ pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or in use, \
     5 denied, 6 server unreachable, 7 timed out with the work still going on, 8 health not OK \
-    (status --check).\n\nStart with: stroop init --help")]
+    (status --check) or damage found (check).\n\nStart with: stroop init --help")]
 pub struct Cli {
     /// What goes with every command.
     #[command(flatten)]
@@ -85,6 +87,9 @@ pub enum Command {
     /// Measure this machine, without a running server
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Look for damage with a reader of its own, with or without a running server
+    #[command(subcommand)]
+    Check(CheckCommand),
     /// What a running server is asked.
     #[command(flatten)]
     Client(ClientCommand),

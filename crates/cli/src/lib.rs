@@ -5,7 +5,8 @@
 //! table, as JSON or as names. The node may be at the other end of a socket
 //! ([`transport::SocketTransport`]) or in memory (tests): commands cannot tell.
 //!
-//! `init` and `serve` are part of the grammar and carried out by the binary (crate `server`).
+//! `init`, `serve`, `bench` and `check` are part of the grammar and carried out by the binary
+//! (crate `server`).
 //!
 //! Invariants:
 //! - With `-o json` standard output holds one JSON document and nothing else; with `-o name`,
@@ -30,8 +31,8 @@ pub mod transport;
 pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
-    BenchRaidArguments, BenchStartArguments, Cli, ClientCommand, Command, InitArguments, LogFormat,
-    Options, ServeArguments,
+    BenchRaidArguments, BenchStartArguments, CheckCommand, Cli, ClientCommand, Command,
+    InitArguments, LogFormat, Options, ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -39,6 +39,8 @@ pub struct Budget {
     frozen: AtomicU64,
     frees: AtomicBool,
     frozen_frees: AtomicBool,
+    /// Whether somebody found no room, since the last time that it was asked.
+    refused: AtomicBool,
     /// Whether replay was granted what nobody counted, since the last commit.
     owes: AtomicBool,
 }
@@ -74,7 +76,18 @@ impl Budget {
             self.owes.store(true, Ordering::Relaxed);
         }
         let add = |active: u64| active.checked_add(blocks).filter(|sum| *sum <= limit);
-        self.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        let is_granted =
+            self.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
+        if !is_granted {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        is_granted
+    }
+
+    /// Whether somebody found no room since the last call.
+    #[must_use]
+    pub fn take_refused(&self) -> bool {
+        self.refused.swap(false, Ordering::Relaxed)
     }
 
     /// Whether there would be room if nothing else were promised: a commit makes promises into

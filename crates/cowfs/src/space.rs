@@ -7,12 +7,14 @@
 //! Invariants (TigerBeetle's reserve, acquire, forfeit in our words):
 //! - A number is *given* when it was found free and handed to a pool, *taken* when a block was
 //!   placed at it, *settled* when its bit is set. A given number is not given again.
-//! - A number freed by a consistency point is not given before that one has committed (`freed`).
+//! - A number freed by a consistency point is not given before that one has committed (`freed`),
+//!   and not while a reader of an older image may read it ([`Space::pin`]).
 //! - Setting a set bit or clearing a clear one is a bug that would lose data: it stops the node.
 
 mod areas;
 mod counted;
 mod delayed;
+mod pinned;
 
 use crate::buftree::Root;
 use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
@@ -26,6 +28,7 @@ use areas::Areas;
 use delayed::Delayed;
 use ondisk::records::SNAPSHOTS_PER_BLOCK;
 use ondisk::root::{FileSystemRoot, metafile};
+use pinned::Pinned;
 use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -87,6 +90,8 @@ pub struct Space<P> {
     given: FxHashSet<u64>,
     /// Freed by the running consistency point.
     freed: FxHashSet<u64>,
+    /// An image that is read beside consistency points.
+    pinned: Option<Pinned>,
     /// Queued to be settled.
     taken: VecDeque<u64>,
     /// Queued to be freed.
@@ -140,6 +145,7 @@ impl<P: Pointer> Space<P> {
             next_snapshot: 1,
             given: FxHashSet::default(),
             freed: FxHashSet::default(),
+            pinned: None,
             taken: VecDeque::new(),
             freeing: VecDeque::new(),
             released: Vec::new(),
@@ -213,9 +219,36 @@ impl<P: Pointer> Space<P> {
         assert!(maps.iter().all(|map| map.dirty.is_empty()), "the maps were written");
         self.delayed.commit();
         self.search_again();
-        let mut freed: Vec<u64> = self.freed.drain().collect();
+        let freed = self.freed.drain();
+        let mut freed: Vec<u64> = match &mut self.pinned {
+            Some(pinned) => pinned.sift(freed),
+            None => freed.collect(),
+        };
         freed.sort_unstable();
         freed
+    }
+
+    /// Keeps the image that was committed just now from being overwritten: what consistency points
+    /// free of it is not given again. `memory_bytes` is what remembering that may take.
+    pub fn pin(&mut self, memory_bytes: u64) {
+        self.pinned = Some(Pinned::new(memory_bytes));
+    }
+
+    /// Ends that; the numbers that may be given from now on, in order.
+    pub fn unpin(&mut self) -> Vec<u64> {
+        self.pinned.take().map(Pinned::end).unwrap_or_default()
+    }
+
+    /// Free numbers that nobody is given because of a pin.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.pinned.as_ref().map_or(0, Pinned::held_count)
+    }
+
+    /// Whether a pin takes more memory than it may.
+    #[must_use]
+    pub fn is_pin_overfull(&self) -> bool {
+        self.pinned.as_ref().is_some_and(Pinned::is_overfull)
     }
 
     /// Queues a number that a block was placed at.
@@ -310,19 +343,22 @@ impl<P: Pointer> Space<P> {
         self.size_blocks.saturating_sub(self.used_blocks).saturating_sub(self.delayed_blocks)
     }
 
-    /// Whether a number may be given: not in the running consistency point's hands.
+    /// Whether a number may be given: not in the running consistency point's hands, nor kept for a
+    /// reader of a pinned image.
     #[must_use]
     pub fn is_givable(&self, vbn: u64) -> bool {
         // Number 0 is that of a hole: no map should say that it is free.
         (1..self.size_blocks).contains(&vbn)
             && !self.given.contains(&vbn)
             && !self.freed.contains(&vbn)
+            && !self.pinned.as_ref().is_some_and(|pinned| pinned.holds(vbn))
     }
 
-    /// Whether the running consistency point frees a number: the committed image has it still.
+    /// Whether a number is free by the maps and an image has it still: the committed one, whose
+    /// number the running consistency point frees, or a pinned one.
     #[must_use]
     pub fn is_being_freed(&self, vbn: u64) -> bool {
-        self.freed.contains(&vbn)
+        self.freed.contains(&vbn) || self.pinned.as_ref().is_some_and(|pinned| pinned.holds(vbn))
     }
 
     /// Notes that a number was found free and handed to a pool.
@@ -356,6 +392,9 @@ impl<P: Pointer> Space<P> {
                 }
                 block[byte] |= mask;
                 self.given.remove(&vbn);
+                if let Some(pinned) = &mut self.pinned {
+                    pinned.note_taken(vbn);
+                }
                 self.changes.0.push(vbn);
             }
             self.used_blocks += run as u64;
@@ -700,6 +739,34 @@ mod tests {
             space.active_blocks = 0;
             space.free(5);
         }));
+    }
+
+    /// What a pinned image has is not given from the commit that frees it to the end of the pin.
+    #[test]
+    fn a_pinned_number_is_given_after_the_pin_only() {
+        let found = outcome(|space, reader| {
+            let commit = |space: &mut Space<PhysicalPointer>| {
+                space.settle(reader)?;
+                // As if the map had been written and read again.
+                let dirty = std::mem::take(&mut space.active_map.dirty);
+                let freed = space.commit();
+                space.active_map.dirty = dirty;
+                Progress::Ok(freed)
+            };
+            assert_eq!(commit(space)?, []);
+            space.pin(1 << 20);
+            space.free(5);
+            space.take(20);
+            assert_eq!((commit(space)?, space.held_blocks()), (vec![], 1));
+            assert!(!space.is_givable(5) && space.is_being_freed(5), "the image has it");
+            space.free(20);
+            assert_eq!((commit(space)?, space.held_blocks()), (vec![20], 1), "it never had it");
+            assert!(space.is_givable(20) && !space.is_givable(5));
+            assert_eq!((space.unpin(), space.held_blocks()), (vec![5], 0));
+            assert!(space.is_givable(5) && !space.is_being_freed(5));
+            Ok(())
+        });
+        assert_eq!(found, Ok(()));
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl Array {
         self.groups.get(group as usize).is_some_and(|members| members.iter().all(Option::is_some))
     }
 
+    /// How many disks that have a place cannot be read.
+    pub fn missing_disks(&self) -> usize {
+        self.groups.iter().flatten().filter(|member| member.is_none()).count()
+    }
+
     fn disk(&self, group: u32, disk: usize) -> Option<&Arc<dyn Disk>> {
         self.groups.get(group as usize)?.get(disk)?.as_ref()
     }

@@ -9,7 +9,7 @@ use crate::image::{Layout, layout_of};
 use crate::medium::Medium;
 use crate::space::{self, Walked};
 use crate::walker::Walker;
-use crate::{namespace, open, parity};
+use crate::{names, namespace, open, parity, slots};
 use ondisk::records::{STATE_DELETING, VolumeRecord};
 use ondisk::root::{Superblock, metafile};
 use std::collections::BTreeSet;
@@ -18,10 +18,16 @@ use units::{SnapshotId, VolumeId};
 /// Checks everything; findings go into the medium's report.
 pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<(), InspectError> {
     medium.begin();
+    medium.progress.blocks_total = superblock.root.used_blocks.get();
+    if medium.scope.has_marks {
+        slots::check(medium, superblock)?;
+    }
     let mut fs = open::aggregate(superblock, VolumeId(0));
     let is_traditional = superblock.traditional.get() == 1;
     let layout = layout_of(&fs, is_traditional);
-    if superblock.root.size_blocks.get() != medium.array.geometry.end().get() {
+    let (size, end) = (superblock.root.size_blocks.get(), medium.array.geometry.end().get());
+    // Disks may join while the media are written.
+    if size > end || size < end && !medium.scope.is_live {
         let damage =
             ondisk::damage::Damage::Field { structure: "superblock", field: "size_blocks" };
         medium.report.add(Finding::VolInfo { volume: VolumeId(0), damage });
@@ -31,6 +37,11 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
     let (records, findings) =
         open::volume_table(&walked.active.table, superblock.next_volume.get());
     findings.into_iter().for_each(|finding| walker.tell(finding));
+    for record in &records {
+        let volume = if open::is_flexible(record) { record.volume.get() } else { 0 };
+        let name = record.name().to_owned();
+        walker.medium.report.names.volumes.insert(VolumeId(volume), name);
+    }
     let used = std::mem::take(&mut walked.used);
     if layout == Layout::Files {
         drop(walker);
@@ -42,7 +53,9 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
         drop(walker);
         check_volumes(medium, &records, &mut walked)?;
     }
-    parity::check(medium, &used)?;
+    if medium.scope.has_parity {
+        parity::check(medium, &used)?;
+    }
     medium.report.totals.blocks = used.count();
     Ok(())
 }
@@ -115,14 +128,18 @@ fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &Walked) -> Result<(), I
     if recorded != counted {
         walker.tell(Finding::OrphanCount { image, recorded, counted });
     }
+    names::note_paths(walker, image, &walked.active)?;
     for snapshot in &walked.snapshots {
         let Some(found) = &snapshot.image else { continue };
         let image = snapshot.name;
+        let name = snapshot.record.name().to_owned();
+        walker.medium.report.names.snapshots.insert((image.volume, image.snapshot), name);
         let counted = namespace::check(walker, image, found)?;
         let recorded = snapshot.record.used_inodes.get();
         if recorded != counted {
             walker.tell(Finding::UsedInodes { image, recorded, counted });
         }
+        names::note_paths(walker, image, found)?;
     }
     Ok(())
 }

@@ -45,9 +45,15 @@ pub enum InspectError {
         /// What is wrong with the last one looked at.
         last: Option<Damage>,
     },
+    /// What was given as a superblock is none of this aggregate.
+    #[error("not the superblock of this aggregate: {0}")]
+    Superblock(Damage),
     /// The disks do not answer.
     #[error("the disks do not answer")]
     Stalled,
+    /// Whoever watches the check did not want it to go on.
+    #[error("the check was given up")]
+    GivenUp,
     /// There is no such volume.
     #[error("there is no volume '{name}'")]
     NoVolume {

@@ -149,3 +149,17 @@ pub enum SnapshotFault {
     #[error("is of {0}, which the superblock has not reached")]
     Future(CpNumber),
 }
+
+/// What is wrong with the superblock slots of a disk.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SlotFault {
+    /// The disk cannot read the slot.
+    #[error("cannot read superblock slot {0}")]
+    Unreadable(usize),
+    /// The slot holds something else than a superblock.
+    #[error("has no superblock in slot {0}: {1}")]
+    Damaged(usize, Damage),
+    /// No slot holds the superblock of the last consistency point.
+    #[error("does not have the superblock of {0}")]
+    Missing(CpNumber),
+}

@@ -19,26 +19,50 @@ pub(crate) const SNAPSHOT_TABLE: u64 = 63;
 /// Inode number under which vol_info blocks are identified.
 pub(crate) const VOL_INFO_INODE: u64 = u32::MAX as u64;
 
-/// Places of a volume's blocks: PVBN and check by VVBN, in order.
+/// Entries of a piece of a container map: 1 MiB.
+const PIECE_ENTRIES: usize = 1 << 16;
+
+/// Places of a volume's blocks: PVBN and check by VVBN, in order. Each takes 16 bytes, in pieces
+/// that are never copied.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ContainerMap {
-    entries: Vec<(u64, Pvbn, u16)>,
+    pieces: Vec<Vec<u128>>,
+}
+
+const NUMBER_BITS: u32 = 44;
+const NUMBER_MASK: u128 = (1 << NUMBER_BITS) - 1;
+
+const fn pack(vvbn: u64, pvbn: Pvbn, check: u16) -> u128 {
+    (vvbn as u128 & NUMBER_MASK) << 64
+        | (pvbn.get() as u128 & NUMBER_MASK) << u16::BITS
+        | check as u128
+}
+
+const fn number(entry: u128) -> u64 {
+    (entry >> 64) as u64
 }
 
 impl ContainerMap {
-    /// Adds an entry beyond all others.
+    /// Adds an entry beyond all others. Numbers are those of pointers: 44 bits.
     pub fn push(&mut self, vvbn: u64, pvbn: Pvbn, check: u16) {
-        debug_assert!(self.entries.last().is_none_or(|last| last.0 < vvbn));
-        self.entries.push((vvbn, pvbn, check));
+        debug_assert!(self.numbers().next_back().is_none_or(|last| last < vvbn));
+        match self.pieces.last_mut() {
+            Some(piece) if piece.len() < PIECE_ENTRIES => piece.push(pack(vvbn, pvbn, check)),
+            _ => self.pieces.push(vec![pack(vvbn, pvbn, check)]),
+        }
     }
 
     pub fn get(&self, vvbn: u64) -> Option<(Pvbn, u16)> {
-        let at = self.entries.binary_search_by_key(&vvbn, |entry| entry.0).ok()?;
-        self.entries.get(at).map(|entry| (entry.1, entry.2))
+        let begins = |piece: &Vec<u128>| piece.first().is_some_and(|first| number(*first) <= vvbn);
+        let piece = self.pieces.get(self.pieces.partition_point(begins).checked_sub(1)?)?;
+        let at = piece.binary_search_by_key(&vvbn, |entry| number(*entry)).ok()?;
+        let entry = piece.get(at)?;
+        let pvbn = Pvbn((entry >> u16::BITS & NUMBER_MASK) as u64);
+        Some((pvbn, (entry & u128::from(u16::MAX)) as u16))
     }
 
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.entries.iter().map(|entry| entry.0)
+    pub fn numbers(&self) -> impl DoubleEndedIterator<Item = u64> {
+        self.pieces.iter().flatten().map(|entry| number(*entry))
     }
 }
 
@@ -135,5 +159,28 @@ impl FileSystem {
             differs.then_some(Finding::PvbnDiffers { at, pointer: link.pvbn, container: pvbn });
         let tree = Some((link.check, content));
         Ok((Want { at, pvbn, check, tree, owner, keep }, finding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_map_of_several_pieces_is_searched() {
+        let mut map = ContainerMap::default();
+        let count = PIECE_ENTRIES as u64 * 2 + 3;
+        let last = (1 << NUMBER_BITS) - 1;
+        for at in 0..count {
+            map.push(at * 3, Pvbn(last - at), (at % 65_536) as u16);
+        }
+        map.push(last, Pvbn(last), u16::MAX);
+        for at in [0, 1, PIECE_ENTRIES as u64 - 1, PIECE_ENTRIES as u64, count - 1] {
+            assert_eq!(map.get(at * 3), Some((Pvbn(last - at), (at % 65_536) as u16)), "{at}");
+            assert_eq!(map.get(at * 3 + 1), None, "{at}");
+        }
+        assert_eq!(map.get(last), Some((Pvbn(last), u16::MAX)));
+        assert_eq!(map.numbers().count() as u64, count + 1);
+        assert_eq!(ContainerMap::default().get(0), None);
     }
 }

@@ -3,7 +3,9 @@
 //! Invariants: one fault on media gives one finding, or those that follow from it by necessity. A
 //! finding names the place by numbers; names come in only where they are the place.
 
-use crate::fault::{DirectoryFault, EntryFault, IdentityFault, OrphanFault, SnapshotFault};
+use crate::fault::{
+    DirectoryFault, EntryFault, IdentityFault, OrphanFault, SlotFault, SnapshotFault,
+};
 use ondisk::damage::Damage;
 use std::fmt;
 use thiserror::Error;
@@ -474,9 +476,86 @@ pub enum Finding {
         /// The inode of its attributes.
         attributes: u64,
     },
+    /// The server refuses the content of a file: damage made it drop changes of the file.
+    #[error("{image} inode {inode}: quarantined")]
+    Quarantined {
+        /// The image.
+        image: ImageName,
+        /// The file.
+        inode: u64,
+    },
+    /// The server keeps a volume read-only: a block that the volume cannot live without is lost.
+    #[error("{volume}: read-only since damage was met")]
+    ReadOnly {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// A superblock slot of a disk is not as it must be.
+    #[error("disk {disk} {fault}")]
+    Slot {
+        /// The disk's name.
+        disk: String,
+        /// What is wrong.
+        fault: SlotFault,
+    },
 }
 
 impl Finding {
+    /// The block of a file that it is about.
+    #[must_use]
+    pub const fn place(&self) -> Option<Place> {
+        match self {
+            Self::BeyondEnd { at, .. }
+            | Self::BadPointer { at, .. }
+            | Self::ReachedTwice { at, .. }
+            | Self::NotInContainer { at, .. }
+            | Self::PvbnDiffers { at, .. }
+            | Self::SharedDiffers { at, .. }
+            | Self::Damaged { at, .. } => Some(*at),
+            _ => None,
+        }
+    }
+
+    /// The image that it is about, if it is about none of its files.
+    #[must_use]
+    pub const fn image(&self) -> Option<ImageName> {
+        match self {
+            Self::TopAreasDamaged { image, .. }
+            | Self::AreaScore { image, .. }
+            | Self::AreaCount { image, .. }
+            | Self::MapMissing { image, .. }
+            | Self::MapExtra { image, .. }
+            | Self::UsedInodes { image, .. }
+            | Self::MetafileMissing { image, .. }
+            | Self::Snapshot { image, .. }
+            | Self::OrphanCount { image, .. } => Some(*image),
+            _ => None,
+        }
+    }
+
+    /// The file that it is about.
+    #[must_use]
+    pub const fn file(&self) -> Option<(ImageName, u64)> {
+        if let Some(at) = self.place() {
+            return Some((at.image, at.inode));
+        }
+        match self {
+            Self::InodeDamaged { image, inode, .. }
+            | Self::InodeKind { image, inode, .. }
+            | Self::BlockCount { image, inode, .. }
+            | Self::BeyondSize { image, inode, .. }
+            | Self::Directory { image, inode, .. }
+            | Self::Entry { image, inode, .. }
+            | Self::Links { image, inode, .. }
+            | Self::Unreachable { image, inode, .. }
+            | Self::InodeMap { image, inode, .. }
+            | Self::Orphan { image, inode, .. }
+            | Self::Attributes { image, inode, .. }
+            | Self::Quarantined { image, inode, .. } => Some((*image, *inode)),
+            _ => None,
+        }
+    }
+
     /// The volume that it is about, zero for the aggregate itself; `None` if it is about a place on
     /// the disks.
     #[must_use]
@@ -508,7 +587,8 @@ impl Finding {
             | Self::InodeMap { image, .. }
             | Self::Orphan { image, .. }
             | Self::OrphanCount { image, .. }
-            | Self::Attributes { image, .. } => Some(image.volume),
+            | Self::Attributes { image, .. }
+            | Self::Quarantined { image, .. } => Some(image.volume),
             Self::SummaryMissing { volume, .. }
             | Self::SummaryExtra { volume, .. }
             | Self::ContainerMissing { volume, .. }
@@ -518,6 +598,7 @@ impl Finding {
             | Self::DelayedInUse { volume, .. }
             | Self::ObjectBlocks { volume, .. }
             | Self::VolumeDuplicate { volume, .. }
+            | Self::ReadOnly { volume }
             | Self::VolInfo { volume, .. } => Some(*volume),
             _ => None,
         }

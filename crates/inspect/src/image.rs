@@ -10,10 +10,12 @@ use crate::format::{Content, Link};
 use crate::vbn_set::VbnSet;
 use crate::walker::{Extent, Inodes, Leaves, Walker};
 use ondisk::damage::Damage;
-use ondisk::inode::{InodeRecord, KIND_ATTRIBUTES, KIND_CONTAINER, KIND_METAFILE, PAYLOAD_SIZE};
+use ondisk::inode::{
+    INODE_QUARANTINED, InodeRecord, KIND_ATTRIBUTES, KIND_CONTAINER, KIND_METAFILE, PAYLOAD_SIZE,
+};
 use ondisk::root::metafile;
 use std::collections::BTreeMap;
-use units::{BLOCK_SIZE_U64, BlockRef};
+use units::{BLOCK_SIZE_U64, BlockRef, VolumeId};
 
 /// What an image consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +205,15 @@ fn check_inode(
     if !layout.may_be(inode, record.kind) {
         walker.tell(Finding::InodeKind { image, inode, kind: record.kind });
         return;
+    }
+    if walker.medium.scope.has_marks && record.flags.get() & INODE_QUARANTINED != 0 {
+        walker.tell(match u32::try_from(inode.saturating_sub(metafile::ROOT_DIRECTORY)) {
+            // A container's mark is that of its volume.
+            Ok(volume) if layout == Layout::Containers => {
+                Finding::ReadOnly { volume: VolumeId(volume) }
+            }
+            _ => Finding::Quarantined { image, inode },
+        });
     }
     check_count(walker, image, inode, record, extent);
     let size_bytes = record.size.get();

@@ -33,11 +33,14 @@ mod format;
 mod hash;
 mod image;
 mod medium;
+mod names;
 mod namespace;
 mod open;
 mod parity;
 mod pump;
 mod report;
+mod scope;
+mod slots;
 mod space;
 mod stripe;
 mod top_areas;
@@ -49,19 +52,22 @@ mod walker;
 mod tests;
 
 pub use error::InspectError;
-pub use fault::{DirectoryFault, EntryFault, IdentityFault, OrphanFault, SnapshotFault};
+pub use fault::{DirectoryFault, EntryFault, IdentityFault, OrphanFault, SlotFault, SnapshotFault};
 pub use finding::{Blocks, Finding, ImageName, Place};
 pub use hash::ContentHasher;
+pub use names::Names;
 pub use report::{FINDINGS_MAX, Report, Totals};
+pub use scope::{Progress, Scope, Watch};
 
 use array::Array;
 use medium::Medium;
+use ondisk::damage::Damage;
 use ondisk::root::Superblock;
 use ondisk::xattr::Xattrs;
 use platform::Disk;
 use pump::Pump;
 use std::sync::Arc;
-use units::Timestamp;
+use units::{Block, Timestamp};
 use walker::Walker;
 
 /// A file of an image, as [`Inspector::tree`] shows it.
@@ -127,8 +133,8 @@ impl<'a> Inspector<'a> {
     ///
     /// # Errors
     /// [`InspectError`].
-    pub fn open_blocking(disks: Vec<Arc<dyn Disk>>) -> Result<Inspector<'static>, InspectError> {
-        Inspector::open_with(disks, Pump::Condition)
+    pub fn open_blocking(disks: Vec<Arc<dyn Disk>>) -> Result<Self, InspectError> {
+        Self::open_with(disks, Pump::Condition)
     }
 
     fn open_with(disks: Vec<Arc<dyn Disk>>, mut pump: Pump<'a>) -> Result<Self, InspectError> {
@@ -155,13 +161,56 @@ impl<'a> Inspector<'a> {
         Ok(())
     }
 
-    /// Checks everything.
+    /// Looks at the image of this superblock from now on, of which the caller knows that nothing
+    /// is overwritten, whatever is written beside it.
+    ///
+    /// # Errors
+    /// [`InspectError::Superblock`] if it is none of this aggregate.
+    pub fn pin(&mut self, superblock: &Block) -> Result<(), InspectError> {
+        let found = Superblock::from_block(superblock).map_err(InspectError::Superblock)?;
+        if found.aggregate != self.medium.array.aggregate {
+            let damage = Damage::Field { structure: "superblock", field: "aggregate" };
+            return Err(InspectError::Superblock(damage));
+        }
+        (self.superblock, self.medium.cp) = (found, found.cp());
+        Ok(())
+    }
+
+    /// Blocks that the aggregate has in use, as its superblock counts them.
+    #[must_use]
+    pub const fn used_blocks(&self) -> u64 {
+        self.superblock.root.used_blocks.get()
+    }
+
+    /// Checks everything that must hold of media at rest.
     ///
     /// # Errors
     /// [`InspectError::Stalled`] if the disks stop answering.
     pub fn check(&mut self) -> Result<Report, InspectError> {
-        check::check(&mut self.medium, &self.superblock)?;
+        self.check_scope(Scope::AT_REST, None)
+    }
+
+    /// Checks what `scope` says, and tells `watch` how far it has come.
+    ///
+    /// # Errors
+    /// [`InspectError::Stalled`] if the disks stop answering, [`InspectError::GivenUp`] if `watch`
+    /// says so.
+    pub fn check_scope(
+        &mut self,
+        scope: Scope,
+        watch: Option<Watch<'a>>,
+    ) -> Result<Report, InspectError> {
+        (self.medium.scope, self.medium.watch) = (scope, watch);
+        let checked = check::check(&mut self.medium, &self.superblock);
+        (self.medium.scope, self.medium.watch) = (Scope::AT_REST, None);
+        checked?;
         Ok(std::mem::take(&mut self.medium.report))
+    }
+
+    /// How many disks of groups with parity are missing: what they hold is read from parity.
+    #[must_use]
+    pub fn missing_disks(&self) -> usize {
+        self.medium.array.missing_disks()
     }
 
     /// All files of a volume's active image or of a snapshot, in the order of their paths.

@@ -12,6 +12,7 @@ use crate::finding::{Finding, Place};
 use crate::format::{Content, tree_checksum};
 use crate::pump::Pump;
 use crate::report::Report;
+use crate::scope::{Progress, Scope, Watch};
 use crate::stripe::Solver;
 use ondisk::identity::{
     BlockIdentity, BlockOwner, ChecksumBlock, REGION_BLOCKS, REGION_DATA_BLOCKS, crc32c,
@@ -27,6 +28,9 @@ pub(crate) const CHECKSUM_ROW: usize = REGION_DATA_BLOCKS;
 const CACHED_BLOCKS_MAX: usize = 16_384;
 /// Checksum blocks that are kept: 64 MiB, the identities of 4 GiB.
 const CACHED_CHECKSUMS_MAX: usize = 16_384;
+
+/// How often media that are being written are looked at before something is called wrong.
+const LIVE_TRIES: usize = 5;
 
 /// A block to be read and proved.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +57,9 @@ pub(crate) struct Medium<'a> {
     /// The superblock's consistency point.
     pub cp: CpNumber,
     pub report: Report,
+    pub scope: Scope,
+    pub progress: Progress,
+    pub watch: Option<Watch<'a>>,
     /// Rows with damage that was told: their parity cannot be right.
     pub damaged_rows: FxHashSet<Row>,
     told: FxHashSet<Pvbn>,
@@ -68,6 +75,9 @@ impl<'a> Medium<'a> {
             pump,
             cp: CpNumber(0),
             report: Report::default(),
+            scope: Scope::AT_REST,
+            progress: Progress::default(),
+            watch: None,
             damaged_rows: FxHashSet::default(),
             told: FxHashSet::default(),
             solver: Solver::default(),
@@ -79,14 +89,26 @@ impl<'a> Medium<'a> {
     /// Forgets what was found and read, so that the next check sees the media anew.
     pub fn begin(&mut self) {
         self.report = Report::default();
+        self.progress = Progress::default();
         self.damaged_rows.clear();
         self.told.clear();
         self.blocks.clear();
         self.checksums.clear();
     }
 
+    /// Tells how far the check has come.
+    ///
+    /// # Errors
+    /// [`InspectError::GivenUp`] if it is not to go on.
+    pub fn tell_progress(&mut self) -> Result<(), InspectError> {
+        let goes_on = self.watch.as_mut().is_none_or(|watch| watch(&self.progress));
+        if goes_on { Ok(()) } else { Err(InspectError::GivenUp) }
+    }
+
     /// The blocks that are wanted; `None` where one is lost.
     pub fn fetch(&mut self, wants: &[Want]) -> Result<Vec<Option<BlockRef>>, InspectError> {
+        self.progress.blocks += wants.iter().filter(|want| want.owner.is_some()).count() as u64;
+        self.tell_progress()?;
         let places: Vec<Option<Location>> = wants
             .iter()
             .map(|want| self.array.geometry.locate(want.pvbn).filter(|_| want.pvbn != Pvbn(0)))
@@ -212,9 +234,20 @@ impl<'a> Medium<'a> {
         want: &Want,
         place: Location,
     ) -> Result<Option<BlockRef>, InspectError> {
-        let (tetris, row) = (place.tetris(), place.row());
-        let good =
-            self.reconstruct(tetris, self.member(place), row, |block| is_right(want, block))?;
+        let (tetris, row, member) = (place.tetris(), place.row(), self.member(place));
+        let is_wanted = |block: &Block| is_right(want, block);
+        let mut good = self.reconstruct(tetris, member, row, is_wanted)?;
+        for _ in 1..self.tries() {
+            // The stripe may be on its way to the disks, or the block be repaired just now.
+            if let Some(block) = self.read_again(tetris, member, row)?.filter(|at| is_wanted(at)) {
+                return Ok(Some(block));
+            }
+            if good.is_some() {
+                break;
+            }
+            self.pump.pause();
+            good = self.reconstruct(tetris, member, row, is_wanted)?;
+        }
         if good.is_some() && !self.array.is_present(place.group, self.member(place)) {
             self.report.totals.degraded_reads += 1;
             return Ok(good);
@@ -225,6 +258,24 @@ impl<'a> Medium<'a> {
             self.damaged_rows.insert((place.tetris(), place.row()));
         }
         Ok(good)
+    }
+
+    /// How often something is looked at before it is called wrong.
+    const fn tries(&self) -> usize {
+        if self.scope.is_live { LIVE_TRIES } else { 1 }
+    }
+
+    /// What a disk has in a row now.
+    fn read_again(
+        &mut self,
+        tetris: TetrisId,
+        disk: usize,
+        row: usize,
+    ) -> Result<Option<BlockRef>, InspectError> {
+        let block = self.array.geometry.device_block(tetris, row);
+        let stretch = Stretch { group: tetris.group, disk, block, count: 1 };
+        let read = self.array.read(&[stretch], &mut self.pump)?;
+        Ok(read.into_iter().flatten().next().flatten())
     }
 
     /// The block as it follows from the other disks: from all that can be read, or else without
@@ -277,11 +328,15 @@ impl<'a> Medium<'a> {
         block: &Block,
         expected: &BlockOwner,
     ) -> Result<(), InspectError> {
-        let identity = self.identity(pvbn)?;
-        let fault = match identity {
-            Some(identity) => identity_fault(&identity, pvbn, block, expected, self.cp),
-            None => Some(IdentityFault::Unreadable),
-        };
+        let mut fault = self.fault_of_identity(pvbn, block, expected)?;
+        for _ in 1..self.tries() {
+            if fault.is_none() {
+                break;
+            }
+            self.pump.pause();
+            self.checksums.remove(&(place.tetris(), self.member(place)));
+            fault = self.fault_of_identity(pvbn, block, expected)?;
+        }
         if let Some(fault) = fault
             && self.told.insert(pvbn)
         {
@@ -289,6 +344,18 @@ impl<'a> Medium<'a> {
             self.report.add(Finding::Identity { pvbn, fault });
         }
         Ok(())
+    }
+
+    fn fault_of_identity(
+        &mut self,
+        pvbn: Pvbn,
+        block: &Block,
+        expected: &BlockOwner,
+    ) -> Result<Option<IdentityFault>, InspectError> {
+        Ok(match self.identity(pvbn)? {
+            Some(identity) => identity_fault(&identity, pvbn, block, expected, self.cp),
+            None => Some(IdentityFault::Unreadable),
+        })
     }
 
     /// Reads a whole region of a disk.

@@ -5,34 +5,19 @@ use crate::filesystem::{ContainerMap, FileSystem, VOL_INFO_INODE};
 use crate::finding::{Finding, Place};
 use crate::format::{Content, Format};
 use crate::medium::{Medium, Want};
-use media::SUPERBLOCK_BLOCK;
+use crate::slots;
 use ondisk::damage::Damage;
 use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VOLUME_TRADITIONAL, VolumeRecord};
-use ondisk::root::{SUPERBLOCK_SLOTS, Superblock, VOL_INFO_VVBN, VolInfo};
-use platform::completion::gather;
-use platform::{Disk, DiskError};
+use ondisk::root::{Superblock, VOL_INFO_VVBN, VolInfo};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use units::{BlockRef, CpNumber, VolumeId};
-
-type SlotAnswer = Result<Vec<BlockRef>, DiskError>;
 
 /// The newest valid superblock of any disk and slot that names this aggregate.
 pub(crate) fn superblock(medium: &mut Medium<'_>) -> Result<Superblock, InspectError> {
-    let places: Vec<(Arc<dyn Disk>, u64)> = medium
-        .array
-        .disks()
-        .into_iter()
-        .flat_map(|disk| (0..SUPERBLOCK_SLOTS).map(move |slot| (Arc::clone(&disk), slot)))
-        .collect();
-    let answers = medium.pump.wait(move |done| {
-        let parts = gather(places.len(), move |answers: Vec<SlotAnswer>| done(answers));
-        for ((disk, slot), part) in places.into_iter().zip(parts) {
-            disk.read(SUPERBLOCK_BLOCK + slot, 1, part);
-        }
-    });
+    let disks = medium.array.disks();
+    let answers = slots::read(medium, &disks)?;
     let (mut best, mut last): (Option<Superblock>, Option<Damage>) = (None, None);
-    for block in answers.ok_or(InspectError::Stalled)?.into_iter().flatten().flatten() {
+    for block in answers.into_iter().flatten().flatten() {
         match Superblock::from_block(&block) {
             Ok(found) if found.aggregate != medium.array.aggregate => {
                 last = Some(Damage::Field { structure: "superblock", field: "aggregate" });

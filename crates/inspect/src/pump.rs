@@ -7,10 +7,15 @@
 use platform::completion::Sender;
 use platform::sync::{Condvar, Mutex};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Calls of the driver for one answer. A simulated world needs one; a driver that waits a little
 /// at each call waits long enough for any disk.
 const IDLE_CALLS_MAX: u32 = 1_000_000;
+/// How long a pause is: longer than a disk takes to write a stripe.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The same of a driven world, in calls of the driver.
+const PAUSE_CALLS: u32 = 64;
 
 /// How to wait.
 pub(crate) enum Pump<'a> {
@@ -21,6 +26,18 @@ pub(crate) enum Pump<'a> {
 }
 
 impl Pump<'_> {
+    /// Gives whoever writes the media time to end what is under way.
+    pub fn pause(&mut self) {
+        match self {
+            Self::Drive(drive) => (0..PAUSE_CALLS).for_each(|_| drive()),
+            Self::Condition => {
+                let (never, changed) = (Mutex::new(()), Condvar::new());
+                // Nobody notifies: this is how to wait for a time.
+                changed.wait_for(&mut never.lock(), PAUSE);
+            }
+        }
+    }
+
     /// Starts a call and waits for what it answers.
     pub fn wait<T: Send + 'static>(&mut self, start: impl FnOnce(Sender<T>)) -> Option<T> {
         let answer = Arc::new((Mutex::new(None), Condvar::new()));

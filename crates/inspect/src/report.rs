@@ -1,6 +1,7 @@
 //! What a check found.
 
 use crate::finding::Finding;
+use crate::names::Names;
 use std::fmt;
 
 /// Findings that a report keeps: more say nothing new.
@@ -32,6 +33,8 @@ pub struct Report {
     pub omitted: u64,
     /// What was looked at.
     pub totals: Totals,
+    /// The names of what findings are about.
+    pub names: Names,
 }
 
 impl Report {

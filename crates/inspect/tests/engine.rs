@@ -438,3 +438,118 @@ fn delete_many_snapshots(extra: usize) {
 fn many_snapshots_are_deleted_at_once() {
     (0..4).for_each(delete_many_snapshots);
 }
+
+/// Overwrites, appends and frees in many consistency points.
+fn churn(node: &Node, points: usize) {
+    let world = node.world.clone();
+    let mut numbers = || world.choose(u64::MAX);
+    for _ in 0..points {
+        let mut executor = node.executor();
+        for _ in 0..40 {
+            let operation = Mix::EVERYTHING.operation(&mut Numbers(&mut numbers));
+            executor.run(&operation, &mut || {
+                node.run();
+            });
+        }
+        node.consistency_point();
+    }
+    node.settle();
+}
+
+fn pin(node: &Node) -> Result<aggregate::ImagePin, aggregate::PinError> {
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    node.wait(|done| aggregate.pin_image(1 << 20, done))
+}
+
+/// A pinned image is whole however much is written beside it; what was kept for it is given again
+/// when the pin ends.
+fn pinned(seed: u64, kind: RaidKind, traditional: bool) {
+    let node = Node::create(seed, kind, traditional);
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let unpin = |number| node.wait(|done| aggregate.unpin_image(number, done));
+    churn(&node, 6);
+    let free = |node: &Node| {
+        node.consistency_point();
+        node.settle();
+        aggregate.parts.shared.budget.free_blocks() + aggregate.used_blocks()
+    };
+    let all = free(&node);
+    let first = pin(&node).unwrap();
+    assert!(matches!(pin(&node), Err(aggregate::PinError::UnderWay)));
+    churn(&node, 8);
+    let held = aggregate.pinned_blocks(first.number).unwrap();
+    assert!(held > 5, "seed {seed}: {held}");
+    assert_eq!(all - free(&node), aggregate.pinned_blocks(first.number).unwrap(), "seed {seed}");
+    let scope = inspect::Scope::ONLINE;
+    let report = node.inspect(|inspector| {
+        assert!(inspector.superblock().cp() > first.cp);
+        inspector.pin(&first.superblock).unwrap();
+        inspector.check_scope(scope, None).unwrap()
+    });
+    assert!(report.is_clean(), "seed {seed}: {report}");
+    assert_eq!(report.totals.stripes, 0);
+    unpin(first.number).unwrap();
+    assert!(matches!(unpin(first.number), Err(aggregate::PinError::Over)));
+    assert_eq!(free(&node), all, "seed {seed}: what was kept is free again");
+    churn(&node, 4);
+    node.expect_clean(&format!("seed {seed}, at the end"));
+}
+
+#[test]
+fn a_pinned_image_is_whole_until_the_pin_ends() {
+    (200..204).for_each(|seed| pinned(seed, RaidKind::Raid4, false));
+    pinned(204, RaidKind::Dp, false);
+    pinned(205, RaidKind::None, true);
+}
+
+/// Pieces of 64 KiB in a large file: a quarter of what is free.
+const PIECES: u64 = 380;
+
+fn big_file(node: &Node) -> file_service::FileHandle {
+    let (caller, root) = (Caller::root(), node.root());
+    let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
+    let made = node.wait(|done: Done<_>| {
+        node.service.create(&caller, root, b"big", mode, set, done);
+    });
+    made.unwrap().0.handle
+}
+
+fn write_piece(
+    node: &Node,
+    file: file_service::FileHandle,
+    piece: u64,
+) -> Result<(), file_service::FsError> {
+    let data = Bytes::from(vec![node.world.choose(250) as u8 + 1; 64 << 10]);
+    let written = node.wait(|done: Done<_>| {
+        let caller = Caller::root();
+        node.service.write(&caller, file, piece << 16, data, Stability::Unstable, done);
+    });
+    written.map(drop)
+}
+
+/// Writes all of a large file, with a consistency point after it.
+fn write_pieces(node: &Node, file: file_service::FileHandle) {
+    (0..PIECES).for_each(|piece| write_piece(node, file, piece).unwrap());
+    node.consistency_point();
+}
+
+/// Writers get the room that a pin keeps, and the reader learns it.
+#[test]
+fn a_pin_is_given_up_when_writers_need_the_room() {
+    let node = Node::create(210, RaidKind::Raid4, false);
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let file = big_file(&node);
+    write_pieces(&node, file);
+    let first = pin(&node).unwrap();
+    // All of it is written over: more than is free beside it.
+    write_pieces(&node, file);
+    let given_up = aggregate.pinned_blocks(first.number);
+    assert!(matches!(given_up, Err(aggregate::PinError::Room { .. })), "{given_up:?}");
+    write_pieces(&node, file);
+    let ended = node.wait(|done| aggregate.unpin_image(first.number, done));
+    assert!(matches!(ended, Err(aggregate::PinError::Room { .. })), "{ended:?}");
+    node.settle();
+    node.expect_clean("at the end");
+    let second = pin(&node).unwrap();
+    assert!(second.number > first.number);
+}

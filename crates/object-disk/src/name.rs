@@ -72,6 +72,12 @@ pub fn is_range_name(text: &str) -> bool {
 }
 
 impl RangeName {
+    /// The same range, which is not made if it is not there.
+    #[must_use]
+    pub fn existing(&self) -> Self {
+        Self { size_blocks: None, ..self.clone() }
+    }
+
     /// The name in a text.
     ///
     /// # Errors

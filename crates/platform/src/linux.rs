@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! - Completions run on the engine's threads, never on the caller's.
-//! - One process has a disk at a time: an advisory lock, and `O_EXCL` on block devices.
+//! - One process has a disk at a time: an advisory lock, and `O_EXCL` on block devices. A disk that
+//!   is opened with [`DiskAccess::ReadBeside`] is read beside that process, and cannot be written.
 //! - A completion that panics ends the process: its caller would wait for ever.
 //!
 //! Fails: what the operating system reports becomes a [`crate::DiskError`]; a file that is shorter
@@ -30,5 +31,5 @@ mod tests;
 pub use blocks::{BLOCK_FOOTPRINT_BYTES, BlockAllocator};
 pub use clock::{SystemClock, SystemEntropy};
 pub use engine::{IoEngine, IoEngineKind};
-pub use file::{DiskOpener, FileDisk, create_file_disk};
+pub use file::{DiskAccess, DiskOpener, FileDisk, create_file_disk};
 pub use heap::{HeapLimits, limit_heap};

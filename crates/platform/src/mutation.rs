@@ -53,6 +53,8 @@ rules! {
         "every superblock goes over the one before"
     ReuseBeforeCommit "reuse-before-commit"
         "a block that a consistency point freed is given again before it has committed"
+    PinnedBlockUsed "pinned-block-used"
+        "a block that a check still reads is given again"
     DiscardUnchecked "discard-unchecked"
         "what lies beside a freed block is discarded together with it"
     DelayedFreeGiven "delayed-free-given"

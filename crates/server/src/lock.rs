@@ -25,6 +25,14 @@ impl StateLock {
     /// # Errors
     /// `Conflict`, naming the process, if another server has it.
     pub(crate) fn take(state_directory: &Path) -> Result<Self, AdminError> {
+        Self::take_for("cannot start a server on", state_directory)
+    }
+
+    /// The same for something else than a server, which `message` names.
+    ///
+    /// # Errors
+    /// `Conflict`, naming the process, if a server has it.
+    pub(crate) fn take_for(message: &str, state_directory: &Path) -> Result<Self, AdminError> {
         let path = state_directory.join(LOCK_FILE);
         let shown = path.display().to_string();
         let failed = |error: std::io::Error| {
@@ -43,8 +51,8 @@ impl StateLock {
                 let mut holder = String::new();
                 let _ = (&file).take(32).read_to_string(&mut holder);
                 let shown = state_directory.display().to_string();
-                return Err(AdminError::new(Code::Conflict, "cannot start a server on", shown)
-                    .because(format!("process {} runs a server on it", holder.trim()))
+                return Err(AdminError::new(Code::Conflict, message, shown)
+                    .because(format!("process {} runs a server or a check on it", holder.trim()))
                     .try_next("stroop status"));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),

@@ -1,7 +1,7 @@
 //! The binary `stroop`: server and command line in one.
 //!
-//! `init` writes a configuration, `serve` runs a node in the foreground, every other command is
-//! sent to a running node over its admin socket.
+//! `init` writes a configuration, `serve` runs a node in the foreground, `check` reads disks with
+//! or without a running node, every other command is sent to a running node over its admin socket.
 //!
 //! Architecture invariant: this is the only production crate that names a concrete platform
 //! (`platform::linux`) and that knows all front ends; [`node`] is where they meet the engine.
@@ -9,6 +9,7 @@
 //! Fails: every command ends with an exit status of `admin_api::Code`.
 
 mod bench_command;
+mod check_command;
 mod disks;
 mod front_ends;
 mod init;
@@ -46,6 +47,13 @@ fn run(cli: &Cli, terminal: &mut Terminal<'_>) -> u8 {
         Command::Bench(command) => {
             bench_command::run(command).and_then(|output| print(&output, options, terminal))
         }
+        Command::Check(command) => match check_command::run(command, options, terminal) {
+            Ok(output) => match print(&output, options, terminal) {
+                Ok(()) => return output.status,
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        },
         Command::Serve(arguments) => serve::serve(arguments, config_path(options)),
         Command::Client(command) => match socket(options) {
             Ok(socket) => {
@@ -71,12 +79,12 @@ fn print(
     })
 }
 
-fn config_path(options: &Options) -> &Path {
+pub(crate) fn config_path(options: &Options) -> &Path {
     options.config.as_deref().unwrap_or(Path::new(CONFIG_PATH))
 }
 
 /// The socket of the node to ask: the one given, or the one that the configuration names.
-fn socket(options: &Options) -> Result<PathBuf, AdminError> {
+pub(crate) fn socket(options: &Options) -> Result<PathBuf, AdminError> {
     if let Some(socket) = &options.socket {
         return Ok(socket.clone());
     }

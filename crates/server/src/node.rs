@@ -20,6 +20,7 @@ mod aggregates;
 mod area_map;
 mod blocking;
 mod candidates;
+mod check;
 mod core;
 mod disk_table;
 mod growth;
@@ -27,8 +28,8 @@ mod health;
 mod journals;
 mod leaving;
 mod locate;
-mod openers;
-mod patience;
+pub(crate) mod openers;
+pub(crate) mod patience;
 mod recovery;
 mod refusals;
 mod replacement;
@@ -88,7 +89,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let watch = Watch::new(Arc::new(SystemClock), limit_nanoseconds);
     // Not the journals: a journal that hangs holds its clients up, and is lost to nobody.
     let files = WatchedOpener { inner: Arc::new(opener), watch: Arc::clone(&watch) };
-    let openers = Openers::new(files, config)?;
+    let openers = Openers::new(Arc::new(files), config)?;
     memory::keep_little(config.memory.0);
     let shares = Shares::of(config.memory.0);
     let configuration = Configuration {

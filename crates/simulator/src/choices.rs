@@ -29,8 +29,10 @@ pub enum Purpose {
     Clock = 9,
     /// Clients of a front end, and the network between.
     FrontEnd = 10,
+    /// Checks of an image that is pinned.
+    Check = 11,
     /// Superblock slots that cannot be read.
-    Slots = 11,
+    Slots = 12,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

@@ -48,6 +48,7 @@ pub mod media;
 pub mod mutations;
 pub mod neighbours;
 mod nfs;
+pub mod online_check;
 pub mod outage;
 pub mod overlap;
 pub mod plan;

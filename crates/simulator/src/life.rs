@@ -227,6 +227,7 @@ impl<'a> Life<'a> {
     fn work(&mut self) -> Result<(), Finding> {
         let mut left = self.machine.plan.operations;
         self.begin_beside();
+        self.begin_check();
         self.machine.begin_log_fault();
         let mut idle = 0;
         loop {
@@ -252,6 +253,7 @@ impl<'a> Life<'a> {
                 _ => is_busy |= self.machine.step(),
             }
             self.machine.hang_log();
+            self.machine.give_up_check();
             self.live_beside()?;
             self.poll()?;
             if left == 0 && self.is_idle() && self.is_idle_beside() {
@@ -365,6 +367,7 @@ impl<'a> Life<'a> {
         self.machine.check_health()?;
         check_promises(&mut self.machine)?;
         check_lost(&self.machine)?;
+        self.machine.check_pinned()?;
         check_media(&mut self.machine)
     }
 

@@ -16,6 +16,7 @@ use crate::growth::Growing;
 use crate::log_faults::LogFaults;
 use crate::losses::Losses;
 use crate::neighbours::SharedLogs;
+use crate::online_check::OnlineCheck;
 use crate::overlap::Overlap;
 use crate::plan::{Fault, Plan};
 use crate::removal::Removals;
@@ -106,6 +107,8 @@ pub struct Machine<'a> {
     /// Blocks that nothing makes good.
     pub damages: Damages,
     log_fails: bool,
+    /// An image that is pinned.
+    pub online_check: Option<OnlineCheck>,
     /// What is wrong with the log's disk.
     pub log_faults: LogFaults,
     /// Superblock slots that cannot be read at a start.
@@ -155,6 +158,7 @@ impl<'a> Machine<'a> {
             tierings: Tierings::default(),
             damages: Damages::default(),
             log_fails: false,
+            online_check: None,
             log_faults: LogFaults::default(),
             slots: SlotFaults::default(),
             logs,
@@ -166,6 +170,7 @@ impl<'a> Machine<'a> {
     /// Starts a new engine, as after a restart.
     pub fn start(&mut self) {
         self.release_log();
+        self.online_check = None;
         self.engine = start(&self.world, &self.logs, &self.plan);
         self.service = Arc::new(Service(Arc::clone(&self.engine)));
         self.overlap.watch(&self.world, &self.engine);

@@ -19,6 +19,7 @@ fn rules_broken_on_purpose_are_noticed() {
     let jobs = platform::thread::parallelism();
     for rule in [
         Rule::SuperblockBeforeBlocks,
+        Rule::PinnedBlockUsed,
         Rule::FreeForgotten,
         Rule::ScoreForgotten,
         Rule::SnapshotHoldIgnored,

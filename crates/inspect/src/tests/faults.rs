@@ -1,5 +1,6 @@
 //! Media that are whole and wrong: each wrong thing gives its finding, and no other.
 
+use super::builder::Names;
 use super::builder::*;
 use crate::*;
 use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR};

@@ -65,6 +65,18 @@ impl DiskFile {
     }
 }
 
+/// What a disk is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DiskAccess {
+    /// Reading and writing, while no other process has it.
+    #[default]
+    Alone,
+    /// Reading, while no other process has it. Writes fail.
+    ReadAlone,
+    /// Reading, beside a process that writes to it. Writes fail.
+    ReadBeside,
+}
+
 /// A regular file or block device as a disk.
 pub struct FileDisk {
     file: Arc<DiskFile>,
@@ -78,6 +90,18 @@ impl FileDisk {
     /// # Errors
     /// [`DiskError::InUse`] and [`DiskError::Open`].
     pub fn open(path: &str, engine: Arc<IoEngine>) -> Result<Self, DiskError> {
+        Self::open_for(path, DiskAccess::Alone, engine)
+    }
+
+    /// Opens `path` for this access.
+    ///
+    /// # Errors
+    /// [`DiskError::InUse`] and [`DiskError::Open`].
+    pub fn open_for(
+        path: &str,
+        access: DiskAccess,
+        engine: Arc<IoEngine>,
+    ) -> Result<Self, DiskError> {
         let failed = |error: io::Error| match error.raw_os_error() {
             Some(libc::EBUSY | libc::EWOULDBLOCK) => DiskError::InUse { disk: path.to_owned() },
             _ => DiskError::Open { disk: path.to_owned(), kind: error.to_string() },
@@ -89,10 +113,14 @@ impl FileDisk {
             return Err(DiskError::Open { disk: path.to_owned(), kind });
         }
         // On a block device O_EXCL refuses one that is mounted or part of something else.
-        let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
-        let (mut file, direct) = open_direct(path, exclusive).map_err(failed)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| failed(error.into()))?;
+        let is_alone = access != DiskAccess::ReadBeside;
+        let exclusive = if kind.is_block_device() && is_alone { libc::O_EXCL } else { 0 };
+        let (mut file, direct) =
+            open_direct(path, access == DiskAccess::Alone, exclusive).map_err(failed)?;
+        if is_alone {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)
+                .map_err(|error| failed(error.into()))?;
+        }
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let file = DiskFile {
             name: path.to_owned(),
@@ -124,9 +152,9 @@ impl FileDisk {
     }
 }
 
-fn open_direct(path: &str, flags: i32) -> io::Result<(File, bool)> {
+fn open_direct(path: &str, writes: bool, flags: i32) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true);
+    options.read(true).write(writes);
     match options.custom_flags(flags | libc::O_DIRECT).open(path) {
         Ok(file) => Ok((file, true)),
         // The file system knows no direct I/O.
@@ -184,6 +212,7 @@ impl Disk for FileDisk {
 #[derive(Clone)]
 pub struct DiskOpener {
     engine: Arc<IoEngine>,
+    access: DiskAccess,
 }
 
 impl DiskOpener {
@@ -192,7 +221,13 @@ impl DiskOpener {
     /// # Errors
     /// When the engine cannot be started.
     pub fn new(kind: IoEngineKind) -> io::Result<Self> {
-        Ok(Self { engine: IoEngine::start(kind)? })
+        Ok(Self { engine: IoEngine::start(kind)?, access: DiskAccess::Alone })
+    }
+
+    /// The same engine, for disks that are opened for another access.
+    #[must_use]
+    pub fn with_access(self, access: DiskAccess) -> Self {
+        Self { access, ..self }
     }
 
     /// The engine.
@@ -204,7 +239,7 @@ impl DiskOpener {
 
 impl crate::DiskOpener for DiskOpener {
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError> {
-        Ok(Arc::new(FileDisk::open(path, Arc::clone(&self.engine))?))
+        Ok(Arc::new(FileDisk::open_for(path, self.access, Arc::clone(&self.engine))?))
     }
 }
 

@@ -4,11 +4,11 @@ use super::core::Core;
 use super::rules;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
-    AggregateSet, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero,
-    ExportAdd, ExportRemove, GroupRemove, MapShow, MountCreate, MountInfo, MountRemove, Named,
-    Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore,
-    SpareAdd, SpareRemove, StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter,
-    VolumeInfo, VolumeSet,
+    AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead, DiskClear, DiskFail,
+    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, GroupRemove,
+    MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo,
+    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
 };
 
 impl Administration for Core {
@@ -74,6 +74,22 @@ impl Administration for Core {
 
     fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {
         self.area_map(request)
+    }
+
+    fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {
+        self.begin_check(request)
+    }
+
+    fn check_keep(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
+        self.keep_check(request)
+    }
+
+    fn check_read(&self, request: &CheckRead) -> Result<CheckBlocks, AdminError> {
+        self.read_for_check(request)
+    }
+
+    fn check_end(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
+        self.end_check(request)
     }
 
     fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {

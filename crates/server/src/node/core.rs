@@ -4,6 +4,7 @@
 //! [`Core::turn`], because each first looks and then acts. The turn is held while the engine works;
 //! nobody waits for it but other administrators, never a thread that serves files.
 
+use super::check::Checks;
 use super::disk_table::DiskTable;
 use super::journals::Journals;
 use super::leaving::Emptying;
@@ -51,6 +52,8 @@ pub(super) struct Core {
     pub tries: Tries,
     /// How fast groups are emptied that leave.
     pub emptying: Emptying,
+    /// Checks that another process makes.
+    pub checks: Checks,
     turns: Mutex<()>,
 }
 
@@ -84,6 +87,7 @@ impl Core {
             left_out: Mutex::default(),
             tries: Tries::default(),
             emptying: Emptying::default(),
+            checks: Checks::default(),
             turns: Mutex::default(),
         }
     }

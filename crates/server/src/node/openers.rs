@@ -15,7 +15,6 @@ use crate::config::{Config, DiskPattern};
 use admin_api::{AdminError, Code};
 use object_disk::{Environment, Limits, ObjectDiskOpener, RangeName, memory_bytes_of};
 use platform::linux::{SystemClock, SystemEntropy};
-use platform::watched::WatchedOpener;
 use platform::{Disk, DiskError, DiskOpener, Entropy as _};
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,8 +26,8 @@ use std::sync::Arc;
 const IDENTITY_FILE: &str = "node-identity";
 
 /// See the module.
-pub(super) struct Openers {
-    files: WatchedOpener,
+pub(crate) struct Openers {
+    files: Arc<dyn DiskOpener>,
     objects: Option<ObjectDiskOpener>,
     /// By the name of the disk.
     ranges: BTreeMap<String, RangeName>,
@@ -37,7 +36,7 @@ pub(super) struct Openers {
 
 impl Openers {
     /// Openers for the disks of a configuration.
-    pub(super) fn new(files: WatchedOpener, config: &Config) -> Result<Self, AdminError> {
+    pub(crate) fn new(files: Arc<dyn DiskOpener>, config: &Config) -> Result<Self, AdminError> {
         let ranges: BTreeMap<String, RangeName> =
             config.disks.iter().filter_map(range).map(|name| (name.disk(), name)).collect();
         if ranges.is_empty() {
@@ -55,7 +54,7 @@ impl Openers {
     }
 
     /// Memory that disks may take beside their blocks.
-    pub(super) const fn memory_bytes(&self) -> u64 {
+    pub(crate) const fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 }

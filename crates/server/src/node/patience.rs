@@ -20,14 +20,14 @@ const PATIENCE_NANOSECONDS: u64 = 5_000_000_000;
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// See the module.
-pub(super) struct Patience {
+pub(crate) struct Patience {
     clock: Arc<dyn Clock>,
     deadline_nanoseconds: u64,
 }
 
 impl Patience {
     /// Patience from now on.
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let deadline_nanoseconds = clock.monotonic_nanoseconds() + PATIENCE_NANOSECONDS;
         Self { clock, deadline_nanoseconds }
     }
@@ -36,7 +36,7 @@ impl Patience {
     ///
     /// # Errors
     /// Those of the opener.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         opener: &dyn DiskOpener,
         name: &str,

@@ -82,6 +82,7 @@ impl Core {
     pub(super) fn watch_disks(&self) {
         self.disks.locating.tick(self.clock.monotonic_nanoseconds());
         self.watch_leaving();
+        self.expire_checks();
         self.bring_back();
     }
 

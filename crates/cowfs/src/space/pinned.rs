@@ -1,0 +1,178 @@
+//! An image that somebody reads beside the consistency points to come: what they free of it is not
+//! given again until the reader is done.
+//!
+//! A consistency point frees a number, and its commit lets the number be given. While an image is
+//! pinned the commit keeps those numbers that the image has. Numbers that were taken after the pin
+//! belong to no block of the image: they are given again as ever, so that a load which writes the
+//! same blocks over and over is not held up.
+//!
+//! Invariants:
+//! - A number that the pinned image has in use is not given before the pin ends.
+//! - `written` has only numbers that were taken after the pin. It may lack some: those are kept
+//!   longer than they need be, and nothing else follows.
+//! - Memory is bounded by `chunks_max` for each of the two sets.
+//!
+//! Fails: never; when the bound is reached [`Pinned::is_overfull`] says so, and the pin must end.
+
+use platform::mutation::{self, Rule};
+use rustc_hash::FxHashMap;
+
+/// Numbers of a chunk.
+const CHUNK_NUMBERS: u64 = 512;
+const WORD_BITS: u64 = 64;
+const WORDS: usize = (CHUNK_NUMBERS / WORD_BITS) as usize;
+/// Memory that a chunk takes at most, in a table that is less than half full.
+const CHUNK_BYTES: u64 = 176;
+
+/// Numbers, in chunks of a hash table.
+#[derive(Default, Debug)]
+struct Numbers(FxHashMap<u64, [u64; WORDS]>);
+
+const fn position(number: u64) -> (u64, usize, u64) {
+    let bit = number % CHUNK_NUMBERS;
+    (number / CHUNK_NUMBERS, (bit / WORD_BITS) as usize, 1 << (bit % WORD_BITS))
+}
+
+impl Numbers {
+    fn contains(&self, number: u64) -> bool {
+        let (chunk, word, mask) = position(number);
+        self.0.get(&chunk).is_some_and(|words| words[word] & mask != 0)
+    }
+
+    fn insert(&mut self, number: u64) {
+        let (chunk, word, mask) = position(number);
+        self.0.entry(chunk).or_default()[word] |= mask;
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, number: u64) -> bool {
+        let (chunk, word, mask) = position(number);
+        let Some(words) = self.0.get_mut(&chunk) else { return false };
+        let was_there = words[word] & mask != 0;
+        words[word] &= !mask;
+        if words.iter().all(|word| *word == 0) {
+            self.0.remove(&chunk);
+        }
+        was_there
+    }
+
+    /// All of them, in order.
+    fn into_sorted(self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = Vec::new();
+        for (chunk, words) in self.0 {
+            for (at, word) in (0..).zip(words) {
+                let first = chunk * CHUNK_NUMBERS + at * WORD_BITS;
+                let set = (0..WORD_BITS).filter(|bit| word >> bit & 1 == 1);
+                numbers.extend(set.map(|bit| first + bit));
+            }
+        }
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    /// Freed since, and of the image.
+    held: Numbers,
+    held_count: u64,
+    /// In use, and not of the image.
+    written: Numbers,
+    chunks_max: usize,
+}
+
+impl Pinned {
+    /// A pin of the image that was committed just now.
+    pub fn new(memory_bytes: u64) -> Self {
+        let chunks_max = memory_bytes / 2 / CHUNK_BYTES;
+        Self {
+            held: Numbers::default(),
+            held_count: 0,
+            written: Numbers::default(),
+            chunks_max: usize::try_from(chunks_max).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// A block was placed at a number.
+    pub fn note_taken(&mut self, number: u64) {
+        if self.written.0.len() < self.chunks_max {
+            self.written.insert(number);
+        }
+    }
+
+    /// A consistency point has committed and freed these; what of them may be given.
+    pub fn sift(&mut self, freed: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut given = Vec::new();
+        for number in freed {
+            if self.written.remove(number) || mutation::broken(Rule::PinnedBlockUsed) {
+                given.push(number);
+            } else {
+                self.held.insert(number);
+                self.held_count += 1;
+            }
+        }
+        given
+    }
+
+    /// Whether a number is kept.
+    pub fn holds(&self, number: u64) -> bool {
+        self.held.contains(number)
+    }
+
+    /// Numbers that are kept.
+    pub const fn held_count(&self) -> u64 {
+        self.held_count
+    }
+
+    /// Whether it takes more memory than it may.
+    pub fn is_overfull(&self) -> bool {
+        self.held.0.len() > self.chunks_max
+    }
+
+    /// Ends it: the numbers that were kept, in order.
+    pub fn end(self) -> Vec<u64> {
+        self.held.into_sorted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Numbers are taken and freed at random: those of the image are kept, others are not.
+        #[test]
+        fn what_the_image_has_is_kept(steps in proptest::collection::vec(0..2000_u64, 1..400)) {
+            let image: BTreeSet<u64> = (0..2000).filter(|number| number % 3 == 0).collect();
+            let (mut used, mut held) = (image.clone(), BTreeSet::new());
+            let mut pinned = Pinned::new(1 << 20);
+            for number in steps {
+                if used.remove(&number) {
+                    let given = pinned.sift(std::iter::once(number));
+                    if given.is_empty() {
+                        held.insert(number);
+                    }
+                    prop_assert_eq!(pinned.holds(number), image.contains(&number));
+                } else if !held.contains(&number) {
+                    used.insert(number);
+                    pinned.note_taken(number);
+                }
+            }
+            prop_assert_eq!(pinned.held_count(), held.len() as u64);
+            prop_assert!(held.is_subset(&image));
+            prop_assert_eq!(pinned.end(), held.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_not_remembered_is_kept() {
+        let mut pinned = Pinned::new(2 * 4 * CHUNK_BYTES);
+        (0..10).for_each(|chunk| pinned.note_taken(chunk * CHUNK_NUMBERS));
+        let given = pinned.sift((0..10).map(|chunk| chunk * CHUNK_NUMBERS));
+        assert_eq!(given, [0, 512, 1024, 1536]);
+        assert!(pinned.is_overfull());
+    }
+}

@@ -1,0 +1,138 @@
+//! The disks of an aggregate without a server that has them: those that the configuration names,
+//! opened for this process alone.
+//!
+//! Invariants: while they are read here no server of this configuration starts, and none that runs
+//! can take the disks. An object range is not made if it is not there.
+//!
+//! Fails: `Conflict` if a server or another process has the disks, `NotFound` if no disk holds the
+//! aggregate.
+
+use super::beat::Beat;
+use super::{MESSAGE, Subject};
+use crate::config::{Config, DiskPattern};
+use crate::disks::discover;
+use crate::lock::StateLock;
+use crate::node::openers::Openers;
+use crate::node::patience::Patience;
+use admin_api::{AdminError, Code};
+use media::MediaError;
+use ondisk::label::DiskLabel;
+use platform::linux::{DiskAccess, DiskOpener, IoEngineKind, SystemClock};
+use platform::watched::{Watch, WatchedOpener};
+use platform::{Disk, DiskError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What was found on the disks of a configuration.
+#[derive(Default)]
+struct Found {
+    /// Disks of aggregates of the name, by the aggregate's identity.
+    disks: BTreeMap<[u8; 16], Vec<Arc<dyn Disk>>>,
+    /// Disks that another process has.
+    busy: Vec<String>,
+    /// Disks that cannot be used, and why.
+    left_out: Vec<String>,
+}
+
+/// Opens the disks of an aggregate. `is_alone` says that no server of the configuration answered.
+///
+/// # Errors
+/// See the module.
+pub(super) fn open(name: &str, config: &Config, is_alone: bool) -> Result<Subject, AdminError> {
+    let failed = |error: std::io::Error| {
+        AdminError::new(Code::Failed, MESSAGE, name).because(error.to_string())
+    };
+    // No server can run where there is no state directory.
+    let lock = match is_alone && config.state_directory.exists() {
+        true => Some(StateLock::take_for("cannot check beside", &config.state_directory)?),
+        false => None,
+    };
+    let watch =
+        Watch::new(Arc::new(SystemClock), config.disk_timeout_seconds * NANOSECONDS_PER_SECOND);
+    let opener = DiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
+    let inner = Arc::new(opener.with_access(DiskAccess::ReadAlone));
+    let files = WatchedOpener { inner, watch: Arc::clone(&watch) };
+    let mut config = config.clone();
+    for pattern in &mut config.disks {
+        if let DiskPattern::Range(range) = pattern {
+            *range = range.existing();
+        }
+    }
+    let openers = Openers::new(Arc::new(files), &config)?;
+    let mut found = Found::default();
+    let patience = Patience::new(Arc::new(SystemClock));
+    for disk in names(&config) {
+        match patience.open(&openers, &disk) {
+            Ok(opened) => found.look(name, opened),
+            Err(DiskError::InUse { .. }) => found.busy.push(disk),
+            Err(error) => found.left_out.push(error.to_string()),
+        }
+    }
+    let disks = found.take(name)?;
+    let beat = Beat::start(watch, None).map_err(failed)?;
+    let left_out = found.left_out;
+    Ok(Subject { name: name.to_owned(), disks, left_out, superblock: None, beat, lock })
+}
+
+/// The names of all disks of a configuration.
+fn names(config: &Config) -> Vec<String> {
+    let paths = discover(&config.disks).into_iter();
+    let paths = paths.filter_map(|path| path.into_os_string().into_string().ok());
+    let ranges = config.disks.iter().filter_map(|pattern| match pattern {
+        DiskPattern::Range(range) => Some(range.disk()),
+        DiskPattern::Devices(_) | DiskPattern::Files(_) => None,
+    });
+    paths.chain(ranges.collect::<BTreeSet<String>>()).collect()
+}
+
+impl Found {
+    /// Keeps a disk if its label says that it belongs to an aggregate of this name.
+    fn look(&mut self, name: &str, disk: Arc<dyn Disk>) {
+        match label(&disk) {
+            Ok(label) if label.name() == Some(name) => {
+                self.disks.entry(label.aggregate).or_default().push(disk);
+            }
+            Err(error @ (MediaError::Disk(_) | MediaError::DamagedLabel { .. })) => {
+                self.left_out.push(error.to_string());
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// The disks of the only aggregate of the name.
+    fn take(&mut self, name: &str) -> Result<Vec<Arc<dyn Disk>>, AdminError> {
+        let conflict = || AdminError::new(Code::Conflict, MESSAGE, name);
+        if !self.busy.is_empty() {
+            return Err(conflict()
+                .because(format!("another process uses {}", self.busy.join(", ")))
+                .try_next("end that process, or ask the server that has the disks (--socket)"));
+        }
+        if self.disks.len() > 1 {
+            return Err(conflict()
+                .because(format!("{} aggregates on the disks have this name", self.disks.len()))
+                .try_next("name the disks of one of them only under [node] disks"));
+        }
+        let Some((_, disks)) = self.disks.pop_first() else {
+            let missing = AdminError::new(Code::NotFound, MESSAGE, name);
+            let missing = missing.because("no disk that the configuration names belongs to it");
+            let left_out = self.left_out.iter();
+            return Err(left_out.fold(missing, |error, cause| error.because(cause.clone())));
+        };
+        Ok(disks)
+    }
+}
+
+fn label(disk: &Arc<dyn Disk>) -> Result<DiskLabel, MediaError> {
+    let (sender, receiver) = sync_channel(1);
+    media::read_label(
+        disk,
+        Box::new(move |label| {
+            let _ = sender.send(label);
+        }),
+    );
+    let gone = || MediaError::Disk(DiskError::Gone { disk: disk.name().to_owned() });
+    receiver.recv().unwrap_or_else(|_| Err(gone()))
+}

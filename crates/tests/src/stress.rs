@@ -48,6 +48,8 @@ use volume::SnapshotRequest;
 
 /// A run in which nothing is answered for so long hangs.
 pub const STALL_SECONDS_MAX: u64 = 300;
+/// Between looks of the administrator.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Lives of one aggregate, before another is made.
 const LIVES: u64 = 8;
 const DISKS: Sizes = Sizes { disks: 4, disk_blocks: 12_288, log_blocks: 1412 };
@@ -237,6 +239,9 @@ impl Lives<'_> {
             Some(End::Kill) => self.summary.kills += 1,
             Some(End::PowerCut) => self.summary.cuts += 1,
         }
+        if how.is_some() {
+            node.forget();
+        }
         drop(node);
         if self.random.one_in(3) {
             self.inspect(how.is_none())?;
@@ -296,7 +301,13 @@ impl Lives<'_> {
             let what = format!("{used} blocks are in use, and there are {size}");
             return Err(Failure::Lost { who: "administrator".to_owned(), what });
         }
-        node.consistency_point()
+        if choice == 5 {
+            return node.consistency_point();
+        }
+        // Clients shall have filled something.
+        let (nobody, lock) = (Condvar::new(), Mutex::new(()));
+        nobody.wait_for(&mut lock.lock(), PAUSE);
+        Ok(())
     }
 
     /// What the independent reader says of the media.
@@ -327,6 +338,7 @@ fn work(
     was_clean: bool,
     (is_stopping, answered): (&AtomicBool, &AtomicU64),
 ) -> Result<(), Failure> {
+    node.enter();
     client.arrive(node, was_clean)?;
     // A kill comes while it works: only the stop of a healthy node waits for it.
     while !is_stopping.load(Ordering::SeqCst) {

@@ -6,7 +6,7 @@
 
 use crate::Failure;
 use crate::stress::AbortOnPanic;
-use crate::stress::answer::Answer;
+use crate::stress::answer::{Answer, Desk};
 use crate::stress::media::{End, Media};
 use dblade::{
     Configuration, CreateAggregate, Engine, EngineError, Recovery, Service, Tiering, Tuning,
@@ -55,6 +55,8 @@ pub struct Node {
     /// It as a file service.
     pub service: Arc<Service>,
     is_killed: AtomicBool,
+    /// Where its clients wait; `None` when it is dead.
+    desks: Mutex<Option<Vec<Arc<Desk>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     ending: Arc<(Mutex<bool>, Condvar)>,
     disks: Vec<Arc<dyn Disk>>,
@@ -98,7 +100,19 @@ impl Node {
         run("ticker", Box::new(move || tick(&ticked, &watch, &end)))
             .map_err(Failure::machine("start the ticker"))?;
         let (is_killed, threads) = (AtomicBool::new(false), Mutex::new(threads));
-        Ok(Self { engine, service, is_killed, threads, ending, disks })
+        let desks = Mutex::new(Some(Vec::new()));
+        let node = Self { engine, service, is_killed, desks, threads, ending, disks };
+        node.enter();
+        Ok(node)
+    }
+
+    /// The calling thread is a client of this node from now on.
+    pub fn enter(&self) {
+        let desk = Desk::sit_down();
+        match &mut *self.desks.lock() {
+            Some(desks) => desks.push(desk),
+            None => desk.close(),
+        }
     }
 
     /// Makes the aggregate and its volumes.
@@ -239,15 +253,24 @@ impl Node {
     pub fn stop(&self) -> Result<(), Failure> {
         let stopped = self.command("stop", |done| self.engine.stop(done));
         self.end_threads(|| self.engine.scheduler().shutdown());
+        self.forget();
         stopped
     }
 
-    /// Stops where it is, with clients and all: from now on nothing is answered.
+    /// Stops where it is, in the middle of what clients do: nothing is answered any more. When the
+    /// clients have noticed, [`Self::forget`] is to be called.
     pub fn kill(&self, media: &Media, how: End) {
         self.is_killed.store(true, Ordering::SeqCst);
-        self.engine.halt();
+        self.engine.scheduler().halt();
         media.end(how);
         self.end_threads(|| {});
+        let desks = self.desks.lock().take();
+        desks.into_iter().flatten().for_each(|desk| desk.close());
+    }
+
+    /// Has the engine let go of everything: its parts know of each other.
+    pub fn forget(&self) {
+        self.engine.halt();
     }
 
     fn end_threads(&self, before: impl FnOnce()) {

@@ -29,10 +29,24 @@ struct Arguments {
     /// Has every other aggregate in files here, and not all in memory
     #[arg(long, value_parser = absolute_path)]
     directory: Option<PathBuf>,
+    /// Breaks this rule of the engine, to see that it is noticed (docs/testing.md, section 5)
+    #[cfg(feature = "mutations")]
+    #[arg(long = "break")]
+    broken: Option<String>,
+}
+
+#[cfg(feature = "mutations")]
+fn break_rule(name: &str) {
+    use platform::mutation::Rule;
+    let rule = Rule::ALL.iter().find(|rule| rule.name() == name);
+    assert!(rule.is_some(), "no rule is called {name}");
+    platform::mutation::break_rule(rule.copied());
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    #[cfg(feature = "mutations")]
+    arguments.broken.as_deref().into_iter().for_each(break_rule);
     let mut places = vec![Place::Memory];
     places.extend(arguments.directory.map(Place::Files));
     let plan = Plan {

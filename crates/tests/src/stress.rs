@@ -180,7 +180,7 @@ impl Lives<'_> {
         let node = Node::start(&self.media, &variety)?;
         node.create(kind, VOLUME_BLOCKS)?;
         Shared { node: &node, random: self.random, operations: 0 }.prepare()?;
-        node.stop()?;
+        node.stop(&self.media)?;
         self.summary.aggregates += 1;
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Lives<'_> {
             None => {
                 check_tree(&node)?;
                 self.count(&node);
-                node.stop()?;
+                node.stop(&self.media)?;
                 self.summary.stops += 1;
             }
             Some(End::Kill) => self.summary.kills += 1,

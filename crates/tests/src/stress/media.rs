@@ -142,13 +142,28 @@ impl Media {
     /// Ends a life: what was opened before is dead.
     pub fn end(&self, how: End) {
         match &self.body {
-            Body::Memory { world, .. } => match how {
-                End::Kill => world.kill(),
-                End::PowerCut => world.power_cut(),
-            },
+            Body::Memory { world, bell, .. } => {
+                match how {
+                    End::Kill => world.kill(),
+                    End::PowerCut => world.power_cut(),
+                }
+                bell.rest();
+            }
             Body::Files { door, .. } => {
                 let old = std::mem::take(&mut *door.lock());
                 old.shut();
+                old.rest();
+            }
+        }
+    }
+
+    /// Waits until no request is under way and no completion runs.
+    pub fn rest(&self) {
+        match &self.body {
+            Body::Memory { bell, .. } => bell.rest(),
+            Body::Files { door, .. } => {
+                let door = Arc::clone(&door.lock());
+                door.rest();
             }
         }
     }
@@ -190,31 +205,48 @@ impl LogProvider for OneLog {
 /// Rings when there is a request to complete.
 #[derive(Default)]
 struct Bell {
-    state: Mutex<(u64, bool)>,
+    state: Mutex<Ringing>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct Ringing {
+    rings: u64,
+    /// Threads that complete something.
+    busy: usize,
+    is_over: bool,
 }
 
 impl Bell {
     fn ring(&self) {
-        self.state.lock().0 += 1;
-        self.changed.notify_one();
+        self.state.lock().rings += 1;
+        self.changed.notify_all();
     }
 
     fn end(&self) {
-        self.state.lock().1 = true;
+        self.state.lock().is_over = true;
         self.changed.notify_all();
+    }
+
+    fn rest(&self) {
+        let mut state = self.state.lock();
+        while state.busy > 0 {
+            self.changed.wait(&mut state);
+        }
     }
 
     /// Completes requests, in the order that the world's seed chooses, until the end.
     fn serve(&self, world: &SimulatedWorld) {
-        loop {
-            let seen = self.state.lock().0;
+        let mut state = self.state.lock();
+        while !state.is_over {
+            let seen = state.rings;
+            state.busy += 1;
+            drop(state);
             while world.step() {}
-            let mut state = self.state.lock();
-            while state.0 == seen {
-                if state.1 {
-                    return;
-                }
+            state = self.state.lock();
+            state.busy -= 1;
+            self.changed.notify_all();
+            while state.rings == seen && !state.is_over {
                 self.changed.wait(&mut state);
             }
         }
@@ -246,18 +278,24 @@ impl Door {
         state.is_open
     }
 
-    /// A request is over; whether anyone is there to be told.
-    fn leave(&self) -> bool {
-        let mut state = self.state.lock();
-        state.under_way -= 1;
+    /// A request is over, and whoever waited for it has been told.
+    fn leave(&self) {
+        self.state.lock().under_way -= 1;
         self.changed.notify_all();
-        state.is_open
     }
 
-    /// Lets nothing through any more, and waits until the disks have done what was under way.
+    fn is_open(&self) -> bool {
+        self.state.lock().is_open
+    }
+
+    /// Lets nothing through any more.
     fn shut(&self) {
+        self.state.lock().is_open = false;
+    }
+
+    /// Waits until the disks have done what was under way.
+    fn rest(&self) {
         let mut state = self.state.lock();
-        state.is_open = false;
         while state.under_way > 0 {
             self.changed.wait(&mut state);
         }
@@ -281,9 +319,12 @@ impl Gate {
         }
         let door = Arc::clone(&self.door);
         Some(Box::new(move |outcome| {
-            if door.leave() {
+            if door.is_open() {
                 done(outcome);
+            } else {
+                drop(done);
             }
+            door.leave();
         }))
     }
 }

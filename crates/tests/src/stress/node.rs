@@ -250,9 +250,10 @@ impl Node {
     ///
     /// # Errors
     /// [`Failure::Refused`] if the last consistency point failed.
-    pub fn stop(&self) -> Result<(), Failure> {
+    pub fn stop(&self, media: &Media) -> Result<(), Failure> {
         let stopped = self.command("stop", |done| self.engine.stop(done));
         self.end_threads(|| self.engine.scheduler().shutdown());
+        media.rest();
         self.forget();
         stopped
     }

@@ -78,5 +78,7 @@ pub struct Record {
     pub body: Vec<u8>,
 }
 
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 #[cfg(test)]
 mod tests;

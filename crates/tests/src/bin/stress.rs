@@ -45,6 +45,8 @@ fn break_rule(name: &str) {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // What the engine says of damage is said beside the finding.
+    tracing_subscriber::fmt().with_env_filter("error").with_writer(std::io::stderr).init();
     #[cfg(feature = "mutations")]
     arguments.broken.as_deref().into_iter().for_each(break_rule);
     let mut places = vec![Place::Memory];

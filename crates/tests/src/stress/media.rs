@@ -156,17 +156,6 @@ impl Media {
             }
         }
     }
-
-    /// Waits until no request is under way and no completion runs.
-    pub fn rest(&self) {
-        match &self.body {
-            Body::Memory { bell, .. } => bell.rest(),
-            Body::Files { door, .. } => {
-                let door = Arc::clone(&door.lock());
-                door.rest();
-            }
-        }
-    }
 }
 
 impl Drop for Media {

@@ -253,7 +253,8 @@ impl Node {
     pub fn stop(&self, media: &Media) -> Result<(), Failure> {
         let stopped = self.command("stop", |done| self.engine.stop(done));
         self.end_threads(|| self.engine.scheduler().shutdown());
-        media.rest();
+        // A consistency point may have begun after the last one: the end of the process cuts it.
+        media.end(End::Kill);
         self.forget();
         stopped
     }

@@ -9,7 +9,6 @@ use crate::{Found, Log, LogFull, LogIdentity, Record};
 use ondisk::log::{LOG_HEADER_BLOCKS, LOG_NOTES_BLOCKS_MIN};
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
-use platform::sync::atomic::{AtomicU64, Ordering};
 use platform::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 use std::sync::Arc;
@@ -53,10 +52,7 @@ impl Rig {
         self.world.disk("log").unwrap()
     }
 
-    fn await_answer<T: Send + 'static>(
-        &self,
-        start: impl FnOnce(Box<dyn FnOnce(T) + Send>),
-    ) -> T {
+    fn await_answer<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
         let slot = Arc::new(Mutex::new(None));
         let filled = Arc::clone(&slot);
         start(Box::new(move |answer| *filled.lock() = Some(answer)));
@@ -121,14 +117,14 @@ fn appender(log: &Log, told: &Told, number: u8) -> JoinHandle<()> {
 }
 
 /// Consistency points: the half is switched, the image is durable, the half is retired.
-fn committer(log: &Log, committed: &Arc<AtomicU64>) -> JoinHandle<()> {
+fn committer(log: &Log, committed: &Arc<Mutex<u64>>) -> JoinHandle<()> {
     let (log, committed) = (log.clone(), Arc::clone(committed));
     thread::spawn(move || {
         for _ in 0..2 {
             let cp = log.active_cp();
             log.switch_half(cp.next()).unwrap();
             log.push();
-            committed.store(cp.get(), Ordering::SeqCst);
+            *committed.lock() = cp.get();
             log.retire(cp);
         }
     })
@@ -138,13 +134,17 @@ fn committer(log: &Log, committed: &Arc<AtomicU64>) -> JoinHandle<()> {
 fn shuttle_what_was_told_durable_is_found_after_a_cut_at_any_moment() {
     check(|| {
         let (rig, log) = Rig::new();
-        let (told, committed) = (Told::default(), Arc::new(AtomicU64::new(0)));
+        let (told, committed) = (Told::default(), Arc::new(Mutex::new(0)));
         let completer = rig.completer();
         let mut threads: Vec<_> = (0..3).map(|number| appender(&log, &told, number)).collect();
         threads.push(committer(&log, &committed));
         let told_before: Vec<_> = told.lock().clone();
-        let committed_before = committed.load(Ordering::SeqCst);
-        rig.world.power_cut();
+        let committed_before = {
+            // No image becomes durable between the look and the cut.
+            let committed = committed.lock();
+            rig.world.power_cut();
+            *committed
+        };
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         rig.end(completer);
         log.abandon();
@@ -157,7 +157,7 @@ fn shuttle_what_was_told_durable_is_found_after_a_cut_at_any_moment() {
 fn shuttle_every_record_is_told_and_found_without_a_cut() {
     check(|| {
         let (rig, log) = Rig::new();
-        let (told, committed) = (Told::default(), Arc::new(AtomicU64::new(0)));
+        let (told, committed) = (Told::default(), Arc::new(Mutex::new(0)));
         let completer = rig.completer();
         let mut threads: Vec<_> = (0..2).map(|number| appender(&log, &told, number)).collect();
         threads.push(committer(&log, &committed));
@@ -169,7 +169,7 @@ fn shuttle_every_record_is_told_and_found_without_a_cut() {
         assert_eq!(told.len() as u64, taken, "somebody waits for ever");
         log.abandon();
         rig.world.power_cut();
-        let committed = committed.load(Ordering::SeqCst);
+        let committed = *committed.lock();
         check_found(&rig.open(committed).1, &told, committed);
     });
 }
@@ -196,6 +196,7 @@ struct Room {
     used_blocks: u64,
     /// Notes under way, of even epochs and of odd ones.
     open: [u64; 2],
+    is_cut: bool,
 }
 
 #[test]
@@ -207,18 +208,13 @@ fn shuttle_notes_that_were_told_durable_are_found_whole() {
         let completer = rig.completer();
         let capacity_blocks = log.notes().capacity_blocks();
         let blocks = capacity_blocks / 2 - 1;
-        let is_cut = Arc::new(AtomicU64::new(0));
         let threads: Vec<_> = (0..3_u8)
             .map(|number| {
                 let (log, told, room) = (log.clone(), Arc::clone(&told), Arc::clone(&room));
-                let is_cut = Arc::clone(&is_cut);
                 thread::spawn(move || {
                     for note in 0..2_u8 {
-                        let Some(epoch) =
-                            take_room(&room, &is_cut, 1 + blocks, capacity_blocks)
-                        else {
-                            return;
-                        };
+                        let epoch = take_room(&room, 1 + blocks, capacity_blocks);
+                        let Some(epoch) = epoch else { return };
                         let bytes = vec![number, note];
                         let block = Arc::new(Block::from_prefix(&[number, note, 9]));
                         let contents = vec![block; blocks as usize];
@@ -237,10 +233,13 @@ fn shuttle_notes_that_were_told_durable_are_found_whole() {
             })
             .collect();
         let told_before: Vec<_> = told.lock().clone();
-        let epoch_before = room.0.lock().epoch;
-        rig.world.power_cut();
-        is_cut.store(1, Ordering::SeqCst);
-        drop(room.0.lock());
+        let epoch_before = {
+            // No epoch begins between the look and the cut.
+            let mut room = room.0.lock();
+            rig.world.power_cut();
+            room.is_cut = true;
+            room.epoch
+        };
         room.1.notify_all();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         rig.end(completer);
@@ -259,15 +258,11 @@ fn shuttle_notes_that_were_told_durable_are_found_whole() {
     });
 }
 
-fn take_room(
-    room: &(Mutex<Room>, Condvar),
-    is_cut: &AtomicU64,
-    blocks: u64,
-    capacity_blocks: u64,
-) -> Option<u64> {
+/// The epoch of a note of so many blocks; `None` after the cut.
+fn take_room(room: &(Mutex<Room>, Condvar), blocks: u64, capacity_blocks: u64) -> Option<u64> {
     let mut state = room.0.lock();
     loop {
-        if is_cut.load(Ordering::SeqCst) != 0 {
+        if state.is_cut {
             return None;
         }
         if state.used_blocks + blocks <= capacity_blocks {

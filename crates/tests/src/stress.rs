@@ -141,8 +141,14 @@ pub fn run(plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<Summary, Failure> {
         let media = Media::new(place, DISKS, random.number())?;
         let kind = KINDS[number % KINDS.len()];
         let clients = (0..plan.clients).map(|number| Own::new(number, random.number())).collect();
-        let mut lives =
-            Lives { plan, media, clients, random: &mut random, summary: &mut summary, answered: &answered };
+        let mut lives = Lives {
+            plan,
+            media,
+            clients,
+            random: &mut random,
+            summary: &mut summary,
+            answered: &answered,
+        };
         lives.begin(kind)?;
         for life in 0..LIVES {
             lives.live()?;
@@ -259,8 +265,7 @@ impl Lives<'_> {
     fn administer(&mut self, node: &Node, is_stopping: &AtomicBool) -> Result<(), Failure> {
         let clock = SystemClock;
         let end = clock.monotonic_nanoseconds() + self.plan.life.as_nanos() as u64;
-        let listed =
-            node.command("list snapshots", |done| node.engine.snapshots(SHARED, done))?;
+        let listed = node.command("list snapshots", |done| node.engine.snapshots(SHARED, done))?;
         let mut kept: Vec<String> = listed.into_iter().map(|snapshot| snapshot.name).collect();
         while clock.monotonic_nanoseconds() < end && !is_stopping.load(Ordering::SeqCst) {
             let request = match (self.random.below(12), kept.len()) {

@@ -18,8 +18,8 @@ use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, NewNode, RenameFlags,
     SetAttributes, Stability,
 };
-use volume::SnapshotRequest;
 use std::collections::BTreeMap;
+use volume::SnapshotRequest;
 
 /// Names of the files of a client.
 const NAMES: u64 = 10;
@@ -89,11 +89,7 @@ impl Own {
     }
 
     /// An operation that may be refused for want of room.
-    fn room<T>(
-        &mut self,
-        what: &str,
-        outcome: Result<T, FsError>,
-    ) -> Result<Option<T>, Failure> {
+    fn room<T>(&mut self, what: &str, outcome: Result<T, FsError>) -> Result<Option<T>, Failure> {
         match outcome {
             Err(FsError::NoSpace) => Ok(None),
             outcome => self.must(what, outcome).map(Some),

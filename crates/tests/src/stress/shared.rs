@@ -224,8 +224,7 @@ impl Shared<'_> {
         if read.len() != 0 && read.len() != RECORD_UNITS * UNIT {
             return lost(format!("{} bytes of a record at {offset}", read.len()));
         }
-        check_record(&read.to_vec())
-            .or_else(|what| lost(format!("the record at {offset}: {what}")))
+        check_record(&read.to_vec()).or_else(|what| lost(format!("the record at {offset}: {what}")))
     }
 
     /// A handle of one of the directories in which anything goes, and a name there.
@@ -375,9 +374,7 @@ fn check_record(data: &[u8]) -> Result<(), String> {
     let Some(first) = words.first().copied() else { return Ok(()) };
     let is_whole = match first {
         0 => words.iter().all(|word| *word == 0),
-        write => {
-            words.iter().enumerate().all(|(unit, word)| *word == record_word(write, unit))
-        }
+        write => words.iter().enumerate().all(|(unit, word)| *word == record_word(write, unit)),
     };
     if is_whole { Ok(()) } else { Err(format!("parts of several writes: {words:x?}")) }
 }

@@ -64,9 +64,9 @@ fn shuttle_who_waits_for_a_block_gets_it_whoever_reads_it() {
                 let (rig, contents) = (Arc::clone(&rig), contents.clone());
                 thread::spawn(move || {
                     // Each wants two of three; all of them have one in common with each other.
-                    let wanted = (0..BLOCKS).filter(|at| *at != number).map(|at| {
-                        pointer(100 + 10 * at, at, &contents[at as usize])
-                    });
+                    let wanted = (0..BLOCKS)
+                        .filter(|at| *at != number)
+                        .map(|at| pointer(100 + 10 * at, at, &contents[at as usize]));
                     let wanted: Vec<LoadRequest> = wanted.collect();
                     let held = wait(&rig, &wanted);
                     for request in &wanted {

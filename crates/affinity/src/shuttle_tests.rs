@@ -1,7 +1,7 @@
 //! Direct runs, workers, reroutes and suspended messages at the same time, in thousands of
 //! interleavings (shuttle): loom's models (`loom_tests`) are smaller and exhaustive.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p affinity --release shuttle`. A message that is
+//! Run with `cargo xtask shuttle`. A message that is
 //! lost shows as a deadlock or as a count, one that runs beside another that it excludes at once.
 
 use crate::{Access, AffinityId, AffinityKind, Message, Outcome, Partition, Scheduler, Waker};
@@ -12,7 +12,7 @@ use shuttle::thread;
 use std::sync::Arc;
 use units::Timestamp;
 
-const RUNS: usize = 3000;
+const RUNS: usize = 20_000;
 /// Bugs of this kind show with few changes of the thread.
 const DEPTH: usize = 4;
 

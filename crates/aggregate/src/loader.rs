@@ -5,8 +5,8 @@
 //!
 //! The PVBN of a dual pointer is a hint (decision D8). The volume's container map is asked where a
 //! block is when it is not there; and of a volume whose blocks were moved before it is looked for,
-//! so that nothing is read in vain and no other block is taken for it. A block that the map does not
-//! have yet, because the consistency point under way has placed it, is where its pointer says.
+//! so that nothing is read in vain and no other block is taken for it. A block that the map does
+//! not have yet, because the consistency point under way has placed it, is where its pointer says.
 //!
 //! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
 //! then fails with an I/O error; nothing else does. A block that a commit freed while it was being
@@ -228,9 +228,9 @@ impl Loader {
         maps.places_of(numbers, Box::new(found));
     }
 
-    /// Reads a block that the last commit's container map does not have. The consistency point under
-    /// way has placed it, and then it is where its pointer says, for nothing moves before it is
-    /// committed; or the volume has let go of it since it was asked for, and whoever did will see.
+    /// Reads a block that the last commit's container map does not have. The consistency point
+    /// under way has placed it, and then it is where its pointer says, for nothing moves before it
+    /// is committed; or the volume has let go of it since, and whoever asked for it will see.
     fn load_unmapped(&self, request: LoadRequest) {
         let (this, at) = (self.clone(), request.pvbn);
         let read = move |outcome: Option<BlockRef>| match outcome {

@@ -78,7 +78,5 @@ pub struct Record {
     pub body: Vec<u8>,
 }
 
-#[cfg(all(test, shuttle))]
-mod shuttle_tests;
 #[cfg(test)]
 mod tests;

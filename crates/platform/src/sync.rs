@@ -2,7 +2,7 @@
 //!
 //! Compiled with `--cfg shuttle` they are shuttle's: then a test chooses which thread goes on at
 //! each of them, and real code is run in thousands of interleavings (docs/testing.md, section 1).
-//! What a thread has for itself, and counters that threads hand work over with, come from here, too.
+//! What a thread has for itself, and counters that threads hand work over with, come from here too.
 //!
 //! Invariant: no poisoning: a panic while a lock is held ends the process (crash rather than
 //! corrupt), so no one sees half-made state.

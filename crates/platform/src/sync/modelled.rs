@@ -1,6 +1,6 @@
 //! Shuttle's locks with the calls of `parking_lot` that this workspace uses.
 //!
-//! Invariants: the same calls as without shuttle, so that the code under test is the code that runs.
+//! Invariants: the same calls as without shuttle, so the code under test is the code that runs.
 //! A wait with a time limit is a wait without one: time does not pass under shuttle.
 //!
 //! Fails: outside of a shuttle test each of them panics.

@@ -3,8 +3,8 @@
 //! A thread waits at its [`Desk`]. When an engine is killed some of what it owes is dropped, which
 //! ends the wait, and some stays in its memory: the desk is closed then.
 //!
-//! Invariants: an [`Answer`] comes to an end when it is given, when nobody can give it any more, and
-//! when the desk is closed.
+//! Invariants: an [`Answer`] comes to an end when it is given, when nobody can give it any more,
+//! and when the desk is closed.
 
 use platform::sync::{Condvar, Mutex};
 use std::cell::RefCell;

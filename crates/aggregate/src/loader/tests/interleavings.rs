@@ -1,7 +1,7 @@
 //! Several messages that wait for the same blocks at the same time, in thousands of interleavings
 //! (shuttle), beside commits that free places and a cache that keeps next to nothing.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p aggregate --release shuttle`. Each waits once
+//! Run with `cargo xtask shuttle`. Each waits once
 //! for each load and gets every block; whoever is forgotten shows as a deadlock; a block is not
 //! read twice at one time.
 
@@ -9,7 +9,7 @@ use super::*;
 use platform::sync::Condvar;
 use shuttle::thread;
 
-const RUNS: usize = 1000;
+const RUNS: usize = 5000;
 /// Bugs of this kind show with few changes of the thread.
 const DEPTH: usize = 4;
 const BLOCKS: u64 = 3;

@@ -2,7 +2,7 @@
 //! waited for, pushed and retired, and notes of stripes, while a disk completes what it was asked
 //! on a thread of its own, until the power goes at any moment.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p nvlog --release shuttle`. What was told
+//! Run with `cargo xtask shuttle`. What was told
 //! durable before the cut must be found; whoever is never told shows as a deadlock.
 
 use crate::{Found, Log, LogFull, LogIdentity, Record};
@@ -14,7 +14,7 @@ use shuttle::thread::{self, JoinHandle};
 use std::sync::Arc;
 use units::{Block, CpNumber};
 
-const RUNS: usize = 1500;
+const RUNS: usize = 5000;
 /// Bugs of this kind show with few changes of the thread.
 const DEPTH: usize = 4;
 const IDENTITY: LogIdentity = LogIdentity { aggregate: [1; 16], log: [2; 16] };

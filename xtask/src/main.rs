@@ -1,9 +1,10 @@
-//! The project's own tasks: `cargo xtask ci`, `tidy`, `fuzz` and `callgrind`.
+//! The project's own tasks: `cargo xtask ci`, `tidy`, `shuttle`, `fuzz` and `callgrind`.
 //!
 //! `ci` is everything that must pass before a change lands, in the order of its cost, and the only
 //! thing that a hosted CI calls (through `make test`). `tidy` is the part of it that no other tool
-//! checks: the rules of STYLE.md and the import rules of ARCHITECTURE.md. `fuzz` wants a nightly
-//! compiler and cargo-fuzz, and is no part of `ci`, which replays its seeds only.
+//! checks: the rules of STYLE.md and the import rules of ARCHITECTURE.md. `shuttle` is another
+//! part: it builds a few crates once more, with locks that a test drives (`target-shuttle`). `fuzz`
+//! wants a nightly compiler and cargo-fuzz, and is no part of `ci`, which replays its seeds only.
 //!
 //! Fails: with status 1 and a line for each finding, or the status of the command that failed;
 //! status 2 for a command line that makes no sense.
@@ -22,6 +23,28 @@ const STEPS: [(&str, &[&str]); 3] = [
     ("test", &["test", "--workspace", "--no-fail-fast"]),
 ];
 
+/// The tests that choose which thread goes on at each lock (docs/testing.md, section 1).
+const SHUTTLE: (&str, &[&str]) = (
+    "shuttle",
+    &[
+        "--config",
+        "build.rustflags=[\"--cfg\",\"shuttle\"]",
+        "test",
+        "--profile",
+        "simulation",
+        "--target-dir",
+        "target-shuttle",
+        "--package",
+        "affinity",
+        "--package",
+        "nvlog",
+        "--package",
+        "aggregate",
+        "--lib",
+        "shuttle",
+    ],
+);
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -29,11 +52,14 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["tidy"] => tidy::run(&root()),
         ["callgrind"] => callgrind::run(&root()),
+        ["shuttle"] if cargo(SHUTTLE) => ExitCode::SUCCESS,
+        ["shuttle"] => ExitCode::FAILURE,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         _ => {
             eprintln!(
                 "usage: cargo xtask ci      format, tidy, clippy, licences, tests\n       \
                  cargo xtask tidy    the rules of STYLE.md and the import rules\n       \
+                 cargo xtask shuttle    threads at locks, in thousands of interleavings\n       \
                  cargo xtask callgrind    instructions of each operation, by valgrind\n       \
                  cargo xtask fuzz [TARGET] [--seconds N]    fuzz a target, or each in turn"
             );
@@ -54,7 +80,12 @@ fn ci() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("== tidy");
-    if tidy::run(&root()) != ExitCode::SUCCESS || !cargo(clippy) || !deny() || !cargo(test) {
+    if tidy::run(&root()) != ExitCode::SUCCESS
+        || !cargo(clippy)
+        || !deny()
+        || !cargo(test)
+        || !cargo(SHUTTLE)
+    {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

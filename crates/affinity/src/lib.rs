@@ -40,6 +40,8 @@ mod sync;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 
 pub use access::{Above, Access};
 pub use counters::{Counters, KindCounters};

@@ -1,5 +1,5 @@
-//! The locks of `platform`, or loom's models of them when the crate is compiled with
-//! `--cfg loom`; and the mark of a thread that runs a message.
+//! The locks of `platform` (shuttle's with `--cfg shuttle`), or loom's models of them when the
+//! crate is compiled with `--cfg loom`; and the mark of a thread that runs a message.
 //!
 //! Invariant: the same few calls either way, so that the code under the model is the code that
 //! runs.
@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 #[cfg(not(loom))]
-thread_local! {
+platform::sync::thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -5,7 +5,8 @@
 //!
 //! The PVBN of a dual pointer is a hint (decision D8). The volume's container map is asked where a
 //! block is when it is not there; and of a volume whose blocks were moved before it is looked for,
-//! so that nothing is read in vain and no other block is taken for it.
+//! so that nothing is read in vain and no other block is taken for it. A block that the map does
+//! not have yet, because the consistency point under way has placed it, is where its pointer says.
 //!
 //! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
 //! then fails with an I/O error; nothing else does. A block that a commit freed while it was being
@@ -18,10 +19,11 @@ use cowfs::cache::BufferCache;
 use cowfs::content::content_checksum;
 use cowfs::reader::{HeldBlocks, LoadProof, LoadRequest};
 use platform::sync::Mutex;
+use platform::sync::atomic::{AtomicUsize, Ordering};
 use raid::{BlockRead, BlockStore, Proof};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 
 /// Blocks in one request at most.
@@ -231,13 +233,24 @@ impl Loader {
                     }
                     // It is mostly where the pointer says, and its content proves it.
                     Place::Unknown => wanted.push(Wanted { at: request.pvbn, request }),
-                    // The volume has let go of it since it was asked for: whoever did will see.
-                    Place::Nowhere => this.under_way.finish(&request, None),
+                    Place::Nowhere => this.load_unmapped(request),
                 }
             }
             this.load_runs(wanted);
         };
         maps.places_of(numbers, Box::new(found));
+    }
+
+    /// Reads a block that the last commit's container map does not have. The consistency point
+    /// under way has placed it, and then it is where its pointer says, for nothing moves before it
+    /// is committed; or the volume has let go of it since, and whoever asked for it will see.
+    fn load_unmapped(&self, request: LoadRequest) {
+        let (this, at) = (self.clone(), request.pvbn);
+        let read = move |outcome: Option<BlockRef>| match outcome {
+            Some(block) => this.deliver(&Wanted { at, request }, &block),
+            None => this.under_way.finish(&request, None),
+        };
+        self.read_at(at, request, Box::new(read));
     }
 
     fn note_place(&self, request: &LoadRequest, at: Pvbn) {
@@ -385,3 +398,6 @@ fn proof(request: &LoadRequest) -> Proof {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

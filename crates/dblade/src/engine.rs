@@ -261,6 +261,10 @@ impl Engine {
     }
 
     /// Stops where it is, as a power cut does: every message is dropped, nothing more is written.
+    ///
+    /// No message may be running, on any thread: what one has in hand it would give back to an
+    /// aggregate that has forgotten it. So whoever lends threads halts the scheduler, joins them,
+    /// and calls this.
     pub fn halt(&self) {
         self.scheduler.halt();
         for aggregate in self.aggregates() {

@@ -3,6 +3,8 @@
 mod behaviour;
 mod crash;
 mod damage;
+#[cfg(shuttle)]
+mod interleavings;
 mod notes;
 
 use crate::{Log, LogError, LogIdentity, LogPosition, Record};

@@ -9,6 +9,7 @@
 //! or [`Round::run`] is called; nobody may wait for another thread within a round without calling
 //! that, since what he waits for may have been put off.
 
+use crate::sync::thread_local;
 use std::cell::RefCell;
 
 type Work = Box<dyn FnOnce()>;
@@ -23,6 +24,10 @@ thread_local! {
     static STATE: RefCell<State> = RefCell::default();
 }
 
+fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with(|state| body(&mut state.borrow_mut()))
+}
+
 /// An open round of the current thread; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Round(());
@@ -31,7 +36,7 @@ impl Round {
     /// Opens one. Within another it changes nothing.
     #[must_use]
     pub fn open() -> Self {
-        STATE.with_borrow_mut(|state| state.depth += 1);
+        with(|state| state.depth += 1);
         Self(())
     }
 
@@ -43,7 +48,7 @@ impl Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        let last = STATE.with_borrow_mut(|state| {
+        let last = with(|state| {
             state.depth -= 1;
             state.depth == 0
         });
@@ -55,7 +60,7 @@ impl Drop for Round {
 
 /// Runs `work` at the end of the thread's round, or at once if none is open.
 pub fn at_end(work: impl FnOnce() + 'static) {
-    let now = STATE.with_borrow_mut(|state| {
+    let now = with(|state| {
         if state.depth == 0 {
             return Some(work);
         }
@@ -70,12 +75,12 @@ pub fn at_end(work: impl FnOnce() + 'static) {
 /// Whether the thread is in a round.
 #[must_use]
 pub fn is_open() -> bool {
-    STATE.with_borrow(|state| state.depth > 0)
+    with(|state| state.depth > 0)
 }
 
 fn run() {
     loop {
-        let work = STATE.with_borrow_mut(|state| std::mem::take(&mut state.work));
+        let work = with(|state| std::mem::take(&mut state.work));
         if work.is_empty() {
             return;
         }

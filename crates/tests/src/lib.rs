@@ -18,6 +18,7 @@
 //! | [`programs`] | git, SQLite and make as writers |
 //! | [`rounds`] | the loop of short rounds: everything dies with the server |
 //! | [`soak`] | hours of load with kills in between: clients go on over them; figures |
+//! | [`stress`] | the engine itself in this process, on real threads |
 //!
 //! Invariants: what is noted of acknowledged operations lies outside of the volume; a writer owns
 //! its directory, so its own order of operations is the order of what is there; the same seed makes
@@ -35,6 +36,7 @@ pub mod programs;
 pub mod random;
 pub mod rounds;
 pub mod soak;
+pub mod stress;
 pub mod tree;
 pub mod worker;
 

@@ -1,0 +1,151 @@
+//! Loads from a store on a simulated disk, with a container map that the test makes up.
+
+use super::*;
+use cowfs::reader::{Progress, Reader, Stop};
+use ondisk::identity::BlockOwner;
+use ondisk::label::RaidKind;
+use platform::Disk;
+use platform::simulated::SimulatedWorld;
+use raid::{BlockWrite, CreateRequest, GroupRequest, NoJournal};
+use std::collections::BTreeMap;
+use units::{Block, Timestamp};
+
+#[cfg(shuttle)]
+mod interleavings;
+
+const VOLUME: VolumeId = VolumeId(1);
+/// The smallest disk that a label fits on, and some room.
+const DISK_BLOCKS: u64 = 4096;
+
+/// What the container map of the last commit says; blocks have moved.
+#[derive(Default)]
+struct Maps(Mutex<BTreeMap<Vvbn, Pvbn>>);
+
+impl ContainerMaps for Maps {
+    fn has_moved(&self, _: VolumeId) -> bool {
+        true
+    }
+
+    fn note_random_reads(&self, _: &[(VolumeId, Vvbn)]) {}
+
+    fn places_of(&self, blocks: Vec<(VolumeId, Vvbn)>, done: PlacesDone) {
+        let place =
+            |vvbn: &Vvbn| self.0.lock().get(vvbn).map_or(Place::Nowhere, |at| Place::At(*at));
+        done(blocks.iter().map(|(_, vvbn)| place(vvbn)).collect());
+    }
+}
+
+struct Rig {
+    world: SimulatedWorld,
+    loader: Loader,
+    maps: Arc<Maps>,
+}
+
+impl Rig {
+    fn new(cache_blocks: usize) -> Self {
+        let world = SimulatedWorld::new(1);
+        let disk = world.add_disk("disk", DISK_BLOCKS) as Arc<dyn Disk>;
+        let request = CreateRequest {
+            name: "a1".to_owned(),
+            groups: vec![GroupRequest { kind: RaidKind::None, disks: vec![disk] }],
+            created: Timestamp(0),
+            force: false,
+            media: None,
+        };
+        let slot = Arc::new(Mutex::new(None));
+        let filled = Arc::clone(&slot);
+        let done = move |store| *filled.lock() = Some(store);
+        raid::create(request, &world, Arc::new(NoJournal), Box::new(done));
+        world.run_until_idle();
+        let store = slot.lock().take().unwrap().unwrap();
+        let maps = Arc::new(Maps::default());
+        let loader = Loader {
+            maps: Some(Arc::clone(&maps) as _),
+            store: Arc::new(store),
+            cache: Arc::new(BufferCache::new(cache_blocks)),
+            lost_blocks: Arc::default(),
+            under_way: Arc::default(),
+        };
+        Self { world, loader, maps }
+    }
+
+    /// Writes a block, whatever the map says of it.
+    fn write(&self, pvbn: u64, content: &BlockRef) {
+        let (pvbn, block) = (Pvbn(pvbn), Arc::clone(content));
+        let owner = BlockOwner {
+            kind: 1,
+            level: 0,
+            volume: VOLUME,
+            vvbn: Vvbn(1),
+            inode: units::InodeNumber(70),
+            fbn: units::Fbn(0),
+            cp: CpNumber(1),
+        };
+        self.loader.store.write(BlockWrite::new(pvbn, block, owner));
+        self.loader.store.sync(Box::new(|outcome| outcome.unwrap()));
+        self.world.run_until_idle();
+    }
+
+    /// Loads, and what the waiting message is given; `None` if there is no answer.
+    fn load(&self, requests: Vec<LoadRequest>) -> Option<HeldBlocks> {
+        let (held, is_done) = (HeldBlocks::default(), Arc::new(Mutex::new(false)));
+        let told = Arc::clone(&is_done);
+        self.loader.load(requests, held.clone(), Box::new(move || *told.lock() = true));
+        self.world.run_until_idle();
+        let is_done = *is_done.lock();
+        is_done.then_some(held)
+    }
+}
+
+fn content(number: u64) -> BlockRef {
+    Arc::new(Block::from_prefix(&number.to_le_bytes()))
+}
+
+/// A pointer to a block with this content.
+fn pointer(pvbn: u64, vvbn: u64, content: &BlockRef) -> LoadRequest {
+    let checksum = content_checksum(content, cowfs::content::Content::Data);
+    LoadRequest {
+        pvbn: Pvbn(pvbn),
+        check: checksum,
+        proof: LoadProof::Content { checksum, content: cowfs::content::Content::Data },
+        virtual_number: Some((VOLUME, Vvbn(vvbn))),
+        is_random: false,
+    }
+}
+
+/// What a message that holds these blocks sees: the block, nothing, or damage.
+fn seen(rig: &Rig, held: &HeldBlocks, request: &LoadRequest) -> Progress<Option<BlockRef>> {
+    Reader { cache: &rig.loader.cache, held }.find(request)
+}
+
+/// A consistency point under way reads back what it has placed, and the cache is too small to have
+/// kept it: the map of the last commit knows nothing of the block, and it was taken for lost.
+#[test]
+fn regression_a_block_that_is_not_committed_is_found_in_a_volume_whose_blocks_moved() {
+    let rig = Rig::new(8);
+    let (new, other) = (content(1), content(2));
+    rig.write(100, &new);
+    let request = pointer(100, 7, &new);
+    let held = rig.load(vec![request]).unwrap();
+    assert_eq!(seen(&rig, &held, &request), Ok(Some(Arc::clone(&new))));
+    // What the volume has let go of may have been written over: that is no loss, but it is gone.
+    rig.write(101, &other);
+    let gone = pointer(101, 8, &new);
+    let held = rig.load(vec![gone]).unwrap();
+    assert_eq!(seen(&rig, &held, &gone), Err(Stop::Damaged(Pvbn(101))));
+    assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);
+    assert_eq!(rig.loader.under_way.places(), []);
+}
+
+#[test]
+fn a_block_that_moved_is_read_where_the_map_says() {
+    let rig = Rig::new(8);
+    let (moved, other) = (content(1), content(2));
+    rig.write(100, &other);
+    rig.write(200, &moved);
+    rig.maps.0.lock().insert(Vvbn(7), Pvbn(200));
+    let request = pointer(100, 7, &moved);
+    let held = rig.load(vec![request]).unwrap();
+    assert_eq!(seen(&rig, &held, &request), Ok(Some(moved)));
+    assert_eq!(rig.loader.lost_blocks.load(Ordering::Relaxed), 0);
+}

@@ -138,12 +138,17 @@ impl<'a> Life<'a> {
                 Choices::of(self.seed, Purpose::Events, round << 32 | self.reduction.salt);
             self.round(round == rounds)?;
         }
-        let finished = self.machine.finish_removal();
-        if finished.is_err() {
-            // A log that fails, or an outage, may come in between.
-            self.after(finished)?;
-            self.machine.finish_removal()?;
+        let finished = self.finish();
+        if finished.is_ok() {
+            return Ok(());
         }
+        // A log that fails, or an outage, may come in between.
+        self.after(finished)?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), Finding> {
+        self.machine.finish_removal()?;
         self.scrub_at_end()
     }
 

@@ -85,7 +85,7 @@ impl Machine<'_> {
     }
 
     /// Whether the disk's label is there, if damaged.
-    fn is_labelled(&self, name: &str) -> bool {
+    pub(crate) fn is_labelled(&self, name: &str) -> bool {
         let ends = [0, self.plan.disk_blocks - 1];
         let found = ends.iter().filter_map(|block| self.world.read_block(name, *block));
         found.into_iter().any(|block| DiskLabel::is_claimed_by(&block))

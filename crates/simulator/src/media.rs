@@ -2,7 +2,10 @@
 
 use crate::finding::Finding;
 use crate::machine::Machine;
-use inspect::Inspector;
+use inspect::{Inspector, Report};
+
+/// How often media are read again at most.
+const READS_AGAIN_MAX: u32 = 3;
 
 /// Checks the media of a node at rest, after a consistency point: everything accounted for once,
 /// all identities and parity true. Not with a disk that damages what it holds: the engine repairs a
@@ -17,17 +20,34 @@ pub fn check_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
     inspect_media(machine)
 }
 
+/// What is on the media, and whether a consistency point came in between, because a spare has taken
+/// a place, say: what is read from parity may be of two moments then.
+fn read_media(machine: &mut Machine<'_>) -> Result<(Report, bool), Finding> {
+    let state = |machine: &Machine<'_>| {
+        machine.aggregate().map(|aggregate| (aggregate.committed(), aggregate.phase()))
+    };
+    let (disks, step, before) = (machine.disks(), machine.trace.step, state(machine));
+    let mut drive = || machine.drive();
+    let report = Inspector::open(disks, &mut drive).and_then(|mut inspector| inspector.check());
+    machine.trace.step = step;
+    let report = report.map_err(|error| Finding::Media(error.to_string()))?;
+    Ok((report, state(machine) != before))
+}
+
 /// The same, whatever disks do.
 ///
 /// # Errors
 /// [`Finding::Media`] with everything that is wrong.
 pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
-    let disks = machine.disks();
-    let step = machine.trace.step;
-    let mut drive = || machine.drive();
-    let report = Inspector::open(disks, &mut drive).and_then(|mut inspector| inspector.check());
-    machine.trace.step = step;
-    let report = report.map_err(|error| Finding::Media(error.to_string()))?;
+    let (mut report, mut is_disturbed) = read_media(machine)?;
+    for _ in 0..READS_AGAIN_MAX {
+        if report.is_clean() || !is_disturbed {
+            break;
+        }
+        machine.trace.meet("media: read again after a consistency point in between");
+        machine.settle()?;
+        (report, is_disturbed) = read_media(machine)?;
+    }
     if machine.is_damaged() {
         return machine.check_damaged_media(&report);
     }

@@ -27,6 +27,8 @@ pub struct Removals {
     under_way: Option<Promise<Result<(), EngineError>>>,
     /// Groups that were seen to have left.
     left: BTreeSet<u32>,
+    /// A group was to leave once: which disks are left a crash may decide.
+    pub(crate) has_begun: bool,
 }
 
 impl Machine<'_> {
@@ -60,6 +62,7 @@ impl Machine<'_> {
             self.trace.note(format!("group {group} is to leave"));
             let asked = promise(|done| engine.remove_group(AGGREGATE, group, done));
             self.removals.under_way = Some(asked);
+            self.removals.has_begun = true;
         }
     }
 

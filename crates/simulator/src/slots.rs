@@ -44,14 +44,19 @@ impl Machine<'_> {
     /// Before a start: a slot cannot be read on some disks, or on all.
     pub fn hide_superblocks(&mut self) {
         self.show_superblocks();
+        let names = self.world.disk_names();
+        let mut disks: Vec<String> = names
+            .iter()
+            .filter(|name| is_own_disk(name) && self.is_labelled(name))
+            .map(ToString::to_string)
+            .collect();
         let Some(choices) = &mut self.slots.choices else { return };
-        if !choices.chance(STARTS_PERCENT) {
+        if disks.is_empty() || !choices.chance(STARTS_PERCENT) {
             return;
         }
-        let is_everywhere = choices.chance(EVERYWHERE_PERCENT);
+        // A disk that is spared must be one that has not left with its group.
+        let is_everywhere = self.removals.has_begun || choices.chance(EVERYWHERE_PERCENT);
         let slot = choices.below(SUPERBLOCK_SLOTS as u64);
-        let names = self.world.disk_names();
-        let mut disks: Vec<_> = names.iter().filter(|name| is_own_disk(name)).collect();
         if !is_everywhere {
             let spared = choices.index(disks.len());
             disks.remove(spared);
@@ -61,8 +66,8 @@ impl Machine<'_> {
         for disk in disks {
             let block = SUPERBLOCK_BLOCK + slot;
             self.trace.note(format!("disk {disk}: superblock slot {slot} cannot be read"));
-            self.world.set_unreadable(disk, block, true);
-            self.slots.hidden.push((disk.to_string(), block));
+            self.world.set_unreadable(&disk, block, true);
+            self.slots.hidden.push((disk, block));
         }
         if !self.slots.hidden.is_empty() {
             self.trace.meet("superblock: a slot cannot be read at a start");

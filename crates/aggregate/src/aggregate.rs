@@ -239,7 +239,9 @@ impl Aggregate {
         match stop {
             Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => !is_lost(&geometry, *pvbn),
             Stop::Contradiction(_) => geometry.groups().iter().any(GroupGeometry::is_object),
-            Stop::Wait(_) | Stop::NoSpace | Stop::Quarantined(_) => true,
+            Stop::Wait(_) | Stop::NoSpace => true,
+            // Nothing takes a quarantine back.
+            Stop::Quarantined(_) => false,
         }
     }
 

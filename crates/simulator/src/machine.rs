@@ -507,6 +507,7 @@ impl<'a> Machine<'a> {
         trace.meet_times("store: blocks repaired from parity", counters.repaired_blocks);
         trace.meet_times("store: blocks not repaired", counters.damaged_blocks);
         trace.meet_times("store: partial tetris writes", counters.partial_tetris_writes);
+        trace.meet_times("store: stripes of which old parity was read", counters.modified_stripes);
     }
 
     /// What the world has counted in the whole life.

@@ -192,11 +192,14 @@ fn regression_a_block_that_cannot_be_read_keeps_no_record_from_being_replayed() 
     commit_all(&node);
     // A part of a block, which must be read again to be replayed.
     write(&node, file, 300, content(3, 100)).unwrap();
+    // Those of the same file that follow find it quarantined.
+    write(&node, file, 300, content(4, 100)).unwrap();
+    write(&node, file, 301, content(4, BLOCK)).unwrap();
     let world = node.power_cut();
     let (disk, block) = block_of(&world, file.inode, 0, 300);
     world.fail_block(&disk, block);
     let (node, recovery) = Node::open(&world);
-    assert_eq!(recovery.skipped, 1);
+    assert_eq!(recovery.skipped, 3);
     is_refused(&node, file);
     check_others(&node);
     assert!(node.read_file(node.root("home"), "new").unwrap() == content(5, FILE_BYTES));

@@ -18,7 +18,7 @@
 //! Where an answer was forgotten, its call may still come: read late, over a connection that its
 //! client gave up long ago, because the server had no room to read it, or from what the client's
 //! kernel still had to send. To do it then would undo what the client did since. So while a client
-//! has several connections, calls are remembered longer than their answers ([`forgotten`]), and if
+//! has another connection, calls are remembered longer than their answers ([`forgotten`]), and if
 //! a copy comes over the connection that had the answer, or an older one, that connection ends
 //! ([`Begin::Late`]): a client that still listens there sends its calls again, over a new one. With
 //! one connection alone copies come in the order in which they were sent.
@@ -301,7 +301,7 @@ impl<R> Entries<R> {
         let turn = self.clients.get(&loser)?.answers.front()?;
         let key = self.order.get(turn).copied()?;
         let evicted = self.remove(&key)?;
-        if connections.are_several(loser) {
+        if connections.may_bring(loser, evicted.connection) {
             self.forgotten.add(&key, evicted.connection);
         }
         Some(evicted)

@@ -241,3 +241,19 @@ fn a_busy_client_does_not_push_out_what_is_remembered_of_others() {
     }
     assert!(matches!(cache.begin(key(1), old, 0, 5), Begin::Late(5)), "still");
 }
+
+#[test]
+fn a_late_copy_may_come_over_the_only_connection_that_is_left() {
+    let connections = Arc::new(Connections::default());
+    let (old, _open) = connections.open(CLIENT);
+    let (new, newer) = connections.open(CLIENT);
+    let cache = ReplyCache::new(ReplyLimits { answers_max: 1, ..FEW }, Arc::clone(&connections));
+    answer(&cache, 1, new);
+    // The client has nothing to do and closes the connection; the old one is not read yet.
+    drop(newer);
+    // Another client's answer takes the place.
+    let other = Key::new(IpAddr::from([10, 0, 0, 2]), 1, b"", false);
+    assert!(matches!(cache.begin(other, new + 1, 0, 5), Begin::Fresh(5)));
+    cache.finish(&other, 0, b"");
+    assert!(matches!(cache.begin(key(1), old, 0, 5), Begin::Late(5)));
+}

@@ -42,9 +42,12 @@ impl Connections {
         state.next - 1
     }
 
-    /// Whether a client has more than one connection open.
-    pub(crate) fn are_several(&self, client: IpAddr) -> bool {
-        self.0.lock().open.get(&client).is_some_and(|open| open.len() > 1)
+    /// Whether a copy of a call that was answered over a connection may still be read late:
+    /// over another connection that the client has open.
+    pub(crate) fn may_bring(&self, client: IpAddr, answered: u64) -> bool {
+        let state = self.0.lock();
+        let Some(open) = state.open.get(&client) else { return false };
+        open.len() > 1 || open.first().is_some_and(|oldest| *oldest < answered)
     }
 }
 
@@ -70,12 +73,13 @@ mod tests {
         let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let (first, open) = connections.open(one);
         let (second, _others) = connections.open(other);
-        assert!(!connections.are_several(one), "the second is another's");
+        assert!(!connections.may_bring(one, first), "the second is another's");
         let (third, newer) = connections.open(one);
         assert_eq!((first, second, third, connections.number()), (0, 1, 2, 3));
-        assert!(connections.are_several(one) && !connections.are_several(other));
+        assert!(connections.may_bring(one, first) && !connections.may_bring(other, second));
         drop(open);
-        assert!(!connections.are_several(one));
+        assert!(!connections.may_bring(one, third) && !connections.may_bring(one, first));
+        assert!(connections.may_bring(one, third + 2), "the older one is still read");
         drop(newer);
         assert_eq!(connections.0.lock().open.len(), 1);
     }

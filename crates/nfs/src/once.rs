@@ -23,7 +23,7 @@ pub(crate) enum Once {
     /// Nothing: it was answered, or will be.
     Answered,
     /// Too many are being done.
-    Refused(Way),
+    Refused(Way, Key),
 }
 
 /// Looks whether a call that must not be done twice is being done or was done.
@@ -41,7 +41,7 @@ pub(crate) fn once(
             let recorded = Recorded { context: Arc::clone(context), key, finished: false };
             return Once::Do(Way { replier, recorded: Some(recorded) });
         }
-        Begin::Refused(replier) => return Once::Refused(Way::unkept(replier)),
+        Begin::Refused(replier) => return Once::Refused(Way::unkept(replier), key),
         Begin::Replay(replier, results) => replay(replier, &results),
         Begin::Joined(superseded) if mutation::broken(Rule::SupersededCopyFails) => {
             drop(superseded);
@@ -68,6 +68,13 @@ impl Recorded {
         self.finished = true;
         let now = self.context.clock.monotonic_nanoseconds();
         self.context.replies.finish(&self.key, now, results)
+    }
+
+    /// The call is not done, and its client comes later; gives the newest copy of it, if that is
+    /// not the first.
+    fn put_off(mut self) -> Option<Replier> {
+        self.finished = true;
+        self.context.replies.put_off(&self.key)
     }
 
     /// The call is not done; gives the newest copy of it, if that is not the first.
@@ -124,6 +131,13 @@ impl Way {
     /// Nothing was done, so nothing will be kept. The newest copy will be answered.
     pub(crate) fn forget(&mut self) {
         if let Some(newest) = self.recorded.take().and_then(Recorded::forget) {
+            std::mem::replace(&mut self.replier, newest).withdraw();
+        }
+    }
+
+    /// As [`Self::forget`], of a call that will be answered "come later".
+    pub(crate) fn put_off(&mut self) {
+        if let Some(newest) = self.recorded.take().and_then(Recorded::put_off) {
             std::mem::replace(&mut self.replier, newest).withdraw();
         }
     }

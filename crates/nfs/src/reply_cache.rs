@@ -18,10 +18,11 @@
 //! Where an answer was forgotten, its call may still come: read late, over a connection that its
 //! client gave up long ago, because the server had no room to read it, or from what the client's
 //! kernel still had to send. To do it then would undo what the client did since. So while a client
-//! has several connections, calls are remembered longer than their answers ([`forgotten`]), and if
+//! has another connection, calls are remembered longer than their answers ([`forgotten`]), and if
 //! a copy comes over the connection that had the answer, or an older one, that connection ends
 //! ([`Begin::Late`]): a client that still listens there sends its calls again, over a new one. With
-//! one connection alone copies come in the order in which they were sent.
+//! one connection alone copies come in the order in which they were sent. So it is with calls whose
+//! client was told to come later ([`ReplyCache::put_off`]): it does, with another call.
 //!
 //! Invariants:
 //! - A call that is being done is not begun a second time, however long it takes.
@@ -101,6 +102,16 @@ struct Entry<R> {
     state: State<R>,
     /// The newest connection that brought a copy: connections are numbered as they are opened.
     connection: u64,
+}
+
+impl<R> Entry<R> {
+    /// The newest copy of a call that is being done, if it is not the first.
+    fn newest(self) -> Option<R> {
+        match self.state {
+            State::Begun(newest) => newest,
+            State::Done { .. } => None,
+        }
+    }
 }
 
 /// What to do with a call.
@@ -191,10 +202,22 @@ impl<R> ReplyCache<R> {
     /// The call was not done: arguments that are garbage, an answer that was lost. Gives the newest
     /// copy, if that is not the first.
     pub(crate) fn forget(&self, key: &Key) -> Option<R> {
-        match self.room(key).entries.lock().remove(key)?.state {
-            State::Begun(newest) => newest,
-            State::Done { .. } => None,
-        }
+        self.room(key).entries.lock().remove(key)?.newest()
+    }
+
+    /// The call was not done, and its client is told to come later, which it does with another
+    /// call: a copy of this one that is read late is not done either. Gives the newest copy, if
+    /// that is not the first.
+    pub(crate) fn put_off(&self, key: &Key) -> Option<R> {
+        let mut entries = self.room(key).entries.lock();
+        let entry = entries.remove(key)?;
+        entries.remember(key, entry.connection, &self.connections);
+        entry.newest()
+    }
+
+    /// The same of a call that was refused when it came ([`Begin::Refused`]).
+    pub(crate) fn put_off_refused(&self, key: &Key, connection: u64) {
+        self.room(key).entries.lock().remember(key, connection, &self.connections);
     }
 }
 
@@ -301,10 +324,15 @@ impl<R> Entries<R> {
         let turn = self.clients.get(&loser)?.answers.front()?;
         let key = self.order.get(turn).copied()?;
         let evicted = self.remove(&key)?;
-        if connections.are_several(loser) {
-            self.forgotten.add(&key, evicted.connection);
-        }
+        self.remember(&key, evicted.connection, connections);
         Some(evicted)
+    }
+
+    /// Remembers a call without an answer, if a copy of it may come late.
+    fn remember(&mut self, key: &Key, connection: u64, connections: &Connections) {
+        if connections.may_bring(key.client, connection) {
+            self.forgotten.add(key, connection);
+        }
     }
 
     fn end_pending(&mut self, client: IpAddr) {

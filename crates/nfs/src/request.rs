@@ -245,7 +245,10 @@ impl Answer {
     fn refuse(mut self, refusal: Refusal) {
         match refusal {
             Refusal::Status(status) => {
-                self.way.forget();
+                match status == FsError::TryLater.nfs3_status() {
+                    true => self.way.put_off(),
+                    false => self.way.forget(),
+                }
                 self.status(status);
             }
             Refusal::Garbage => self.way.reject(ReplyError::GarbageArguments),

@@ -5,8 +5,11 @@
 mod client;
 
 use client::{Client, MOUNT, NFS, ROOT_IS_ROOT, name_in, post_attributes, set_mode, start};
-use nfs::{ExportAccess, Squash};
+use file_service::FileHandle;
+use nfs::{Export, ExportAccess, ExportPolicy, Squash};
 use onc_rpc::{Credential, Reader};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn mounts_lead_to_directories() {
@@ -269,4 +272,53 @@ fn snapshots_are_hidden_and_ports_refused_if_the_rule_says_so() {
     *setup.policy.0.lock() = Some(ExportAccess { secure_ports: true, ..ROOT_IS_ROOT });
     assert_eq!(client.attributes(&root).err(), Some(1));
     assert_eq!(client.mount(b"/vol").err(), Some(13));
+}
+
+/// A volume that is away for a while.
+struct Away(AtomicBool);
+
+impl ExportPolicy for Away {
+    fn rule(&self, _: &FileHandle, _: IpAddr) -> Option<ExportAccess> {
+        (!self.0.load(Ordering::SeqCst)).then_some(client::ROOT_IS_ROOT)
+    }
+
+    fn is_away(&self, _: &FileHandle) -> bool {
+        true
+    }
+
+    fn rule_for_export(&self, _: &str, _: IpAddr) -> Option<ExportAccess> {
+        Some(client::ROOT_IS_ROOT)
+    }
+
+    fn exports(&self) -> Vec<Export> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_call_that_was_told_to_come_later_is_not_done_when_a_copy_is_read_late() {
+    let policy = std::sync::Arc::new(Away(AtomicBool::new(false)));
+    let server = client::serve(start().service, std::sync::Arc::clone(&policy) as _);
+    let mut old = Client::connect(&server);
+    let root = old.mount(b"/vol").unwrap();
+    let file = old.create(&root, b"file").unwrap();
+    let write = |w: &mut onc_rpc::Writer, data: &[u8]| {
+        w.opaque(&file);
+        w.u64(0);
+        [data.len() as u32, 2].iter().for_each(|word| w.u32(*word));
+        w.opaque(data);
+    };
+    // The server has not read it yet when the client gives the connection up.
+    let first = old.encode(NFS, 7, |w| write(w, b"first"));
+    let mut new = Client::connect(&server);
+    policy.0.store(true, Ordering::SeqCst);
+    new.send(&first);
+    assert_eq!(new.receive().2.0[..4], 10008_u32.to_be_bytes(), "come later");
+    policy.0.store(false, Ordering::SeqCst);
+    new.xid = old.xid;
+    assert!(new.nfs(7, |w| write(w, b"first")).is_ok(), "later, as another call");
+    assert!(new.nfs(7, |w| write(w, b"newer")).is_ok());
+    // Now it is read.
+    assert!(old.is_hung_up_after(&first));
+    assert_eq!(new.read(&file, 0, 5).unwrap().0, b"newer");
 }

@@ -30,6 +30,7 @@ use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Calls of one connection that are dispatched and not answered. The Linux client keeps up to
 /// 65,536 slots, but queues in itself beyond what the server reads; 1,024 calls of 4 KiB are more
@@ -40,6 +41,9 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
 pub const REPLY_BYTES_MAX: usize = 16 << 20;
 /// Bytes queued at which the reader writes before it dispatches on.
 const HELD_BYTES_MAX: usize = 256 << 10;
+/// How often a reader that waits for memory looks whether other connections have given some back:
+/// nobody tells it, and its own calls in flight may take for ever.
+const MEMORY_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Gathering writes that a completing thread makes before the poller takes over: an engine's thread
 /// must not become the writer of a busy connection for ever.
 const WRITES_IN_A_ROW_MAX: usize = 16;
@@ -153,7 +157,11 @@ impl Connection {
         let mut state = self.state.lock();
         while self.is_full(&state) && !state.closed {
             state.reader_waits = true;
-            self.room.wait(&mut state);
+            if state.is_full() {
+                self.room.wait(&mut state);
+            } else {
+                self.room.wait_for(&mut state, MEMORY_LOOK_INTERVAL);
+            }
         }
         state.reader_waits = false;
     }
@@ -255,8 +263,9 @@ impl Connection {
         }
     }
 
+    /// Also where the memory of all is full: the reader looks for that by itself.
     fn wake_reader(&self, state: &mut State) {
-        if state.reader_waits && !self.is_full(state) {
+        if state.reader_waits && !state.is_full() {
             state.reader_waits = false;
             self.room.notify_one();
         }

@@ -135,9 +135,9 @@ fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, re
     let way = match way {
         Once::Do(way) => way,
         // What gives back is done whatever there is room for.
-        Once::Refused(way) if matches!(number, CANCEL | UNLOCK | UNSHARE) => way,
+        Once::Refused(way, _) if matches!(number, CANCEL | UNLOCK | UNSHARE) => way,
         // It comes again.
-        Once::Refused(way) => return way.withdraw(),
+        Once::Refused(way, _) => return way.withdraw(),
         Once::Answered => return,
     };
     let mut arguments = call.arguments;

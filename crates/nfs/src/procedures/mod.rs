@@ -62,7 +62,8 @@ pub(crate) fn dispatch(
         match once(context, session, &call, procedure == WRITE, replier) {
             Once::Do(way) => way,
             Once::Answered => return,
-            Once::Refused(way) => {
+            Once::Refused(way, key) => {
+                context.replies.put_off_refused(&key, session.number);
                 let answer = Answer::new(context, way, after_failure(procedure));
                 return answer.status(FsError::TryLater.nfs3_status());
             }

@@ -1,25 +1,35 @@
 //! Calls whose answers were forgotten while a copy of them may still come.
 //!
 //! Invariants: of each call the newest connection is known that has had its answer. The last so
-//! many calls are kept, by checksums with a key of this process: nobody can make two that meet.
+//! many calls are kept, by checksums with a key of this process: nobody can make two that meet. Of
+//! too many, the client with most loses its oldest: a busy client does not make the server forget
+//! what others did.
 
 use super::Key;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 
 /// See the module.
 pub(super) struct Forgotten {
     keyed: RandomState,
     connections: HashMap<u64, u64>,
-    /// The oldest first.
-    order: VecDeque<u64>,
+    /// The calls of each client, the oldest first.
+    orders: HashMap<IpAddr, VecDeque<u64>>,
+    /// The clients that have calls here, by how many.
+    by_calls: BTreeSet<(usize, IpAddr)>,
     max: usize,
 }
 
 impl Forgotten {
     pub(super) fn new(max: usize) -> Self {
-        let (connections, order) = (HashMap::new(), VecDeque::new());
-        Self { keyed: RandomState::new(), connections, order, max }
+        Self {
+            keyed: RandomState::new(),
+            connections: HashMap::new(),
+            orders: HashMap::new(),
+            by_calls: BTreeSet::new(),
+            max,
+        }
     }
 
     /// The answer that a connection has had is forgotten.
@@ -29,13 +39,25 @@ impl Forgotten {
             *known = connection.max(*known);
             return;
         }
-        if self.order.len() >= self.max
-            && let Some(oldest) = self.order.pop_front()
+        if self.connections.len() >= self.max
+            && let Some((_, loser)) = self.by_calls.last().copied()
         {
-            self.connections.remove(&oldest);
+            let oldest = self.change(loser, VecDeque::pop_front);
+            oldest.and_then(|oldest| self.connections.remove(&oldest));
         }
-        self.order.push_back(checksum);
+        self.change(key.client, |order| order.push_back(checksum));
         self.connections.insert(checksum, connection);
+    }
+
+    fn change<T>(&mut self, client: IpAddr, change: impl FnOnce(&mut VecDeque<u64>) -> T) -> T {
+        let order = self.orders.entry(client).or_default();
+        self.by_calls.remove(&(order.len(), client));
+        let changed = change(order);
+        match order.len() {
+            0 => drop(self.orders.remove(&client)),
+            calls => drop(self.by_calls.insert((calls, client))),
+        }
+        changed
     }
 
     /// Whether a call was answered over this connection, or a newer one.

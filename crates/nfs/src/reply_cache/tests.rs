@@ -223,3 +223,37 @@ fn writes_do_not_push_out_the_answers_of_others() {
     assert!(matches!(cache.begin(write_key(99), SECOND, 0, 5), Begin::Replay(5, _)));
     assert!(matches!(cache.begin(write_key(0), SECOND, 0, 5), Begin::Fresh(5)), "evicted");
 }
+
+#[test]
+fn a_busy_client_does_not_push_out_what_is_remembered_of_others() {
+    let connections = Arc::new(Connections::default());
+    let busy = IpAddr::from([10, 0, 0, 2]);
+    let open: Vec<_> = [CLIENT, CLIENT, busy, busy].map(|from| connections.open(from)).into();
+    let cache = ReplyCache::new(FEW, Arc::clone(&connections));
+    let (old, new) = (open[0].0, open[1].0);
+    answer(&cache, 1, new);
+    (2..=5).for_each(|xid| answer(&cache, xid, new));
+    assert!(matches!(cache.begin(key(1), old, 0, 5), Begin::Late(5)));
+    for xid in 0..100 {
+        let key = Key::new(busy, xid, b"arguments", false);
+        assert!(matches!(cache.begin(key, open[3].0, 0, 5), Begin::Fresh(5)));
+        cache.finish(&key, 0, b"");
+    }
+    assert!(matches!(cache.begin(key(1), old, 0, 5), Begin::Late(5)), "still");
+}
+
+#[test]
+fn a_late_copy_may_come_over_the_only_connection_that_is_left() {
+    let connections = Arc::new(Connections::default());
+    let (old, _open) = connections.open(CLIENT);
+    let (new, newer) = connections.open(CLIENT);
+    let cache = ReplyCache::new(ReplyLimits { answers_max: 1, ..FEW }, Arc::clone(&connections));
+    answer(&cache, 1, new);
+    // The client has nothing to do and closes the connection; the old one is not read yet.
+    drop(newer);
+    // Another client's answer takes the place.
+    let other = Key::new(IpAddr::from([10, 0, 0, 2]), 1, b"", false);
+    assert!(matches!(cache.begin(other, new + 1, 0, 5), Begin::Fresh(5)));
+    cache.finish(&other, 0, b"");
+    assert!(matches!(cache.begin(key(1), old, 0, 5), Begin::Late(5)));
+}

@@ -147,6 +147,12 @@ impl Client {
         self.socket.write_all(bytes).unwrap();
     }
 
+    /// Sends a call; whether the server then ends the connection instead of answering.
+    pub fn is_hung_up_after(&mut self, bytes: &[u8]) -> bool {
+        self.send(bytes);
+        self.socket.read(&mut [0; 1]).unwrap_or(0) == 0
+    }
+
     /// The next reply: its number, accept status, and results.
     pub fn receive(&mut self) -> (u32, u32, Results) {
         let mut mark = [0; 4];

@@ -78,13 +78,14 @@ impl Service for Test {
 }
 
 fn start() -> (Server<Test>, mpsc::Receiver<Replier>) {
+    start_with(64 << 20)
+}
+
+fn start_with(in_flight_bytes_max: usize) -> (Server<Test>, mpsc::Receiver<Replier>) {
     let (kept, receiver) = mpsc::channel();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-    let configuration = Configuration {
-        address,
-        record_bytes_max: (1 << 20) + 4096,
-        in_flight_bytes_max: 64 << 20,
-    };
+    let configuration =
+        Configuration { address, record_bytes_max: (1 << 20) + 4096, in_flight_bytes_max };
     (Server::start(&configuration, Test { kept: Mutex::new(kept) }).unwrap(), receiver)
 }
 
@@ -264,6 +265,32 @@ fn calls_that_get_no_reply_free_their_places() {
     last.send(writer, None);
     // The only reply is that to the call which was not withdrawn, and no error comes before it.
     assert_eq!(status(&next_reply(&mut socket), places), 0);
+}
+
+#[test]
+fn room_that_another_connection_gives_back_is_used() {
+    let (server, kept) = start_with(100 << 10);
+    let connect = || TcpStream::connect(server.local_address()).unwrap();
+    // A call that takes long, to a volume whose disks do not answer.
+    let mut one = connect();
+    one.write_all(&call(1, KEEP, |_| {})).unwrap();
+    let long = kept.recv().unwrap();
+    // Another client takes all the room for a moment.
+    let mut other = connect();
+    other.write_all(&call(2, KEEP, |writer| writer.opaque(&[0; 200 << 10]))).unwrap();
+    let large = kept.recv().unwrap();
+    // The first client goes on with something else, and has to wait for room.
+    one.write_all(&call(3, ECHO, |writer| writer.opaque(b"here"))).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    // Now there is room: all but the long call's few bytes.
+    let writer = large.begin(0);
+    large.send(writer, None);
+    assert_eq!(status(&next_reply(&mut other), 2), 0);
+    assert!(server.in_flight_bytes() < 1 << 10);
+    one.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut mark = [0; 4];
+    one.read_exact(&mut mark).expect("the call is read though the long one still takes");
+    drop(long);
 }
 
 #[test]

@@ -17,9 +17,9 @@ use crate::node::patience::Patience;
 use admin_api::{AdminError, Code};
 use media::MediaError;
 use ondisk::label::DiskLabel;
-use platform::linux::{DiskAccess, DiskOpener, IoEngineKind, SystemClock};
+use platform::linux::{self, DiskAccess, IoEngineKind, SystemClock};
 use platform::watched::{Watch, WatchedOpener};
-use platform::{Disk, DiskError};
+use platform::{Disk, DiskError, DiskOpener};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -52,9 +52,12 @@ pub(super) fn open(name: &str, config: &Config, is_alone: bool) -> Result<Subjec
     };
     let watch =
         Watch::new(Arc::new(SystemClock), config.disk_timeout_seconds * NANOSECONDS_PER_SECOND);
-    let opener = DiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
-    let inner = Arc::new(opener.with_access(DiskAccess::ReadAlone));
-    let files = WatchedOpener { inner, watch: Arc::clone(&watch) };
+    let opener = |access| -> Result<WatchedOpener, AdminError> {
+        let opener = linux::DiskOpener::new(IoEngineKind::Automatic).map_err(failed)?;
+        let inner = Arc::new(opener.with_access(access));
+        Ok(WatchedOpener { inner, watch: Arc::clone(&watch) })
+    };
+    let (files, beside) = (opener(DiskAccess::ReadAlone)?, opener(DiskAccess::ReadBeside)?);
     let mut config = config.clone();
     for pattern in &mut config.disks {
         if let DiskPattern::Range(range) = pattern {
@@ -65,7 +68,13 @@ pub(super) fn open(name: &str, config: &Config, is_alone: bool) -> Result<Subjec
     let mut found = Found::default();
     let patience = Patience::new(Arc::new(SystemClock));
     for disk in names(&config) {
-        match patience.open(&openers, &disk) {
+        let opened = match openers.open(&disk) {
+            // A server that has the disks of another aggregate is in nobody's way.
+            Err(DiskError::InUse { .. }) if is_of_another(&beside, &disk, name) => continue,
+            Err(DiskError::InUse { .. }) => patience.open(&openers, &disk),
+            opened => opened,
+        };
+        match opened {
             Ok(opened) => found.look(name, opened),
             Err(DiskError::InUse { .. }) => found.busy.push(disk),
             Err(error) => found.left_out.push(error.to_string()),
@@ -122,6 +131,14 @@ impl Found {
             return Err(left_out.fold(missing, |error, cause| error.because(cause.clone())));
         };
         Ok(disks)
+    }
+}
+
+/// Whether the label of a disk that another process has says that it is none of the aggregate's.
+fn is_of_another(beside: &dyn DiskOpener, disk: &str, name: &str) -> bool {
+    match beside.open(disk).ok().map(|disk| label(&disk)) {
+        Some(Ok(label)) => label.name() != Some(name),
+        Some(Err(_)) | None => false,
     }
 }
 

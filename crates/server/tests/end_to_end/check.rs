@@ -265,3 +265,20 @@ fn a_check_under_load_blames_nothing() {
     server.stop();
     expect_nothing(&place, "offline");
 }
+
+/// The server cannot open the aggregate, and has the disks of another.
+#[test]
+fn an_aggregate_out_of_service_is_checked_beside_one_in_service() {
+    let (place, server) = Place::with_volume_on("4x64M", ("2", "none"));
+    let (mut client, root) = connect(&place);
+    fill(&mut client, &root, 1);
+    let mut journals = fs::read_dir(place.path("state/journal")).unwrap();
+    let journal = journals.next().unwrap().unwrap().path();
+    place.ok(&["aggr", "create", "a2", "--disks", "2", "--raid", "none"]);
+    server.stop();
+    fs::rename(&journal, place.path("away")).unwrap();
+    let server = place.serve();
+    expect_nothing(&place, "offline");
+    assert!(place.ok(&["check", "aggr", "a2"]).starts_with("a2: online"));
+    server.stop();
+}

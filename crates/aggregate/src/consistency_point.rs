@@ -553,9 +553,6 @@ impl Aggregate {
             }
             state.superblock_slot = slot;
         }
-        // Before the commit is told to anyone: what replay would apply is in the image.
-        self.parts.log.retire(cp);
-        self.set_filling(self.parts.log.active_cp());
         let this = Arc::clone(self);
         let message = move |access: &mut Access<'_>| {
             this.commit(access, cp);
@@ -598,6 +595,10 @@ impl Aggregate {
             let published = Published { cleaned: &cleaned, inode_file, given_up: &given_up };
             again |= member.publish(access, &published);
         }
+        // Before the commit is told to anyone: what replay would apply is in the image. After the
+        // members know what the image lacks: operations that wait for the log are answered now.
+        self.parts.log.retire(cp);
+        self.set_filling(self.parts.log.active_cp());
         if again {
             // Whatever goes on in the background frees blocks.
             self.parts.shared.budget.note_frees();

@@ -4,7 +4,7 @@
 //! Invariants: as of [`crate::messages`]. A write that may stay in memory is answered when it is
 //! applied; COMMIT logs it, or has a consistency point make it durable when there is much.
 
-use crate::messages::{Ask, Halt, Host, Mutate, refusal};
+use crate::messages::{Ask, Halt, Host, Logged, Mutate, refusal};
 use crate::service::{Service, Work};
 use affinity::{Access, Message, Outcome};
 use bytes::Bytes;
@@ -14,7 +14,6 @@ use file_service::{
     Allocation, Caller, Done, Durability, FileHandle, FsError, NodeChange, ReadData, SeekTarget,
     Stability, WriteResult,
 };
-use nvlog::LogPosition;
 use operations::data::stripe::{self, InStripe, StripeRead, stripe_of_range};
 use operations::data::{Allocate, Commit, CommitReply, Read, Seek, WriteMutation, Written};
 use platform::mutation::{self, Rule};
@@ -179,7 +178,7 @@ impl<P: Pointer> WriteMessage<P> {
         &self,
         index: usize,
         access: &mut Access<'_>,
-    ) -> Result<InStripe<(Written, Option<LogPosition>)>, Halt> {
+    ) -> Result<InStripe<(Written, Logged)>, Halt> {
         let front = self.host.fronted.front();
         let (above, mut beneath) = access.split(front.affinities.stripes[index]);
         let logical = front.logical.read_above(&above);
@@ -194,7 +193,8 @@ impl<P: Pointer> WriteMessage<P> {
                     Some(record) => self.host.log(std::slice::from_ref(record))?,
                     None => None,
                 };
-                Ok(InStripe::Done((prepared.apply(), position)))
+                let file = Some(self.request.file.inode);
+                Ok(InStripe::Done((prepared.apply(), (position, file))))
             }
         }
     }
@@ -204,10 +204,10 @@ impl<P: Pointer> Message for InStripeOf<WriteMessage<P>> {
     fn run(&mut self, access: &mut Access<'_>) -> Outcome {
         let message = &mut self.1;
         match message.attempt(self.0, access) {
-            Ok(InStripe::Done((written, position))) => {
+            Ok(InStripe::Done((written, logged))) => {
                 if let Some(done) = message.done.take() {
                     let durability = durability(&message.request);
-                    message.host.answer(written, position, durability, done);
+                    message.host.answer(written, logged, durability, done);
                 }
                 Outcome::Done
             }

@@ -19,9 +19,10 @@ use cowfs::transaction::Transaction;
 use file_service::{Done, Durability, FsError};
 use nvlog::{LogFull, LogPosition};
 use operations::{Executed, Mutation, OperationStop, Query, Record};
+use platform::DiskError;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
-use units::Timestamp;
+use units::{InodeNumber, Timestamp};
 
 /// A volume as its messages hold it.
 pub(crate) struct Host<P: Pointer> {
@@ -39,6 +40,9 @@ impl<P: Pointer> Clone for Host<P> {
         }
     }
 }
+
+/// The last record of an operation, and the file that it has written to, if any.
+pub(crate) type Logged = (Option<LogPosition>, Option<InodeNumber>);
 
 /// Why a run did not come to its end.
 pub(crate) enum Halt {
@@ -127,17 +131,26 @@ impl<P: Pointer> Host<P> {
     pub fn answer<R: Send + 'static>(
         &self,
         reply: R,
-        position: Option<LogPosition>,
+        (position, file): Logged,
         durability: Durability,
         done: Done<R>,
     ) {
         let log = &self.served.aggregate.parts.log;
         match position.filter(|_| durability == Durability::Logged) {
             None => done(Ok(reply)),
-            Some(position) => log.when_durable(
-                position,
-                Box::new(move |outcome| done(outcome.map(|()| reply).map_err(|_| FsError::Io))),
-            ),
+            Some(position) => {
+                let fronted = Arc::clone(&self.fronted);
+                let before = fronted.front().given_up_count();
+                let durable = move |outcome: Result<(), DiskError>| {
+                    let front = fronted.front();
+                    // A consistency point may have dropped it meanwhile, for damage. The log is not
+                    // needed any more then, and who waits for it is told that all is durable.
+                    let is_gone = front.is_read_only()
+                        || file.is_some_and(|file| front.has_given_up(file, before));
+                    done(if outcome.is_ok() && !is_gone { Ok(reply) } else { Err(FsError::Io) });
+                };
+                log.when_durable(position, Box::new(durable));
+            }
         }
         self.engine.watch_pressure(&self.served.aggregate);
     }
@@ -176,7 +189,7 @@ pub(crate) struct Mutate<P: Pointer, M: Mutation> {
 }
 
 impl<P: Pointer, M: Mutation> Mutate<P, M> {
-    fn attempt(&self, access: &mut Access<'_>) -> Result<(M::Reply, Option<LogPosition>), Halt> {
+    fn attempt(&self, access: &mut Access<'_>) -> Result<(M::Reply, Logged), Halt> {
         let logical = self.host.fronted.front().logical.write(access);
         self.host.check_change(logical)?;
         logical.trim();
@@ -194,7 +207,7 @@ impl<P: Pointer, M: Mutation> Mutate<P, M> {
         }
         // What it saw of others may still be on its way to the log.
         let position = position.or_else(|| self.host.served.aggregate.parts.log.last_position());
-        Ok((reply, position))
+        Ok((reply, (position, records.iter().find_map(Record::file))))
     }
 }
 
@@ -204,9 +217,9 @@ where
 {
     fn run(&mut self, access: &mut Access<'_>) -> Outcome {
         match self.attempt(access) {
-            Ok((reply, position)) => {
+            Ok((reply, logged)) => {
                 if let Some(done) = self.done.take() {
-                    self.host.answer(reply, position, self.durability, done);
+                    self.host.answer(reply, logged, self.durability, done);
                 }
                 Outcome::Done
             }

@@ -120,6 +120,12 @@ impl Record {
         parts
     }
 
+    /// The file that it writes to, if it does.
+    #[must_use]
+    pub fn file(&self) -> Option<InodeNumber> {
+        ondisk::operation::record_file(self.kind, &self.head).map(|(inode, _)| inode)
+    }
+
     /// Bytes of the body.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -14,7 +14,7 @@ use ondisk::root::metafile;
 use platform::sync::Mutex;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{Fbn, InodeNumber, VolumeId};
 
 /// The affinities of one volume.
@@ -74,6 +74,8 @@ pub struct Front<P: Pointer> {
     pub shared: Arc<Shared>,
     background: Mutex<Option<Arc<BackgroundHook>>>,
     given_up: Mutex<Vec<GivenUp>>,
+    /// How many were given up, those included that are not remembered.
+    given_up_count: AtomicU64,
     /// Orphans that are held or cannot be read: commits do not try to free them.
     unreapable: Mutex<FxHashSet<InodeNumber>>,
     pub(crate) damage: Mutex<Option<VolumeDamage>>,
@@ -103,6 +105,7 @@ impl<P: Pointer> Front<P> {
             shared,
             background: Mutex::new(None),
             given_up: Mutex::default(),
+            given_up_count: AtomicU64::default(),
             unreapable: Mutex::default(),
             damage: Mutex::default(),
             refused_restore: Mutex::default(),
@@ -135,6 +138,25 @@ impl<P: Pointer> Front<P> {
         self.given_up.lock().clone()
     }
 
+    /// How many files were given up since the start.
+    #[must_use]
+    pub fn given_up_count(&self) -> u64 {
+        self.given_up_count.load(Ordering::Acquire)
+    }
+
+    /// Whether a file was given up since there were `before`: what was written to it in between is
+    /// gone. Of very many it is not known which they are.
+    #[must_use]
+    pub fn has_given_up(&self, file: InodeNumber, before: u64) -> bool {
+        if self.given_up_count() == before {
+            return false;
+        }
+        let known = self.given_up.lock();
+        let mut since = known.iter().skip(usize::try_from(before).unwrap_or(usize::MAX));
+        since.any(|one| one.leaked_blocks.is_none() && one.inode == file)
+            || self.given_up_count() > GIVEN_UP_MAX as u64
+    }
+
     /// A consistency point has committed without these files.
     pub fn note_given_up(&self, files: Vec<GivenUp>) {
         for file in &files {
@@ -158,6 +180,7 @@ impl<P: Pointer> Front<P> {
             }
         }
         let mut known = self.given_up.lock();
+        self.given_up_count.fetch_add(files.len() as u64, Ordering::Release);
         let room = GIVEN_UP_MAX.saturating_sub(known.len());
         known.extend(files.into_iter().take(room));
     }

@@ -316,3 +316,41 @@ fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {
     // The record is gone, or its deletion would go on.
     assert!(!volume(&node, "home").is_reclaiming());
 }
+
+/// An operation whose record waits for a log that is slow, while a consistency point drops what it
+/// has changed: the log was not needed any more, and it was answered as done.
+fn dropped_before_it_is_logged(seed: u64, block: impl Fn(&Node) -> (String, u64)) {
+    let node = two_volumes(seed);
+    let (disk, at) = block(&node);
+    node.wait(|done| node.engine.stop(done)).unwrap();
+    let world = node.power_cut();
+    world.fail_block(&disk, at);
+    let (node, _) = Node::open(&world);
+    let root = node.root("home");
+    world.set_hung("log", true);
+    let answer: Arc<Mutex<Option<Result<(), FsError>>>> = Arc::default();
+    let slot = Arc::clone(&answer);
+    let (set, mode) = (SetAttributes::default(), CreateMode::Guarded);
+    let answered = move |outcome: Result<_, _>| *slot.lock() = Some(outcome.map(drop));
+    node.service.create(&Caller::root(), root, b"lost", mode, set, Box::new(answered));
+    node.settle();
+    assert_eq!(*answer.lock(), None);
+    node.consistency_point();
+    assert!(volume(&node, "home").damage().is_some());
+    world.set_hung("log", false);
+    node.settle();
+    assert_eq!(answer.lock().take(), Some(Err(FsError::Io)));
+    is_read_only(&node);
+}
+
+#[test]
+fn regression_what_a_damaged_volume_drops_is_not_answered_as_done() {
+    dropped_before_it_is_logged(37, |node| {
+        find(&node.world, of_metafile(number(node, "home"), metafile::ACTIVE_MAP, 0))
+    });
+    dropped_before_it_is_logged(38, |node| {
+        let container = aggregate::container_inode(number(node, "home")).get();
+        let own = of_metafile(VolumeId(0), container, 1);
+        find(&node.world, |identity| own(identity) && identity.fbn.get() > 0)
+    });
+}

@@ -249,3 +249,45 @@ fn regression_a_node_that_cannot_be_read_keeps_no_file_from_being_removed() {
         check_others(&node);
     }
 }
+
+/// A stable write whose record waits for a log that is slow, while a consistency point gives the
+/// file up: it was answered as done.
+#[test]
+fn regression_a_write_that_is_dropped_before_it_is_logged_is_not_answered_as_done() {
+    for is_after_the_freeze in [false, true] {
+        let (node, file) = damaged();
+        let aggregate = node.engine.aggregate_named("a1").unwrap();
+        if is_after_the_freeze {
+            let (data, done) = (Bytes::from(content(3, BLOCK)), Box::new(drop));
+            let at = 300 * BLOCK as u64;
+            node.service.write(&Caller::root(), file, at, data, Stability::Unstable, done);
+            node.settle();
+        }
+        node.world.set_hung("log", true);
+        if is_after_the_freeze {
+            aggregate.request_consistency_point(None);
+            while aggregate.phase() != aggregate::Phase::CleaningMembers {
+                assert!(node.run());
+            }
+        }
+        let answer: Arc<Mutex<Option<Result<(), FsError>>>> = Arc::default();
+        let slot = Arc::clone(&answer);
+        let done = Box::new(move |outcome: Result<_, _>| *slot.lock() = Some(outcome.map(drop)));
+        let (data, at) = (Bytes::from(content(4, BLOCK)), 301 * BLOCK as u64);
+        node.service.write(&Caller::root(), file, at, data, Stability::FileSync, done);
+        while !is_after_the_freeze && node.run() {}
+        assert_eq!(*answer.lock(), None);
+        if is_after_the_freeze {
+            while aggregate.phase() != aggregate::Phase::Idle {
+                assert!(node.run());
+            }
+        } else {
+            node.consistency_point();
+        }
+        node.world.set_hung("log", false);
+        node.settle();
+        assert_eq!(answer.lock().take(), Some(Err(FsError::Io)), "{is_after_the_freeze}");
+        is_refused(&node, file);
+        check_others(&node);
+    }
+}

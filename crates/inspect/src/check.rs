@@ -47,7 +47,7 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
         drop(walker);
         fs.member = open::traditional_member(&records);
         let mut walker = Walker::new(medium, &fs);
-        check_names(&mut walker, &walked)?;
+        check_names(&mut walker, &mut walked)?;
         medium.report.totals.volumes += 1;
     } else {
         drop(walker);
@@ -89,8 +89,8 @@ fn check_volumes(
         }
         if let Some(fs) = open::volume(medium, record, container)? {
             let mut walker = Walker::new(medium, &fs);
-            let walked = space::check(&mut walker, Layout::Files)?;
-            check_names(&mut walker, &walked)?;
+            let mut walked = space::check(&mut walker, Layout::Files)?;
+            check_names(&mut walker, &mut walked)?;
         }
     }
     for inode in containers.into_keys() {
@@ -116,7 +116,7 @@ fn check_objects(medium: &mut Medium<'_>, record: &VolumeRecord, container: &Con
 }
 
 /// Checks the names of all images of a file system.
-fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &Walked) -> Result<(), InspectError> {
+fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &mut Walked) -> Result<(), InspectError> {
     let image = walker.fs.active();
     let counted = namespace::check(walker, image, &walked.active)?;
     let recorded = walker.fs.root.used_inodes.get();
@@ -129,9 +129,16 @@ fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &Walked) -> Result<(), I
         walker.tell(Finding::OrphanCount { image, recorded, counted });
     }
     names::note_paths(walker, image, &walked.active)?;
-    for snapshot in &walked.snapshots {
-        let Some(found) = &snapshot.image else { continue };
+    // One image at a time: its inodes may be most of what is in use.
+    walked.active.inodes.clear();
+    for snapshot in &mut walked.snapshots {
+        let Some(found) = &mut snapshot.image else { continue };
         let image = snapshot.name;
+        // What is wrong with the inode file was told.
+        let told = walker.medium.report.findings.len();
+        walker.begin();
+        found.inodes = walker.inodes(image, &snapshot.record.inode_file)?.0;
+        walker.medium.report.findings.truncate(told);
         let name = snapshot.record.name().to_owned();
         walker.medium.report.names.snapshots.insert((image.volume, image.snapshot), name);
         let counted = namespace::check(walker, image, found)?;
@@ -140,6 +147,7 @@ fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &Walked) -> Result<(), I
             walker.tell(Finding::UsedInodes { image, recorded, counted });
         }
         names::note_paths(walker, image, found)?;
+        found.inodes.clear();
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::{BlockRef, CpNumber, InodeNumber, Pvbn, Vvbn};
 use zerocopy::FromBytes;
 
-/// A snapshot, and its image if all of it is still held.
+/// A snapshot, and its image if all of it is still held: without its inodes.
 pub(crate) struct Snapshot {
     pub name: ImageName,
     pub record: SnapshotRecord,
@@ -168,7 +168,11 @@ fn walk_snapshots(
                 compare_map(walker, name, &found, &table);
                 walker.medium.report.totals.snapshots += 1;
                 snapshot.map = std::mem::take(&mut found.active_map);
-                snapshot.image = Some(found);
+                // Of all snapshots together the rest may be many times what is in use: who wants
+                // the inodes reads them again.
+                let Image { is_whole, inode_map, orphans, .. } = found;
+                let kept = Image { is_whole, inode_map, orphans, ..Image::default() };
+                snapshot.image = Some(kept);
             }
             // What is left of it is its map, as far as it is still to be released.
             released if released < map_blocks => {

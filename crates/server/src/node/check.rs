@@ -111,7 +111,13 @@ impl Core {
 
     pub(super) fn end_check(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
         let CheckKeep { aggregate: name, number } = request;
-        self.checks.0.lock().remove(name);
+        {
+            // Another check may have begun since: it is still to be heard of.
+            let mut checks = self.checks.0.lock();
+            if checks.get(name).is_some_and(|(current, _)| current == number) {
+                checks.remove(name);
+            }
+        }
         let aggregate = self.checked(name)?;
         let held = aggregate.pinned_blocks(*number).unwrap_or(0);
         let ended = wait_for(|done| aggregate.unpin_image(*number, done));

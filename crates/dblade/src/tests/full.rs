@@ -308,3 +308,58 @@ fn many_volumes_delete_their_snapshots_at_once_on_a_full_aggregate() {
     let (_, more) = node.fill(&roots, 1);
     assert!(more > VOLUMES as u64 * 3, "{more} pieces of {VOLUMES} times 300 kB");
 }
+
+/// Has many volumes of a full aggregate deal with their snapshots at one freeze; how many of them
+/// were refused.
+fn all_at_once(
+    (volumes, kept_bytes): (usize, usize),
+    request: fn(String) -> SnapshotRequest,
+) -> (Node, Vec<FileHandle>, usize) {
+    let world = SimulatedWorld::new(12);
+    let node = tiny(&world, RaidKind::None, volumes);
+    let names = names(volumes);
+    let roots: Vec<FileHandle> = names.iter().map(|name| node.root(name)).collect();
+    for (root, name) in roots.iter().zip(&names) {
+        node.write_file(*root, "kept", content(1, kept_bytes));
+        let request = SnapshotRequest::Create("full".to_owned());
+        node.wait(|done| node.engine.request_snapshot(name, request, done)).unwrap();
+    }
+    node.fill(&roots, 1);
+    let refused: Arc<Mutex<(usize, usize)>> = Arc::default();
+    for name in &names {
+        let slot = Arc::clone(&refused);
+        let answered = move |outcome: Result<(), _>| {
+            let (all, refused) = &mut *slot.lock();
+            *all += 1;
+            *refused += usize::from(outcome.is_err());
+        };
+        node.engine.request_snapshot(name, request("full".to_owned()), Box::new(answered));
+    }
+    node.settle();
+    let failure = node.engine.aggregate_named("a1").unwrap().failure();
+    assert!(failure.is_none(), "{failure:?}");
+    let (all, refused) = *refused.lock();
+    assert_eq!(all, volumes, "each is answered");
+    (node, roots, refused)
+}
+
+/// What they write is promised to nobody, and the aggregate goes out of service.
+#[test]
+fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
+    for (volumes, kept_bytes) in [(15, 1_000_000), (60, 300_000), (120, 60_000)] {
+        let (node, roots, refused) = all_at_once((volumes, kept_bytes), SnapshotRequest::Restore);
+        // With so many there may be no room for the maps of some, which say so.
+        assert!(refused == 0 || volumes == 120, "{refused} of {volumes} are not restored");
+        for root in &roots {
+            assert!(node.read_file(*root, "kept").unwrap() == content(1, kept_bytes));
+        }
+        let restored = roots.iter().filter(|root| node.read_file(**root, "file0").is_err());
+        assert_eq!(restored.count(), volumes - refused);
+    }
+}
+
+#[test]
+fn regression_very_many_volumes_delete_their_snapshots_at_once_on_a_full_aggregate() {
+    let (_, _, refused) = all_at_once((120, 60_000), SnapshotRequest::Delete);
+    assert_eq!(refused, 0);
+}

@@ -213,6 +213,26 @@ fn a_read_only_volume_is_named() {
     server.stop();
 }
 
+/// An aggregate that went out of service while the server runs is one that an administrator wants
+/// to be checked: the others are not to be stopped for that.
+#[test]
+fn an_aggregate_that_went_out_of_service_is_checked_beside_the_server() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    fill(&mut client, &root, 1);
+    for journal in fs::read_dir(place.path("state/journal")).unwrap() {
+        fs::remove_file(journal.unwrap().path()).unwrap();
+    }
+    // It is not made: consistency points of it note stripes in the journal.
+    for name in ["home@one", "home@two"] {
+        let _ = place.stroop(&["snapshot", "create", name]);
+    }
+    let status = text(&place.stroop(&["status"]).stdout);
+    assert!(status.contains("AGGR_FAILED"), "{status}");
+    checked(&place);
+    server.kill();
+}
+
 /// Writes files, writes over them and removes them, until it is over.
 fn load(place: &Place, number: u64, is_over: &AtomicBool) -> u64 {
     let mut client = NfsClient::connect(place.nfs_address()).unwrap();

@@ -62,15 +62,22 @@ enum Writer {
 pub(crate) struct Memory {
     bytes: AtomicUsize,
     bytes_max: usize,
+    /// Readers that wait until there is less.
+    waiting: AtomicUsize,
 }
 
 impl Memory {
     pub(crate) const fn new(bytes_max: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), bytes_max }
+        Self { bytes: AtomicUsize::new(0), bytes_max, waiting: AtomicUsize::new(0) }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 }
 
@@ -160,7 +167,9 @@ impl Connection {
             if state.is_full() {
                 self.room.wait(&mut state);
             } else {
+                self.memory.waiting.fetch_add(1, Ordering::Relaxed);
                 self.room.wait_for(&mut state, MEMORY_LOOK_INTERVAL);
+                self.memory.waiting.fetch_sub(1, Ordering::Relaxed);
             }
         }
         state.reader_waits = false;

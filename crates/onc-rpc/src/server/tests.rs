@@ -281,7 +281,9 @@ fn room_that_another_connection_gives_back_is_used() {
     let large = kept.recv().unwrap();
     // The first client goes on with something else, and has to wait for room.
     one.write_all(&call(3, ECHO, |writer| writer.opaque(b"here"))).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    while server.shared.memory.waiting() == 0 {
+        std::thread::yield_now();
+    }
     // Now there is room: all but the long call's few bytes.
     let writer = large.begin(0);
     large.send(writer, None);

@@ -91,6 +91,13 @@ impl Machine<'_> {
         self.damages.blocks > 0
     }
 
+    /// Whether any block of a volume has been damaged, perhaps while the volume was made.
+    pub(crate) fn has_damaged(&self, volume: &str) -> bool {
+        let Some(served) = self.engine.volume_named(volume) else { return false };
+        let (damages, volume) = (&self.damages, served.environment.volume);
+        damages.metafiles.contains(&volume) || damages.files.iter().any(|(of, _)| *of == volume)
+    }
+
     /// A block of a file cannot be read from now on; whose it is.
     pub fn damage_block(&mut self) -> Option<VolumeId> {
         if self.damages.blocks == DAMAGED_BLOCKS_MAX || self.aggregate().is_none() {

@@ -48,6 +48,8 @@ pub struct LogFaults {
     unreadable: Vec<u64>,
     /// What rotted, and what it was.
     rotted: Option<(u64, BlockRef)>,
+    /// It was made good after the last start.
+    was_mended: bool,
 }
 
 impl LogFaults {
@@ -107,9 +109,12 @@ impl Machine<'_> {
     /// What happened to the log while the node was down.
     pub fn damage_log(&mut self) {
         let plan = &self.plan;
+        // A log that was just made good stays so for one start: else none might ever succeed.
+        let was_mended = std::mem::take(&mut self.log_faults.was_mended);
         let Some((fault, choices)) = &mut self.log_faults.fault else { return };
         match fault {
             LogFault::Hangs | LogFault::LosesWrites => {}
+            LogFault::Unreadable if was_mended => {}
             LogFault::Unreadable => {
                 for _ in 0..=choices.below(UNREADABLE_MAX) {
                     let block = LogFaults::block(choices, plan);
@@ -144,6 +149,7 @@ impl Machine<'_> {
             self.world.write_block(LOG_DISK, block, &content);
             self.log_faults.is_suspect = false;
         }
+        self.log_faults.was_mended = is_mended;
         is_mended
     }
 

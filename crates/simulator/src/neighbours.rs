@@ -98,6 +98,9 @@ pub enum Health {
     Slow(u64),
     /// They are gone.
     Dead(u64),
+    /// They are there again, and the aggregate is being opened: an outage of the first aggregate
+    /// may come in between.
+    Back,
 }
 
 /// One of them.
@@ -149,7 +152,7 @@ impl Neighbours {
     /// Since when one is stuck.
     fn stuck_since(&self) -> Option<u64> {
         self.list.iter().find_map(|one| match one.health {
-            Health::Well => None,
+            Health::Well | Health::Back => None,
             Health::Slow(since) | Health::Dead(since) => Some(since),
         })
     }
@@ -189,6 +192,19 @@ impl Neighbour {
         let opened = promise(|done| engine.open_aggregate(disks, done));
         let opened = machine.wait("open a neighbour", &opened)?;
         opened.map_err(|error| Finding::Open(format!("{}: {error}", self.name)))
+    }
+
+    /// The aggregate is there again, or will be.
+    fn come_back(&mut self, machine: &mut Machine<'_>, index: usize) -> Result<(), Finding> {
+        let is_open = |machine: &mut Machine<'_>| {
+            machine.engine.aggregate_named(&self.name).is_some()
+                && machine.engine.volume_named(&self.tenant.name).is_some()
+        };
+        machine.drive_until("a neighbour to be open", is_open)?;
+        self.recover(machine)?;
+        self.set_health(machine, index, Health::Well);
+        machine.trace.meet("neighbour: back without a start");
+        Ok(())
     }
 
     /// Compares what is there after a start or an outage with what may be.
@@ -298,7 +314,8 @@ impl Life<'_> {
         }
         // Asked often while it is stuck: it is to take all the memory that it can.
         let percent = if matches!(neighbour.health, Health::Slow(_)) { 60 } else { 20 };
-        if neighbour.left > 0 && choices.chance(percent) {
+        let may_be_asked = neighbour.left > 0 && neighbour.health != Health::Back;
+        if may_be_asked && choices.chance(percent) {
             let number = neighbour.operations;
             let stream = (index as u64 + 1) << 32 | number;
             let own = Choices::of(self.seed, Purpose::Neighbours, stream);
@@ -360,11 +377,11 @@ impl Life<'_> {
                     if neighbour.tenant.unanswered() > 0 {
                         return Err(Finding::Stalled { waiting: neighbour.tenant.waiting() });
                     }
-                    neighbour.set_health(machine, index, Health::Well);
+                    neighbour.set_health(machine, index, Health::Back);
                     neighbour.open(machine)?;
-                    neighbour.recover(machine)?;
-                    machine.trace.meet("neighbour: back without a start");
+                    neighbour.come_back(machine, index)?;
                 }
+                Health::Back => neighbour.come_back(machine, index)?,
             }
             let mut idle = 0;
             while !neighbour.tenant.is_idle() {

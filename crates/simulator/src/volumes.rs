@@ -82,7 +82,8 @@ impl Life<'_> {
     }
 
     fn add_tenant(&mut self, name: String, plan: VolumePlan, mode: u32) -> Result<(), Finding> {
-        let tenant = Tenant::new(&mut self.machine, name, plan, mode)?;
+        let mut tenant = Tenant::new(&mut self.machine, name, plan, mode)?;
+        tenant.is_damaged |= self.machine.has_damaged(&tenant.name);
         self.tenants.push(tenant);
         Ok(())
     }

@@ -32,6 +32,9 @@ pub struct Device {
 /// A label, and who waits for it to be on the disk.
 struct LabelState {
     label: DiskLabel,
+    /// Whether the copy that was read is durable: a process that died just after writing it leaves
+    /// it to be read, and the next power cut may take it.
+    is_durable: bool,
     is_being_written: bool,
     /// The disk is nobody's any more: zeros are written instead, and nothing after them.
     is_erased: bool,
@@ -157,6 +160,21 @@ impl Device {
     }
 
     fn write_label(self: &Arc<Self>, dones: Vec<DeviceDone<()>>) {
+        if self.label.lock().is_durable {
+            return self.write_copies(dones);
+        }
+        let this = Arc::clone(self);
+        let flushed = move |result: Result<(), DiskError>| {
+            this.label.lock().is_durable = result.is_ok();
+            match result {
+                Ok(()) => this.write_copies(dones),
+                Err(error) => this.end_write(dones, &Err(error.into())),
+            }
+        };
+        self.disk.flush(Box::new(flushed));
+    }
+
+    fn write_copies(self: &Arc<Self>, dones: Vec<DeviceDone<()>>) {
         let block = {
             let state = self.label.lock();
             let label = || Arc::new(state.label.to_block());
@@ -165,23 +183,29 @@ impl Device {
         let first = (self.whole_copy.other().block(&*self.disk), block.clone());
         let second = (self.whole_copy.block(&*self.disk), block);
         let this = Arc::clone(self);
-        let finish = move |result: Result<(), MediaError>| {
-            let (mut dones, mut next) = (dones, Vec::new());
-            {
-                let mut state = this.label.lock();
-                state.failure = result.clone().err();
-                match result {
-                    Ok(()) => next = std::mem::take(&mut state.waiting),
-                    Err(_) => dones.append(&mut state.waiting),
-                }
-                state.is_being_written = !next.is_empty();
-            }
-            if !next.is_empty() {
-                this.write_label(next);
-            }
-            dones.into_iter().for_each(|done| done(result.clone()));
-        };
+        let finish = move |result: Result<(), MediaError>| this.end_write(dones, &result);
         write_in_order(&self.disk, first, second, Box::new(finish));
+    }
+
+    fn end_write(
+        self: &Arc<Self>,
+        mut dones: Vec<DeviceDone<()>>,
+        result: &Result<(), MediaError>,
+    ) {
+        let mut next = Vec::new();
+        {
+            let mut state = self.label.lock();
+            state.failure = result.clone().err();
+            match result {
+                Ok(()) => next = std::mem::take(&mut state.waiting),
+                Err(_) => dones.append(&mut state.waiting),
+            }
+            state.is_being_written = !next.is_empty();
+        }
+        if !next.is_empty() {
+            self.write_label(next);
+        }
+        dones.into_iter().for_each(|done| done(result.clone()));
     }
 
     /// Writes a superblock slot and makes it durable.
@@ -286,6 +310,7 @@ fn new_device(disk: Arc<dyn Disk>, label: DiskLabel, whole_copy: LabelCopy) -> D
     let profile = recorded.unwrap_or_else(|| Profile::of(&*disk));
     let label = LabelState {
         label,
+        is_durable: false,
         is_being_written: false,
         is_erased: false,
         failure: None,

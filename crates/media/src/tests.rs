@@ -5,7 +5,7 @@ use device_models::{HddConfiguration, HddModel};
 use ondisk::label::{DiskLabel, DiskRole, RaidKind};
 use ondisk::medium::Medium;
 use platform::Disk;
-use platform::simulated::SimulatedWorld;
+use platform::simulated::{Fate, SimulatedWorld};
 use platform::sync::Mutex;
 use platform::watched::Watch;
 use std::sync::Arc;
@@ -43,6 +43,11 @@ fn label() -> DiskLabel {
     label.raid_kind = RaidKind::None.number();
     label.role = DiskRole::Data.number();
     label
+}
+
+/// A change far from the sequence number: the label is torn if not all of it is written.
+fn count_error(label: &mut DiskLabel) {
+    label.read_errors = (label.read_errors.get() + 1).into();
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn power_cuts_leave_one_label_or_the_next() {
         // A cut in each of many updates: none falls back behind what was acknowledged.
         for _ in 0..6 {
             let before = device.label().sequence.get();
-            device.update_label(|_| (), Box::new(|_| ()));
+            device.update_label(count_error, Box::new(|_| ()));
             for _ in 0..world.choose(5) {
                 world.step();
             }
@@ -137,6 +142,28 @@ fn power_cuts_leave_one_label_or_the_next() {
             let after = device.label().sequence.get();
             assert!(after == before + 1 || after == before && !finished, "{before} {after}");
         }
+    }
+}
+
+/// What a process that died had written can be read at the next start, and is not durable.
+#[test]
+fn a_power_cut_after_a_kill_leaves_a_label() {
+    for seed in 0..400 {
+        let world = SimulatedWorld::new(seed);
+        let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
+        let device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let updates = |device: &Arc<Device>, steps: u64| {
+            device.update_label(count_error, Box::new(|_| ()));
+            for _ in 0..world.choose(steps) {
+                world.step();
+            }
+        };
+        updates(&device, 5);
+        world.kill();
+        let opened = wait(&world, |done| open(world.disk("a").unwrap(), done)).unwrap();
+        updates(&Arc::new(opened), 6);
+        world.power_cut_with(if seed % 2 == 0 { Fate::AllTorn } else { Fate::Each });
+        wait(&world, |done| open(world.disk("a").unwrap(), done)).unwrap();
     }
 }
 

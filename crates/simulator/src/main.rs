@@ -93,6 +93,10 @@ struct HowArguments {
     /// Every life is on a group of this kind, and loses as many disks as it can do without.
     #[arg(long, value_name = "raid4|dp|tp", value_parser = parse_kind)]
     losing: Option<RaidKind>,
+    /// Every life is on a wide group of RAID-4 that is written in large pieces: rows are written
+    /// whole, and later in part from old parity.
+    #[arg(long)]
+    wide: bool,
     /// In every life more disks go at times than the group can do without, and come back.
     #[arg(long)]
     outages: bool,
@@ -133,6 +137,7 @@ impl HowArguments {
             mix: self.mix.into(),
             forgets: self.forgetting,
             losing: self.losing,
+            wide: self.wide,
             outages: self.outages,
             sick: self.sick,
             damaged: self.damaged,

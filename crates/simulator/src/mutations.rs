@@ -73,12 +73,14 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::VolumeDamageUnmarked
             | Rule::GivenUpBlocksKept
     );
+    // Parity is old where a row that was being written whole was torn.
+    let wide = rule == Rule::OldParityTrusted;
     let mix = match rule {
         // Only a new root of snapshots changes more of a superblock than one sector.
         Rule::SuperblockSlotKept => MixChoice::Snapshots,
         _ => MixChoice::Any,
     };
-    Lives { front_end, mix, losing, damaged, ..Lives::default() }
+    Lives { front_end, mix, losing, wide, damaged, ..Lives::default() }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

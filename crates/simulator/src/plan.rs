@@ -228,6 +228,10 @@ const COMMIT_BYTES_MAX: [u64; 4] = [8 << 20, 8 << 20, 16 << 10, 0];
 /// waits until what the ones before it protect is durable.
 const NOTE_BLOCKS_MAX: [u64; 4] = [u64::MAX, u64::MAX, 16, 1];
 
+/// Data disks of a wide group: enough that a row of which one block is written is written from old
+/// parity, and few enough that consistency points fill whole rows.
+const WIDE_DATA_DISKS: [usize; 3] = [4, 4, 5];
+
 /// Stripes of areas in some lives: areas that end with regions, and such that do not.
 const AREA_STRIPES: [Option<u64>; 4] = [None, None, Some(63), Some(100)];
 
@@ -236,6 +240,7 @@ impl Plan {
     #[must_use]
     pub fn new(choices: &mut Choices, lives: &Lives) -> Self {
         let filling = match choices.below(100) {
+            _ if lives.wide => Filling::Volumes,
             0..15 => Filling::Volumes,
             15..20 if lives.losing.is_none() => Filling::Aggregate,
             _ => Filling::Nothing,
@@ -245,8 +250,9 @@ impl Plan {
         let protected =
             choices.pick(&[RaidKind::Raid4, RaidKind::Raid4, RaidKind::Dp, RaidKind::Tp]);
         let kind = if is_protected { protected } else { RaidKind::None };
-        let kind = lives.losing.unwrap_or(kind);
+        let kind = if lives.wide { RaidKind::Raid4 } else { lives.losing.unwrap_or(kind) };
         let disks = match kind {
+            _ if lives.wide => kind.parity_disks() + choices.pick(&WIDE_DATA_DISKS),
             RaidKind::None if is_small => 1,
             RaidKind::None => 1 + choices.index(3),
             // Now and then so many that old parity is read and not what stays.
@@ -255,7 +261,8 @@ impl Plan {
         let is_traditional = choices.chance(25);
         let volumes = if is_traditional { 1 } else { 1 + choices.index(3) };
         let volumes = (0..volumes).map(|_| Self::volume(choices, filling)).collect();
-        let is_damaged = kind != RaidKind::None && choices.chance(32) && lives.losing.is_none();
+        let may_rot = kind != RaidKind::None && !lives.wide;
+        let is_damaged = may_rot && choices.chance(32) && lives.losing.is_none();
         let fault = is_damaged.then(|| {
             let faults = [Fault::Latent, Fault::BitFlip, Fault::Lost, Fault::Misdirected];
             let fault = if lives.forgets { Fault::Forgets } else { choices.pick(&faults) };

@@ -40,6 +40,9 @@ pub struct Lives {
     pub forgets: bool,
     /// If set, each life is on a group of this kind that loses as many disks as it can do without.
     pub losing: Option<RaidKind>,
+    /// Whether each life is on a wide group of RAID-4 that is written in large pieces: rows are
+    /// written whole, and later in part from old parity.
+    pub wide: bool,
     /// Whether more disks go at times, in every life, than the group can do without.
     pub outages: bool,
     /// Whether a disk gets sick, in every life on a group that can do without one.

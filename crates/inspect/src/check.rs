@@ -134,11 +134,12 @@ fn check_names(walker: &mut Walker<'_, '_, '_>, walked: &mut Walked) -> Result<(
     for snapshot in &mut walked.snapshots {
         let Some(found) = &mut snapshot.image else { continue };
         let image = snapshot.name;
-        // What is wrong with the inode file was told.
-        let told = walker.medium.report.findings.len();
+        // Findings of the inode file were told when it was read the first time.
+        let (told, omitted) = (walker.medium.report.findings.len(), walker.medium.report.omitted);
         walker.begin();
         found.inodes = walker.inodes(image, &snapshot.record.inode_file)?.0;
         walker.medium.report.findings.truncate(told);
+        walker.medium.report.omitted = omitted;
         let name = snapshot.record.name().to_owned();
         walker.medium.report.names.snapshots.insert((image.volume, image.snapshot), name);
         let counted = namespace::check(walker, image, found)?;

@@ -168,8 +168,8 @@ fn walk_snapshots(
                 compare_map(walker, name, &found, &table);
                 walker.medium.report.totals.snapshots += 1;
                 snapshot.map = std::mem::take(&mut found.active_map);
-                // Of all snapshots together the rest may be many times what is in use: who wants
-                // the inodes reads them again.
+                // The inodes of all snapshots together may take many times what the blocks in use
+                // take: whoever needs those of one snapshot reads them again.
                 let Image { is_whole, inode_map, orphans, .. } = found;
                 let kept = Image { is_whole, inode_map, orphans, ..Image::default() };
                 snapshot.image = Some(kept);

@@ -5,13 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
+mod logs;
+
 use bytes::Bytes;
-use dblade::{
-    Configuration, CreateAggregate, Engine, EngineError, LogProvider, Service, Tuning,
-    VolumeRequest,
-};
+use dblade::{Configuration, CreateAggregate, Engine, EngineError, Service, Tuning, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, Durability, FileService, SetAttributes, Stability};
 use inspect::{ContentHasher, Finding, Inspector, Report};
+use logs::Logs;
 use model_fs::{Executor, Image, Mix, Numbers};
 use ondisk::label::RaidKind;
 use platform::simulated::SimulatedWorld;
@@ -23,18 +23,6 @@ use volume::SnapshotRequest;
 
 const DISK_BLOCKS: u64 = 8192;
 const DISKS: usize = 4;
-
-struct Logs(SimulatedWorld);
-
-impl LogProvider for Logs {
-    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.0.open("log").map_err(|error| error.to_string())
-    }
-
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.create(aggregate)
-    }
-}
 
 struct Node {
     world: SimulatedWorld,

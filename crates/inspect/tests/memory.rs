@@ -1,35 +1,26 @@
 //! How much memory a check takes, by the figure that `stroop check aggr` asks for before it begins
 //! (`server/src/check_command/memory.rs`): 48 bytes for each block in use, and 192 MiB.
 //!
-//! A program of its own, so that what it measures is the check.
+//! This test has a program of its own, so that the peak of the process is that of the check.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
+mod logs;
+
+use dblade::{Configuration, CreateAggregate, Engine, Service, Tuning, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, FileService, SetAttributes};
 use inspect::Inspector;
+use logs::Logs;
 use ondisk::label::RaidKind;
+use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
-use platform::{Disk, disk::DiskOpener};
 use std::sync::Arc;
 use volume::SnapshotRequest;
 
 const FILES: usize = 25_000;
 const SNAPSHOTS: usize = 60;
 const DISK_BLOCKS: u64 = 32_768;
-
-struct Logs(SimulatedWorld);
-
-impl LogProvider for Logs {
-    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.0.open("log").map_err(|error| error.to_string())
-    }
-
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
-        self.create(aggregate)
-    }
-}
 
 fn wait<T: Send + 'static>(
     engine: &Engine,

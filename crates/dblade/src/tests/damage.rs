@@ -317,8 +317,8 @@ fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {
     assert!(!volume(&node, "home").is_reclaiming());
 }
 
-/// An operation whose record waits for a log that is slow, while a consistency point drops what it
-/// has changed: the log was not needed any more, and it was answered as done.
+/// The record of a CREATE waits for a slow log while a consistency point drops the CREATE. The
+/// consistency point then retired the log, and the CREATE was answered as done.
 fn dropped_before_it_is_logged(seed: u64, block: impl Fn(&Node) -> (String, u64)) {
     let node = two_volumes(seed);
     let (disk, at) = block(&node);

@@ -343,9 +343,10 @@ fn all_at_once(
     (node, roots, refused)
 }
 
-/// What they write is promised to nobody, and the aggregate goes out of service.
+/// No room is promised for what restores write: on a full aggregate the consistency point finds
+/// none, and the aggregate goes out of service.
 #[test]
-#[ignore = "fails: what restores write is promised to nobody (issue 19)"]
+#[ignore = "fails: no room is promised for what restores write (issue 19)"]
 fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
     for (volumes, kept_bytes) in [(15, 1_000_000), (60, 300_000), (120, 60_000)] {
         let (node, roots, refused) = all_at_once((volumes, kept_bytes), SnapshotRequest::Restore);
@@ -360,7 +361,7 @@ fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
 }
 
 #[test]
-#[ignore = "fails: what deletions write is promised to nobody (issue 19)"]
+#[ignore = "fails: no room is promised for what deletions write (issue 19)"]
 fn regression_very_many_volumes_delete_their_snapshots_at_once_on_a_full_aggregate() {
     let (_, _, refused) = all_at_once((120, 60_000), SnapshotRequest::Delete);
     assert_eq!(refused, 0);

@@ -1,0 +1,20 @@
+//! The log of the only aggregate of a simulated world: its disk of the name `log`.
+
+use dblade::LogProvider;
+use platform::Disk;
+use platform::disk::DiskOpener;
+use platform::simulated::SimulatedWorld;
+use std::sync::Arc;
+
+/// Finds the log in a world.
+pub struct Logs(pub SimulatedWorld);
+
+impl LogProvider for Logs {
+    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.0.open("log").map_err(|error| error.to_string())
+    }
+
+    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+        self.create(aggregate)
+    }
+}

@@ -5,7 +5,7 @@
 
 use crate::backend::is_lost;
 use crate::block_side::BlockSide;
-use crate::consistency_point::{Action, ConsistencyPoint, CpDone, FreezeScope, Phase};
+use crate::consistency_point::{Acted, Action, ConsistencyPoint, CpDone, FreezeScope, Phase};
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
 use crate::leaving::Leaving;
@@ -288,7 +288,8 @@ impl Aggregate {
     }
 
     /// Asks for a consistency point that begins with `action`, while nothing else of the aggregate
-    /// runs. `done` is called when it has committed, or at once if the action fails.
+    /// runs. `done` is called when it has committed, or at once if the action fails. An action that
+    /// is put off is called again at the next freeze, or fails for want of room if no commit comes.
     pub fn request_action(self: &Arc<Self>, action: Action, done: CpDone) {
         self.state.lock().request(Some((action, done)), None);
         self.start_consistency_point();
@@ -306,7 +307,7 @@ impl Aggregate {
             side.relocation.grow();
             this.statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);
             // The commit settles what may be promised.
-            Ok(())
+            Ok(Acted::Done)
         };
         self.request_action(Box::new(grown), done);
     }
@@ -316,7 +317,8 @@ impl Aggregate {
     pub fn set_tiering(self: &Arc<Self>, volume: VolumeId, tiering: Tiering, done: CpDone) {
         let set = move |scope: &mut FreezeScope<'_, '_>| {
             let now = scope.aggregate.parts.clock.wall();
-            scope.block_side().set_tiering(volume, tiering, now)
+            scope.block_side().set_tiering(volume, tiering, now)?;
+            Ok(Acted::Done)
         };
         self.request_action(Box::new(set), done);
     }
@@ -331,7 +333,7 @@ impl Aggregate {
                 side.refill.leave_areas();
             }
             scope.aggregate.leaves_areas.store(!is_on, Ordering::Relaxed);
-            Ok(())
+            Ok(Acted::Done)
         };
         self.request_action(Box::new(set), done);
     }

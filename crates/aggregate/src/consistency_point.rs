@@ -42,7 +42,17 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 /// Called when a consistency point has committed, or cannot.
 pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
 /// Done at a freeze.
-pub type Action = Box<dyn FnOnce(&mut FreezeScope<'_, '_>) -> Result<(), AggregateError> + Send>;
+pub type Action = Box<dyn FnMut(&mut FreezeScope<'_, '_>) -> Result<Acted, AggregateError> + Send>;
+
+/// What an action came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acted {
+    /// It is carried out.
+    Done,
+    /// There is no room now, and a commit may make some: it is to be called at the next freeze.
+    /// It has changed nothing.
+    PutOff,
+}
 
 /// Areas that one message counts: a few dozen blocks of the free map.
 const AREAS_PER_MESSAGE: usize = 16;
@@ -251,10 +261,15 @@ impl Aggregate {
         };
         let mut running = waiting;
         let mut changed = forced;
-        for (action, done) in actions {
+        let mut put_off = Vec::new();
+        for (mut action, done) in actions {
             let mut scope = FreezeScope { aggregate: self, access };
             match action(&mut scope) {
-                Ok(()) => running.push(done),
+                Ok(Acted::Done) => running.push(done),
+                Ok(Acted::PutOff) => {
+                    put_off.push((action, done));
+                    continue;
+                }
                 Err(error) => done(Err(error)),
             }
             changed = true;
@@ -279,6 +294,9 @@ impl Aggregate {
             let outcome = self.advance(Phase::Idle);
             self.wake_for_room();
             running.into_iter().for_each(|done| done(outcome.clone()));
+            // No commit comes that could make room.
+            let full = outcome.err().unwrap_or(AggregateError::Full);
+            put_off.into_iter().for_each(|(_, done)| done(Err(full.clone())));
             return self.start_consistency_point();
         }
         self.switch_log(cp);
@@ -289,6 +307,8 @@ impl Aggregate {
         {
             let mut state = self.state.lock();
             state.running = running;
+            // Before those that came meanwhile.
+            state.actions.splice(..0, put_off);
             state.running_cp = cp;
             state.traditional = traditional;
             state.cleaning_members = jobs.len();
@@ -351,12 +371,14 @@ impl Aggregate {
 
     /// The aggregate failed while a consistency point took those in who wait for it.
     fn refuse_running(&self) {
-        let (running, failure) = {
+        let (refused, failure) = {
             let mut state = self.state.lock();
-            (std::mem::take(&mut state.running), state.failure())
+            let mut refused = std::mem::take(&mut state.running);
+            refused.extend(state.actions.drain(..).map(|(_, done)| done));
+            (refused, state.failure())
         };
         let error = failure.unwrap_or(AggregateError::Stopping);
-        running.into_iter().for_each(|done| done(Err(error.clone())));
+        refused.into_iter().for_each(|done| done(Err(error.clone())));
     }
 
     fn begin_aggregate(self: &Arc<Self>) {
@@ -610,7 +632,7 @@ impl Aggregate {
                 return;
             }
             state.committed = cp;
-            state.requested |= again;
+            state.requested |= again || !state.actions.is_empty();
             let now = self.parts.clock.monotonic_nanoseconds();
             let duration = now.saturating_sub(state.started_nanoseconds);
             self.statistics.last_cp_nanoseconds.store(duration, Ordering::Relaxed);

@@ -12,7 +12,7 @@
 
 use crate::aggregate::{Aggregate, reserve_blocks, settle_budget};
 use crate::block_side::BlockSide;
-use crate::consistency_point::{CpDone, FreezeScope};
+use crate::consistency_point::{Acted, CpDone, FreezeScope};
 use crate::error::AggregateError;
 use crate::refill::{Tier, tier_of};
 use crate::relocate::FREE_BLOCKS_MIN;
@@ -130,7 +130,7 @@ impl Aggregate {
             // From now on its room is nobody's to promise.
             settle_budget(&this.parts.shared, side, &geometry);
             this.note_leaving(side);
-            Ok(())
+            Ok(Acted::Done)
         };
         self.request_action(Box::new(begin), done);
     }
@@ -145,7 +145,7 @@ impl Aggregate {
             }
             side.set_leaving(None);
             this.note_leaving(side);
-            Ok(())
+            Ok(Acted::Done)
         };
         self.request_action(Box::new(keep), done);
     }
@@ -215,7 +215,7 @@ impl Aggregate {
                 side.refill.grow(&geometry);
                 this.statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);
                 this.note_leaving(side);
-                Ok(())
+                Ok(Acted::Done)
             };
             this.request_action(Box::new(end), Box::new(|_| ()));
         };

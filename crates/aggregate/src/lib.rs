@@ -41,7 +41,7 @@ pub use allocator::{AreaChoice, Picks};
 pub use area_map::{AreaCell, GroupMap, MapDone};
 pub use backend::ContainerUpdate;
 pub use block_side::{BlockSide, Container, Settings, VolumeSlot};
-pub use consistency_point::{Action, CpDone, FreezeContext, FreezeScope, Phase};
+pub use consistency_point::{Acted, Action, CpDone, FreezeContext, FreezeScope, Phase};
 pub use cowfs::space::FreeCounts;
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};

@@ -20,6 +20,7 @@
 
 use crate::aggregate::{Aggregate, free_blocks, reserve_blocks};
 use crate::block_side::BlockSide;
+use crate::consistency_point::Acted;
 use crate::error::AggregateError;
 use platform::sync::Mutex;
 use std::sync::Arc;
@@ -132,7 +133,7 @@ impl Aggregate {
             drop(pins);
             done(answer);
         };
-        self.request_action(Box::new(|_| Ok(())), Box::new(committed));
+        self.request_action(Box::new(|_| Ok(Acted::Done)), Box::new(committed));
     }
 
     /// Blocks that a pin keeps from being given again.
@@ -165,7 +166,7 @@ impl Aggregate {
             }
         }
         let committed = |outcome: Result<(), AggregateError>| done(outcome.map_err(PinError::from));
-        self.request_action(Box::new(|_| Ok(())), Box::new(committed));
+        self.request_action(Box::new(|_| Ok(Acted::Done)), Box::new(committed));
     }
 
     /// Whether an image is pinned, or is to be.

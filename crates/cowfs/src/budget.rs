@@ -1,9 +1,10 @@
 //! Promises of space (decision D6): what an operation may come to need is set aside when it is
 //! accepted, in the volume and in the aggregate, so that no consistency point fails for space.
 //!
-//! A budget counts in blocks. `available` is what the last commit left free, less a reserve that
-//! only frees may spend; against it stand the promises of the active image and those of the image
-//! that a consistency point is writing. What operations free counts only after the commit.
+//! A budget counts in blocks. What the last commit left free is spent down to a floor, and there is
+//! a floor for each [`Spender`], in quarters of a reserve; against it stand the promises of the
+//! active image and those of the image that a consistency point is writing. What operations free
+//! counts only after the commit.
 //!
 //! Writing a volume's image also writes what no single operation is to blame for: its root, its
 //! free maps, and the nodes of its container map that the new and the freed block numbers fall to.
@@ -11,12 +12,13 @@
 //! latter until all of the map is paid for ([`Overhead`]). The aggregate's own maps come out of its
 //! reserve.
 //!
-//! Invariants: `active + frozen <= available` for promises out of the common part, and
-//! `<= available + reserve / 2` for those of frees: the other half of the reserve is for what
-//! consistency points write unasked.
+//! Invariants: a promise leaves `free - active - frozen` at the floor of its spender at least.
+//! Floors are parts of the whole reserve, however little of it is left: who frees little by little
+//! cannot use up what a consistency point writes unasked. That is the lowest quarter.
 
 use crate::free_map::VBNS_PER_BLOCK;
 use platform::mutation::{self, Rule};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Who spends.
@@ -24,8 +26,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub enum Spender {
     /// An operation that stores more.
     Common,
+    /// A restore of a snapshot: it stores first, and its volume frees later.
+    Restore,
     /// An operation that frees: it may spend of the reserve, so that deleting always works.
     Free,
+    /// What makes room where frees find none: the deletion of a snapshot, and the work on the
+    /// deleted ones of one volume at a time ([`ReclaimTurn`]).
+    Reclaim,
     /// Work that was promised before (replay): always granted.
     Owed,
 }
@@ -33,7 +40,7 @@ pub enum Spender {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Budget {
-    available: AtomicU64,
+    free: AtomicU64,
     reserve: AtomicU64,
     active: AtomicU64,
     frozen: AtomicU64,
@@ -48,21 +55,24 @@ pub struct Budget {
 impl Budget {
     /// What is free after a commit, and how much of it is reserved.
     pub fn settle(&self, free_blocks: u64, reserve_blocks: u64) {
-        let reserve = reserve_blocks.min(free_blocks);
-        self.available.store(free_blocks - reserve, Ordering::Relaxed);
-        self.reserve.store(reserve, Ordering::Relaxed);
+        self.free.store(free_blocks, Ordering::Relaxed);
+        self.reserve.store(reserve_blocks, Ordering::Relaxed);
         self.frozen.store(0, Ordering::Relaxed);
         self.frozen_frees.store(false, Ordering::Relaxed);
         self.owes.store(false, Ordering::Relaxed);
     }
 
     fn limit(&self, spender: Spender) -> u64 {
-        let available = self.available.load(Ordering::Relaxed);
-        match spender {
-            Spender::Common => available,
-            Spender::Free => available + self.reserve.load(Ordering::Relaxed) / 2,
-            Spender::Owed => u64::MAX,
-        }
+        let quarters = match spender {
+            Spender::Common => 4,
+            Spender::Restore => 3,
+            Spender::Free => 2,
+            Spender::Reclaim => 1,
+            Spender::Owed => return u64::MAX,
+        };
+        let reserve = self.reserve.load(Ordering::Relaxed);
+        let floor = reserve / 4 * quarters + reserve % 4 * quarters / 4;
+        self.free.load(Ordering::Relaxed).saturating_sub(floor)
     }
 
     /// Sets `blocks` aside; whether there was room.
@@ -125,14 +135,14 @@ impl Budget {
     /// Blocks that a common operation could still be promised.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        self.available.load(Ordering::Relaxed).saturating_sub(self.promised_blocks())
+        self.limit(Spender::Common).saturating_sub(self.promised_blocks())
     }
 
     /// Whether more is promised than there is, reserve included: the consistency point could fail.
     /// Only replay may do that, whose space was found before the crash.
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
-        let free = self.limit(Spender::Common) + self.reserve.load(Ordering::Relaxed);
+        let free = self.free.load(Ordering::Relaxed);
         self.promised_blocks() > free && !self.owes.load(Ordering::Relaxed)
     }
 
@@ -222,6 +232,15 @@ impl Overhead {
         VOLUME_OVERHEAD_BLOCKS + nodes.min(self.maps_blocks.load(Ordering::Relaxed))
     }
 
+    /// What writing so many blocks of metafiles anew may come to write, if no operation was charged
+    /// for them: what a restore makes of the maps.
+    #[must_use]
+    pub fn of_rewritten(&self, blocks: u64) -> u64 {
+        VOLUME_OVERHEAD_BLOCKS
+            + blocks
+            + blocks.saturating_mul(2).min(self.maps_blocks.load(Ordering::Relaxed))
+    }
+
     /// What clearing so many pages of the container map of delayed frees may come to write.
     #[must_use]
     pub fn of_cleared(&self, pages: u64) -> u64 {
@@ -232,6 +251,30 @@ impl Overhead {
     /// A freeze: the next change is the first again.
     pub fn reset(&self) {
         self.touched.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Whose turn it is to spend as [`Spender::Reclaim`], of the volumes of an aggregate: one at a
+/// time, to the end of its deleted snapshots. What the work of a volume takes before it gives back
+/// is bounded, that of all of them together is not.
+#[derive(Default, Debug)]
+pub struct ReclaimTurns(AtomicBool);
+
+/// The turn of a volume, until it is dropped.
+#[derive(Debug)]
+pub struct ReclaimTurn(Arc<ReclaimTurns>);
+
+impl ReclaimTurns {
+    /// The turn, if nobody has it.
+    #[must_use]
+    pub fn take(self: &Arc<Self>) -> Option<ReclaimTurn> {
+        (!self.0.swap(true, Ordering::Relaxed)).then(|| ReclaimTurn(Arc::clone(self)))
+    }
+}
+
+impl Drop for ReclaimTurn {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -286,6 +329,31 @@ mod tests {
         overhead.reset();
         assert!(promise_both(all, 1, Spender::Common));
         assert_eq!(taken(), 1011 + 2 * VOLUME_OVERHEAD_BLOCKS + maps + 2);
+    }
+
+    /// Frees went on little by little, each with half of what was left, until a consistency point
+    /// found nothing for the maps that it writes unasked.
+    #[test]
+    fn regression_no_spender_goes_below_its_floor_however_little_is_left() {
+        let budget = Budget::default();
+        budget.settle(100, 40);
+        let spenders = [Spender::Common, Spender::Restore, Spender::Free, Spender::Reclaim];
+        for (spender, floor) in spenders.into_iter().zip([40, 30, 20, 10]) {
+            assert!(budget.could_promise(100 - floor, spender));
+            assert!(!budget.could_promise(101 - floor, spender));
+        }
+        budget.settle(12, 40);
+        assert!(!budget.promise(1, Spender::Free), "a little is left, and it is not a free's");
+        assert!(budget.promise(2, Spender::Reclaim) && !budget.promise(1, Spender::Reclaim));
+    }
+
+    #[test]
+    fn one_at_a_time_has_the_turn() {
+        let turns: Arc<ReclaimTurns> = Arc::default();
+        let turn = turns.take();
+        assert!(turn.is_some() && turns.take().is_none());
+        drop(turn);
+        assert!(turns.take().is_some());
     }
 
     #[test]

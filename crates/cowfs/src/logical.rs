@@ -11,7 +11,7 @@
 //! - An inode number freed since a freeze is not used again before that freeze's image is committed
 //!   (`quarantine`): replay then never meets it in use.
 
-use crate::budget::{Budget, Overhead};
+use crate::budget::{Budget, Overhead, ReclaimTurns};
 use crate::buftree::{self, FileKey, Root};
 use crate::cache::BufferCache;
 use crate::content::Content;
@@ -41,6 +41,8 @@ pub const INODE_FILE: InodeNumber = InodeNumber(0);
 pub struct AggregateShared {
     /// The aggregate's space.
     pub budget: Budget,
+    /// Which volume may make room out of the last of it.
+    pub reclaim_turns: Arc<ReclaimTurns>,
     /// Delayed frees of all its volumes: blocks in use that come back when they are cleared.
     pub delayed_blocks: AtomicU64,
     /// Its part of the node's dirty memory.
@@ -602,7 +604,9 @@ mod tests {
         dirty.node().share_inodes(inodes_max, 1);
         let cache = Arc::new(BufferCache::new(0));
         let (budget, delayed_blocks) = (Budget::default(), AtomicU64::default());
-        let aggregate = Arc::new(AggregateShared { budget, delayed_blocks, dirty, cache });
+        let reclaim_turns = Arc::default();
+        let aggregate =
+            Arc::new(AggregateShared { budget, reclaim_turns, delayed_blocks, dirty, cache });
         let shared = Arc::new(Shared {
             budget: Budget::default(),
             overhead: Overhead::default(),

@@ -469,7 +469,9 @@ impl<P: Pointer> Space<P> {
         self.stale_table_blocks = (at..self.snapshots.len()).map(table_block).collect();
     }
 
-    fn table_blocks(&self) -> u64 {
+    /// Blocks of the snapshot table.
+    #[must_use]
+    pub fn table_blocks(&self) -> u64 {
         self.snapshots.len().div_ceil(SNAPSHOTS_PER_BLOCK) as u64
     }
 

@@ -10,7 +10,7 @@ use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
-use aggregate::{Aggregate, AggregateError, Container, FreezeScope, Tiering};
+use aggregate::{Acted, Aggregate, AggregateError, Container, FreezeScope, Tiering};
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
@@ -141,7 +141,7 @@ impl Engine {
         let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             *slot.lock() = Some(engine.make_volume(scope, &request)?);
-            Ok(())
+            Ok(Acted::Done)
         };
         let (engine, same) = (Arc::clone(self), Arc::clone(&aggregate));
         let committed = move |outcome: Result<(), AggregateError>| {
@@ -267,7 +267,7 @@ impl Engine {
                 volume.discard(scope.access);
             }
             scope.block_side().delete_volume(served.environment.volume);
-            Ok(())
+            Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
             done(outcome.map_err(EngineError::from));
@@ -304,7 +304,10 @@ impl Engine {
             served.check_there()?;
             match &served.kind {
                 VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
-                VolumeKind::Traditional(volume) => volume.accept(scope.access, &request, now),
+                VolumeKind::Traditional(volume) => {
+                    volume.accept(scope.access, &request, now)?;
+                    Ok(Acted::Done)
+                }
             }
         };
         let same = Arc::clone(&aggregate);
@@ -360,7 +363,7 @@ impl Engine {
             };
             set_rules(&mut side.table[slot].record, &wanted)?;
             side.dirty_slots.insert(slot);
-            Ok(())
+            Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
             if outcome.is_ok() {

@@ -196,7 +196,8 @@ impl Engine {
         let dirty = Arc::new(DirtyMemory::part_of(&self.dirty));
         let cache = Arc::clone(&parts.cache);
         let (budget, delayed_blocks) = (Budget::default(), AtomicU64::default());
-        let shared = AggregateShared { budget, delayed_blocks, dirty, cache };
+        let reclaim_turns = Arc::default();
+        let shared = AggregateShared { budget, reclaim_turns, delayed_blocks, dirty, cache };
         let parts = Parts {
             identity: parts.identity,
             scheduler: self.scheduler.clone(),

@@ -124,6 +124,7 @@ mod tests {
     fn an_aggregate_knows_what_all_its_volumes_delay() {
         let aggregate = Arc::new(AggregateShared {
             budget: Budget::default(),
+            reclaim_turns: Arc::default(),
             delayed_blocks: AtomicU64::default(),
             dirty: Arc::new(DirtyMemory::new(0)),
             cache: Arc::new(BufferCache::new(0)),

@@ -12,10 +12,10 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{
-    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
+    Acted, ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
     Published, container_inode,
 };
-use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
+use cowfs::budget::{ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_blocks};
 use cowfs::cleaner::Leaf;
 use cowfs::free_map::{MapFile, VBNS_PER_BLOCK, is_set};
 use cowfs::image::{FileWork, ImageFacts};
@@ -31,6 +31,9 @@ use units::{Timestamp, VolumeId};
 
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
+/// Blocks of maps that a restore is expected to write again, where maps are longer: of a large thin
+/// volume most are holes.
+const RESTORED_MAP_BLOCKS: u64 = 16;
 
 /// See the module.
 pub struct FlexibleVolume {
@@ -56,6 +59,8 @@ pub(crate) struct VbnSide {
     pub finished: Option<Cleaned>,
     /// Background work waits for the next consistency point.
     is_put_off: bool,
+    /// It has the last of the aggregate's room.
+    reclaim_turn: Option<ReclaimTurn>,
     /// A message counts free numbers of areas.
     is_counting: bool,
     /// Delayed frees when the consistency point began.
@@ -86,6 +91,7 @@ impl FlexibleVolume {
             cleaning: None,
             finished: None,
             is_put_off: false,
+            reclaim_turn: None,
             is_counting: false,
             delayed_before: DelayedBefore::default(),
         };
@@ -146,24 +152,14 @@ impl FlexibleVolume {
         access: &mut Access<'_>,
         request: &SnapshotRequest,
         now: Timestamp,
-    ) -> Result<(), AggregateError> {
-        let shared = &self.front.shared;
+    ) -> Result<Acted, AggregateError> {
         if let Some(damage) = self.front.damage() {
             return Err(AggregateError::Refused(format!("the volume is read-only: {damage}")));
         }
         let side = self.vbn.write(access);
         side.requests.check(&side.space, request)?;
-        // The room is there, or it is refused; deleting and restoring have the reserve.
-        if matches!(request, SnapshotRequest::Create(_)) {
-            let numbers = snapshot_blocks(side.space.size_blocks);
-            if !shared.budget.promise(numbers, Spender::Common) {
-                return Err(AggregateError::VolumeFull);
-            }
-            let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
-            if !shared.aggregate.budget.promise(cost, Spender::Common) {
-                shared.budget.forgo(numbers);
-                return Err(AggregateError::Full);
-            }
+        if self.promise(&side.space, request)? == Acted::PutOff {
+            return Ok(Acted::PutOff);
         }
         side.requests.accept(&mut side.space, request, now);
         let restoring = side.requests.restore.is_some();
@@ -171,16 +167,62 @@ impl FlexibleVolume {
         let logical = self.front.logical.write(access);
         logical.suspended |= restoring;
         logical.snapshots = views;
-        Ok(())
+        Ok(Acted::Done)
+    }
+
+    /// Promises what a request comes to write. What makes room has the reserve, and waits where
+    /// many such requests come at once.
+    fn promise(
+        &self,
+        space: &Space<DualPointer>,
+        request: &SnapshotRequest,
+    ) -> Result<Acted, AggregateError> {
+        let shared = &self.front.shared;
+        let kept = snapshot_blocks(space.size_blocks);
+        let (numbers, cost, spender) = match request {
+            SnapshotRequest::Create(_) => (kept, 2 * VOLUME_OVERHEAD_BLOCKS, Spender::Common),
+            SnapshotRequest::Delete(_) => (0, VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim),
+            SnapshotRequest::Restore(_) => {
+                // How much of the maps there is to write again is known at the switch.
+                let maps = 2 * space.size_blocks.div_ceil(VBNS_PER_BLOCK);
+                let again = shared.overhead.of_rewritten(maps.min(RESTORED_MAP_BLOCKS));
+                (kept, 2 * VOLUME_OVERHEAD_BLOCKS + again, Spender::Restore)
+            }
+        };
+        let may_wait = spender != Spender::Common;
+        let (own, aggregate) = (&shared.budget, &shared.aggregate.budget);
+        if !own.promise(numbers, spender) {
+            let is_worth_it = own.could_promise(numbers, spender) || shared.may_gain_room();
+            let put_off = (may_wait && is_worth_it).then_some(Acted::PutOff);
+            return put_off.ok_or(AggregateError::VolumeFull);
+        }
+        if !aggregate.promise(cost, spender) {
+            own.forgo(numbers);
+            let is_worth_it = aggregate.could_promise(cost, spender) || shared.may_gain_room();
+            let put_off = (may_wait && is_worth_it).then_some(Acted::PutOff);
+            return put_off.ok_or(AggregateError::Full);
+        }
+        Ok(Acted::Done)
     }
 
     /// How many map blocks of background work the aggregate has room for now. Many volumes may have
     /// such work at once, and what it writes was promised to nobody.
-    fn scan_blocks(&self) -> u64 {
+    fn scan_blocks(&self, side: &mut VbnSide) -> u64 {
         let shared = &self.front.shared;
-        let budget = &shared.aggregate.budget;
-        let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), Spender::Free);
-        [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits).unwrap_or(0)
+        let promise = |blocks: u64, spender: Spender| {
+            shared.aggregate.budget.promise(shared.overhead.of_scan(blocks), spender)
+        };
+        let fits = |blocks: &u64| promise(*blocks, Spender::Free);
+        if let Some(blocks) = [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits) {
+            return blocks;
+        }
+        // What goes on may have taken the room: one volume has its own.
+        let deletes = side.space.snapshots.iter().any(|snapshot| snapshot.deleting);
+        if side.reclaim_turn.is_none() && deletes {
+            side.reclaim_turn = shared.aggregate.reclaim_turns.take();
+        }
+        let is_granted = side.reclaim_turn.is_some() && promise(1, Spender::Reclaim);
+        u64::from(is_granted)
     }
 
     /// The snapshots that are not being deleted; for messages that may read the block side.
@@ -200,6 +242,7 @@ impl FlexibleVolume {
 
     /// Lets go of everything dirty: the volume is being deleted. Part of a freeze's action.
     pub fn discard(&self, access: &mut Access<'_>) {
+        self.vbn.write(access).reclaim_turn = None;
         self.front.logical.write(access).discard();
     }
 
@@ -260,6 +303,7 @@ impl FlexibleVolume {
 
     fn leave_out(&self, access: &mut Access<'_>) {
         self.is_left_out.store(true, Ordering::Relaxed);
+        self.vbn.write(access).reclaim_turn = None;
         if let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) {
             this.drop_changes(&aggregate, access);
         }
@@ -354,7 +398,7 @@ impl Member for FlexibleVolume {
         }
         let side = self.vbn.write(access);
         let has_work = side.space.has_snapshot_work();
-        let scan_blocks_max = if has_work { self.scan_blocks() } else { SCAN_BLOCKS_PER_CP };
+        let scan_blocks_max = if has_work { self.scan_blocks(side) } else { SCAN_BLOCKS_PER_CP };
         let is_put_off = has_work && scan_blocks_max == 0;
         side.is_put_off = is_put_off;
         let wanted =
@@ -437,7 +481,9 @@ impl Member for FlexibleVolume {
         let picks = std::mem::take(&mut side.space.picks);
         let frees = std::mem::take(&mut side.space.free_counts);
         let inode_file = side.space.inode_file.0;
-        let restore = side.requests.take_restore(&mut side.space);
+        let (overhead, budget) = (&self.front.shared.overhead, &self.front.shared.aggregate.budget);
+        let grant = |blocks: u64| budget.promise(overhead.of_rewritten(blocks), Spender::Free);
+        let restore = side.requests.take_restore(&mut side.space, grant);
         settle(&self.front, &side.space, self.size_blocks);
         let again = side.space.has_snapshot_work()
             || self.goes_on_clearing(side)
@@ -448,6 +494,9 @@ impl Member for FlexibleVolume {
         self.delayed_share.set(side.space.delayed_blocks);
         let mut frozen = None;
         let reclaiming = side.space.has_snapshot_work();
+        if !reclaiming {
+            side.reclaim_turn = None;
+        }
         let reaping = self.front.publish(access, reclaiming, |logical| {
             let dirty_blocks = finished.dirty_blocks;
             frozen = Some(logical.publish(&finished.cleaned, inode_file, dirty_blocks));

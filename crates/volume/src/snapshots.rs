@@ -286,8 +286,14 @@ impl<P: Pointer> Requests<P> {
         ));
     }
 
-    /// At a commit: whether a restore takes effect now, and its image; or has ended.
-    pub fn take_restore(&mut self, space: &mut Space<P>) -> RestoreStep<P> {
+    /// At a commit: whether a restore takes effect now, and its image; or has ended. `grant` says
+    /// whether there is room for so many blocks of maps and of the snapshot table, which the next
+    /// consistency point writes.
+    pub fn take_restore(
+        &mut self,
+        space: &mut Space<P>,
+        grant: impl FnOnce(u64) -> bool,
+    ) -> RestoreStep<P> {
         let Some(restore) = &mut self.restore else { return RestoreStep::None };
         if let Some(refusal) = restore.refusal.take() {
             self.restore = None;
@@ -300,6 +306,15 @@ impl<P: Pointer> Requests<P> {
         let Some(image) = restore.image.take() else {
             unreachable!("the consistency point read the image")
         };
+        let maps = image.summary.content.len() + image.delayed.content.len();
+        if !grant(maps as u64 + space.table_blocks()) {
+            let name = std::mem::take(&mut restore.name);
+            self.restore = None;
+            return RestoreStep::Refused(format!(
+                "the aggregate is full: there is no room to restore snapshot '{name}'; the volume \
+                 stays as it is; delete files or other snapshots, then restore it again"
+            ));
+        }
         restore.switched = true;
         let at = space.snapshots.iter().position(|found| found.id == restore.snapshot);
         for newer in space.snapshots.iter_mut().skip(at.map_or(usize::MAX, |at| at + 1)) {

@@ -343,10 +343,10 @@ fn all_at_once(
     (node, roots, refused)
 }
 
-/// No room is promised for what restores write: on a full aggregate the consistency point finds
-/// none, and the aggregate goes out of service.
+/// The consistency point found no room for what restores write, and the aggregate went out of
+/// service.
 #[test]
-#[ignore = "fails: no room is promised for what restores write (issue 19)"]
+
 fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
     for (volumes, kept_bytes) in [(15, 1_000_000), (60, 300_000), (120, 60_000)] {
         let (node, roots, refused) = all_at_once((volumes, kept_bytes), SnapshotRequest::Restore);
@@ -361,7 +361,7 @@ fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
 }
 
 #[test]
-#[ignore = "fails: no room is promised for what deletions write (issue 19)"]
+
 fn regression_very_many_volumes_delete_their_snapshots_at_once_on_a_full_aggregate() {
     let (_, _, refused) = all_at_once((120, 60_000), SnapshotRequest::Delete);
     assert_eq!(refused, 0);

@@ -145,6 +145,7 @@ pub struct State {
 fn shared(blocks: u64) -> Arc<Shared> {
     let aggregate = AggregateShared {
         budget: Budget::default(),
+        reclaim_turns: Arc::default(),
         delayed_blocks: AtomicU64::default(),
         dirty: Arc::new(DirtyMemory::new(1 << 20)),
         cache: Arc::new(BufferCache::new(0)),

@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use units::{CpNumber, Pvbn, Timestamp, VolumeId};
-use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::little_endian::{I64, U16, U32};
 
 /// Called when a consistency point has committed, or cannot.
 pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
@@ -514,7 +514,7 @@ impl Aggregate {
         superblock.clean = U16::new(u16::from(self.state.lock().stopping));
         superblock.aggregate = self.parts.identity.aggregate;
         superblock.log = self.parts.identity.log;
-        superblock.cp = U64::new(cp.get());
+        superblock.set_cp(cp);
         superblock.time = I64::new(self.parts.clock.wall().get());
         superblock.next_volume = U32::new(side.next_volume);
         superblock.traditional = U32::new(u32::from(side.traditional));

@@ -41,8 +41,8 @@ pub const AGGREGATE_BLOCKS_MIN: u64 = 2048;
 /// The superblock of the last consistency point that may have committed, and its slot.
 ///
 /// A consistency point commits when every disk in use has its superblock, and superblocks go to
-/// the two slots in turn. So a disk that shows a superblock tells of every slot that can be read:
-/// no later consistency point committed there. Where no disk can tell of a slot, a later one may
+/// the two slots in turn. So a disk that shows a superblock tells of every slot that can be read
+/// and has not rotted: no later consistency point committed there. Where no disk can tell of a slot, a later one may
 /// have committed there, and an older superblock must not be taken for the newest: blocks that it
 /// names may have been overwritten.
 ///
@@ -55,7 +55,10 @@ pub fn choose_superblock(
     let mut valid: Vec<(&SuperblockCopy, Superblock)> = Vec::new();
     let mut last = String::from("nothing could be read");
     for copy in copies {
-        match copy.block.as_deref().map(Superblock::from_block) {
+        let read = |block| {
+            Superblock::from_block(block).or_else(|damage| Superblock::mended(block).ok_or(damage))
+        };
+        match copy.block.as_deref().map(read) {
             Some(Ok(found)) if found.aggregate == *aggregate => valid.push((copy, found)),
             Some(Ok(_)) => {
                 last = format!("disk {} slot {}: of another aggregate", copy.disk, copy.slot);
@@ -76,8 +79,16 @@ pub fn choose_superblock(
         }
     }
     let Some((superblock, slot)) = best else { return Err(AggregateError::NoSuperblock { last }) };
+    let is_readable = |copy: &SuperblockCopy| {
+        let block = copy.block.as_deref();
+        let has_rotted = |block| {
+            Superblock::has_rotted(block, superblock.cp())
+                && !mutation::broken(Rule::RottenSlotIgnored)
+        };
+        block.is_some_and(|block| !has_rotted(block))
+    };
     let tells = |copy: &SuperblockCopy| {
-        copy.block.is_some() && valid.iter().any(|(other, _)| other.disk == copy.disk)
+        is_readable(copy) && valid.iter().any(|(other, _)| other.disk == copy.disk)
     };
     let untold = copies.iter().find(|copy| {
         let same_slot = |other: &&SuperblockCopy| other.slot == copy.slot;
@@ -248,7 +259,7 @@ mod tests {
     use cowfs::reader::HeldBlocks;
     use std::sync::Arc;
     use units::Block;
-    use zerocopy::little_endian::U64;
+    use units::CpNumber;
 
     const AGGREGATE: [u8; 16] = [7; 16];
 
@@ -257,7 +268,7 @@ mod tests {
         let block = cp.map(|cp| {
             let mut superblock = Superblock::new();
             superblock.aggregate = AGGREGATE;
-            superblock.cp = U64::new(cp);
+            superblock.set_cp(CpNumber(cp));
             superblock.root.inode_file.kind = ondisk::inode::KIND_METAFILE;
             superblock.root.snapshot_table.kind = ondisk::inode::KIND_METAFILE;
             Arc::new(superblock.to_block())
@@ -312,6 +323,30 @@ mod tests {
         // A disk that has no superblock yet knows nothing.
         let newcomer = [copy("a", 0, Some(4)), copy("a", 1, None), empty("b", 0), empty("b", 1)];
         assert_eq!(chosen(&newcomer), Err(("a".to_owned(), 1)));
+    }
+
+    /// The newest superblock of the only disk had rotted, and the image before was opened.
+    #[test]
+    fn regression_a_superblock_that_has_rotted_is_not_older() {
+        let rotten = |disk: &str, slot: usize, cp: u64| {
+            let mut copy = copy(disk, slot, Some(cp));
+            let block = copy.block.as_mut().map(Arc::make_mut);
+            block.unwrap().bytes_mut()[300] ^= 1;
+            copy
+        };
+        assert_eq!(chosen(&[copy("a", 0, Some(4)), rotten("a", 1, 5)]), Err(("a".to_owned(), 1)));
+        assert_eq!(chosen(&[copy("a", 0, Some(4)), rotten("a", 1, 3)]), Ok((4, 0)));
+        let told = [
+            copy("a", 0, Some(4)),
+            rotten("a", 1, 5),
+            copy("b", 0, Some(4)),
+            copy("b", 1, Some(5)),
+        ];
+        assert_eq!(chosen(&told), Ok((5, 1)));
+        // Only its number has rotted.
+        let mut number = copy("a", 1, Some(5));
+        number.block.as_mut().map(Arc::make_mut).unwrap().bytes_mut()[48] ^= 1;
+        assert_eq!(chosen(&[copy("a", 0, Some(4)), number]), Ok((5, 1)));
     }
 
     #[test]

@@ -81,6 +81,10 @@ fn faults_of(medium: &Medium<'_>, answers: Vec<SlotAnswer>, newest: &Superblock)
             Err(damage) if is_at_rest && !block.is_zero() => {
                 faults.push(SlotFault::Damaged(slot, damage));
             }
+            // No power cut does that.
+            Err(damage) if Superblock::has_rotted(&block, newest.cp()) => {
+                faults.push(SlotFault::Damaged(slot, damage));
+            }
             Err(_) => {}
         }
     }

@@ -8,7 +8,9 @@
 //! the aggregate, by every consistency point that changes the volume.
 //!
 //! Invariants: `magic` and `version` never move. The superblock's checksum covers the whole block
-//! with the checksum field as zero.
+//! with the checksum field as zero. A power cut tears a write at 512 bytes, and all that superblocks
+//! differ in lies in the first two sectors. Both have the CP number, `cp` and `cp_again`, so a
+//! superblock that was torn is told from one that has rotted: torn ones have two numbers.
 //!
 //! Fails: `validate` names the field.
 
@@ -150,14 +152,24 @@ pub struct Superblock {
     pub reserved: [u8; 48],
     /// The aggregate's file system.
     pub root: FileSystemRoot,
+    /// The same as `cp`, in the last sector that a consistency point changes. Zero in superblocks
+    /// of before 2026-11-24.
+    pub cp_again: U64,
     /// Zero.
-    pub padding: [u8; BLOCK_SIZE - 128 - size_of::<FileSystemRoot>()],
+    pub padding: [u8; BLOCK_SIZE - 136 - size_of::<FileSystemRoot>()],
 }
+
+/// What a power cut tears a write into.
+const SECTOR_SIZE: usize = 512;
 
 const _: () = {
     assert!(size_of::<Superblock>() == BLOCK_SIZE);
     assert!(std::mem::offset_of!(Superblock, version) == 8);
     assert!(std::mem::offset_of!(Superblock, root) == 128);
+    // Each sector that a consistency point changes has the number.
+    assert!(std::mem::offset_of!(Superblock, cp) / SECTOR_SIZE == 0);
+    assert!(std::mem::offset_of!(Superblock, cp_again) / SECTOR_SIZE == 1);
+    assert!(std::mem::offset_of!(Superblock, padding) < 2 * SECTOR_SIZE);
 };
 
 impl Superblock {
@@ -168,6 +180,11 @@ impl Superblock {
         block.magic = U64::new(SUPERBLOCK_MAGIC);
         block.version = U16::new(VERSION);
         block
+    }
+
+    /// Makes it the superblock of this consistency point.
+    pub fn set_cp(&mut self, cp: CpNumber) {
+        (self.cp, self.cp_again) = (U64::new(cp.get()), U64::new(cp.get()));
     }
 
     /// The block for media, with its checksum.
@@ -203,6 +220,29 @@ impl Superblock {
         }
         found.root.validate()?;
         Ok(found)
+    }
+
+    /// The superblock in a block of which only one of the two CP numbers is wrong: that number has
+    /// rotted, or the other sector was torn and is the same as before.
+    #[must_use]
+    pub fn mended(block: &Block) -> Option<Self> {
+        let found = Self::read_from_bytes(block.bytes().as_slice()).ok()?;
+        for cp in [found.cp, found.cp_again] {
+            let mut tried = found;
+            (tried.cp, tried.cp_again) = (cp, cp);
+            if let Ok(mended) = Self::from_block(&Block::from_prefix(tried.as_bytes())) {
+                return Some(mended);
+            }
+        }
+        None
+    }
+
+    /// Whether a block that is no valid superblock was one, and later than `newest`: all of it was
+    /// written, so it may have been the commit, and then it has rotted.
+    #[must_use]
+    pub fn has_rotted(block: &Block, newest: CpNumber) -> bool {
+        let Ok(found) = Self::read_from_bytes(block.bytes().as_slice()) else { return false };
+        found.cp == found.cp_again && found.cp() > newest && Self::from_block(block).is_err()
     }
 
     /// The consistency point.
@@ -320,5 +360,55 @@ impl fmt::Display for VolInfo {
             self.root.used_inodes,
             self.root.snapshot_count
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock(cp: u64) -> Superblock {
+        let mut superblock = Superblock::new();
+        superblock.set_cp(CpNumber(cp));
+        superblock.root.inode_file.kind = KIND_METAFILE;
+        superblock.root.snapshot_table.kind = KIND_METAFILE;
+        superblock.root.snapshot_table.size = U64::new(cp);
+        superblock
+    }
+
+    /// Every bit that rots in the newest superblock is noticed, and no tear is taken for rot.
+    #[test]
+    fn a_superblock_that_has_rotted_is_told_from_one_that_was_torn() {
+        let (old, new) = (superblock(5).to_block(), superblock(7).to_block());
+        let newest = CpNumber(6);
+        let is_told = |block: &Block| {
+            let mended = Superblock::mended(block).is_some_and(|found| found.cp() == CpNumber(7));
+            mended || Superblock::has_rotted(block, newest)
+        };
+        for bit in 0..BLOCK_SIZE * 8 {
+            let mut rotten = new.clone();
+            rotten.bytes_mut()[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::from_block(&rotten).is_err());
+            assert!(is_told(&rotten), "bit {bit}");
+        }
+        for before in [old, Block::from_prefix(&[])] {
+            for sectors in 0..1_u32 << (BLOCK_SIZE / SECTOR_SIZE) {
+                let mut torn = before.clone();
+                for at in (0..BLOCK_SIZE).filter(|at| sectors >> (at / SECTOR_SIZE) & 1 == 1) {
+                    torn.bytes_mut()[at] = new.bytes()[at];
+                }
+                let is_whole = Superblock::from_block(&torn).is_ok();
+                let is_rotten = Superblock::has_rotted(&torn, newest);
+                assert!(is_whole || !is_rotten, "sectors {sectors:b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_superblock_without_the_second_number_is_read() {
+        let mut first_layout = superblock(7);
+        first_layout.cp_again = U64::new(0);
+        let block = first_layout.to_block();
+        assert_eq!(Superblock::from_block(&block).map(|found| found.cp()), Ok(CpNumber(7)));
     }
 }

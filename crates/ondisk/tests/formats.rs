@@ -83,7 +83,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         root::Superblock {
             magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,
-            leaving_group, leaves_areas, reserved, root, padding
+            leaving_group, leaves_areas, reserved, root, cp_again, padding
         },
         root::VolInfo { magic, version, reserved_a, volume, cp, time, reserved_b, root, padding },
         records::ExportRuleRecord {

@@ -6,7 +6,8 @@
 //! with them. What must hold: the aggregate stays in service and opens again, nothing stalls, other
 //! volumes notice nothing, and on the media no block is used twice, free while it is in use, or
 //! lost in another volume. A volume of which nothing was damaged is never read-only, in any life,
-//! and a file of which nothing was damaged is never quarantined.
+//! and a file is never quarantined unless a block of it was damaged, or one that leads to what a
+//! change of it needs: that of its extended attributes.
 //!
 //! Invariants: nothing that the aggregate itself cannot live without is damaged. Lives with damage
 //! are without parity and without other faults of disks.
@@ -17,10 +18,13 @@ use crate::life::Life;
 use crate::losses::is_own_disk;
 use crate::machine::Machine;
 use inspect::{Finding as MediaFinding, Report};
-use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
+use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS, REGION_DATA_BLOCKS};
+use ondisk::label::DiskRole;
 use ondisk::root::metafile;
+use raid::Location;
 use std::collections::{BTreeMap, BTreeSet};
-use units::{InodeNumber, VolumeId};
+use std::sync::Arc;
+use units::{InodeNumber, Pvbn, VolumeId};
 
 /// Blocks that one life damages.
 const DAMAGED_BLOCKS_MAX: u64 = 4;
@@ -40,6 +44,8 @@ pub struct Damages {
     metafiles: BTreeSet<VolumeId>,
     /// Files of which a block was damaged.
     files: BTreeSet<(VolumeId, InodeNumber)>,
+    /// Where they lay.
+    places: BTreeSet<Pvbn>,
     /// A container map was damaged: the aggregate's blocks below it are reached by nothing.
     has_container: bool,
 }
@@ -130,6 +136,8 @@ impl Machine<'_> {
             _ => "damage: a node that cannot be read",
         });
         self.world.fail_block(&disk, block);
+        let place = self.pvbn_of(&disk, block);
+        self.damages.places.extend(place);
         self.damages.blocks += 1;
         if at.is_metafile() {
             self.damages.metafiles.insert(VolumeId(at.volume));
@@ -138,6 +146,25 @@ impl Machine<'_> {
         }
         self.damages.has_container |= at.is_container;
         Some(VolumeId(at.volume))
+    }
+
+    /// The number in the aggregate of a block of a data disk.
+    fn pvbn_of(&self, disk: &str, block: u64) -> Option<Pvbn> {
+        let store = Arc::clone(&self.aggregate()?.parts.store);
+        let region_blocks = REGION_BLOCKS as u64;
+        let (region, row) = {
+            let from_start = block.checked_sub(media::DATA_START)?;
+            (from_start / region_blocks, from_start % region_blocks)
+        };
+        let status = store.status();
+        let find = |(group, of): (u32, &raid::GroupStatus)| {
+            let data = of.members.iter().filter(|member| member.role == DiskRole::Data);
+            let disk =
+                data.map(|member| &member.name).position(|name| name.as_deref() == Some(disk));
+            let stripe = region * REGION_DATA_BLOCKS as u64 + row;
+            disk.and_then(|disk| store.geometry().pvbn(Location { group, disk, stripe }))
+        };
+        (0..).zip(&status.groups).find_map(find)
     }
 
     /// The newest block of each place in volumes, as far as identities tell: consistency point,
@@ -214,10 +241,12 @@ impl Life<'_> {
             let Some(served) = self.machine.engine.volume_named(&tenant.name) else { continue };
             let is_traditional = self.machine.plan.is_traditional;
             let volume = if is_traditional { VolumeId(0) } else { served.environment.volume };
-            let damaged = &self.machine.damages.files;
+            let damages = &self.machine.damages;
             let mut given_up = served.given_up();
             given_up.retain(|file| {
-                file.leaked_blocks.is_none() && !damaged.contains(&(volume, file.inode))
+                file.leaked_blocks.is_none()
+                    && !damages.files.contains(&(volume, file.inode))
+                    && !damages.places.contains(&file.pvbn)
             });
             if let Some(file) = given_up.first() {
                 let damage =

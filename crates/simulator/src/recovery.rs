@@ -77,7 +77,7 @@ impl Life<'_> {
                 Err(error) if self.retries_superblocks(&error.to_string()) => continue,
                 Err(error) => return Err(Finding::Open(error.to_string())),
             };
-            self.machine.show_superblocks();
+            self.machine.end_slot_faults();
             if let Some(aggregate) = self.machine.aggregate()
                 && aggregate.parts.log.missing().is_some()
             {

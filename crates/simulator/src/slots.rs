@@ -1,8 +1,9 @@
-//! Superblock slots that cannot be read at a start.
+//! Superblock slots that cannot be read at a start, or have rotted.
 //!
 //! If no disk can tell what was in a slot it may have been the newest superblock, and an older
 //! image is not to be opened: the start is refused, and opens with everything when the slot can be
-//! read again. If one disk can, the start must not be refused.
+//! read again. If one disk can, the start must not be refused. A slot of an older superblock may
+//! rot on all disks, and nobody notices.
 //!
 //! Invariants: no disk of the life is gone or has other faults; the choices are their own.
 
@@ -19,6 +20,8 @@ use media::{SUPERBLOCK_BLOCK, SUPERBLOCK_SLOTS};
 const STARTS_PERCENT: u64 = 10;
 /// Of 100 of them, those at which no disk has it.
 const EVERYWHERE_PERCENT: u64 = 40;
+/// Bytes of a superblock in which a bit rots: up to a little beyond those that are not zero.
+const ROTTING_BYTES: u64 = 768;
 
 /// See the module.
 #[derive(Default)]
@@ -26,6 +29,8 @@ pub struct SlotFaults {
     choices: Option<Choices>,
     /// Disks and blocks that cannot be read now.
     hidden: Vec<(String, u64)>,
+    /// Disks, blocks and the bit of each that has rotted since the last start that came to an end.
+    rotten: Vec<(String, u64, usize)>,
     is_everywhere: bool,
 }
 
@@ -44,6 +49,10 @@ impl Machine<'_> {
     /// Before a start: a slot cannot be read on some disks, or on all.
     pub fn hide_superblocks(&mut self) {
         self.show_superblocks();
+        if !self.slots.rotten.is_empty() {
+            // The start before was cut off.
+            return;
+        }
         let names = self.world.disk_names();
         let mut disks: Vec<String> = names
             .iter()
@@ -63,8 +72,19 @@ impl Machine<'_> {
             disks.retain(|_| choices.chance(50));
         }
         self.slots.is_everywhere = is_everywhere;
+        let rots = choices.chance(50);
+        let block = SUPERBLOCK_BLOCK + slot;
+        if rots {
+            for disk in disks {
+                let bit = choices.below(ROTTING_BYTES * 8) as usize;
+                self.world.flip_bit(&disk, block, bit);
+                self.trace.note(format!("disk {disk}: superblock slot {slot} rots at bit {bit}"));
+                self.slots.rotten.push((disk, block, bit));
+            }
+            self.trace.meet("superblock: a slot has rotted at a start");
+            return;
+        }
         for disk in disks {
-            let block = SUPERBLOCK_BLOCK + slot;
             self.trace.note(format!("disk {disk}: superblock slot {slot} cannot be read"));
             self.world.set_unreadable(&disk, block, true);
             self.slots.hidden.push((disk, block));
@@ -74,8 +94,23 @@ impl Machine<'_> {
         }
     }
 
+    /// The aggregate was opened: what has rotted was an older superblock, or is written again.
+    pub fn end_slot_faults(&mut self) {
+        self.show_superblocks();
+        self.slots.rotten.clear();
+    }
+
+    /// What has rotted is as it was; whether anything had.
+    fn restore_superblocks(&mut self) -> bool {
+        let rotten = std::mem::take(&mut self.slots.rotten);
+        for (disk, block, bit) in &rotten {
+            self.world.flip_bit(disk, *block, *bit);
+        }
+        !rotten.is_empty()
+    }
+
     /// The slots can be read again; whether there were any that could not.
-    pub fn show_superblocks(&mut self) -> bool {
+    fn show_superblocks(&mut self) -> bool {
         let hidden = std::mem::take(&mut self.slots.hidden);
         for (disk, block) in &hidden {
             self.world.set_unreadable(disk, *block, false);
@@ -89,7 +124,7 @@ impl Life<'_> {
     pub fn retries_superblocks(&mut self, error: &str) -> bool {
         let is_retried = error.contains("superblock")
             && self.machine.slots.is_everywhere
-            && self.machine.show_superblocks();
+            && (self.machine.show_superblocks() || self.machine.restore_superblocks());
         if is_retried {
             self.machine.trace.meet("superblock: refused, and opened when it could be read");
             self.machine.kill();

@@ -33,6 +33,7 @@ mod pool;
 mod reclaim;
 mod refill;
 mod relocate;
+mod stocking;
 mod tuning;
 mod use_of_blocks;
 

@@ -42,9 +42,9 @@ pub const AGGREGATE_BLOCKS_MIN: u64 = 2048;
 ///
 /// A consistency point commits when every disk in use has its superblock, and superblocks go to
 /// the two slots in turn. So a disk that shows a superblock tells of every slot that can be read
-/// and has not rotted: no later consistency point committed there. Where no disk can tell of a slot, a later one may
-/// have committed there, and an older superblock must not be taken for the newest: blocks that it
-/// names may have been overwritten.
+/// and has not rotted: no later consistency point committed there. Where no disk can tell of a
+/// slot, a later one may have committed there, and an older superblock must not be taken for the
+/// newest: blocks that it names may have been overwritten.
 ///
 /// # Errors
 /// If no superblock is valid, or a slot can be read on no disk that has one.

@@ -8,9 +8,10 @@
 //! the aggregate, by every consistency point that changes the volume.
 //!
 //! Invariants: `magic` and `version` never move. The superblock's checksum covers the whole block
-//! with the checksum field as zero. A power cut tears a write at 512 bytes, and all that superblocks
-//! differ in lies in the first two sectors. Both have the CP number, `cp` and `cp_again`, so a
-//! superblock that was torn is told from one that has rotted: torn ones have two numbers.
+//! with the checksum field as zero. A power cut tears a write at 512 bytes, and everything that one
+//! superblock has other than the next lies in the first two sectors. Both sectors have the CP
+//! number, as `cp` and `cp_again`: a torn superblock has two different numbers, a rotten one has
+//! the same number twice.
 //!
 //! Fails: `validate` names the field.
 

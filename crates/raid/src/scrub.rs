@@ -37,8 +37,8 @@ use ondisk::scrub::{ScrubPhase, ScrubRecord};
 use platform::DiskError;
 use platform::completion::{Sender, gather};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, Pvbn, Timestamp};
-use verdict::{Place, Verdict, judge};
+use units::{BLOCK_SIZE_U64, BlockRef, Pvbn, Timestamp};
+use verdict::{Place, Verdict, judge, names_in_parity};
 
 pub use order::{ScrubDone, ScrubOrder};
 pub use status::{ScrubFinding, ScrubStatus};
@@ -180,6 +180,8 @@ struct Outcome {
     findings: Vec<ScrubFinding>,
     /// Rows of each data disk that are nobody's, once that was asked.
     unused: Option<Vec<RowSet>>,
+    /// What the parity disks had of the row of checksum blocks at the first look.
+    names_in_parity: Vec<Option<BlockRef>>,
 }
 
 impl Inner {
@@ -229,11 +231,11 @@ impl Inner {
         !state.is_abandoned && state.failure.is_none() && state.scrub.number == step.scrub
     }
 
-    fn scrub_tetris(self: &Arc<Self>, step: Step, outcome: Outcome) {
+    fn scrub_tetris(self: &Arc<Self>, step: Step, mut outcome: Outcome) {
         if !self.is_wanted(step) {
             return self.unlock_tetris(step.tetris);
         }
-        let place = self.place(step.tetris, outcome.unused.as_deref().unwrap_or_default());
+        let place = self.place(step.tetris, &outcome);
         let data_disks = place.code.data_disks;
         let question = Question {
             tetris: step.tetris,
@@ -248,6 +250,7 @@ impl Inner {
             let is_first_look = outcome.unused.is_none();
             if is_first_look {
                 inner.blame(step.tetris, place.missing, &answer);
+                outcome.names_in_parity = names_in_parity(place.code, &answer.found);
             }
             let accountable = inner.accountable(step.tetris, &answer);
             let verdict = judge(&place, answer);
@@ -259,7 +262,7 @@ impl Inner {
         self.resolve(question, Box::new(judged));
     }
 
-    fn place(&self, tetris: TetrisId, unused: &[RowSet]) -> Place {
+    fn place(&self, tetris: TetrisId, outcome: &Outcome) -> Place {
         let geometry = self.geometry();
         let stripe = tetris.region * REGION_DATA_BLOCKS as u64;
         let first = geometry.group(tetris.group).bases.iter().map(|base| base.offset(stripe));
@@ -270,7 +273,8 @@ impl Inner {
             first: first.collect::<Vec<Pvbn>>(),
             missing: disks.missing_at(tetris.region),
             missing_after_crash: disks.missing_after_crash_at(tetris.region),
-            unused: unused.to_vec(),
+            unused: outcome.unused.clone().unwrap_or_default(),
+            names_when_asked: outcome.names_in_parity.clone(),
         }
     }
 
@@ -290,7 +294,7 @@ impl Inner {
         columns.extend(repairs);
         let inner = Arc::clone(self);
         let repaired = move |()| {
-            let now = inner.place(step.tetris, &[]).missing;
+            let now = inner.place(step.tetris, &outcome).missing;
             if now != missing {
                 // What was found out counts on a disk that has gone meanwhile.
                 return inner.scrub_tetris(step, outcome);

@@ -16,7 +16,10 @@
 //!
 //! Where a crash ended a consistency point there are blocks that contradict their identities and
 //! are nobody's. They are no damage: the owner of the store is asked ([`super::use_of_blocks`]),
-//! and the place is judged again, with what is nobody's counted as if nobody had named it.
+//! and the place is judged again, with what is nobody's counted as if nobody had named it. A row
+//! that is nobody's on all disks holds no acknowledged write, so its parity is made to agree with
+//! the disks, whatever it contradicts. Were it left, it would keep the parity of the identities of
+//! the whole tetris from being made good, and nobody would be told.
 //!
 //! Invariants: only what is wrong is written, so that a write which is torn takes nothing from what
 //! the other disks can give. Parity of a row is written only if what the row has on missing disks
@@ -41,6 +44,15 @@ pub(crate) struct Place {
     pub missing_after_crash: Missing,
     /// Rows of each data disk that are known to be nobody's; empty where nobody was asked.
     pub unused: Vec<RowSet>,
+    /// The rows of checksum blocks of the parity disks when that was asked. Every write of the
+    /// tetris changes them: while they are the same, what was nobody's still is.
+    pub names_when_asked: Vec<Option<BlockRef>>,
+}
+
+/// What the parity disks have of the row of checksum blocks.
+pub(crate) fn names_in_parity(code: Code, found: &[Column]) -> Vec<Option<BlockRef>> {
+    let parity = found.iter().take(code.parity_disks);
+    parity.map(|column| column.get(CHECKSUM_ROW).cloned()).collect()
 }
 
 impl Place {
@@ -248,11 +260,20 @@ impl Judge<'_> {
         (yes.len(), no.len())
     }
 
-    /// Rows of which neither block nor identity is borne out by any parity, though there is some.
+    /// Whether a row is nobody's on all disks, and was not written since that was asked.
+    fn is_nobodys_row(&self, row: usize) -> bool {
+        self.place.is_nobodys((None, row))
+            && self.place.names_when_asked == names_in_parity(self.place.code, &self.found)
+    }
+
+    /// Rows of which neither block nor identity is borne out by any parity, though there is some,
+    /// and that may hold what somebody wrote.
     fn contradicting(&self, sound: RowSet) -> RowSet {
         let mut rows = RowSet::EMPTY;
-        let doubtful: Vec<usize> =
-            sound.iter().filter(|row| matches!(self.votes(*row), (0, 1..))).collect();
+        let doubtful: Vec<usize> = sound
+            .iter()
+            .filter(|row| matches!(self.votes(*row), (0, 1..)) && !self.is_nobodys_row(*row))
+            .collect();
         if doubtful.is_empty() || self.votes(CHECKSUM_ROW).0 > 0 {
             return rows;
         }

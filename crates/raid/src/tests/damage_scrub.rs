@@ -6,6 +6,7 @@ use crate::*;
 use ondisk::identity::BlockOwner;
 use ondisk::label::RaidKind::{self, Dp, None as Unprotected, Raid4, Tp};
 use ondisk::scrub::ScrubPhase;
+use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{BLOCK_SIZE, Block, BlockRef, CpNumber, Pvbn, Timestamp};
@@ -324,6 +325,98 @@ fn what_a_crash_left_and_nobody_uses_is_no_damage() {
             model.check();
             model.world.set_gone(&disk_name(0, lost), false);
         }
+    }
+}
+
+/// Whether a block is in the row of the victim, on whichever disk.
+fn is_in_row_of_victim(model: &Model, pvbn: Pvbn) -> bool {
+    let row_of = |pvbn| model.store.geometry().locate(pvbn).map(|at| (at.tetris(), at.row()));
+    row_of(pvbn) == row_of(VICTIM)
+}
+
+/// Parity that a row contradicts, and what is wrong beside it in the parity of the identities.
+const DOUBTS: [&str; 2] = ["rotten, identities unreadable", "stale, another identity rotten"];
+
+fn raise_doubt(model: &Model, kind: (RaidKind, usize), doubt: &str, before: &Disks, after: &Disks) {
+    let row = VICTIM.get() as usize;
+    for member in 0..kind.0.parity_disks() {
+        let (parity, identities) = (place(model, member, row), place(model, member, CHECKSUMS));
+        if doubt == DOUBTS[0] {
+            let mut block = (*after[&parity]).clone();
+            block[7 + 100 * member] ^= 1 << member;
+            put(model, &parity, Some(block));
+            put(model, &identities, None);
+        } else {
+            put(model, &parity, Some((*before[&parity]).clone()));
+            let mut block = (*before[&identities]).clone();
+            block[20 * 64 + 5] ^= 1;
+            put(model, &identities, Some(block));
+        }
+    }
+}
+
+/// One row of a tetris contradicts its parity. It kept the parity of the identities of all rows
+/// from being made good, which nobody was told where the row is nobody's (`--sick`, seed 28282).
+#[test]
+fn regression_a_row_that_is_nobodys_does_not_keep_identities_without_parity() {
+    let cases = DOUBTS.into_iter().flat_map(|doubt| [(doubt, false), (doubt, true)]);
+    let cases = KINDS.into_iter().flat_map(|kind| cases.clone().map(move |case| (kind, case)));
+    for (kind, (doubt, is_used)) in cases {
+        let (mut model, before, after) = filled(5, kind);
+        raise_doubt(&model, kind, doubt, &before, &after);
+        let harmed = image(&model);
+        model.reassemble().unwrap();
+        let row: Vec<Pvbn> = (0..model.store.geometry().group(0).blocks_per_disk() * 3)
+            .map(Pvbn)
+            .filter(|pvbn| is_in_row_of_victim(&model, *pvbn))
+            .collect();
+        assert_eq!(row.len(), 3);
+        model.store.set_use_query(Arc::new(move |blocks, done| {
+            done(blocks.into_iter().map(|block| is_used || !row.contains(&block)).collect());
+        }));
+        for is_first in [true, false] {
+            let status = scrub(&model);
+            let found = (status.repaired(), status.damaged);
+            let what = format!("{doubt}, {is_used} in {kind:?}: {status:?}");
+            if is_used {
+                // What the disks have may be what was there before a write that one of them lost.
+                assert_eq!(found, (0, 1), "{what}");
+                assert_eq!(differences(&image(&model), &harmed), [], "{what}");
+            } else {
+                let repaired = if is_first { 2 * kind.0.parity_disks() as u64 } else { 0 };
+                assert_eq!(found, (repaired, 0), "{what}");
+                assert_eq!(differences(&image(&model), &after), [], "{what}");
+            }
+        }
+        model.check();
+    }
+}
+
+/// While the owner is asked whose the row is, a block of it is written, and the disk loses the
+/// write: parity is the only copy of it, and what the owner then says is of before.
+#[test]
+fn what_is_written_while_the_owner_is_asked_is_not_nobodys() {
+    for doubt in DOUBTS {
+        let kind = KINDS[0];
+        let (mut model, before, after) = filled(5, kind);
+        raise_doubt(&model, kind, doubt, &before, &after);
+        model.reassemble().unwrap();
+        let asked = Arc::new(Mutex::new(None));
+        let keep = Arc::clone(&asked);
+        model.store.set_use_query(Arc::new(move |blocks, done| {
+            *keep.lock() = Some((blocks, done));
+        }));
+        assert_eq!(order(&model, ScrubOrder::Start { rate: None }), Ok(()));
+        let (blocks, done) = asked.lock().take().expect("the row is in doubt");
+        for (disk, block) in [model.place(VICTIM), model.checksum_place(VICTIM)] {
+            model.world.lose_next_write(&disk, block);
+        }
+        write_again(&mut model, VICTIM, 3);
+        assert_eq!(model.sync(), Ok(()));
+        done(blocks.into_iter().map(|block| !is_in_row_of_victim(&model, block)).collect());
+        model.world.run_until_idle();
+        assert_eq!(model.store.status().scrub.phase, ScrubPhase::Finished);
+        model.check();
     }
 }
 

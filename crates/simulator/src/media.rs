@@ -34,11 +34,11 @@ fn read_media(machine: &mut Machine<'_>) -> Result<(Report, bool), Finding> {
     Ok((report, state(machine) != before))
 }
 
-/// The same, whatever disks do.
+/// What is on the media of a node that comes to rest.
 ///
 /// # Errors
-/// [`Finding::Media`] with everything that is wrong.
-pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
+/// [`Finding::Media`] if they cannot be read.
+pub(crate) fn report_of_media(machine: &mut Machine<'_>) -> Result<Report, Finding> {
     let (mut report, mut is_disturbed) = read_media(machine)?;
     for _ in 0..READS_AGAIN_MAX {
         if report.is_clean() || !is_disturbed {
@@ -48,6 +48,15 @@ pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
         machine.settle()?;
         (report, is_disturbed) = read_media(machine)?;
     }
+    Ok(report)
+}
+
+/// The same as [`check_media`], whatever disks do.
+///
+/// # Errors
+/// [`Finding::Media`] with everything that is wrong.
+pub fn inspect_media(machine: &mut Machine<'_>) -> Result<(), Finding> {
+    let report = report_of_media(machine)?;
     if machine.is_damaged() {
         return machine.check_damaged_media(&report);
     }

@@ -5,17 +5,25 @@
 //! that ran to its end over a whole group, without faults meanwhile, the independent reader finds
 //! nothing: no block in use, no identity, no parity is wrong, unread ones included. Nor does the
 //! scrub tell of damage that it could not repair: blocks that crashes left belong to nobody.
+//!
+//! But for one case, in which the scrub may tell and must not repair: the parity disk of RAID-4 has
+//! rotten parity, and beside it the parity of the identities cannot be read. Nothing then tells
+//! that from a write, block and identity, which a data disk lost, and of which parity is the only
+//! copy. What the reader finds is what the scrub told, and no more.
 
 use crate::finding::Finding;
 use crate::life::Life;
 use crate::machine::{AGGREGATE, Machine, Promise, disk_name, promise};
-use crate::media::inspect_media;
+use crate::media::{inspect_media, report_of_media};
 use aggregate::AggregateError;
 use dblade::EngineError;
+use inspect::Finding as MediaFinding;
+use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::label::RaidKind;
 use ondisk::scrub::ScrubPhase;
 use platform::simulated::FaultRates;
-use raid::{RaidError, ScrubOrder};
+use raid::{RaidError, ScrubFinding, ScrubOrder, TetrisId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rates that scrubs are started with, in bytes a second: a tetris in a while, some at once, all.
 const RATES: [Option<u64>; 4] = [None, None, Some(1 << 20), Some(1 << 32)];
@@ -66,22 +74,51 @@ impl Machine<'_> {
         Some(scrub.phase)
     }
 
-    /// A scrub from its beginning to its end, which finds nothing that is beyond repair.
-    fn scrub_whole(&mut self) -> Result<(), Finding> {
+    /// A scrub from its beginning to its end; what it tells of as beyond repair.
+    fn scrub_whole(&mut self) -> Result<Vec<ScrubFinding>, Finding> {
         self.consistency_point()?;
         self.stop_scrub()?;
         self.scrub_must(ScrubOrder::Start { rate: None })?;
         self.drive_until("a scrub", |machine| machine.scrub_phase() != Some(ScrubPhase::Running))?;
         self.settle()?;
-        let Some(aggregate) = self.aggregate() else { return Ok(()) };
+        let Some(aggregate) = self.aggregate() else { return Ok(Vec::new()) };
         let scrub = aggregate.parts.store.status().scrub;
         self.trace.meet_times("scrub: blocks repaired at the end of a life", scrub.repaired());
-        if scrub.damaged == 0 {
-            return Ok(());
+        if scrub.damaged as usize > scrub.findings.len() {
+            // More than it names.
+            return Err(told(&scrub.findings));
         }
-        let found: Vec<String> = scrub.findings.iter().map(ToString::to_string).collect();
-        let what = "damage that a scrub tells at the end of a life".to_owned();
-        Err(Finding::Listing { what, expected: "none".to_owned(), found: found.join(", ") })
+        Ok(scrub.findings)
+    }
+
+    /// What a scrub told, and the reader of the media finds after it, is nothing; or what it may
+    /// leave alone.
+    fn check_scrubbed(&mut self, findings: &[ScrubFinding]) -> Result<(), Finding> {
+        if findings.is_empty() {
+            return inspect_media(self);
+        }
+        let doubtful = rows_of(findings).filter(|_| self.plan.kind == RaidKind::Raid4);
+        let doubtful = doubtful.ok_or_else(|| told(findings))?;
+        let found = report_of_media(self)?.findings;
+        for tetris in doubtful.keys() {
+            if !found.contains(&unreadable_identities(*tetris)) {
+                return Err(told(findings));
+            }
+        }
+        let is_told = |finding: &&MediaFinding| match finding {
+            MediaFinding::Parity { group, region, row } => {
+                let tetris = TetrisId { group: *group, region: *region };
+                doubtful.get(&tetris).is_some_and(|rows| rows.contains(row))
+            }
+            other => doubtful.keys().any(|tetris| **other == unreadable_identities(*tetris)),
+        };
+        let others: Vec<_> = found.iter().filter(|finding| !is_told(finding)).collect();
+        if !others.is_empty() {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            return Err(Finding::Media(others.join("\n")));
+        }
+        self.trace.meet("scrub: told of rotten parity beside identities that cannot be read");
+        Ok(())
     }
 
     /// Has no scrub run or be paused.
@@ -102,6 +139,30 @@ impl Machine<'_> {
     }
 }
 
+/// What a scrub should not have to tell.
+fn told(findings: &[ScrubFinding]) -> Finding {
+    let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let what = "damage that a scrub tells at the end of a life".to_owned();
+    Finding::Listing { what, expected: "none".to_owned(), found: found.join(", ") }
+}
+
+/// The rows of which a scrub tells; `None` if it tells of anything else.
+fn rows_of(findings: &[ScrubFinding]) -> Option<BTreeMap<TetrisId, BTreeSet<usize>>> {
+    let mut rows: BTreeMap<TetrisId, BTreeSet<usize>> = BTreeMap::new();
+    for finding in findings {
+        let ScrubFinding::Row { tetris, row } = finding else { return None };
+        rows.entry(*tetris).or_default().insert(*row);
+    }
+    Some(rows)
+}
+
+/// What the reader of the media says of a parity disk of RAID-4 that cannot read what it has of the
+/// identities of a tetris.
+const fn unreadable_identities(TetrisId { group, region }: TetrisId) -> MediaFinding {
+    let block = media::DATA_START + region * REGION_BLOCKS as u64 + REGION_DATA_BLOCKS as u64;
+    MediaFinding::Unreadable { group, disk: 0, block }
+}
+
 impl Life<'_> {
     /// At the end of a life: what the faulty disk has damaged, read or unread, a scrub makes good;
     /// and of what crashes left it tells nothing, of some of the lives.
@@ -113,7 +174,8 @@ impl Life<'_> {
             return Ok(());
         }
         let Some((disk, _)) = machine.plan.fault.filter(|(_, fault)| fault.damages()) else {
-            return if is_looked_at { machine.scrub_whole() } else { Ok(()) };
+            let findings = if is_looked_at { machine.scrub_whole()? } else { Vec::new() };
+            return if findings.is_empty() { Ok(()) } else { Err(told(&findings)) };
         };
         machine.world.set_fault_rates(&disk_name(disk), FaultRates::default());
         let counters = machine.world.counters();
@@ -129,8 +191,8 @@ impl Life<'_> {
             machine.trace.meet("scrub: not judged, too much was damaged");
             return Ok(());
         }
-        machine.scrub_whole()?;
+        let findings = machine.scrub_whole()?;
         machine.trace.meet("scrub: judged at the end of a life");
-        inspect_media(machine)
+        machine.check_scrubbed(&findings)
     }
 }

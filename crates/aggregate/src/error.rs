@@ -100,4 +100,10 @@ impl AggregateError {
             Self::Store(StoreError::GroupFailed { .. }) | Self::Raid(RaidError::TooFewDisks { .. })
         )
     }
+
+    /// Whether the journal failed: the disk of the log, which notes of stripes are on, too.
+    #[must_use]
+    pub const fn is_of_journal(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Journal { .. }) | Self::Log(_))
+    }
 }

@@ -22,6 +22,7 @@ use admin_api::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
     RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
+use aggregate::AggregateError;
 use dblade::{AggregateSummary, Outage};
 
 /// Something is as good as full when less than one part in this many is left: there is time to act
@@ -90,10 +91,26 @@ pub(super) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
     })
 }
 
-/// Checks of an aggregate in service.
+/// What to do about an aggregate that failed.
+fn way_back(name: &str, failure: &AggregateError, journal: &str) -> String {
+    if failure.is_of_journal() {
+        return format!(
+            "bring {journal} back, which may be the only place of acknowledged changes; then type \
+             'stroop shutdown', and start the server again ('stroop serve', or its service): the \
+             start replays the journal"
+        );
+    }
+    format!(
+        "see 'stroop disk list' and 'stroop check aggr {name}'; once its disks work, start the \
+         server again: what was acknowledged is replayed from the log"
+    )
+}
+
+/// Checks of an aggregate that was opened; `journal` says in words where its journal is.
 pub(super) fn check_aggregate(
     info: &AggregateInfo,
     summary: &AggregateSummary,
+    journal: &str,
 ) -> Vec<HealthCheck> {
     let mut checks = Vec::new();
     let mut add_with = |now: Vec<Activity>, code: &str, severity, message, action: &str| {
@@ -109,8 +126,7 @@ pub(super) fn check_aggregate(
             code,
             Severity::Error,
             format!("out of service: {failure}"),
-            "see 'stroop disk list'; once its disks work, start the server again: what was \
-             acknowledged is replayed from the log",
+            &way_back(&info.name, failure, journal),
         );
     }
     if info.state == AggregateState::Degraded {
@@ -304,6 +320,8 @@ mod tests {
     use admin_api::memory::MemoryAdministration;
     use admin_api::{AdminError, Administration as _, AggregateCreate, Code};
 
+    const JOURNAL: &str = "journal file /journal/1.log";
+
     fn aggregate() -> (AggregateInfo, AggregateSummary) {
         let node = MemoryAdministration::with_disks(3);
         let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
@@ -345,7 +363,7 @@ mod tests {
     }
 
     fn codes(info: &AggregateInfo, summary: &AggregateSummary) -> Vec<String> {
-        check_aggregate(info, summary).into_iter().map(|check| check.code).collect()
+        check_aggregate(info, summary, JOURNAL).into_iter().map(|check| check.code).collect()
     }
 
     #[test]
@@ -357,10 +375,10 @@ mod tests {
         degraded.disks[1].state = DiskState::Missing;
         degraded.disks[1].note = Some("not found".to_owned());
         assert_eq!(codes(&degraded, &summary), ["AGGR_DEGRADED"]);
-        let checks = check_aggregate(&degraded, &summary);
+        let checks = check_aggregate(&degraded, &summary, JOURNAL);
         assert!(checks[0].message.contains("/disks/d2 (not found)"), "{}", checks[0].message);
         degraded.disks[1].state = DiskState::Rebuilding;
-        let action = &check_aggregate(&degraded, &summary)[0].action;
+        let action = &check_aggregate(&degraded, &summary, JOURNAL)[0].action;
         assert_eq!(action, "none needed");
         let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
         assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
@@ -370,7 +388,7 @@ mod tests {
         let mut sick = sound.clone();
         sick.disks[2].sick = true;
         sick.disks[2].checksum_errors = 77;
-        let checks = check_aggregate(&sick, &summary);
+        let checks = check_aggregate(&sick, &summary, JOURNAL);
         assert_eq!((checks.len(), checks[0].code.as_str()), (1, "DISK_SICK"));
         assert!(checks[0].message.contains("/disks/d3"), "{}", checks[0].message);
         assert!(checks[0].message.contains("77 checksum errors"), "{}", checks[0].message);
@@ -384,12 +402,25 @@ mod tests {
             errors: raid::ErrorCounts::default(),
             successor: "/disks/d1".to_owned(),
         });
-        let checks = check_aggregate(&sound, &retired);
+        let checks = check_aggregate(&sound, &retired, JOURNAL);
         assert!(checks[0].message.contains("/disks/d9 was replaced by spare /disks/d1"));
         assert!(checks[0].action.contains("stroop disk clear /disks/d9"));
         let mut failed = summary;
         failed.failure = Some(aggregate::AggregateError::Stopping);
         assert_eq!(codes(&sound, &failed), ["AGGR_FAILED"]);
+    }
+
+    #[test]
+    fn regression_an_aggregate_without_its_journal_is_told_which_file_to_bring_back() {
+        let (info, mut summary) = aggregate();
+        let cause = platform::DiskError::Gone { disk: "/journal/1.log".to_owned() };
+        summary.failure = Some(raid::StoreError::Journal { cause }.into());
+        let check = check_aggregate(&info, &summary, JOURNAL).remove(0);
+        let action = &check.action;
+        assert_eq!(check.code, "AGGR_FAILED");
+        assert!(action.starts_with("bring journal file /journal/1.log back"), "{action}");
+        assert!(action.contains("stroop shutdown") && action.contains("stroop serve"), "{action}");
+        assert!(!action.contains("disk list"), "{action}");
     }
 
     #[test]

@@ -43,6 +43,16 @@ impl Journals {
         directory.join(format!("{}.log", Hexadecimal(aggregate)))
     }
 
+    /// Where the journal of an aggregate is, in words: "journal file /a/b.log".
+    pub(super) fn title(&self, aggregate: &[u8; 16]) -> String {
+        match &self.place {
+            Journal::Directory { path, .. } => {
+                format!("journal file {}", Self::file(path, aggregate).display())
+            }
+            Journal::Device { path } => format!("journal device {}", path.display()),
+        }
+    }
+
     /// Waits until no server that was killed has the journal of an aggregate. Whatever else is the
     /// matter with it, opening it will tell.
     pub(super) fn await_free(&self, aggregate: &[u8; 16], patience: &Patience) {

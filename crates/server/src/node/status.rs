@@ -90,7 +90,9 @@ impl Core {
         checks.extend(self.left_out.lock().iter().filter_map(check_left_out));
         for summary in self.engine.aggregate_summaries() {
             let found = aggregates.iter().find(|info| info.name == summary.name);
-            checks.extend(found.into_iter().flat_map(|info| check_aggregate(info, &summary)));
+            let journal = self.journals.title(&summary.identity);
+            let of = |info| check_aggregate(info, &summary, &journal);
+            checks.extend(found.into_iter().flat_map(of));
         }
         checks.extend(volumes.iter().filter_map(check_volume));
         checks.extend(volumes.iter().filter_map(check_damage));

@@ -136,14 +136,15 @@ administration! {
     /// How much of which allocation area of an aggregate is free; `Conflict` if it is out of
     /// service.
     AggregateMap aggregate_map(request: MapShow) -> AggregateMap;
-    /// Holds the image of a consistency point back from being overwritten, so that it can be
-    /// checked; `Conflict` if another one is held back.
+    /// Begins a check. Of an aggregate in service the image of a consistency point is held back
+    /// from being overwritten; one that is out of service stays so. `Conflict` if another check of
+    /// the aggregate is under way.
     CheckBegin check_begin(request: Named) -> CheckBegun;
-    /// Has it held back for longer; `Conflict` if it is not any more, and why.
+    /// Has a check go on for longer; `Conflict` if it is over, and why.
     CheckKeep check_keep(request: CheckKeep) -> CheckHeld;
     /// Reads blocks of a disk for a check.
     CheckRead check_read(request: CheckRead) -> CheckBlocks;
-    /// Lets go of it; `Conflict` if it was not held back to the end, and why.
+    /// Ends a check; `Conflict` if what it read was not kept to the end, and why.
     CheckEnd check_end(request: CheckKeep) -> CheckHeld;
     /// Starts, pauses, resumes or stops the scrub of an aggregate; says how it is then.
     ScrubChange scrub_change(request: ScrubChange) -> ScrubInfo;

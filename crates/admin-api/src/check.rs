@@ -1,12 +1,19 @@
-//! Checks of an aggregate while it is in service: the server holds an image back from being
-//! overwritten, and whoever asked reads the disks beside it.
+//! Checks of an aggregate beside the server: whoever asked reads the disks, and the server sees to
+//! it that nothing which the check reads is written over.
 //!
-//! Invariants: an image is held back only as long as [`crate::Administration::check_keep`] is
-//! called again within [`CheckPin::keep_within_ns`], so a reader that died holds nothing. When
-//! writers need the room, they get it, and the check is told.
+//! Of an aggregate in service the server holds an image back from being overwritten. An aggregate
+//! that is out of service stays so until the check ends.
 //!
-//! Fails: `Usage` if a read is larger than allowed, `Conflict` if the image is not held back any
-//! more.
+//! Invariants:
+//! - A check has a number that no other check has, of any start of the server. So a call for a
+//!   check that is over never meets a later one, and a check notices that the server was started
+//!   anew.
+//! - A check goes on only as long as [`crate::Administration::check_keep`] is called again within
+//!   [`CheckBegun::keep_within_ns`], so a reader that died holds nothing. When writers need the
+//!   room of an image, they get it, and the check is told.
+//! - What a check found means something only if its [`crate::Administration::check_end`] succeeds.
+//!
+//! Fails: `Usage` if a read is larger than allowed, `Conflict` if the check is over.
 
 use crate::error::{AdminError, Code};
 use crate::names::validate_name;
@@ -33,26 +40,44 @@ impl Validate for CheckKeep {
 }
 
 /// An image that is held back.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CheckPin {
-    /// The number of the check.
-    pub number: u64,
     /// The consistency point whose image it is.
     pub consistency_point: u64,
     /// Its superblock, a block in hexadecimal.
     pub superblock: String,
-    /// The disks of the aggregate.
-    pub disks: Vec<String>,
-    /// The check is over unless it is kept again within this time.
-    pub keep_within_ns: u64,
+}
+
+/// How the aggregate is that a check reads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckedState {
+    /// In service: an image is held back.
+    InService(CheckPin),
+    /// It failed, and its disks are open in the server still. No consistency point follows, but
+    /// blocks may be made good from parity.
+    Failed,
+    /// It was in service, and was closed because it lost disks. Nobody writes to it.
+    Away,
+    /// The server could not open it. Nobody writes to it.
+    NotOpened,
 }
 
 /// How a check begins.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CheckBegun {
-    /// The image that is held back; `None` if the aggregate is out of service, and its disks can be
-    /// opened by others.
-    pub pin: Option<CheckPin>,
+    /// The number of the check.
+    pub number: u64,
+    /// How the aggregate is.
+    pub state: CheckedState,
+    /// The disks of the aggregate that the server has open.
+    pub disks: Vec<String>,
+    /// Disks that could not be read, and why: the aggregate may have been on them.
+    pub left_out: Vec<String>,
+    /// Disks that another process has: they may be of the aggregate.
+    pub busy: Vec<String>,
+    /// The check is over unless it is kept again within this time.
+    pub keep_within_ns: u64,
 }
 
 /// How a check goes on.

@@ -2,20 +2,21 @@
 //! `inspect`), in this process. So the memory of a check is never the server's, and a defect of the
 //! reader cannot end the server.
 //!
-//! Without a server the disks are opened here, for nobody else ([`offline`]). With one, the server
-//! holds the image of a consistency point back from being overwritten, and its disks are read
-//! beside it ([`online`]).
+//! Without a server the disks are opened here, for nobody else ([`offline`]). With one, the disks
+//! are read beside it ([`beside`]): the server holds the image of a consistency point back from
+//! being overwritten, or leaves an aggregate alone that is out of service.
 //!
-//! Invariants: nothing is written to a disk. Findings are told only if the image was held back to
-//! the end. Progress goes to standard error, and only to a terminal.
+//! Invariants: nothing is written to a disk. Beside a server findings are told only if the server
+//! says at the end that what was read was kept. Progress goes to standard error, and only to a
+//! terminal.
 //!
 //! Fails: by `AdminError` when it cannot be checked. What is wrong on the disks is no error but an
 //! answer, with the exit status of `Code::Unhealthy`.
 
 mod beat;
+mod beside;
 mod memory;
 mod offline;
-mod online;
 mod remote_disk;
 mod words;
 
@@ -26,7 +27,6 @@ use beat::Beat;
 use cli::output::Output;
 use cli::{CheckCommand, Options, SocketTransport, Terminal, duration};
 use inspect::{InspectError, Inspector, Progress, Report, Scope};
-use online::Begun;
 use platform::linux::SystemClock;
 use platform::{Clock as _, Disk};
 use serde_json::json;
@@ -41,12 +41,38 @@ const QUIET_NANOSECONDS: u64 = 1_000_000_000;
 /// How often the progress is drawn.
 const DRAW_NANOSECONDS: u64 = 200_000_000;
 
+/// How the aggregate is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// In service: the image of a consistency point is held back.
+    Online,
+    /// Out of service in a server that has its disks open: blocks may be made good from parity.
+    Failed,
+    /// Out of service because it lost disks: what was being written then is as after a crash.
+    Away,
+    /// Not opened since the last server that had it ended.
+    Offline,
+}
+
+impl Mode {
+    const fn scope(self, is_clean: bool) -> Scope {
+        match (self, is_clean) {
+            // A block that is repaired just then is looked at again.
+            (Self::Online | Self::Failed, _) => Scope::ONLINE,
+            (Self::Offline, true) => Scope::OFFLINE,
+            // Stripes that were being written may have parity that is not right yet.
+            (Self::Away, _) | (Self::Offline, false) => Scope::AFTER_A_CRASH,
+        }
+    }
+}
+
 /// What is checked.
 struct Subject {
     name: String,
     disks: Vec<Arc<dyn Disk>>,
     /// Disks that could not be opened, and why.
     left_out: Vec<String>,
+    mode: Mode,
     /// The block of the superblock whose image is held back, online.
     superblock: Option<units::BlockRef>,
     beat: Beat,
@@ -79,24 +105,19 @@ pub(crate) fn run(
     let socket = crate::socket(options)?;
     let node: Arc<dyn Administration> =
         Arc::new(Remote(SocketTransport::new(&socket, options.wait)));
-    match online::begin(&node, &socket, options.wait, name) {
-        Ok(Begun::Pinned(pinned)) => {
-            let (subject, pin) = pinned.open()?;
+    match beside::begin(&node, &socket, options.wait, name) {
+        Ok(begun) => {
+            let (subject, held) = begun.open()?;
             let checked = check(&subject, *memory, terminal);
-            // Findings of an image that was overwritten meanwhile mean nothing.
-            let held = pin.end();
-            let checked = checked.or_else(|error| held.clone().and(Err(error)))?;
-            held?;
+            // Findings of what was overwritten meanwhile mean nothing.
+            let ended = held.end();
+            let checked = checked.or_else(|error| ended.clone().and(Err(error)))?;
+            ended?;
             words::output(&subject, &checked)
-        }
-        Ok(Begun::OutOfService) => {
-            let config = Config::load(crate::config_path(options))?;
-            let subject = offline::open(name, &config, false)?;
-            words::output(&subject, &check(&subject, *memory, terminal)?)
         }
         Err(error) if error.code == Code::Unreachable => {
             let config = Config::load(crate::config_path(options))?;
-            let subject = offline::open(name, &config, true)?;
+            let subject = offline::open(name, &config)?;
             words::output(&subject, &check(&subject, *memory, terminal)?)
         }
         Err(error) => Err(error),
@@ -117,11 +138,7 @@ fn check(
     memory::allow(&subject.name, inspector.used_blocks(), memory)?;
     let superblock = inspector.superblock();
     let (cp, is_clean) = (superblock.cp().get(), superblock.clean.get() == 1);
-    let scope = match (&subject.superblock, is_clean) {
-        (Some(_), _) => Scope::ONLINE,
-        (None, true) => Scope::OFFLINE,
-        (None, false) => Scope::AFTER_A_CRASH,
-    };
+    let scope = subject.mode.scope(is_clean);
     let is_shown = std::io::stderr().is_terminal();
     let bar = RefCell::new(Bar { err: &mut *terminal.err, is_shown, began, drawn: 0, width: 0 });
     let outcome = {
@@ -194,7 +211,7 @@ fn facts(subject: &Subject, checked: &Checked) -> serde_json::Value {
     let totals = checked.report.totals;
     json!({
         "aggregate": subject.name,
-        "mode": if checked.scope.is_live { "online" } else { "offline" },
+        "mode": if subject.mode == Mode::Online { "online" } else { "offline" },
         "consistency_point": checked.cp,
         "clean_stop": checked.is_clean,
         "parity_checked": checked.scope.has_parity,

@@ -21,6 +21,7 @@ mod area_map;
 mod blocking;
 mod candidates;
 mod check;
+mod checks;
 mod core;
 mod disk_table;
 mod growth;

@@ -2,7 +2,9 @@
 
 use super::DISK_BYTES;
 use crate::check::to_hexadecimal;
-use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead};
+use crate::check::{
+    CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState,
+};
 use crate::error::{AdminError, Code};
 use std::collections::BTreeMap;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64};
@@ -29,14 +31,16 @@ impl Checks {
         }
         self.last += 1;
         self.numbers.insert(name.to_owned(), self.last);
-        let pin = CheckPin {
+        let superblock = to_hexadecimal(&[0; BLOCK_SIZE]);
+        let pin = CheckPin { consistency_point: 1, superblock };
+        Ok(CheckBegun {
             number: self.last,
-            consistency_point: 1,
-            superblock: to_hexadecimal(&[0; BLOCK_SIZE]),
+            state: CheckedState::InService(pin),
             disks,
+            left_out: Vec::new(),
+            busy: Vec::new(),
             keep_within_ns: KEEP_WITHIN_NS,
-        };
-        Ok(CheckBegun { pin: Some(pin) })
+        })
     }
 
     pub(super) fn keep(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
@@ -71,9 +75,9 @@ mod tests {
     #[test]
     fn one_check_of_an_aggregate_goes_on_until_it_is_ended() {
         let mut checks = Checks::default();
-        let pin = checks.begin("a1", Vec::new()).unwrap().pin.unwrap();
+        let begun = checks.begin("a1", Vec::new()).unwrap();
         assert_eq!(checks.begin("a1", Vec::new()).unwrap_err().code, Code::Conflict);
-        let keep = CheckKeep { aggregate: "a1".to_owned(), number: pin.number };
+        let keep = CheckKeep { aggregate: "a1".to_owned(), number: begun.number };
         assert!(checks.keep(&keep).is_ok() && checks.end(&keep).is_ok());
         assert_eq!(checks.end(&keep).unwrap_err().code, Code::Conflict);
     }

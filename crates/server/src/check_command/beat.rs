@@ -3,7 +3,7 @@
 //!
 //! Invariants: the thread ends with the [`Beat`]. Once something was lost it stays lost.
 //!
-//! Fails: never; a server that does not answer, or has let go of the image, is told by
+//! Fails: never; a server that does not answer, or does not know the check any more, is told by
 //! [`Beat::is_lost`].
 
 use admin_api::AdminError;
@@ -49,7 +49,7 @@ impl Beat {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Whether the server has let go of the image, or is gone.
+    /// Whether the server does not know the check any more, or is gone.
     pub(super) fn is_lost(&self) -> bool {
         self.shared.0.lock().lost.is_some()
     }

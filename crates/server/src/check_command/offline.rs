@@ -1,14 +1,15 @@
 //! The disks of an aggregate without a server that has them: those that the configuration names,
 //! opened for this process alone.
 //!
-//! Invariants: while they are read here no server of this configuration starts, and none that runs
-//! can take the disks. An object range is not made if it is not there.
+//! Invariants: while they are read here no server of this configuration runs or starts, and no
+//! other process can take the disks. So the lease of an object range, which this node may always
+//! take, is taken from nobody. An object range is not made if it is not there.
 //!
 //! Fails: `Conflict` if a server or another process has the disks, `NotFound` if no disk holds the
 //! aggregate.
 
 use super::beat::Beat;
-use super::{MESSAGE, Subject};
+use super::{MESSAGE, Mode, Subject};
 use crate::config::{Config, DiskPattern};
 use crate::disks::discover;
 use crate::lock::StateLock;
@@ -37,16 +38,16 @@ struct Found {
     left_out: Vec<String>,
 }
 
-/// Opens the disks of an aggregate. `is_alone` says that no server of the configuration answered.
+/// Opens the disks of an aggregate, when no server of the configuration answered.
 ///
 /// # Errors
 /// See the module.
-pub(super) fn open(name: &str, config: &Config, is_alone: bool) -> Result<Subject, AdminError> {
+pub(super) fn open(name: &str, config: &Config) -> Result<Subject, AdminError> {
     let failed = |error: std::io::Error| {
         AdminError::new(Code::Failed, MESSAGE, name).because(error.to_string())
     };
     // No server can run where there is no state directory.
-    let lock = match is_alone && config.state_directory.exists() {
+    let lock = match config.state_directory.exists() {
         true => Some(StateLock::take_for("cannot check beside", &config.state_directory)?),
         false => None,
     };
@@ -83,7 +84,8 @@ pub(super) fn open(name: &str, config: &Config, is_alone: bool) -> Result<Subjec
     let disks = found.take(name)?;
     let beat = Beat::start(watch, None).map_err(failed)?;
     let left_out = found.left_out;
-    Ok(Subject { name: name.to_owned(), disks, left_out, superblock: None, beat, lock })
+    let (name, mode, superblock) = (name.to_owned(), Mode::Offline, None);
+    Ok(Subject { name, disks, left_out, mode, superblock, beat, lock })
 }
 
 /// The names of all disks of a configuration.
@@ -135,7 +137,7 @@ impl Found {
 }
 
 /// Whether the label of a disk that another process has says that it is none of the aggregate's.
-fn is_of_another(beside: &dyn DiskOpener, disk: &str, name: &str) -> bool {
+pub(super) fn is_of_another(beside: &dyn DiskOpener, disk: &str, name: &str) -> bool {
     match beside.open(disk).ok().map(|disk| label(&disk)) {
         Some(Ok(label)) => label.name() != Some(name),
         Some(Err(_)) | None => false,

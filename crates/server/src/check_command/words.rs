@@ -5,7 +5,7 @@
 //!
 //! Fails: `Failed` if the answer cannot be written as JSON.
 
-use super::{Checked, Subject, facts};
+use super::{Checked, Mode, Subject, facts};
 use admin_api::{AdminError, Code};
 use cli::duration;
 use cli::output::Output;
@@ -143,16 +143,21 @@ pub(super) fn output(subject: &Subject, checked: &Checked) -> Result<Output, Adm
 
 fn head(subject: &Subject, checked: &Checked) -> Vec<String> {
     let (name, cp) = (&subject.name, checked.cp);
-    let mut head = vec![match (checked.scope.is_live, checked.is_clean) {
-        (true, _) => format!("{name}: online, as of consistency point {cp}"),
-        (false, true) => format!("{name}: offline, after a clean stop at consistency point {cp}"),
-        (false, false) => {
+    let mut head = vec![match (subject.mode, checked.is_clean) {
+        (Mode::Online, _) => format!("{name}: online, as of consistency point {cp}"),
+        (Mode::Failed | Mode::Away, _) => {
+            format!("{name}: out of service, as of consistency point {cp}")
+        }
+        (Mode::Offline, true) => {
+            format!("{name}: offline, after a clean stop at consistency point {cp}")
+        }
+        (Mode::Offline, false) => {
             format!("{name}: offline, after a crash behind consistency point {cp}")
         }
     }];
-    if checked.scope.is_live {
+    if subject.mode == Mode::Online {
         head.push("parity is not looked at while the server writes; a scrub does that".to_owned());
-    } else if !checked.is_clean {
+    } else if !checked.scope.has_parity {
         head.push(
             "parity is not looked at: the log notes stripes that the next start makes right"
                 .to_owned(),

@@ -4,7 +4,7 @@
 //! [`Core::turn`], because each first looks and then acts. The turn is held while the engine works;
 //! nobody waits for it but other administrators, never a thread that serves files.
 
-use super::check::Checks;
+use super::checks::Checks;
 use super::disk_table::DiskTable;
 use super::journals::Journals;
 use super::leaving::Emptying;
@@ -19,6 +19,7 @@ use dblade::{Engine, Recovery, ServedVolume};
 use file_service::FileService;
 use locks::{Limits, LockManager};
 use platform::Clock;
+use platform::linux::SystemEntropy;
 use platform::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
 use telemetry::Registry;
@@ -87,7 +88,7 @@ impl Core {
             left_out: Mutex::default(),
             tries: Tries::default(),
             emptying: Emptying::default(),
-            checks: Checks::default(),
+            checks: Checks::new(&SystemEntropy),
             turns: Mutex::default(),
         }
     }

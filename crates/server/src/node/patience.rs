@@ -57,6 +57,18 @@ impl Patience {
             changed.wait_for(&mut never.lock(), RETRY_INTERVAL);
         }
     }
+
+    /// Waits until something is so; whether it is.
+    pub(crate) fn wait_until(&self, is_so: impl Fn() -> bool) -> bool {
+        let (never, changed) = (Mutex::new(()), Condvar::new());
+        while !is_so() {
+            if self.clock.monotonic_nanoseconds() >= self.deadline_nanoseconds {
+                return false;
+            }
+            changed.wait_for(&mut never.lock(), RETRY_INTERVAL);
+        }
+        true
+    }
 }
 
 #[cfg(test)]
@@ -107,5 +119,17 @@ mod tests {
         assert_eq!(open(3, "d1"), Ok(()));
         assert_eq!(open(100, "d1"), Err(DiskError::InUse { disk: "d1".to_owned() }));
         assert!(matches!(open(1, "none"), Err(DiskError::Open { .. })));
+    }
+
+    #[test]
+    fn what_does_not_come_is_waited_for_until_the_deadline() {
+        let looks = AtomicU64::new(0);
+        let wait = |wanted| {
+            looks.store(0, Ordering::Relaxed);
+            let patience = Patience::new(Arc::new(Steps(AtomicU64::new(0))));
+            patience.wait_until(|| looks.fetch_add(1, Ordering::Relaxed) == wanted)
+        };
+        assert!(wait(0) && wait(3));
+        assert!(!wait(100) && looks.load(Ordering::Relaxed) < 10);
     }
 }

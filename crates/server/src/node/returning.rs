@@ -12,6 +12,7 @@
 //! - An aggregate whose opening fails, or that fails again at once, is tried again later and later
 //!   ([`RETRY_NANOSECONDS_MAX`]), but at once when another disk comes.
 //! - A disk is given to an aggregate in service only if its label names a place that it misses.
+//! - An aggregate that a check reads while it is out of service is neither opened nor given disks.
 //!
 //! Fails: never; what is wrong is in the status.
 
@@ -107,16 +108,21 @@ impl Core {
             let offline = self.offline.lock();
             let offline = offline.iter().map(|one| (one.identity, one.name.clone()));
             let away = outages.iter().map(|one| (one.summary.identity, one.summary.name.clone()));
-            offline.chain(away).collect()
+            // A check reads the disks of an aggregate as they are.
+            offline.chain(away).filter(|(identity, _)| !self.checks.is_at_rest(identity)).collect()
         };
-        let names = self.disks.names().into_iter().filter(|name| !self.disks.is_held(name));
-        let found = Found::on(names.collect(), |name| self.disks.look(name));
+        let mut names = self.disks.names();
+        names.retain(|name| !self.disks.is_held(name) && !self.checks.has_disk(name));
+        let found = Found::on(names, |name| self.disks.look(name));
         let mut candidates = found.candidates;
         for (identity, name) in wanted {
             let Some(candidate) = candidates.remove(&identity) else { continue };
             self.try_candidate(identity, &name, candidate, &found.busy);
         }
         for (aggregate, members) in missing {
+            if self.checks.is_at_rest(&aggregate.identity) {
+                continue;
+            }
             let Some(candidate) = candidates.remove(&aggregate.identity) else { continue };
             self.take_back(&aggregate.name, &members, candidate);
         }

@@ -81,12 +81,16 @@ impl Core {
         for outage in &outages {
             let of = |one: &&OfflineAggregate| one.identity == outage.summary.identity;
             let info = self.outage_info(outage);
-            checks.push(check_outage(outage, &info, offline.iter().find(of)));
+            let check = check_outage(outage, &info, offline.iter().find(of));
+            checks.push(self.with_reader(check, &outage.summary.identity));
         }
         let is_known = |one: &&OfflineAggregate| {
             outages.iter().any(|outage| outage.summary.identity == one.identity)
         };
-        checks.extend(offline.iter().filter(|one| !is_known(one)).map(check_offline));
+        let unopened = offline.iter().filter(|one| !is_known(one));
+        checks.extend(
+            unopened.map(|offline| self.with_reader(check_offline(offline), &offline.identity)),
+        );
         checks.extend(self.left_out.lock().iter().filter_map(check_left_out));
         for summary in self.engine.aggregate_summaries() {
             let found = aggregates.iter().find(|info| info.name == summary.name);
@@ -97,6 +101,17 @@ impl Core {
         checks.extend(volumes.iter().filter_map(check_volume));
         checks.extend(volumes.iter().filter_map(check_damage));
         checks
+    }
+
+    /// Says, too, that somebody reads an aggregate which is out of service: it does not come back
+    /// by itself meanwhile.
+    fn with_reader(&self, mut check: HealthCheck, identity: &[u8; 16]) -> HealthCheck {
+        if self.checks.is_at_rest(identity) {
+            check.action.push_str(
+                "; a 'stroop check aggr' reads it, and it stays out of service until that ends",
+            );
+        }
+        check
     }
 
     /// Has a counter be at `sum`, unless it is past it: an aggregate that was opened again counts

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod check;
+mod check_out_of_service;
 mod command_line;
 mod faults;
 mod files;

@@ -21,7 +21,8 @@ use std::collections::BTreeMap;
 pub struct Moment(u64);
 
 enum Event {
-    Answered(Box<(Operation, Observation)>),
+    /// With the moment of the answer.
+    Answered(Box<(Operation, Observation)>, Moment),
     /// A consistency point.
     Durable,
 }
@@ -56,7 +57,7 @@ impl History {
         };
         let now = self.now();
         let at = if promises { asked } else { now };
-        self.events.insert(at, Event::Answered(Box::new((operation, seen))));
+        self.events.insert(at, Event::Answered(Box::new((operation, seen)), now));
     }
 
     /// A consistency point that was asked for at `asked` has committed.
@@ -72,10 +73,11 @@ impl History {
         found: &Image,
         is_log_suspect: bool,
     ) -> Result<Verdict, CrashViolation> {
-        let moments: Vec<Moment> = self.events.keys().copied().collect();
-        for event in std::mem::take(&mut self.events).into_values() {
+        let events = self.in_order(is_log_suspect);
+        let moments: Vec<Moment> = events.iter().map(|(at, _)| *at).collect();
+        for (_, event) in events {
             match event {
-                Event::Answered(answered) => {
+                Event::Answered(answered, _) => {
                     let (operation, seen) = *answered;
                     self.base.answered(operation, seen, self.is_logged);
                 }
@@ -90,5 +92,34 @@ impl History {
             self.base.forget_promises();
         }
         self.base.check(found)
+    }
+
+    /// The events in their order, with the moments at which they stand.
+    ///
+    /// A write that promises durability stands where it was asked for. If it was answered after a
+    /// consistency point was asked for it may have been applied after the freeze. Where the log may
+    /// have lost it nothing made it durable, so the consistency point stands before the write.
+    fn in_order(&mut self, is_log_suspect: bool) -> Vec<(Moment, Event)> {
+        let events = std::mem::take(&mut self.events);
+        let is_open = |event: &Event, barrier: Moment| match event {
+            Event::Answered(_, answered) => *answered > barrier,
+            Event::Durable => false,
+        };
+        let earlier = |barrier: Moment| {
+            let mut before = events.range(..barrier).filter(|_| is_log_suspect);
+            before.find(|(_, event)| is_open(event, barrier)).map(|(at, _)| *at)
+        };
+        let stands: Vec<Moment> = events
+            .iter()
+            .map(|(at, event)| match event {
+                Event::Durable => earlier(*at).unwrap_or(*at),
+                Event::Answered(..) => *at,
+            })
+            .collect();
+        let mut ordered: Vec<(Moment, Event)> =
+            stands.into_iter().zip(events.into_values()).collect();
+        // At one moment the consistency point comes first.
+        ordered.sort_by_key(|(at, event)| (*at, matches!(event, Event::Answered(..))));
+        ordered
     }
 }

@@ -82,7 +82,13 @@ impl Life<'_> {
     }
 
     fn add_tenant(&mut self, name: String, plan: VolumePlan, mode: u32) -> Result<(), Finding> {
-        let mut tenant = Tenant::new(&mut self.machine, name, plan, mode)?;
+        let tenant = Tenant::new(&mut self.machine, name.clone(), plan, mode);
+        if matches!(tenant, Err(Finding::Refused { .. })) && self.machine.has_damaged(&name) {
+            // It is listed, and nobody works on it.
+            self.machine.trace.meet("damage: a new volume cannot be loaded");
+            return Ok(());
+        }
+        let mut tenant = tenant?;
         tenant.is_damaged |= self.machine.has_damaged(&tenant.name);
         self.tenants.push(tenant);
         Ok(())
@@ -146,7 +152,7 @@ impl Life<'_> {
     pub fn recover_volumes(&mut self) -> Result<(), Finding> {
         let volumes = self.machine.engine.volumes();
         let ours = volumes.iter().filter(|served| !is_neighbours(&served.name));
-        let found: Vec<String> = ours.map(|served| served.name.clone()).collect();
+        let mut found: Vec<String> = ours.map(|served| served.name.clone()).collect();
         match self.change.take() {
             Some(Change::Create(name, plan, _)) if found.contains(&name) => {
                 self.machine.trace.meet("crash: while a volume is created");
@@ -164,6 +170,7 @@ impl Life<'_> {
         let mut expected: Vec<String> =
             self.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         expected.sort();
+        found.retain(|name| expected.contains(name) || !self.machine.has_damaged(name));
         if expected == found {
             return Ok(());
         }

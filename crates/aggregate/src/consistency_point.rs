@@ -45,13 +45,13 @@ pub type CpDone = Box<dyn FnOnce(Result<(), AggregateError>) + Send>;
 pub type Action = Box<dyn FnMut(&mut FreezeScope<'_, '_>) -> Result<Acted, AggregateError> + Send>;
 
 /// What an action came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Acted {
     /// It is carried out.
     Done,
     /// There is no room now, and a commit may make some: it is to be called at the next freeze.
-    /// It has changed nothing.
-    PutOff,
+    /// It has changed nothing, and fails with this if no commit comes.
+    PutOff(AggregateError),
 }
 
 /// What an action works on: the whole aggregate, with nothing else running.
@@ -261,8 +261,8 @@ impl Aggregate {
             let mut scope = FreezeScope { aggregate: self, access };
             match action(&mut scope) {
                 Ok(Acted::Done) => running.push(done),
-                Ok(Acted::PutOff) => {
-                    put_off.push((action, done));
+                Ok(Acted::PutOff(why)) => {
+                    put_off.push((action, done, why));
                     continue;
                 }
                 Err(error) => done(Err(error)),
@@ -290,8 +290,10 @@ impl Aggregate {
             self.wake_for_room();
             running.into_iter().for_each(|done| done(outcome.clone()));
             // No commit comes that could make room.
-            let full = outcome.err().unwrap_or(AggregateError::Full);
-            put_off.into_iter().for_each(|(_, done)| done(Err(full.clone())));
+            let failure = outcome.err();
+            put_off.into_iter().for_each(|(_, done, why)| {
+                done(Err(failure.clone().unwrap_or(why)));
+            });
             return self.start_consistency_point();
         }
         self.switch_log(cp);
@@ -303,7 +305,7 @@ impl Aggregate {
             let mut state = self.state.lock();
             state.running = running;
             // Before those that came meanwhile.
-            state.actions.splice(..0, put_off);
+            state.actions.splice(..0, put_off.into_iter().map(|(action, done, _)| (action, done)));
             state.running_cp = cp;
             state.traditional = traditional;
             state.cleaning_members = jobs.len();

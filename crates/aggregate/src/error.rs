@@ -26,12 +26,13 @@ pub enum AggregateError {
         /// What was wrong with one of them.
         last: String,
     },
-    /// A superblock slot can be read on no disk, so the newest superblock may be one that is lost.
+    /// A superblock slot can be read on no disk, or has rotted on all, so the newest superblock may
+    /// be one that is lost.
     #[error(
-        "superblock slot {slot} of disk {disk} cannot be read, and no other disk has a copy of it: \
-         the aggregate may be newer than consistency point {found}, which can be read, and an older \
-         image is not opened; attach a disk that is missing, or a copy of disk {disk} on which the \
-         slot can be read, and start again"
+        "superblock slot {slot} of disk {disk} cannot be read, or has rotted, and no other disk has \
+         a copy of it: the aggregate may be newer than consistency point {found}, which can be \
+         read, and an older image is not opened; attach a disk that is missing, or a copy of disk \
+         {disk} on which the slot is whole, and start again"
     )]
     SuperblockUnreadable {
         /// A disk with the slot.

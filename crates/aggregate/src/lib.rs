@@ -50,7 +50,8 @@ pub use leaving::{Leaving, LeavingError, RemovalPlanned};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
 pub use member::{ActiveDone, Cleaning, Member, MemberCleaned, Published, container_inode};
 pub use mount::{
-    AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side, mount,
+    AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side,
+    is_whole_slot, mount,
 };
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
 pub use pin::{ImagePin, PinDone, PinError, UnpinDone};

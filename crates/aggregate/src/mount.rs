@@ -23,7 +23,7 @@ use ondisk::root::{Superblock, metafile};
 use platform::mutation::{self, Rule};
 use raid::{Geometry, SuperblockCopy};
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, Pvbn, VolumeId};
+use units::{BLOCK_SIZE_U64, Block, Fbn, InodeNumber, Pvbn, VolumeId};
 
 /// The aggregate's file system as the superblock describes it.
 pub struct Mounted {
@@ -103,6 +103,13 @@ pub fn choose_superblock(
             found: superblock.cp(),
         }),
     }
+}
+
+/// Whether a superblock slot holds a superblock, or was never written. Else a write of it was torn,
+/// or it has rotted.
+#[must_use]
+pub fn is_whole_slot(block: &Block) -> bool {
+    block.is_zero() || Superblock::from_block(block).is_ok()
 }
 
 /// The block side of a new aggregate.

@@ -30,8 +30,9 @@ pub enum Spender {
     Restore,
     /// An operation that frees: it may spend of the reserve, so that deleting always works.
     Free,
-    /// What makes room where frees find none: the deletion of a snapshot, and the work on the
-    /// deleted ones of one volume at a time ([`ReclaimTurn`]).
+    /// What makes room where frees find none: the deletion of a snapshot, and of one volume at a
+    /// time ([`ReclaimTurn`]) a restore and the work on deleted snapshots. Where less is left than
+    /// the floor, half of it.
     Reclaim,
     /// Work that was promised before (replay): always granted.
     Owed,
@@ -50,6 +51,8 @@ pub struct Budget {
     refused: AtomicBool,
     /// Whether replay was granted what nobody counted, since the last commit.
     owes: AtomicBool,
+    /// The last freeze found nothing to do, and nothing was promised since.
+    is_idle: AtomicBool,
 }
 
 impl Budget {
@@ -60,6 +63,13 @@ impl Budget {
         self.frozen.store(0, Ordering::Relaxed);
         self.frozen_frees.store(false, Ordering::Relaxed);
         self.owes.store(false, Ordering::Relaxed);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether no commit is on its way that could make room.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
     }
 
     fn limit(&self, spender: Spender) -> u64 {
@@ -72,7 +82,10 @@ impl Budget {
         };
         let reserve = self.reserve.load(Ordering::Relaxed);
         let floor = reserve / 4 * quarters + reserve % 4 * quarters / 4;
-        self.free.load(Ordering::Relaxed).saturating_sub(floor)
+        let free = self.free.load(Ordering::Relaxed);
+        // Less may be left than any floor: before 2026-11-24 there were none.
+        let least = if spender == Spender::Reclaim { free / 2 } else { 0 };
+        free.saturating_sub(floor).max(least)
     }
 
     /// Sets `blocks` aside; whether there was room.
@@ -88,7 +101,9 @@ impl Budget {
         let add = |active: u64| active.checked_add(blocks).filter(|sum| *sum <= limit);
         let is_granted =
             self.active.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
-        if !is_granted {
+        if is_granted {
+            self.is_idle.store(false, Ordering::Relaxed);
+        } else {
             self.refused.store(true, Ordering::Relaxed);
         }
         is_granted
@@ -124,6 +139,7 @@ impl Budget {
     pub fn clear(&self) {
         self.active.store(0, Ordering::Relaxed);
         self.frees.store(false, Ordering::Relaxed);
+        self.is_idle.store(true, Ordering::Relaxed);
     }
 
     /// Blocks that are promised and not in use yet.
@@ -344,7 +360,7 @@ mod tests {
         }
         budget.settle(12, 40);
         assert!(!budget.promise(1, Spender::Free), "a little is left, and it is not a free's");
-        assert!(budget.promise(2, Spender::Reclaim) && !budget.promise(1, Spender::Reclaim));
+        assert!(budget.promise(6, Spender::Reclaim) && !budget.promise(1, Spender::Reclaim));
     }
 
     #[test]

@@ -76,9 +76,10 @@ impl Shared {
     /// Whether the next commits may make room.
     #[must_use]
     pub fn may_gain_room(&self) -> bool {
-        self.reclaiming.load(Ordering::Relaxed)
-            || self.budget.has_frees()
-            || self.aggregate.budget.has_frees()
+        // Background work that finds no room itself makes none: then no commit comes.
+        let is_reclaiming =
+            self.reclaiming.load(Ordering::Relaxed) && !self.aggregate.budget.is_idle();
+        is_reclaiming || self.budget.has_frees() || self.aggregate.budget.has_frees()
     }
 }
 

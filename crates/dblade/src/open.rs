@@ -14,7 +14,7 @@ use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
     Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader, VolumeSlot,
-    choose_superblock, decode_stripe_note, mount, suspend_for_load,
+    choose_superblock, decode_stripe_note, is_whole_slot, mount, suspend_for_load,
 };
 use cowfs::cache::BufferCache;
 use cowfs::logical::Shared;
@@ -155,7 +155,7 @@ impl Opening {
             Ok(()) => self.open_log(),
             Err(error) => self.give_up(AggregateError::from(error).into()),
         };
-        store.adopt_superblock(slot, block, Box::new(adopted));
+        store.adopt_superblock(slot, block, is_whole_slot, Box::new(adopted));
     }
 
     fn open_log(mut self) {

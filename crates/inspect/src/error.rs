@@ -5,6 +5,7 @@ use crate::finding::Finding;
 use media::MediaError;
 use ondisk::damage::Damage;
 use thiserror::Error;
+use units::CpNumber;
 
 /// Why an inspection cannot begin, or not give its answer.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -44,6 +45,19 @@ pub enum InspectError {
     NoSuperblock {
         /// What is wrong with the last one looked at.
         last: Option<Damage>,
+    },
+    /// The superblock in a slot has rotted on every disk that has one there: what can be read is an
+    /// older image, of which blocks may have been overwritten.
+    #[error(
+        "superblock slot {slot} has rotted on every disk that has it: the aggregate is newer than \
+         consistency point {found}, and nothing is to be said of that older image; attach a disk \
+         that is missing"
+    )]
+    SuperblockRotten {
+        /// The slot.
+        slot: usize,
+        /// The newest consistency point of which a superblock is whole.
+        found: CpNumber,
     },
     /// What was given as a superblock is none of this aggregate.
     #[error("not the superblock of this aggregate: {0}")]

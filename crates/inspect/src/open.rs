@@ -17,8 +17,8 @@ pub(crate) fn superblock(medium: &mut Medium<'_>) -> Result<Superblock, InspectE
     let disks = medium.array.disks();
     let answers = slots::read(medium, &disks)?;
     let (mut best, mut last): (Option<Superblock>, Option<Damage>) = (None, None);
-    for block in answers.into_iter().flatten().flatten() {
-        match Superblock::from_block(&block) {
+    for block in answers.iter().flatten().flatten() {
+        match slots::superblock_in(block) {
             Ok(found) if found.aggregate != medium.array.aggregate => {
                 last = Some(Damage::Field { structure: "superblock", field: "aggregate" });
             }
@@ -30,7 +30,11 @@ pub(crate) fn superblock(medium: &mut Medium<'_>) -> Result<Superblock, InspectE
             Err(damage) => last = Some(damage),
         }
     }
-    best.ok_or(InspectError::NoSuperblock { last })
+    let best = best.ok_or(InspectError::NoSuperblock { last })?;
+    match slots::rotten(&answers, &best) {
+        Some(slot) => Err(InspectError::SuperblockRotten { slot, found: best.cp() }),
+        None => Ok(best),
+    }
 }
 
 /// The aggregate's own file system.

@@ -12,11 +12,12 @@ use crate::fault::SlotFault;
 use crate::finding::Finding;
 use crate::medium::Medium;
 use media::SUPERBLOCK_BLOCK;
+use ondisk::damage::Damage;
 use ondisk::root::{SUPERBLOCK_SLOTS, Superblock};
 use platform::completion::gather;
 use platform::{Disk, DiskError};
 use std::sync::Arc;
-use units::BlockRef;
+use units::{Block, BlockRef};
 
 /// What a slot of a disk gave.
 pub(crate) type SlotAnswer = Result<Vec<BlockRef>, DiskError>;
@@ -41,6 +42,35 @@ pub(crate) fn read(
         }
     });
     answers.ok_or(InspectError::Stalled)
+}
+
+/// The superblock in a slot. One of which only one of the two CP numbers is wrong counts: a start
+/// opens its image.
+pub(crate) fn superblock_in(block: &Block) -> Result<Superblock, Damage> {
+    Superblock::from_block(block).or_else(|damage| Superblock::mended(block).ok_or(damage))
+}
+
+/// The slot in which a superblock later than `best` has rotted, where no disk can tell that nothing
+/// later was there.
+pub(crate) fn rotten(answers: &[SlotAnswer], best: &Superblock) -> Option<usize> {
+    let slots = SUPERBLOCK_SLOTS as usize;
+    let block =
+        |answer: &SlotAnswer| answer.as_ref().ok().and_then(|blocks| blocks.first().cloned());
+    let has_rotted = |block: &BlockRef| Superblock::has_rotted(block, best.cp());
+    let tells = |slot: usize| {
+        answers.chunks(slots).any(|of_disk| {
+            let is_own = |block: &BlockRef| {
+                superblock_in(block).is_ok_and(|found| found.aggregate == best.aggregate)
+            };
+            of_disk.iter().filter_map(block).any(|block| is_own(&block))
+                && of_disk.get(slot).and_then(block).is_some_and(|block| !has_rotted(&block))
+        })
+    };
+    let rots = |slot: &usize| {
+        let mut found = answers.iter().skip(*slot).step_by(slots).filter_map(block);
+        found.any(|block| has_rotted(&block))
+    };
+    (0..slots).filter(rots).find(|slot| !tells(*slot))
 }
 
 /// Checks the slots of all disks in use.
@@ -72,7 +102,7 @@ fn faults_of(medium: &Medium<'_>, answers: Vec<SlotAnswer>, newest: &Superblock)
             faults.push(SlotFault::Unreadable(slot));
             continue;
         };
-        match Superblock::from_block(&block) {
+        match superblock_in(&block) {
             Ok(found) => {
                 let is_own = found.aggregate == medium.array.aggregate;
                 has_one |= is_own;

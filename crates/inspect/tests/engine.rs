@@ -10,7 +10,7 @@ mod logs;
 use bytes::Bytes;
 use dblade::{Configuration, CreateAggregate, Engine, EngineError, Service, Tuning, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, Durability, FileService, SetAttributes, Stability};
-use inspect::{ContentHasher, Finding, Inspector, Report};
+use inspect::{ContentHasher, Finding, InspectError, Inspector, Report};
 use logs::Logs;
 use model_fs::{Executor, Image, Mix, Numbers};
 use ondisk::label::RaidKind;
@@ -540,4 +540,38 @@ fn a_pin_is_given_up_when_writers_need_the_room() {
     node.expect_clean("at the end");
     let second = pin(&node).unwrap();
     assert!(second.number > first.number);
+}
+
+/// A start opens the newest image, though a bit of its number has rotted, and the check looked at
+/// the one before. Where more has rotted the start is refused, and the check says nothing of the
+/// image before either.
+#[test]
+fn regression_a_check_reads_the_image_that_a_start_opens() {
+    let mut node = Node::create(7, RaidKind::Raid4, false);
+    node.settle();
+    churn(&node, 6);
+    let newest = node.inspect(|inspector| inspector.superblock().cp());
+    let is_newest = |slot: &u64| {
+        let block = node.world.read_block("disk0", 8 + slot).unwrap();
+        ondisk::root::Superblock::from_block(&block).is_ok_and(|found| found.cp() == newest)
+    };
+    let slot = (0..2).find(is_newest).unwrap();
+    let rot = |bit: usize| {
+        for disk in 0..DISKS {
+            node.world.flip_bit(&format!("disk{disk}"), 8 + slot, bit);
+        }
+    };
+    rot(48 * 8 + 1);
+    assert_eq!(node.inspect(|inspector| inspector.superblock().cp()), newest);
+    rot(48 * 8 + 1);
+    rot(300 * 8);
+    let world = node.world.clone();
+    let mut drive = move || {
+        world.run_until_idle();
+    };
+    let opened = Inspector::open(node.disks(), &mut drive).map(drop);
+    assert!(matches!(opened, Err(InspectError::SuperblockRotten { .. })), "{opened:?}");
+    rot(300 * 8);
+    node = node.power_cut();
+    node.expect_clean("opened");
 }

@@ -195,11 +195,18 @@ pub trait BlockStore: Send + Sync {
     /// If there is no such slot.
     fn write_superblock(&self, slot: usize, block: BlockRef, done: SyncDone);
 
-    /// Has every disk in use have, durably, a superblock that was read from some.
+    /// Has every disk in use have, durably, a superblock that was read from some. A disk gets it in
+    /// its other slot, too, if `is_whole` says that this slot holds no superblock.
     ///
     /// # Panics
     /// If there is no such slot.
-    fn adopt_superblock(&self, slot: usize, block: BlockRef, done: SyncDone);
+    fn adopt_superblock(
+        &self,
+        slot: usize,
+        block: BlockRef,
+        is_whole: fn(&Block) -> bool,
+        done: SyncDone,
+    );
 
     /// Reads all slots of all disks that hold what their places must: not of disks that are being
     /// filled, whose superblocks may be old.

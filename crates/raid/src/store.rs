@@ -27,7 +27,7 @@ use platform::sync::Mutex;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
-use units::{BlockRef, Pvbn, Timestamp};
+use units::{Block, BlockRef, Pvbn, Timestamp};
 
 /// Queued blocks of a tetris.
 pub(crate) type Batch = BTreeMap<Pvbn, BlockWrite>;
@@ -247,8 +247,14 @@ impl BlockStore for Store {
         self.inner.write_superblock(slot, &block, done);
     }
 
-    fn adopt_superblock(&self, slot: usize, block: BlockRef, done: SyncDone) {
-        self.inner.adopt_superblock(slot, block, done);
+    fn adopt_superblock(
+        &self,
+        slot: usize,
+        block: BlockRef,
+        is_whole: fn(&Block) -> bool,
+        done: SyncDone,
+    ) {
+        self.inner.adopt_superblock(slot, block, is_whole, done);
     }
 
     fn read_superblocks(&self, done: SuperblocksDone) {

@@ -13,7 +13,7 @@ use crate::store::Inner;
 use media::{Device, MediaError, SUPERBLOCK_SLOTS};
 use platform::completion::gather;
 use std::sync::Arc;
-use units::BlockRef;
+use units::{Block, BlockRef};
 
 /// A disk with its group and its index in it.
 type Place = (u32, usize, Arc<Device>);
@@ -69,7 +69,17 @@ impl Inner {
 
     /// Has every disk in use have a superblock that was found on some, durably. Where a disk has it
     /// nothing is written over it: a write that is torn must not take the last good copy.
-    pub(crate) fn adopt_superblock(self: &Arc<Self>, slot: usize, block: BlockRef, done: SyncDone) {
+    ///
+    /// Then the other slot of a disk is written, too, if it is not whole. The next superblock goes
+    /// there, perhaps with the number of the one that was torn: if it were torn as well, the two
+    /// halves could pass for one superblock.
+    pub(crate) fn adopt_superblock(
+        self: &Arc<Self>,
+        slot: usize,
+        block: BlockRef,
+        is_whole: fn(&Block) -> bool,
+        done: SyncDone,
+    ) {
         // A disk that is not there may have a newer one, and must not speak again.
         self.write_all_labels();
         let devices = self.devices();
@@ -85,10 +95,40 @@ impl Inner {
             let again = Arc::clone(&inner);
             // What was found may be in the volatile memory of a disk only.
             let flushed = move |outcome: Result<(), StoreError>| match outcome {
-                Ok(()) => again.write_superblock_to(lacking, slot, &block, done),
+                Ok(()) => {
+                    let (last, same) = (Arc::clone(&again), Arc::clone(&block));
+                    let written = move |outcome: Result<(), StoreError>| match outcome {
+                        Ok(()) => last.replace_torn(1 - slot, same, is_whole, done),
+                        Err(error) => done(Err(error)),
+                    };
+                    again.write_superblock_to(lacking, slot, &block, Box::new(written));
+                }
                 Err(error) => done(Err(error)),
             };
             inner.flush(Box::new(flushed));
+        });
+        for ((_, _, device), part) in devices.iter().zip(parts) {
+            device.read_superblock(slot, part);
+        }
+    }
+
+    /// Writes a superblock to a slot of the disks on which that is not whole.
+    fn replace_torn(
+        self: &Arc<Self>,
+        slot: usize,
+        block: BlockRef,
+        is_whole: fn(&Block) -> bool,
+        done: SyncDone,
+    ) {
+        let devices = self.devices();
+        let (inner, places) = (Arc::clone(self), devices.clone());
+        let parts = gather(devices.len(), move |found: Vec<Result<BlockRef, MediaError>>| {
+            let is_torn = |found: &Result<BlockRef, MediaError>| {
+                found.as_ref().is_ok_and(|found| !is_whole(found))
+            };
+            let torn = places.into_iter().zip(found).filter(|(_, found)| is_torn(found));
+            let torn = torn.map(|(place, _)| place).collect();
+            inner.write_superblock_to(torn, slot, &block, done);
         });
         for ((_, _, device), part) in devices.iter().zip(parts) {
             device.read_superblock(slot, part);

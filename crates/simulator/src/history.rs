@@ -15,6 +15,7 @@ use file_service::Stability;
 use model_fs::crash::{CrashViolation, Journal, Verdict};
 use model_fs::{Image, ImageError, Model, Observation, Operation, Runner};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// A moment of a history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,22 +99,21 @@ impl History {
     ///
     /// A write that promises durability stands where it was asked for. If it was answered after a
     /// consistency point was asked for it may have been applied after the freeze. Where the log may
-    /// have lost it nothing made it durable, so the consistency point stands before the write.
+    /// have lost it nothing made it durable, so it stands behind the consistency point.
     fn in_order(&mut self, is_log_suspect: bool) -> Vec<(Moment, Event)> {
         let events = std::mem::take(&mut self.events);
-        let is_open = |event: &Event, barrier: Moment| match event {
-            Event::Answered(_, answered) => *answered > barrier,
-            Event::Durable => false,
-        };
-        let earlier = |barrier: Moment| {
-            let mut before = events.range(..barrier).filter(|_| is_log_suspect);
-            before.find(|(_, event)| is_open(event, barrier)).map(|(at, _)| *at)
+        let later = |asked: Moment, answered: Moment| {
+            if !is_log_suspect || asked >= answered {
+                return None;
+            }
+            let mut meanwhile = events.range((Bound::Excluded(asked), Bound::Excluded(answered)));
+            meanwhile.rfind(|(_, event)| matches!(event, Event::Durable)).map(|(at, _)| *at)
         };
         let stands: Vec<Moment> = events
             .iter()
             .map(|(at, event)| match event {
-                Event::Durable => earlier(*at).unwrap_or(*at),
-                Event::Answered(..) => *at,
+                Event::Durable => *at,
+                Event::Answered(_, answered) => later(*at, *answered).unwrap_or(*at),
             })
             .collect();
         let mut ordered: Vec<(Moment, Event)> =

@@ -159,8 +159,8 @@ impl FlexibleVolume {
         }
         let side = self.vbn.write(access);
         side.requests.check(&side.space, request)?;
-        if self.promise(&side.space, request)? == Acted::PutOff {
-            return Ok(Acted::PutOff);
+        if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
+            return Ok(put_off);
         }
         side.requests.accept(&mut side.space, request, now);
         let restoring = side.requests.restore.is_some();
@@ -175,57 +175,64 @@ impl FlexibleVolume {
     /// many such requests come at once.
     fn promise(
         &self,
-        space: &Space<DualPointer>,
+        side: &mut VbnSide,
         request: &SnapshotRequest,
     ) -> Result<Acted, AggregateError> {
         let shared = &self.front.shared;
-        let kept = snapshot_blocks(space.size_blocks);
+        let size_blocks = side.space.size_blocks;
+        let kept = snapshot_blocks(size_blocks);
         let (numbers, cost, spender) = match request {
             SnapshotRequest::Create(_) => (kept, 2 * VOLUME_OVERHEAD_BLOCKS, Spender::Common),
             SnapshotRequest::Delete(_) => (0, VOLUME_OVERHEAD_BLOCKS, Spender::Reclaim),
             SnapshotRequest::Restore(_) => {
                 // How much of the maps there is to write again is known at the switch.
-                let maps = 2 * space.size_blocks.div_ceil(VBNS_PER_BLOCK);
+                let maps = 2 * size_blocks.div_ceil(VBNS_PER_BLOCK);
                 let again = shared.overhead.of_rewritten(maps.min(RESTORED_MAP_BLOCKS));
                 (kept, 2 * VOLUME_OVERHEAD_BLOCKS + again, Spender::Restore)
             }
         };
-        if spender != Spender::Common && mutation::broken(Rule::RestoresUnpromised) {
+        let makes_room = spender != Spender::Common;
+        if makes_room && mutation::broken(Rule::RestoresUnpromised) {
             return Ok(Acted::Done);
         }
-        let may_wait = spender != Spender::Common;
         let (own, aggregate) = (&shared.budget, &shared.aggregate.budget);
-        if !own.promise(numbers, spender) {
-            let is_worth_it = own.could_promise(numbers, spender) || shared.may_gain_room();
-            let put_off = (may_wait && is_worth_it).then_some(Acted::PutOff);
-            return put_off.ok_or(AggregateError::VolumeFull);
-        }
-        if !aggregate.promise(cost, spender) {
+        // Nobody else shares the volume's own reserve.
+        let of_own = if makes_room { Spender::Reclaim } else { spender };
+        let (could_be, why) = if !own.promise(numbers, of_own) {
+            (own.could_promise(numbers, of_own), AggregateError::VolumeFull)
+        } else if aggregate.promise(cost, spender) || makes_room && self.promise_in_turn(side, cost)
+        {
+            return Ok(Acted::Done);
+        } else {
             own.forgo(numbers);
-            let is_worth_it = aggregate.could_promise(cost, spender) || shared.may_gain_room();
-            let put_off = (may_wait && is_worth_it).then_some(Acted::PutOff);
-            return put_off.ok_or(AggregateError::Full);
-        }
-        Ok(Acted::Done)
+            (aggregate.could_promise(cost, of_own), AggregateError::Full)
+        };
+        let is_put_off = makes_room && (could_be || shared.may_gain_room());
+        if is_put_off { Ok(Acted::PutOff(why)) } else { Err(why) }
+    }
+
+    /// Promises blocks out of the last of the aggregate's room, if it is the volume's turn.
+    fn promise_in_turn(&self, side: &mut VbnSide, blocks: u64) -> bool {
+        let shared = &self.front.shared.aggregate;
+        let turn = side.reclaim_turn.take().or_else(|| shared.reclaim_turns.take());
+        let is_granted = turn.is_some() && shared.budget.promise(blocks, Spender::Reclaim);
+        // To the end of the work on its deleted snapshots.
+        side.reclaim_turn = turn.filter(|_| is_granted || side.space.has_snapshot_work());
+        is_granted
     }
 
     /// How many map blocks of background work the aggregate has room for now. Many volumes may have
     /// such work at once, and what it writes was promised to nobody.
     fn scan_blocks(&self, side: &mut VbnSide) -> u64 {
         let shared = &self.front.shared;
-        let promise = |blocks: u64, spender: Spender| {
-            shared.aggregate.budget.promise(shared.overhead.of_scan(blocks), spender)
-        };
-        let fits = |blocks: &u64| promise(*blocks, Spender::Free);
+        let budget = &shared.aggregate.budget;
+        let fits = |blocks: &u64| budget.promise(shared.overhead.of_scan(*blocks), Spender::Free);
         if let Some(blocks) = [SCAN_BLOCKS_PER_CP, 1].into_iter().find(fits) {
             return blocks;
         }
         // What goes on may have taken the room: one volume has its own.
         let deletes = side.space.snapshots.iter().any(|snapshot| snapshot.deleting);
-        if side.reclaim_turn.is_none() && deletes {
-            side.reclaim_turn = shared.aggregate.reclaim_turns.take();
-        }
-        let is_granted = side.reclaim_turn.is_some() && promise(1, Spender::Reclaim);
+        let is_granted = deletes && self.promise_in_turn(side, shared.overhead.of_scan(1));
         u64::from(is_granted)
     }
 

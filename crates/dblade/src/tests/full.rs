@@ -346,7 +346,6 @@ fn all_at_once(
 /// The consistency point found no room for what restores write, and the aggregate went out of
 /// service.
 #[test]
-
 fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
     for (volumes, kept_bytes) in [(15, 1_000_000), (60, 300_000), (120, 60_000)] {
         let (node, roots, refused) = all_at_once((volumes, kept_bytes), SnapshotRequest::Restore);
@@ -361,8 +360,99 @@ fn regression_many_volumes_are_restored_at_once_on_a_full_aggregate() {
 }
 
 #[test]
-
 fn regression_very_many_volumes_delete_their_snapshots_at_once_on_a_full_aggregate() {
     let (_, _, refused) = all_at_once((120, 60_000), SnapshotRequest::Delete);
     assert_eq!(refused, 0);
+}
+
+/// Sixty volumes with a late snapshot on a full aggregate, and removals until there is no room for
+/// more. Some of the files are so long that they are emptied in the background.
+fn removals_without_end() -> (Node, Vec<FileHandle>) {
+    const VOLUMES: usize = 60;
+    let world = SimulatedWorld::new(12);
+    let node = tiny(&world, RaidKind::None, VOLUMES);
+    let names = names(VOLUMES);
+    let roots: Vec<FileHandle> = names.iter().map(|name| node.root(name)).collect();
+    for root in &roots {
+        for number in 0..160 {
+            let file = node.create_file(*root, &format!("kept{number}")).unwrap();
+            if number % 40 == 39 {
+                node.write_piece(file, 1 << 30, content(number, 4096)).unwrap();
+            }
+        }
+    }
+    node.consistency_point();
+    node.settle();
+    for name in &names {
+        let request = SnapshotRequest::Create("late".to_owned());
+        node.wait(|done| node.engine.request_snapshot(name, request, done)).unwrap();
+    }
+    node.settle();
+    node.fill(&roots[VOLUMES - 1..], 1);
+    node.consistency_point();
+    node.settle();
+    let mut refused = 0;
+    'all: for number in (7..160).step_by(8) {
+        for root in &roots[..VOLUMES - 1] {
+            match node.remove(*root, &format!("kept{number}")) {
+                Ok(()) => {}
+                Err(FsError::NoSpace) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            if refused > 100 {
+                break 'all;
+            }
+        }
+    }
+    assert!(refused > 100, "only {refused} are refused");
+    (node, roots)
+}
+
+/// Snapshots keep what removals write anew, until there is no room for another removal. A removal
+/// waited then for a commit that never came, and so did the background work: for ever, at 100 % of
+/// a processor. Restoring and deleting snapshots works all the same.
+#[test]
+fn regression_removals_without_room_are_refused_and_snapshots_make_room() {
+    let (node, roots) = removals_without_end();
+    // It comes to rest.
+    node.settle();
+    let request = |volume: &str, request: SnapshotRequest| {
+        node.wait(|done| node.engine.request_snapshot(volume, request, done)).unwrap();
+    };
+    request("v7", SnapshotRequest::Restore("late".to_owned()));
+    assert!(node.read_file(roots[7], "kept7").is_ok());
+    for volume in 0..60 {
+        request(&format!("v{volume}"), SnapshotRequest::Delete("late".to_owned()));
+    }
+    node.settle();
+    node.write_file(roots[3], "again", content(2, 1_000_000));
+    assert_eq!(node.read_file(roots[3], "again").unwrap(), content(2, 1_000_000));
+}
+
+/// A volume of its own was full after removals that its snapshot kept from freeing anything, and a
+/// restore was refused. It is what makes room.
+#[test]
+fn regression_a_volume_is_restored_after_everything_was_removed() {
+    let world = SimulatedWorld::new(12);
+    let node = tiny(&world, RaidKind::None, 1);
+    let request = volume_request("small", 1024);
+    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    let root = node.root("small");
+    let name = |number: u64| format!("a file with a long name, number {number}");
+    for number in 0..6000 {
+        node.create_file(root, &name(number)).unwrap();
+    }
+    node.consistency_point();
+    node.settle();
+    let request = |request| node.wait(|done| node.engine.request_snapshot("small", request, done));
+    request(SnapshotRequest::Create("all".to_owned())).unwrap();
+    node.settle();
+    node.fill(&[root], 1);
+    for number in 0..6000 {
+        node.remove(root, &name(number)).unwrap();
+    }
+    node.consistency_point();
+    node.settle();
+    request(SnapshotRequest::Restore("all".to_owned())).unwrap();
+    assert!(node.read_file(root, &name(17)).is_ok());
 }

@@ -205,3 +205,93 @@ fn regression_an_older_superblock_is_not_opened_beside_one_that_has_rotted() {
         panic!("{opened:?}");
     };
 }
+
+fn slot_block(world: &SimulatedWorld, slot: u64) -> units::Block {
+    (*world.read_block("disk0", SUPERBLOCK_BLOCK + slot).unwrap()).clone()
+}
+
+fn number_in(block: &units::Block) -> Option<u64> {
+    ondisk::root::Superblock::from_block(block).ok().map(|found| found.cp().get())
+}
+
+/// Two attempts at one consistency point, each torn by a power cut: the first sector is of one, the
+/// second of the other, and both have the same number.
+fn tear_twice(changes_table: bool) {
+    let world = SimulatedWorld::new(6);
+    world.add_disk("disk0", 4 * DISK_BLOCKS);
+    world.add_disk("log", 1412);
+    let node = Node::start(&world);
+    let disks = || vec![world.open("disk0").unwrap()];
+    let request = CreateAggregate {
+        traditional: true,
+        ..CreateAggregate::new("a1", RaidKind::None, disks())
+    };
+    node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
+    let root = node.root("a1");
+    node.write_file(root, "first", content(1, 100_000));
+    node.consistency_point();
+    node.settle();
+    // The table of snapshots changes, and with it the second sector of the superblock.
+    let snapshot = |name: &str| volume::SnapshotRequest::Create(name.to_owned());
+    node.wait(|done| node.engine.request_snapshot("a1", snapshot("one"), done)).unwrap();
+    node.settle();
+    let newest = u64::from(number_in(&slot_block(&world, 0)) < number_in(&slot_block(&world, 1)));
+    let (committed, other) = (number_in(&slot_block(&world, newest)).unwrap(), 1 - newest);
+    let mut torn = slot_block(&world, other);
+    let mut tear = |written: &units::Block, sector: usize| {
+        let bytes = sector * 512..(sector + 1) * 512;
+        torn.bytes_mut()[bytes.clone()].copy_from_slice(&written.bytes()[bytes]);
+        world.write_block("disk0", SUPERBLOCK_BLOCK + other, &torn);
+    };
+    for number in 0..3 {
+        node.write_file(root, &format!("later{number}"), content(number, 50_000));
+    }
+    match changes_table {
+        true => node.engine.request_snapshot("a1", snapshot("two"), Box::new(|_| ())),
+        false => node.engine.aggregate_named("a1").unwrap().request_consistency_point(None),
+    }
+    let attempt = |node: &Node| {
+        while number_in(&slot_block(&world, other)) != Some(committed + 1) {
+            assert!(node.run());
+        }
+        let written = slot_block(&world, other);
+        node.engine.halt();
+        world.power_cut_with(Fate::AllLost);
+        written
+    };
+    tear(&attempt(&node), 0);
+    let node = Node::start(&world);
+    node.engine.open_aggregate(disks(), Box::new(|_| ()));
+    tear_over(&world, other, &attempt(&node));
+    let node = Node::start(&world);
+    node.wait(|done| node.engine.open_aggregate(disks(), done)).unwrap();
+    let root = node.root("a1");
+    node.write_file(root, "new", content(9, 1_000_000));
+    node.consistency_point();
+    assert!(node.engine.aggregate_named("a1").unwrap().failure().is_none());
+    assert!(node.read_file(root, "first").unwrap() == content(1, 100_000));
+    for number in 0..3 {
+        assert!(
+            node.read_file(root, &format!("later{number}")).unwrap() == content(number, 50_000)
+        );
+    }
+}
+
+/// Only the second sector of `written` gets over what is in the slot.
+fn tear_over(world: &SimulatedWorld, slot: u64, written: &units::Block) {
+    let mut torn = slot_block(world, slot);
+    torn.bytes_mut()[512..1024].copy_from_slice(&written.bytes()[512..1024]);
+    world.write_block("disk0", SUPERBLOCK_BLOCK + slot, &torn);
+}
+
+/// The start was refused for ever, as if the superblock had rotted.
+#[test]
+fn regression_a_superblock_that_is_torn_twice_is_not_taken_for_rot() {
+    tear_twice(true);
+}
+
+/// The image of the attempt that never committed was opened, after the other had written its own.
+#[test]
+fn regression_two_torn_superblocks_are_not_one_whole() {
+    tear_twice(false);
+}

@@ -113,7 +113,10 @@ impl History {
             .iter()
             .map(|(at, event)| match event {
                 Event::Durable => *at,
-                Event::Answered(_, answered) => later(*at, *answered).unwrap_or(*at),
+                Event::Answered(of, answered) if matches!(of.0, Operation::Write { .. }) => {
+                    later(*at, *answered).unwrap_or(*at)
+                }
+                Event::Answered(..) => *at,
             })
             .collect();
         let mut ordered: Vec<(Moment, Event)> =

@@ -73,11 +73,8 @@ fn regression_a_full_traditional_volume_refuses_after_orphans_were_reaped() {
 #[test]
 fn regression_parity_that_rots_beside_unreadable_identities_is_made_good_or_told() {
     let lives = Lives { sick: true, ..Lives::default() };
-    for (seed, is_told) in [(28282, false), (1152, true)] {
+    for seed in [28282, 1152] {
         let outcome = live_seed(seed, &lives, false);
         assert!(outcome.finding.is_none(), "{}", outcome.report());
-        let what = "scrub: told of rotten parity beside identities that cannot be read";
-        let has_met = outcome.trace.met().any(|(met, _)| met == what);
-        assert_eq!(has_met, is_told, "seed {seed}");
     }
 }

@@ -304,7 +304,7 @@ impl Aggregate {
         {
             let mut state = self.state.lock();
             state.running = running;
-            // Before those that came meanwhile.
+            // Actions that were put off come before actions that were asked for meanwhile.
             state.actions.splice(..0, put_off.into_iter().map(|(action, done, _)| (action, done)));
             state.running_cp = cp;
             state.traditional = traditional;

@@ -347,8 +347,8 @@ mod tests {
         assert_eq!(taken(), 1011 + 2 * VOLUME_OVERHEAD_BLOCKS + maps + 2);
     }
 
-    /// Frees went on little by little, each with half of what was left, until a consistency point
-    /// found nothing for the maps that it writes unasked.
+    /// Each free might take half of the blocks that were left, and frees went on so until a
+    /// consistency point found no block for the maps that it writes unasked.
     #[test]
     fn regression_no_spender_goes_below_its_floor_however_little_is_left() {
         let budget = Budget::default();

@@ -44,8 +44,8 @@ pub(crate) fn read(
     answers.ok_or(InspectError::Stalled)
 }
 
-/// The superblock in a slot. One of which only one of the two CP numbers is wrong counts: a start
-/// opens its image.
+/// The superblock in a slot. A superblock of which only one of the two CP numbers is wrong counts
+/// as valid, because a start opens its image.
 pub(crate) fn superblock_in(block: &Block) -> Result<Superblock, Damage> {
     Superblock::from_block(block).or_else(|damage| Superblock::mended(block).ok_or(damage))
 }

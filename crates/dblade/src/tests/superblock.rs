@@ -277,7 +277,7 @@ fn tear_twice(changes_table: bool) {
     }
 }
 
-/// Only the second sector of `written` gets over what is in the slot.
+/// Writes only the second sector of `written` to the slot.
 fn tear_over(world: &SimulatedWorld, slot: u64, written: &units::Block) {
     let mut torn = slot_block(world, slot);
     torn.bytes_mut()[512..1024].copy_from_slice(&written.bytes()[512..1024]);

@@ -1,5 +1,5 @@
-//! What the scheduler counts, for each kind of affinity (the papers' observability: which kinds
-//! are busy, and how often coarse ones shut others out).
+//! What the scheduler counts, for each kind of affinity: which kinds are busy, and how often coarse
+//! ones shut others out.
 
 use crate::AffinityKind;
 use std::ops::Index;

@@ -33,7 +33,7 @@ pub enum Outcome {
     /// The message waits: its affinity is released, then the starter is called, outside any lock
     /// of the scheduler. The waker may be woken from any thread, even before the starter returns.
     Suspend(Starter),
-    /// The message runs again in another affinity, usually a wider one (the papers' slowpath).
+    /// The message runs again in another affinity, usually a wider one (Waffinity's slowpath).
     Reroute(AffinityId),
     /// The message goes behind those that wait in its affinity: for work in many small steps.
     Yield,

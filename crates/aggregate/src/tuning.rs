@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Areas of a group that are kept empty: one that is filled next, and one after it.
 const EMPTY_AREAS: u32 = 2;
-/// The paper has one percent (FlexVol section 3.4) and pages of 1,024 numbers; ours have half of
-/// that, so that one percent is five frees of a page, and two are the paper's ten.
+/// FlexVol (section 3.4) has one percent and pages of 1,024 numbers; ours have half of that, so
+/// that one percent is five frees of a page, and two are FlexVol's ten.
 const DELAYED_PERMILLE: u32 = 20;
 
 /// A fraction of the log, and no more than a consistency point writes as fast.

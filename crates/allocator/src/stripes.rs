@@ -3,8 +3,8 @@
 //!
 //! An area is a set of consecutive stripes. A checksum block is shared by the 63 data blocks before
 //! it, so areas end where AZCS regions do, and each checksum block is written with its blocks
-//! (section 3.2.4). Where a medium has a unit of its own, an erase block or a zone, an area has
-//! several, and begins where one does on the disk, as far as regions let it.
+//! (FreeSpace section 3.2.4). Where a medium has a unit of its own, an erase block or a zone, an
+//! area has several, and begins where one does on the disk, as far as regions let it.
 //!
 //! Invariants: the areas follow one another without a gap; all have the same number of stripes but
 //! for the first, which may be smaller, and the last.
@@ -14,15 +14,17 @@ use ondisk::medium::Medium;
 use std::ops::Range;
 use units::BLOCK_SIZE_U64;
 
-/// Regions of an area of hard disks: 64 of 63 stripes are the paper's 4 Ki stripes, cut to whole
-/// AZCS regions (section 3.2.1).
+/// Regions of an area of hard disks: 64 of 63 stripes are the 4 Ki stripes of FreeSpace section
+/// 3.2.1, cut to whole AZCS regions.
 const HDD_AREA_REGIONS: u64 = 64;
 /// Erase blocks in an area of SSDs: at each edge the drive has to move a part of one, so there are
-/// several (section 3.2.2).
+/// several (FreeSpace section 3.2.2).
 const SSD_AREA_ERASE_BLOCKS: u64 = 4;
-/// Zones in an area of SMR drives: at each edge the drive has to intervene (section 3.2.3).
+/// Zones in an area of SMR drives: at each edge the drive has to intervene (FreeSpace section
+/// 3.2.3).
 const SMR_AREA_ZONES: u64 = 4;
-/// Stripes of an area of object ranges: for each disk a block of the free map (section 3.2.1).
+/// Stripes of an area of object ranges: for each disk a block of the free map (FreeSpace section
+/// 3.2.1).
 const OBJECT_AREA_STRIPES: u64 = 32 << 10;
 /// Areas that a small group is divided into at least, if it has as many regions.
 const AREAS_MIN: u64 = 16;

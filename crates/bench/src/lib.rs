@@ -8,7 +8,7 @@
 //! | [`listing()`] | `ls -l` of a large directory, over NFS and on a mount |
 //! | [`start()`] | the time until a node serves again, killed or stopped |
 //! | [`fuse()`] | a mount of ours beside a FUSE file system that does nothing |
-//! | [`freespace()`] | what the choice of free space costs drives, modelled, beside the paper |
+//! | [`freespace()`] | what the choice of free space costs drives, modelled, beside FreeSpace |
 //! | [`run_operation`] | single operations, for tools that count instructions |
 //!
 //! Invariants: a figure is the median of several rounds, printed with the lowest and the highest;

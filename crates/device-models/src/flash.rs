@@ -1,4 +1,4 @@
-//! A page-mapped flash translation layer with greedy garbage collection (ICPP'18, section 3.2.2).
+//! A page-mapped flash translation layer with greedy garbage collection (FreeSpace section 3.2.2).
 //!
 //! Flash is programmed page by page and erased by the block, so a page that is written again goes
 //! elsewhere, and the old one is waste until its erase block is emptied: what is still valid in it

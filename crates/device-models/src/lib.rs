@@ -1,5 +1,5 @@
 //! Models of devices for tests and benches: what a layout of writes costs on media of each kind
-//! (ICPP'18, sections 2.6, 3.2 and 4.3), and a device that fails on demand.
+//! (FreeSpace sections 2.6, 3.2 and 4.3), and a device that fails on demand.
 //!
 //! Each is a [`platform::Disk`] around another, which keeps the content:
 //!

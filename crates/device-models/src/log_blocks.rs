@@ -1,6 +1,5 @@
 //! A flash translation layer that maps whole erase blocks, with log blocks for what is written
-//! again (ICPP'18, section 3.2.2): the block-associative one of Kim and others, "A Space-Efficient
-//! Flash Translation Layer for CompactFlash Systems" (2002).
+//! again (FreeSpace section 3.2.2): the block-associative translation layer of the BAST paper.
 //!
 //! A drive that maps by the erase block needs a small map, and has to keep each page of a logical
 //! block at its own place in the block's *data block*. Flash is programmed once between erasures,

@@ -1,4 +1,4 @@
-//! Where a drive-managed SMR drive puts what (ICPP'18, sections 3.2.3 and 4.3).
+//! Where a drive-managed SMR drive puts what (FreeSpace sections 3.2.3 and 4.3).
 //!
 //! Tracks of a zone overlap: a zone can be written from its start to its end and in no other order.
 //! Writes at a zone's write pointer stream into it. A long write at the start of a zone that has

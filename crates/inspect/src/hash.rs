@@ -1,6 +1,5 @@
-//! The hash of names in directories: SipHash-1-3, keyed with the directory's seed (Aumasson and
-//! Bernstein, "SipHash: a fast short-input PRF", 2012), written anew for the cross-check; and the
-//! hash of contents that images are compared by.
+//! The hash of names in directories: SipHash-1-3 of the SipHash paper, keyed with the directory's
+//! seed, written anew for the cross-check; and the hash of contents that images are compared by.
 
 use units::{BLOCK_SIZE, Block};
 

@@ -1,5 +1,5 @@
-//! What a device is good at, and the size that writes to it should heed (ICPP'18, sections 2.6 and
-//! 3.2).
+//! What a device is good at, and the size that writes to it should heed (FreeSpace sections 2.6
+//! and 3.2).
 //!
 //! A block device tells what it is, as far as it does; of a file a person may say it (`--media`).
 //! It is recorded in the label when the disk is labelled, and from then on the label counts. A

@@ -1,5 +1,5 @@
-//! Parity over one row of a group: XOR, and for `dp` and `tp` row-diagonal parity in the prime 257,
-//! so that a row of blocks is complete in itself.
+//! Parity over one row of a group: XOR, and for `dp` and `tp` row-diagonal parity (RDP, RTP) in the
+//! prime 257, so that a row of blocks is complete in itself.
 //!
 //! The columns of a row are the data blocks and P, the row parity. Each has a number of places that
 //! it is rotated by: P none, the first data disk one, and so on. Then (see [`ring`])

@@ -1,5 +1,5 @@
 //! A traditional volume: the aggregate's own file system with a user-visible root (FlexVol section
-//! 3, the papers' TradVol).
+//! 3 calls it a TradVol).
 //!
 //! Invariants: its block side is the aggregate's; an aggregate has one traditional volume and no
 //! other.

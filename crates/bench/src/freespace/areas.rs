@@ -1,4 +1,5 @@
-//! What following a score costs, of a thousand areas and of a million (section 3.3).
+//! What following a score costs, of a thousand areas and of a million (FreeSpace section
+//! 3.3).
 //!
 //! A *change* gives an area chosen by chance any score; the histogram with its list takes two pages
 //! whatever their number.

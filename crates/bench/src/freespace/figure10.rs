@@ -1,5 +1,5 @@
 //! Figure 10: the first consistency point after a start, with TopAA and without, of one volume of
-//! growing size and of a growing number of volumes (section 4.4).
+//! growing size and of a growing number of volumes (FreeSpace section 4.4).
 //!
 //! An aggregate of hard disks is made, with thin volumes and some data in each. In each round some
 //! blocks are written, so that the next one finds its blocks elsewhere, and it is stopped. A new
@@ -38,7 +38,7 @@ const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 /// A: one volume, of so many bytes.
 const SIZES: [u64; 5] = [GIB, 100 * GIB, TIB, 10 * TIB, 100 * TIB];
-/// B: so many volumes, as large as the paper's.
+/// B: so many volumes, as large as those of FreeSpace.
 const COUNTS: [u64; 4] = [1, 10, 100, 1000];
 const SIZE: u64 = 100 * GIB;
 /// Room of an aggregate for a volume and its data.

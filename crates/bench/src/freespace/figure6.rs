@@ -1,5 +1,5 @@
 //! Figure 6: an aggregate of SSDs, filled to 55 % and aged by random overwrites, with caches of
-//! allocation areas and without (section 4.1).
+//! allocation areas and without (FreeSpace section 4.1).
 
 use crate::freespace::drive::Model;
 use crate::freespace::span::Metric;
@@ -8,7 +8,7 @@ use crate::freespace::{Found, FreespaceBench, Progress};
 use crate::node::BenchError;
 
 const LOAD: Overwrites = Overwrites {
-    // LUNs, in the paper.
+    // LUNs, in FreeSpace.
     volumes: 4,
     filled_percent: 55,
     new_groups: 0,

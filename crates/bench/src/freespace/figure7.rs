@@ -1,6 +1,6 @@
 //! Figure 7: two groups of hard disks that are filled and aged until half of their blocks, at
 //! random, are in use, and two that joined after that: how many blocks and tetrises go where
-//! (section 4.2).
+//! (FreeSpace section 4.2).
 
 use crate::freespace::drive::{Model, Work};
 use crate::freespace::rig::Shape;

@@ -1,13 +1,13 @@
 //! Figure 8: an aggregate of SSDs, filled to 85 % and aged, with areas of the size that suits hard
-//! disks and with areas of whole erase blocks (section 4.3).
+//! disks and with areas of whole erase blocks (FreeSpace section 4.3).
 //!
 //! An erase block is the 64th part of a disk, rounded down to a power of two: a group has 16 areas
 //! of four erase blocks. Areas of the other size are as small beside an erase block as 4 Ki stripes
 //! are beside one of 64 MiB: a quarter of it.
 //!
 //! The drives are of two sorts. Those that map erase blocks relocate what is in use of the one that
-//! is written to, as section 3.2.2 says; to those that map pages it is all one where something
-//! lies.
+//! is written to, as FreeSpace section 3.2.2 says; to those that map pages it is all one where
+//! something lies.
 
 use crate::freespace::drive::Model;
 use crate::freespace::rig::Shape;

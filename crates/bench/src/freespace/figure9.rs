@@ -1,6 +1,6 @@
 //! Figure 9: sequential writes to a new aggregate of SMR drives, with areas of the three sorts of
-//! the paper's figure 4: (A) 4 Ki stripes, (B) areas larger than zones, (C) such that begin and end
-//! with AZCS regions as well, which are what an SMR group has (section 4.3).
+//! FreeSpace's figure 4: (A) 4 Ki stripes, (B) areas larger than zones, (C) such that begin and end
+//! with AZCS regions as well, which are what an SMR group has (FreeSpace section 4.3).
 //!
 //! A zone and the media cache are the 64th part of a drive each, its write cache half of a zone.
 //!

@@ -16,12 +16,12 @@ use units::BLOCK_SIZE_U64;
 
 /// Operations in flight.
 const DEPTH: usize = 64;
-/// A random overwrite (ICPP'18, section 4.1).
+/// A random overwrite (FreeSpace section 4.1).
 const SMALL_BYTES: u64 = 8 << 10;
 /// A sequential write, if the engine's memory is large enough for that.
 const LARGE_BYTES_MAX: u64 = 1 << 20;
 /// Block numbers of all volumes, in hundredths of the aggregate's: volumes are thin, and at 55 % in
-/// the aggregate 61 % of theirs are free (ICPP'18, section 4.1.2).
+/// the aggregate 61 % of theirs are free (FreeSpace section 4.1.2).
 const VOLUME_PERCENT: u64 = 141;
 
 /// A rig with files.

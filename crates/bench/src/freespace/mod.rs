@@ -1,5 +1,4 @@
-//! The evaluation of the paper on free space (ICPP'18, section 4), on this engine and models of
-//! drives.
+//! The evaluation in FreeSpace section 4, on this engine and models of drives.
 //!
 //! | figure | asks |
 //! | --- | --- |
@@ -59,7 +58,7 @@ pub struct FreespaceBench {
     pub rounds: usize,
 }
 
-/// A figure of the paper.
+/// A figure of FreeSpace section 4, or one of our own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreespaceFigure {
     /// Caches of allocation areas.
@@ -93,7 +92,7 @@ impl FreespaceFigure {
         Self::Areas,
     ];
 
-    /// What it is called on the command line: its number in the paper, if it has one.
+    /// What it is called on the command line: its number in FreeSpace, if it has one.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -43,7 +43,7 @@ pub(super) const VOLUMES_BY_CHANCE: Variant = Variant {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub variant: Variant,
-    /// What the paper found for it, as tables show it.
+    /// What FreeSpace found for it, as tables show it.
     pub paper: &'static [(Metric, f64)],
 }
 
@@ -115,7 +115,7 @@ impl Comparison {
         self.in_turns(progress, prepare, measure)
     }
 
-    /// A row for each metric and case, beside the first case and the paper.
+    /// A row for each metric and case, beside the first case and FreeSpace.
     pub fn rows(&self, metrics: &[Metric], measured: &[Measured]) -> Vec<Row> {
         let first = measured.first();
         let rows = metrics.iter().flat_map(|metric| {
@@ -147,7 +147,7 @@ fn series(metric: Metric, rounds: &[Span]) -> Series {
     Series::of(rounds.iter().map(|span| metric.of(span)).collect())
 }
 
-/// The paper's figure, as often as there are rounds that it stands beside.
+/// FreeSpace's figure, as often as there are rounds that it stands beside.
 fn paper(metric: Metric, measured: &Measured) -> Option<Beside> {
     let (_, value) = measured.case.paper.iter().find(|(of, _)| *of == metric)?;
     let rounds = vec![value * metric.unit().scale(); measured.rounds.len()];

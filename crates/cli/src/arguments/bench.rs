@@ -22,7 +22,7 @@ pub enum BenchCommand {
     },
     /// RAID by itself on file-backed disks: parity, full stripes, reads without disks, rebuild
     Raid(BenchRaidArguments),
-    /// What the choice of free space costs on models of drives, beside the paper's evaluation
+    /// What the choice of free space costs on models of drives, beside the FreeSpace paper
     Freespace(BenchFreespaceArguments),
     /// A FUSE mount beside one that does nothing, and beside local file systems; wants root
     Fuse(BenchFuseArguments),
@@ -161,7 +161,7 @@ pub struct BenchRaidArguments {
 /// `stroop bench freespace`.
 #[derive(Args, Clone, Debug)]
 pub struct BenchFreespaceArguments {
-    /// Only these figures of the paper: 6, 7, 8, 9, 10, ageing, areas
+    /// Only these figures (numbers are those of the FreeSpace paper): 6, 7, 8, 9, 10, ageing, areas
     #[arg(value_name = "FIGURE")]
     pub figures: Vec<String>,
     /// Size of each disk; they are in memory, and take what metadata takes

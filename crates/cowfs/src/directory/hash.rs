@@ -3,8 +3,8 @@
 //! Keyed, because clients choose names: without the key nobody can make names that collide. It is
 //! part of the format ([`ondisk::directory::HASH_SIPHASH_1_3`]) and may never change.
 //!
-//! Specified by Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012): compression
-//! rounds 1, finalisation rounds 3; the seed's first word is k0, the second k1.
+//! Specified by the SipHash paper: compression rounds 1, finalisation rounds 3; the seed's first
+//! word is k0, the second k1.
 
 /// The hash of `name` in a directory with this seed.
 pub fn name_hash(seed: [u64; 2], name: &[u8]) -> u64 {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use std::hash::{DefaultHasher, Hasher};
 
-    /// The paper's appendix A: key 00..0f, message 00..0e, SipHash-2-4.
+    /// The SipHash paper's appendix A: key 00..0f, message 00..0e, SipHash-2-4.
     #[test]
     fn the_papers_example() {
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];

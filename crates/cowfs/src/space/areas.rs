@@ -1,6 +1,6 @@
 //! Which numbers of a volume are given next: those of the emptiest areas, as far as two pages tell
 //! (FreeSpace sections 3.3.2, 3.4). An area is what a block of the free map stands for, so that
-//! numbers given one after another change few of its blocks (section 2.5).
+//! numbers given one after another change few of its blocks (FreeSpace section 2.5).
 //!
 //! The two pages are in memory what they are in the TopAA metafile. They are read when the first
 //! consistency point after a start asks for them, follow each one, and are written by those in

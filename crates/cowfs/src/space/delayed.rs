@@ -30,8 +30,8 @@ use std::ops::Range;
 
 /// Numbers that a page of a container map stands for.
 const PAGE_NUMBERS: u64 = PhysicalPointer::FANOUT;
-/// Frees of a page that are worth a change of it: somewhat more than the paper's ten. To wait for
-/// more would save little, and what is delayed is not free.
+/// Frees of a page that are worth a change of it: somewhat more than the ten of FlexVol section
+/// 3.4. To wait for more would save little, and what is delayed is not free.
 const PAGE_FREES: u64 = 16;
 /// Frees for each page, on average over a consistency point, from which on none is delayed: to have
 /// fewer pages changed would save little, and what is delayed is missing where areas are chosen.

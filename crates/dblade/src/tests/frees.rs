@@ -10,7 +10,7 @@ use platform::simulated::SimulatedWorld;
 use units::BLOCK_SIZE_U64;
 
 const FILE_BLOCKS: u64 = 3072;
-/// The paper's: less than one update for ten frees (FlexVol section 3.4).
+/// FlexVol section 3.4: less than one update for ten frees.
 const FREES_OF_PAGE: u64 = 10;
 
 impl Node {

@@ -1,4 +1,4 @@
-//! NLM version 4 (X/Open XNFS, RFC 1813 appendix II) and NSM version 1: locks of NFS clients.
+//! NLM version 4 (XNFS, RFC 1813 appendix II) and NSM version 1: locks of NFS clients.
 //!
 //! | module | does |
 //! | --- | --- |

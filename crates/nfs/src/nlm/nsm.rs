@@ -1,4 +1,4 @@
-//! NSM version 1 (X/Open XNFS): the status monitor, for machines that were started anew.
+//! NSM version 1 (XNFS): the status monitor, for machines that were started anew.
 //!
 //! NOTIFY is what matters: a client that was started anew has lost its programs, so their locks
 //! go. Monitoring on behalf of others (MON) is refused: the node's own list is kept by `hosts`, and

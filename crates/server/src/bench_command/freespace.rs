@@ -1,4 +1,4 @@
-//! `stroop bench freespace`: runs figures of the paper on free space.
+//! `stroop bench freespace`: runs figures of the FreeSpace paper.
 //!
 //! Fails: if there is no figure of a name, or disks are too small or too large for the models.
 

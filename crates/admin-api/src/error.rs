@@ -1,7 +1,8 @@
 //! The one error of the management plane.
 //!
 //! Invariants: it names the object, the cause and the next step; it survives the wire unchanged;
-//! [`Code::exit_status`] is the only place where exit statuses are decided (users.md, section 6).
+//! [`Code::exit_status`] is the only place where exit statuses are decided; `stroop --help`
+//! lists them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

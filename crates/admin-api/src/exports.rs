@@ -2,7 +2,7 @@
 //!
 //! Rules are tried in the order of their index; the first whose network holds the client's address
 //! decides ([`matching_rule`]). Without a matching rule the client sees nothing: a volume without
-//! rules is not exported (users.md, section 5).
+//! rules is not exported.
 //!
 //! Invariants: a network's bits beyond its prefix are zero; an IPv4 client that arrives on an IPv6
 //! socket (`::ffff:a.b.c.d`) is matched as IPv4; root is squashed unless the rule says otherwise.

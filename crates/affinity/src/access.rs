@@ -1,4 +1,4 @@
-//! The right to open cells, held by a running message (decision D2).
+//! The right to open cells, held by a running message (decision 5).
 //!
 //! Invariants: an [`Access`] is made by the scheduler only, once for each run, for an affinity
 //! that is held until the run ends; it is lent, not given, so no view of a cell outlives the run.

@@ -1,5 +1,5 @@
 //! Hierarchical Waffinity: parallelism by partitioning of data, not by locks (Waffinity section 4;
-//! decisions D1, D2, D3).
+//! decisions 4, 5, 6).
 //!
 //! Work arrives as [`Message`]s, each sent to one affinity of a tree. A message runs only while no
 //! other message runs in the same affinity, in an ancestor or in a descendant of it; everything

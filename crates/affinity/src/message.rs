@@ -1,4 +1,4 @@
-//! Messages: operations as synchronous, restartable functions (decision D1).
+//! Messages: operations as synchronous, restartable functions (decision 4).
 //!
 //! Invariants: a message that needs something that is not in memory returns
 //! [`Outcome::Suspend`] before it has changed anything, and runs again from the top when woken.

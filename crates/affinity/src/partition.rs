@@ -1,4 +1,4 @@
-//! Cells of partitioned state (decision D2; Waffinity section 4.2). The only unsafe code of the
+//! Cells of partitioned state (decision 5; Waffinity section 4.2). The only unsafe code of the
 //! crate.
 //!
 //! A [`Partition`] belongs to an affinity. It opens to the [`Access`] of a running message and

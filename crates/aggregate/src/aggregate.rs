@@ -434,7 +434,8 @@ impl ContainerMaps for Maps {
     }
 }
 
-/// Blocks of an aggregate that only frees may spend: what rewriting its maps may take.
+/// Blocks of an aggregate that operations which store leave alone: what rewriting its maps may
+/// take (decisions 3, 9).
 pub(crate) fn reserve_blocks(size_blocks: u64) -> u64 {
     size_blocks / 64 + 512
 }

@@ -1,5 +1,5 @@
 //! Consistency points: the whole aggregate from one image to the next (FlexVol section 2, decision
-//! D5).
+//! 8).
 //!
 //! ```text
 //! Idle -> Freezing -> CleaningMembers -> CleaningAggregate -> Syncing -> Sealing -> Committing

@@ -1,4 +1,4 @@
-//! The stripe journal of an aggregate: notes go into its log (brief, "Write hole").
+//! The stripe journal of an aggregate: notes go into its log (decision 32).
 //!
 //! The store is put together before the log is open, so the journal learns of the log later.
 //!

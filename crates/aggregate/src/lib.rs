@@ -1,5 +1,6 @@
 //! Aggregates: a pool of disks as one space of PVBNs, with the containers of volumes in it and the
-//! consistency points that take all of it from one image to the next (FlexVol section 3.1, D5).
+//! consistency points that take all of it from one image to the next (FlexVol section 3.1,
+//! decision 8).
 //!
 //! An aggregate is a file system of the core ([`cowfs`]) whose files are the volumes' containers.
 //! The lowest level of a container's buftree is the *container map*, from VVBN to PVBN. A

@@ -3,7 +3,7 @@
 //! Blocks that lie in a row on one disk are read with one request. What arrives goes into the cache
 //! and to the message that waits.
 //!
-//! The PVBN of a dual pointer is a hint (decision D8). The volume's container map is asked where a
+//! The PVBN of a dual pointer is a hint (decision 12). The volume's container map is asked where a
 //! block is when it is not there; and of a volume whose blocks were moved before it is looked for,
 //! so that nothing is read in vain and no other block is taken for it. A block that the map does
 //! not have yet, because the consistency point under way has placed it, is where its pointer says.
@@ -334,7 +334,7 @@ impl Loader {
         self.store.read(read, Box::new(move |outcome| done(outcome.ok())));
     }
 
-    /// The hint is wrong, or the block is lost: the container map knows which (D8).
+    /// The hint is wrong, or the block is lost: the container map knows which (decision 12).
     fn load_by_map(&self, Wanted { at, request }: Wanted) {
         let (Some(maps), Some((volume, vvbn))) = (&self.maps, request.virtual_number) else {
             return self.lose(&request);

@@ -1,4 +1,4 @@
-//! What the identifier beside a block says of its owner (decision D8).
+//! What the identifier beside a block says of its owner (decision 11).
 
 use cowfs::content::Content;
 use cowfs::logical::INODE_FILE;

@@ -278,7 +278,7 @@ impl Refill {
     /// # Errors
     /// What to wait for.
     ///
-    /// [`Stop::Contradiction`] when no block is free: promises (decision D6) make that impossible.
+    /// [`Stop::Contradiction`] when no block is free: promises (decision 9) make that impossible.
     pub fn stock_tetris(
         &mut self,
         space: &mut Space<PhysicalPointer>,

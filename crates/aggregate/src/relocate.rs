@@ -2,7 +2,7 @@
 //! policy says so (the Fabric Pool of FreeSpace section 3.1), and back; and out of areas that are
 //! to be empty ([`areas`]).
 //!
-//! The container map is the truth about where a volume's block lies (decision D8), so a move
+//! The container map is the truth about where a volume's block lies (decision 11), so a move
 //! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then
 //! on, which readers find out ([`crate::loader`]).
 //!

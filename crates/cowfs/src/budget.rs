@@ -1,4 +1,4 @@
-//! Promises of space (decision D6): what an operation may come to need is set aside when it is
+//! Promises of space (decision 9): what an operation may come to need is set aside when it is
 //! accepted, in the volume and in the aggregate, so that no consistency point fails for space.
 //!
 //! A budget counts in blocks. What the last commit left free is spent down to a floor, and there is

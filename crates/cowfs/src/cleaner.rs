@@ -1,5 +1,5 @@
 //! Cleaning: writing a file's changes into its buftree, copy on write, at a consistency point
-//! (FlexVol section 2, decision D5).
+//! (FlexVol section 2, decision 8).
 //!
 //! The cleaner takes a file's root, its dirty blocks and its new holes, visits in order every
 //! lowest-level node that they touch, gives each dirty block a new address, frees the old one, and

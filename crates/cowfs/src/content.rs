@@ -1,6 +1,6 @@
 //! What a block holds, and its checksum in the tree.
 //!
-//! The checksum of a block that holds pointers is taken with their PVBNs as zero (decision D8): it
+//! The checksum of a block that holds pointers is taken with their PVBNs as zero (decision 11): it
 //! stays true when a mirror or the cleaner changes PVBNs. A hole has no PVBN that could change: its
 //! bytes count as they are, so that rot in them is seen.
 //!

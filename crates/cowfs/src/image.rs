@@ -1,4 +1,5 @@
-//! Cleaning an image: from what a freeze set aside to a complete new tree on media (decision D5).
+//! Cleaning an image: from what a freeze set aside to a complete new tree on media (decisions 8
+//! and 18).
 //!
 //! The steps, in order; each block of the image is placed exactly once:
 //!

@@ -3,7 +3,7 @@
 //!
 //! Operations change this side only. A consistency point *freezes* it, which sets all changes aside
 //! as an [`Image`] in a short exclusive moment, cleans the image while operations go on, and then
-//! *publishes* the new roots here (decisions D4, D5).
+//! *publishes* the new roots here (decisions 7, 8).
 //!
 //! Invariants:
 //! - Between freeze and publish, an inode's `root`, the frozen overlay and `frozen_holes` together

@@ -3,7 +3,7 @@
 //! The blocks of a volume's files are dealt out to stripes, runs of [`STRIPE_BLOCKS`] file blocks
 //! (Waffinity section 4.2). Each stripe keeps the dirty blocks that fall to it twice over: the
 //! *active* ones, which operations change, and the *frozen* ones, which a running consistency point
-//! is writing and nobody changes (decision D4). A read looks at the active blocks, then the active
+//! is writing and nobody changes (decision 7). A read looks at the active blocks, then the active
 //! holes, the frozen blocks, the frozen holes, and last at the tree.
 //!
 //! Invariants: frozen maps are never changed; they go when the consistency point commits. An active

@@ -1,4 +1,4 @@
-//! Reading blocks without waiting for them (decision D1).
+//! Reading blocks without waiting for them (decision 4).
 //!
 //! A message reads through a [`Reader`]: what is in memory is there at once, anything else ends the
 //! message with [`Stop::Wait`], and it runs again when the load is done. What was loaded for a
@@ -46,7 +46,7 @@ pub struct LoadRequest {
     /// How it is proved.
     pub proof: LoadProof,
     /// The block's volume and number in it, if it has them: `pvbn` is then a hint, and the volume's
-    /// container map knows better when it turns out wrong (decision D8).
+    /// container map knows better when it turns out wrong (decision 12).
     pub virtual_number: Option<(VolumeId, Vvbn)>,
     /// A client asks for it out of sequence, and may come again: it is worth keeping near.
     pub is_random: bool,

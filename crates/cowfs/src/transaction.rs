@@ -1,4 +1,4 @@
-//! Transactions: an operation's reads and writes, all or nothing (decision D1).
+//! Transactions: an operation's reads and writes, all or nothing (decision 4).
 //!
 //! An operation works on a transaction, which sees the file system as it is with the operation's
 //! own changes on top. Reading may end it with [`Stop::Wait`]; then the transaction is dropped,

@@ -1,4 +1,4 @@
-//! Background work on volumes: freeing orphans (decision D12).
+//! Background work on volumes: freeing orphans (decision 16).
 //!
 //! After each commit that leaves a volume with orphans, those that nobody holds are freed, or some
 //! of their blocks are; the consistency points that this causes go on until none is left.

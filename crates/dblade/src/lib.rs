@@ -1,4 +1,4 @@
-//! The D-blade: the engine of a node, put together (brief, "The one picture").
+//! The D-blade: the engine of a node, put together (the picture of ARCHITECTURE.md).
 //!
 //! It owns the scheduler, the aggregates and the volumes of a node; takes file service requests,
 //! finds the affinity, and runs the operations as messages; logs what they did; opens aggregates

@@ -1,4 +1,4 @@
-//! Operations as messages (decision D1, D7).
+//! Operations as messages (decisions 4, 10).
 //!
 //! A message runs its operation on a transaction. If the operation waits, so does the message,
 //! having changed nothing. Otherwise: promise space, append the records to the log, apply, and

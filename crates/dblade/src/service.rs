@@ -20,7 +20,7 @@ use operations::{Mutation, Query, Scope};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
-/// Largest file: what block numbers of a volume reach, and beyond the 16 TiB of the brief.
+/// Largest file: 64 TiB. Promises of space count the nodes of a tree that reaches 112 TiB.
 const FILE_BYTES_MAX: u64 = 1 << 46;
 
 /// Largest READ and WRITE: beyond it protocols and kernels gain nothing.

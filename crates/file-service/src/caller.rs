@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// When a change may be answered (decision D7).
+/// When a change may be answered (decision 10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
     /// When its log record is durable: NFS, where the client forgets what was answered.

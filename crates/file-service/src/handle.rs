@@ -1,4 +1,4 @@
-//! File handles: which file, for ever (decision D10).
+//! File handles: which file, for ever (decision 14).
 //!
 //! A handle names (file system, volume, inode, generation, snapshot). It outlives restarts; when
 //! the file is gone it gets [`FsError::Stale`]. On the wire it is [`FileHandle::SIZE`] bytes.

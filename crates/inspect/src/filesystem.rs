@@ -1,6 +1,6 @@
 //! A file system and where its blocks lie: in the aggregate's own space, or by a container map.
 //!
-//! Invariants: the container map is the truth about places (decision D8); a dual pointer that says
+//! Invariants: the container map is the truth about places (decision 11); a dual pointer that says
 //! otherwise is told.
 
 use crate::finding::{Finding, ImageName, Place};
@@ -153,7 +153,7 @@ impl FileSystem {
         let Some((pvbn, check)) = container.get(link.vbn) else {
             return Err(Finding::NotInContainer { at, vbn: link.vbn });
         };
-        // A hint that is wrong once the block was moved (D8).
+        // A hint that is wrong once the block was moved (decision 12).
         let differs = link.pvbn != pvbn && link.pvbn != PVBN_UNKNOWN && !self.has_moved;
         let finding =
             differs.then_some(Finding::PvbnDiffers { at, pointer: link.pvbn, container: pvbn });

@@ -1,4 +1,4 @@
-//! An independent, read-only reader and checker of media: the third layer of verification.
+//! An independent, read-only reader and checker of media (docs/testing.md, section 6).
 //!
 //! It reads the disks by the formats in `ondisk` and shares no code with what writes them: labels,
 //! identities, pointers, buftrees, free maps, directories are read here anew. So a bug in the

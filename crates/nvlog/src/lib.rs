@@ -1,4 +1,4 @@
-//! NVLog: the log of operations of one aggregate, on a disk of its own (decision D7; FlexVol
+//! NVLog: the log of operations of one aggregate, on a disk of its own (decision 10; FlexVol
 //! section 2). What is acknowledged to a client is durable here before it is in any consistency
 //! point.
 //!

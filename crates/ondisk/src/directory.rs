@@ -130,7 +130,7 @@ pub struct DirectoryRoot {
     pub reserved: [u8; 30],
 }
 
-/// The file that an entry leads to (decision D10).
+/// The file that an entry leads to (decision 14).
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Default)]
 #[repr(C)]
 pub struct DirectoryMember {

@@ -1,5 +1,5 @@
 //! The identity of a block: 64 bytes beside every 4 KiB, that say what the block is, where it
-//! belongs and what it holds (decision D8; AZCS, FreeSpace section 3.2.4). 63 data blocks share a
+//! belongs and what it holds (decision 11; AZCS, FreeSpace section 3.2.4). 63 data blocks share a
 //! 64th, the [`ChecksumBlock`], which holds their identities.
 //!
 //! Both checks in it are *linear* CRC32C (initial value 0, final XOR 0): the check of the XOR of

@@ -1,5 +1,5 @@
 //! Every persistent structure of Stroop, its `validate()` and `Display`, and nothing else
-//! (decision D9).
+//! (decision 13).
 //!
 //! Invariants: `repr(C)`, little-endian, no implicit padding, sizes asserted at compile time,
 //! reserved fields named and zero. Nothing here allocates, performs I/O or knows who calls.

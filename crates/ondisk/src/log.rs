@@ -1,4 +1,4 @@
-//! The log of operations (NVLog): header, batches and records (decision D7; FlexVol section 2).
+//! The log of operations (NVLog): header, batches and records (decision 10; FlexVol section 2).
 //!
 //! The disk: two copies of the [`LogHeader`], then the two halves. A half is a chain of batches
 //! from its first block. A batch is what one write made: a [`LogBatch`], then its records, each a

@@ -1,4 +1,4 @@
-//! Records of operations, as the log holds them (decisions D7, D9; FlexVol section 2).
+//! Records of operations, as the log holds them (decisions 10, 13; FlexVol section 2).
 //!
 //! A record is a fixed structure for its kind and then its variable part: names, text, data. It
 //! carries what replay may not choose again: inode numbers, generations, times, and attributes as

@@ -1,4 +1,4 @@
-//! Block pointers: how a parent names and proves its child (decision D8, FlexVol section 3.3).
+//! Block pointers: how a parent names and proves its child (decision 11, FlexVol section 3.3).
 //!
 //! Two formats. Within a volume a *dual* pointer of 16 bytes names the block in both number spaces:
 //! the VVBN is its address in the volume, the PVBN a hint of where in the aggregate it lies. Within

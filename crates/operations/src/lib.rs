@@ -3,8 +3,8 @@
 //! An operation is a value ([`Mutation`] or [`Query`]) that runs on a
 //! [`cowfs::transaction::Transaction`]: it reads what it needs, decides by the rules of
 //! `file-service`, and puts its changes into the transaction. If a block is missing it stops,
-//! nothing has happened, and it runs again from the top (decision D1). What it did it also says as
-//! records for the log ([`Record`]), which [`replay()`] applies after a crash (decision D7).
+//! nothing has happened, and it runs again from the top (decision 4). What it did it also says as
+//! records for the log ([`Record`]), which [`replay()`] applies after a crash (decision 10).
 //!
 //! Who runs a mutation does, in one message of the Volume Logical affinity:
 //! `execute`, [`cowfs::transaction::Transaction::promise`] with the spender it names, append the

@@ -1,4 +1,4 @@
-//! Replay: applying what the log says was done (decision D7; FlexVol section 2).
+//! Replay: applying what the log says was done (decision 10; FlexVol section 2).
 //!
 //! Records are replayed in the order of the log, on the image that the operations were done to, and
 //! nothing else is done meanwhile. Nothing is decided again: who was allowed what, which inode a

@@ -1,4 +1,4 @@
-//! The only doors to the outside world (decision D3): clock, disk, randomness, threads and locks.
+//! The only doors to the outside world (decision 6): clock, disk, randomness, threads and locks.
 //!
 //! Engine crates see the traits of this crate and nothing of the operating system. Two worlds
 //! implement them: [`linux`], the real one, and [`simulated`], one thread and one seed, where every

@@ -1,4 +1,5 @@
-//! Rules that can be broken on purpose, to see that the simulator notices (verification layer 6).
+//! Rules that can be broken on purpose, to see that the simulator notices (docs/testing.md,
+//! section 5).
 //!
 //! The engine asks [`broken`] at the place where a rule lives. Without the feature `mutations` the
 //! answer is a constant, so a released binary has nothing of this. With it, one rule at a time is

@@ -1,5 +1,5 @@
 //! RAID: blocks by PVBN above disks, with identities beside them and parity across them
-//! (FreeSpace sections 3.2.4 and 4.2; decision D8).
+//! (FreeSpace sections 3.2.4 and 4.2; decisions 11, 19, 22, 32).
 //!
 //! A group is some data disks and none to three parity disks ([`parity`]). Every disk is divided
 //! into regions of 64 blocks: 63 of data and the checksum block with their identities. A *tetris*

@@ -152,7 +152,7 @@ impl Inner {
     }
 
     /// Whether what the disk has proves itself as another block, or as none: then nothing is known
-    /// to be damaged, and the pointer leads to where its block is no more (decision D8).
+    /// to be damaged, and the pointer leads to where its block is no more (decision 12).
     fn is_other(&self, read: &BlockRead, location: Location, columns: &[Column]) -> bool {
         let own = &columns[self.group(location.group).code().member(location.disk)];
         let (Some(block), Some(checksums)) = (own.get(location.row()), own.get(CHECKSUM_ROW))

@@ -1,5 +1,5 @@
 //! The simulator: a whole node in one thread out of one seed, with faults at every door (decision
-//! D3, verification layer 3).
+//! 6; docs/testing.md, section 5).
 //!
 //! A seed chooses disks, protection, log, memory and volumes; the operations of `model-fs` that run
 //! on the engine and on the model at once; which message runs next and which request completes

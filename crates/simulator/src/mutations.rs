@@ -1,5 +1,5 @@
 //! Breaks the engine's rules one after the other, and counts the seeds until each is noticed
-//! (verification layer 6): a check that has never failed is not known to work.
+//! (docs/testing.md, section 5): a check that has never failed is not known to work.
 //!
 //! Invariants: one rule is broken at a time, in the whole process; none is when this returns. The
 //! seed that is named is the lowest that finds something, however many threads looked.

@@ -1,7 +1,7 @@
 //! Whether space is what it must be: nothing promised at rest, and no refusal while there is room.
 //!
 //! What is in use the independent reader counts ([`crate::media`]); here it is about promises
-//! (decision D6), which are in memory only. If a promise were never taken back the room would
+//! (decision 9), which are in memory only. If a promise were never taken back the room would
 //! shrink without anything being in use; if one were too small, or not taken, a consistency point
 //! would fail.
 

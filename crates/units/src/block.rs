@@ -1,7 +1,7 @@
 //! The 4 KiB block, the unit of everything that is stored.
 //!
 //! Invariants: a [`BlockRef`] is shared by cloning it and changed only through
-//! `Arc::make_mut`, which copies when anyone else holds it (decision D4): a frozen image never
+//! `Arc::make_mut`, which copies when anyone else holds it (decision 7): a frozen image never
 //! changes under a consistency point.
 
 use std::fmt;
@@ -19,7 +19,7 @@ pub const BLOCK_SIZE_U64: u64 = 4096;
 #[repr(C, align(512))]
 pub struct Block([u8; BLOCK_SIZE]);
 
-/// A shared block (decision D4).
+/// A shared block (decision 7).
 pub type BlockRef = Arc<Block>;
 
 impl Block {

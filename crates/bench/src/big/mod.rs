@@ -1,4 +1,4 @@
-//! The big bench: what must not slow down with size (issue: "The foundation under load", item 5).
+//! The big bench: what must not slow down with size.
 //!
 //! Each load makes something large and prints, besides rates, what tells whether a cost grows with
 //! the size of what is at rest: the last tenth beside the first, consistency points with much at

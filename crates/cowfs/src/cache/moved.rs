@@ -1,4 +1,4 @@
-//! Where blocks lie of which pointers say something else: hints about hints (decision D8).
+//! Where blocks lie of which pointers say something else: hints about hints (decision 12).
 //!
 //! A pointer names a place and a checksum. When the block was moved, what the container map said
 //! of it is kept here under both, so that the next reader need not ask.

@@ -104,7 +104,7 @@ pub enum DirectoryError<W> {
     BadName,
 }
 
-/// A file of a volume (decision D10: a directory entry may lead to another member of a group).
+/// A file of a volume (decision 14: a directory entry may lead to another member of a group).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
     /// The volume.

@@ -356,7 +356,7 @@ impl<P: Pointer> Space<P> {
     /// Makes sure that the pool has `count` free numbers.
     ///
     /// # Errors
-    /// What to wait for. [`Stop::Contradiction`] when the space is full: promises (decision D6)
+    /// What to wait for. [`Stop::Contradiction`] when the space is full: promises (decision 9)
     /// make that impossible.
     pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
         while self.pool.len() < count {

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use units::VolumeId;
 use volume::Volume;
 
-/// Largest file: what the brief asks of the engine (16 TiB).
+/// Largest file: 16 TiB, less than the engine takes.
 const FILE_BYTES_MAX: u64 = 16 << 40;
 /// Largest read or write: what Linux clients ask for at most.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;

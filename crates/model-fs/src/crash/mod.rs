@@ -1,6 +1,6 @@
 //! Whether what is found after a crash is something that the history allows.
 //!
-//! The rule (decision D7): operations survive as a prefix of the order in which they were applied,
+//! The rule (decision 10): operations survive as a prefix of the order in which they were applied,
 //! one that includes every operation whose answer promised durability. Data of writes that were
 //! answered as unstable may be lost besides, each block by itself, until a commit of the file or a
 //! consistency point; with such a write the file's growth by it, and its side effects on mode,

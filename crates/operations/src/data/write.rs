@@ -1,7 +1,7 @@
 //! WRITE, of any range.
 //!
 //! A stable write is logged with its data. An unstable one is not: its blocks lie in memory until
-//! COMMIT logs them or a consistency point writes them (decision D7). One thing makes an unstable
+//! COMMIT logs them or a consistency point writes them (decision 10). One thing makes an unstable
 //! write stable: that it takes a program's capabilities away, which must not come back.
 //!
 //! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`, `FileTooLarge`, `NoSpace`.

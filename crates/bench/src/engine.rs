@@ -8,7 +8,7 @@ use crate::raw::RawFile;
 use crate::summary::{Beside, Report, Role, Row, Series, Unit};
 use bytes::Bytes;
 use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability, calls,
 };
 use platform::Clock;
 use platform::linux::SystemClock;
@@ -55,7 +55,9 @@ pub fn engine(bench: &EngineBench, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let disk_bytes = (bench.file.0 * 2).max(1 << 30);
     let node = Node::start(&bench.directory, disk_bytes, bench.memory.0, bench.workers)?;
     let loads = Loads { node: &node, bench, clock: SystemClock };
-    let root = wait(|done: Done<_>| node.service.root("bench", done));
+    let root = wait(|done: Done<_>| {
+        node.service.root(&Caller::root(), calls::Root { name: "bench".to_owned() }, done)
+    });
     let root = root.map_err(|error| failed("root", error))?.handle;
     let mut rows = Vec::new();
 
@@ -148,7 +150,11 @@ impl Loads<'_> {
         let made = wait(|done| {
             let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
             let caller = Caller::root();
-            self.node.service.create(&caller, root, name.as_bytes(), mode, set, done);
+            self.node.service.create(
+                &caller,
+                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         made.map(|(entry, _)| entry.handle).map_err(|error| failed(load, error))
     }
@@ -158,7 +164,11 @@ impl Loads<'_> {
         self.run("create", (Unit::Files, 1.0), LOGGED_OPERATIONS, |number, done| {
             let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
             let name = format!("file{number}");
-            self.node.service.create(&caller, root, name.as_bytes(), mode, set, done);
+            self.node.service.create(
+                &caller,
+                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         })
     }
 
@@ -169,7 +179,11 @@ impl Loads<'_> {
         self.run(load, (Unit::Bytes, LARGE as f64), count, |number, done| {
             let offset = number % count * LARGE;
             let stability = Stability::Unstable;
-            self.node.service.write(&caller, file, offset, data.clone(), stability, done);
+            self.node.service.write(
+                &caller,
+                calls::Write { file, offset, data: data.clone(), stability },
+                done,
+            );
         })
     }
 
@@ -177,7 +191,11 @@ impl Loads<'_> {
         let (caller, count) = (Caller::root(), self.bench.file.0 / LARGE);
         self.run("read 1M", (Unit::Bytes, LARGE as f64), count, |number, done| {
             let offset = number % count * LARGE;
-            self.node.service.read(&caller, file, offset, LARGE as u32, done);
+            self.node.service.read(
+                &caller,
+                calls::Read { file, offset, count: LARGE as u32 },
+                done,
+            );
         })
     }
 
@@ -187,7 +205,11 @@ impl Loads<'_> {
         let load = "read 4K cached";
         self.run(load, (Unit::Operations, 1.0), MEMORY_OPERATIONS, |_, done| {
             let offset = numbers.next(blocks) * SMALL;
-            self.node.service.read(&caller, file, offset, SMALL as u32, done);
+            self.node.service.read(
+                &caller,
+                calls::Read { file, offset, count: SMALL as u32 },
+                done,
+            );
         })
     }
 
@@ -206,7 +228,11 @@ impl Loads<'_> {
         };
         self.run(load, (Unit::Operations, 1.0), count, |_, done| {
             let offset = numbers.next(blocks) * SMALL;
-            self.node.service.write(&caller, file, offset, data.clone(), stability, done);
+            self.node.service.write(
+                &caller,
+                calls::Write { file, offset, data: data.clone(), stability },
+                done,
+            );
         })
     }
 }

@@ -15,6 +15,8 @@
 //! what stands beside it was measured in the same run, in turns with it; a load that fails ends
 //! the bench with its error.
 
+#![forbid(unsafe_code)]
+
 mod big;
 mod engine;
 mod flight;

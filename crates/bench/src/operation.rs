@@ -12,7 +12,7 @@ use crate::node::BenchError;
 use bytes::Bytes;
 use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
 use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability, calls,
 };
 use ondisk::label::RaidKind;
 use platform::sync::Mutex;
@@ -156,7 +156,11 @@ impl World {
         let name = format!("file-{number}");
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
         let made = self.ask(|done| {
-            self.service.create(&self.caller, directory, name.as_bytes(), mode, set, done);
+            self.service.create(
+                &self.caller,
+                calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         made.map(|(entry, _)| entry.handle)
     }
@@ -170,8 +174,13 @@ impl World {
     ) -> Result<(), BenchError> {
         let offset = block % FILE_BLOCKS * BLOCK_BYTES;
         let data = data.clone();
-        let written =
-            self.ask(|done| self.service.write(&self.caller, file, offset, data, how, done));
+        let written = self.ask(|done| {
+            self.service.write(
+                &self.caller,
+                calls::Write { file, offset, data, stability: how },
+                done,
+            )
+        });
         written.map(|_| ())
     }
 }
@@ -186,7 +195,11 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
         return Err(BenchError::NoLoad { known: known() });
     }
     let world = World::new()?;
-    let root = world.ask(|done| world.service.root("v", done))?.handle;
+    let root = world
+        .ask(|done| {
+            world.service.root(&Caller::root(), calls::Root { name: "v".to_owned() }, done)
+        })?
+        .handle;
     let data = Bytes::from(vec![7; BLOCK_BYTES as usize]);
     let file = world.create(root, OPERATIONS_MAX)?;
     for block in 0..FILE_BLOCKS {
@@ -200,18 +213,30 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
         let block = number.wrapping_mul(7919);
         match name {
             "getattr" => {
-                world.ask(|done| world.service.attributes(file, done))?;
+                world.ask(|done| {
+                    world.service.attributes(&Caller::root(), calls::GetAttributes { file }, done)
+                })?;
             }
             "lookup" => {
                 let name = format!("file-{OPERATIONS_MAX}");
                 world.ask(|done| {
-                    world.service.lookup(&world.caller, root, name.as_bytes(), done);
+                    world.service.lookup(
+                        &world.caller,
+                        calls::Lookup { directory: root, name: name.as_bytes().to_vec() },
+                        done,
+                    );
                 })?;
             }
             "read-4k" => {
                 let offset = block % FILE_BLOCKS * BLOCK_BYTES;
                 let bytes = BLOCK_BYTES as u32;
-                world.ask(|done| world.service.read(&world.caller, file, offset, bytes, done))?;
+                world.ask(|done| {
+                    world.service.read(
+                        &world.caller,
+                        calls::Read { file, offset, count: bytes },
+                        done,
+                    )
+                })?;
             }
             "write-4k-unstable" | "write-4k-and-cp" => {
                 world.write(file, block, &data, Stability::Unstable)?;
@@ -223,11 +248,17 @@ pub fn run_operation(name: &str, count: u64) -> Result<(), BenchError> {
             "remove" => {
                 let name = format!("file-{number}");
                 world.ask(|done| {
-                    world.service.remove(&world.caller, root, name.as_bytes(), done);
+                    world.service.remove(
+                        &world.caller,
+                        calls::Remove { directory: root, name: name.as_bytes().to_vec() },
+                        done,
+                    );
                 })?;
             }
             _ => {
-                world.ask(|done| world.service.commit(&world.caller, file, done))?;
+                world.ask(|done| {
+                    world.service.commit(&world.caller, calls::Commit::of(file), done)
+                })?;
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::raid::RaidBench;
 use crate::summary::{Row, Series, Unit};
 use bytes::Bytes;
 use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability,
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability, calls,
 };
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -69,10 +69,18 @@ fn failed(error: FsError) -> BenchError {
 }
 
 fn make(node: &Node) -> Result<FileHandle, BenchError> {
-    let root = wait(|done: Done<_>| node.service.root("bench", done)).map_err(failed)?.handle;
+    let root = wait(|done: Done<_>| {
+        node.service.root(&Caller::root(), calls::Root { name: "bench".to_owned() }, done)
+    })
+    .map_err(failed)?
+    .handle;
     let made = wait(|done| {
         let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
-        node.service.create(&Caller::root(), root, b"data", mode, set, done);
+        node.service.create(
+            &Caller::root(),
+            calls::Create { directory: root, name: b"data".to_vec(), mode, set },
+            done,
+        );
     });
     made.map(|(entry, _)| entry.handle).map_err(failed)
 }
@@ -92,7 +100,11 @@ impl Load<'_> {
             let same = Arc::clone(&flight);
             let done = Box::new(move |outcome| same.leave(outcome, 0));
             let (at, data) = (offset * self.io_bytes, data.clone());
-            self.node.service.write(&caller, self.file, at, data, Stability::Unstable, done);
+            self.node.service.write(
+                &caller,
+                calls::Write { file: self.file, offset: at, data, stability: Stability::Unstable },
+                done,
+            );
         }
         flight.drain().map_err(failed)?;
         aggregate.force();

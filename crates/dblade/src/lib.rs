@@ -15,6 +15,8 @@
 //! Fails: [`EngineError`] for administrators, [`file_service::FsError`] for clients. An aggregate
 //! that cannot write goes out of service; the others go on.
 
+#![forbid(unsafe_code)]
+
 mod admin;
 mod background;
 mod create;
@@ -22,6 +24,7 @@ mod data;
 mod disks;
 mod engine;
 mod error;
+mod holds;
 mod messages;
 mod open;
 mod outage;
@@ -30,6 +33,7 @@ mod scrub;
 mod served;
 mod service;
 mod spares;
+mod statistics;
 
 pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
 pub use aggregate::{AreaChoice, Tiering, TieringPolicy, Tuning};

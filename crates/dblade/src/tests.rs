@@ -7,8 +7,8 @@ use crate::{
 };
 use bytes::Bytes;
 use file_service::{
-    Caller, CreateMode, Done, Durability, FileHandle, FileService, FsError, NewNode, SetAttributes,
-    Stability,
+    Call, Caller, CreateMode, Done, Durability, FileHandle, FileService, FsError, NewNode,
+    SetAttributes, Stability, calls,
 };
 use media::Profile;
 use ondisk::label::RaidKind;
@@ -150,6 +150,14 @@ impl Node {
         self.wait(|done| start(&self.service, done))
     }
 
+    fn ask<C: Call>(&self, call: C) -> Result<C::Reply, FsError> {
+        self.ask_as(&Caller::root(), call)
+    }
+
+    fn ask_as<C: Call>(&self, caller: &Caller, call: C) -> Result<C::Reply, FsError> {
+        self.wait(|done| call.send(&self.service, caller, done))
+    }
+
     fn settle(&self) {
         while self.run() {}
     }
@@ -161,7 +169,7 @@ impl Node {
     }
 
     fn root(&self, volume: &str) -> FileHandle {
-        self.call(|service, done| service.root(volume, done)).unwrap().handle
+        self.ask(calls::Root { name: volume.to_owned() }).unwrap().handle
     }
 
     fn write_file(&self, directory: FileHandle, name: &str, data: Vec<u8>) -> FileHandle {
@@ -170,30 +178,35 @@ impl Node {
             .call(|service, done| {
                 let set = SetAttributes::default();
                 let mode = CreateMode::Unchecked;
-                service.create(&root, directory, name.as_bytes(), mode, set, done);
+                service.create(
+                    &root,
+                    calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
+                    done,
+                );
             })
             .unwrap();
         for (index, piece) in data.chunks(1 << 16).enumerate() {
             let offset = (index << 16) as u64;
             let piece = Bytes::copy_from_slice(piece);
-            let written = self.call(|service, done| {
-                service.write(&root, entry.handle, offset, piece, Stability::Unstable, done);
+            let written = self.ask(calls::Write {
+                file: entry.handle,
+                offset,
+                data: piece,
+                stability: Stability::Unstable,
             });
             written.unwrap();
         }
-        self.call(|service, done| service.commit(&root, entry.handle, done)).unwrap();
+        self.ask(calls::Commit::of(entry.handle)).unwrap();
         entry.handle
     }
 
     fn read_file(&self, directory: FileHandle, name: &str) -> Result<Vec<u8>, FsError> {
-        let root = Caller::root();
-        let entry =
-            self.call(|service, done| service.lookup(&root, directory, name.as_bytes(), done))?;
+        let _root = Caller::root();
+        let entry = self.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() })?;
         let mut data = Vec::new();
         loop {
             let offset = data.len() as u64;
-            let read = self
-                .call(|service, done| service.read(&root, entry.handle, offset, 1 << 18, done))?;
+            let read = self.ask(calls::Read { file: entry.handle, offset, count: 1 << 18 })?;
             data.extend(read.to_vec());
             if read.end_of_file {
                 return Ok(data);
@@ -309,9 +322,9 @@ fn snapshots_keep_their_image_and_give_space_back() {
     node.consistency_point();
     node.settle();
     assert!(node.engine.volume_summaries()[0].used_blocks > used_with_one + 700);
-    let caller = Caller::root();
+    let _caller = Caller::root();
     let lookup = |directory, name: &str| {
-        node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+        node.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() })
     };
     let snapshots = lookup(root, ".snapshot").unwrap().handle;
     let image = lookup(snapshots, "before").unwrap().handle;
@@ -357,8 +370,8 @@ fn what_nobody_holds_any_more_is_given_back_to_the_disks() {
         let snapshot =
             |request| node.wait(|done| node.engine.request_snapshot(volume, request, done));
         snapshot(SnapshotRequest::Create("one".to_owned())).unwrap();
-        let caller = Caller::root();
-        node.call(|service, done| service.remove(&caller, root, b"gone", done)).unwrap();
+        let _caller = Caller::root();
+        node.ask(calls::Remove { directory: root, name: b"gone".to_vec() }).unwrap();
         rest();
         assert!(held() + 100 > with, "a snapshot holds it: {}, {with}", held());
         snapshot(SnapshotRequest::Delete("one".to_owned())).unwrap();
@@ -403,9 +416,9 @@ fn files_move_to_objects_and_are_found_there() {
     assert!(moved > (3_000_000 + 2_000_000 + 1_000_000) / 4096, "{moved}");
     let all = |node: &Node| {
         let root = node.root("home");
-        let caller = Caller::root();
+        let _caller = Caller::root();
         let lookup = |directory, name: &str| {
-            node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+            node.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() })
         };
         let snapshots = lookup(root, ".snapshot").unwrap().handle;
         let image = lookup(snapshots, "before").unwrap().handle;
@@ -426,9 +439,9 @@ fn files_move_to_objects_and_are_found_there() {
     let summary = &node.engine.aggregate_summaries()[0];
     assert_eq!((summary.lost_blocks, summary.status.counters.damaged_blocks), (0, 0));
     let root = node.root("home");
-    let caller = Caller::root();
+    let _caller = Caller::root();
     for name in ["old", "new", "other"] {
-        node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done)).unwrap();
+        node.ask(calls::Remove { directory: root, name: name.as_bytes().to_vec() }).unwrap();
     }
     let delete = SnapshotRequest::Delete("before".to_owned());
     node.wait(|done| node.engine.request_snapshot("home", delete, done)).unwrap();
@@ -450,15 +463,18 @@ fn a_deleted_volume_gives_its_space_back() {
         node.write_file(root, &format!("file{number}"), content(number, 400_000));
     }
     let set = SetAttributes::default();
-    node.call(|service, done| {
-        service.make_node(&Caller::root(), root, b"sub", NewNode::Directory, set, done);
+    node.ask(calls::MakeNode {
+        directory: root,
+        name: b"sub".to_vec(),
+        node: NewNode::Directory,
+        set,
     })
     .unwrap();
     node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
     node.settle();
     let after = node.engine.aggregate_summaries()[0].used_blocks;
     assert!(after <= before, "{after} blocks are in use, {before} were");
-    let stale = node.call(|service, done| service.attributes(root, done));
+    let stale = node.ask(calls::GetAttributes { file: root });
     assert_eq!(stale.unwrap_err(), FsError::Stale);
 }
 
@@ -474,7 +490,11 @@ fn a_full_volume_refuses_and_deleting_helps() {
         let set = SetAttributes::default();
         let created = node.call(|service, done| {
             let mode = CreateMode::Unchecked;
-            service.create(&caller, root, name.as_bytes(), mode, set, done);
+            service.create(
+                &caller,
+                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         let Ok((entry, _)) = created else { break };
         names.push(name);
@@ -482,7 +502,16 @@ fn a_full_volume_refuses_and_deleting_helps() {
             let data = Bytes::from(content(number, 1 << 16));
             let written = node.call(|service, done| {
                 let offset = piece << 16;
-                service.write(&caller, entry.handle, offset, data, Stability::Unstable, done);
+                service.write(
+                    &caller,
+                    calls::Write {
+                        file: entry.handle,
+                        offset,
+                        data,
+                        stability: Stability::Unstable,
+                    },
+                    done,
+                );
             });
             match written {
                 Ok(_) => {}
@@ -493,7 +522,8 @@ fn a_full_volume_refuses_and_deleting_helps() {
     }
     assert!(names.len() > 20, "{} files fit", names.len());
     for name in &names {
-        node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done)).unwrap();
+        node.ask_as(&caller, calls::Remove { directory: root, name: name.as_bytes().to_vec() })
+            .unwrap();
     }
     node.settle();
     node.write_file(root, "again", content(1, 5_000_000));
@@ -513,20 +543,24 @@ fn regression_handles_lost_in_a_crash_stay_stale_after_a_clean_stop_too() {
         let create = |node: &Node| {
             let made = node.call(|service, done| {
                 let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
-                service.create(&caller, root, b"file", mode, set, done);
+                service.create(
+                    &caller,
+                    calls::Create { directory: root, name: b"file".to_vec(), mode, set },
+                    done,
+                );
             });
             made.unwrap().0.handle
         };
         let lost = create(&node);
         let (node, recovery) = Node::open(&node.power_cut());
         assert!(!recovery.clean);
-        let stale = node.call(|service, done| service.attributes(lost, done));
+        let stale = node.ask(calls::GetAttributes { file: lost });
         assert_eq!(stale.unwrap_err(), FsError::Stale);
         node.wait(|done| node.engine.stop(done)).unwrap();
         let (node, recovery) = Node::open(&node.power_cut());
         assert!(recovery.clean);
         assert_ne!(create(&node), lost);
-        let stale = node.call(|service, done| service.attributes(lost, done));
+        let stale = node.ask(calls::GetAttributes { file: lost });
         assert_eq!(stale.unwrap_err(), FsError::Stale);
         node.settle();
     }

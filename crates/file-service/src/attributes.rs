@@ -1,9 +1,10 @@
 //! What is known of a file, and what can be set.
 
+use serde::{Deserialize, Serialize};
 use units::{Generation, InodeNumber, Timestamp};
 
 /// The kind of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
     Regular,
@@ -22,7 +23,7 @@ pub enum FileKind {
 }
 
 /// A file's attributes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attributes {
     /// The inode number.
     pub inode: InodeNumber,
@@ -59,7 +60,7 @@ pub struct Attributes {
 }
 
 /// A time to set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SetTime {
     /// The server's clock.
     Now,
@@ -68,7 +69,7 @@ pub enum SetTime {
 }
 
 /// What to change; `None` leaves as is.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SetAttributes {
     /// Permission bits (12).
     pub mode: Option<u32>,
@@ -87,7 +88,7 @@ pub struct SetAttributes {
 }
 
 /// Sizes of a volume, in bytes and inodes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct FileSystemStatistics {
     /// The volume's size.
     pub total_bytes: u64,

@@ -1,9 +1,10 @@
 //! Who asks, and how durable the answer must be.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// When a change may be answered (decision 10).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Durability {
     /// When its log record is durable: NFS, where the client forgets what was answered.
     Logged,
@@ -13,7 +14,7 @@ pub enum Durability {
 }
 
 /// The identity that permissions are checked against.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Caller {
     /// Effective user.
     pub uid: u32,
@@ -23,27 +24,29 @@ pub struct Caller {
     pub groups: Arc<[u32]>,
     /// When changes may be answered.
     pub durability: Durability,
+    /// Whether the permission to read and write data was checked already, as the kernel checks it
+    /// for programs of a FUSE mount: when they open a file, or truncate it by its path. An open
+    /// file stays open whatever becomes of its mode (POSIX), so data is not checked again.
+    pub has_opened: bool,
 }
 
 impl Caller {
     /// Root, for the machine's own work and for tests.
     #[must_use]
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Arc::new([]), durability: Durability::Logged }
+        Self {
+            uid: 0,
+            gid: 0,
+            groups: Arc::default(),
+            durability: Durability::Logged,
+            has_opened: false,
+        }
     }
 
     /// Whether the caller is in `group`.
     #[must_use]
     pub fn is_member_of(&self, group: u32) -> bool {
         self.gid == group || self.groups.contains(&group)
-    }
-
-    /// Whether the caller's front end has opens, as FUSE has and NFSv3 has not. There the
-    /// permission to read and write data was checked at the open, and an open file stays open
-    /// whatever becomes of its mode (POSIX): data is not checked again.
-    #[must_use]
-    pub const fn opens_files(&self) -> bool {
-        matches!(self.durability, Durability::Ordered)
     }
 
     /// Whether the caller overrides permission bits.

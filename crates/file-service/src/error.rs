@@ -3,10 +3,11 @@
 //! Invariants: front ends translate through [`FsError::errno`] and [`FsError::nfs3_status`] and
 //! invent no mapping of their own.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Why a file operation was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FsError {
     /// The caller lacks the permission bits (EACCES).

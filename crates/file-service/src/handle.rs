@@ -7,6 +7,7 @@
 //! [`FsError::BadHandle`].
 
 use crate::FsError;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{Generation, InodeNumber, SnapshotId, VolumeId};
 
 /// Identifies an aggregate's set of volumes in handles: the first 64 bits of its identity.
@@ -77,15 +78,29 @@ impl FileHandle {
     }
 }
 
+impl Serialize for FileHandle {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.encode().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FileHandle {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = <[u8; Self::SIZE]>::deserialize(deserializer)?;
+        Self::decode(&bytes).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A hold of a file (`FileService::hold`), for its release.
 ///
 /// Holds are kept in memory. When an aggregate was away they are gone, and the same file may have
 /// been opened anew; so a release says in which time of the file system its hold was given.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Hold {
     /// The file.
     pub file: FileHandle,
-    /// `FileService::losses` of the file when it was held.
+    /// How often what was written to the file's file system, and not committed, may have been lost
+    /// since the service started, when the file was held.
     pub losses: u64,
 }
 

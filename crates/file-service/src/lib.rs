@@ -1,5 +1,6 @@
-//! The trait that every front end speaks and every backend implements: files, directories and
-//! attributes, without a word about blocks or protocols.
+//! The table of calls ([`calls`]) that every front end makes and every backend answers: files,
+//! directories and attributes, without a word about blocks or protocols. The trait [`FileService`]
+//! and the messages on a wire ([`wire`]) are made from it.
 //!
 //! Front ends (`nfs`, `fuse`) decode a protocol into these calls; the engine (`operations`) and
 //! the memory backend of this crate ([`memory`]) answer them. Because both answer the same trait, a
@@ -15,22 +16,26 @@
 //!
 //! Fails: by [`FsError`]; nothing here panics on what a client sent.
 
+#![forbid(unsafe_code)]
+
 pub mod attributes;
 pub mod caller;
+#[macro_use]
+pub mod calls;
 pub mod error;
 pub mod handle;
 pub mod memory;
 pub mod permission;
 pub mod requests;
 pub mod rules;
-pub mod service;
+pub mod wire;
 
 pub use attributes::{Attributes, FileKind, FileSystemStatistics, SetAttributes, SetTime};
 pub use caller::{Caller, Durability};
+pub use calls::{Call, CallKind, Done, FileService, Limits, OpenUse, Reply, Request};
 pub use error::FsError;
 pub use handle::{FileHandle, FileSystemId, Hold};
 pub use requests::{
-    Allocation, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode, NodeChange, ReadData,
-    RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,
+    Allocation, CommitResult, CreateMode, DirectoryEntry, DirectoryPage, Entry, NewNode,
+    NodeChange, ReadData, RenameFlags, SeekTarget, Stability, WriteResult, XattrSetMode,
 };
-pub use service::{Done, FileService, Limits};

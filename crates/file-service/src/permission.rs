@@ -57,14 +57,14 @@ pub fn check(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<()
 
 /// As [`check`] for data, where the owner may always read and write: NFS has no open, so a file
 /// that its owner opened and then made read-only must stay writable; and who may execute a file may
-/// read it, for that is how a client runs it (RFC 1813 section 4.4). Callers whose front end has
-/// opens were checked then ([`Caller::opens_files`]).
+/// read it, for that is how a client runs it (RFC 1813 section 4.4). A caller that has the file
+/// open was checked at the open ([`Caller::has_opened`]).
 ///
 /// # Errors
 /// [`FsError::AccessDenied`].
 pub fn check_data(caller: &Caller, attributes: &Attributes, wanted: u32) -> Result<(), FsError> {
     let runs = wanted == MODE_READ && granted(caller, attributes) & MODE_EXECUTE != 0;
-    let allowed = runs || caller.opens_files() || caller.uid == attributes.uid;
+    let allowed = runs || caller.has_opened || caller.uid == attributes.uid;
     if allowed { Ok(()) } else { check(caller, attributes, wanted) }
 }
 

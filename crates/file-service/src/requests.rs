@@ -1,10 +1,11 @@
 //! Arguments and answers of the calls of [`crate::FileService`].
 
 use crate::{Attributes, FileHandle, FileKind};
-use units::{BLOCK_SIZE, BlockRef};
+use serde::{Deserialize, Serialize};
+use units::{BLOCK_SIZE, Block, BlockRef};
 
 /// How durable a WRITE must be before its answer (RFC 1813 `stable_how`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Stability {
     /// May stay in memory until COMMIT.
     Unstable,
@@ -15,7 +16,7 @@ pub enum Stability {
 }
 
 /// What a WRITE did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WriteResult {
     /// Bytes written, from the start of the data.
     pub count: u32,
@@ -27,8 +28,17 @@ pub struct WriteResult {
     pub change: NodeChange,
 }
 
+/// What a COMMIT did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CommitResult {
+    /// The attributes around the change.
+    pub change: NodeChange,
+    /// As [`WriteResult::verifier`].
+    pub verifier: u64,
+}
+
 /// Attributes before and after an operation, for weak cache consistency.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeChange {
     /// Size, mtime and ctime before.
     pub before: (u64, units::Timestamp, units::Timestamp),
@@ -37,7 +47,7 @@ pub struct NodeChange {
 }
 
 /// A file that a name leads to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Its handle.
     pub handle: FileHandle,
@@ -56,10 +66,21 @@ pub struct Segment {
     pub end: u16,
 }
 
+impl Segment {
+    /// The piece's bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let end = usize::from(self.end).min(BLOCK_SIZE);
+        let start = usize::from(self.start).min(end);
+        &self.block.bytes()[start..end]
+    }
+}
+
 /// Data read, as pieces of shared blocks: the front end writes them out without another copy.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct ReadData {
-    /// The pieces, in order.
+    /// The pieces, in order. On the wire their bytes follow the small part of the message.
+    #[serde(skip)]
     pub segments: Vec<Segment>,
     /// Whether the read reached the end of the file.
     pub end_of_file: bool,
@@ -74,6 +95,17 @@ impl ReadData {
         self.segments.iter().map(|segment| usize::from(segment.end - segment.start)).sum()
     }
 
+    /// Pieces with a copy of these bytes.
+    #[must_use]
+    pub fn segments_of(bytes: &[u8]) -> Vec<Segment> {
+        let piece = |bytes: &[u8]| Segment {
+            block: Block::shared(bytes),
+            start: 0,
+            end: bytes.len() as u16,
+        };
+        bytes.chunks(BLOCK_SIZE).map(piece).collect()
+    }
+
     /// Whether nothing was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -82,11 +114,7 @@ impl ReadData {
 
     /// The pieces as byte slices.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.segments.iter().map(|segment| {
-            let end = usize::from(segment.end).min(BLOCK_SIZE);
-            let start = usize::from(segment.start).min(end);
-            &segment.block.bytes()[start..end]
-        })
+        self.segments.iter().map(Segment::bytes)
     }
 
     /// The bytes, copied together.
@@ -99,7 +127,7 @@ impl ReadData {
 }
 
 /// How CREATE treats a file that is there (RFC 1813 `createmode3`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CreateMode {
     /// Take the existing file; apply only a size.
     Unchecked,
@@ -110,7 +138,7 @@ pub enum CreateMode {
 }
 
 /// A node to make other than a regular file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NewNode {
     /// A directory.
     Directory,
@@ -127,7 +155,7 @@ pub enum NewNode {
 }
 
 /// Flags of rename (Linux `renameat2`).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct RenameFlags {
     /// Fail with `Exists` rather than replace.
     pub no_replace: bool,
@@ -136,7 +164,7 @@ pub struct RenameFlags {
 }
 
 /// One entry of a directory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectoryEntry {
     /// The name.
     pub name: Vec<u8>,
@@ -151,7 +179,7 @@ pub struct DirectoryEntry {
 }
 
 /// A stretch of a directory, with `.` and `..` first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectoryPage {
     /// The entries, in the order of their cookies.
     pub entries: Vec<DirectoryEntry>,
@@ -162,7 +190,7 @@ pub struct DirectoryPage {
 }
 
 /// What fallocate is to do with a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Allocation {
     /// Promise space for the range, and extend the file to its end unless `keep_size`.
     Reserve {
@@ -179,7 +207,7 @@ pub enum Allocation {
 }
 
 /// What SEEK looks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SeekTarget {
     /// The next byte that is not in a hole.
     Data,
@@ -188,7 +216,7 @@ pub enum SeekTarget {
 }
 
 /// How SETXATTR treats an attribute that is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum XattrSetMode {
     /// Make or replace.
     Either,

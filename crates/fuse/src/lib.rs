@@ -25,8 +25,11 @@
 //!
 //! Fails: [`MountError`], with what to do about it.
 
+#![deny(unsafe_code)]
+
 mod abi;
 mod convert;
+#[expect(unsafe_code, reason = "system calls on the device of FUSE")]
 mod device;
 pub mod dialogue;
 mod errno;
@@ -39,7 +42,7 @@ mod server;
 mod session;
 
 use device::Device;
-use file_service::{Entry, FileService, FsError};
+use file_service::{Caller, Entry, FileService, FsError, calls};
 use locks::LockManager;
 use platform::thread::{self, JoinHandle};
 use server::Server;
@@ -331,7 +334,7 @@ fn root_of(volume: &str, service: &dyn FileService) -> Result<Entry, MountError>
     let (sender, receiver) = std::sync::mpsc::channel();
     // The receiver waits right here, so the send cannot fail.
     let answered = move |answer| drop(sender.send(answer));
-    service.root(volume, Box::new(answered));
+    service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, Box::new(answered));
     let answer = receiver.recv().unwrap_or(Err(FsError::Io));
     answer.map_err(|source| MountError::Volume { volume: volume.to_owned(), source })
 }

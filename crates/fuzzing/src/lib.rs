@@ -19,6 +19,8 @@
 //!
 //! Fails: by a panic that says which rule was broken.
 
+#![forbid(unsafe_code)]
+
 pub mod config;
 pub mod engine;
 pub mod formats;

@@ -1,7 +1,7 @@
 //! The memory backend that front ends are driven over.
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
-use file_service::{Entry, FileService, FsError};
+use file_service::{Caller, Entry, FileService, FsError, calls};
 use platform::Clock;
 use platform::sync::Mutex;
 use std::sync::Arc;
@@ -44,7 +44,11 @@ pub(crate) fn service() -> Arc<MemoryFileSystem> {
 pub(crate) fn root(service: &MemoryFileSystem, volume: &str) -> Entry {
     let answer: Arc<Mutex<Option<Result<Entry, FsError>>>> = Arc::default();
     let place = Arc::clone(&answer);
-    service.root(volume, Box::new(move |root| *place.lock() = Some(root)));
+    service.root(
+        &Caller::root(),
+        calls::Root { name: volume.to_owned() },
+        Box::new(move |root| *place.lock() = Some(root)),
+    );
     let Some(Ok(root)) = answer.lock().take() else { unreachable!("it answers at once") };
     root
 }

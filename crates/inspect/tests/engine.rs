@@ -6,147 +6,19 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
 mod logs;
+mod node;
 
 use bytes::Bytes;
-use dblade::{Configuration, CreateAggregate, Engine, EngineError, Service, Tuning, VolumeRequest};
-use file_service::{Caller, CreateMode, Done, Durability, FileService, SetAttributes, Stability};
-use inspect::{ContentHasher, Finding, InspectError, Inspector, Report};
-use logs::Logs;
-use model_fs::{Executor, Image, Mix, Numbers};
+use dblade::EngineError;
+use file_service::{Caller, CreateMode, Done, FileService, SetAttributes, Stability, calls};
+use inspect::{ContentHasher, Finding, InspectError, Inspector};
+use model_fs::{Image, Mix, Numbers};
+use node::{DISKS, Node};
 use ondisk::label::RaidKind;
-use platform::simulated::SimulatedWorld;
-use platform::sync::Mutex;
-use platform::{Disk, disk::DiskOpener};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use volume::SnapshotRequest;
 
-const DISK_BLOCKS: u64 = 8192;
-const DISKS: usize = 4;
-
-struct Node {
-    world: SimulatedWorld,
-    engine: Arc<Engine>,
-    service: Arc<Service>,
-    volume: &'static str,
-}
-
 impl Node {
-    fn start(world: &SimulatedWorld, traditional: bool) -> Self {
-        let engine = Engine::new(Configuration {
-            clock: Arc::new(world.clone()),
-            entropy: Arc::new(world.clone()),
-            logs: Arc::new(Logs(world.clone())),
-            memory_bytes: 16 << 20,
-            cp_interval_nanoseconds: 10_000_000_000,
-            tuning: Tuning::default(),
-        });
-        let service = Arc::new(Service(Arc::clone(&engine)));
-        let volume = if traditional { "a1" } else { "home" };
-        Self { world: world.clone(), engine, service, volume }
-    }
-
-    fn create(seed: u64, kind: RaidKind, traditional: bool) -> Self {
-        let world = SimulatedWorld::new(seed);
-        for disk in 0..DISKS {
-            world.add_disk(&format!("disk{disk}"), DISK_BLOCKS);
-        }
-        world.add_disk("log", 1024);
-        let node = Self::start(&world, traditional);
-        let disks = node.disks();
-        let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
-        node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
-        if !traditional {
-            node.create_volume("home").unwrap();
-        }
-        node
-    }
-
-    fn create_volume(&self, name: &str) -> Result<(), EngineError> {
-        let request = VolumeRequest {
-            name: name.to_owned(),
-            aggregate: "a1".to_owned(),
-            size_blocks: 8192,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
-        };
-        self.wait(|done| self.engine.create_volume(request, done))
-    }
-
-    fn disks(&self) -> Vec<Arc<dyn Disk>> {
-        (0..DISKS).map(|disk| self.world.open(&format!("disk{disk}")).unwrap()).collect()
-    }
-
-    fn run(&self) -> bool {
-        let world = self.world.clone();
-        let mut choose = |count: usize| world.choose(count as u64) as usize;
-        self.engine.scheduler().run_one(&mut choose) || self.world.step()
-    }
-
-    fn settle(&self) {
-        while self.run() {}
-    }
-
-    fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-        let answer: Arc<Mutex<Option<T>>> = Arc::default();
-        let slot = Arc::clone(&answer);
-        start(Box::new(move |value| *slot.lock() = Some(value)));
-        loop {
-            if let Some(value) = answer.lock().take() {
-                return value;
-            }
-            assert!(self.run(), "nothing left to run and no answer");
-        }
-    }
-
-    fn root(&self) -> file_service::FileHandle {
-        let root = |done: Done<_>| self.service.root(self.volume, done);
-        self.wait(root).unwrap().handle
-    }
-
-    fn executor(&self) -> Executor {
-        Executor::new(Arc::clone(&self.service) as _, self.root(), Durability::Logged)
-    }
-
-    fn snapshot(&self, request: SnapshotRequest) -> Result<(), EngineError> {
-        self.wait(|done| self.engine.request_snapshot(self.volume, request, done))
-    }
-
-    fn consistency_point(&self) {
-        let aggregate = self.engine.aggregate_named("a1").unwrap();
-        self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
-        self.settle();
-    }
-
-    /// One consistency point, without those that it leads to.
-    fn consistency_point_only(&self) {
-        let aggregate = self.engine.aggregate_named("a1").unwrap();
-        self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
-    }
-
-    fn power_cut(self) -> Self {
-        self.engine.halt();
-        self.world.power_cut();
-        let node = Self::start(&self.world, self.volume == "a1");
-        let disks = node.disks();
-        node.wait(|done| node.engine.open_aggregate(disks, done)).unwrap();
-        node.settle();
-        node
-    }
-
-    fn inspect<T>(&self, work: impl FnOnce(&mut Inspector<'_>) -> T) -> T {
-        let world = self.world.clone();
-        let mut drive = move || {
-            world.run_until_idle();
-        };
-        work(&mut Inspector::open(self.disks(), &mut drive).unwrap())
-    }
-
-    fn check(&self) -> Report {
-        self.inspect(|inspector| inspector.check().unwrap())
-    }
-
     /// A restored image's map has the blocks of the snapshot table and the summary map as they were
     /// when the snapshot was made; the restore writes both anew and does not know which the old
     /// ones are. They are lost, a few at each restore; nothing else may be wrong.
@@ -154,12 +26,6 @@ impl Node {
     fn expect_clean_but_lost(&self, when: &str) {
         let mut report = self.check();
         report.findings.retain(|finding| !matches!(finding, Finding::MapExtra { .. }));
-        assert!(report.is_clean(), "{when}: {report}");
-    }
-
-    #[track_caller]
-    fn expect_clean(&self, when: &str) {
-        let report = self.check();
         assert!(report.is_clean(), "{when}: {report}");
     }
 
@@ -391,18 +257,37 @@ fn delete_many_snapshots(extra: usize) {
     for name in &names {
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
         let create = |done: Done<_>| {
-            node.service.create(&caller, root, name.as_bytes(), mode, set, done);
+            node.service.create(
+                &caller,
+                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         };
         let (entry, _) = node.wait(create).unwrap();
         let data = Bytes::from(vec![7; 1000]);
         let write = |done: Done<_>| {
-            node.service.write(&caller, entry.handle, 0, data, Stability::FileSync, done);
+            node.service.write(
+                &caller,
+                calls::Write {
+                    file: entry.handle,
+                    offset: 0,
+                    data,
+                    stability: Stability::FileSync,
+                },
+                done,
+            );
         };
         node.wait(write).unwrap();
     }
     for name in &names {
         node.snapshot(SnapshotRequest::Create(name.clone())).unwrap();
-        let remove = |done: Done<_>| node.service.remove(&caller, root, name.as_bytes(), done);
+        let remove = |done: Done<_>| {
+            node.service.remove(
+                &caller,
+                calls::Remove { directory: root, name: name.as_bytes().to_vec() },
+                done,
+            )
+        };
         node.wait(remove).unwrap();
     }
     node.consistency_point();
@@ -497,7 +382,11 @@ fn big_file(node: &Node) -> file_service::FileHandle {
     let (caller, root) = (Caller::root(), node.root());
     let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
     let made = node.wait(|done: Done<_>| {
-        node.service.create(&caller, root, b"big", mode, set, done);
+        node.service.create(
+            &caller,
+            calls::Create { directory: root, name: b"big".to_vec(), mode, set },
+            done,
+        );
     });
     made.unwrap().0.handle
 }
@@ -510,7 +399,11 @@ fn write_piece(
     let data = Bytes::from(vec![node.world.choose(250) as u8 + 1; 64 << 10]);
     let written = node.wait(|done: Done<_>| {
         let caller = Caller::root();
-        node.service.write(&caller, file, piece << 16, data, Stability::Unstable, done);
+        node.service.write(
+            &caller,
+            calls::Write { file, offset: piece << 16, data, stability: Stability::Unstable },
+            done,
+        );
     });
     written.map(drop)
 }

@@ -8,7 +8,7 @@
 mod logs;
 
 use dblade::{Configuration, CreateAggregate, Engine, Service, Tuning, VolumeRequest};
-use file_service::{Caller, CreateMode, Done, FileService, SetAttributes};
+use file_service::{Caller, CreateMode, Done, FileService, SetAttributes, calls};
 use inspect::Inspector;
 use logs::Logs;
 use ondisk::label::RaidKind;
@@ -73,12 +73,20 @@ fn a_check_of_many_files_and_snapshots_takes_no_more_memory_than_it_says() {
         tiering: dblade::Tiering::default(),
     };
     wait(&engine, &world, |done| engine.create_volume(request, done)).unwrap();
-    let root = wait(&engine, &world, |done: Done<_>| service.root("home", done)).unwrap().handle;
+    let root = wait(&engine, &world, |done: Done<_>| {
+        service.root(&Caller::root(), calls::Root { name: "home".to_owned() }, done)
+    })
+    .unwrap()
+    .handle;
     for file in 0..FILES {
         let (set, mode) = (SetAttributes::default(), CreateMode::Guarded);
         let name = format!("f{file}");
         let made = wait(&engine, &world, |done: Done<_>| {
-            service.create(&Caller::root(), root, name.as_bytes(), mode, set, done);
+            service.create(
+                &Caller::root(),
+                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         made.unwrap();
     }

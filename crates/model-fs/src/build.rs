@@ -12,7 +12,7 @@ use bytes::Bytes;
 use file_service::memory::MemoryFileSystem;
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileKind, FileService, FsError, NewNode, SetAttributes,
-    SetTime, Stability, XattrSetMode,
+    SetTime, Stability, XattrSetMode, calls,
 };
 use std::collections::HashMap;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64};
@@ -80,7 +80,13 @@ pub(crate) fn build(service: &MemoryFileSystem, root: FileHandle, image: &Image)
         let parent = image.nodes.get(parent).and_then(|node| builder.table.get(&node.handle));
         let Some(parent) = parent.copied() else { unreachable!("a directory has a path") };
         if let Some(&file) = builder.table.get(&node.handle) {
-            now(|done| service.link(&builder.caller, file, parent, name, done));
+            now(|done| {
+                service.link(
+                    &builder.caller,
+                    calls::Link { file, directory: parent, name: name.to_vec() },
+                    done,
+                )
+            });
         } else {
             builder.make(parent, name, node);
         }
@@ -106,8 +112,20 @@ impl Builder<'_> {
     fn stale_handle(&self, root: FileHandle) -> FileHandle {
         let (name, set) = (b"stale", SetAttributes::default());
         let (caller, mode) = (&self.caller, CreateMode::Guarded);
-        let made = now(|done| self.service.create(caller, root, name, mode, set, done));
-        now(|done| self.service.remove(caller, root, name, done));
+        let made = now(|done| {
+            self.service.create(
+                caller,
+                calls::Create { directory: root, name: name.to_vec(), mode, set },
+                done,
+            )
+        });
+        now(|done| {
+            self.service.remove(
+                caller,
+                calls::Remove { directory: root, name: name.to_vec() },
+                done,
+            )
+        });
         made.0.handle
     }
 
@@ -125,10 +143,26 @@ impl Builder<'_> {
             FileKind::Socket => Some(NewNode::Socket),
         };
         let made = match new {
-            Some(new) => now(|done| self.service.make_node(caller, parent, name, new, set, done)).0,
+            Some(new) => {
+                now(|done| {
+                    self.service.make_node(
+                        caller,
+                        calls::MakeNode { directory: parent, name: name.to_vec(), node: new, set },
+                        done,
+                    )
+                })
+                .0
+            }
             None => {
                 let mode = CreateMode::Guarded;
-                now(|done| self.service.create(caller, parent, name, mode, set, done)).0
+                now(|done| {
+                    self.service.create(
+                        caller,
+                        calls::Create { directory: parent, name: name.to_vec(), mode, set },
+                        done,
+                    )
+                })
+                .0
             }
         };
         self.table.insert(node.handle, made.handle);
@@ -144,12 +178,16 @@ impl Builder<'_> {
             let length = node.size.saturating_sub(offset).min(BLOCK_SIZE_U64) as usize;
             let data = Bytes::copy_from_slice(&block.bytes()[..length.min(BLOCK_SIZE)]);
             let (caller, stability) = (&self.caller, Stability::FileSync);
-            now(|done| self.service.write(caller, file, offset, data, stability, done));
+            now(|done| {
+                self.service.write(caller, calls::Write { file, offset, data, stability }, done)
+            });
         }
     }
 
     fn set(&self, file: FileHandle, set: SetAttributes) {
-        now(|done| self.service.set_attributes(&self.caller, file, set, done));
+        now(|done| {
+            self.service.set_attributes(&self.caller, calls::SetFileAttributes { file, set }, done)
+        });
     }
 
     /// Owner, mode, extended attributes and times.
@@ -160,7 +198,13 @@ impl Builder<'_> {
         self.set(file, SetAttributes { mode: Some(node.mode), ..none() });
         for (name, value) in &node.xattrs {
             let mode = XattrSetMode::Either;
-            now(|done| self.service.set_xattr(&self.caller, file, name, value, mode, done));
+            now(|done| {
+                self.service.set_xattr(
+                    &self.caller,
+                    calls::SetXattr { file, name: name.to_vec(), value: value.to_vec(), mode },
+                    done,
+                )
+            });
         }
         let atime = node.atime.map(SetTime::To);
         let mtime = node.mtime.map(SetTime::To);
@@ -172,7 +216,11 @@ impl Builder<'_> {
 
 /// The root of volume `name` of a memory file system.
 pub(crate) fn root_of(service: &MemoryFileSystem, name: &str) -> Result<FileHandle, FsError> {
-    match Answer::to(|done| service.root(name, done)).take() {
+    match Answer::to(|done| {
+        service.root(&Caller::root(), calls::Root { name: name.to_owned() }, done)
+    })
+    .take()
+    {
         Ok(root) => root.map(|root| root.handle),
         Err(_) => unreachable!("the memory backend answers once, at once"),
     }

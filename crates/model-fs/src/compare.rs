@@ -14,7 +14,7 @@ use crate::image::{Difference, Image, ImageError};
 use crate::model::{Model, Subject};
 use crate::observation::{FileView, Observation};
 use crate::operation::{Fill, Operation, SnapshotAction};
-use file_service::{Durability, FileHandle, FsError};
+use file_service::{Caller, Durability, FileHandle, FsError, calls};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -150,7 +150,9 @@ impl<S: Subject> Runner<S> {
         drive: &mut dyn FnMut(),
     ) -> Result<Self, FsError> {
         let service = subject.service();
-        let root = Answer::to(|done| service.root(subject.volume(), done));
+        let root = Answer::to(|done| {
+            service.root(&Caller::root(), calls::Root { name: subject.volume().to_owned() }, done)
+        });
         let root = root.wait(drive).ok_or(FsError::TryLater)??.handle;
         let executor = Executor::new(service, root, durability);
         Ok(Self { subject, executor, root, saved: BTreeMap::new() })

@@ -11,9 +11,10 @@ use crate::build::Translation;
 use crate::listing::Listing;
 use crate::observation::{Digest, FileView, Observation, SET_TIME_LIMIT};
 use crate::operation::{Guard, Operation, SLOT_COUNT, Slot, xattr_name};
+use file_service::calls;
 use file_service::{
-    Attributes, CreateMode, Durability, Entry, FileHandle, FileKind, FileService, FsError, Hold,
-    NodeChange,
+    Attributes, Caller, CreateMode, Durability, Entry, FileHandle, FileKind, FileService, FsError,
+    Hold, NodeChange,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -194,7 +195,13 @@ impl Executor {
             | Operation::Seek { .. } => self.start_data(operation),
             Operation::Statistics { file } => {
                 let handle = self.handle(*file);
-                let answer = Answer::to(|done| self.service.statistics(handle, done));
+                let answer = Answer::to(|done| {
+                    self.service.statistics(
+                        &Caller::root(),
+                        calls::Statistics { file: handle },
+                        done,
+                    )
+                });
                 Pending::on(answer, Box::new(|_, _| Observation::Done))
             }
             Operation::Hold { file } => self.start_hold(self.handle(*file)),
@@ -204,7 +211,9 @@ impl Executor {
     }
 
     fn start_hold(&mut self, handle: FileHandle) -> Pending {
-        let answer = Answer::to(|done| self.service.hold(handle, done));
+        let answer = Answer::to(|done| {
+            self.service.hold(&Caller::root(), calls::HoldFile { file: handle }, done)
+        });
         Pending::on(
             answer,
             Box::new(move |executor, hold: Hold| {
@@ -223,7 +232,10 @@ impl Executor {
             if holds.is_empty() {
                 self.state.holds.remove(&handle);
             }
-            hold.into_iter().for_each(|hold| self.service.release(hold));
+            if let Some(hold) = hold {
+                let call = calls::ReleaseHold { hold };
+                self.service.release(&Caller::root(), call, Box::new(drop));
+            }
         }
         Pending::ready(Observation::Done)
     }
@@ -233,7 +245,9 @@ impl Executor {
         match operation {
             Operation::Attributes { file } => {
                 let handle = self.handle(*file);
-                let answer = Answer::to(|done| service.attributes(handle, done));
+                let answer = Answer::to(|done| {
+                    service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+                });
                 Pending::on(
                     answer,
                     Box::new(move |executor, found| executor.file_of(handle, &found)),
@@ -247,12 +261,20 @@ impl Executor {
                     Guard::Wrong => set.guard = Some(Timestamp(1)),
                     Guard::Matching => return self.start_guarded(operation.clone(), handle),
                 }
-                let answer = Answer::to(|done| service.set_attributes(&caller, handle, set, done));
+                let answer = Answer::to(|done| {
+                    service.set_attributes(
+                        &caller,
+                        calls::SetFileAttributes { file: handle, set },
+                        done,
+                    )
+                });
                 Pending::on(answer, observe_change(handle))
             }
             Operation::Access { who, file, wanted } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
-                let answer = Answer::to(|done| service.access(&caller, handle, *wanted, done));
+                let answer = Answer::to(|done| {
+                    service.access(&caller, calls::Access { file: handle, wanted: *wanted }, done)
+                });
                 Pending::on(
                     answer,
                     Box::new(move |executor, (rights, found)| {
@@ -265,20 +287,37 @@ impl Executor {
             Operation::GetXattr { who, file, name } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
                 let name = xattr_name(*name);
-                let answer = Answer::to(|done| service.get_xattr(&caller, handle, name, done));
+                let answer = Answer::to(|done| {
+                    service.get_xattr(
+                        &caller,
+                        calls::GetXattr { file: handle, name: name.to_vec() },
+                        done,
+                    )
+                });
                 Pending::on(answer, Box::new(|_, value| Observation::Value(Digest::of(&value))))
             }
             Operation::SetXattr { who, file, name, value, mode } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
                 let (name, value) = (xattr_name(*name), value.bytes());
                 let answer = Answer::to(|done| {
-                    service.set_xattr(&caller, handle, name, &value, *mode, done);
+                    service.set_xattr(
+                        &caller,
+                        calls::SetXattr {
+                            file: handle,
+                            name: name.to_vec(),
+                            value: value.to_vec(),
+                            mode: *mode,
+                        },
+                        done,
+                    );
                 });
                 Pending::on(answer, Box::new(|_, ()| Observation::Done))
             }
             Operation::ListXattrs { who, file } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
-                let answer = Answer::to(|done| service.list_xattrs(&caller, handle, done));
+                let answer = Answer::to(|done| {
+                    service.list_xattrs(&caller, calls::ListXattrs { file: handle }, done)
+                });
                 Pending::on(
                     answer,
                     Box::new(|_, mut names| {
@@ -290,7 +329,13 @@ impl Executor {
             Operation::RemoveXattr { who, file, name } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
                 let name = xattr_name(*name);
-                let answer = Answer::to(|done| service.remove_xattr(&caller, handle, name, done));
+                let answer = Answer::to(|done| {
+                    service.remove_xattr(
+                        &caller,
+                        calls::RemoveXattr { file: handle, name: name.to_vec() },
+                        done,
+                    )
+                });
                 Pending::on(answer, Box::new(|_, ()| Observation::Done))
             }
             _ => unreachable!("sorted by `start`"),
@@ -299,7 +344,9 @@ impl Executor {
 
     /// A SETATTR whose guard is the ctime that the file has: two calls, one after the other.
     fn start_guarded(&mut self, operation: Operation, handle: FileHandle) -> Pending {
-        let ctime = Answer::to(|done| self.service.attributes(handle, done));
+        let ctime = Answer::to(|done| {
+            self.service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+        });
         let mut change: Option<Answer<NodeChange>> = None;
         Pending::new(move |executor| {
             if change.is_none() {
@@ -318,8 +365,13 @@ impl Executor {
                 let mut set = set.clone();
                 set.guard = Some(found.ctime);
                 let service = Arc::clone(&executor.service);
-                change =
-                    Some(Answer::to(|done| service.set_attributes(&caller, handle, set, done)));
+                change = Some(Answer::to(|done| {
+                    service.set_attributes(
+                        &caller,
+                        calls::SetFileAttributes { file: handle, set },
+                        done,
+                    )
+                }));
             }
             match change.as_ref()?.take() {
                 Ok(Ok(change)) => Some(executor.changed(handle, &change)),
@@ -336,7 +388,13 @@ impl Executor {
             Operation::Lookup { who, directory, name, into } => {
                 let (handle, caller) = (self.handle(*directory), who.caller(self.durability));
                 let (name, into) = (name.bytes(), *into);
-                let answer = Answer::to(|done| service.lookup(&caller, handle, &name, done));
+                let answer = Answer::to(|done| {
+                    service.lookup(
+                        &caller,
+                        calls::Lookup { directory: handle, name: name.to_vec() },
+                        done,
+                    )
+                });
                 Pending::on(
                     answer,
                     Box::new(move |executor, entry| {
@@ -354,7 +412,16 @@ impl Executor {
                     other => other,
                 };
                 let answer = Answer::to(|done| {
-                    service.create(&caller, handle, &name, mode, set.clone(), done);
+                    service.create(
+                        &caller,
+                        calls::Create {
+                            directory: handle,
+                            name: name.to_vec(),
+                            mode,
+                            set: set.clone(),
+                        },
+                        done,
+                    );
                 });
                 Pending::on(answer, observe_made(handle, into))
             }
@@ -362,15 +429,29 @@ impl Executor {
                 let (handle, caller) = (self.handle(*directory), who.caller(self.durability));
                 let (name, into) = (name.bytes(), *into);
                 let answer = Answer::to(|done| {
-                    service.make_node(&caller, handle, &name, node.clone(), set.clone(), done);
+                    service.make_node(
+                        &caller,
+                        calls::MakeNode {
+                            directory: handle,
+                            name: name.to_vec(),
+                            node: node.clone(),
+                            set: set.clone(),
+                        },
+                        done,
+                    );
                 });
                 Pending::on(answer, observe_made(handle, into))
             }
             Operation::Link { who, file, directory, name } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
                 let (directory, name) = (self.handle(*directory), name.bytes());
-                let answer =
-                    Answer::to(|done| service.link(&caller, handle, directory, &name, done));
+                let answer = Answer::to(|done| {
+                    service.link(
+                        &caller,
+                        calls::Link { file: handle, directory, name: name.to_vec() },
+                        done,
+                    )
+                });
                 Pending::on(
                     answer,
                     Box::new(move |executor, (file, change)| {
@@ -386,14 +467,25 @@ impl Executor {
             Operation::Remove { who, directory, name } => {
                 let (handle, caller) = (self.handle(*directory), who.caller(self.durability));
                 let name = name.bytes();
-                let answer = Answer::to(|done| service.remove(&caller, handle, &name, done));
+                let answer = Answer::to(|done| {
+                    service.remove(
+                        &caller,
+                        calls::Remove { directory: handle, name: name.to_vec() },
+                        done,
+                    )
+                });
                 Pending::on(answer, observe_change(handle))
             }
             Operation::RemoveDirectory { who, directory, name } => {
                 let (handle, caller) = (self.handle(*directory), who.caller(self.durability));
                 let name = name.bytes();
-                let answer =
-                    Answer::to(|done| service.remove_directory(&caller, handle, &name, done));
+                let answer = Answer::to(|done| {
+                    service.remove_directory(
+                        &caller,
+                        calls::RemoveDirectory { directory: handle, name: name.to_vec() },
+                        done,
+                    )
+                });
                 Pending::on(answer, observe_change(handle))
             }
             Operation::Rename { who, from, to, flags } => {
@@ -401,7 +493,17 @@ impl Executor {
                 let (from_name, to_name) = (from.1.bytes(), to.1.bytes());
                 let (from, to) = (self.handle(from.0), self.handle(to.0));
                 let answer = Answer::to(|done| {
-                    service.rename(&caller, (from, &from_name), (to, &to_name), *flags, done);
+                    service.rename(
+                        &caller,
+                        calls::Rename {
+                            from_directory: from,
+                            from_name: from_name.to_vec(),
+                            to_directory: to,
+                            to_name: to_name.to_vec(),
+                            flags: *flags,
+                        },
+                        done,
+                    );
                 });
                 Pending::on(
                     answer,
@@ -426,7 +528,9 @@ impl Executor {
         match operation {
             Operation::ReadLink { who, file } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
-                let answer = Answer::to(|done| service.read_link(&caller, handle, done));
+                let answer = Answer::to(|done| {
+                    service.read_link(&caller, calls::ReadLink { file: handle }, done)
+                });
                 Pending::on(
                     answer,
                     Box::new(move |executor, (text, found)| {
@@ -439,7 +543,13 @@ impl Executor {
             Operation::Read { who, file, offset, count } => {
                 let (handle, caller, count) =
                     (self.handle(*file), who.caller(self.durability), *count);
-                let answer = Answer::to(|done| service.read(&caller, handle, *offset, count, done));
+                let answer = Answer::to(|done| {
+                    service.read(
+                        &caller,
+                        calls::Read { file: handle, offset: *offset, count },
+                        done,
+                    )
+                });
                 Pending::on(
                     answer,
                     Box::new(move |executor, data| {
@@ -462,7 +572,16 @@ impl Executor {
                 let bytes = fill.bytes();
                 let (length, wanted) = (fill.length, *stability);
                 let answer = Answer::to(|done| {
-                    service.write(&caller, handle, *offset, bytes, wanted, done);
+                    service.write(
+                        &caller,
+                        calls::Write {
+                            file: handle,
+                            offset: *offset,
+                            data: bytes,
+                            stability: wanted,
+                        },
+                        done,
+                    );
                 });
                 Pending::on(
                     answer,
@@ -487,19 +606,40 @@ impl Executor {
             }
             Operation::Commit { who, file } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
-                let answer = Answer::to(|done| service.commit(&caller, handle, done));
-                Pending::on(answer, observe_change(handle))
+                let answer =
+                    Answer::to(|done| service.commit(&caller, calls::Commit::of(handle), done));
+                Pending::on(
+                    answer,
+                    Box::new(move |executor, committed| {
+                        executor.changed(handle, &committed.change)
+                    }),
+                )
             }
             Operation::Allocate { who, file, allocation, offset, length } => {
                 let (handle, caller) = (self.handle(*file), who.caller(self.durability));
                 let answer = Answer::to(|done| {
-                    service.allocate(&caller, handle, *allocation, *offset, *length, done);
+                    service.allocate(
+                        &caller,
+                        calls::Allocate {
+                            file: handle,
+                            allocation: *allocation,
+                            offset: *offset,
+                            length: *length,
+                        },
+                        done,
+                    );
                 });
                 Pending::on(answer, observe_change(handle))
             }
             Operation::Seek { file, offset, target } => {
                 let handle = self.handle(*file);
-                let answer = Answer::to(|done| service.seek(handle, *offset, *target, done));
+                let answer = Answer::to(|done| {
+                    service.seek(
+                        &Caller::root(),
+                        calls::Seek { file: handle, offset: *offset, target: *target },
+                        done,
+                    )
+                });
                 Pending::on(answer, Box::new(|_, found| Observation::Offset(found)))
             }
             _ => unreachable!("sorted by `start`"),

@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::observation::{Digest, SET_TIME_LIMIT};
 use file_service::{
     Attributes, Caller, DirectoryEntry, FileHandle, FileKind, FileService, FsError, ReadData,
-    SeekTarget,
+    SeekTarget, calls,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -296,7 +296,9 @@ impl Capture<'_> {
     }
 
     fn node(&mut self, path: &[u8], handle: FileHandle) -> Result<ImageNode, ImageError> {
-        let answer = Answer::to(|done| self.service.attributes(handle, done));
+        let answer = Answer::to(|done| {
+            self.service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+        });
         let found: Attributes = self.wait("attributes", path, answer)?;
         let mut node = ImageNode {
             handle,
@@ -318,11 +320,19 @@ impl Capture<'_> {
             FileKind::Regular => {
                 node.blocks = self.blocks(path, handle, found.size)?;
                 // Moves atime even where there is nothing but holes, whatever SEEK said of them.
-                let answer = Answer::to(|done| self.service.read(&self.caller, handle, 0, 1, done));
+                let answer = Answer::to(|done| {
+                    self.service.read(
+                        &self.caller,
+                        calls::Read { file: handle, offset: 0, count: 1 },
+                        done,
+                    )
+                });
                 self.wait("read", path, answer)?;
             }
             FileKind::Symlink => {
-                let answer = Answer::to(|done| self.service.read_link(&self.caller, handle, done));
+                let answer = Answer::to(|done| {
+                    self.service.read_link(&self.caller, calls::ReadLink { file: handle }, done)
+                });
                 node.text = self.wait("read_link", path, answer)?.0;
             }
             FileKind::Directory => {}
@@ -341,11 +351,18 @@ impl Capture<'_> {
         path: &[u8],
         handle: FileHandle,
     ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ImageError> {
-        let answer = Answer::to(|done| self.service.list_xattrs(&self.caller, handle, done));
+        let answer = Answer::to(|done| {
+            self.service.list_xattrs(&self.caller, calls::ListXattrs { file: handle }, done)
+        });
         let mut xattrs = BTreeMap::new();
         for name in self.wait("list_xattrs", path, answer)? {
-            let answer =
-                Answer::to(|done| self.service.get_xattr(&self.caller, handle, &name, done));
+            let answer = Answer::to(|done| {
+                self.service.get_xattr(
+                    &self.caller,
+                    calls::GetXattr { file: handle, name: name.to_vec() },
+                    done,
+                )
+            });
             xattrs.insert(name, self.wait("get_xattr", path, answer)?);
         }
         Ok(xattrs)
@@ -360,7 +377,16 @@ impl Capture<'_> {
         loop {
             let answer = Answer::to(|done| {
                 let (caller, max) = (&self.caller, PAGE_ENTRIES);
-                self.service.read_directory(caller, directory, cookie, max, true, done);
+                self.service.read_directory(
+                    caller,
+                    calls::ReadDirectory {
+                        directory,
+                        cookie,
+                        entries_max: max,
+                        with_attributes: true,
+                    },
+                    done,
+                );
             });
             let page = self.wait("read_directory", path, answer)?;
             let last = page.entries.last().map(|entry| entry.cookie);
@@ -384,7 +410,9 @@ impl Capture<'_> {
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>, ImageError> {
-        let answer = Answer::to(|done| self.service.seek(handle, offset, target, done));
+        let answer = Answer::to(|done| {
+            self.service.seek(&Caller::root(), calls::Seek { file: handle, offset, target }, done)
+        });
         match self.wait("seek", path, answer) {
             Ok(found) => Ok(Some(found)),
             Err(ImageError::Refused { error: FsError::NoSuchOffset, .. }) => Ok(None),
@@ -413,8 +441,13 @@ impl Capture<'_> {
             while at < end {
                 // Within what every service transfers at once, and a whole number of blocks.
                 let count = (end - at).min(64 << 10) as u32;
-                let answer =
-                    Answer::to(|done| self.service.read(&self.caller, handle, at, count, done));
+                let answer = Answer::to(|done| {
+                    self.service.read(
+                        &self.caller,
+                        calls::Read { file: handle, offset: at, count },
+                        done,
+                    )
+                });
                 let read = self.wait("read", path, answer)?;
                 if read.len() as u64 != u64::from(count).min(size.saturating_sub(at)) {
                     let what = "a read fell short of the size";

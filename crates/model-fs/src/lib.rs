@@ -22,6 +22,8 @@
 //! Fails: [`Mismatch`], [`crash::CrashViolation`], with what was expected and found. Waiting for an
 //! answer ends after [`answer::DRIVES_MAX`] turns.
 
+#![forbid(unsafe_code)]
+
 pub mod answer;
 pub mod build;
 pub mod compare;

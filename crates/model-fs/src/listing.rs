@@ -7,7 +7,7 @@
 use crate::answer::{Answer, NoAnswer};
 use crate::executor::{Executor, broken};
 use crate::observation::{EntryView, Observation};
-use file_service::{Caller, DirectoryEntry, DirectoryPage, FileHandle};
+use file_service::{Caller, DirectoryEntry, DirectoryPage, FileHandle, calls};
 use std::sync::Arc;
 
 /// Most pages: more than any directory of a check has entries.
@@ -73,10 +73,12 @@ impl Listing {
         self.answer = Some(Answer::to(|done| {
             service.read_directory(
                 &self.caller,
-                self.directory,
-                self.cookie,
-                self.page_entries,
-                self.with_attributes,
+                calls::ReadDirectory {
+                    directory: self.directory,
+                    cookie: self.cookie,
+                    entries_max: self.page_entries,
+                    with_attributes: self.with_attributes,
+                },
                 done,
             );
         }));

@@ -76,7 +76,9 @@ impl Who {
             2 => (1001, 100, Arc::new([])),
             _ => (1002, 300, Arc::new([])),
         };
-        Caller { uid, gid, groups, durability }
+        // What is ordered comes from programs with open files, as of a FUSE mount.
+        let has_opened = durability == Durability::Ordered;
+        Caller { uid, gid, groups, durability, has_opened }
     }
 }
 

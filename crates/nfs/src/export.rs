@@ -126,6 +126,7 @@ pub(crate) fn caller(credential: &Credential, access: &ExportAccess) -> Caller {
         gid: access.anonymous_gid,
         groups: Arc::new([]),
         durability,
+        has_opened: false,
     };
     let Credential::Sys(identity) = credential else { return anonymous() };
     let user = |uid| if uid == 0 { access.anonymous_uid } else { uid };
@@ -137,12 +138,14 @@ pub(crate) fn caller(credential: &Credential, access: &ExportAccess) -> Caller {
             gid: identity.gid,
             groups: identity.groups().into(),
             durability,
+            has_opened: false,
         },
         Squash::Root => Caller {
             uid: user(identity.uid),
             gid: group(identity.gid),
             groups: identity.groups().iter().map(|gid| group(*gid)).collect(),
             durability,
+            has_opened: false,
         },
     }
 }

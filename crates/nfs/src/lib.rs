@@ -39,6 +39,8 @@
 //! Fails: [`Server::start`] with a [`StartError`] that names the address. A client's nonsense gets
 //! the error that the RFC has for it.
 
+#![forbid(unsafe_code)]
+
 pub mod export;
 pub mod nlm;
 pub mod server;

@@ -13,7 +13,7 @@ use crate::export::ExportAccess;
 use crate::once::Way;
 use crate::request::{Answer, Context, Refusal, Request, Session};
 use file_service::rules::names;
-use file_service::{Caller, Entry, FileKind, FsError};
+use file_service::{Caller, Entry, FileKind, FsError, calls};
 use onc_rpc::{Call, Replier, Writer, message};
 use platform::sync::Mutex;
 use std::collections::VecDeque;
@@ -166,7 +166,8 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
     };
     let name = volume.clone();
     request.service().root(
-        &name,
+        &Caller::root(),
+        calls::Root { name: name.clone() },
         Box::new(move |result| match result {
             Err(error) => walk.answer.status(status(error)),
             // Asked after the volume was found: a name that is nowhere is "not found" to everyone,
@@ -196,7 +197,11 @@ impl Walk {
             Err(error) => self.answer.status(status(error)),
             Ok(entry) => self.step(entry, access),
         };
-        context.service.lookup(&Caller::root(), entry.handle, &name, Box::new(done));
+        context.service.lookup(
+            &Caller::root(),
+            calls::Lookup { directory: entry.handle, name: name.to_vec() },
+            Box::new(done),
+        );
     }
 
     fn arrive(self, entry: &Entry) {

@@ -12,7 +12,7 @@ use crate::failure::{AfterFailure, FailureAttributes};
 use crate::once::Way;
 use crate::reply_cache::ReplyCache;
 use crate::wire;
-use file_service::{Attributes, Caller, Done, FileHandle, FileService, FsError, Limits};
+use file_service::{Attributes, Caller, Done, FileHandle, FileService, FsError, Limits, calls};
 use onc_rpc::{Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
@@ -239,7 +239,7 @@ impl Answer {
             answer.after_failure.found(result.ok());
             answer.status(status);
         };
-        service.attributes(file, Box::new(found));
+        service.attributes(&Caller::root(), calls::GetAttributes { file }, Box::new(found));
     }
 
     fn refuse(mut self, refusal: Refusal) {

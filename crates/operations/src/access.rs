@@ -3,23 +3,12 @@
 //! Fails: `Stale`.
 
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scope};
+use crate::{Environment, OperationStop, Query, Scoped};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
-use file_service::{Attributes, FileHandle, permission};
+use file_service::{Attributes, calls, permission};
 
-/// Which of the rights in `wanted` the caller has.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// Who asks.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// Rights of [`permission`].
-    pub wanted: u32,
-}
-
-impl Query for Access {
+impl Query for Scoped<calls::Access> {
     type Reply = (u32, Attributes);
 
     fn execute<P: Pointer>(
@@ -27,9 +16,11 @@ impl Query for Access {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<(u32, Attributes), OperationStop> {
-        let attributes = View::open(transaction, environment, self.file)?.file(self.file)?;
-        let mut rights = permission::access_rights(&self.scope.caller, &attributes, self.wanted);
-        if self.file.is_read_only() {
+        let attributes =
+            View::open(transaction, environment, self.call.file)?.file(self.call.file)?;
+        let mut rights =
+            permission::access_rights(&self.scope.caller, &attributes, self.call.wanted);
+        if self.call.file.is_read_only() {
             rights &= !(permission::MODIFY | permission::EXTEND | permission::DELETE);
         }
         Ok((rights, attributes))

@@ -6,8 +6,9 @@ use crate::apply::{self, NewFile};
 use crate::attributes::{change, kind_code, state_of, take_over};
 use crate::file::{self, File};
 use crate::mutation::{prefix, reference};
-use crate::set_attributes::SetFileAttributes;
-use crate::{Environment, Executed, Mutation, OperationStop, Record, Scope, directory_file};
+use crate::{
+    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, directory_file,
+};
 use cowfs::budget::Spender;
 use cowfs::directory::Member;
 use cowfs::inode::InodeAttributes;
@@ -15,26 +16,11 @@ use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::attributes::{NewIdentity, created};
 use file_service::rules::{entries, names};
-use file_service::{CreateMode, Entry, FileHandle, FileKind, FsError, NodeChange, SetAttributes};
+use file_service::{CreateMode, Entry, FileKind, FsError, NodeChange, SetAttributes, calls};
 use ondisk::operation::{CreateRecord, KIND_CREATE};
 use platform::mutation::{self, Rule};
 
-/// Makes a regular file, or finds it, as `mode` says.
-#[derive(Clone, Debug)]
-pub struct Create {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// Where.
-    pub directory: FileHandle,
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What to do if it is there.
-    pub mode: CreateMode,
-    /// Its attributes.
-    pub set: SetAttributes,
-}
-
-impl Mutation for Create {
+impl Mutation for Scoped<calls::Create> {
     type Reply = (Entry, NodeChange);
 
     fn execute<P: Pointer>(
@@ -42,19 +28,19 @@ impl Mutation for Create {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<Self::Reply>, OperationStop> {
-        let directory = file::open(transaction, environment, self.directory)?;
+        let directory = file::open(transaction, environment, self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
-        let found = directory_file::lookup(transaction, directory.inode, &self.name)?;
+        let found = directory_file::lookup(transaction, directory.inode, &self.call.name)?;
         if let Some(found) = found {
             let existing = file::named(transaction, environment, found)?;
             return self.find(transaction, environment, &directory, &existing);
         }
-        names::check_new_name(&self.name)?;
-        let size = self.set.size.unwrap_or(0);
+        names::check_new_name(&self.call.name)?;
+        let size = self.call.set.size.unwrap_or(0);
         if size > environment.limits.file_bytes_max {
             return Err(FsError::FileTooLarge.into());
         }
-        let create_verifier = match self.mode {
+        let create_verifier = match self.call.mode {
             CreateMode::Exclusive(verifier) => stored_verifier(verifier),
             CreateMode::Unchecked | CreateMode::Guarded => 0,
         };
@@ -66,12 +52,12 @@ impl Mutation for Create {
             hash_seed: [0; 2],
             text: &[],
         };
-        let (scope, name) = (&self.scope, self.name.as_slice());
-        add(transaction, environment, scope, (&directory, name), &self.set, &parts)
+        let (scope, name) = (&self.scope, self.call.name.as_slice());
+        add(transaction, environment, scope, (&directory, name), &self.call.set, &parts)
     }
 }
 
-impl Create {
+impl Scoped<calls::Create> {
     /// What the name leads to already.
     fn find<P: Pointer>(
         &self,
@@ -82,7 +68,7 @@ impl Create {
     ) -> Result<Executed<(Entry, NodeChange)>, OperationStop> {
         let mut records = Vec::new();
         let mut spender = Spender::Common;
-        match self.mode {
+        match self.call.mode {
             CreateMode::Guarded => return Err(FsError::Exists.into()),
             CreateMode::Exclusive(verifier) => {
                 let is_another = existing.state.create_verifier != stored_verifier(verifier);
@@ -97,9 +83,10 @@ impl Create {
                 return Err(FsError::Exists.into());
             }
             CreateMode::Unchecked => {
-                let set = SetAttributes { size: self.set.size, ..SetAttributes::default() };
+                let set = SetAttributes { size: self.call.set.size, ..SetAttributes::default() };
                 let file = file::entry(transaction, environment, existing.inode)?.handle;
-                let resize = SetFileAttributes { scope: self.scope.clone(), file, set };
+                let call = calls::SetFileAttributes { file, set };
+                let resize = Scoped { scope: self.scope.clone(), call };
                 let resized = resize.execute(transaction, environment)?;
                 (records, spender) = (resized.records, resized.spender);
             }

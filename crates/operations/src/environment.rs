@@ -30,6 +30,15 @@ pub struct Scope {
     pub now: Timestamp,
 }
 
+/// A call, with who asks and when: an operation.
+#[derive(Clone, Debug)]
+pub struct Scoped<C> {
+    /// Who asks, and when.
+    pub scope: Scope,
+    /// What is asked.
+    pub call: C,
+}
+
 impl Environment {
     /// The number of an image.
     #[must_use]

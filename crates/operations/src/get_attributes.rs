@@ -6,18 +6,11 @@ use crate::view::View;
 use crate::{Environment, OperationStop, Query, file};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
-use file_service::{Attributes, Entry, FileHandle};
+use file_service::{Attributes, Entry, calls};
 use ondisk::root::metafile;
 use units::InodeNumber;
 
-/// A file's attributes.
-#[derive(Clone, Debug)]
-pub struct GetAttributes {
-    /// The file.
-    pub file: FileHandle,
-}
-
-impl Query for GetAttributes {
+impl Query for calls::GetAttributes {
     type Reply = Attributes;
 
     fn execute<P: Pointer>(

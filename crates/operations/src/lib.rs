@@ -1,10 +1,11 @@
 //! One file per client operation, over the file system core (`cowfs`).
 //!
-//! An operation is a value ([`Mutation`] or [`Query`]) that runs on a
-//! [`cowfs::transaction::Transaction`]: it reads what it needs, decides by the rules of
-//! `file-service`, and puts its changes into the transaction. If a block is missing it stops,
-//! nothing has happened, and it runs again from the top (decision 4). What it did it also says as
-//! records for the log ([`Record`]), which [`replay()`] applies after a crash (decision 10).
+//! An operation is a call of `file-service` with who asks and when ([`Scoped`]); it is a
+//! [`Mutation`] or a [`Query`]. It runs on a [`cowfs::transaction::Transaction`]: it reads what it
+//! needs, decides by the rules of `file-service`, and puts its changes into the transaction. If a
+//! block is missing it stops, nothing has happened, and it runs again from the top (decision 4).
+//! What it did it also says as records for the log ([`Record`]), which [`replay()`] applies after a
+//! crash (decision 10).
 //!
 //! Who runs a mutation does, in one message of the Volume Logical affinity:
 //! `execute`, [`cowfs::transaction::Transaction::promise`] with the spender it names, append the
@@ -21,6 +22,8 @@
 //!
 //! Fails: by [`OperationStop`].
 
+#![forbid(unsafe_code)]
+
 mod apply;
 mod attributes;
 mod directory_file;
@@ -30,43 +33,32 @@ mod mutation;
 mod stop;
 mod view;
 
-pub mod access;
-pub mod create;
+mod access;
+mod create;
 pub mod data;
 pub mod format;
-pub mod get_attributes;
+mod get_attributes;
 pub mod holds;
-pub mod link;
-pub mod lookup;
-pub mod make_node;
-pub mod read_directory;
-pub mod read_link;
+mod link;
+mod lookup;
+mod make_node;
+mod read_directory;
+mod read_link;
 pub mod reap;
-pub mod remove;
-pub mod remove_directory;
-pub mod rename;
+mod remove;
+mod remove_directory;
+mod rename;
 pub mod replay;
-pub mod set_attributes;
-pub mod xattrs;
+mod set_attributes;
+mod xattrs;
 
 #[cfg(test)]
 mod tests;
 
-pub use access::Access;
-pub use create::Create;
-pub use environment::{Environment, Scope};
-pub use get_attributes::{GetAttributes, GetRoot};
-pub use link::Link;
-pub use lookup::Lookup;
+pub use environment::{Environment, Scope, Scoped};
+pub use get_attributes::GetRoot;
 pub use make_node::MakeNode;
 pub use mutation::{Executed, Mutation, Query, Record};
-pub use read_directory::ReadDirectory;
-pub use read_link::ReadLink;
 pub use reap::{Reap, Reaped};
-pub use remove::Remove;
-pub use remove_directory::RemoveDirectory;
-pub use rename::Rename;
 pub use replay::{record_file, record_volume, replay};
-pub use set_attributes::SetFileAttributes;
 pub use stop::{OperationStop, RecordError};
-pub use xattrs::{GetXattr, ListXattrs, RemoveXattr, SetXattr};

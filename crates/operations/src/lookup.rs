@@ -4,26 +4,15 @@
 //! Fails: `Stale`, `NotDirectory`, `AccessDenied`, `Invalid`, `NameTooLong`, `NotFound`.
 
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scope};
+use crate::{Environment, OperationStop, Query, Scoped};
 use cowfs::directory;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::{entries, names};
-use file_service::{Attributes, Entry, FileHandle, FsError};
+use file_service::{Attributes, Entry, FileHandle, FsError, calls};
 use units::SnapshotId;
 
-/// The file that a name leads to.
-#[derive(Clone, Debug)]
-pub struct Lookup {
-    /// Who asks.
-    pub scope: Scope,
-    /// Where.
-    pub directory: FileHandle,
-    /// What for.
-    pub name: Vec<u8>,
-}
-
-impl Query for Lookup {
+impl Query for Scoped<calls::Lookup> {
     type Reply = Entry;
 
     fn execute<P: Pointer>(
@@ -31,17 +20,17 @@ impl Query for Lookup {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Entry, OperationStop> {
-        let mut view = View::open(transaction, environment, self.directory)?;
-        let directory = view.file(self.directory)?;
+        let mut view = View::open(transaction, environment, self.call.directory)?;
+        let directory = view.file(self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory)?;
-        names::check_name(&self.name)?;
-        if self.name == b"." {
-            return Ok(Entry { handle: self.directory, attributes: directory });
+        names::check_name(&self.call.name)?;
+        if self.call.name == b"." {
+            return Ok(Entry { handle: self.call.directory, attributes: directory });
         }
         match view.image {
             SnapshotId::DIRECTORY => self.in_snapshot_directory(&mut view),
-            SnapshotId::ACTIVE if self.name == names::SNAPSHOT_DIRECTORY => {
-                let handle = FileHandle { snapshot: SnapshotId::DIRECTORY, ..self.directory };
+            SnapshotId::ACTIVE if self.call.name == names::SNAPSHOT_DIRECTORY => {
+                let handle = FileHandle { snapshot: SnapshotId::DIRECTORY, ..self.call.directory };
                 let attributes = View::open(view.transaction, environment, handle)?.file(handle)?;
                 Ok(Entry { handle, attributes })
             }
@@ -50,13 +39,13 @@ impl Query for Lookup {
     }
 }
 
-impl Lookup {
+impl Scoped<calls::Lookup> {
     fn in_directory<P: Pointer>(
         &self,
         view: &mut View<'_, '_, P>,
         directory: &Attributes,
     ) -> Result<Entry, OperationStop> {
-        if self.name == b".." {
+        if self.call.name == b".." {
             // The parent of a removed directory may be gone.
             if directory.links == 0 {
                 return Err(FsError::NotFound.into());
@@ -64,7 +53,8 @@ impl Lookup {
             let parent = view.directory(directory, |blocks| directory::parent(blocks))?;
             return view.entry(parent.inode, parent.generation);
         }
-        let found = view.directory(directory, |blocks| directory::lookup(blocks, &self.name))?;
+        let found =
+            view.directory(directory, |blocks| directory::lookup(blocks, &self.call.name))?;
         let member = found.ok_or(FsError::NotFound)?.member;
         view.entry(member.inode, member.generation)
     }
@@ -73,15 +63,15 @@ impl Lookup {
         &self,
         view: &mut View<'_, '_, P>,
     ) -> Result<Entry, OperationStop> {
-        if self.name == b".." {
-            let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.directory };
+        if self.call.name == b".." {
+            let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.call.directory };
             let mut active = View::open(view.transaction, view.environment, handle)?;
             return active.entry(handle.inode, handle.generation);
         }
         let snapshots = &view.transaction.logical().snapshots;
-        let named = snapshots.iter().find(|snapshot| snapshot.name.as_bytes() == self.name);
+        let named = snapshots.iter().find(|snapshot| snapshot.name.as_bytes() == self.call.name);
         let snapshot = named.cloned().ok_or(FsError::NotFound)?;
-        let entry = view.in_snapshot(self.directory, &snapshot)?;
+        let entry = view.in_snapshot(self.call.directory, &snapshot)?;
         entry.ok_or_else(|| FsError::NotFound.into())
     }
 }

@@ -7,21 +7,15 @@ use crate::{Environment, Executed, Mutation, OperationStop, Scope, directory_fil
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::{entries, names};
-use file_service::{Entry, FileHandle, FileKind, FsError, NewNode, NodeChange, SetAttributes};
+use file_service::{Entry, FileKind, FsError, NewNode, NodeChange, calls};
 
 /// Makes a directory, symbolic link or special file.
 #[derive(Clone, Debug)]
 pub struct MakeNode {
     /// Who asks, and when.
     pub scope: Scope,
-    /// Where.
-    pub directory: FileHandle,
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What to make.
-    pub node: NewNode,
-    /// Its attributes.
-    pub set: SetAttributes,
+    /// What is asked.
+    pub call: calls::MakeNode,
     /// Random, for a directory's hash: nobody may choose names that collide.
     pub hash_seed: [u64; 2],
 }
@@ -34,15 +28,15 @@ impl Mutation for MakeNode {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<Self::Reply>, OperationStop> {
-        let directory = file::open(transaction, environment, self.directory)?;
+        let directory = file::open(transaction, environment, self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
-        if directory_file::lookup(transaction, directory.inode, &self.name)?.is_some() {
+        if directory_file::lookup(transaction, directory.inode, &self.call.name)?.is_some() {
             return Err(FsError::Exists.into());
         }
-        names::check_new_name(&self.name)?;
-        entries::check_device(&self.scope.caller, &self.node)?;
+        names::check_new_name(&self.call.name)?;
+        entries::check_device(&self.scope.caller, &self.call.node)?;
         let (mut device, mut text, mut hash_seed) = ((0, 0), [].as_slice(), [0; 2]);
-        let kind = match &self.node {
+        let kind = match &self.call.node {
             NewNode::Directory => {
                 hash_seed = self.hash_seed;
                 FileKind::Directory
@@ -64,7 +58,7 @@ impl Mutation for MakeNode {
             NewNode::Socket => FileKind::Socket,
         };
         let parts = NewParts { kind, size: 0, device, create_verifier: 0, hash_seed, text };
-        let (scope, name) = (&self.scope, self.name.as_slice());
-        add(transaction, environment, scope, (&directory, name), &self.set, &parts)
+        let (scope, name) = (&self.scope, self.call.name.as_slice());
+        add(transaction, environment, scope, (&directory, name), &self.call.set, &parts)
     }
 }

@@ -7,14 +7,14 @@
 
 use crate::attributes::file_kind;
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scope};
+use crate::{Environment, OperationStop, Query, Scoped};
 use cowfs::directory::{self, Listed};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Stop, Wait};
 use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_READ};
 use file_service::{
-    Attributes, DirectoryEntry, DirectoryPage, Entry, FileHandle, FileKind, FsError,
+    Attributes, DirectoryEntry, DirectoryPage, Entry, FileHandle, FileKind, FsError, calls,
 };
 use units::SnapshotId;
 
@@ -24,22 +24,7 @@ const COOKIE_PARENT: u64 = 2;
 /// protocol's reply holds (1 MiB of entries of 32 bytes).
 const ENTRIES_MAX: usize = 32 << 10;
 
-/// A stretch of a directory.
-#[derive(Clone, Debug)]
-pub struct ReadDirectory {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The directory.
-    pub directory: FileHandle,
-    /// The entries after this one; 0 from the start.
-    pub cookie: u64,
-    /// How many at most.
-    pub entries_max: u32,
-    /// With handles and attributes.
-    pub with_attributes: bool,
-}
-
-impl Query for ReadDirectory {
+impl Query for Scoped<calls::ReadDirectory> {
     type Reply = DirectoryPage;
 
     fn execute<P: Pointer>(
@@ -47,8 +32,8 @@ impl Query for ReadDirectory {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<DirectoryPage, OperationStop> {
-        let mut view = View::open(transaction, environment, self.directory)?;
-        let mut attributes = view.file(self.directory)?;
+        let mut view = View::open(transaction, environment, self.call.directory)?;
+        let mut attributes = view.file(self.call.directory)?;
         if attributes.kind != FileKind::Directory {
             return Err(FsError::NotDirectory.into());
         }
@@ -66,9 +51,9 @@ impl Query for ReadDirectory {
 
 type Entries = (Vec<DirectoryEntry>, bool);
 
-impl ReadDirectory {
+impl Scoped<calls::ReadDirectory> {
     fn entries_max(&self) -> usize {
-        usize::try_from(self.entries_max).unwrap_or(ENTRIES_MAX).min(ENTRIES_MAX)
+        usize::try_from(self.call.entries_max).unwrap_or(ENTRIES_MAX).min(ENTRIES_MAX)
     }
 
     fn list<P: Pointer>(
@@ -78,8 +63,8 @@ impl ReadDirectory {
     ) -> Result<Entries, OperationStop> {
         let mut entries = Vec::new();
         // A removed directory that is held has nothing, not even its parent.
-        if directory.links > 0 && self.cookie < COOKIE_PARENT {
-            let this = Entry { handle: self.directory, attributes: directory.clone() };
+        if directory.links > 0 && self.call.cookie < COOKIE_PARENT {
+            let this = Entry { handle: self.call.directory, attributes: directory.clone() };
             let parent = view.directory(directory, |blocks| directory::parent(blocks))?;
             let parent = view.entry(parent.inode, parent.generation)?;
             entries = self.dots(this, parent);
@@ -87,7 +72,7 @@ impl ReadDirectory {
         let room = self.entries_max().saturating_sub(entries.len());
         let more_dots = entries.len() > self.entries_max();
         entries.truncate(self.entries_max());
-        let after = self.cookie.max(COOKIE_PARENT);
+        let after = self.call.cookie.max(COOKIE_PARENT);
         // Without room, one entry tells whether this is the end.
         let listing =
             view.directory(directory, |blocks| directory::list(blocks, after, room.max(1)))?;
@@ -101,7 +86,7 @@ impl ReadDirectory {
     fn dots(&self, this: Entry, parent: Entry) -> Vec<DirectoryEntry> {
         let dots =
             [(COOKIE_SELF, b".".as_slice(), this), (COOKIE_PARENT, b"..".as_slice(), parent)];
-        let wanted = dots.into_iter().filter(|(cookie, _, _)| *cookie > self.cookie);
+        let wanted = dots.into_iter().filter(|(cookie, _, _)| *cookie > self.call.cookie);
         wanted.map(|(cookie, name, entry)| self.shown(name, cookie, entry)).collect()
     }
 
@@ -111,7 +96,7 @@ impl ReadDirectory {
             cookie,
             inode: entry.attributes.inode,
             kind: entry.attributes.kind,
-            entry: self.with_attributes.then_some(entry),
+            entry: self.call.with_attributes.then_some(entry),
         }
     }
 
@@ -129,7 +114,7 @@ impl ReadDirectory {
             let kind = file_kind(found.kind);
             let kind = kind.ok_or(OperationStop::Dangling { inode: member.inode })?;
             let mut entry = None;
-            if self.with_attributes {
+            if self.call.with_attributes {
                 match view.entry(member.inode, member.generation) {
                     Ok(found) => entry = Some(found),
                     Err(OperationStop::Cow(Stop::Wait(Wait::Load(requests)))) => {
@@ -152,21 +137,21 @@ impl ReadDirectory {
         view: &mut View<'_, '_, P>,
         directory: &Attributes,
     ) -> Result<Entries, OperationStop> {
-        let this = Entry { handle: self.directory, attributes: directory.clone() };
-        let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.directory };
+        let this = Entry { handle: self.call.directory, attributes: directory.clone() };
+        let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.call.directory };
         let mut active = View::open(view.transaction, view.environment, handle)?;
         let parent = active.entry(handle.inode, handle.generation)?;
         let mut entries = self.dots(this, parent);
         for snapshot in view.transaction.logical().snapshots.clone() {
             let cookie = u64::from(snapshot.id.get()) + COOKIE_PARENT;
-            if cookie <= self.cookie {
+            if cookie <= self.call.cookie {
                 continue;
             }
             if entries.len() > self.entries_max() {
                 break;
             }
             // A snapshot from before the directory was made has none.
-            if let Some(entry) = view.in_snapshot(self.directory, &snapshot)? {
+            if let Some(entry) = view.in_snapshot(self.call.directory, &snapshot)? {
                 entries.push(self.shown(snapshot.name.as_bytes(), cookie, entry));
             }
         }

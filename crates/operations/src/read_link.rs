@@ -3,23 +3,14 @@
 //! Fails: `Stale`; `Invalid` for what is no symbolic link.
 
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scope};
+use crate::{Environment, OperationStop, Query, Scoped};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::names::SYMLINK_BYTES_MAX;
-use file_service::{Attributes, FileHandle, FileKind, FsError};
+use file_service::{Attributes, FileKind, FsError, calls};
 use ondisk::damage::Damage;
 
-/// A symbolic link's text.
-#[derive(Clone, Debug)]
-pub struct ReadLink {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The link.
-    pub file: FileHandle,
-}
-
-impl Query for ReadLink {
+impl Query for Scoped<calls::ReadLink> {
     type Reply = (Vec<u8>, Attributes);
 
     fn execute<P: Pointer>(
@@ -27,12 +18,12 @@ impl Query for ReadLink {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<(Vec<u8>, Attributes), OperationStop> {
-        let mut view = View::open(transaction, environment, self.file)?;
-        let mut attributes = view.file(self.file)?;
+        let mut view = View::open(transaction, environment, self.call.file)?;
+        let mut attributes = view.file(self.call.file)?;
         if attributes.kind != FileKind::Symlink {
             return Err(FsError::Invalid.into());
         }
-        let inode = self.file.inode;
+        let inode = self.call.file.inode;
         let blocks = view.blocks(inode, 0, 1)?;
         let block = blocks.into_iter().next().flatten();
         let size = usize::try_from(attributes.size).unwrap_or(usize::MAX);

@@ -6,26 +6,16 @@ use crate::attributes::change;
 use crate::file::File;
 use crate::mutation::{prefix, reference};
 use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scope, apply, directory_file, file,
+    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, apply, directory_file,
+    file,
 };
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::entries;
-use file_service::{FileHandle, FsError, NodeChange};
+use file_service::{FsError, NodeChange, calls};
 use ondisk::operation::{KIND_REMOVE, NameRecord};
 
-/// Removes the name of anything but a directory.
-#[derive(Clone, Debug)]
-pub struct Remove {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// Where.
-    pub directory: FileHandle,
-    /// The name.
-    pub name: Vec<u8>,
-}
-
-impl Mutation for Remove {
+impl Mutation for Scoped<calls::Remove> {
     type Reply = NodeChange;
 
     fn execute<P: Pointer>(
@@ -33,13 +23,13 @@ impl Mutation for Remove {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<NodeChange>, OperationStop> {
-        let directory = file::open(transaction, environment, self.directory)?;
+        let directory = file::open(transaction, environment, self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
-        let found = directory_file::lookup(transaction, directory.inode, &self.name)?;
-        entries::check_removable_name(&self.name)?;
+        let found = directory_file::lookup(transaction, directory.inode, &self.call.name)?;
+        entries::check_removable_name(&self.call.name)?;
         let victim = file::named(transaction, environment, found.ok_or(FsError::NotFound)?)?;
         entries::check_remove(&self.scope.caller, &directory.attributes, &victim.attributes)?;
-        take_away(transaction, environment, &self.scope, (&directory, &self.name), &victim)
+        take_away(transaction, environment, &self.scope, (&directory, &self.call.name), &victim)
     }
 }
 

@@ -9,37 +9,20 @@ use crate::attributes::change;
 use crate::file::File;
 use crate::mutation::{prefix, reference};
 use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scope, apply as changes,
+    Environment, Executed, Mutation, OperationStop, Record, Scoped, apply as changes,
     directory_file, file,
 };
 use cowfs::directory::{self, Entry, Member};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::entries::{self, RenameAction, RenameParties};
-use file_service::{FileHandle, FsError, NodeChange, RenameFlags};
+use file_service::{FsError, NodeChange, calls};
 use ondisk::inode::KIND_DIRECTORY;
 use ondisk::operation::{
     FileReference, KIND_RENAME, RENAME_EXCHANGE, RENAME_MOVE, RENAME_REPLACE, RenameRecord,
 };
 use platform::mutation::{self, Rule};
 use units::{Generation, InodeNumber, Timestamp};
-
-/// Moves a name.
-#[derive(Clone, Debug)]
-pub struct Rename {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The directory of the old name.
-    pub from_directory: FileHandle,
-    /// The old name.
-    pub from_name: Vec<u8>,
-    /// The directory of the new name.
-    pub to_directory: FileHandle,
-    /// The new name.
-    pub to_name: Vec<u8>,
-    /// What to do with what has the new name.
-    pub flags: RenameFlags,
-}
 
 struct Parties {
     from_directory: File,
@@ -48,7 +31,7 @@ struct Parties {
     target: Option<File>,
 }
 
-impl Mutation for Rename {
+impl Mutation for Scoped<calls::Rename> {
     type Reply = (NodeChange, NodeChange);
 
     fn execute<P: Pointer>(
@@ -66,7 +49,7 @@ impl Mutation for Rename {
                 to_directory: &to_directory.attributes,
                 to_file: target.as_ref().map(|target| &target.attributes),
             },
-            self.flags,
+            self.call.flags,
         )?;
         let (code, target) = match (action, target) {
             (RenameAction::Nothing, _) => {
@@ -85,9 +68,9 @@ impl Mutation for Rename {
         let step = RenameStep {
             action: code,
             from_directory: from_directory.member(environment),
-            from_name: &self.from_name,
+            from_name: &self.call.from_name,
             to_directory: to_directory.member(environment),
-            to_name: &self.to_name,
+            to_name: &self.call.to_name,
             source: part(source),
             target: target.map(part),
         };
@@ -104,25 +87,26 @@ impl Mutation for Rename {
     }
 }
 
-impl Rename {
+impl Scoped<calls::Rename> {
     fn find<P: Pointer>(
         &self,
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Parties, OperationStop> {
         let caller = &self.scope.caller;
-        environment.check(self.from_directory)?;
-        environment.check_same(self.to_directory)?;
-        let to_directory = file::open(transaction, environment, self.to_directory)?;
+        environment.check(self.call.from_directory)?;
+        environment.check_same(self.call.to_directory)?;
+        let to_directory = file::open(transaction, environment, self.call.to_directory)?;
         if !to_directory.is_directory() {
             return Err(FsError::NotDirectory.into());
         }
-        let from_directory = file::open(transaction, environment, self.from_directory)?;
+        let from_directory = file::open(transaction, environment, self.call.from_directory)?;
         entries::check_search(caller, &from_directory.attributes)?;
-        let source = directory_file::lookup(transaction, from_directory.inode, &self.from_name)?;
+        let source =
+            directory_file::lookup(transaction, from_directory.inode, &self.call.from_name)?;
         entries::check_search(caller, &to_directory.attributes)?;
-        let target = directory_file::lookup(transaction, to_directory.inode, &self.to_name)?;
-        entries::check_rename_arguments(&self.from_name, &self.to_name, self.flags)?;
+        let target = directory_file::lookup(transaction, to_directory.inode, &self.call.to_name)?;
+        entries::check_rename_arguments(&self.call.from_name, &self.call.to_name, self.call.flags)?;
         let source = source.ok_or(FsError::NotFound)?;
         let source = file::named(transaction, environment, source)?;
         let mut found = None;
@@ -133,12 +117,12 @@ impl Rename {
         if may_loop && !mutation::broken(Rule::RenameMakesLoop) {
             let below = to_directory.member(environment);
             if is_ancestor(transaction, environment, &source, below)? {
-                return Err(entries::ancestor_error(true, self.flags).into());
+                return Err(entries::ancestor_error(true, self.call.flags).into());
             }
             if let Some(target) = &found {
                 let below = from_directory.member(environment);
                 if is_ancestor(transaction, environment, target, below)? {
-                    return Err(entries::ancestor_error(false, self.flags).into());
+                    return Err(entries::ancestor_error(false, self.call.flags).into());
                 }
             }
         }
@@ -169,11 +153,11 @@ impl Rename {
             target: step.target.map_or(nothing, |target| of(target.member)),
             action: step.action,
             reserved_a: 0,
-            from_name_size: (self.from_name.len() as u16).into(),
-            to_name_size: (self.to_name.len() as u16).into(),
+            from_name_size: (self.call.from_name.len() as u16).into(),
+            to_name_size: (self.call.to_name.len() as u16).into(),
             reserved_b: 0.into(),
         };
-        Record::new(KIND_RENAME, &record, &[&self.from_name, &self.to_name])
+        Record::new(KIND_RENAME, &record, &[&self.call.from_name, &self.call.to_name])
     }
 }
 

@@ -4,25 +4,16 @@
 
 use crate::attributes::{change, state_of, take_over};
 use crate::mutation::{prefix, reference};
-use crate::{Environment, Executed, Mutation, OperationStop, Record, Scope, apply, file, xattrs};
+use crate::{
+    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, apply, file, xattrs,
+};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::attributes::changed;
-use file_service::{FileHandle, NodeChange, SetAttributes};
+use file_service::{NodeChange, calls};
 use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_SET_ATTRIBUTES, SetAttributesRecord};
 
-/// Changes a file's attributes.
-#[derive(Clone, Debug)]
-pub struct SetFileAttributes {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// What to change.
-    pub set: SetAttributes,
-}
-
-impl Mutation for SetFileAttributes {
+impl Mutation for Scoped<calls::SetFileAttributes> {
     type Reply = NodeChange;
 
     fn execute<P: Pointer>(
@@ -30,8 +21,8 @@ impl Mutation for SetFileAttributes {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<NodeChange>, OperationStop> {
-        let (Scope { caller, now }, set) = (&self.scope, &self.set);
-        let found = file::open(transaction, environment, self.file)?;
+        let (Scope { caller, now }, set) = (&self.scope, &self.call.set);
+        let found = file::open(transaction, environment, self.call.file)?;
         let inode = found.inode;
         let before = &found.attributes;
         let limit = environment.limits.file_bytes_max;

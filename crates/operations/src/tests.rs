@@ -7,7 +7,7 @@ mod engine;
 mod service;
 mod verify;
 
-use file_service::{Durability, FileHandle, FileService, FsError};
+use file_service::{Caller, Durability, FileHandle, FileService, FsError, calls};
 use model_fs::answer::Answer;
 use model_fs::build::Translation;
 use model_fs::crash::Journal;
@@ -47,7 +47,10 @@ impl Subject for Volume {
                 drop(state);
                 // The model's snapshot is an image, made by reading everything: times of last
                 // read move.
-                let root = Answer::to(|done| self.0.root("volume", done)).wait(drive);
+                let root = Answer::to(|done| {
+                    self.0.root(&Caller::root(), calls::Root { name: "volume".to_owned() }, done)
+                })
+                .wait(drive);
                 let root = root.ok_or(FsError::TryLater)??.handle;
                 Image::capture(&*self.0, root, drive).map_err(|_| FsError::Io)?;
                 self.0.state.lock().make_snapshot(&number.to_string());
@@ -63,9 +66,17 @@ impl Subject for Volume {
 
     fn snapshot_root(&self, snapshot: u8, drive: &mut dyn FnMut()) -> Option<FileHandle> {
         let caller = file_service::Caller::root();
-        let root = Answer::to(|done| self.0.root("volume", done)).wait(drive)?.ok()?;
+        let root = Answer::to(|done| {
+            self.0.root(&Caller::root(), calls::Root { name: "volume".to_owned() }, done)
+        })
+        .wait(drive)?
+        .ok()?;
         let lookup = |directory, name: &[u8], drive: &mut dyn FnMut()| {
-            Answer::to(|done| self.0.lookup(&caller, directory, name, done)).wait(drive)?.ok()
+            Answer::to(|done| {
+                self.0.lookup(&caller, calls::Lookup { directory, name: name.to_vec() }, done)
+            })
+            .wait(drive)?
+            .ok()
         };
         let snapshots = lookup(root.handle, b".snapshot", drive)?;
         let found = lookup(snapshots.handle, snapshot.to_string().as_bytes(), drive)?;

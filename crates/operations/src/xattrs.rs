@@ -9,13 +9,13 @@
 
 use crate::mutation::{prefix, reference};
 use crate::view::View;
-use crate::{Environment, Executed, Mutation, OperationStop, Query, Record, Scope, file};
+use crate::{Environment, Executed, Mutation, OperationStop, Query, Record, Scoped, file};
 use cowfs::directory::Member;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::rules::xattrs::{CAPABILITY, check_get, check_names_room, check_set, is_listed};
-use file_service::{FileHandle, FsError, XattrSetMode};
+use file_service::{FsError, XattrSetMode, calls};
 use ondisk::damage::Damage;
 use ondisk::inode::KIND_ATTRIBUTES;
 use ondisk::operation::{KIND_REMOVE_XATTR, KIND_SET_XATTR, RemoveXattrRecord, SetXattrRecord};
@@ -30,18 +30,7 @@ use units::{
 /// list and has it in memory whole; other file systems stop far earlier.
 pub const XATTRS_BYTES_MAX: u64 = 4 << 20;
 
-/// An extended attribute's value.
-#[derive(Clone, Debug)]
-pub struct GetXattr {
-    /// Who asks.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// The attribute.
-    pub name: Vec<u8>,
-}
-
-impl Query for GetXattr {
+impl Query for Scoped<calls::GetXattr> {
     type Reply = Vec<u8>;
 
     fn execute<P: Pointer>(
@@ -49,24 +38,15 @@ impl Query for GetXattr {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Vec<u8>, OperationStop> {
-        let mut view = View::open(transaction, environment, self.file)?;
-        let attributes = view.file(self.file)?;
-        check_get(&self.scope.caller, &attributes, &self.name)?;
-        let mut list = load_from(&mut view, self.file.inode)?;
-        list.remove(&self.name).ok_or_else(|| FsError::NoAttribute.into())
+        let mut view = View::open(transaction, environment, self.call.file)?;
+        let attributes = view.file(self.call.file)?;
+        check_get(&self.scope.caller, &attributes, &self.call.name)?;
+        let mut list = load_from(&mut view, self.call.file.inode)?;
+        list.remove(&self.call.name).ok_or_else(|| FsError::NoAttribute.into())
     }
 }
 
-/// The names of all extended attributes that the caller may know of.
-#[derive(Clone, Debug)]
-pub struct ListXattrs {
-    /// Who asks.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-}
-
-impl Query for ListXattrs {
+impl Query for Scoped<calls::ListXattrs> {
     type Reply = Vec<Vec<u8>>;
 
     fn execute<P: Pointer>(
@@ -74,29 +54,14 @@ impl Query for ListXattrs {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Vec<Vec<u8>>, OperationStop> {
-        let mut view = View::open(transaction, environment, self.file)?;
-        view.file(self.file)?;
-        let names = load_from(&mut view, self.file.inode)?.into_keys();
+        let mut view = View::open(transaction, environment, self.call.file)?;
+        view.file(self.call.file)?;
+        let names = load_from(&mut view, self.call.file.inode)?.into_keys();
         Ok(names.filter(|name| is_listed(&self.scope.caller, name)).collect())
     }
 }
 
-/// Sets an extended attribute.
-#[derive(Clone, Debug)]
-pub struct SetXattr {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// The attribute.
-    pub name: Vec<u8>,
-    /// Its value.
-    pub value: Vec<u8>,
-    /// Whether it must be there, or must not.
-    pub mode: XattrSetMode,
-}
-
-impl Mutation for SetXattr {
+impl Mutation for Scoped<calls::SetXattr> {
     type Reply = ();
 
     fn execute<P: Pointer>(
@@ -104,20 +69,20 @@ impl Mutation for SetXattr {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<()>, OperationStop> {
-        let found = file::open(transaction, environment, self.file)?;
-        check_set(&self.scope.caller, &found.attributes, &self.name, self.value.len())?;
+        let found = file::open(transaction, environment, self.call.file)?;
+        check_set(&self.scope.caller, &found.attributes, &self.call.name, self.call.value.len())?;
         let mut list = load(transaction, found.inode)?;
-        let there = list.contains_key(&self.name);
-        match self.mode {
+        let there = list.contains_key(&self.call.name);
+        match self.call.mode {
             XattrSetMode::Create if there => return Err(FsError::Exists.into()),
             XattrSetMode::Replace if !there => return Err(FsError::NoAttribute.into()),
             XattrSetMode::Either | XattrSetMode::Create | XattrSetMode::Replace => {}
         }
         if !there {
             let names_bytes = list.keys().map(|name| name.len() + 1).sum();
-            check_names_room(names_bytes, &self.name)?;
+            check_names_room(names_bytes, &self.call.name)?;
         }
-        list.insert(self.name.clone(), self.value.clone());
+        list.insert(self.call.name.clone(), self.call.value.clone());
         if xattr::encoded_size(&list) as u64 > XATTRS_BYTES_MAX {
             return Err(FsError::AttributeTooLarge.into());
         }
@@ -129,27 +94,16 @@ impl Mutation for SetXattr {
             prefix: prefix(environment.volume, now),
             file: reference(found.inode, found.state.generation),
             holder: reference(inode, generation),
-            value_size: (self.value.len() as u32).into(),
-            name_size: (self.name.len() as u16).into(),
+            value_size: (self.call.value.len() as u32).into(),
+            name_size: (self.call.name.len() as u16).into(),
             reserved: 0.into(),
         };
-        let record = Record::new(KIND_SET_XATTR, &record, &[&self.name, &self.value]);
+        let record = Record::new(KIND_SET_XATTR, &record, &[&self.call.name, &self.call.value]);
         Ok(Executed::storing((), record))
     }
 }
 
-/// Removes an extended attribute.
-#[derive(Clone, Debug)]
-pub struct RemoveXattr {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// The attribute.
-    pub name: Vec<u8>,
-}
-
-impl Mutation for RemoveXattr {
+impl Mutation for Scoped<calls::RemoveXattr> {
     type Reply = ();
 
     fn execute<P: Pointer>(
@@ -157,19 +111,19 @@ impl Mutation for RemoveXattr {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<()>, OperationStop> {
-        let found = file::open(transaction, environment, self.file)?;
-        check_set(&self.scope.caller, &found.attributes, &self.name, 0)?;
-        if !remove(transaction, found.inode, &self.name)? {
+        let found = file::open(transaction, environment, self.call.file)?;
+        check_set(&self.scope.caller, &found.attributes, &self.call.name, 0)?;
+        if !remove(transaction, found.inode, &self.call.name)? {
             return Err(FsError::NoAttribute.into());
         }
         transaction.edit(found.inode)?.touch(self.scope.now);
         let record = RemoveXattrRecord {
             prefix: prefix(environment.volume, self.scope.now),
             file: reference(found.inode, found.state.generation),
-            name_size: (self.name.len() as u16).into(),
+            name_size: (self.call.name.len() as u16).into(),
             reserved: [0; 6],
         };
-        let record = Record::new(KIND_REMOVE_XATTR, &record, &[&self.name]);
+        let record = Record::new(KIND_REMOVE_XATTR, &record, &[&self.call.name]);
         Ok(Executed::freeing((), record))
     }
 }

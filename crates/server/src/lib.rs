@@ -3,5 +3,7 @@
 //! Invariants: nothing here starts anything or touches a disk, but [`config::Config::load`], which
 //! reads one file.
 
+#![forbid(unsafe_code)]
+
 pub mod config;
 pub mod hostname;

@@ -8,6 +8,8 @@
 //!
 //! Fails: every command ends with an exit status of `admin_api::Code`.
 
+#![forbid(unsafe_code)]
+
 mod bench_command;
 mod check_command;
 mod disks;

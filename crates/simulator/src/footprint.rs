@@ -6,7 +6,7 @@
 //!
 //! Invariants: two operations with disjoint footprints have the same answers in either order.
 
-use file_service::{Caller, FileHandle};
+use file_service::{Caller, FileHandle, calls};
 use model_fs::answer::Answer;
 use model_fs::{Executor, Name, Operation, Slot, SnapshotAction};
 use std::collections::BTreeSet;
@@ -64,7 +64,10 @@ impl Footprint {
         self.file(model, directory);
         let (service, handle) = (model.service(), model.handle(directory));
         let (caller, name) = (Caller::root(), name.bytes());
-        let found = Answer::to(|done| service.lookup(&caller, handle, &name, done)).take();
+        let found = Answer::to(|done| {
+            service.lookup(&caller, calls::Lookup { directory: handle, name: name.to_vec() }, done)
+        })
+        .take();
         if let Ok(Ok(entry)) = found {
             self.files.insert(entry.handle);
         }

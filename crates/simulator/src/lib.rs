@@ -28,6 +28,8 @@
 //!
 //! Fails: [`Finding`], which names what is wrong; the seed replays it.
 
+#![forbid(unsafe_code)]
+
 mod beside;
 pub mod boundaries;
 pub mod choices;

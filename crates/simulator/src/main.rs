@@ -3,6 +3,8 @@
 //! Exit status: 0 if nothing was found, 1 if something was (of `mutations`: if a broken rule was
 //! not noticed), 2 if the arguments are wrong.
 
+#![forbid(unsafe_code)]
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ondisk::label::RaidKind;
 use platform::Clock;

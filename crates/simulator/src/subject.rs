@@ -6,7 +6,7 @@
 
 use aggregate::AggregateError;
 use dblade::{EngineError, Service};
-use file_service::{Caller, FileHandle, FileService, FsError};
+use file_service::{Caller, FileHandle, FileService, FsError, calls};
 use model_fs::answer::Answer;
 use model_fs::build::Translation;
 use model_fs::{SnapshotAction, Subject};
@@ -56,10 +56,16 @@ impl Subject for EngineSubject {
 
     fn snapshot_root(&self, snapshot: u8, drive: &mut dyn FnMut()) -> Option<FileHandle> {
         let service = &*self.service;
-        let root = Answer::to(|done| service.root(&self.volume, done)).wait(drive)?.ok()?;
+        let root = Answer::to(|done| {
+            service.root(&Caller::root(), calls::Root { name: self.volume.clone() }, done)
+        })
+        .wait(drive)?
+        .ok()?;
         let caller = Caller::root();
         let mut lookup = |directory: FileHandle, name: &[u8]| {
-            let answer = Answer::to(|done| service.lookup(&caller, directory, name, done));
+            let answer = Answer::to(|done| {
+                service.lookup(&caller, calls::Lookup { directory, name: name.to_vec() }, done)
+            });
             Some(answer.wait(drive)?.ok()?.handle)
         };
         let snapshots = lookup(root.handle, b".snapshot")?;

@@ -17,7 +17,7 @@ use crate::space::{check_refusal, check_room};
 use crate::subject::{EngineSubject, snapshot_outcome};
 use crate::workload::choose_operation;
 use dblade::EngineError;
-use file_service::{Durability, FileService, FsError, Hold};
+use file_service::{Caller, Durability, FileService, FsError, Hold, calls};
 use model_fs::executor::Pending;
 use model_fs::operation::{Fill, SLOT_COUNT};
 use model_fs::{
@@ -332,14 +332,21 @@ impl Tenant {
             }
         }
         for hold in holds {
-            machine.service.release(*hold);
+            machine.service.release(
+                &Caller::root(),
+                calls::ReleaseHold { hold: *hold },
+                Box::new(drop),
+            );
         }
         machine.settle()
     }
 
     fn is_in_model(&self, slot: Slot) -> bool {
         let (service, handle) = (self.model.executor.service(), self.model.executor.handle(slot));
-        let found = model_fs::answer::Answer::to(|done| service.attributes(handle, done)).take();
+        let found = model_fs::answer::Answer::to(|done| {
+            service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+        })
+        .take();
         matches!(found, Ok(Ok(_)))
     }
 

@@ -6,7 +6,9 @@
 
 use crate::choices::Choices;
 use crate::plan::{Filling, Plan};
-use file_service::{Attributes, CreateMode, FileKind, NewNode, SetAttributes, Stability};
+use file_service::{
+    Attributes, Caller, CreateMode, FileKind, NewNode, SetAttributes, Stability, calls,
+};
 use model_fs::answer::Answer;
 use model_fs::operation::{FILE_SLOT_FIRST, Fill, ORDINARY_NAMES, SLOT_COUNT, Who};
 use model_fs::{Executor, Name, Numbers, Operation, Slot, SnapshotAction};
@@ -94,6 +96,9 @@ fn fill(filling: Filling, choices: &mut Choices, model: &Executor) -> Operation 
 
 fn is_file(model: &Executor, slot: Slot) -> bool {
     let (service, handle) = (model.service(), model.handle(slot));
-    let found = Answer::<Attributes>::to(|done| service.attributes(handle, done)).take();
+    let found = Answer::<Attributes>::to(|done| {
+        service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+    })
+    .take();
     matches!(found, Ok(Ok(attributes)) if attributes.kind == FileKind::Regular)
 }

@@ -26,6 +26,8 @@
 //!
 //! Fails: [`Failure`], with what was expected and found.
 
+#![forbid(unsafe_code)]
+
 pub mod found;
 pub mod kernel_client;
 pub mod measure;

@@ -13,6 +13,8 @@
 //! Invariants: no arithmetic crosses two address spaces; conversions are spelled out by name; no
 //! type here knows how anything is stored.
 
+#![deny(unsafe_code)]
+
 mod block;
 mod numbers;
 mod size;

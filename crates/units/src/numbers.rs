@@ -3,12 +3,15 @@
 //! Invariants: a newtype is as wide as the format's field that stores it or wider; the format's
 //! own limits are checked where a value is stored (`ondisk`), not here.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(
+            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+        )]
         pub struct $name(pub $inner);
 
         impl $name {

@@ -4,7 +4,7 @@
 use super::rig::{Numbers, Rig, failed, largest, median};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
-use file_service::{Caller, CreateMode, Done, FileHandle, FileService, SetAttributes};
+use file_service::{Caller, CreateMode, Done, FileHandle, FileService, SetAttributes, calls};
 use std::sync::atomic::Ordering;
 
 /// Operations in flight.
@@ -92,7 +92,11 @@ fn creates(
     rig.load("create", DEPTH, numbers, |number, done| {
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
         let name = name_of(number);
-        rig.service().create(&caller, folder, name.as_bytes(), mode, set, done);
+        rig.service().create(
+            &caller,
+            calls::Create { directory: folder, name: name.as_bytes().to_vec(), mode, set },
+            done,
+        );
     })
 }
 
@@ -109,7 +113,11 @@ fn lookups(
     let (caller, mut numbers) = (Caller::root(), Numbers(7));
     rig.load("lookup", DEPTH, 0..count, |_, done| {
         let name = name_of(numbers.next(files));
-        rig.service().lookup(&caller, folder, name.as_bytes(), done);
+        rig.service().lookup(
+            &caller,
+            calls::Lookup { directory: folder, name: name.as_bytes().to_vec() },
+            done,
+        );
     })
 }
 
@@ -126,7 +134,16 @@ fn listing(
     loop {
         let asked = rig.now();
         let page = wait(|done: Done<_>| {
-            rig.service().read_directory(&caller, folder, cookie, PAGE_ENTRIES, true, done);
+            rig.service().read_directory(
+                &caller,
+                calls::ReadDirectory {
+                    directory: folder,
+                    cookie,
+                    entries_max: PAGE_ENTRIES,
+                    with_attributes: true,
+                },
+                done,
+            );
         });
         let page = page.map_err(|error| failed("readdirplus", error))?;
         slowest = slowest.max(rig.since(asked));
@@ -152,7 +169,13 @@ fn listing(
 
 fn remove(rig: &Rig, folder: FileHandle, name: &str) -> Result<(), BenchError> {
     let caller = Caller::root();
-    let removed = wait(|done| rig.service().remove(&caller, folder, name.as_bytes(), done));
+    let removed = wait(|done| {
+        rig.service().remove(
+            &caller,
+            calls::Remove { directory: folder, name: name.as_bytes().to_vec() },
+            done,
+        )
+    });
     removed.map(|_| ()).map_err(|error| failed("remove", error))
 }
 
@@ -166,7 +189,11 @@ fn removes(
     rig.take_cps();
     for first in (0..count).step_by(batch as usize) {
         let outcome = rig.load("remove", DEPTH, first..first + batch, |number, done| {
-            rig.service().remove(&caller, folder, name_of(number).as_bytes(), done);
+            rig.service().remove(
+                &caller,
+                calls::Remove { directory: folder, name: name_of(number).as_bytes().to_vec() },
+                done,
+            );
         })?;
         let longest = largest(&rig.take_cps());
         report(&format!("remove {first}.."), format!("{outcome}; longest CP {longest:.2} s"));

@@ -4,7 +4,7 @@ use super::rig::{NAME, Numbers, Rig, failed, largest, median, resident_bytes};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
 use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, NodeChange, SetAttributes, SetTime,
+    Caller, CreateMode, Done, FileHandle, FileService, NodeChange, SetAttributes, SetTime, calls,
 };
 use std::sync::atomic::Ordering;
 
@@ -65,7 +65,11 @@ fn fill(rig: &Rig, folder: FileHandle) -> Result<(), BenchError> {
     let outcome = rig.load("create", DEPTH, 0..FILES_PER_DIRECTORY, |number, done| {
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
         let name = format!("file-{number}");
-        rig.service().create(&caller, folder, name.as_bytes(), mode, set, done);
+        rig.service().create(
+            &caller,
+            calls::Create { directory: folder, name: name.as_bytes().to_vec(), mode, set },
+            done,
+        );
     });
     outcome.map(|_| ())
 }
@@ -79,7 +83,7 @@ fn changed_cps(rig: &Rig, files: &[FileHandle]) -> Result<(f64, f64), BenchError
         let outcome = rig.load("chmod", DEPTH, 0..CHANGED, |_, done: Done<NodeChange>| {
             let file = files[numbers.next(files.len() as u64) as usize];
             let set = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
-            rig.service().set_attributes(&caller, file, set, done);
+            rig.service().set_attributes(&caller, calls::SetFileAttributes { file, set }, done);
         })?;
         changes.push(outcome.per_second);
         cps.push(rig.commit());
@@ -108,7 +112,16 @@ fn list(rig: &Rig, folder: FileHandle) -> Result<Vec<Option<FileHandle>>, BenchE
     let (caller, mut cookie, mut found) = (Caller::root(), 2, Vec::new());
     loop {
         let page = wait(|done: Done<_>| {
-            rig.service().read_directory(&caller, folder, cookie, 512, true, done);
+            rig.service().read_directory(
+                &caller,
+                calls::ReadDirectory {
+                    directory: folder,
+                    cookie,
+                    entries_max: 512,
+                    with_attributes: true,
+                },
+                done,
+            );
         });
         let page = page.map_err(|error| failed("readdirplus", error))?;
         cookie = page.entries.last().map_or(cookie, |entry| entry.cookie);

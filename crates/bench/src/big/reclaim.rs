@@ -5,7 +5,7 @@ use super::rig::{NAME, Numbers, Outcome, Rig, failed, largest, median};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
 use bytes::Bytes;
-use file_service::{Caller, Done, FileHandle, FileService, SetAttributes, Stability};
+use file_service::{Caller, Done, FileHandle, FileService, SetAttributes, Stability, calls};
 use volume::SnapshotRequest;
 
 /// Writes in flight.
@@ -43,7 +43,13 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     report("sequential write of the large file", format!("{rate:.0} MiB/s"));
     let caller = Caller::root();
     let (begin, before) = (rig.now(), rig.used_blocks());
-    let removed = wait(|done| rig.service().remove(&caller, root, b"large", done));
+    let removed = wait(|done| {
+        rig.service().remove(
+            &caller,
+            calls::Remove { directory: root, name: b"large".to_vec() },
+            done,
+        )
+    });
     removed.map_err(|error| failed("remove", error))?;
     report("remove of the large file", format!("{:.2} ms", rig.since(begin) * 1e3));
     reclaim("writer while it is reclaimed", &rig, writer, before - size / BLOCK * 9 / 10, report)?;
@@ -53,14 +59,22 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     rig.commit();
     let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
     let (begin, before) = (rig.now(), rig.used_blocks());
-    let changed = wait(|done| rig.service().set_attributes(&caller, file, set, done));
+    let changed = wait(|done| {
+        rig.service().set_attributes(&caller, calls::SetFileAttributes { file, set }, done)
+    });
     changed.map_err(|error| failed("truncate", error))?;
     report("truncate of the large file", format!("{:.2} ms", rig.since(begin) * 1e3));
     reclaim("writer while it is truncated", &rig, writer, before - size / BLOCK * 9 / 10, report)?;
 
     fill(&rig, file, size)?;
     snapshot(&rig, SnapshotRequest::Create("held".to_owned()))?;
-    let removed = wait(|done| rig.service().remove(&caller, root, b"large", done));
+    let removed = wait(|done| {
+        rig.service().remove(
+            &caller,
+            calls::Remove { directory: root, name: b"large".to_vec() },
+            done,
+        )
+    });
     removed.map_err(|error| failed("remove", error))?;
     settle(&rig);
     let (begin, before) = (rig.now(), rig.used_blocks());
@@ -105,7 +119,11 @@ fn fill(rig: &Rig, file: FileHandle, size: u64) -> Result<(), BenchError> {
     let (caller, data) = (Caller::root(), Bytes::from(vec![7; LARGE as usize]));
     let outcome = rig.load("fill", DEPTH, 0..size / LARGE, |number, done| {
         let (offset, stability) = (number * LARGE, Stability::Unstable);
-        rig.service().write(&caller, file, offset, data.clone(), stability, done);
+        rig.service().write(
+            &caller,
+            calls::Write { file, offset, data: data.clone(), stability },
+            done,
+        );
     });
     outcome.map(|_| ())
 }
@@ -116,7 +134,11 @@ fn round(rig: &Rig, writer: FileHandle) -> Result<Outcome, BenchError> {
     rig.load("write", DEPTH, 0..ROUND, |_, done: Done<_>| {
         let offset = numbers.next(WRITER_BYTES / BLOCK) * BLOCK;
         let stability = Stability::FileSync;
-        rig.service().write(&caller, writer, offset, data.clone(), stability, done);
+        rig.service().write(
+            &caller,
+            calls::Write { file: writer, offset, data: data.clone(), stability },
+            done,
+        );
     })
 }
 

@@ -6,7 +6,9 @@
 
 use crate::node::{BenchError, FileLog, wait};
 use dblade::{Configuration, CreateAggregate, Engine, Service, Tuning, VolumeRequest};
-use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
+use file_service::{
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, calls,
+};
 use ondisk::label::RaidKind;
 use platform::disk::{DiskOpener, MediaHints, ReadDone, WriteDone};
 use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
@@ -242,7 +244,9 @@ impl Rig {
 
     /// The root directory of a volume.
     pub fn root(&self, volume: &str) -> Result<FileHandle, BenchError> {
-        let root = wait(|done: Done<_>| self.service().root(volume, done));
+        let root = wait(|done: Done<_>| {
+            self.service().root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+        });
         root.map(|entry| entry.handle).map_err(|error| failed("root", error))
     }
 
@@ -251,7 +255,11 @@ impl Rig {
         let made = wait(|done| {
             let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
             let caller = Caller::root();
-            self.service().create(&caller, directory, name.as_bytes(), mode, set, done);
+            self.service().create(
+                &caller,
+                calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         made.map(|(entry, _)| entry.handle).map_err(|error| failed("create", error))
     }
@@ -261,7 +269,11 @@ impl Rig {
         let made = wait(|done| {
             let (node, set) = (file_service::NewNode::Directory, SetAttributes::default());
             let caller = Caller::root();
-            self.service().make_node(&caller, directory, name.as_bytes(), node, set, done);
+            self.service().make_node(
+                &caller,
+                calls::MakeNode { directory, name: name.as_bytes().to_vec(), node, set },
+                done,
+            );
         });
         made.map(|(entry, _)| entry.handle).map_err(|error| failed("mkdir", error))
     }
@@ -269,7 +281,13 @@ impl Rig {
     /// The directory of this name.
     pub fn folder_named(&self, at: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
         let caller = Caller::root();
-        let found = wait(|done: Done<_>| self.service().lookup(&caller, at, name.as_bytes(), done));
+        let found = wait(|done: Done<_>| {
+            self.service().lookup(
+                &caller,
+                calls::Lookup { directory: at, name: name.as_bytes().to_vec() },
+                done,
+            )
+        });
         found.map(|entry| entry.handle).map_err(|error| failed("lookup", error))
     }
 

@@ -5,7 +5,7 @@ use super::rig::{NAME, Numbers, Rig, failed, largest, median};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
 use bytes::Bytes;
-use file_service::{Caller, Done, FileHandle, FileService, Stability};
+use file_service::{Caller, Done, FileHandle, FileService, Stability, calls};
 use volume::SnapshotRequest;
 
 const DEPTH: usize = 32;
@@ -118,7 +118,11 @@ fn fill(rig: &Rig, file: FileHandle) -> Result<(), BenchError> {
     let (caller, data) = (Caller::root(), Bytes::from(vec![7; 1 << 20]));
     let outcome = rig.load("fill", 4, 0..FILE_BYTES >> 20, |number, done| {
         let (offset, stability) = (number << 20, Stability::Unstable);
-        rig.service().write(&caller, file, offset, data.clone(), stability, done);
+        rig.service().write(
+            &caller,
+            calls::Write { file, offset, data: data.clone(), stability },
+            done,
+        );
     });
     outcome.map(|_| ())
 }
@@ -133,7 +137,11 @@ fn write(
     rig.load("write", DEPTH, 0..count, |_, done: Done<_>| {
         let offset = numbers.next(FILE_BYTES / BLOCK) * BLOCK;
         let stability = Stability::Unstable;
-        rig.service().write(&caller, file, offset, data.clone(), stability, done);
+        rig.service().write(
+            &caller,
+            calls::Write { file, offset, data: data.clone(), stability },
+            done,
+        );
     })
 }
 
@@ -170,7 +178,11 @@ fn read_through(
     let caller = Caller::root();
     let lookup = |directory: FileHandle, name: &str| {
         let found = wait(|done: Done<_>| {
-            rig.service().lookup(&caller, directory, name.as_bytes(), done);
+            rig.service().lookup(
+                &caller,
+                calls::Lookup { directory, name: name.as_bytes().to_vec() },
+                done,
+            );
         });
         found.map(|entry| entry.handle).map_err(|error| failed("lookup", error))
     };
@@ -180,7 +192,16 @@ fn read_through(
     let snapshots = lookup(root, ".snapshot")?;
     let begin = rig.now();
     let page = wait(|done: Done<_>| {
-        rig.service().read_directory(&caller, snapshots, 0, 4096, true, done);
+        rig.service().read_directory(
+            &caller,
+            calls::ReadDirectory {
+                directory: snapshots,
+                cookie: 0,
+                entries_max: 4096,
+                with_attributes: true,
+            },
+            done,
+        );
     });
     let page = page.map_err(|error| failed("readdir .snapshot", error))?;
     let seconds = rig.since(begin);
@@ -188,7 +209,9 @@ fn read_through(
     let begin = rig.now();
     for name in names {
         let file = lookup(lookup(snapshots, name)?, "data")?;
-        let read = wait(|done: Done<_>| rig.service().read(&caller, file, 0, 4096, done));
+        let read = wait(|done: Done<_>| {
+            rig.service().read(&caller, calls::Read { file, offset: 0, count: 4096 }, done)
+        });
         read.map_err(|error| failed("read in .snapshot", error))?;
     }
     let each = rig.since(begin) / names.len().max(1) as f64;

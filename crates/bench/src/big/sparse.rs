@@ -4,7 +4,9 @@ use super::rig::{NAME, Numbers, Rig, failed, largest, median, resident_bytes};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
 use bytes::Bytes;
-use file_service::{Caller, Done, FileHandle, FileService, SeekTarget, SetAttributes, Stability};
+use file_service::{
+    Caller, Done, FileHandle, FileService, SeekTarget, SetAttributes, Stability, calls,
+};
 
 const DEPTH: usize = 32;
 const BLOCK: u64 = 4096;
@@ -45,7 +47,7 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     let (caller, mut numbers) = (Caller::root(), Numbers(3));
     let outcome = rig.load("read", DEPTH, 0..20_000, |_, done| {
         let offset = numbers.next(LARGE_BYTES / BLOCK) * BLOCK;
-        rig.service().read(&caller, file, offset, BLOCK as u32, done);
+        rig.service().read(&caller, calls::Read { file, offset, count: BLOCK as u32 }, done);
     })?;
     report("4 TiB random read of what was written, cold", outcome.to_string());
     let mut numbers = Numbers(11);
@@ -58,7 +60,9 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
 fn set_size(rig: &Rig, file: FileHandle, size: u64) -> Result<(), BenchError> {
     let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
     let caller = Caller::root();
-    let changed = wait(|done| rig.service().set_attributes(&caller, file, set, done));
+    let changed = wait(|done| {
+        rig.service().set_attributes(&caller, calls::SetFileAttributes { file, set }, done)
+    });
     changed.map(|_| ()).map_err(|error| failed("truncate", error))
 }
 
@@ -73,7 +77,11 @@ fn writes(
     rig.load("random write", DEPTH, 0..count, |_, done| {
         let offset = numbers.next(size / BLOCK) * BLOCK;
         let stability = Stability::Unstable;
-        rig.service().write(&caller, file, offset, data.clone(), stability, done);
+        rig.service().write(
+            &caller,
+            calls::Write { file, offset, data: data.clone(), stability },
+            done,
+        );
     })
 }
 
@@ -82,7 +90,9 @@ fn seeks(rig: &Rig, file: FileHandle, name: &str, report: Report<'_>) -> Result<
     for number in 0..SEEKS {
         let target = if number % 2 == 0 { SeekTarget::Data } else { SeekTarget::Hole };
         let asked = rig.now();
-        let found = wait(|done: Done<_>| rig.service().seek(file, offset, target, done));
+        let found = wait(|done: Done<_>| {
+            rig.service().seek(&Caller::root(), calls::Seek { file, offset, target }, done)
+        });
         slowest = slowest.max(rig.since(asked));
         let Ok(found) = found else { break };
         offset = found;

@@ -10,7 +10,7 @@ use crate::memory::COMMON_BYTE;
 use crate::node::BenchError;
 use crate::numbers::Numbers;
 use bytes::Bytes;
-use file_service::{Caller, FileHandle, FileService, FsError, Stability, WriteResult};
+use file_service::{Caller, FileHandle, FileService, FsError, Stability, WriteResult, calls};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -150,7 +150,11 @@ pub(super) fn write(
             same.leave(if is_short { Err(FsError::Io) } else { outcome }, 0);
         });
         let stability = Stability::Unstable;
-        rig.service.write(&caller, file, offset, data.clone(), stability, done);
+        rig.service.write(
+            &caller,
+            calls::Write { file, offset, data: data.clone(), stability },
+            done,
+        );
     }
     let drained = flight.drain().map(|_| ());
     drained.map_err(|error| BenchError::Operation { load: "write", error })

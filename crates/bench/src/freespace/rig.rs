@@ -15,7 +15,9 @@ use dblade::{
     AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Service, Tiering,
     Tuning, VolumeRequest,
 };
-use file_service::{Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes};
+use file_service::{
+    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, calls,
+};
 use media::Profile;
 use ondisk::label::RaidKind;
 use platform::Disk;
@@ -198,10 +200,17 @@ impl Rig {
         };
         wait(|done| self.engine.create_volume(request, done))?;
         let failed = |error: FsError| BenchError::Operation { load: "create", error };
-        let root = wait(|done: Done<_>| self.service.root(volume, done)).map_err(failed)?;
+        let root = wait(|done: Done<_>| {
+            self.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+        })
+        .map_err(failed)?;
         let made = wait(|done| {
             let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
-            self.service.create(&Caller::root(), root.handle, b"data", mode, set, done);
+            self.service.create(
+                &Caller::root(),
+                calls::Create { directory: root.handle, name: b"data".to_vec(), mode, set },
+                done,
+            );
         });
         made.map(|(entry, _)| entry.handle).map_err(failed)
     }

@@ -3,7 +3,7 @@
 use super::{Node, content};
 use crate::{AddDisks, Joining, Tuning};
 use aggregate::{AreaCell, GroupMap};
-use file_service::{Caller, FileService};
+use file_service::calls;
 use ondisk::label::RaidKind;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
@@ -87,11 +87,9 @@ fn areas_are_emptied_as_a_whole() {
                 node.consistency_point();
             }
         }
-        let caller = Caller::root();
         for number in files.clone().filter(|number| !is_kept(number)) {
             let name = name(number);
-            node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done))
-                .unwrap();
+            node.ask(calls::Remove { directory: root, name: name.as_bytes().to_vec() }).unwrap();
         }
         let aggregate = node.engine.aggregate_named("a1").unwrap();
         let emptied = || aggregate.statistics.emptied_areas.load(Ordering::Relaxed);
@@ -185,9 +183,8 @@ fn a_group_leaves_and_its_disk_can_be_used_again() {
     node.write_file(root, "file", content(3, 6 << 20));
     node.consistency_point();
     assert!(node.read_file(root, "file").unwrap() == content(3, 6 << 20));
-    let caller = Caller::root();
     let lookup = |directory, name: &str| {
-        node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+        node.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() })
     };
     let snapshots = lookup(root, ".snapshot").unwrap().handle;
     let image = lookup(snapshots, "before").unwrap().handle;
@@ -247,9 +244,8 @@ fn nodes_leave_without_what_is_below_them() {
     // What is in stock of the other groups is used up.
     node.write_file(root, "more", content(64, 3 << 19));
     // Of the nodes only entries of what is freed change. Some are written to the new group.
-    let caller = Caller::root();
     for name in (0..64).filter(|number| !is_kept(number)).map(name) {
-        node.call(|service, done| service.remove(&caller, root, name.as_bytes(), done)).unwrap();
+        node.ask(calls::Remove { directory: root, name: name.as_bytes().to_vec() }).unwrap();
         node.consistency_point();
     }
     node.settle();

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::{ServedVolume, VolumeKind};
+use file_service::calls;
 use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
 use ondisk::root::{VOL_INFO_VVBN, metafile};
 use units::VolumeId;
@@ -94,15 +95,18 @@ fn create(node: &Node, volume: &str, name: &str) -> Result<(), FsError> {
     node.call(|service, done| {
         let set = SetAttributes::default();
         let mode = CreateMode::Unchecked;
-        service.create(&root, directory, name.as_bytes(), mode, set, done);
+        service.create(
+            &root,
+            calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
+            done,
+        );
     })
     .map(drop)
 }
 
 fn write(node: &Node, file: FileHandle, data: Vec<u8>) -> Result<(), FsError> {
-    let (root, data) = (Caller::root(), Bytes::from(data));
-    node.call(|service, done| service.write(&root, file, 0, data, Stability::FileSync, done))
-        .map(drop)
+    let (_root, data) = (Caller::root(), Bytes::from(data));
+    node.ask(calls::Write { file, offset: 0, data, stability: Stability::FileSync }).map(drop)
 }
 
 /// The volume is as the last commit before the damage has it, and takes no changes.
@@ -112,11 +116,11 @@ fn is_read_only(node: &Node) {
     assert!(node.read_file(root, "file").unwrap() == content(1, FILE_BYTES));
     assert_eq!(node.read_file(root, "lost").unwrap_err(), FsError::NotFound);
     assert_eq!(create(node, "home", "refused"), Err(FsError::ReadOnly));
-    let file = node.call(|service, done| service.lookup(&Caller::root(), root, b"file", done));
+    let file = node.ask(calls::Lookup { directory: root, name: b"file".to_vec() });
     let file = file.unwrap().handle;
     assert_eq!(write(node, file, content(9, 100)), Err(FsError::ReadOnly));
     assert_eq!(write(node, file, content(9, 1 << 20)), Err(FsError::ReadOnly));
-    let commit = node.call(|service, done| service.commit(&Caller::root(), file, done));
+    let commit = node.ask(calls::Commit::of(file));
     assert_eq!(commit.map(drop), Err(FsError::ReadOnly));
     let request = SnapshotRequest::Create("refused".to_owned());
     let refused = node.wait(|done| node.engine.request_snapshot("home", request, done));
@@ -160,13 +164,13 @@ fn while_in_service(seed: u64, freed_blocks: u64, block: impl Fn(&Node) -> (Stri
     world.fail_block(&disk, at);
     let (node, _) = Node::open(&world);
     assert!(volume(&node, "home").damage().is_none());
-    let verifier = node.service.write_verifier();
+    let verifier = node.service.0.verifier();
     node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
     node.write_file(node.root("other"), "more", content(1, FILE_BYTES));
     node.consistency_point();
     node.settle();
     is_read_only(&node);
-    assert_ne!(node.service.write_verifier(), verifier, "what was written unstably is gone");
+    assert_ne!(node.service.0.verifier(), verifier, "what was written unstably is gone");
     check_other(&node, &["file", "more"]);
     commit_all(&node);
     // A start remembers it; what is logged for the others is replayed.
@@ -236,7 +240,7 @@ fn regression_a_volume_that_cannot_be_loaded_keeps_no_aggregate_closed() {
         let (node, recovery) = Node::open(&world);
         assert_eq!(recovery.skipped > 0, is_first, "{recovery:?}");
         assert!(volume(&node, "home").is_unreadable());
-        let root = node.call(|service, done| service.root("home", done));
+        let root = node.ask(calls::Root { name: "home".to_owned() });
         assert_eq!(root.map(drop).unwrap_err(), FsError::Io);
         check_other(&node, &["file", "more"]);
         node.write_file(node.root("other"), "file", content(1, FILE_BYTES));
@@ -332,7 +336,11 @@ fn dropped_before_it_is_logged(seed: u64, block: impl Fn(&Node) -> (String, u64)
     let slot = Arc::clone(&answer);
     let (set, mode) = (SetAttributes::default(), CreateMode::Guarded);
     let answered = move |outcome: Result<_, _>| *slot.lock() = Some(outcome.map(drop));
-    node.service.create(&Caller::root(), root, b"lost", mode, set, Box::new(answered));
+    node.service.create(
+        &Caller::root(),
+        calls::Create { directory: root, name: b"lost".to_vec(), mode, set },
+        Box::new(answered),
+    );
     node.settle();
     assert_eq!(*answer.lock(), None);
     node.consistency_point();

@@ -4,7 +4,7 @@
 use super::{Node, content};
 use aggregate::FreeCounts;
 use bytes::Bytes;
-use file_service::{Caller, FileHandle, FileService, FsError, Stability};
+use file_service::{FileHandle, FsError, Stability, calls};
 use ondisk::label::RaidKind;
 use platform::simulated::SimulatedWorld;
 use units::BLOCK_SIZE_U64;
@@ -15,11 +15,10 @@ const FREES_OF_PAGE: u64 = 10;
 
 impl Node {
     fn overwrite(&self, file: FileHandle, block: u64, seed: u64) -> Result<(), FsError> {
-        let (caller, offset) = (Caller::root(), block * BLOCK_SIZE_U64);
+        let offset = block * BLOCK_SIZE_U64;
         let data = Bytes::from(content(seed, BLOCK_SIZE_U64 as usize));
         let stability = Stability::FileSync;
-        self.call(|service, done| service.write(&caller, file, offset, data, stability, done))
-            .map(drop)
+        self.ask(calls::Write { file, offset, data, stability }).map(drop)
     }
 
     fn frees(&self) -> FreeCounts {

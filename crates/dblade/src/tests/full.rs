@@ -3,6 +3,7 @@
 
 use super::*;
 use file_service::FileSystemStatistics;
+use file_service::calls;
 
 /// Of 64 MiB in four disks.
 const TINY_DISK_BLOCKS: u64 = 4096;
@@ -45,9 +46,12 @@ fn names(volumes: usize) -> Vec<String> {
 
 impl Node {
     fn create_file(&self, directory: FileHandle, name: &str) -> Result<FileHandle, FsError> {
-        let (caller, set) = (Caller::root(), SetAttributes::default());
-        let (entry, _) = self.call(|service, done| {
-            service.create(&caller, directory, name.as_bytes(), CreateMode::Unchecked, set, done);
+        let (_caller, set) = (Caller::root(), SetAttributes::default());
+        let (entry, _) = self.ask(calls::Create {
+            directory,
+            name: name.as_bytes().to_vec(),
+            mode: CreateMode::Unchecked,
+            set,
         })?;
         Ok(entry.handle)
     }
@@ -55,7 +59,11 @@ impl Node {
     fn write_piece(&self, file: FileHandle, offset: u64, data: Vec<u8>) -> Result<(), FsError> {
         let (caller, data) = (Caller::root(), Bytes::from(data));
         let write = |service: &Service, done: Done<file_service::WriteResult>| {
-            service.write(&caller, file, offset, data, Stability::FileSync, done);
+            service.write(
+                &caller,
+                calls::Write { file, offset, data, stability: Stability::FileSync },
+                done,
+            );
         };
         self.call(write).map(drop)
     }
@@ -63,13 +71,17 @@ impl Node {
     fn remove(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
         let caller = Caller::root();
         let remove = |service: &Service, done: Done<file_service::NodeChange>| {
-            service.remove(&caller, directory, name.as_bytes(), done);
+            service.remove(
+                &caller,
+                calls::Remove { directory, name: name.as_bytes().to_vec() },
+                done,
+            );
         };
         self.call(remove).map(drop)
     }
 
     fn statistics(&self, file: FileHandle) -> FileSystemStatistics {
-        self.call(|service, done| service.statistics(file, done)).unwrap()
+        self.ask(calls::Statistics { file }).unwrap()
     }
 
     /// Writes files of `pieces` pieces each in turn to all of `roots` until none takes more; their

@@ -3,6 +3,7 @@
 use super::*;
 use aggregate::AggregateError;
 use file_service::WriteResult;
+use file_service::calls;
 use platform::watched::Watch;
 
 /// Bytes of each write.
@@ -68,10 +69,7 @@ impl Two {
         let done = move |outcome| *slot.lock() = Some(outcome);
         self.node.service.write(
             &caller,
-            self.files[index],
-            offset,
-            data,
-            Stability::Unstable,
+            calls::Write { file: self.files[index], offset, data, stability: Stability::Unstable },
             Box::new(done),
         );
         answer

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::EngineError;
+use crate::holds::losses;
 use aggregate::AggregateError;
+use file_service::calls;
 use raid::{MemberState, RaidError};
 
 /// Commits, with these disks gone, until the aggregate knows.
@@ -32,7 +34,7 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     for number in 20..40_u64 {
         node.write_file(root, &format!("file{number}"), content(number, number as usize * 777));
     }
-    let (verifier, losses_before) = (node.service.write_verifier(), node.service.losses(&root));
+    let (verifier, losses_before) = (node.service.0.verifier(), losses(&node.service.0, &root));
     let dirty = node.engine.memory_blocks().1;
     assert!(dirty > 0);
     let error = lose(&node, lost).unwrap_err();
@@ -41,13 +43,17 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     for is_closed in [false, true] {
         let create = node.call(|service, done| {
             let (set, mode) = (SetAttributes::default(), CreateMode::Unchecked);
-            service.create(&Caller::root(), root, b"more", mode, set, done);
+            service.create(
+                &Caller::root(),
+                calls::Create { directory: root, name: b"more".to_vec(), mode, set },
+                done,
+            );
         });
         assert_eq!(create.map(drop), Err(FsError::Offline));
         assert_eq!(node.read_file(root, "file1"), Err(FsError::Offline));
-        let found = node.call(|service, done| service.root(volume, done));
+        let found = node.ask(calls::Root { name: volume.to_owned() });
         assert_eq!(found.map(drop), Err(FsError::Offline));
-        let statistics = node.call(|service, done| service.statistics(root, done));
+        let statistics = node.ask(calls::Statistics { file: root });
         assert!(!is_closed || statistics == Err(FsError::Offline), "{statistics:?}");
         node.settle();
         node.engine.tick();
@@ -74,10 +80,10 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     let recovery = open(&node).unwrap();
     assert!(recovery.replayed > 0);
     assert!(node.engine.outages().is_empty());
-    assert_eq!((losses_before, node.service.losses(&root)), (0, 1));
+    assert_eq!((losses_before, losses(&node.service.0, &root)), (0, 1));
     let other = FileHandle { file_system: file_service::FileSystemId(1), ..root };
-    assert_eq!(node.service.losses(&other), 0);
-    assert_ne!(node.service.write_verifier(), verifier);
+    assert_eq!(losses(&node.service.0, &other), 0);
+    assert_ne!(node.service.0.verifier(), verifier);
     // The handle of before is good.
     for number in 0..40_u64 {
         let expected = content(number, number as usize * 777);
@@ -107,7 +113,7 @@ fn regression_a_close_after_an_outage_ends_no_hold_of_a_later_open() {
     let node = Node::create(&world, RaidKind::Raid4, false);
     let root = node.root("home");
     let file = node.write_file(root, "file", content(1, 9_000));
-    let hold = |node: &Node| node.call(|service, done| service.hold(file, done));
+    let hold = |node: &Node| node.ask(calls::HoldFile { file });
     let first = hold(&node).unwrap();
     lose(&node, &[1, 2]).unwrap_err();
     assert_eq!(hold(&node), Err(FsError::Offline));
@@ -119,14 +125,13 @@ fn regression_a_close_after_an_outage_ends_no_hold_of_a_later_open() {
     open(&node).unwrap();
     let second = hold(&node).unwrap();
     assert_ne!(first, second);
-    let caller = Caller::root();
-    node.call(|service, done| service.remove(&caller, root, b"file", done)).unwrap();
-    node.service.release(first);
+    node.ask(calls::Remove { directory: root, name: b"file".to_vec() }).unwrap();
+    node.service.release(&Caller::root(), calls::ReleaseHold { hold: first }, Box::new(drop));
     node.settle();
-    node.call(|service, done| service.attributes(file, done)).unwrap();
-    node.service.release(second);
+    node.ask(calls::GetAttributes { file }).unwrap();
+    node.service.release(&Caller::root(), calls::ReleaseHold { hold: second }, Box::new(drop));
     node.settle();
-    let gone = node.call(|service, done| service.attributes(file, done));
+    let gone = node.ask(calls::GetAttributes { file });
     assert_eq!(gone.unwrap_err(), FsError::Stale);
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use file_service::NodeChange;
+use file_service::calls;
 use ondisk::identity::{ChecksumBlock, REGION_BLOCKS};
 use units::InodeNumber;
 
@@ -41,16 +42,13 @@ fn commit_all(node: &Node) {
 }
 
 fn write(node: &Node, file: FileHandle, block: usize, data: Vec<u8>) -> Result<(), FsError> {
-    let root = Caller::root();
+    let _root = Caller::root();
     let (offset, data) = ((block * BLOCK) as u64, Bytes::from(data));
-    node.call(|service, done| {
-        service.write(&root, file, offset, data, Stability::FileSync, done);
-    })
-    .map(drop)
+    node.ask(calls::Write { file, offset, data, stability: Stability::FileSync }).map(drop)
 }
 
 fn remove(node: &Node, directory: FileHandle, name: &str) -> Result<NodeChange, FsError> {
-    node.call(|service, done| service.remove(&Caller::root(), directory, name.as_bytes(), done))
+    node.ask(calls::Remove { directory, name: name.as_bytes().to_vec() })
 }
 
 /// A start with a file of which one lowest-level node cannot be read, and one that is well.
@@ -70,7 +68,7 @@ fn damaged_of(file_bytes: usize, tuning: Tuning) -> (Node, FileHandle) {
     world.fail_block(&disk, block);
     let (node, _) = Node::open_tuned(&world, tuning);
     // Its inode is in memory from now on.
-    node.call(|service, done| service.attributes(file, done)).unwrap();
+    node.ask(calls::GetAttributes { file }).unwrap();
     (node, file)
 }
 
@@ -81,19 +79,19 @@ fn check_others(node: &Node) {
 }
 
 fn is_refused(node: &Node, file: FileHandle) {
-    let root = Caller::root();
+    let _root = Caller::root();
     assert_eq!(write(node, file, 300, content(3, BLOCK)), Err(FsError::Io));
     // Blocks that can be read, too: what was acknowledged may have been in them.
-    let read = node.call(|service, done| service.read(&root, file, 0, 4096, done));
+    let read = node.ask(calls::Read { file, offset: 0, count: 4096 });
     assert_eq!(read.map(drop), Err(FsError::Io));
-    let commit = node.call(|service, done| service.commit(&root, file, done));
+    let commit = node.ask(calls::Commit::of(file));
     assert_eq!(commit.map(drop), Err(FsError::Io));
     for size in [0, 1 << 30] {
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-        let set = node.call(|service, done| service.set_attributes(&root, file, set, done));
+        let set = node.ask(calls::SetFileAttributes { file, set });
         assert_eq!(set.map(drop), Err(FsError::Io), "{size}");
     }
-    node.call(|service, done| service.attributes(file, done)).unwrap();
+    node.ask(calls::GetAttributes { file }).unwrap();
 }
 
 /// One WRITE of a whole block took the aggregate out of service, and each start after it failed.
@@ -130,16 +128,13 @@ fn regression_a_node_that_cannot_be_read_costs_its_file_only() {
 fn regression_a_commit_of_what_is_given_up_is_refused() {
     let tuning = Tuning { commit_bytes_max: 1 << 20, ..Tuning::default() };
     let (node, file) = damaged_of(FILE_BYTES, tuning);
-    let root = Caller::root();
+    let _root = Caller::root();
     for block in (260..580).step_by(32) {
         let (offset, data) = ((block * BLOCK) as u64, Bytes::from(content(3, 32 * BLOCK)));
-        node.call(|service, done| {
-            service.write(&root, file, offset, data, Stability::Unstable, done);
-        })
-        .unwrap();
+        node.ask(calls::Write { file, offset, data, stability: Stability::Unstable }).unwrap();
     }
     let before = node.engine.aggregate_summaries()[0].consistency_points;
-    let commit = node.call(|service, done| service.commit(&root, file, done));
+    let commit = node.ask(calls::Commit::of(file));
     assert!(node.engine.aggregate_summaries()[0].consistency_points > before);
     assert_eq!(commit.map(drop), Err(FsError::Io));
     check_others(&node);
@@ -260,7 +255,11 @@ fn regression_a_write_that_is_dropped_before_it_is_logged_is_not_answered_as_don
         if is_after_the_freeze {
             let (data, done) = (Bytes::from(content(3, BLOCK)), Box::new(drop));
             let at = 300 * BLOCK as u64;
-            node.service.write(&Caller::root(), file, at, data, Stability::Unstable, done);
+            node.service.write(
+                &Caller::root(),
+                calls::Write { file, offset: at, data, stability: Stability::Unstable },
+                done,
+            );
             node.settle();
         }
         node.world.set_hung("log", true);
@@ -274,7 +273,11 @@ fn regression_a_write_that_is_dropped_before_it_is_logged_is_not_answered_as_don
         let slot = Arc::clone(&answer);
         let done = Box::new(move |outcome: Result<_, _>| *slot.lock() = Some(outcome.map(drop)));
         let (data, at) = (Bytes::from(content(4, BLOCK)), 301 * BLOCK as u64);
-        node.service.write(&Caller::root(), file, at, data, Stability::FileSync, done);
+        node.service.write(
+            &Caller::root(),
+            calls::Write { file, offset: at, data, stability: Stability::FileSync },
+            done,
+        );
         while !is_after_the_freeze && node.run() {}
         assert_eq!(*answer.lock(), None);
         if is_after_the_freeze {

@@ -3,7 +3,9 @@
 use super::{Node, content};
 use crate::EngineError;
 use aggregate::{AggregateError, Phase};
-use file_service::{Caller, CreateMode, FileHandle, FileService, FsError, Hold, SetAttributes};
+use file_service::{
+    Caller, CreateMode, FileHandle, FileService, FsError, Hold, SetAttributes, calls,
+};
 use ondisk::label::RaidKind;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
@@ -30,23 +32,22 @@ impl Node {
     }
 
     fn hold(&self, file: FileHandle) -> Result<Hold, FsError> {
-        self.call(|service, done| service.hold(file, done))
+        self.ask(calls::HoldFile { file })
     }
 
     fn release(&self, hold: Hold) {
-        self.service.release(hold);
+        self.service.release(&Caller::root(), calls::ReleaseHold { hold }, Box::new(drop));
         self.settle();
     }
 
     fn unlink(&self, directory: FileHandle, name: &str) {
-        let caller = Caller::root();
-        self.call(|service, done| service.remove(&caller, directory, name.as_bytes(), done))
-            .unwrap();
+        let _caller = Caller::root();
+        self.ask(calls::Remove { directory, name: name.as_bytes().to_vec() }).unwrap();
     }
 
     fn begin_of(&self, file: FileHandle) -> Result<Vec<u8>, FsError> {
-        let caller = Caller::root();
-        let read = self.call(|service, done| service.read(&caller, file, 0, 4, done))?;
+        let _caller = Caller::root();
+        let read = self.ask(calls::Read { file, offset: 0, count: 4 })?;
         Ok(read.to_vec())
     }
 
@@ -54,13 +55,17 @@ impl Node {
         let (caller, set) = (Caller::root(), SetAttributes::default());
         let made = self.call(|service, done| {
             let mode = CreateMode::Guarded;
-            service.create(&caller, directory, name.as_bytes(), mode, set, done);
+            service.create(
+                &caller,
+                calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         made.unwrap().0.handle
     }
 
     /// Begins a request, and leaves its answer to come.
-    fn ask(&self, request: SnapshotRequest) -> Arc<Mutex<Option<Outcome>>> {
+    fn begin(&self, request: SnapshotRequest) -> Arc<Mutex<Option<Outcome>>> {
         let answer: Arc<Mutex<Option<Outcome>>> = Arc::default();
         let slot = Arc::clone(&answer);
         let done = Box::new(move |outcome| *slot.lock() = Some(outcome));
@@ -70,7 +75,7 @@ impl Node {
 
     /// What becomes of requests that one freeze takes in, in this order: none, or its refusal.
     pub(super) fn together(&self, requests: &[SnapshotRequest]) -> Vec<Option<String>> {
-        let answers: Vec<_> = requests.iter().map(|request| self.ask(request.clone())).collect();
+        let answers: Vec<_> = requests.iter().map(|request| self.begin(request.clone())).collect();
         self.settle();
         let refusal = |answer: &Arc<Mutex<Option<Outcome>>>| {
             let answer = answer.lock().take().expect("answered when nothing runs any more");
@@ -261,7 +266,7 @@ fn requests_between_the_consistency_points_of_a_restore() {
         node.request(create("x")).unwrap();
         node.write_file(root, "file", data(2));
         node.request(create("new")).unwrap();
-        let restored = node.ask(restore("x"));
+        let restored = node.begin(restore("x"));
         node.run_to_cleaning();
         let found = node.together(&[delete("new"), create("new"), restore("x"), delete("x")]);
         let is_none = Some("there is no snapshot 'new'".to_owned());
@@ -290,7 +295,7 @@ fn a_volume_that_is_deleted_beside_a_restore() {
         node.write_file(root, "file", data(1));
         node.request(create("x")).unwrap();
         node.write_file(root, "file", data(2));
-        let restored = node.ask(restore("x"));
+        let restored = node.begin(restore("x"));
         if is_between {
             node.run_to_cleaning();
         }

@@ -4,6 +4,7 @@
 use super::full::tiny;
 use super::*;
 use file_service::SeekTarget;
+use file_service::calls;
 use platform::simulated::IoKind;
 use units::BLOCK_SIZE_U64;
 
@@ -61,23 +62,18 @@ fn files_volumes_and_aggregates_beyond_16_tib() {
         let node = huge(&SimulatedWorld::new(67), kind, traditional, tuning);
         let root = node.root(volume);
         let file = node.write_file(root, "file", Vec::new());
-        let caller = Caller::root();
+        let _caller = Caller::root();
         let write = |node: &Node, offset: u64, seed: u64| {
             let data = Bytes::from(content(seed, 12_000));
             let stability = [Stability::Unstable, Stability::FileSync][seed as usize % 2];
-            let written = node.call(|service, done| {
-                service.write(&caller, file, offset, data, stability, done);
-            });
+            let written = node.ask(calls::Write { file, offset, data, stability });
             written.unwrap();
         };
         let check = |node: &Node, seed: u64| {
             for (number, offset) in (0_u64..).zip(offsets()) {
-                let read =
-                    node.call(|service, done| service.read(&caller, file, offset, 12_000, done));
+                let read = node.ask(calls::Read { file, offset, count: 12_000 });
                 assert!(read.unwrap().to_vec() == content(seed + number, 12_000), "at {offset}");
-                let seek = |offset, target| {
-                    node.call(|service, done| service.seek(file, offset, target, done)).unwrap()
-                };
+                let seek = |offset, target| node.ask(calls::Seek { file, offset, target }).unwrap();
                 let hole = seek(offset, SeekTarget::Hole);
                 assert!(
                     (1..8 * BLOCK_SIZE_U64).contains(&(hole - offset)),
@@ -94,7 +90,7 @@ fn files_volumes_and_aggregates_beyond_16_tib() {
             }
         }
         check(&node, 200);
-        node.call(|service, done| service.commit(&caller, file, done)).unwrap();
+        node.ask(calls::Commit::of(file)).unwrap();
         let (node, recovery) = Node::open_tuned(&node.power_cut(), tuning);
         assert!(recovery.replayed > 0);
         check(&node, 200);
@@ -103,7 +99,7 @@ fn files_volumes_and_aggregates_beyond_16_tib() {
             |request| node.wait(|done| node.engine.request_snapshot(volume, request, done));
         request(SnapshotRequest::Create("s".to_owned())).unwrap();
         let set = SetAttributes { size: Some((16 << 40) + 1), ..SetAttributes::default() };
-        node.call(|service, done| service.set_attributes(&caller, file, set, done)).unwrap();
+        node.ask(calls::SetFileAttributes { file, set }).unwrap();
         node.consistency_point();
         if traditional {
             request(SnapshotRequest::Delete("s".to_owned())).unwrap();
@@ -111,10 +107,10 @@ fn files_volumes_and_aggregates_beyond_16_tib() {
             request(SnapshotRequest::Restore("s".to_owned())).unwrap();
             check(&node, 200);
         }
-        node.call(|service, done| service.remove(&caller, root, b"file", done)).unwrap();
+        node.ask(calls::Remove { directory: root, name: b"file".to_vec() }).unwrap();
         node.consistency_point();
         node.settle();
-        let found = node.call(|service, done| service.statistics(root, done)).unwrap();
+        let found = node.ask(calls::Statistics { file: root }).unwrap();
         assert!(found.available_bytes > 15 << 40, "{found:?}");
         let (node, _) = Node::open_tuned(&node.power_cut(), tuning);
         assert_eq!(node.engine.aggregate_summaries()[0].lost_blocks, 0);
@@ -181,9 +177,9 @@ fn as_many_snapshots_as_there_may_be() {
     let expected: Vec<String> = (0..MOST).map(|number| format!("s{number}")).collect();
     assert_eq!(names(&node), expected);
     let root = node.root("home");
-    let caller = Caller::root();
+    let _caller = Caller::root();
     let lookup = |directory, name: &str| {
-        node.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+        node.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() })
     };
     let all = lookup(root, ".snapshot").unwrap().handle;
     for number in [100, 555, MOST - 1] {
@@ -223,10 +219,10 @@ fn regression_a_block_that_is_freed_while_it_is_read_is_not_lost() {
     let (node, _) = Node::open(&node.power_cut());
     let root = node.root("v0");
     let caller = Caller::root();
-    let old = node.call(|service, done| service.lookup(&caller, root, b"old", done)).unwrap();
+    let old = node.ask(calls::Lookup { directory: root, name: b"old".to_vec() }).unwrap();
     for piece in 0..6 {
         let (file, offset) = (old.handle, piece << 16);
-        node.call(|service, done| service.read(&caller, file, offset, 1 << 16, done)).unwrap();
+        node.ask(calls::Read { file, offset, count: 1 << 16 }).unwrap();
     }
     let reads: Vec<_> = world.pending().into_iter().filter(|io| io.kind == IoKind::Read).collect();
     assert!(reads.iter().map(|io| io.count).sum::<usize>() > 20, "{reads:?}");
@@ -250,7 +246,11 @@ fn regression_a_block_that_is_freed_while_it_is_read_is_not_lost() {
     };
     assert!(wait(&|done| {
         let done = Box::new(|outcome: Result<_, FsError>| done(outcome.is_ok()));
-        node.service.remove(&caller, root, b"old", done);
+        node.service.remove(
+            &caller,
+            calls::Remove { directory: root, name: b"old".to_vec() },
+            done,
+        );
     }));
     let aggregate = node.engine.aggregate_named("a1").unwrap();
     for _ in 0..3 {
@@ -270,14 +270,27 @@ fn regression_a_block_that_is_freed_while_it_is_read_is_not_lost() {
             *slot.lock() = made.as_ref().ok().map(|made| made.0.handle);
             done(made.is_ok());
         });
-        node.service.create(&caller, root, b"new", mode, set, done);
+        node.service.create(
+            &caller,
+            calls::Create { directory: root, name: b"new".to_vec(), mode, set },
+            done,
+        );
     }));
     let new = new.lock().take().unwrap();
     let write = |piece: u64| {
         wait(&|done| {
             let data = Bytes::from(content(piece + 9, 1 << 16));
             let done = Box::new(|outcome: Result<_, FsError>| done(outcome.is_ok()));
-            node.service.write(&caller, new, piece << 16, data, Stability::Unstable, done);
+            node.service.write(
+                &caller,
+                calls::Write {
+                    file: new,
+                    offset: piece << 16,
+                    data,
+                    stability: Stability::Unstable,
+                },
+                done,
+            );
         })
     };
     let pieces = (0..).take_while(|piece| write(*piece)).count();

@@ -4,6 +4,7 @@ use super::*;
 use crate::EngineError;
 use aggregate::{AggregateError, Phase};
 use file_service::WriteResult;
+use file_service::calls;
 use media::SUPERBLOCK_BLOCK;
 use platform::simulated::Fate;
 
@@ -57,7 +58,11 @@ fn sealing_node(seed: u64) -> (Node, Vec<(String, Vec<u8>)>) {
             *count.lock() += 1;
         };
         let piece = Bytes::from(piece);
-        node.service.write(&root, *handle, 0, piece, Stability::FileSync, Box::new(done));
+        node.service.write(
+            &root,
+            calls::Write { file: *handle, offset: 0, data: piece, stability: Stability::FileSync },
+            Box::new(done),
+        );
     }
     while aggregate.phase() != Phase::Sealing {
         assert!(node.run(), "{:?}", aggregate.phase());
@@ -182,15 +187,18 @@ fn regression_an_older_superblock_is_not_opened_beside_one_that_has_rotted() {
     let file = node.write_file(node.root("a1"), "file", Vec::new());
     node.consistency_point();
     node.settle();
-    let root = Caller::root();
+    let _root = Caller::root();
     for piece in 0..48_u64 {
         let data = Bytes::from(content(piece, 1 << 16));
-        let written = node.call(|service, done| {
-            service.write(&root, file, piece << 16, data, Stability::Unstable, done);
+        let written = node.ask(calls::Write {
+            file,
+            offset: piece << 16,
+            data,
+            stability: Stability::Unstable,
         });
         written.unwrap();
     }
-    node.call(|service, done| service.commit(&root, file, done)).unwrap();
+    node.ask(calls::Commit::of(file)).unwrap();
     node.engine.halt();
     world.power_cut();
     let cp = |slot| {

@@ -2,6 +2,7 @@
 //! read. What they hold is the same wherever they lie.
 
 use super::*;
+use file_service::calls;
 
 const BLOCK: u64 = 4096;
 /// Between two temperature scans of what cools for two days.
@@ -65,11 +66,14 @@ impl Node {
     fn read_at(&self, name: &str, offset: u64, count: u32) -> Vec<u8> {
         let (caller, root) = (Caller::root(), self.root("home"));
         let lookup = |service: &Service, done: Done<_>| {
-            service.lookup(&caller, root, name.as_bytes(), done);
+            service.lookup(
+                &caller,
+                calls::Lookup { directory: root, name: name.as_bytes().to_vec() },
+                done,
+            );
         };
         let handle = self.call(lookup).unwrap().handle;
-        let read =
-            self.call(|service, done| service.read(&caller, handle, offset, count, done)).unwrap();
+        let read = self.ask(calls::Read { file: handle, offset, count }).unwrap();
         read.to_vec()
     }
 
@@ -79,11 +83,9 @@ impl Node {
     }
 
     fn snapshot_file(&self, snapshot: &str, name: &str) -> Vec<u8> {
-        let caller = Caller::root();
+        let _caller = Caller::root();
         let lookup = |directory, name: &str| {
-            self.call(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
-                .unwrap()
-                .handle
+            self.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() }).unwrap().handle
         };
         let image = lookup(lookup(self.root("home"), ".snapshot"), snapshot);
         self.read_file(image, name).unwrap()
@@ -101,8 +103,8 @@ fn what_only_snapshots_hold_moves_when_it_is_cold() {
     node.cool(5);
     // Ages survive a cut.
     let node = node.cut();
-    let (caller, root) = (Caller::root(), node.root("home"));
-    node.call(|service, done| service.remove(&caller, root, b"gone", done)).unwrap();
+    let (_caller, root) = (Caller::root(), node.root("home"));
+    node.ask(calls::Remove { directory: root, name: b"gone".to_vec() }).unwrap();
     node.consistency_point();
     node.settle();
     node.cool(COLD_SCANS - 6);

@@ -2,36 +2,46 @@
 
 use super::MemoryFileSystem;
 use super::volume::{Context, Volume, change};
+use crate::calls::{self, Call, Done};
 use crate::permission;
-use crate::{
-    Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry, FileHandle,
-    FileService, FileSystemStatistics, FsError, Hold, Limits, NewNode, NodeChange, ReadData,
-    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
-};
-use bytes::Bytes;
-use units::BLOCK_SIZE_U64;
+use crate::{Caller, CommitResult, FileHandle, FileSystemStatistics, FsError, Hold, WriteResult};
+use std::collections::BTreeMap;
+use units::{BLOCK_SIZE_U64, VolumeId};
+
+/// Nothing is ever lost here.
+const LOSSES: u64 = 0;
+
+/// A call that is carried out on a volume.
+trait OnVolume: Call {
+    /// The volume that the call goes to.
+    fn volume<'v>(
+        &self,
+        volumes: &'v mut BTreeMap<VolumeId, Volume>,
+    ) -> Result<&'v mut Volume, FsError> {
+        let file = self.file().ok_or(FsError::Stale)?;
+        let found = volumes.get_mut(&file.volume);
+        found.filter(|volume| volume.file_system == file.file_system).ok_or(FsError::Stale)
+    }
+
+    fn on(self, volume: &mut Volume, context: Context<'_>) -> Result<Self::Reply, FsError>;
+}
 
 impl MemoryFileSystem {
-    /// Runs `operation` on the volume of `file` and delivers what it says.
-    fn answer<T>(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        done: Done<T>,
-        operation: impl FnOnce(&mut Volume, Context<'_>) -> Result<T, FsError>,
-    ) {
+    fn answer<C: OnVolume>(&self, caller: &Caller, call: C, done: Done<C::Reply>) {
         let context = Context { caller, now: self.clock.wall(), limits: self.limits };
-        let result = {
+        let answer = {
             let mut volumes = self.volumes.lock();
-            match volumes.get_mut(&file.volume) {
-                Some(volume) if volume.file_system == file.file_system => {
-                    operation(volume, context)
-                }
-                _ => Err(FsError::Stale),
-            }
+            let volume = call.volume(&mut volumes);
+            volume.and_then(|volume| call.on(volume, context))
         };
-        done(result);
+        done(answer);
     }
+}
+
+impl_file_service! {
+    MemoryFileSystem,
+    limits: |service| service.limits,
+    call: |service, caller, call, done| service.answer(caller, call, done),
 }
 
 /// # Errors
@@ -41,263 +51,113 @@ fn check_same_volume(one: FileHandle, other: FileHandle) -> Result<(), FsError> 
     if same { Ok(()) } else { Err(FsError::CrossDevice) }
 }
 
-impl FileService for MemoryFileSystem {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    fn write_verifier(&self) -> u64 {
-        super::WRITE_VERIFIER
-    }
-
-    fn root(&self, name: &str, done: Done<Entry>) {
-        let root = {
-            let volumes = self.volumes.lock();
-            volumes.values().find(|volume| volume.name == name).map(Volume::root)
-        };
-        done(root.ok_or(FsError::NotFound));
-    }
-
-    fn attributes(&self, file: FileHandle, done: Done<Attributes>) {
-        self.answer(&Caller::root(), file, done, |volume, _| {
-            Ok(volume.node(file)?.attributes.clone())
-        });
-    }
-
-    fn set_attributes(
+impl OnVolume for calls::Root {
+    fn volume<'v>(
         &self,
-        caller: &Caller,
-        file: FileHandle,
-        set: SetAttributes,
-        done: Done<NodeChange>,
-    ) {
-        self.answer(caller, file, done, |volume, context| {
-            volume.set_attributes(context, file, &set)
-        });
+        volumes: &'v mut BTreeMap<VolumeId, Volume>,
+    ) -> Result<&'v mut Volume, FsError> {
+        let found = volumes.values_mut().find(|volume| volume.name == self.name);
+        found.ok_or(FsError::NotFound)
     }
 
-    fn access(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        wanted: u32,
-        done: Done<(u32, Attributes)>,
-    ) {
-        self.answer(caller, file, done, |volume, context| {
-            let attributes = volume.node(file)?.attributes.clone();
-            Ok((permission::access_rights(context.caller, &attributes, wanted), attributes))
-        });
+    fn on(self, volume: &mut Volume, _: Context<'_>) -> Result<Self::Reply, FsError> {
+        Ok(volume.root())
     }
+}
 
-    fn lookup(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<Entry>) {
-        self.answer(caller, directory, done, |volume, context| {
-            volume.lookup(context, directory, name)
-        });
-    }
+macro_rules! on_volume {
+    ($($name:ident: |$call:ident, $volume:ident, $context:pat_param| $answer:expr;)*) => {
+        $(impl OnVolume for calls::$name {
+            fn on(
+                self,
+                $volume: &mut Volume,
+                $context: Context<'_>,
+            ) -> Result<Self::Reply, FsError> {
+                let $call = self;
+                $answer
+            }
+        })*
+    };
+}
 
-    fn read_link(&self, caller: &Caller, file: FileHandle, done: Done<(Vec<u8>, Attributes)>) {
-        self.answer(caller, file, done, |volume, context| volume.read_link(context, file));
-    }
-
-    fn read(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        offset: u64,
-        count: u32,
-        done: Done<ReadData>,
-    ) {
-        self.answer(caller, file, done, |volume, context| {
-            volume.read(context, file, offset, count)
-        });
-    }
-
-    fn write(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-        done: Done<WriteResult>,
-    ) {
-        self.answer(caller, file, done, |volume, context| {
-            let (count, change) = volume.write(context, file, offset, &data)?;
-            let verifier = super::WRITE_VERIFIER;
-            Ok(WriteResult { count, stability, verifier, change })
-        });
-    }
-
-    fn commit(&self, caller: &Caller, file: FileHandle, done: Done<NodeChange>) {
-        self.answer(caller, file, done, |volume, _| {
-            let attributes = &volume.node(file)?.attributes;
-            Ok(change(attributes, attributes))
-        });
-    }
-
-    fn create(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        mode: CreateMode,
-        set: SetAttributes,
-        done: Done<(Entry, NodeChange)>,
-    ) {
-        self.answer(caller, directory, done, |volume, context| {
-            volume.create(context, directory, name, mode, &set)
-        });
-    }
-
-    fn make_node(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        node: NewNode,
-        set: SetAttributes,
-        done: Done<(Entry, NodeChange)>,
-    ) {
-        self.answer(caller, directory, done, |volume, context| {
-            volume.make_node(context, directory, name, node, &set)
-        });
-    }
-
-    fn link(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        directory: FileHandle,
-        name: &[u8],
-        done: Done<(Attributes, NodeChange)>,
-    ) {
-        self.answer(caller, directory, done, |volume, context| {
-            check_same_volume(file, directory)?;
-            volume.link(context, file, directory, name)
-        });
-    }
-
-    fn remove(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<NodeChange>) {
-        self.answer(caller, directory, done, |volume, context| {
-            volume.remove(context, directory, name)
-        });
-    }
-
-    fn remove_directory(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        done: Done<NodeChange>,
-    ) {
-        self.answer(caller, directory, done, |volume, context| {
-            volume.remove_directory(context, directory, name)
-        });
-    }
-
-    fn rename(
-        &self,
-        caller: &Caller,
-        from: (FileHandle, &[u8]),
-        to: (FileHandle, &[u8]),
-        flags: RenameFlags,
-        done: Done<(NodeChange, NodeChange)>,
-    ) {
-        self.answer(caller, from.0, done, |volume, context| {
-            check_same_volume(from.0, to.0)?;
-            volume.rename(context, from, to, flags)
-        });
-    }
-
-    fn read_directory(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        cookie: u64,
-        entries_max: u32,
-        with_attributes: bool,
-        done: Done<DirectoryPage>,
-    ) {
-        self.answer(caller, directory, done, |volume, context| {
-            volume.read_directory(context, directory, cookie, entries_max, with_attributes)
-        });
-    }
-
-    fn statistics(&self, file: FileHandle, done: Done<FileSystemStatistics>) {
-        self.answer(&Caller::root(), file, done, |volume, _| {
-            volume.node(file)?;
-            let free_blocks = volume.options.blocks_max - volume.used_blocks;
-            let free_bytes = free_blocks * BLOCK_SIZE_U64;
-            Ok(FileSystemStatistics {
-                total_bytes: volume.options.blocks_max * BLOCK_SIZE_U64,
-                free_bytes,
-                available_bytes: free_bytes,
-                total_files: volume.options.files_max,
-                free_files: volume.options.files_max - volume.nodes.len() as u64,
-            })
-        });
-    }
-
-    fn get_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<Vec<u8>>) {
-        self.answer(caller, file, done, |volume, context| volume.get_xattr(context, file, name));
-    }
-
-    fn set_xattr(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        name: &[u8],
-        value: &[u8],
-        mode: XattrSetMode,
-        done: Done<()>,
-    ) {
-        self.answer(caller, file, done, |volume, context| {
-            volume.set_xattr(context, file, name, value, mode)
-        });
-    }
-
-    fn list_xattrs(&self, caller: &Caller, file: FileHandle, done: Done<Vec<Vec<u8>>>) {
-        self.answer(caller, file, done, |volume, context| volume.list_xattrs(context, file));
-    }
-
-    fn remove_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<()>) {
-        self.answer(caller, file, done, |volume, context| volume.remove_xattr(context, file, name));
-    }
-
-    fn allocate(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        allocation: Allocation,
-        offset: u64,
-        length: u64,
-        done: Done<NodeChange>,
-    ) {
-        self.answer(caller, file, done, |volume, context| {
-            volume.allocate(context, file, allocation, (offset, length))
-        });
-    }
-
-    fn seek(&self, file: FileHandle, offset: u64, target: SeekTarget, done: Done<u64>) {
-        self.answer(&Caller::root(), file, done, |volume, _| volume.seek(file, offset, target));
-    }
-
-    fn hold(&self, file: FileHandle, done: Done<Hold>) {
-        self.answer(&Caller::root(), file, done, |volume, _| {
-            volume.node_mut(file)?.holds += 1;
-            Ok(Hold { file, losses: 0 })
-        });
-    }
-
-    fn release(&self, Hold { file, .. }: Hold) {
-        let ignored: Done<()> = Box::new(|_| {});
-        self.answer(&Caller::root(), file, ignored, |volume, _| {
-            let node = volume.node_mut(file)?;
-            // A release without a hold is a front end's mistake, not a client's: crash in tests.
-            assert!(node.holds > 0, "release without hold");
-            node.holds -= 1;
-            volume.reap(file.inode);
-            Ok(())
-        });
-    }
+on_volume! {
+    GetAttributes: |call, volume, _| Ok(volume.node(call.file)?.attributes.clone());
+    SetFileAttributes: |call, volume, context| volume.set_attributes(context, call.file, &call.set);
+    Access: |call, volume, context| {
+        let attributes = volume.node(call.file)?.attributes.clone();
+        Ok((permission::access_rights(context.caller, &attributes, call.wanted), attributes))
+    };
+    Lookup: |call, volume, context| volume.lookup(context, call.directory, &call.name);
+    ReadLink: |call, volume, context| volume.read_link(context, call.file);
+    Read: |call, volume, context| volume.read(context, call.file, call.offset, call.count);
+    Write: |call, volume, context| {
+        let (count, change) = volume.write(context, call.file, call.offset, &call.data)?;
+        let verifier = super::WRITE_VERIFIER;
+        Ok(WriteResult { count, stability: call.stability, verifier, change })
+    };
+    Commit: |call, volume, _| {
+        if call.known_losses.is_some_and(|known| known != LOSSES) {
+            return Err(FsError::Io);
+        }
+        let attributes = &volume.node(call.file)?.attributes;
+        let change = change(attributes, attributes);
+        Ok(CommitResult { change, verifier: super::WRITE_VERIFIER })
+    };
+    Create: |call, volume, context| {
+        volume.create(context, call.directory, &call.name, call.mode, &call.set)
+    };
+    MakeNode: |call, volume, context| {
+        volume.make_node(context, call.directory, &call.name, call.node, &call.set)
+    };
+    Link: |call, volume, context| {
+        check_same_volume(call.file, call.directory)?;
+        volume.link(context, call.file, call.directory, &call.name)
+    };
+    Remove: |call, volume, context| volume.remove(context, call.directory, &call.name);
+    RemoveDirectory: |call, volume, context| {
+        volume.remove_directory(context, call.directory, &call.name)
+    };
+    Rename: |call, volume, context| {
+        check_same_volume(call.from_directory, call.to_directory)?;
+        let from = (call.from_directory, call.from_name.as_slice());
+        volume.rename(context, from, (call.to_directory, &call.to_name), call.flags)
+    };
+    ReadDirectory: |call, volume, context| {
+        let (cookie, most) = (call.cookie, call.entries_max);
+        volume.read_directory(context, call.directory, cookie, most, call.with_attributes)
+    };
+    Statistics: |call, volume, _| {
+        volume.node(call.file)?;
+        let free_bytes = (volume.options.blocks_max - volume.used_blocks) * BLOCK_SIZE_U64;
+        Ok(FileSystemStatistics {
+            total_bytes: volume.options.blocks_max * BLOCK_SIZE_U64,
+            free_bytes,
+            available_bytes: free_bytes,
+            total_files: volume.options.files_max,
+            free_files: volume.options.files_max - volume.nodes.len() as u64,
+        })
+    };
+    GetXattr: |call, volume, context| volume.get_xattr(context, call.file, &call.name);
+    SetXattr: |call, volume, context| {
+        volume.set_xattr(context, call.file, &call.name, &call.value, call.mode)
+    };
+    ListXattrs: |call, volume, context| volume.list_xattrs(context, call.file);
+    RemoveXattr: |call, volume, context| volume.remove_xattr(context, call.file, &call.name);
+    Allocate: |call, volume, context| {
+        volume.allocate(context, call.file, call.allocation, (call.offset, call.length))
+    };
+    Seek: |call, volume, _| volume.seek(call.file, call.offset, call.target);
+    HoldFile: |call, volume, _| {
+        volume.node_mut(call.file)?.holds += 1;
+        Ok(Hold { file: call.file, losses: LOSSES })
+    };
+    ReleaseHold: |call, volume, _| {
+        let Hold { file, .. } = call.hold;
+        let node = volume.node_mut(file)?;
+        // A release without a hold is a front end's mistake, not a client's: crash in tests.
+        assert!(node.holds > 0, "release without hold");
+        node.holds -= 1;
+        volume.reap(file.inode);
+        Ok(())
+    };
 }

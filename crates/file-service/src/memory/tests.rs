@@ -6,8 +6,8 @@ mod namespace;
 
 use super::{MemoryFileSystem, VolumeOptions};
 use crate::{
-    Attributes, Caller, CreateMode, Done, Durability, Entry, FileHandle, FileService, FsError,
-    NewNode, NodeChange, RenameFlags, SetAttributes, Stability,
+    Attributes, Call, Caller, CreateMode, Entry, FileHandle, FsError, NewNode, NodeChange,
+    RenameFlags, SetAttributes, Stability, calls,
 };
 use platform::Clock;
 use platform::sync::Mutex;
@@ -28,19 +28,20 @@ impl Clock for CountingClock {
     }
 }
 
-/// Runs a call and takes its answer, which must have come by the time it returns, once.
-fn call<T: Send + 'static>(run: impl FnOnce(Done<T>)) -> Result<T, FsError> {
+/// The answer to a call, which must have come by the time it returns, once.
+fn ask<C: Call>(service: &MemoryFileSystem, caller: &Caller, call: C) -> Result<C::Reply, FsError> {
     let slot = Arc::new(Mutex::new(None));
     let inner = Arc::clone(&slot);
-    run(Box::new(move |answer| {
+    let done = Box::new(move |answer| {
         assert!(inner.lock().replace(answer).is_none(), "answered twice");
-    }));
+    });
+    call.send(service, caller, done);
     let answer = slot.lock().take();
     answer.expect("answered")
 }
 
 fn user(uid: u32) -> Caller {
-    Caller { uid, gid: uid, groups: Arc::new([]), durability: Durability::Logged }
+    Caller { uid, gid: uid, groups: Arc::new([]), ..Caller::root() }
 }
 
 fn mode(mode: u32) -> SetAttributes {
@@ -61,15 +62,23 @@ impl Fixture {
     fn with_options(options: VolumeOptions) -> Self {
         let service = MemoryFileSystem::new(Arc::new(CountingClock(AtomicI64::new(1))));
         service.add_volume("home", options).unwrap();
-        let root = call(|done| service.root("home", done)).unwrap().handle;
+        let root =
+            ask(&service, &Caller::root(), calls::Root { name: "home".to_owned() }).unwrap().handle;
         Self { service, root }
     }
 
     fn create(&self, caller: &Caller, directory: FileHandle, name: &str) -> Result<Entry, FsError> {
         let guarded = CreateMode::Guarded;
-        call(|done| {
-            self.service.create(caller, directory, name.as_bytes(), guarded, mode(0o644), done);
-        })
+        ask(
+            &self.service,
+            caller,
+            calls::Create {
+                directory,
+                name: name.as_bytes().to_vec(),
+                mode: guarded,
+                set: mode(0o644),
+            },
+        )
         .map(|made| made.0)
     }
 
@@ -84,9 +93,11 @@ impl Fixture {
         name: &str,
         node: NewNode,
     ) -> Result<Entry, FsError> {
-        call(|done| {
-            self.service.make_node(caller, directory, name.as_bytes(), node, mode(0o755), done);
-        })
+        ask(
+            &self.service,
+            caller,
+            calls::MakeNode { directory, name: name.as_bytes().to_vec(), node, set: mode(0o755) },
+        )
         .map(|made| made.0)
     }
 
@@ -96,12 +107,12 @@ impl Fixture {
 
     fn lookup(&self, directory: FileHandle, name: &str) -> Result<FileHandle, FsError> {
         let root = Caller::root();
-        call(|done| self.service.lookup(&root, directory, name.as_bytes(), done))
+        ask(&self.service, &root, calls::Lookup { directory, name: name.as_bytes().to_vec() })
             .map(|entry| entry.handle)
     }
 
     fn get(&self, file: FileHandle) -> Attributes {
-        call(|done| self.service.attributes(file, done)).unwrap()
+        ask(&self.service, &Caller::root(), calls::GetAttributes { file }).unwrap()
     }
 
     fn set(
@@ -110,7 +121,7 @@ impl Fixture {
         file: FileHandle,
         set: SetAttributes,
     ) -> Result<NodeChange, FsError> {
-        call(|done| self.service.set_attributes(caller, file, set, done))
+        ask(&self.service, caller, calls::SetFileAttributes { file, set })
     }
 
     fn write(
@@ -121,29 +132,39 @@ impl Fixture {
         bytes: &[u8],
     ) -> Result<u32, FsError> {
         let data = bytes.to_vec().into();
-        call(|done| self.service.write(caller, file, offset, data, Stability::Unstable, done))
-            .map(|result| result.count)
+        ask(
+            &self.service,
+            caller,
+            calls::Write { file, offset, data, stability: Stability::Unstable },
+        )
+        .map(|result| result.count)
     }
 
     fn read(&self, file: FileHandle, offset: u64, count: u32) -> Vec<u8> {
         let root = Caller::root();
-        call(|done| self.service.read(&root, file, offset, count, done)).unwrap().to_vec()
+        ask(&self.service, &root, calls::Read { file, offset, count }).unwrap().to_vec()
     }
 
     fn link(&self, file: FileHandle, directory: FileHandle, name: &str) -> Result<(), FsError> {
         let root = Caller::root();
-        call(|done| self.service.link(&root, file, directory, name.as_bytes(), done)).map(|_| ())
+        ask(&self.service, &root, calls::Link { file, directory, name: name.as_bytes().to_vec() })
+            .map(|_| ())
     }
 
     fn remove(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
         let root = Caller::root();
-        call(|done| self.service.remove(&root, directory, name.as_bytes(), done)).map(|_| ())
+        ask(&self.service, &root, calls::Remove { directory, name: name.as_bytes().to_vec() })
+            .map(|_| ())
     }
 
     fn remove_directory(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
         let root = Caller::root();
-        call(|done| self.service.remove_directory(&root, directory, name.as_bytes(), done))
-            .map(|_| ())
+        ask(
+            &self.service,
+            &root,
+            calls::RemoveDirectory { directory, name: name.as_bytes().to_vec() },
+        )
+        .map(|_| ())
     }
 
     fn rename(
@@ -154,7 +175,18 @@ impl Fixture {
     ) -> Result<(), FsError> {
         let root = Caller::root();
         let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
-        call(|done| self.service.rename(&root, from, to, flags, done)).map(|_| ())
+        ask(
+            &self.service,
+            &root,
+            calls::Rename {
+                from_directory: from.0,
+                from_name: from.1.to_vec(),
+                to_directory: to.0,
+                to_name: to.1.to_vec(),
+                flags,
+            },
+        )
+        .map(|_| ())
     }
 
     fn move_to(&self, from: (FileHandle, &str), to: (FileHandle, &str)) -> Result<(), FsError> {

@@ -3,9 +3,7 @@
 use super::attributes::{NewIdentity, atime_is_due, changed, created, mode_after_write};
 use super::entries::{self, RenameAction, RenameParties, check_rename};
 use super::{names, xattrs};
-use crate::{
-    Attributes, Caller, Durability, FileKind, FsError, NewNode, RenameFlags, SetAttributes, SetTime,
-};
+use crate::{Attributes, Caller, FileKind, FsError, NewNode, RenameFlags, SetAttributes, SetTime};
 use units::{Generation, InodeNumber, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -13,7 +11,7 @@ const SIZE_MAX: u64 = 1 << 20;
 
 fn user(uid: u32, groups: &[u32]) -> Caller {
     let gid = groups.first().copied().unwrap_or(uid);
-    Caller { uid, gid, groups: groups.into(), durability: Durability::Logged }
+    Caller { uid, gid, groups: groups.into(), ..Caller::root() }
 }
 
 fn file(kind: FileKind, mode: u32) -> Attributes {

@@ -5,7 +5,7 @@ use crate::abi::{SetAttrIn, StatxOut, set_attr};
 use crate::convert;
 use crate::node::visible_inode;
 use crate::request::Request;
-use file_service::{Attributes, Done, NodeChange};
+use file_service::{Attributes, Done, NodeChange, calls};
 use std::sync::Arc;
 
 impl Server {
@@ -18,7 +18,7 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.attributes(file, done);
+        self.service.attributes(&self.caller, calls::GetAttributes { file }, done);
         Ok(())
     }
 
@@ -38,7 +38,7 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.attributes(file, done);
+        self.service.attributes(&self.caller, calls::GetAttributes { file }, done);
         Ok(())
     }
 
@@ -55,7 +55,7 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.set_attributes(&caller, file, set, done);
+        self.service.set_attributes(&caller, calls::SetFileAttributes { file, set }, done);
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Server {
             Ok((text, _)) => reply.bytes(&text),
             Err(error) => reply.error(error),
         });
-        self.service.read_link(&self.caller, file, done);
+        self.service.read_link(&self.caller, calls::ReadLink { file }, done);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.statistics(file, done);
+        self.service.statistics(&self.caller, calls::Statistics { file }, done);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use crate::convert::{DirectoryBuffer, kind_number};
 use crate::node::visible_inode;
 use crate::reply::Reply;
 use crate::request::Request;
-use file_service::{DirectoryEntry, DirectoryPage, Done, FileHandle};
+use file_service::{DirectoryEntry, DirectoryPage, Done, FileHandle, calls};
 use std::sync::Arc;
 
 impl Server {
@@ -34,7 +34,11 @@ impl Server {
             Err(error) => reply.error(error),
         });
         let offset = arguments.offset;
-        self.service.read_directory(&self.caller, directory, offset, entries_max, plus, done);
+        self.service.read_directory(
+            &self.caller,
+            calls::ReadDirectory { directory, cookie: offset, entries_max, with_attributes: plus },
+            done,
+        );
         Ok(())
     }
 

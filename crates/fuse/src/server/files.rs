@@ -19,7 +19,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use file_service::{
     CreateMode, Done, Entry, FsError, Hold, NodeChange, ReadData, SeekTarget, Stability,
-    WriteResult,
+    WriteResult, calls,
 };
 use std::sync::Arc;
 
@@ -50,13 +50,13 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.hold(file, held);
+        self.service.hold(&self.caller, calls::HoldFile { file }, held);
         Ok(())
     }
 
     fn let_go(&self, hold: Hold) {
         if self.opens.remove(hold) {
-            self.service.release(hold);
+            self.service.release(&self.caller, calls::ReleaseHold { hold }, Box::new(drop));
         }
     }
 
@@ -74,7 +74,11 @@ impl Server {
             Err(FsError::Exists) if arguments.flags & O_EXCL == 0 => reply.error(Errno::STALE),
             Err(error) => reply.error(error),
         });
-        self.service.create(&caller, directory, name, CreateMode::Guarded, set, done);
+        self.service.create(
+            &caller,
+            calls::Create { directory, name: name.to_vec(), mode: CreateMode::Guarded, set },
+            done,
+        );
         Ok(())
     }
 
@@ -92,7 +96,7 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.hold(file, held);
+        self.service.hold(&self.caller, calls::HoldFile { file }, held);
     }
 
     pub(super) fn release(&self, request: &mut Request<'_>) -> Handled {
@@ -112,7 +116,11 @@ impl Server {
             Ok(data) => reply.data(&data),
             Err(error) => reply.error(error),
         });
-        self.service.read(&self.caller, file, arguments.offset, arguments.size, done);
+        self.service.read(
+            &self.caller,
+            calls::Read { file, offset: arguments.offset, count: arguments.size },
+            done,
+        );
         Ok(())
     }
 
@@ -132,14 +140,18 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.write(&caller, file, arguments.offset, data, stability, done);
+        self.service.write(
+            &caller,
+            calls::Write { file, offset: arguments.offset, data, stability },
+            done,
+        );
         Ok(())
     }
 
     /// FSYNCDIR.
     pub(super) fn commit(&self, request: &Request<'_>) -> Handled {
         let file = self.file(request)?;
-        self.service.commit(&self.caller, file, empty_done(request.reply()));
+        self.service.commit(&self.caller, calls::Commit::of(file), empty_done(request.reply()));
         Ok(())
     }
 
@@ -148,12 +160,8 @@ impl Server {
     pub(super) fn commit_file(&self, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let known: u64 = request.take()?;
-        let (service, done) = (Arc::clone(&self.service), empty_done(request.reply()));
-        let committed = Box::new(move |outcome| {
-            let is_lost = service.losses(&file) != known;
-            done(if is_lost { Err(FsError::Io) } else { outcome });
-        });
-        self.service.commit(&self.caller, file, committed);
+        let call = calls::Commit { file, known_losses: Some(known) };
+        self.service.commit(&self.caller, call, empty_done(request.reply()));
         Ok(())
     }
 
@@ -168,7 +176,7 @@ impl Server {
         };
         let done = empty_done(request.reply());
         let (offset, length) = (arguments.offset, arguments.length);
-        self.service.allocate(&caller, file, allocation, offset, length, done);
+        self.service.allocate(&caller, calls::Allocate { file, allocation, offset, length }, done);
         Ok(())
     }
 
@@ -189,7 +197,11 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.seek(file, arguments.offset, target, done);
+        self.service.seek(
+            &self.caller,
+            calls::Seek { file, offset: arguments.offset, target },
+            done,
+        );
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ use crate::opens::Opens;
 use crate::reply::Reply;
 use crate::request::Request;
 use ::locks::LockManager;
-use file_service::{Attributes, Caller, Done, Durability, Entry, FileHandle, FileService};
+use file_service::{Attributes, Caller, Done, Durability, Entry, FileHandle, FileService, calls};
 use std::sync::Arc;
 
 type Handled = Result<(), Errno>;
@@ -65,7 +65,7 @@ impl Server {
         valid: Validity,
         locks: Option<Arc<LockManager>>,
     ) -> Arc<Self> {
-        let caller = Caller { durability: Durability::Ordered, ..Caller::root() };
+        let caller = Caller { durability: Durability::Ordered, has_opened: true, ..Caller::root() };
         Arc::new(Self {
             service,
             nodes: NodeTable::new(root),
@@ -188,7 +188,7 @@ impl Drop for Server {
             locks.give_all_back();
         }
         for hold in self.opens.drain() {
-            self.service.release(hold);
+            self.service.release(&self.caller, calls::ReleaseHold { hold }, Box::new(drop));
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::errno::Errno;
 use crate::request::Request;
 use file_service::{
     Caller, CreateMode, Done, Entry, FsError, NewNode, NodeChange, RenameFlags, SetAttributes,
+    calls,
 };
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Server {
             let answer: Done<_> = Box::new(move |answer| {
                 done(answer.map(|attributes| Entry { handle: directory, attributes }));
             });
-            self.service.attributes(directory, answer);
+            self.service.attributes(&self.caller, calls::GetAttributes { file: directory }, answer);
             return Ok(());
         }
         let server = Arc::clone(self);
@@ -40,7 +41,7 @@ impl Server {
             }
             Err(error) => reply.error(error),
         });
-        self.service.lookup(&self.caller, directory, name, done);
+        self.service.lookup(&self.caller, calls::Lookup { directory, name: name.to_vec() }, done);
         Ok(())
     }
 
@@ -78,7 +79,11 @@ impl Server {
         let directory = self.file(request)?;
         let name = request.name()?;
         let (caller, set) = self.ownership(request, mode);
-        self.service.make_node(&caller, directory, name, node, set, self.made_done(request));
+        self.service.make_node(
+            &caller,
+            calls::MakeNode { directory, name: name.to_vec(), node, set },
+            self.made_done(request),
+        );
         Ok(())
     }
 
@@ -97,7 +102,11 @@ impl Server {
         let name = request.name()?;
         let (caller, set) = self.ownership(request, arguments.mode);
         let done = self.made_done(request);
-        self.service.create(&caller, directory, name, CreateMode::Guarded, set, done);
+        self.service.create(
+            &caller,
+            calls::Create { directory, name: name.to_vec(), mode: CreateMode::Guarded, set },
+            done,
+        );
         Ok(())
     }
 
@@ -107,7 +116,11 @@ impl Server {
         let text = request.name()?.to_vec();
         let (caller, set) = self.ownership(request, PERMISSION_BITS);
         let node = NewNode::Symlink(text);
-        self.service.make_node(&caller, directory, name, node, set, self.made_done(request));
+        self.service.make_node(
+            &caller,
+            calls::MakeNode { directory, name: name.to_vec(), node, set },
+            self.made_done(request),
+        );
         Ok(())
     }
 
@@ -120,21 +133,29 @@ impl Server {
         let done: Done<_> = Box::new(move |answer| {
             done(answer.map(|(attributes, _)| Entry { handle: file, attributes }));
         });
-        self.service.link(&self.caller, file, directory, name, done);
+        self.service.link(&self.caller, calls::Link { file, directory, name: name.to_vec() }, done);
         Ok(())
     }
 
     pub(super) fn remove(&self, request: &mut Request<'_>) -> Handled {
         let directory = self.file(request)?;
         let name = request.name()?;
-        self.service.remove(&self.caller, directory, name, empty_done(request.reply()));
+        self.service.remove(
+            &self.caller,
+            calls::Remove { directory, name: name.to_vec() },
+            empty_done(request.reply()),
+        );
         Ok(())
     }
 
     pub(super) fn remove_directory(&self, request: &mut Request<'_>) -> Handled {
         let directory = self.file(request)?;
         let name = request.name()?;
-        self.service.remove_directory(&self.caller, directory, name, empty_done(request.reply()));
+        self.service.remove_directory(
+            &self.caller,
+            calls::RemoveDirectory { directory, name: name.to_vec() },
+            empty_done(request.reply()),
+        );
         Ok(())
     }
 
@@ -148,7 +169,17 @@ impl Server {
         };
         let (from, to) = (self.file(request)?, self.node(to)?);
         let (from, to) = ((from, request.name()?), (to, request.name()?));
-        self.service.rename(&self.caller, from, to, flags, empty_done(request.reply()));
+        self.service.rename(
+            &self.caller,
+            calls::Rename {
+                from_directory: from.0,
+                from_name: from.1.to_vec(),
+                to_directory: to.0,
+                to_name: to.1.to_vec(),
+                flags,
+            },
+            empty_done(request.reply()),
+        );
         Ok(())
     }
 }

@@ -213,6 +213,22 @@ fn locks_wait_are_given_and_interrupted() {
     ask(opcode::SETLKW, lock(1, lock_kind::WRITE)).unwrap();
 }
 
+/// A program whose file was open while its aggregate was away is told at its next fsync, and so is
+/// one whose file is gone.
+#[test]
+fn regression_fsync_of_what_may_be_lost_is_an_io_error() {
+    let kernel = Kernel::new();
+    let (file, open) = kernel.create(b"a", 0, 0o600).unwrap();
+    let sync = |known: u64| kernel.ask(opcode::FSYNC, file.node, &[&known.to_le_bytes(), &[0; 8]]);
+    assert_eq!(sync(open.handle), Ok(Vec::new()));
+    assert_eq!(sync(open.handle + 1), Err(FsError::Io.errno()));
+    kernel.ask(opcode::UNLINK, 1, &[b"a\0"]).unwrap();
+    assert_eq!(sync(open.handle), Ok(Vec::new()));
+    kernel.ask(opcode::RELEASE, file.node, &[&open.handle.to_le_bytes(), &[0; 16]]).unwrap();
+    assert_eq!(sync(open.handle), Err(FsError::Stale.errno()));
+    assert_eq!(sync(open.handle + 1), Err(FsError::Io.errno()));
+}
+
 #[test]
 fn what_is_open_at_the_end_is_released() {
     let mut kernel = Kernel::new();

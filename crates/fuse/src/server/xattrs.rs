@@ -7,7 +7,7 @@ use crate::convert;
 use crate::errno::Errno;
 use crate::reply::Reply;
 use crate::request::Request;
-use file_service::{Caller, Done};
+use file_service::{Caller, Done, calls};
 
 /// Answers with a value, or with its length if that is all that was asked (room for 0 bytes).
 fn answer_sized(reply: Reply, value: &[u8], room: u32) {
@@ -27,7 +27,11 @@ impl Server {
         let mode = convert::xattr_mode(arguments.flags).ok_or(Errno::INVALID)?;
         let name = request.name()?;
         let value = request.bytes(arguments.size)?;
-        self.service.set_xattr(&self.caller, file, name, value, mode, empty_done(request.reply()));
+        self.service.set_xattr(
+            &self.caller,
+            calls::SetXattr { file, name: name.to_vec(), value: value.to_vec(), mode },
+            empty_done(request.reply()),
+        );
         Ok(())
     }
 
@@ -40,7 +44,7 @@ impl Server {
             Ok(value) => answer_sized(reply, &value, arguments.size),
             Err(error) => reply.error(error),
         });
-        self.service.get_xattr(&self.caller, file, name, done);
+        self.service.get_xattr(&self.caller, calls::GetXattr { file, name: name.to_vec() }, done);
         Ok(())
     }
 
@@ -53,14 +57,18 @@ impl Server {
             Ok(names) => answer_sized(reply, &convert::joined_names(&names), arguments.size),
             Err(error) => reply.error(error),
         });
-        self.service.list_xattrs(&caller, file, done);
+        self.service.list_xattrs(&caller, calls::ListXattrs { file }, done);
         Ok(())
     }
 
     pub(super) fn remove_xattr(&self, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let name = request.name()?;
-        self.service.remove_xattr(&self.caller, file, name, empty_done(request.reply()));
+        self.service.remove_xattr(
+            &self.caller,
+            calls::RemoveXattr { file, name: name.to_vec() },
+            empty_done(request.reply()),
+        );
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Fixture, call, run, shell};
 use file_service::memory::VolumeOptions;
-use file_service::{Caller, CreateMode, FileService, FsError, SetAttributes, Stability};
+use file_service::{Caller, CreateMode, FileService, FsError, SetAttributes, Stability, calls};
 use fuse::{FuseMount, MountError, MountOptions};
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -22,12 +22,25 @@ fn changes_from_elsewhere_are_seen() {
     let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
     let directory = fixture.root();
     let guarded = CreateMode::Guarded;
-    let made = call(|done| fixture.service.create(&root, directory, b"a", guarded, set, done));
+    let made = call(|done| {
+        fixture.service.create(
+            &root,
+            calls::Create { directory, name: b"a".to_vec(), mode: guarded, set },
+            done,
+        )
+    });
     let file = made.unwrap().0.handle;
     assert_eq!(fs::read(fixture.at("a")).unwrap(), b"");
     let write = |text: &'static [u8]| {
         let stability = Stability::FileSync;
-        call(|done| fixture.service.write(&root, file, 0, text.into(), stability, done)).unwrap()
+        call(|done| {
+            fixture.service.write(
+                &root,
+                calls::Write { file, offset: 0, data: text.into(), stability },
+                done,
+            )
+        })
+        .unwrap()
     };
     write(b"one");
     let opened = File::open(fixture.at("a")).unwrap();
@@ -36,7 +49,10 @@ fn changes_from_elsewhere_are_seen() {
     let mut bytes = [0; 3];
     opened.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"two", "an open file too");
-    call(|done| fixture.service.remove(&root, directory, b"a", done)).unwrap();
+    call(|done| {
+        fixture.service.remove(&root, calls::Remove { directory, name: b"a".to_vec() }, done)
+    })
+    .unwrap();
     assert!(!fixture.at("a").exists());
     opened.read_exact_at(&mut bytes, 0).unwrap();
 }

@@ -1,7 +1,7 @@
 //! Locks of programs on the mount, and of another client of the same manager beside them.
 
 use super::{Fixture, call};
-use file_service::{FileHandle, FileService};
+use file_service::{FileHandle, FileService, calls};
 use fuse::{FuseMount, MountOptions};
 use locks::{Attempt, Kind, Limits, LockError, LockManager, Mode, Outcome, Owner, Range, Request};
 use platform::linux::SystemClock;
@@ -29,7 +29,13 @@ fn shared() -> Option<Shared> {
     fs::write(fixture.at("file"), "text").unwrap();
     let root = fixture.root();
     let caller = file_service::Caller::root();
-    let found = call(|done| fixture.service.lookup(&caller, root, b"file", done));
+    let found = call(|done| {
+        fixture.service.lookup(
+            &caller,
+            calls::Lookup { directory: root, name: b"file".to_vec() },
+            done,
+        )
+    });
     let file = found.unwrap().handle;
     let other = Owner::new(manager.register_client(), b"other");
     Some(Shared { fixture, manager, file, other })

@@ -8,7 +8,7 @@ mod locks;
 mod names;
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
-use file_service::{Done, FileHandle, FileService, FsError};
+use file_service::{Caller, Done, FileHandle, FileService, FsError, calls};
 use fuse::{FuseMount, MountOptions};
 use platform::linux::SystemClock;
 use std::fs::{self, OpenOptions};
@@ -63,7 +63,11 @@ impl Fixture {
     }
 
     fn root(&self) -> FileHandle {
-        call(|done| self.service.root("home", done)).unwrap().handle
+        call(|done| {
+            self.service.root(&Caller::root(), calls::Root { name: "home".to_owned() }, done)
+        })
+        .unwrap()
+        .handle
     }
 
     fn remount(&mut self) {

@@ -1,7 +1,7 @@
 //! Names, owners and attributes.
 
 use super::{Fixture, NOBODY, call, run, shell};
-use file_service::{Caller, FileService};
+use file_service::{Caller, FileService, calls};
 use rustix::fs::{OFlags, RenameFlags, XattrFlags};
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,11 @@ fn inode_numbers_are_the_services() {
     fs::write(fixture.at("d/a"), "x").unwrap();
     let root = Caller::root();
     let lookup = |directory, name: &[u8]| {
-        call(|done| fixture.service.lookup(&root, directory, name, done)).unwrap().handle
+        call(|done| {
+            fixture.service.lookup(&root, calls::Lookup { directory, name: name.to_vec() }, done)
+        })
+        .unwrap()
+        .handle
     };
     let file = lookup(lookup(fixture.root(), b"d"), b"a");
     assert_eq!(fs::metadata(fixture.at("d/a")).unwrap().ino(), file.inode.get());

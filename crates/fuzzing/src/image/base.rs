@@ -5,7 +5,7 @@
 
 use crate::node::Node;
 use dblade::{CreateAggregate, VolumeRequest};
-use file_service::{CreateMode, Durability, FileService, SetAttributes};
+use file_service::{Caller, CreateMode, Durability, FileService, SetAttributes, calls};
 use media::DISK_BLOCKS_MIN;
 use model_fs::operation::{Fill, Name, Slot, Who};
 use model_fs::{Executor, Mix, Numbers, Operation};
@@ -115,7 +115,9 @@ fn make(kind: &Kind) -> Base {
 }
 
 fn fill(node: &Node, volume: &str, kind: &Kind) {
-    let root = node.wait("root", |done| node.service.root(volume, done));
+    let root = node.wait("root", |done| {
+        node.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+    });
     let Ok(root) = root else { unreachable!("the volume was made") };
     let service = Arc::clone(&node.service);
     let mut executor = Executor::new(service, root.handle, Durability::Logged);
@@ -154,7 +156,11 @@ fn large_directory(node: &Node, root: file_service::FileHandle) {
         let name = format!("a-file-with-a-name-that-takes-room-{number}");
         let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
         let made = node.wait("create", |done| {
-            node.service.create(&caller, root, name.as_bytes(), mode, set, done);
+            node.service.create(
+                &caller,
+                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
+                done,
+            );
         });
         assert!(made.is_ok(), "{:?}", made.err());
     }

@@ -6,8 +6,8 @@
 use crate::node::Node;
 use bytes::Bytes;
 use file_service::{
-    Allocation, Caller, CreateMode, Done, FileHandle, FileKind, FileService, FsError, NewNode,
-    RenameFlags, SeekTarget, SetAttributes, Stability, XattrSetMode,
+    Allocation, Call, Caller, CreateMode, FileHandle, FileKind, FileService, FsError, NewNode,
+    RenameFlags, SeekTarget, SetAttributes, Stability, XattrSetMode, calls,
 };
 use std::collections::BTreeSet;
 use volume::SnapshotRequest;
@@ -36,7 +36,11 @@ struct Visitor<'a> {
 
 /// Reads everything, changes some of it, makes consistency points, works on snapshots, stops.
 pub(crate) fn visit(node: &Node, volume: &str) {
-    let Ok(root) = node.wait("root", |done| node.service.root(volume, done)) else { return };
+    let Ok(root) = node.wait("root", |done| {
+        node.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+    }) else {
+        return;
+    };
     let mut visitor = Visitor {
         node,
         caller: Caller::root(),
@@ -54,12 +58,9 @@ pub(crate) fn visit(node: &Node, volume: &str) {
 }
 
 impl Visitor<'_> {
-    fn ask<T: Send + 'static>(
-        &self,
-        what: &str,
-        call: impl FnOnce(&dyn FileService, &Caller, Done<T>),
-    ) -> Result<T, FsError> {
-        self.node.wait(what, |done| call(&*self.node.service, &self.caller, done))
+    fn ask<C: Call>(&self, call: C) -> Result<C::Reply, FsError> {
+        let service = &*self.node.service;
+        self.node.wait(C::KIND.name, |done| call.send(service, &self.caller, done))
     }
 
     fn walk(&mut self) {
@@ -80,18 +81,18 @@ impl Visitor<'_> {
     }
 
     fn look(&mut self, file: FileHandle) {
-        let kind = match self.ask("attributes", |s, _, done| s.attributes(file, done)) {
+        let kind = match self.ask(calls::GetAttributes { file }) {
             Ok(attributes) => attributes.kind,
             Err(_) => return,
         };
-        let names = self.ask("list xattrs", |s, c, done| s.list_xattrs(c, file, done));
+        let names = self.ask(calls::ListXattrs { file });
         for name in names.unwrap_or_default().iter().take(NAMES_MAX) {
-            let _ = self.ask("get xattr", |s, c, done| s.get_xattr(c, file, name, done));
+            let _ = self.ask(calls::GetXattr { file, name: name.to_vec() });
         }
         match kind {
             FileKind::Directory => self.list(file),
             FileKind::Symlink => {
-                let _ = self.ask("read link", |s, c, done| s.read_link(c, file, done));
+                let _ = self.ask(calls::ReadLink { file });
             }
             _ => self.read(file),
         }
@@ -100,8 +101,11 @@ impl Visitor<'_> {
     fn list(&mut self, directory: FileHandle) {
         let mut cookie = 0;
         for _ in 0..PAGES_MAX {
-            let page = self.ask("read directory", |s, c, done| {
-                s.read_directory(c, directory, cookie, PAGE_ENTRIES, true, done);
+            let page = self.ask(calls::ReadDirectory {
+                directory,
+                cookie,
+                entries_max: PAGE_ENTRIES,
+                with_attributes: true,
             });
             let Ok(page) = page else { break };
             for entry in &page.entries {
@@ -115,7 +119,7 @@ impl Visitor<'_> {
             }
         }
         for name in [b"..".as_slice(), b".snapshot", b"s0", b"s1", b"nowhere"] {
-            let found = self.ask("lookup", |s, c, done| s.lookup(c, directory, name, done));
+            let found = self.ask(calls::Lookup { directory, name: name.to_vec() });
             self.left.extend(found.ok().map(|found| found.handle));
         }
     }
@@ -124,9 +128,9 @@ impl Visitor<'_> {
         self.files.push(file);
         let mut offset = 0;
         for _ in 0..READS_MAX {
-            let data = self.ask("seek", |s, _, done| s.seek(file, offset, SeekTarget::Data, done));
+            let data = self.ask(calls::Seek { file, offset, target: SeekTarget::Data });
             let Ok(start) = data else { break };
-            let read = self.ask("read", |s, c, done| s.read(c, file, start, READ_BYTES, done));
+            let read = self.ask(calls::Read { file, offset: start, count: READ_BYTES });
             let Ok(read) = read else { break };
             assert!(read.len() <= READ_BYTES as usize, "more than was asked for");
             if read.end_of_file {
@@ -134,7 +138,7 @@ impl Visitor<'_> {
             }
             offset = start.saturating_add(u64::from(READ_BYTES));
         }
-        let _ = self.ask("read", |s, c, done| s.read(c, file, u64::MAX - 9, 8, done));
+        let _ = self.ask(calls::Read { file, offset: u64::MAX - 9, count: 8 });
     }
 
     fn change(&mut self, root: FileHandle) {
@@ -142,29 +146,36 @@ impl Visitor<'_> {
         for file in self.files.clone().into_iter().take(NAMES_MAX) {
             self.change_file(file);
         }
-        let made = self.ask("make directory", |s, c, done| {
-            s.make_node(c, root, b"new-directory", NewNode::Directory, set(), done);
+        let made = self.ask(calls::MakeNode {
+            directory: root,
+            name: b"new-directory".to_vec(),
+            node: NewNode::Directory,
+            set: set(),
         });
         let target = made.map_or(root, |(made, _)| made.handle);
         let names: Vec<_> = self.names.iter().rev().take(NAMES_MAX).cloned().collect();
         for (index, (directory, name)) in names.into_iter().enumerate() {
             let _ = match index % 4 {
-                0 | 1 => self.ask("remove", |s, c, done| s.remove(c, directory, &name, done)),
-                2 => self.ask("remove directory", |s, c, done| {
-                    s.remove_directory(c, directory, &name, done);
-                }),
+                0 | 1 => self.ask(calls::Remove { directory, name: name.to_vec() }),
+                2 => self.ask(calls::RemoveDirectory { directory, name: name.to_vec() }),
                 _ => self
-                    .ask("rename", |s, c, done| {
-                        let (from, to) = ((directory, name.as_slice()), (target, name.as_slice()));
-                        s.rename(c, from, to, RenameFlags::default(), done);
+                    .ask(calls::Rename {
+                        from_directory: directory,
+                        from_name: name.to_vec(),
+                        to_directory: target,
+                        to_name: name.to_vec(),
+                        flags: RenameFlags::default(),
                     })
                     .map(|(from, _)| from),
             };
         }
         for number in 0..4 {
             let name = format!("new-{number}");
-            let made = self.ask("create", |s, c, done| {
-                s.create(c, target, name.as_bytes(), CreateMode::Unchecked, set(), done);
+            let made = self.ask(calls::Create {
+                directory: target,
+                name: name.as_bytes().to_vec(),
+                mode: CreateMode::Unchecked,
+                set: set(),
             });
             if let Ok((made, _)) = made {
                 self.change_file(made.handle);
@@ -175,20 +186,28 @@ impl Visitor<'_> {
     fn change_file(&self, file: FileHandle) {
         let data = Bytes::from_static(&[7; 9000]);
         for offset in [0, 5000, 1 << 22] {
-            let data = data.clone();
-            let _ = self.ask("write", |s, c, done| {
-                s.write(c, file, offset, data, Stability::Unstable, done);
+            let _ = self.ask(calls::Write {
+                file,
+                offset,
+                data: data.clone(),
+                stability: Stability::Unstable,
             });
         }
-        let _ = self.ask("allocate", |s, c, done| {
-            s.allocate(c, file, Allocation::Reserve { keep_size: true }, 0, 1 << 16, done);
+        let _ = self.ask(calls::Allocate {
+            file,
+            allocation: Allocation::Reserve { keep_size: true },
+            offset: 0,
+            length: 1 << 16,
         });
-        let _ = self.ask("set xattr", |s, c, done| {
-            s.set_xattr(c, file, b"user.new", b"value", XattrSetMode::Either, done);
+        let _ = self.ask(calls::SetXattr {
+            file,
+            name: b"user.new".to_vec(),
+            value: b"value".to_vec(),
+            mode: XattrSetMode::Either,
         });
         let shorter = SetAttributes { size: Some(4097), ..SetAttributes::default() };
-        let _ = self.ask("truncate", |s, c, done| s.set_attributes(c, file, shorter, done));
-        let _ = self.ask("commit", |s, c, done| s.commit(c, file, done));
+        let _ = self.ask(calls::SetFileAttributes { file, set: shorter });
+        let _ = self.ask(calls::Commit::of(file));
     }
 
     fn manage(&self, volume: &str) {

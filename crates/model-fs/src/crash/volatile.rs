@@ -16,7 +16,7 @@ use crate::observation::Observation;
 use crate::operation::Operation;
 use file_service::permission::{SETGID, SETUID};
 use file_service::rules::xattrs::CAPABILITY;
-use file_service::{Allocation, Caller, CreateMode, FileHandle, FileKind, Stability};
+use file_service::{Allocation, Caller, CreateMode, FileHandle, FileKind, Stability, calls};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
@@ -95,7 +95,12 @@ impl Volatile {
             return None;
         }
         let (service, handle) = (executor.service(), executor.handle(*file));
-        let attributes = Answer::to(|done| service.attributes(handle, done)).take().ok()?.ok()?;
+        let attributes = Answer::to(|done| {
+            service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+        })
+        .take()
+        .ok()?
+        .ok()?;
         if attributes.kind != FileKind::Regular {
             return None;
         }
@@ -104,7 +109,9 @@ impl Volatile {
         let read = |block: u64| {
             let (at, count) = (block * BLOCK_SIZE_U64, BLOCK_SIZE as u32);
             let caller = Caller::root();
-            let read = Answer::to(|done| service.read(&caller, handle, at, count, done));
+            let read = Answer::to(|done| {
+                service.read(&caller, calls::Read { file: handle, offset: at, count }, done)
+            });
             let content = match read.take() {
                 Ok(Ok(data)) => Arc::new(Block::from_prefix(&data.to_vec())),
                 _ => zero_block(), // beyond the largest file; the write will fail as well

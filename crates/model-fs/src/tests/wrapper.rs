@@ -1,6 +1,7 @@
 //! A wrapper around a right service that falsifies one kind of call, or answers late.
 
 use bytes::Bytes;
+use file_service::calls;
 use file_service::memory::MemoryFileSystem;
 use file_service::*;
 use platform::sync::Mutex;
@@ -113,364 +114,263 @@ impl Wrapper {
         Box::new(move |answer| late.lock().push_back(Box::new(move || done(answer))))
     }
 
-    fn caller(&self, caller: &Caller) -> Caller {
-        if self.has(Bug::PermissionIsIgnored) { Caller::root() } else { caller.clone() }
-    }
-
     fn kind(&self, file: FileHandle) -> Option<FileKind> {
-        self.now(|done| self.inner.attributes(file, done)).ok().map(|found| found.kind)
+        let found = self.now(&Caller::root(), calls::GetAttributes { file });
+        found.ok().map(|found| found.kind)
     }
 
-    fn now<T: Send + 'static>(&self, call: impl FnOnce(Done<T>)) -> Result<T, FsError> {
-        crate::answer::Answer::to(call).take().unwrap_or(Err(FsError::TryLater))
+    /// The right service's answer.
+    fn now<C: Call>(&self, caller: &Caller, call: C) -> Result<C::Reply, FsError> {
+        let sent = crate::answer::Answer::to(|done| call.send(&*self.inner, caller, done));
+        sent.take().unwrap_or(Err(FsError::TryLater))
     }
 
-    fn set(&self, mut set: SetAttributes) -> SetAttributes {
-        if self.has(Bug::TruncateIsIgnored) {
-            set.size = None;
+    fn pass<C: Falsified>(&self, caller: &Caller, mut call: C, done: Done<C::Reply>) {
+        let mut caller =
+            if self.has(Bug::PermissionIsIgnored) { Caller::root() } else { caller.clone() };
+        call.falsify(self, &mut caller);
+        if let Some(answer) = call.instead(self, &caller) {
+            return self.done(done)(answer);
         }
-        if self.has(Bug::GuardIsIgnored) {
-            set.guard = None;
+        if self.has(Bug::AnswerIsDropped) && C::KIND.open_use == OpenUse::Opens {
+            return call.send(&*self.inner, &caller, Box::new(move |_| drop(done)));
         }
-        if self.has(Bug::TimeIsIgnored) {
-            set.mtime = None;
-        }
-        set
+        let (bug, asked, done) = (self.bug, call.clone(), self.done(done));
+        let answered = move |answer| done(asked.falsify_answer(bug, answer));
+        call.send(&*self.inner, &caller, Box::new(answered));
     }
 }
 
-impl FileService for Wrapper {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
+/// What becomes of a call on its way; nothing, if a call says nothing else.
+trait Falsified: Call {
+    /// Asks something else, or as somebody else.
+    fn falsify(&mut self, _: &Wrapper, _: &mut Caller) {}
+
+    /// Does something else.
+    fn instead(&self, _: &Wrapper, _: &Caller) -> Option<Result<Self::Reply, FsError>> {
+        None
     }
 
-    fn write_verifier(&self) -> u64 {
-        self.inner.write_verifier()
-    }
-
-    fn root(&self, name: &str, done: Done<Entry>) {
-        self.inner.root(name, self.done(done));
-    }
-
-    fn attributes(&self, file: FileHandle, done: Done<Attributes>) {
-        let (one_more, stale) = (self.has(Bug::LinkCountIsWrong), self.has(Bug::StaleIsNotFound));
-        let done = self.done(done);
-        self.inner.attributes(
-            file,
-            Box::new(move |answer| {
-                done(match answer {
-                    Ok(mut found) => {
-                        found.links += u32::from(one_more && found.links == 2);
-                        Ok(found)
-                    }
-                    Err(FsError::Stale) if stale => Err(FsError::NotFound),
-                    Err(error) => Err(error),
-                });
-            }),
-        );
-    }
-
-    fn set_attributes(
+    /// Answers something else.
+    fn falsify_answer(
         &self,
-        caller: &Caller,
-        file: FileHandle,
-        set: SetAttributes,
-        done: Done<NodeChange>,
-    ) {
-        let mut caller = self.caller(caller);
-        if self.has(Bug::OwnerIsAnyones) && (set.uid.is_some() || set.gid.is_some()) {
-            caller = Caller::root();
+        _: Option<Bug>,
+        answer: Result<Self::Reply, FsError>,
+    ) -> Result<Self::Reply, FsError> {
+        answer
+    }
+}
+
+impl_file_service! {
+    Wrapper,
+    limits: |service| service.inner.limits(),
+    call: |service, caller, call, done| service.pass(caller, call, done),
+}
+
+macro_rules! as_they_are {
+    ($($call:ident)*) => { $(impl Falsified for calls::$call {})* };
+}
+as_they_are! {
+    Root Access ReadLink Commit RemoveDirectory Statistics GetXattr ListXattrs RemoveXattr
+}
+
+fn falsify_set(wrapper: &Wrapper, set: &mut SetAttributes) {
+    if wrapper.has(Bug::TruncateIsIgnored) {
+        set.size = None;
+    }
+    if wrapper.has(Bug::GuardIsIgnored) {
+        set.guard = None;
+    }
+    if wrapper.has(Bug::TimeIsIgnored) {
+        set.mtime = None;
+    }
+}
+
+impl Falsified for calls::GetAttributes {
+    fn falsify_answer(
+        &self,
+        bug: Option<Bug>,
+        answer: Result<Attributes, FsError>,
+    ) -> Result<Attributes, FsError> {
+        match answer {
+            Ok(mut found) => {
+                found.links += u32::from(bug == Some(Bug::LinkCountIsWrong) && found.links == 2);
+                Ok(found)
+            }
+            Err(FsError::Stale) if bug == Some(Bug::StaleIsNotFound) => Err(FsError::NotFound),
+            Err(error) => Err(error),
         }
-        if self.has(Bug::ModeKeepsSetuid) && set.mode.is_some_and(|mode| mode & 0o2000 != 0) {
-            caller = Caller::root();
+    }
+}
+
+impl Falsified for calls::SetFileAttributes {
+    fn falsify(&mut self, wrapper: &Wrapper, caller: &mut Caller) {
+        let set = &mut self.set;
+        let is_owner = set.uid.is_some() || set.gid.is_some();
+        let is_setuid = set.mode.is_some_and(|mode| mode & 0o2000 != 0);
+        if wrapper.has(Bug::OwnerIsAnyones) && is_owner
+            || wrapper.has(Bug::ModeKeepsSetuid) && is_setuid
+        {
+            *caller = Caller::root();
         }
-        self.inner.set_attributes(&caller, file, self.set(set), self.done(done));
+        falsify_set(wrapper, set);
     }
+}
 
-    fn access(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        wanted: u32,
-        done: Done<(u32, Attributes)>,
-    ) {
-        self.inner.access(&self.caller(caller), file, wanted, self.done(done));
-    }
-
-    fn lookup(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<Entry>) {
-        let name = if self.has(Bug::LookupFindsParent) && name == b"a" { b".." } else { name };
-        self.inner.lookup(&self.caller(caller), directory, name, self.done(done));
-    }
-
-    fn read_link(&self, caller: &Caller, file: FileHandle, done: Done<(Vec<u8>, Attributes)>) {
-        self.inner.read_link(&self.caller(caller), file, self.done(done));
-    }
-
-    fn read(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        offset: u64,
-        count: u32,
-        done: Done<ReadData>,
-    ) {
-        let bug = self.bug;
-        let offset = match bug {
-            Some(Bug::ReadOtherBytes) if offset % 4096 == 511 => offset - 1,
-            _ => offset,
-        };
-        let done = self.done(done);
-        self.inner.read(
-            &self.caller(caller),
-            file,
-            offset,
-            count,
-            Box::new(move |answer| {
-                done(answer.map(|mut data| {
-                    if bug == Some(Bug::ReadIgnoresEnd) && data.len() < count as usize {
-                        data.end_of_file = false;
-                    }
-                    data
-                }));
-            }),
-        );
-    }
-
-    fn write(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-        done: Done<WriteResult>,
-    ) {
-        let (mut offset, mut data) = (offset, data);
-        if self.has(Bug::WriteAtWrongOffset) && offset % 4096 == 4095 {
-            offset -= 1;
+impl Falsified for calls::Lookup {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        if wrapper.has(Bug::LookupFindsParent) && self.name == b"a" {
+            self.name = b"..".to_vec();
         }
-        if self.has(Bug::WriteDropsSecondBlock) && data.len() > 8192 {
-            let mut bytes = data.to_vec();
+    }
+}
+
+impl Falsified for calls::Read {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        if wrapper.has(Bug::ReadOtherBytes) && self.offset % 4096 == 511 {
+            self.offset -= 1;
+        }
+    }
+
+    fn falsify_answer(
+        &self,
+        bug: Option<Bug>,
+        answer: Result<ReadData, FsError>,
+    ) -> Result<ReadData, FsError> {
+        answer.map(|mut data| {
+            if bug == Some(Bug::ReadIgnoresEnd) && data.len() < self.count as usize {
+                data.end_of_file = false;
+            }
+            data
+        })
+    }
+}
+
+impl Falsified for calls::Write {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        if wrapper.has(Bug::WriteAtWrongOffset) && self.offset % 4096 == 4095 {
+            self.offset -= 1;
+        }
+        if wrapper.has(Bug::WriteDropsSecondBlock) && self.data.len() > 8192 {
+            let mut bytes = self.data.to_vec();
             bytes[4096..8192].fill(0);
-            data = Bytes::from(bytes);
+            self.data = Bytes::from(bytes);
         }
-        let inner_done = self.done(done);
-        self.inner.write(&self.caller(caller), file, offset, data, stability, inner_done);
     }
+}
 
-    fn commit(&self, caller: &Caller, file: FileHandle, done: Done<NodeChange>) {
-        self.inner.commit(&self.caller(caller), file, self.done(done));
-    }
-
-    fn create(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        mode: CreateMode,
-        set: SetAttributes,
-        done: Done<(Entry, NodeChange)>,
-    ) {
-        let mode = match mode {
-            CreateMode::Exclusive(_) if self.has(Bug::ExclusiveIsGuarded) => CreateMode::Guarded,
-            other => other,
-        };
-        let caller = self.caller(caller);
-        self.inner.create(&caller, directory, name, mode, self.set(set), self.done(done));
-    }
-
-    fn make_node(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        node: NewNode,
-        set: SetAttributes,
-        done: Done<(Entry, NodeChange)>,
-    ) {
-        let node = match node {
-            NewNode::Symlink(mut text) if self.has(Bug::SymlinkIsCutOff) => {
-                if text.len() > 1000 && text.len() < 4096 {
-                    text.truncate(1000);
-                }
-                NewNode::Symlink(text)
-            }
-            other => other,
-        };
-        self.inner.make_node(&self.caller(caller), directory, name, node, set, self.done(done));
-    }
-
-    fn link(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        directory: FileHandle,
-        name: &[u8],
-        done: Done<(Attributes, NodeChange)>,
-    ) {
-        let caller = self.caller(caller);
-        if self.has(Bug::LinkIsACopy) && self.kind(file) == Some(FileKind::Regular) {
-            let before = self.now(|done| self.inner.link(&caller, file, directory, name, done));
-            if before.is_ok() {
-                let none = SetAttributes::default();
-                let _ = self.now(|done| self.inner.remove(&caller, directory, name, done));
-                let guarded = CreateMode::Guarded;
-                let _ = self.now(|done| {
-                    self.inner.create(&caller, directory, name, guarded, none, done);
-                });
-            }
-            return self.done(done)(before);
+impl Falsified for calls::Create {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        if wrapper.has(Bug::ExclusiveIsGuarded) && matches!(self.mode, CreateMode::Exclusive(_)) {
+            self.mode = CreateMode::Guarded;
         }
-        self.inner.link(&caller, file, directory, name, self.done(done));
+        falsify_set(wrapper, &mut self.set);
     }
+}
 
-    fn remove(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<NodeChange>) {
-        let caller = self.caller(caller);
-        if self.has(Bug::RemoveTakesDirectories) {
-            let taken =
-                self.now(|done| self.inner.remove_directory(&caller, directory, name, done));
-            if taken.is_ok() {
-                return self.done(done)(taken);
-            }
+impl Falsified for calls::MakeNode {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        if let NewNode::Symlink(text) = &mut self.node
+            && wrapper.has(Bug::SymlinkIsCutOff)
+            && text.len() < 4096
+        {
+            text.truncate(1000);
         }
-        self.inner.remove(&caller, directory, name, self.done(done));
     }
+}
 
-    fn remove_directory(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        done: Done<NodeChange>,
-    ) {
-        self.inner.remove_directory(&self.caller(caller), directory, name, self.done(done));
-    }
-
-    fn rename(
-        &self,
-        caller: &Caller,
-        from: (FileHandle, &[u8]),
-        to: (FileHandle, &[u8]),
-        mut flags: RenameFlags,
-        done: Done<(NodeChange, NodeChange)>,
-    ) {
-        flags.no_replace &= !self.has(Bug::RenameReplacesAlways);
-        flags.exchange &= !self.has(Bug::ExchangeOnlyMoves);
-        self.inner.rename(&self.caller(caller), from, to, flags, self.done(done));
-    }
-
-    fn read_directory(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        cookie: u64,
-        entries_max: u32,
-        with_attributes: bool,
-        done: Done<DirectoryPage>,
-    ) {
-        let cookie = match self.bug {
-            Some(Bug::ListingLosesAnEntry) if cookie > 4 => cookie + 1,
-            Some(Bug::ListingRepeatsAnEntry) if cookie > 4 => cookie - 1,
-            _ => cookie,
-        };
-        self.inner.read_directory(
-            &self.caller(caller),
-            directory,
-            cookie,
-            entries_max,
-            with_attributes,
-            self.done(done),
-        );
-    }
-
-    fn statistics(&self, file: FileHandle, done: Done<FileSystemStatistics>) {
-        self.inner.statistics(file, self.done(done));
-    }
-
-    fn get_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<Vec<u8>>) {
-        self.inner.get_xattr(&self.caller(caller), file, name, self.done(done));
-    }
-
-    fn set_xattr(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        name: &[u8],
-        value: &[u8],
-        mode: XattrSetMode,
-        done: Done<()>,
-    ) {
-        let mode = if self.has(Bug::XattrCreateReplaces) { XattrSetMode::Either } else { mode };
-        let value = match value.len() {
-            5000 if self.has(Bug::XattrIsCutOff) => &value[..4096],
-            _ => value,
-        };
-        self.inner.set_xattr(&self.caller(caller), file, name, value, mode, self.done(done));
-    }
-
-    fn list_xattrs(&self, caller: &Caller, file: FileHandle, done: Done<Vec<Vec<u8>>>) {
-        self.inner.list_xattrs(&self.caller(caller), file, self.done(done));
-    }
-
-    fn remove_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<()>) {
-        self.inner.remove_xattr(&self.caller(caller), file, name, self.done(done));
-    }
-
-    fn allocate(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        allocation: Allocation,
-        offset: u64,
-        length: u64,
-        done: Done<NodeChange>,
-    ) {
-        let (mut allocation, mut length) = (allocation, length);
-        if self.has(Bug::PunchesOneByteMore) && allocation == Allocation::PunchHole && length > 0 {
-            length += 1;
+impl Falsified for calls::Link {
+    fn instead(&self, wrapper: &Wrapper, caller: &Caller) -> Option<Result<Self::Reply, FsError>> {
+        if !wrapper.has(Bug::LinkIsACopy) || wrapper.kind(self.file) != Some(FileKind::Regular) {
+            return None;
         }
-        if self.has(Bug::ReserveChangesSize)
-            && let Allocation::Reserve { keep_size } = &mut allocation
+        let linked = wrapper.now(caller, self.clone());
+        if linked.is_ok() {
+            let (directory, name) = (self.directory, self.name.clone());
+            let _ = wrapper.now(caller, calls::Remove { directory, name: name.clone() });
+            let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
+            let _ = wrapper.now(caller, calls::Create { directory, name, mode, set });
+        }
+        Some(linked)
+    }
+}
+
+impl Falsified for calls::Remove {
+    fn instead(&self, wrapper: &Wrapper, caller: &Caller) -> Option<Result<NodeChange, FsError>> {
+        if !wrapper.has(Bug::RemoveTakesDirectories) {
+            return None;
+        }
+        let (directory, name) = (self.directory, self.name.clone());
+        let taken = wrapper.now(caller, calls::RemoveDirectory { directory, name });
+        taken.is_ok().then_some(taken)
+    }
+}
+
+impl Falsified for calls::Rename {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        self.flags.no_replace &= !wrapper.has(Bug::RenameReplacesAlways);
+        self.flags.exchange &= !wrapper.has(Bug::ExchangeOnlyMoves);
+    }
+}
+
+impl Falsified for calls::ReadDirectory {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        match wrapper.bug {
+            Some(Bug::ListingLosesAnEntry) if self.cookie > 4 => self.cookie += 1,
+            Some(Bug::ListingRepeatsAnEntry) if self.cookie > 4 => self.cookie -= 1,
+            _ => {}
+        }
+    }
+}
+
+impl Falsified for calls::SetXattr {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        if wrapper.has(Bug::XattrCreateReplaces) {
+            self.mode = XattrSetMode::Either;
+        }
+        if wrapper.has(Bug::XattrIsCutOff) && self.value.len() == 5000 {
+            self.value.truncate(4096);
+        }
+    }
+}
+
+impl Falsified for calls::Allocate {
+    fn falsify(&mut self, wrapper: &Wrapper, _: &mut Caller) {
+        let punches = self.allocation == Allocation::PunchHole && self.length > 0;
+        if wrapper.has(Bug::PunchesOneByteMore) && punches {
+            self.length += 1;
+        }
+        if wrapper.has(Bug::ReserveChangesSize)
+            && let Allocation::Reserve { keep_size } = &mut self.allocation
         {
             *keep_size = false;
         }
-        self.inner.allocate(
-            &self.caller(caller),
-            file,
-            allocation,
-            offset,
-            length,
-            self.done(done),
-        );
     }
+}
 
-    fn seek(&self, file: FileHandle, offset: u64, target: SeekTarget, done: Done<u64>) {
-        let is_off = self.has(Bug::SeekIsOneBlockOff) && target == SeekTarget::Data;
-        let done = self.done(done);
-        self.inner.seek(
-            file,
-            offset,
-            target,
-            Box::new(move |answer| {
-                done(answer.map(|at| if is_off && at > offset { at - 1 } else { at }));
-            }),
-        );
+impl Falsified for calls::Seek {
+    fn falsify_answer(
+        &self,
+        bug: Option<Bug>,
+        answer: Result<u64, FsError>,
+    ) -> Result<u64, FsError> {
+        let is_off = bug == Some(Bug::SeekIsOneBlockOff) && self.target == SeekTarget::Data;
+        answer.map(|at| if is_off && at > self.offset { at - 1 } else { at })
     }
+}
 
-    fn hold(&self, file: FileHandle, done: Done<Hold>) {
-        if self.has(Bug::HoldIsIgnored) {
-            let hold = Hold { file, losses: 0 };
-            return self.attributes(file, Box::new(move |found| done(found.map(|_| hold))));
-        }
-        if self.has(Bug::AnswerIsDropped) {
-            return self.inner.hold(file, Box::new(move |_| drop(done)));
-        }
-        self.inner.hold(file, self.done(done));
+impl Falsified for calls::HoldFile {
+    fn instead(&self, wrapper: &Wrapper, caller: &Caller) -> Option<Result<Hold, FsError>> {
+        let file = self.file;
+        wrapper.has(Bug::HoldIsIgnored).then(|| {
+            let found = wrapper.now(caller, calls::GetAttributes { file });
+            found.map(|_| Hold { file, losses: 0 })
+        })
     }
+}
 
-    fn release(&self, hold: Hold) {
-        if !self.has(Bug::HoldIsIgnored) {
-            self.inner.release(hold);
-        }
+impl Falsified for calls::ReleaseHold {
+    fn instead(&self, wrapper: &Wrapper, _: &Caller) -> Option<Result<(), FsError>> {
+        wrapper.has(Bug::HoldIsIgnored).then_some(Ok(()))
     }
 }

@@ -14,7 +14,7 @@ use super::hosts::{Host, Unmonitored};
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
 use crate::once::{self, Once, once};
 use crate::request::Session;
-use file_service::{FileHandle, FsError};
+use file_service::{Caller, FileHandle, FsError, calls};
 use locks::{Attempt, Cancelled, Held, Kind, LockError, Outcome, Owner, Range, Request, Share};
 use onc_rpc::{Call, Reader, Replier, ReplyError, Writer, XdrError};
 use platform::mutation::{self, Rule};
@@ -270,7 +270,11 @@ fn with_file(
         Err(FsError::Stale | FsError::BadHandle) => answer.status(Status::Stale),
         Err(_) => answer.status(Status::Failed),
     };
-    service.context.service.attributes(file, Box::new(done));
+    service.context.service.attributes(
+        &Caller::root(),
+        calls::GetAttributes { file },
+        Box::new(done),
+    );
 }
 
 fn test(service: &Arc<LockService>, checked: Checked, answer: Answer) {

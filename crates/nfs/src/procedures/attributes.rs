@@ -4,7 +4,7 @@
 
 use crate::request::{Refusal, Request, Wanted};
 use crate::wire;
-use file_service::{Attributes, permission};
+use file_service::{Attributes, calls, permission};
 use onc_rpc::Writer;
 use std::sync::Arc;
 use units::BLOCK_SIZE;
@@ -23,7 +23,7 @@ pub(super) fn get(request: &mut Request<'_>) -> Result<(), Refusal> {
     let done = request.take_answer().done(|writer, attributes: Attributes| {
         wire::attributes(writer, &attributes);
     });
-    request.service().attributes(target.file, done);
+    request.service().attributes(&target.caller, calls::GetAttributes { file: target.file }, done);
     Ok(())
 }
 
@@ -33,7 +33,11 @@ pub(super) fn set(request: &mut Request<'_>) -> Result<(), Refusal> {
     let mut set = wire::read_set_attributes(&mut request.arguments)?;
     set.guard = wire::read_guard(&mut request.arguments)?;
     let done = request.take_answer().done(|writer, change| wire::change(writer, &change));
-    request.service().set_attributes(&target.caller, target.file, set, done);
+    request.service().set_attributes(
+        &target.caller,
+        calls::SetFileAttributes { file: target.file, set },
+        done,
+    );
     Ok(())
 }
 
@@ -47,7 +51,7 @@ pub(super) fn access(request: &mut Request<'_>) -> Result<(), Refusal> {
         writer.u32(rights);
     };
     let done = request.take_answer().done(encode);
-    request.service().access(&target.caller, target.file, wanted, done);
+    request.service().access(&target.caller, calls::Access { file: target.file, wanted }, done);
     Ok(())
 }
 
@@ -56,7 +60,7 @@ pub(super) fn file_system_statistics(request: &mut Request<'_>) -> Result<(), Re
     let target = request.target(Wanted::Look)?;
     let answer = request.take_answer();
     let context = Arc::clone(request.context);
-    let file = target.file;
+    let (file, caller) = (target.file, target.caller.clone());
     let with_attributes = move |result| match result {
         Err(error) => answer.fail(error),
         Ok(attributes) => {
@@ -71,10 +75,14 @@ pub(super) fn file_system_statistics(request: &mut Request<'_>) -> Result<(), Re
                     writer.u64(statistics.free_files);
                     writer.u32(0); // seconds that this stays true: none
                 });
-            context.service.statistics(file, done);
+            context.service.statistics(&caller, calls::Statistics { file }, done);
         }
     };
-    request.service().attributes(target.file, Box::new(with_attributes));
+    request.service().attributes(
+        &target.caller,
+        calls::GetAttributes { file: target.file },
+        Box::new(with_attributes),
+    );
     Ok(())
 }
 
@@ -96,7 +104,7 @@ pub(super) fn file_system_limits(request: &mut Request<'_>) -> Result<(), Refusa
         writer.u32(1); // times are kept to the nanosecond
         writer.u32(PROPERTIES);
     });
-    request.service().attributes(target.file, done);
+    request.service().attributes(&target.caller, calls::GetAttributes { file: target.file }, done);
     Ok(())
 }
 
@@ -113,6 +121,6 @@ pub(super) fn path_limits(request: &mut Request<'_>) -> Result<(), Refusal> {
         writer.bool(false); // names are case sensitive
         writer.bool(true); // and keep their case
     });
-    request.service().attributes(target.file, done);
+    request.service().attributes(&target.caller, calls::GetAttributes { file: target.file }, done);
     Ok(())
 }

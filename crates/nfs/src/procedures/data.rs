@@ -8,7 +8,7 @@
 use crate::request::{Refusal, Request, Wanted};
 use crate::wire;
 use file_service::requests::Segment;
-use file_service::{Attributes, FsError, ReadData, Stability, WriteResult};
+use file_service::{Attributes, CommitResult, FsError, ReadData, Stability, WriteResult, calls};
 use onc_rpc::outgoing::Pieces;
 use onc_rpc::{Payload, Writer, XdrError};
 use units::BLOCK_SIZE;
@@ -65,7 +65,11 @@ pub(super) fn read(request: &mut Request<'_>) -> Result<(), Refusal> {
             answer.send(writer, Some(Box::new(payload)));
         }
     };
-    request.service().read(&target.caller, target.file, offset, count, Box::new(done));
+    request.service().read(
+        &target.caller,
+        calls::Read { file: target.file, offset, count },
+        Box::new(done),
+    );
     Ok(())
 }
 
@@ -103,7 +107,11 @@ pub(super) fn write(request: &mut Request<'_>) -> Result<(), Refusal> {
         writer.u32(stability_number(result.stability));
         writer.u64(result.verifier);
     });
-    request.service().write(&target.caller, target.file, offset, data, stability, done);
+    request.service().write(
+        &target.caller,
+        calls::Write { file: target.file, offset, data, stability },
+        done,
+    );
     Ok(())
 }
 
@@ -112,12 +120,11 @@ pub(super) fn commit(request: &mut Request<'_>) -> Result<(), Refusal> {
     let target = request.target(Wanted::Look)?;
     request.arguments.u64()?;
     request.arguments.u32()?;
-    let context = std::sync::Arc::clone(request.context);
-    let done = request.take_answer().done(move |writer, change| {
-        wire::change(writer, &change);
-        writer.u64(context.service.write_verifier());
+    let done = request.take_answer().done(move |writer, committed: CommitResult| {
+        wire::change(writer, &committed.change);
+        writer.u64(committed.verifier);
     });
-    request.service().commit(&target.caller, target.file, done);
+    request.service().commit(&target.caller, calls::Commit::of(target.file), done);
     Ok(())
 }
 
@@ -129,6 +136,6 @@ pub(super) fn read_link(request: &mut Request<'_>) -> Result<(), Refusal> {
         writer.opaque(&text);
     };
     let done = request.take_answer().done(encode);
-    request.service().read_link(&target.caller, target.file, done);
+    request.service().read_link(&target.caller, calls::ReadLink { file: target.file }, done);
     Ok(())
 }

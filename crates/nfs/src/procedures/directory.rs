@@ -11,7 +11,7 @@
 
 use crate::request::{Answer, Refusal, Request, Wanted};
 use crate::wire;
-use file_service::{DirectoryEntry, DirectoryPage, FsError};
+use file_service::{DirectoryEntry, DirectoryPage, FsError, calls};
 use onc_rpc::{Reader, Writer, xdr};
 
 const VERIFIER: u64 = 0;
@@ -135,10 +135,12 @@ fn list(
     };
     request.service().read_directory(
         &target.caller,
-        target.file,
-        cookie,
-        room.entries_usual(),
-        room.with_attributes,
+        calls::ReadDirectory {
+            directory: target.file,
+            cookie,
+            entries_max: room.entries_usual(),
+            with_attributes: room.with_attributes,
+        },
         Box::new(done),
     );
     Ok(())

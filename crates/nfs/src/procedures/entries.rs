@@ -7,7 +7,7 @@ use crate::wire;
 use file_service::rules::names;
 use file_service::{
     Attributes, CreateMode, Done, Entry, FileKind, FsError, NewNode, NodeChange, RenameFlags,
-    SetAttributes,
+    SetAttributes, calls,
 };
 use onc_rpc::{Writer, XdrError};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) fn lookup(request: &mut Request<'_>) -> Result<(), Refusal> {
     }
     let answer = request.take_answer();
     let context = Arc::clone(request.context);
-    let file = directory.file;
+    let (file, caller) = (directory.file, directory.caller.clone());
     let found = move |result: Result<Entry, FsError>| match result {
         Err(error) => answer.fail(error),
         Ok(entry) => {
@@ -41,10 +41,18 @@ pub(super) fn lookup(request: &mut Request<'_>) -> Result<(), Refusal> {
                 wire::post_attributes(&mut writer, directory.ok().as_ref());
                 answer.send(writer, None);
             };
-            context.service.attributes(file, Box::new(with_directory));
+            context.service.attributes(
+                &caller,
+                calls::GetAttributes { file },
+                Box::new(with_directory),
+            );
         }
     };
-    request.service().lookup(&directory.caller, directory.file, name, Box::new(found));
+    request.service().lookup(
+        &directory.caller,
+        calls::Lookup { directory: directory.file, name: name.to_vec() },
+        Box::new(found),
+    );
     Ok(())
 }
 
@@ -68,7 +76,11 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<(), Refusal> {
         value => return Err(XdrError::BadValue { value }.into()),
     };
     let done = made(request.take_answer());
-    request.service().create(&directory.caller, directory.file, name, mode, set, done);
+    request.service().create(
+        &directory.caller,
+        calls::Create { directory: directory.file, name: name.to_vec(), mode, set },
+        done,
+    );
     Ok(())
 }
 
@@ -80,7 +92,11 @@ fn make(
     set: SetAttributes,
 ) {
     let done = made(request.take_answer());
-    request.service().make_node(&directory.caller, directory.file, name, node, set, done);
+    request.service().make_node(
+        &directory.caller,
+        calls::MakeNode { directory: directory.file, name: name.to_vec(), node, set },
+        done,
+    );
 }
 
 /// MKDIR.
@@ -130,7 +146,11 @@ fn changed(answer: Answer) -> Done<NodeChange> {
 pub(super) fn remove(request: &mut Request<'_>) -> Result<(), Refusal> {
     let (directory, name) = directory_and_name!(request, Wanted::Change);
     let done = changed(request.take_answer());
-    request.service().remove(&directory.caller, directory.file, name, done);
+    request.service().remove(
+        &directory.caller,
+        calls::Remove { directory: directory.file, name: name.to_vec() },
+        done,
+    );
     Ok(())
 }
 
@@ -138,7 +158,11 @@ pub(super) fn remove(request: &mut Request<'_>) -> Result<(), Refusal> {
 pub(super) fn remove_directory(request: &mut Request<'_>) -> Result<(), Refusal> {
     let (directory, name) = directory_and_name!(request, Wanted::Change);
     let done = changed(request.take_answer());
-    request.service().remove_directory(&directory.caller, directory.file, name, done);
+    request.service().remove_directory(
+        &directory.caller,
+        calls::RemoveDirectory { directory: directory.file, name: name.to_vec() },
+        done,
+    );
     Ok(())
 }
 
@@ -153,7 +177,17 @@ pub(super) fn rename(request: &mut Request<'_>) -> Result<(), Refusal> {
     };
     let done = request.take_answer().done(encode);
     let (left, entered) = ((from.file, from_name), (to.file, to_name));
-    request.service().rename(&from.caller, left, entered, RenameFlags::default(), done);
+    request.service().rename(
+        &from.caller,
+        calls::Rename {
+            from_directory: left.0,
+            from_name: left.1.to_vec(),
+            to_directory: entered.0,
+            to_name: entered.1.to_vec(),
+            flags: RenameFlags::default(),
+        },
+        done,
+    );
     Ok(())
 }
 
@@ -167,7 +201,11 @@ pub(super) fn link(request: &mut Request<'_>) -> Result<(), Refusal> {
         wire::change(writer, &change);
     };
     let done = request.take_answer().done(encode);
-    request.service().link(&directory.caller, target.file, directory.file, name, done);
+    request.service().link(
+        &directory.caller,
+        calls::Link { file: target.file, directory: directory.file, name: name.to_vec() },
+        done,
+    );
     Ok(())
 }
 

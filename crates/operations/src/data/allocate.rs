@@ -9,35 +9,20 @@
 use crate::attributes::{change, state_of};
 use crate::mutation::{prefix, reference};
 use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scope, apply, data::write::note_write,
-    file, xattrs,
+    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, apply,
+    data::write::note_write, file, xattrs,
 };
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_WRITE};
 use file_service::rules::attributes::{check_has_data, check_range, mode_after_write};
-use file_service::{Allocation, FileHandle, FsError, NodeChange};
+use file_service::{Allocation, FsError, NodeChange, calls};
 use ondisk::operation::{
     ALLOCATE_RESERVE, ALLOCATE_ZERO, AllocateRecord, FLAG_DROPS_CAPABILITY, KIND_ALLOCATE,
 };
 use units::InodeNumber;
 
-/// Reserves, punches or zeroes a range.
-#[derive(Clone, Debug)]
-pub struct Allocate {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// What to do.
-    pub allocation: Allocation,
-    /// The first byte.
-    pub offset: u64,
-    /// How many bytes.
-    pub length: u64,
-}
-
-impl Mutation for Allocate {
+impl Mutation for Scoped<calls::Allocate> {
     type Reply = NodeChange;
 
     fn execute<P: Pointer>(
@@ -45,26 +30,27 @@ impl Mutation for Allocate {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<NodeChange>, OperationStop> {
-        let found = file::open(transaction, environment, self.file)?;
+        let found = file::open(transaction, environment, self.call.file)?;
         let (inode, before) = (found.inode, &found.attributes);
         let Scope { caller, now } = &self.scope;
         check_has_data(before)?;
         permission::check_data(caller, before, MODE_WRITE)?;
-        if self.length == 0 {
+        if self.call.length == 0 {
             return Err(FsError::Invalid.into());
         }
-        let end = check_range(self.offset, self.length, environment.limits.file_bytes_max)?;
-        let (action, keep_size) = match self.allocation {
+        let end =
+            check_range(self.call.offset, self.call.length, environment.limits.file_bytes_max)?;
+        let (action, keep_size) = match self.call.allocation {
             Allocation::Reserve { keep_size } => (ALLOCATE_RESERVE, keep_size),
             Allocation::ZeroRange { keep_size } => (ALLOCATE_ZERO, keep_size),
             Allocation::PunchHole => (ALLOCATE_ZERO, true),
         };
-        let frees = self.allocation == Allocation::PunchHole;
+        let frees = self.call.allocation == Allocation::PunchHole;
         if !frees {
-            check_room(transaction, inode, self.offset, end)?;
+            check_room(transaction, inode, self.call.offset, end)?;
         }
         if action == ALLOCATE_ZERO {
-            apply::zero_range(transaction, inode, self.offset, end)?;
+            apply::zero_range(transaction, inode, self.call.offset, end)?;
         }
         let drops = xattrs::drop_capability(transaction, inode)?;
         let size = if keep_size { before.size } else { before.size.max(end) };
@@ -75,7 +61,7 @@ impl Mutation for Allocate {
             prefix: prefix(environment.volume, *now),
             file: reference(inode, found.state.generation),
             state: state_of(state),
-            start: self.offset.into(),
+            start: self.call.offset.into(),
             end: end.into(),
             flags: if drops { FLAG_DROPS_CAPABILITY } else { 0 }.into(),
             action,

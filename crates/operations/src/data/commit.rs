@@ -16,19 +16,12 @@ use crate::{Environment, Executed, Mutation, OperationStop, Record, file};
 use cowfs::budget::Spender;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
-use file_service::{FileHandle, NodeChange};
+use file_service::{NodeChange, calls};
 use ondisk::operation::{CommitRecord, KIND_COMMIT};
 use units::{BLOCK_SIZE_U64, Fbn, zero_block};
 
 /// Blocks of one record: half a mebibyte, so that other operations' records get between.
 pub const COMMIT_RECORD_BLOCKS_MAX: usize = 128;
-
-/// Makes all that was written to a file durable.
-#[derive(Clone, Copy, Debug)]
-pub struct Commit {
-    /// The file.
-    pub file: FileHandle,
-}
 
 /// How a commit comes to be.
 #[derive(Clone, Debug)]
@@ -39,7 +32,7 @@ pub enum CommitReply {
     TooMuchToLog(NodeChange),
 }
 
-impl Mutation for Commit {
+impl Mutation for calls::Commit {
     type Reply = CommitReply;
 
     fn execute<P: Pointer>(

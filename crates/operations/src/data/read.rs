@@ -4,29 +4,16 @@
 
 use crate::apply::{part, touched};
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scope};
+use crate::{Environment, OperationStop, Query, Scoped};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_READ};
 use file_service::requests::Segment;
 use file_service::rules::attributes::check_has_data;
-use file_service::{Attributes, FileHandle, FsError, ReadData};
+use file_service::{Attributes, FsError, ReadData, calls};
 use units::{BlockRef, zero_block};
 
-/// Reads up to `count` bytes.
-#[derive(Clone, Debug)]
-pub struct Read {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// The first byte.
-    pub offset: u64,
-    /// How many bytes at most.
-    pub count: u32,
-}
-
-impl Query for Read {
+impl Query for Scoped<calls::Read> {
     type Reply = ReadData;
 
     fn execute<P: Pointer>(
@@ -34,16 +21,16 @@ impl Query for Read {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<ReadData, OperationStop> {
-        let mut view = View::open(transaction, environment, self.file)?;
-        let mut attributes = view.file(self.file)?;
+        let mut view = View::open(transaction, environment, self.call.file)?;
+        let mut attributes = view.file(self.call.file)?;
         self.check(&attributes)?;
         let range = self.range(environment, &attributes);
         let blocks = touched(range.start, range.end);
-        let content = view.blocks(self.file.inode, blocks.start, blocks.end - blocks.start);
+        let content = view.blocks(self.call.file.inode, blocks.start, blocks.end - blocks.start);
         let content = content.map_err(|stop| {
-            if view.is_random(self.file.inode, &range) { stop.at_random() } else { stop }
+            if view.is_random(self.call.file.inode, &range) { stop.at_random() } else { stop }
         })?;
-        if self.count > 0 {
+        if self.call.count > 0 {
             view.note_read(&mut attributes, self.scope.now);
         }
         Ok(range.data(content, attributes))
@@ -57,7 +44,7 @@ pub(crate) struct ReadRange {
     pub end_of_file: bool,
 }
 
-impl Read {
+impl Scoped<calls::Read> {
     /// # Errors
     /// Unless the caller may read the file.
     pub(crate) fn check(&self, attributes: &Attributes) -> Result<(), FsError> {
@@ -66,11 +53,11 @@ impl Read {
     }
 
     pub(crate) fn range(&self, environment: &Environment, attributes: &Attributes) -> ReadRange {
-        let count = self.count.min(environment.limits.transfer_bytes_max);
-        let wanted = self.offset.saturating_add(u64::from(count));
+        let count = self.call.count.min(environment.limits.transfer_bytes_max);
+        let wanted = self.call.offset.saturating_add(u64::from(count));
         let end = wanted.min(attributes.size);
         let end_of_file = wanted >= attributes.size;
-        ReadRange { start: self.offset.min(end), end, end_of_file }
+        ReadRange { start: self.call.offset.min(end), end, end_of_file }
     }
 }
 

@@ -10,25 +10,14 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::Progress;
 use cowfs::transaction::Transaction;
 use file_service::rules::attributes::check_has_data;
-use file_service::{FileHandle, FsError, SeekTarget};
+use file_service::{FsError, SeekTarget, calls};
 use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, SnapshotId};
 
 /// Blocks that a search for a hole looks at, at most: 4 GiB. Beyond, the end of the file is given
 /// as the next hole, which costs a copier zeros that it writes, and nobody data.
 const HOLE_BLOCKS_MAX: u64 = 1 << 20;
 
-/// The offset of the next data or hole at or after an offset.
-#[derive(Clone, Copy, Debug)]
-pub struct Seek {
-    /// The file.
-    pub file: FileHandle,
-    /// Where to begin.
-    pub offset: u64,
-    /// What to look for.
-    pub target: SeekTarget,
-}
-
-impl Query for Seek {
+impl Query for calls::Seek {
     type Reply = u64;
 
     fn execute<P: Pointer>(

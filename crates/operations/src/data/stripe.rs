@@ -3,7 +3,7 @@
 //!
 //! The inode is seen shared; the attributes that reads and writes change are changed under its
 //! lock. Whatever else is needed, the answer is [`InStripe::Reroute`] and the operation runs in the
-//! Volume Logical affinity ([`super::Read`], [`super::WriteMutation`]).
+//! Volume Logical affinity (`read.rs`, `write.rs`).
 //!
 //! Writes of several stripes may be logged in another order than they were prepared in; so what a
 //! write does to the inode commutes with what others do (sizes are maxima, bits of the mode are
@@ -14,8 +14,9 @@
 //!
 //! Fails: as the operations do.
 
+use super::Written;
 use super::write::{WritePlan, note_write};
-use super::{Read, WriteMutation, Written};
+use crate::Scoped;
 use crate::apply::{part, touched};
 use crate::attributes::{change, visible};
 use crate::{Environment, OperationStop, Record};
@@ -28,7 +29,7 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{LoadRequest, Progress, Reader, Stop, Wait};
 use cowfs::transaction::{BlockCost, inode_cost, promise};
 use file_service::rules::attributes::atime_is_due;
-use file_service::{Attributes, FileHandle, ReadData, Stability};
+use file_service::{Attributes, FileHandle, ReadData, Stability, calls};
 use platform::mutation::{self, Rule};
 use std::ops::Range;
 use std::sync::Arc;
@@ -90,14 +91,14 @@ pub fn read<P: Pointer>(
     stripe: &Stripe,
     reader: &Reader<'_>,
     environment: &Environment,
-    request: &Read,
+    request: &Scoped<calls::Read>,
 ) -> Result<InStripe<StripeRead>, OperationStop> {
-    environment.check(request.file)?;
-    let number = request.file.inode;
-    if request.file.is_read_only() {
+    environment.check(request.call.file)?;
+    let number = request.call.file.inode;
+    if request.call.file.is_read_only() {
         return Ok(InStripe::Reroute);
     }
-    let Some((inode, state, mut attributes)) = find(logical, environment, request.file) else {
+    let Some((inode, state, mut attributes)) = find(logical, environment, request.call.file) else {
         return Ok(InStripe::Reroute);
     };
     if state.quarantined {
@@ -126,7 +127,7 @@ pub fn read<P: Pointer>(
     let waited = !reader.held.is_empty();
     let ahead = {
         let mut shared = inode.shared.lock();
-        if request.count > 0 && atime_is_due(&attributes, now) {
+        if request.call.count > 0 && atime_is_due(&attributes, now) {
             // In memory only: see `crate::view::View::note_read`.
             attributes.atime = now;
             shared.attributes.atime = now;
@@ -192,7 +193,7 @@ pub struct StripeWrite<'s, P: Pointer> {
     stripe: &'s mut Stripe,
     number: InodeNumber,
     changes: Vec<(u64, Change)>,
-    request: &'s WriteMutation,
+    request: &'s Scoped<calls::Write>,
     plan: WritePlan,
     before: Attributes,
     record: Option<Record>,
@@ -213,17 +214,17 @@ enum Change {
 /// Prepares a write within the stripe; nothing to apply if there is no data.
 ///
 /// # Errors
-/// As [`WriteMutation`].
+/// As [`Scoped<calls::Write>`].
 pub fn write<'s, P: Pointer>(
     logical: &'s Logical<P>,
     stripe: &'s mut Stripe,
     reader: &Reader<'_>,
     environment: &Environment,
-    request: &'s WriteMutation,
+    request: &'s Scoped<calls::Write>,
 ) -> Result<InStripe<StripeWrite<'s, P>>, OperationStop> {
-    environment.check_active(request.file)?;
-    let number = request.file.inode;
-    let Some((inode, state, before)) = find(logical, environment, request.file) else {
+    environment.check_active(request.call.file)?;
+    let number = request.call.file.inode;
+    let Some((inode, state, before)) = find(logical, environment, request.call.file) else {
         return Ok(InStripe::Reroute);
     };
     if state.quarantined {
@@ -234,13 +235,13 @@ pub fn write<'s, P: Pointer>(
         return Ok(InStripe::Reroute);
     }
     let plan = request.plan(environment, &before)?;
-    let blocks = touched(request.offset, plan.end);
+    let blocks = touched(request.call.offset, plan.end);
     let mut changes = Vec::with_capacity((blocks.end - blocks.start) as usize);
     let mut missing = Missing::default();
     let mut cost = BlockCost::default();
     let base = Base { logical, inode, number, reader };
     for fbn in blocks {
-        let change = base.change(stripe, &plan, (fbn, request.offset));
+        let change = base.change(stripe, &plan, (fbn, request.call.offset));
         changes.extend(missing.note(change)?.map(|change| (fbn, change)));
         cost.add::<P>(stripe, number, fbn);
     }
@@ -256,7 +257,7 @@ pub fn write<'s, P: Pointer>(
     };
     promise(&logical.shared, promised, Spender::Common)?;
     let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
-    let stable = request.stability != Stability::Unstable && !changes.is_empty() && is_logged;
+    let stable = request.call.stability != Stability::Unstable && !changes.is_empty() && is_logged;
     let record = stable.then(|| {
         let after = (state.size.max(plan.end), state.change + 1);
         request.record(environment, &plan, (number, state.generation), after, false)
@@ -341,7 +342,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
     /// Puts the blocks in; how many were not dirty before.
     fn put_blocks(&mut self) -> u64 {
         let logged = self.record.is_some();
-        let (number, offset) = (self.number, self.request.offset);
+        let (number, offset) = (self.number, self.request.call.offset);
         let mut added = 0;
         for (fbn, change) in std::mem::take(&mut self.changes) {
             let block = match change {

@@ -8,31 +8,16 @@
 
 use crate::attributes::change;
 use crate::mutation::{prefix, reference};
-use crate::{Environment, Executed, Mutation, OperationStop, Record, Scope, apply, file, xattrs};
+use crate::{Environment, Executed, Mutation, OperationStop, Record, Scoped, apply, file, xattrs};
 use bytes::Bytes;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_WRITE};
 use file_service::rules::attributes::{check_has_data, check_range, mode_after_write};
-use file_service::{Attributes, FileHandle, FsError, NodeChange, Stability};
+use file_service::{Attributes, FsError, NodeChange, Stability, calls};
 use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_WRITE, WriteRecord};
 use units::{Generation, InodeNumber};
-
-/// Writes data.
-#[derive(Clone, Debug)]
-pub struct WriteMutation {
-    /// Who asks, and when.
-    pub scope: Scope,
-    /// The file.
-    pub file: FileHandle,
-    /// Where.
-    pub offset: u64,
-    /// What.
-    pub data: Bytes,
-    /// How durable it must be before the answer.
-    pub stability: Stability,
-}
 
 /// What a write did; the verifier is the server's to add.
 #[derive(Clone, Debug)]
@@ -53,7 +38,7 @@ pub(crate) struct WritePlan {
     pub mode_cleared: u32,
 }
 
-impl WriteMutation {
+impl Scoped<calls::Write> {
     /// What to write; nothing for no data.
     ///
     /// # Errors
@@ -66,16 +51,16 @@ impl WriteMutation {
         check_has_data(before)?;
         permission::check_data(&self.scope.caller, before, MODE_WRITE)?;
         let limits = &environment.limits;
-        let count = self.data.len().min(limits.transfer_bytes_max as usize);
-        let end = check_range(self.offset, count as u64, limits.file_bytes_max)?;
+        let count = self.call.data.len().min(limits.transfer_bytes_max as usize);
+        let end = check_range(self.call.offset, count as u64, limits.file_bytes_max)?;
         let mode = mode_after_write(&self.scope.caller, before);
-        let data = self.data.slice(..count);
+        let data = self.call.data.slice(..count);
         Ok(WritePlan { data, end, mode_cleared: before.mode & !mode })
     }
 
     /// The answer.
     pub(crate) fn written(&self, plan: &WritePlan, change: NodeChange) -> Written {
-        Written { count: plan.data.len() as u32, stability: self.stability, change }
+        Written { count: plan.data.len() as u32, stability: self.call.stability, change }
     }
 
     /// The record of a write that leaves the file with these attributes.
@@ -90,7 +75,7 @@ impl WriteMutation {
         let record = WriteRecord {
             prefix: prefix(environment.volume, self.scope.now),
             file: reference(inode, generation),
-            offset: self.offset.into(),
+            offset: self.call.offset.into(),
             size: size.into(),
             change: change.into(),
             mode_cleared: plan.mode_cleared.into(),
@@ -114,7 +99,7 @@ pub(crate) fn note_write(
     state.touch_content(now);
 }
 
-impl Mutation for WriteMutation {
+impl Mutation for Scoped<calls::Write> {
     type Reply = Written;
 
     fn execute<P: Pointer>(
@@ -122,21 +107,21 @@ impl Mutation for WriteMutation {
         transaction: &mut Transaction<'_, P>,
         environment: &Environment,
     ) -> Result<Executed<Written>, OperationStop> {
-        let found = file::open(transaction, environment, self.file)?;
+        let found = file::open(transaction, environment, self.call.file)?;
         let (inode, before) = (found.inode, &found.attributes);
         let plan = self.plan(environment, before)?;
         if plan.data.is_empty() {
             let unchanged = change(before, before.clone());
             return Ok(Executed::silent(self.written(&plan, unchanged)));
         }
-        apply::write(transaction, inode, self.offset, &plan.data)?;
+        apply::write(transaction, inode, self.call.offset, &plan.data)?;
         let drops = xattrs::drop_capability(transaction, inode)?;
         let state = transaction.edit(inode)?;
         note_write(state, plan.end, plan.mode_cleared, self.scope.now);
         let (size, counter) = (state.size, state.change);
         let after = file::attributes(transaction, environment, inode)?;
         let reply = self.written(&plan, change(before, after));
-        if self.stability == Stability::Unstable && !drops {
+        if self.call.stability == Stability::Unstable && !drops {
             transaction.set_unlogged();
             return Ok(Executed::silent(reply));
         }

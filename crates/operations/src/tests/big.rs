@@ -2,7 +2,8 @@
 
 use super::cases::{create, read, remove, root, scope, write};
 use super::engine::{BLOCKS, State};
-use crate::data::{Allocate, Seek};
+use crate::Scoped;
+use file_service::calls;
 use file_service::{Allocation, SeekTarget, Stability};
 use units::BLOCK_SIZE_U64;
 
@@ -95,12 +96,15 @@ fn a_hole_is_found_in_what_is_dirty_frozen_and_committed() {
     }
     let hole = |state: &mut State, block: u64| {
         let (offset, target) = (block * BLOCK_SIZE_U64, SeekTarget::Hole);
-        state.query(&Seek { file, offset, target }).unwrap() / BLOCK_SIZE_U64
+        state.query(&calls::Seek { file, offset, target }).unwrap() / BLOCK_SIZE_U64
     };
     let punch = |state: &mut State, block: u64| {
         let (allocation, scope) = (Allocation::PunchHole, scope(state));
         let offset = block * BLOCK_SIZE_U64;
-        let punch = Allocate { scope, file, allocation, offset, length: BLOCK_SIZE_U64 };
+        let punch = Scoped {
+            scope,
+            call: calls::Allocate { file, allocation, offset, length: BLOCK_SIZE_U64 },
+        };
         state.mutate(&punch).unwrap();
     };
     assert_eq!(hole(&mut state, 3), 1_500, "all dirty");

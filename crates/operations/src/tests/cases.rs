@@ -1,16 +1,16 @@
 //! Single behaviours: what random sequences reach seldom, and what they cannot see.
 
 use super::engine::{BLOCKS, State};
-use crate::data::{Commit, CommitReply, Read, WriteMutation};
+use crate::data::CommitReply;
 use crate::{
-    Create, GetAttributes, GetRoot, Lookup, MakeNode, OperationStop, ReadDirectory, Reap, Reaped,
-    RecordError, Remove, RemoveDirectory, Scope, SetFileAttributes, SetXattr, apply, replay,
+    GetRoot, MakeNode, OperationStop, Reap, Reaped, RecordError, Scope, Scoped, apply, replay,
 };
 use bytes::Bytes;
 use cowfs::reader::{HeldBlocks, Reader};
 use cowfs::transaction::Transaction;
 use file_service::{
-    Caller, CreateMode, Entry, FileHandle, FsError, NewNode, SetAttributes, Stability, XattrSetMode,
+    Caller, CreateMode, Entry, FileHandle, FsError, NewNode, SetAttributes, Stability,
+    XattrSetMode, calls,
 };
 use platform::Clock;
 use proptest::prelude::*;
@@ -30,24 +30,30 @@ pub(super) fn create(
     name: &[u8],
 ) -> Result<FileHandle, FsError> {
     let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
-    let create = Create { scope: scope(state), directory, name: name.to_vec(), mode, set };
+    let create = Scoped {
+        scope: scope(state),
+        call: calls::Create { directory, name: name.to_vec(), mode, set },
+    };
     state.mutate(&create).map(|(entry, _)| entry.handle)
 }
 
 fn make_directory(state: &mut State, directory: FileHandle, name: &[u8]) -> FileHandle {
     let make = MakeNode {
         scope: scope(state),
-        directory,
-        name: name.to_vec(),
-        node: NewNode::Directory,
-        set: SetAttributes::default(),
+        call: calls::MakeNode {
+            directory,
+            name: name.to_vec(),
+            node: NewNode::Directory,
+            set: SetAttributes::default(),
+        },
         hash_seed: [5, 6],
     };
     state.mutate(&make).unwrap().0.handle
 }
 
 pub(super) fn remove(state: &mut State, directory: FileHandle, name: &[u8]) -> Result<(), FsError> {
-    let remove = Remove { scope: scope(state), directory, name: name.to_vec() };
+    let remove =
+        Scoped { scope: scope(state), call: calls::Remove { directory, name: name.to_vec() } };
     state.mutate(&remove).map(|_| ())
 }
 
@@ -59,12 +65,12 @@ pub(super) fn write(
     stability: Stability,
 ) -> Result<(), FsError> {
     let (scope, data) = (scope(state), Bytes::from(data));
-    let request = WriteMutation { scope, file, offset, data, stability };
+    let request = Scoped { scope, call: calls::Write { file, offset, data, stability } };
     state.write(&request, true).map(|_| ())
 }
 
 pub(super) fn read(state: &mut State, file: FileHandle, offset: u64, count: u32) -> Vec<u8> {
-    let request = Read { scope: scope(state), file, offset, count };
+    let request = Scoped { scope: scope(state), call: calls::Read { file, offset, count } };
     let whole = state.query(&request).unwrap().to_vec();
     assert_eq!(state.read(&request, true).unwrap().to_vec(), whole);
     whole
@@ -72,20 +78,23 @@ pub(super) fn read(state: &mut State, file: FileHandle, offset: u64, count: u32)
 
 fn set_size(state: &mut State, file: FileHandle, size: u64) -> Result<(), FsError> {
     let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-    let set = SetFileAttributes { scope: scope(state), file, set };
+    let set = Scoped { scope: scope(state), call: calls::SetFileAttributes { file, set } };
     state.mutate(&set).map(|_| ())
 }
 
 fn lookup(state: &mut State, directory: FileHandle, name: &[u8]) -> Result<Entry, FsError> {
     let scope = scope(state);
-    state.query(&Lookup { scope, directory, name: name.to_vec() })
+    state.query(&Scoped { scope, call: calls::Lookup { directory, name: name.to_vec() } })
 }
 
 fn names(state: &mut State, directory: FileHandle, entries_max: u32) -> Vec<Vec<u8>> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let scope = scope(state);
-        let list = ReadDirectory { scope, directory, cookie, entries_max, with_attributes: true };
+        let list = Scoped {
+            scope,
+            call: calls::ReadDirectory { directory, cookie, entries_max, with_attributes: true },
+        };
         let page = state.query(&list).unwrap();
         assert!(page.end || !page.entries.is_empty());
         for entry in page.entries {
@@ -111,7 +120,7 @@ fn large_directories_grow_and_shrink_over_consistency_points() {
         }
     }
     assert_eq!(names(&mut state, directory, 100).len(), 1_502);
-    let grown = state.query(&GetAttributes { file: directory }).unwrap();
+    let grown = state.query(&calls::GetAttributes { file: directory }).unwrap();
     assert!(grown.size > 10 * BLOCK_SIZE_U64);
     state.restart();
     state.verify();
@@ -120,8 +129,14 @@ fn large_directories_grow_and_shrink_over_consistency_points() {
         remove(&mut state, directory, format!("file-{number}").as_bytes()).unwrap();
     }
     assert_eq!(names(&mut state, directory, 10), [b".".to_vec(), b"..".to_vec()]);
-    assert_eq!(state.query(&GetAttributes { file: directory }).unwrap().size, BLOCK_SIZE_U64);
-    let gone = RemoveDirectory { scope: scope(&state), directory: root, name: b"d".to_vec() };
+    assert_eq!(
+        state.query(&calls::GetAttributes { file: directory }).unwrap().size,
+        BLOCK_SIZE_U64
+    );
+    let gone = Scoped {
+        scope: scope(&state),
+        call: calls::RemoveDirectory { directory: root, name: b"d".to_vec() },
+    };
     state.mutate(&gone).unwrap();
     state.verify();
 }
@@ -136,14 +151,14 @@ fn a_large_orphan_goes_bit_by_bit() {
         write(&mut state, file, block * BLOCK_SIZE_U64, content, Stability::Unstable).unwrap();
     }
     state.consistency_point();
-    let used = state.query(&GetAttributes { file }).unwrap().used;
+    let used = state.query(&calls::GetAttributes { file }).unwrap().used;
     assert_eq!(used, 2_000 * BLOCK_SIZE_U64);
     state.hold(file).unwrap();
     remove(&mut state, root, b"large").unwrap();
     assert_eq!(state.mutate(&Reap { inode: file.inode }), Ok(Reaped::Needed));
     assert_eq!(read(&mut state, file, 4096, 3), [1; 3]);
     state.release(file);
-    assert_eq!(state.query(&GetAttributes { file }), Err(FsError::Stale));
+    assert_eq!(state.query(&calls::GetAttributes { file }), Err(FsError::Stale));
     assert!(state.reap_orphans() > 2);
     state.verify();
     // Its number may be used again only after the image without it is committed.
@@ -208,7 +223,7 @@ fn commit_logs_what_a_running_consistency_point_has_not_committed() {
     write(&mut state, file, 5_000, vec![2; 10], Stability::FileSync).unwrap();
     write(&mut state, file, 20_000, vec![3; 10], Stability::Unstable).unwrap();
     let before = state.log.len();
-    assert!(matches!(state.mutate(&Commit { file }), Ok(CommitReply::Logged(_))));
+    assert!(matches!(state.mutate(&calls::Commit::of(file)), Ok(CommitReply::Logged(_))));
     assert_eq!(state.log.len(), before + 1);
     let content = read(&mut state, file, 0, 1 << 20);
     // The consistency point is lost.
@@ -217,7 +232,7 @@ fn commit_logs_what_a_running_consistency_point_has_not_committed() {
     state.verify();
     // Nothing is left to commit.
     state.consistency_point();
-    assert!(matches!(state.mutate(&Commit { file }), Ok(CommitReply::Logged(_))));
+    assert!(matches!(state.mutate(&calls::Commit::of(file)), Ok(CommitReply::Logged(_))));
     assert!(state.log.is_empty());
 }
 
@@ -231,12 +246,12 @@ fn too_much_to_commit_is_a_consistency_points_business() {
         write(&mut state, file, part << 20, megabyte.clone(), Stability::Unstable).unwrap();
     }
     let before = state.log.len();
-    assert!(matches!(state.mutate(&Commit { file }), Ok(CommitReply::Logged(_))));
+    assert!(matches!(state.mutate(&calls::Commit::of(file)), Ok(CommitReply::Logged(_))));
     assert_eq!(state.log.len() - before, 2_048 / crate::data::commit::COMMIT_RECORD_BLOCKS_MAX);
     for part in 0..9 {
         write(&mut state, file, part << 20, megabyte.clone(), Stability::Unstable).unwrap();
     }
-    assert!(matches!(state.mutate(&Commit { file }), Ok(CommitReply::TooMuchToLog(_))));
+    assert!(matches!(state.mutate(&calls::Commit::of(file)), Ok(CommitReply::TooMuchToLog(_))));
     state.consistency_point();
     state.restart();
     assert_eq!(read(&mut state, file, (9 << 20) - 2, 10), [9; 2]);
@@ -269,7 +284,8 @@ fn deleting_works_on_a_full_volume() {
     let reserve = |keep_size| file_service::Allocation::Reserve { keep_size };
     let allocate = |state: &mut State, allocation, offset, length| {
         let scope = scope(state);
-        let request = crate::data::Allocate { scope, file: one, allocation, offset, length };
+        let request =
+            Scoped { scope, call: calls::Allocate { file: one, allocation, offset, length } };
         state.mutate(&request).map(|_| ())
     };
     // What is there already needs no room, but the inode does.
@@ -296,7 +312,10 @@ fn the_snapshot_directory_leads_through_time() {
     write(&mut state, file, 0, vec![1; 6_000], Stability::FileSync).unwrap();
     let (name, value) = (b"user.a".to_vec(), b"then".to_vec());
     let scope_now = scope(&state);
-    let set = SetXattr { scope: scope_now, file, name, value, mode: XattrSetMode::Create };
+    let set = Scoped {
+        scope: scope_now,
+        call: calls::SetXattr { file, name, value, mode: XattrSetMode::Create },
+    };
     state.mutate(&set).unwrap();
     state.make_snapshot("one");
     let new = make_directory(&mut state, root, b"new");
@@ -335,7 +354,7 @@ fn the_snapshot_directory_leads_through_time() {
     state.hold(found.handle).unwrap();
     state.release(found.handle);
     state.logical.get_mut().snapshots.clear();
-    assert_eq!(state.query(&GetAttributes { file: found.handle }), Err(FsError::Stale));
+    assert_eq!(state.query(&calls::GetAttributes { file: found.handle }), Err(FsError::Stale));
 }
 
 #[test]
@@ -343,7 +362,7 @@ fn handles_of_other_places_are_stale_and_metafiles_are_not_files() {
     let mut state = State::new(BLOCKS);
     let root = root(&mut state);
     let elsewhere = FileHandle { volume: units::VolumeId(6), ..root };
-    assert_eq!(state.query(&GetAttributes { file: elsewhere }), Err(FsError::Stale));
+    assert_eq!(state.query(&calls::GetAttributes { file: elsewhere }), Err(FsError::Stale));
     for number in 0..64 {
         for generation in 0..3 {
             let file = FileHandle {
@@ -351,12 +370,12 @@ fn handles_of_other_places_are_stale_and_metafiles_are_not_files() {
                 generation: units::Generation(generation),
                 ..root
             };
-            assert_eq!(state.query(&GetAttributes { file }), Err(FsError::Stale));
+            assert_eq!(state.query(&calls::GetAttributes { file }), Err(FsError::Stale));
             assert_eq!(state.hold(file), Err(FsError::Stale));
         }
     }
     let far = FileHandle { inode: units::InodeNumber(u64::MAX), ..root };
-    assert_eq!(state.query(&GetAttributes { file: far }), Err(FsError::Stale));
+    assert_eq!(state.query(&calls::GetAttributes { file: far }), Err(FsError::Stale));
 }
 
 /// A volume whose log has a record of each kind, the log being what is left to replay.
@@ -367,34 +386,43 @@ fn busy() -> State {
     let file = create(&mut state, directory, b"f").unwrap();
     write(&mut state, file, 10, vec![1; 50], Stability::FileSync).unwrap();
     write(&mut state, file, 4096, vec![1; 50], Stability::Unstable).unwrap();
-    state.mutate(&Commit { file }).unwrap();
+    state.mutate(&calls::Commit::of(file)).unwrap();
     let scope_now = scope(&state);
     let (name, value) = (b"user.a".to_vec(), b"v".to_vec());
-    let set = SetXattr { scope: scope_now, file, name, value, mode: XattrSetMode::Either };
+    let set = Scoped {
+        scope: scope_now,
+        call: calls::SetXattr { file, name, value, mode: XattrSetMode::Either },
+    };
     state.mutate(&set).unwrap();
     set_size(&mut state, file, 77).unwrap();
-    let rename = crate::Rename {
+    let rename = Scoped {
         scope: scope(&state),
-        from_directory: directory,
-        from_name: b"f".to_vec(),
-        to_directory: root,
-        to_name: b"g".to_vec(),
-        flags: file_service::RenameFlags::default(),
+        call: calls::Rename {
+            from_directory: directory,
+            from_name: b"f".to_vec(),
+            to_directory: root,
+            to_name: b"g".to_vec(),
+            flags: file_service::RenameFlags::default(),
+        },
     };
     state.mutate(&rename).unwrap();
     let scope_now = scope(&state);
-    let link = crate::Link { scope: scope_now, file, directory, name: b"h".to_vec() };
+    let link =
+        Scoped { scope: scope_now, call: calls::Link { file, directory, name: b"h".to_vec() } };
     state.mutate(&link).unwrap();
-    let allocate = crate::data::Allocate {
+    let allocate = Scoped {
         scope: scope(&state),
-        file,
-        allocation: file_service::Allocation::PunchHole,
-        offset: 0,
-        length: 20,
+        call: calls::Allocate {
+            file,
+            allocation: file_service::Allocation::PunchHole,
+            offset: 0,
+            length: 20,
+        },
     };
     state.mutate(&allocate).unwrap();
     let scope_now = scope(&state);
-    let unset = crate::RemoveXattr { scope: scope_now, file, name: b"user.a".to_vec() };
+    let unset =
+        Scoped { scope: scope_now, call: calls::RemoveXattr { file, name: b"user.a".to_vec() } };
     state.mutate(&unset).unwrap();
     remove(&mut state, root, b"g").unwrap();
     let kinds: std::collections::BTreeSet<u16> = state.log.iter().map(|record| record.0).collect();
@@ -471,7 +499,7 @@ fn regression_punching_beyond_the_end_leaves_no_block() {
     let punch = |state: &mut State, offset, length| {
         let scope = scope(state);
         let allocation = file_service::Allocation::PunchHole;
-        let request = crate::data::Allocate { scope, file, allocation, offset, length };
+        let request = Scoped { scope, call: calls::Allocate { file, allocation, offset, length } };
         state.mutate(&request).unwrap();
     };
     // Empty and lying in its inode since the consistency point.
@@ -480,7 +508,7 @@ fn regression_punching_beyond_the_end_leaves_no_block() {
     state.verify();
     write(&mut state, file, 0, vec![1; 5_000], Stability::FileSync).unwrap();
     punch(&mut state, 4_096, 1 << 30);
-    let seek = crate::data::Seek { file, offset: 4_096, target: file_service::SeekTarget::Data };
+    let seek = calls::Seek { file, offset: 4_096, target: file_service::SeekTarget::Data };
     assert_eq!(state.query(&seek), Err(FsError::NoSuchOffset));
     state.verify();
 }
@@ -494,17 +522,17 @@ fn a_users_write_takes_privileges_away_for_good() {
             let name = format!("{stability:?} {stripes}");
             let file = create(&mut state, root, name.as_bytes()).unwrap();
             let set = SetAttributes { mode: Some(0o6777), ..SetAttributes::default() };
-            let set = SetFileAttributes { scope: scope(&state), file, set };
+            let set = Scoped { scope: scope(&state), call: calls::SetFileAttributes { file, set } };
             state.mutate(&set).unwrap();
             let mut scope = scope(&state);
             (scope.caller.uid, scope.caller.gid) = (7, 7);
             let data = Bytes::from_static(b"x");
-            let request = WriteMutation { scope, file, offset: 9, data, stability };
+            let request = Scoped { scope, call: calls::Write { file, offset: 9, data, stability } };
             let written = state.write(&request, stripes).unwrap();
             assert_eq!(written.change.after.mode, 0o777);
-            state.mutate(&Commit { file }).unwrap();
+            state.mutate(&calls::Commit::of(file)).unwrap();
             state.restart();
-            assert_eq!(state.query(&GetAttributes { file }).unwrap().mode, 0o777, "{name}");
+            assert_eq!(state.query(&calls::GetAttributes { file }).unwrap().mode, 0o777, "{name}");
         }
     }
 }

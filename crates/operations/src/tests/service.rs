@@ -3,24 +3,21 @@
 
 use super::engine::{BLOCKS, State};
 use crate::data::stripe::{self, InStripe, stripe_of_range};
-use crate::data::{Allocate, Commit, CommitReply, Read, Seek, WriteMutation, Written};
-use crate::{
-    Access, Create, GetAttributes, GetRoot, GetXattr, Link, ListXattrs, Lookup, MakeNode, Mutation,
-    Query, ReadDirectory, ReadLink, Remove, RemoveDirectory, RemoveXattr, Rename, Scope,
-    SetFileAttributes, SetXattr,
-};
+use crate::data::{CommitReply, Written};
+use crate::{GetRoot, MakeNode, Mutation, Query, Scope, Scoped};
 use affinity::Partition;
-use bytes::Bytes;
 use cowfs::reader::Reader;
 use file_service::{
-    Allocation, Attributes, Caller, CreateMode, DirectoryPage, Done, Entry, FileHandle,
-    FileService, FileSystemStatistics, FsError, Hold, Limits, NewNode, NodeChange, ReadData,
-    RenameFlags, SeekTarget, SetAttributes, Stability, WriteResult, XattrSetMode,
+    Call, Caller, CommitResult, Done, FileSystemStatistics, FsError, Hold, ReadData, WriteResult,
+    calls,
 };
 use platform::Clock;
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Timestamp};
+
+/// What writes and commits say of it.
+const VERIFIER: u64 = 9;
 
 /// How the volume behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,8 +77,16 @@ impl Service {
 
 impl State {
     /// A read as it would be routed.
-    pub fn read(&mut self, request: &Read, stripes: bool) -> Result<ReadData, FsError> {
-        let at = stripe_of_range(request.file.inode, request.offset, request.count.into());
+    pub fn read(
+        &mut self,
+        request: &Scoped<calls::Read>,
+        stripes: bool,
+    ) -> Result<ReadData, FsError> {
+        let at = stripe_of_range(
+            request.call.file.inode,
+            request.call.offset,
+            request.call.count.into(),
+        );
         let Some(at) = at.filter(|_| stripes) else { return self.query(request) };
         let done = self.run(|state, held| {
             let State { logical, scheduler, cache, environment, .. } = state;
@@ -102,9 +107,13 @@ impl State {
     }
 
     /// A write as it would be routed.
-    pub fn write(&mut self, request: &WriteMutation, stripes: bool) -> Result<Written, FsError> {
-        let length = request.data.len().min(1 << 20) as u64;
-        let at = stripe_of_range(request.file.inode, request.offset, length);
+    pub fn write(
+        &mut self,
+        request: &Scoped<calls::Write>,
+        stripes: bool,
+    ) -> Result<Written, FsError> {
+        let length = request.call.data.len().min(1 << 20) as u64;
+        let at = stripe_of_range(request.call.file.inode, request.call.offset, length);
         let Some(at) = at.filter(|_| stripes) else { return self.mutate(request) };
         let done = self.run(|state, held| {
             let State { logical, scheduler, cache, environment, log, .. } = state;
@@ -132,92 +141,75 @@ impl State {
     }
 }
 
-impl FileService for Service {
-    fn limits(&self) -> Limits {
-        self.state.lock().environment.limits
-    }
+/// A call, carried out.
+trait CarryOut: Call {
+    fn carry_out(self, service: &Service, scope: Scope, done: Done<Self::Reply>);
+}
 
-    fn write_verifier(&self) -> u64 {
-        9
-    }
+file_service::impl_file_service! {
+    Service,
+    limits: |service| service.state.lock().environment.limits,
+    call: |service, caller, call, done| call.carry_out(service, service.scope(caller), done),
+}
 
-    fn root(&self, _: &str, done: Done<Entry>) {
-        self.query(&GetRoot, done);
-    }
+macro_rules! carried_out {
+    ($($name:ident: |$call:ident, $service:ident, $scope:pat_param, $done:ident| $body:expr;)*) => {
+        $(impl CarryOut for calls::$name {
+            fn carry_out(self, $service: &Service, $scope: Scope, $done: Done<Self::Reply>) {
+                let $call = self;
+                $body;
+            }
+        })*
+    };
+}
 
-    fn attributes(&self, file: FileHandle, done: Done<Attributes>) {
-        self.query(&GetAttributes { file }, done);
-    }
+macro_rules! queries {
+    ($($name:ident)*) => {
+        carried_out! { $($name: |call, service, scope, done| {
+            service.query(&Scoped { scope, call }, done)
+        };)* }
+    };
+}
 
-    fn set_attributes(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        set: SetAttributes,
-        done: Done<NodeChange>,
-    ) {
-        self.mutate(&SetFileAttributes { scope: self.scope(caller), file, set }, done);
-    }
+macro_rules! mutations {
+    ($($name:ident)*) => {
+        carried_out! { $($name: |call, service, scope, done| {
+            service.mutate(&Scoped { scope, call }, done)
+        };)* }
+    };
+}
 
-    fn access(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        wanted: u32,
-        done: Done<(u32, Attributes)>,
-    ) {
-        self.query(&Access { scope: self.scope(caller), file, wanted }, done);
-    }
+queries! { Access Lookup ReadLink ReadDirectory GetXattr ListXattrs }
 
-    fn lookup(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<Entry>) {
-        let scope = self.scope(caller);
-        self.query(&Lookup { scope, directory, name: name.to_vec() }, done);
-    }
+mutations! {
+    SetFileAttributes Create Link Remove RemoveDirectory Rename SetXattr RemoveXattr Allocate
+}
 
-    fn read_link(&self, caller: &Caller, file: FileHandle, done: Done<(Vec<u8>, Attributes)>) {
-        self.query(&ReadLink { scope: self.scope(caller), file }, done);
-    }
-
-    fn read(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        offset: u64,
-        count: u32,
-        done: Done<ReadData>,
-    ) {
-        self.tick();
-        let request = Read { scope: self.scope(caller), file, offset, count };
-        let answer = self.state.lock().read(&request, self.behaviour.stripes);
-        done(answer);
-    }
-
-    fn write(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-        done: Done<WriteResult>,
-    ) {
-        self.tick();
-        let scope = self.scope(caller);
-        let request = WriteMutation { scope, file, offset, data, stability };
-        let answer = self.state.lock().write(&request, self.behaviour.stripes);
+carried_out! {
+    Root: |_call, service, _, done| service.query(&GetRoot, done);
+    GetAttributes: |call, service, _, done| service.query(&call, done);
+    Seek: |call, service, _, done| service.query(&call, done);
+    Read: |call, service, scope, done| {
+        service.tick();
+        let request = Scoped { scope, call };
+        let answer = service.state.lock().read(&request, service.behaviour.stripes);
+        done(answer)
+    };
+    Write: |call, service, scope, done| {
+        service.tick();
+        let request = Scoped { scope, call };
+        let answer = service.state.lock().write(&request, service.behaviour.stripes);
         done(answer.map(|written| WriteResult {
             count: written.count,
             stability: written.stability,
-            verifier: 9,
+            verifier: VERIFIER,
             change: written.change,
-        }));
-    }
-
-    fn commit(&self, _: &Caller, file: FileHandle, done: Done<NodeChange>) {
-        self.tick();
-        let mut state = self.state.lock();
-        let answer = state.mutate(&Commit { file });
-        let answer = answer.map(|reply| match reply {
+        }))
+    };
+    Commit: |call, service, _, done| {
+        service.tick();
+        let mut state = service.state.lock();
+        let answer = state.mutate(&call).map(|reply| match reply {
             CommitReply::Logged(change) => change,
             CommitReply::TooMuchToLog(change) => {
                 state.consistency_point();
@@ -225,156 +217,27 @@ impl FileService for Service {
             }
         });
         drop(state);
-        done(answer);
-    }
-
-    fn create(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        mode: CreateMode,
-        set: SetAttributes,
-        done: Done<(Entry, NodeChange)>,
-    ) {
-        let (scope, name) = (self.scope(caller), name.to_vec());
-        self.mutate(&Create { scope, directory, name, mode, set }, done);
-    }
-
-    fn make_node(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        node: NewNode,
-        set: SetAttributes,
-        done: Done<(Entry, NodeChange)>,
-    ) {
-        let (scope, name) = (self.scope(caller), name.to_vec());
+        done(answer.map(|change| CommitResult { change, verifier: VERIFIER }))
+    };
+    MakeNode: |call, service, scope, done| {
         let hash_seed = [scope.now.get() as u64, 11];
-        self.mutate(&MakeNode { scope, directory, name, node, set, hash_seed }, done);
-    }
-
-    fn link(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        directory: FileHandle,
-        name: &[u8],
-        done: Done<(Attributes, NodeChange)>,
-    ) {
-        let scope = self.scope(caller);
-        self.mutate(&Link { scope, file, directory, name: name.to_vec() }, done);
-    }
-
-    fn remove(&self, caller: &Caller, directory: FileHandle, name: &[u8], done: Done<NodeChange>) {
-        let scope = self.scope(caller);
-        self.mutate(&Remove { scope, directory, name: name.to_vec() }, done);
-    }
-
-    fn remove_directory(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        done: Done<NodeChange>,
-    ) {
-        let scope = self.scope(caller);
-        self.mutate(&RemoveDirectory { scope, directory, name: name.to_vec() }, done);
-    }
-
-    fn rename(
-        &self,
-        caller: &Caller,
-        from: (FileHandle, &[u8]),
-        to: (FileHandle, &[u8]),
-        flags: RenameFlags,
-        done: Done<(NodeChange, NodeChange)>,
-    ) {
-        let rename = Rename {
-            scope: self.scope(caller),
-            from_directory: from.0,
-            from_name: from.1.to_vec(),
-            to_directory: to.0,
-            to_name: to.1.to_vec(),
-            flags,
-        };
-        self.mutate(&rename, done);
-    }
-
-    fn read_directory(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        cookie: u64,
-        entries_max: u32,
-        with_attributes: bool,
-        done: Done<DirectoryPage>,
-    ) {
-        let scope = self.scope(caller);
-        let list = ReadDirectory { scope, directory, cookie, entries_max, with_attributes };
-        self.query(&list, done);
-    }
-
-    fn statistics(&self, file: FileHandle, done: Done<FileSystemStatistics>) {
-        let answer = self.state.lock().query(&GetAttributes { file });
+        service.mutate(&MakeNode { scope, call, hash_seed }, done)
+    };
+    Statistics: |call, service, _, done| {
+        let exists = calls::GetAttributes { file: call.file };
+        let answer = service.state.lock().query(&exists);
         done(answer.map(|_| FileSystemStatistics {
             total_bytes: BLOCKS * BLOCK_SIZE_U64,
             ..FileSystemStatistics::default()
-        }));
-    }
-
-    fn get_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<Vec<u8>>) {
-        let scope = self.scope(caller);
-        self.query(&GetXattr { scope, file, name: name.to_vec() }, done);
-    }
-
-    fn set_xattr(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        name: &[u8],
-        value: &[u8],
-        mode: XattrSetMode,
-        done: Done<()>,
-    ) {
-        let (scope, name) = (self.scope(caller), name.to_vec());
-        self.mutate(&SetXattr { scope, file, name, value: value.to_vec(), mode }, done);
-    }
-
-    fn list_xattrs(&self, caller: &Caller, file: FileHandle, done: Done<Vec<Vec<u8>>>) {
-        self.query(&ListXattrs { scope: self.scope(caller), file }, done);
-    }
-
-    fn remove_xattr(&self, caller: &Caller, file: FileHandle, name: &[u8], done: Done<()>) {
-        let scope = self.scope(caller);
-        self.mutate(&RemoveXattr { scope, file, name: name.to_vec() }, done);
-    }
-
-    fn allocate(
-        &self,
-        caller: &Caller,
-        file: FileHandle,
-        allocation: Allocation,
-        offset: u64,
-        length: u64,
-        done: Done<NodeChange>,
-    ) {
-        let scope = self.scope(caller);
-        self.mutate(&Allocate { scope, file, allocation, offset, length }, done);
-    }
-
-    fn seek(&self, file: FileHandle, offset: u64, target: SeekTarget, done: Done<u64>) {
-        self.query(&Seek { file, offset, target }, done);
-    }
-
-    fn hold(&self, file: FileHandle, done: Done<Hold>) {
-        self.tick();
-        let answer = self.state.lock().hold(file);
-        done(answer.map(|()| Hold { file, losses: 0 }));
-    }
-
-    fn release(&self, hold: Hold) {
-        self.state.lock().release(hold.file);
-    }
+        }))
+    };
+    HoldFile: |call, service, _, done| {
+        service.tick();
+        let answer = service.state.lock().hold(call.file);
+        done(answer.map(|()| Hold { file: call.file, losses: 0 }))
+    };
+    ReleaseHold: |call, service, _, done| {
+        service.state.lock().release(call.hold.file);
+        done(Ok(()))
+    };
 }

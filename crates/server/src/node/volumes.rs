@@ -15,6 +15,7 @@ use admin_api::{
     VolumeFilter, VolumeInfo, VolumeSet, VolumeState,
 };
 use dblade::{GivenUp, ServedVolume, Tiering, VolumeKind, VolumeRequest};
+use file_service::{Caller, calls};
 use ondisk::records::EXPORT_RULES_MAX;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -213,7 +214,9 @@ impl Core {
     }
 
     fn owner(&self, volume: &str) -> Owner {
-        match wait_for(|done| self.service.root(volume, done)) {
+        match wait_for(|done| {
+            self.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+        }) {
             Some(Ok(root)) => Owner { uid: root.attributes.uid, gid: root.attributes.gid },
             _ => ROOT_OWNER,
         }

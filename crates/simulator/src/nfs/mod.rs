@@ -36,7 +36,7 @@ use crate::space::check_promises;
 use crate::trace::Trace;
 use client::{Client, Judged};
 use dblade::VolumeRequest;
-use file_service::{Durability, FileService};
+use file_service::{Caller, Durability, FileService, calls};
 use locking::{Machines, StateDirectory};
 use network::Network;
 use nfs::{EveryClient, ExportAccess, Programs, ReplyLimits, Squash};
@@ -189,7 +189,13 @@ impl FrontLife<'_> {
         let made = promise(|done| self.machine.engine.create_volume(request, done));
         let made = self.machine.wait("create volume", &made)?;
         made.map_err(|error| self.machine.refused("create volume", &error.to_string()))?;
-        let root = promise(|done| self.machine.service.root(VOLUME, done));
+        let root = promise(|done| {
+            self.machine.service.root(
+                &Caller::root(),
+                calls::Root { name: VOLUME.to_owned() },
+                done,
+            )
+        });
         let root = self.machine.wait("root of the volume", &root)?;
         let root = root.map_err(|error| self.machine.refused("root", &error.to_string()))?;
         self.machines.set_file(root.handle.encode().to_vec());

@@ -3,6 +3,8 @@
 //!
 //! Fails: with status 1 at the first finding; the directory is kept for a look at it.
 
+#![forbid(unsafe_code)]
+
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;

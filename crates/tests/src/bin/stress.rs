@@ -2,6 +2,8 @@
 //!
 //! Fails: with status 1 at the first finding.
 
+#![forbid(unsafe_code)]
+
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;

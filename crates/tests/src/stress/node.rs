@@ -12,7 +12,7 @@ use dblade::{
     Configuration, CreateAggregate, Engine, EngineError, Recovery, Service, Tiering, Tuning,
     VolumeRequest,
 };
-use file_service::{Done, FileHandle, FileService, FsError};
+use file_service::{Caller, Done, FileHandle, FileService, FsError, calls};
 use ondisk::label::RaidKind;
 use platform::linux::{SystemClock, SystemEntropy};
 use platform::sync::{Condvar, Mutex};
@@ -194,7 +194,9 @@ impl Node {
     /// # Errors
     /// [`Failure::Refused`]; [`Failure::Stopped`] after a kill.
     pub fn root(&self, volume: &str) -> Result<FileHandle, Failure> {
-        let answer = Answer::to(|done: Done<_>| self.service.root(volume, done));
+        let answer = Answer::to(|done: Done<_>| {
+            self.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+        });
         let entry = self.outcome(answer)?.map_err(|error| Failure::Refused {
             worker: volume.to_owned(),
             operation: "root".to_owned(),

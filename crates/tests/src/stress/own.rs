@@ -16,7 +16,7 @@ use crate::stress::node::Node;
 use bytes::Bytes;
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, RenameFlags, SetAttributes,
-    Stability,
+    Stability, calls,
 };
 use std::collections::BTreeMap;
 
@@ -151,7 +151,11 @@ impl Own {
             let data = Bytes::from(bytes(write, range.0, range.1));
             let offset = first * UNIT as u64;
             let answer = Answer::to(|done: Done<_>| {
-                node.service.write(&caller, handle, offset, data, stability, done);
+                node.service.write(
+                    &caller,
+                    calls::Write { file: handle, offset, data, stability },
+                    done,
+                );
             });
             under_way.push((write, range, is_stable, answer));
         }
@@ -180,7 +184,9 @@ impl Own {
         let units = (1 + self.random.below(UNITS_MAX as u64)).min(transfer_units_max(node));
         let (offset, count) = (first * UNIT as u64, units as u32 * UNIT as u32);
         let caller = Caller::root();
-        let read = node.ask(|service, done| service.read(&caller, handle, offset, count, done))?;
+        let read = node.ask(|service, done| {
+            service.read(&caller, calls::Read { file: handle, offset, count }, done)
+        })?;
         let read = self.must("read", read)?;
         let found = words(&read.to_vec()).map_err(|what| self.lost(what))?;
         let content = self.content(number);
@@ -196,7 +202,9 @@ impl Own {
 
     fn attributes(&mut self, node: &Node) -> Result<(), Failure> {
         let Some((number, handle)) = self.pick() else { return Ok(()) };
-        let found = node.ask(|service, done| service.attributes(handle, done))?;
+        let found = node.ask(|service, done| {
+            service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+        })?;
         let found = self.must("attributes", found)?;
         let expected = (self.content(number).len() * UNIT) as u64;
         if (found.size, found.links) == (expected, 1) {
@@ -209,7 +217,8 @@ impl Own {
     fn commit(&mut self, node: &Node) -> Result<(), Failure> {
         let Some((number, handle)) = self.pick() else { return Ok(()) };
         let caller = Caller::root();
-        let done = node.ask(|service, done| service.commit(&caller, handle, done))?;
+        let done =
+            node.ask(|service, done| service.commit(&caller, calls::Commit::of(handle), done))?;
         self.must("commit", done)?;
         self.content(number).commit();
         Ok(())
@@ -224,7 +233,7 @@ impl Own {
         after.entry(number).or_insert_with(empty).content.set_length(length);
         let caller = Caller::root();
         self.change(node, "truncate", after, |service, done| {
-            service.set_attributes(&caller, handle, set, done);
+            service.set_attributes(&caller, calls::SetFileAttributes { file: handle, set }, done);
         })
         .map(drop)
     }
@@ -239,7 +248,11 @@ impl Own {
         let caller = Caller::root();
         let made = self.change(node, "create", after, |service, done| {
             let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
-            service.create(&caller, directory, &file_name(number), mode, set, done);
+            service.create(
+                &caller,
+                calls::Create { directory, name: file_name(number).to_vec(), mode, set },
+                done,
+            );
         })?;
         if let (Some((entry, _)), Some(file)) = (made, self.files.get_mut(&number)) {
             file.handle = Some(entry.handle);
@@ -254,12 +267,18 @@ impl Own {
         after.remove(&number);
         let caller = Caller::root();
         let removed = self.change(node, "remove", after, |service, done| {
-            service.remove(&caller, directory, &file_name(number), done);
+            service.remove(
+                &caller,
+                calls::Remove { directory, name: file_name(number).to_vec() },
+                done,
+            );
         })?;
         if removed.is_none() {
             return Ok(());
         }
-        match node.ask(|service, done| service.attributes(handle, done))? {
+        match node.ask(|service, done| {
+            service.attributes(&Caller::root(), calls::GetAttributes { file: handle }, done)
+        })? {
             Err(FsError::Stale) => Ok(()),
             other => Err(self.lost(format!("the handle of a removed file gives {other:?}"))),
         }
@@ -275,7 +294,17 @@ impl Own {
         let (caller, flags) = (Caller::root(), RenameFlags::default());
         self.change(node, "rename", after, |service, done| {
             let (from, to) = (file_name(number), file_name(to));
-            service.rename(&caller, (directory, &from), (directory, &to), flags, done);
+            service.rename(
+                &caller,
+                calls::Rename {
+                    from_directory: directory,
+                    from_name: from.to_vec(),
+                    to_directory: directory,
+                    to_name: to.to_vec(),
+                    flags,
+                },
+                done,
+            );
         })
         .map(drop)
     }
@@ -284,17 +313,23 @@ impl Own {
     fn held(&mut self, node: &Node) -> Result<(), Failure> {
         let Some((number, handle)) = self.pick() else { return Ok(()) };
         let directory = self.place()?;
-        let hold = node.ask(|service, done| service.hold(handle, done))?;
+        let hold = node.ask(|service, done| {
+            service.hold(&Caller::root(), calls::HoldFile { file: handle }, done)
+        })?;
         let hold = self.must("hold", hold)?;
         let mut after = self.files.clone();
         let content = after.remove(&number).unwrap_or_else(empty).content;
         let caller = Caller::root();
         self.change(node, "remove", after, |service, done| {
-            service.remove(&caller, directory, &file_name(number), done);
+            service.remove(
+                &caller,
+                calls::Remove { directory, name: file_name(number).to_vec() },
+                done,
+            );
         })?;
         let read = Self::read_whole(node, handle)?.map_err(|error| self.lost(error))?;
         self.operations += 1;
-        node.service.release(hold);
+        node.service.release(&Caller::root(), calls::ReleaseHold { hold }, Box::new(drop));
         let is_whole = read.len() == content.len();
         let checked = content.check_now(0, &read);
         let checked = if is_whole { checked } else { Err("its length is wrong".to_owned()) };

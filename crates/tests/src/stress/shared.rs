@@ -17,7 +17,7 @@ use crate::stress::content::UNIT;
 use crate::stress::node::{Node, SHARED};
 use file_service::{
     Allocation, Caller, CreateMode, Entry, FileHandle, FileService, FsError, NewNode, RenameFlags,
-    SeekTarget, SetAttributes, Stability, XattrSetMode,
+    SeekTarget, SetAttributes, Stability, XattrSetMode, calls,
 };
 use std::collections::BTreeSet;
 
@@ -93,7 +93,13 @@ impl Shared<'_> {
 
     fn find(&mut self, directory: FileHandle, name: &str) -> Outcome<Entry> {
         let caller = Caller::root();
-        self.ask(|service, done| service.lookup(&caller, directory, name.as_bytes(), done))
+        self.ask(|service, done| {
+            service.lookup(
+                &caller,
+                calls::Lookup { directory, name: name.as_bytes().to_vec() },
+                done,
+            )
+        })
     }
 
     /// Makes what all lives need, once.
@@ -107,7 +113,16 @@ impl Shared<'_> {
         for name in directories.chain(["ring".to_owned(), "records".to_owned()]) {
             let (kind, set) = (NewNode::Directory, SetAttributes::default());
             let made = self.ask(|service, done| {
-                service.make_node(&caller, root, name.as_bytes(), kind, set, done);
+                service.make_node(
+                    &caller,
+                    calls::MakeNode {
+                        directory: root,
+                        name: name.as_bytes().to_vec(),
+                        node: kind,
+                        set,
+                    },
+                    done,
+                );
             })?;
             let Ok((entry, _)) = made else { return lost(format!("{name}: {made:?}")) };
             let files = match name.as_str() {
@@ -119,7 +134,16 @@ impl Shared<'_> {
                 let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
                 let file = format!("r{file}");
                 let made = self.ask(|service, done| {
-                    service.create(&caller, entry.handle, file.as_bytes(), mode, set, done);
+                    service.create(
+                        &caller,
+                        calls::Create {
+                            directory: entry.handle,
+                            name: file.as_bytes().to_vec(),
+                            mode,
+                            set,
+                        },
+                        done,
+                    );
                 })?;
                 if made.is_err() {
                     return lost(format!("{name}/{file}: {made:?}"));
@@ -152,7 +176,17 @@ impl Shared<'_> {
         let caller = Caller::root();
         let turned = self.ask(|service, done| {
             let (from, to) = ((ring.handle, from.as_bytes()), (ring.handle, to.as_bytes()));
-            service.rename(&caller, from, to, flags, done);
+            service.rename(
+                &caller,
+                calls::Rename {
+                    from_directory: from.0,
+                    from_name: from.1.to_vec(),
+                    to_directory: to.0,
+                    to_name: to.1.to_vec(),
+                    flags,
+                },
+                done,
+            );
         })?;
         match turned {
             // A restore has put another directory in its place, or there is no room.
@@ -166,7 +200,16 @@ impl Shared<'_> {
         let caller = Caller::root();
         let with_attributes = self.random.one_in(2);
         let page = self.ask(|service, done| {
-            service.read_directory(&caller, ring.handle, 0, 100, with_attributes, done);
+            service.read_directory(
+                &caller,
+                calls::ReadDirectory {
+                    directory: ring.handle,
+                    cookie: 0,
+                    entries_max: 100,
+                    with_attributes,
+                },
+                done,
+            );
         })?;
         let Ok(page) = page else { return Ok(()) };
         let real = |name: &[u8]| name != b"." && name != b"..";
@@ -192,7 +235,10 @@ impl Shared<'_> {
         let caller = Caller::root();
         if self.random.one_in(12) {
             let set = SetAttributes { size: Some(offset), ..SetAttributes::default() };
-            self.ask(|service, done| service.set_attributes(&caller, file, set, done))?.ok();
+            self.ask(|service, done| {
+                service.set_attributes(&caller, calls::SetFileAttributes { file, set }, done)
+            })?
+            .ok();
             return Ok(());
         }
         // Never the number that makes a word zero.
@@ -200,14 +246,19 @@ impl Shared<'_> {
         let data = unit_bytes((0..RECORD_UNITS).map(|unit| record_word(write, unit)));
         let stability =
             if self.random.one_in(2) { Stability::FileSync } else { Stability::DataSync };
-        self.ask(|service, done| service.write(&caller, file, offset, data, stability, done))?.ok();
+        self.ask(|service, done| {
+            service.write(&caller, calls::Write { file, offset, data, stability }, done)
+        })?
+        .ok();
         Ok(())
     }
 
     fn read_record(&mut self, root: FileHandle) -> Result<(), Failure> {
         let Some((file, offset)) = self.record(root)? else { return Ok(()) };
         let (caller, count) = (Caller::root(), (RECORD_UNITS * UNIT) as u32);
-        let read = self.ask(|service, done| service.read(&caller, file, offset, count, done))?;
+        let read = self.ask(|service, done| {
+            service.read(&caller, calls::Read { file, offset, count }, done)
+        })?;
         let Ok(read) = read else { return Ok(()) };
         if !read.is_empty() && read.len() != RECORD_UNITS * UNIT {
             return lost(format!("{} bytes of a record at {offset}", read.len()));
@@ -229,7 +280,11 @@ impl Shared<'_> {
             0 | 1 => {
                 let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
                 self.ask(|service, done| {
-                    service.create(&caller, directory, name_bytes, mode, set, done);
+                    service.create(
+                        &caller,
+                        calls::Create { directory, name: name_bytes.to_vec(), mode, set },
+                        done,
+                    );
                 })?
                 .map(drop)
                 .ok();
@@ -239,18 +294,32 @@ impl Shared<'_> {
                 let kind = kinds[self.random.below(3) as usize].clone();
                 let set = SetAttributes::default();
                 self.ask(|service, done| {
-                    service.make_node(&caller, directory, name_bytes, kind, set, done);
+                    service.make_node(
+                        &caller,
+                        calls::MakeNode { directory, name: name_bytes.to_vec(), node: kind, set },
+                        done,
+                    );
                 })?
                 .map(drop)
                 .ok();
             }
             3 => {
-                self.ask(|service, done| service.remove(&caller, directory, name_bytes, done))?
-                    .ok();
+                self.ask(|service, done| {
+                    service.remove(
+                        &caller,
+                        calls::Remove { directory, name: name_bytes.to_vec() },
+                        done,
+                    )
+                })?
+                .ok();
             }
             4 => {
                 self.ask(|service, done| {
-                    service.remove_directory(&caller, directory, name_bytes, done);
+                    service.remove_directory(
+                        &caller,
+                        calls::RemoveDirectory { directory, name: name_bytes.to_vec() },
+                        done,
+                    );
                 })?
                 .ok();
             }
@@ -261,7 +330,17 @@ impl Shared<'_> {
                     RenameFlags { no_replace, exchange: !no_replace && self.random.one_in(3) };
                 self.ask(|service, done| {
                     let to = (to, other.as_bytes());
-                    service.rename(&caller, (directory, name_bytes), to, flags, done);
+                    service.rename(
+                        &caller,
+                        calls::Rename {
+                            from_directory: directory,
+                            from_name: name_bytes.to_vec(),
+                            to_directory: to.0,
+                            to_name: to.1.to_vec(),
+                            flags,
+                        },
+                        done,
+                    );
                 })?
                 .map(drop)
                 .ok();
@@ -288,7 +367,7 @@ impl Shared<'_> {
                 let stability =
                     if self.random.one_in(4) { Stability::FileSync } else { Stability::Unstable };
                 self.ask(|service, done| {
-                    service.write(&caller, file, offset, data, stability, done);
+                    service.write(&caller, calls::Write { file, offset, data, stability }, done);
                 })?
                 .map(drop)
                 .ok();
@@ -296,15 +375,23 @@ impl Shared<'_> {
             3..6 => return self.read(file, offset, length as u32),
             6 => {
                 let set = SetAttributes { size: Some(offset), ..SetAttributes::default() };
-                self.ask(|service, done| service.set_attributes(&caller, file, set, done))?.ok();
+                self.ask(|service, done| {
+                    service.set_attributes(&caller, calls::SetFileAttributes { file, set }, done)
+                })?
+                .ok();
             }
             7 => {
-                self.ask(|service, done| service.commit(&caller, file, done))?.ok();
+                self.ask(|service, done| service.commit(&caller, calls::Commit::of(file), done))?
+                    .ok();
             }
             8 => {
                 let Some((directory, name)) = self.name(root)? else { return Ok(()) };
                 self.ask(|service, done| {
-                    service.link(&caller, file, directory, name.as_bytes(), done);
+                    service.link(
+                        &caller,
+                        calls::Link { file, directory, name: name.as_bytes().to_vec() },
+                        done,
+                    );
                 })?
                 .map(drop)
                 .ok();
@@ -313,11 +400,24 @@ impl Shared<'_> {
                 let value = vec![7; self.random.below(3000) as usize];
                 let mode = XattrSetMode::Either;
                 self.ask(|service, done| {
-                    service.set_xattr(&caller, file, b"user.x", &value, mode, done);
+                    service.set_xattr(
+                        &caller,
+                        calls::SetXattr {
+                            file,
+                            name: b"user.x".to_vec(),
+                            value: value.to_vec(),
+                            mode,
+                        },
+                        done,
+                    );
                 })?
                 .ok();
                 let got = self.ask(|service, done| {
-                    service.get_xattr(&caller, file, b"user.x", done);
+                    service.get_xattr(
+                        &caller,
+                        calls::GetXattr { file, name: b"user.x".to_vec() },
+                        done,
+                    );
                 })?;
                 if got.is_ok_and(|got| got.iter().any(|byte| *byte != 7)) {
                     return lost("an extended attribute holds what nobody wrote");
@@ -326,12 +426,23 @@ impl Shared<'_> {
             10 => {
                 self.ask(|service, done| {
                     let hole = Allocation::PunchHole;
-                    service.allocate(&caller, file, hole, offset, length, done);
+                    service.allocate(
+                        &caller,
+                        calls::Allocate { file, allocation: hole, offset, length },
+                        done,
+                    );
                 })?
                 .ok();
             }
             _ => {
-                self.ask(|service, done| service.seek(file, offset, SeekTarget::Hole, done))?.ok();
+                self.ask(|service, done| {
+                    service.seek(
+                        &Caller::root(),
+                        calls::Seek { file, offset, target: SeekTarget::Hole },
+                        done,
+                    )
+                })?
+                .ok();
             }
         }
         Ok(())
@@ -339,7 +450,9 @@ impl Shared<'_> {
 
     fn read(&mut self, file: FileHandle, offset: u64, count: u32) -> Result<(), Failure> {
         let caller = Caller::root();
-        let read = self.ask(|service, done| service.read(&caller, file, offset, count, done))?;
+        let read = self.ask(|service, done| {
+            service.read(&caller, calls::Read { file, offset, count }, done)
+        })?;
         let Ok(read) = read else { return Ok(()) };
         let count = count.min(self.node.service.limits().transfer_bytes_max);
         let end = offset + read.len() as u64;

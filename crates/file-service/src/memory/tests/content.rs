@@ -1,6 +1,7 @@
 //! What files hold: data, holes, space, times, links' text, extended attributes.
 
-use super::{Fixture, call, mode, user};
+use super::{Fixture, ask, mode, user};
+use crate::calls;
 use crate::memory::VolumeOptions;
 use crate::{
     Allocation, Caller, FileHandle, FileService, FsError, Limits, NewNode, SeekTarget,
@@ -20,7 +21,7 @@ fn allocate(
     length: u64,
 ) -> Result<(), FsError> {
     let root = Caller::root();
-    call(|done| fixture.service.allocate(&root, file, allocation, offset, length, done)).map(|_| ())
+    ask(&fixture.service, &root, calls::Allocate { file, allocation, offset, length }).map(|_| ())
 }
 
 fn seek(
@@ -29,7 +30,7 @@ fn seek(
     offset: u64,
     target: SeekTarget,
 ) -> Result<u64, FsError> {
-    call(|done| fixture.service.seek(file, offset, target, done))
+    ask(&fixture.service, &Caller::root(), calls::Seek { file, offset, target })
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn reads_share_blocks_and_writes_do_not_change_what_was_read() {
     let file = fixture.file("a");
     fixture.write(&Caller::root(), file, 0, b"before").unwrap();
     let root = Caller::root();
-    let data = call(|done| fixture.service.read(&root, file, 0, 6, done)).unwrap();
+    let data = ask(&fixture.service, &root, calls::Read { file, offset: 0, count: 6 }).unwrap();
     assert!(data.end_of_file);
     fixture.write(&root, file, 0, b"after!").unwrap();
     assert_eq!(data.to_vec(), b"before");
@@ -119,7 +120,8 @@ fn full_is_full_until_something_goes() {
     assert_eq!(fixture.get(two).size, 0, "nothing is half done");
     fixture.write(&root, one, 0, &[3; 3 * 4096]).unwrap();
     allocate(&fixture, two, Allocation::Reserve { keep_size: false }, 0, 4096).unwrap();
-    let statistics = call(|done| fixture.service.statistics(one, done)).unwrap();
+    let statistics =
+        ask(&fixture.service, &Caller::root(), calls::Statistics { file: one }).unwrap();
     assert_eq!((statistics.total_bytes, statistics.free_bytes), (4 * 4096, 0));
     assert_eq!((statistics.total_files, statistics.free_files), (3, 0));
     fixture.write(&root, two, 0, &[2; 4096]).unwrap();
@@ -172,12 +174,13 @@ fn data_permission_is_the_owners_and_the_modes() {
     assert_eq!(fixture.write(&user(5), file, 0, b"x"), Ok(1), "NFS has no open");
     assert_eq!(fixture.get(file).mode, 0o400, "setuid goes with the write");
     assert_eq!(fixture.write(&user(6), file, 0, b"x"), Err(FsError::AccessDenied));
-    let read = |caller: &Caller| call(|done| fixture.service.read(caller, file, 0, 1, done));
+    let read =
+        |caller: &Caller| ask(&fixture.service, caller, calls::Read { file, offset: 0, count: 1 });
     assert_eq!(read(&user(6)).unwrap_err(), FsError::AccessDenied);
     fixture.set(&user(5), file, mode(0o711)).unwrap();
     assert!(read(&user(6)).is_ok(), "who executes, reads");
     let wanted = crate::permission::READ | crate::permission::EXECUTE;
-    let rights = call(|done| fixture.service.access(&user(6), file, wanted, done)).unwrap().0;
+    let rights = ask(&fixture.service, &user(6), calls::Access { file, wanted }).unwrap().0;
     assert_eq!(rights, crate::permission::EXECUTE);
     assert_eq!(fixture.write(&Caller::root(), fixture.root, 0, b"x"), Err(FsError::IsDirectory));
 }
@@ -191,7 +194,7 @@ fn symbolic_links_keep_their_text() {
     };
     let link = make("l", b"../target").unwrap();
     assert_eq!((link.attributes.size, link.attributes.mode), (9, 0o777));
-    let read = |file| call(|done| fixture.service.read_link(&root, file, done));
+    let read = |file| ask(&fixture.service, &root, calls::ReadLink { file });
     assert_eq!(read(link.handle).unwrap().0, b"../target");
     assert_eq!(read(fixture.root).unwrap_err(), FsError::Invalid);
     assert_eq!(make("m", &[b'x'; 4096]).unwrap_err(), FsError::NameTooLong);
@@ -203,24 +206,28 @@ fn xattrs_are_set_listed_and_removed() {
     let file = fixture.file("a");
     let root = Caller::root();
     let put = |name: &[u8], mode| {
-        call(|done| fixture.service.set_xattr(&root, file, name, b"value", mode, done))
+        ask(
+            &fixture.service,
+            &root,
+            calls::SetXattr { file, name: name.to_vec(), value: b"value".to_vec(), mode },
+        )
     };
-    let get = |name: &[u8]| call(|done| fixture.service.get_xattr(&root, file, name, done));
+    let get =
+        |name: &[u8]| ask(&fixture.service, &root, calls::GetXattr { file, name: name.to_vec() });
     assert_eq!(put(b"user.a", XattrSetMode::Replace), Err(FsError::NoAttribute));
     put(b"user.a", XattrSetMode::Create).unwrap();
     assert_eq!(put(b"user.a", XattrSetMode::Create), Err(FsError::Exists));
     put(b"trusted.b", XattrSetMode::Either).unwrap();
     put(b"security.capability", XattrSetMode::Either).unwrap();
     assert_eq!(get(b"user.a").unwrap(), b"value");
-    let list =
-        |caller: &Caller| call(|done| fixture.service.list_xattrs(caller, file, done)).unwrap();
+    let list = |caller: &Caller| ask(&fixture.service, caller, calls::ListXattrs { file }).unwrap();
     assert_eq!(list(&root).len(), 3);
     assert_eq!(list(&user(5)), [b"security.capability".to_vec(), b"user.a".to_vec()]);
     fixture.write(&root, file, 0, b"x").unwrap();
     assert_eq!(get(b"security.capability"), Err(FsError::NoAttribute), "the program changed");
-    call(|done| fixture.service.remove_xattr(&root, file, b"user.a", done)).unwrap();
+    ask(&fixture.service, &root, calls::RemoveXattr { file, name: b"user.a".to_vec() }).unwrap();
     assert_eq!(get(b"user.a"), Err(FsError::NoAttribute));
-    let again = call(|done| fixture.service.remove_xattr(&root, file, b"user.a", done));
+    let again = ask(&fixture.service, &root, calls::RemoveXattr { file, name: b"user.a".to_vec() });
     assert_eq!(again, Err(FsError::NoAttribute));
 }
 
@@ -233,8 +240,16 @@ fn xattr_names_have_room_for_one_listing() {
     let refused = loop {
         let name = format!("user.{set:0>250}");
         let either = XattrSetMode::Either;
-        let put =
-            call(|done| fixture.service.set_xattr(&root, file, name.as_bytes(), b"", either, done));
+        let put = ask(
+            &fixture.service,
+            &root,
+            calls::SetXattr {
+                file,
+                name: name.as_bytes().to_vec(),
+                value: b"".to_vec(),
+                mode: either,
+            },
+        );
         match put {
             Ok(()) => set += 1,
             Err(error) => break error,

@@ -1,7 +1,8 @@
 //! A file's blocks against a plain byte vector, and random renames against the invariants.
 
-use super::{Fixture, call};
-use crate::{Allocation, Caller, FileService, RenameFlags, SetAttributes};
+use super::{Fixture, ask};
+use crate::calls;
+use crate::{Allocation, Caller, RenameFlags, SetAttributes};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -51,9 +52,9 @@ proptest! {
                     } else {
                         Allocation::ZeroRange { keep_size: false }
                     };
-                    call(|done| {
-                        fixture.service.allocate(&root, file, allocation, at, length, done);
-                    }).unwrap();
+                    let (offset, service) = (at, &fixture.service);
+                    let call = calls::Allocate { file, allocation, offset, length };
+                    ask(service, &root, call).unwrap();
                     let end = (at + length) as usize;
                     if !punch {
                         model.resize(model.len().max(end), 0);

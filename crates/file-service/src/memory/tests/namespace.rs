@@ -1,6 +1,7 @@
 //! Names: making, finding, linking, moving, removing, listing.
 
-use super::{Fixture, call, mode, user};
+use super::{Fixture, ask, mode, user};
+use crate::calls;
 use crate::memory::VolumeOptions;
 use crate::{
     Caller, CreateMode, DirectoryPage, FileHandle, FileService, FsError, NewNode, RenameFlags,
@@ -14,11 +15,14 @@ const NO_REPLACE: RenameFlags = RenameFlags { no_replace: true, exchange: false 
 fn volumes_are_found_by_name() {
     let fixture = Fixture::new();
     let service = &fixture.service;
-    assert_eq!(call(|done| service.root("none", done)).unwrap_err(), FsError::NotFound);
+    assert_eq!(
+        ask(service, &Caller::root(), calls::Root { name: "none".to_owned() }).unwrap_err(),
+        FsError::NotFound
+    );
     let twice = service.add_volume("home", VolumeOptions::default());
     assert_eq!(twice, Err(FsError::Exists));
     service.add_volume("work", VolumeOptions::default()).unwrap();
-    let other = call(|done| service.root("work", done)).unwrap();
+    let other = ask(service, &Caller::root(), calls::Root { name: "work".to_owned() }).unwrap();
     assert_ne!(fixture.get(fixture.root).file_system, other.attributes.file_system);
     let file = fixture.file("a");
     assert_eq!(fixture.link(file, other.handle, "b"), Err(FsError::CrossDevice));
@@ -38,7 +42,8 @@ fn lookup_knows_dots_and_refuses_without_search_permission() {
     let file = fixture.file("f");
     assert_eq!(fixture.lookup(file, "x"), Err(FsError::NotDirectory));
     fixture.set(&Caller::root(), below, mode(0o700)).unwrap();
-    let stranger = call(|done| fixture.service.lookup(&user(5), below, b"x", done));
+    let stranger =
+        ask(&fixture.service, &user(5), calls::Lookup { directory: below, name: b"x".to_vec() });
     assert_eq!(stranger.unwrap_err(), FsError::AccessDenied);
 }
 
@@ -47,9 +52,11 @@ fn create_modes() {
     let fixture = Fixture::new();
     let create = |name: &str, mode, set| {
         let root = Caller::root();
-        call(|done| {
-            fixture.service.create(&root, fixture.root, name.as_bytes(), mode, set, done);
-        })
+        ask(
+            &fixture.service,
+            &root,
+            calls::Create { directory: fixture.root, name: name.as_bytes().to_vec(), mode, set },
+        )
         .map(|made| made.0.handle)
     };
     let none = SetAttributes::default();
@@ -98,7 +105,7 @@ fn directories_count_their_subdirectories_and_note_times() {
     fixture.remove(below, "a").unwrap();
     fixture.remove_directory(fixture.root, "d").unwrap();
     assert_eq!(fixture.get(fixture.root).links, 2);
-    let gone = call(|done| fixture.service.attributes(below, done));
+    let gone = ask(&fixture.service, &Caller::root(), calls::GetAttributes { file: below });
     assert_eq!(gone.unwrap_err(), FsError::Stale);
 }
 
@@ -126,7 +133,7 @@ fn an_inode_number_returns_with_another_generation() {
     let second = fixture.file("b");
     assert_eq!(first.inode, second.inode);
     assert_ne!(first.generation, second.generation);
-    let stale = call(|done| fixture.service.attributes(first, done));
+    let stale = ask(&fixture.service, &Caller::root(), calls::GetAttributes { file: first });
     assert_eq!(stale.unwrap_err(), FsError::Stale);
 }
 
@@ -135,15 +142,15 @@ fn held_files_outlive_their_names() {
     let fixture = Fixture::new();
     let file = fixture.file("a");
     fixture.write(&Caller::root(), file, 0, b"kept").unwrap();
-    let hold = call(|done| fixture.service.hold(file, done)).unwrap();
-    assert_eq!(call(|done| fixture.service.hold(file, done)), Ok(hold));
+    let hold = ask(&fixture.service, &Caller::root(), calls::HoldFile { file }).unwrap();
+    assert_eq!(ask(&fixture.service, &Caller::root(), calls::HoldFile { file }), Ok(hold));
     fixture.remove(fixture.root, "a").unwrap();
     assert_eq!(fixture.get(file).links, 0);
     assert_eq!(fixture.link(file, fixture.root, "b"), Err(FsError::NotFound));
-    fixture.service.release(hold);
+    fixture.service.release(&Caller::root(), calls::ReleaseHold { hold }, Box::new(drop));
     assert_eq!(fixture.read(file, 0, 9), b"kept");
-    fixture.service.release(hold);
-    let gone = call(|done| fixture.service.hold(file, done));
+    fixture.service.release(&Caller::root(), calls::ReleaseHold { hold }, Box::new(drop));
+    let gone = ask(&fixture.service, &Caller::root(), calls::HoldFile { file });
     assert_eq!(gone.unwrap_err(), FsError::Stale);
 }
 
@@ -151,7 +158,7 @@ fn held_files_outlive_their_names() {
 fn a_held_removed_directory_is_empty_for_ever() {
     let fixture = Fixture::new();
     let below = fixture.directory(fixture.root, "d");
-    let hold = call(|done| fixture.service.hold(below, done)).unwrap();
+    let hold = ask(&fixture.service, &Caller::root(), calls::HoldFile { file: below }).unwrap();
     fixture.remove_directory(fixture.root, "d").unwrap();
     assert_eq!(fixture.create(&Caller::root(), below, "x").unwrap_err(), FsError::NotFound);
     assert_eq!(fixture.lookup(below, ".."), Err(FsError::NotFound));
@@ -160,7 +167,7 @@ fn a_held_removed_directory_is_empty_for_ever() {
     assert_eq!(fixture.link(file, below, "x"), Err(FsError::NotFound));
     let moved = fixture.move_to((fixture.root, "f"), (below, "x"));
     assert_eq!(moved, Err(FsError::NotFound));
-    fixture.service.release(hold);
+    fixture.service.release(&Caller::root(), calls::ReleaseHold { hold }, Box::new(drop));
 }
 
 #[test]
@@ -193,7 +200,7 @@ fn renames_move_replace_and_swap() {
     fixture.move_to((root, "b"), (root, "d")).unwrap();
     assert_eq!(fixture.lookup(root, "d"), Ok(one));
     assert_eq!(fixture.lookup(root, "b"), Err(FsError::NotFound));
-    let replaced = call(|done| fixture.service.attributes(two, done));
+    let replaced = ask(&fixture.service, &Caller::root(), calls::GetAttributes { file: two });
     assert_eq!(replaced.unwrap_err(), FsError::Stale);
     assert_eq!(fixture.move_to((root, "none"), (root, "x")), Err(FsError::NotFound));
     let both = RenameFlags { no_replace: true, exchange: true };
@@ -238,8 +245,12 @@ fn nothing_moves_below_itself() {
 
 fn list(fixture: &Fixture, directory: FileHandle, cookie: u64, count: u32) -> DirectoryPage {
     let root = Caller::root();
-    call(|done| fixture.service.read_directory(&root, directory, cookie, count, true, done))
-        .unwrap()
+    ask(
+        &fixture.service,
+        &root,
+        calls::ReadDirectory { directory, cookie, entries_max: count, with_attributes: true },
+    )
+    .unwrap()
 }
 
 #[test]
@@ -266,12 +277,23 @@ fn cookies_stay_good_while_names_go() {
     assert_eq!(entry.handle, fixture.lookup(fixture.root, "d").unwrap());
     let file = fixture.lookup(fixture.root, "d").unwrap();
     let root = Caller::root();
-    let wrong = call(|done| fixture.service.read_directory(&root, file, 0, 1, false, done));
+    let wrong = ask(
+        &fixture.service,
+        &root,
+        calls::ReadDirectory { directory: file, cookie: 0, entries_max: 1, with_attributes: false },
+    );
     assert_eq!(wrong.unwrap_err(), FsError::NotDirectory);
     let private = fixture.directory(fixture.root, "p");
     fixture.set(&root, private, mode(0o711)).unwrap();
-    let denied = call(|done| {
-        fixture.service.read_directory(&user(5), private, 0, 1, false, done);
-    });
+    let denied = ask(
+        &fixture.service,
+        &user(5),
+        calls::ReadDirectory {
+            directory: private,
+            cookie: 0,
+            entries_max: 1,
+            with_attributes: false,
+        },
+    );
     assert_eq!(denied.unwrap_err(), FsError::AccessDenied);
 }

@@ -9,7 +9,7 @@ use super::{File, Files, Own};
 use crate::Failure;
 use crate::stress::content::{Content, UNIT, words};
 use crate::stress::node::{Node, OWN};
-use file_service::{Caller, FileHandle, FileService, FsError, NewNode, SetAttributes};
+use file_service::{Caller, FileHandle, FileService, FsError, NewNode, SetAttributes, calls};
 use volume::SnapshotRequest;
 
 impl Own {
@@ -21,8 +21,9 @@ impl Own {
         let (mut found, caller) = (Vec::new(), Caller::root());
         loop {
             let (offset, count) = ((found.len() * UNIT) as u64, 1 << 17);
-            let read =
-                node.ask(|service, done| service.read(&caller, handle, offset, count, done))?;
+            let read = node.ask(|service, done| {
+                service.read(&caller, calls::Read { file: handle, offset, count }, done)
+            })?;
             let read = match read {
                 Ok(read) => read,
                 Err(error) => return Ok(Err(format!("a read: {error}"))),
@@ -44,7 +45,9 @@ impl Own {
     pub fn arrive(&mut self, node: &Node, was_clean: bool) -> Result<(), Failure> {
         let root = node.root(OWN)?;
         let (caller, name) = (Caller::root(), self.name.clone().into_bytes());
-        let found = node.ask(|service, done| service.lookup(&caller, root, &name, done))?;
+        let found = node.ask(|service, done| {
+            service.lookup(&caller, calls::Lookup { directory: root, name: name.to_vec() }, done)
+        })?;
         match (found, self.directory) {
             (Ok(entry), None) => self.directory = Some(entry.handle),
             (Ok(entry), Some(handle)) if entry.handle == handle => {}
@@ -66,8 +69,13 @@ impl Own {
     fn make_directory(&mut self, node: &Node, root: FileHandle) -> Result<(), Failure> {
         let (caller, name) = (Caller::root(), self.name.clone().into_bytes());
         let (kind, set) = (NewNode::Directory, SetAttributes::default());
-        let made =
-            node.ask(|service, done| service.make_node(&caller, root, &name, kind, set, done))?;
+        let made = node.ask(|service, done| {
+            service.make_node(
+                &caller,
+                calls::MakeNode { directory: root, name: name.to_vec(), node: kind, set },
+                done,
+            )
+        })?;
         self.directory = Some(self.must("make a directory", made)?.0.handle);
         Ok(())
     }
@@ -76,7 +84,16 @@ impl Own {
     fn find_all(&mut self, node: &Node, directory: FileHandle) -> Result<Files, Failure> {
         let caller = Caller::root();
         let page = node.ask(|service, done| {
-            service.read_directory(&caller, directory, 0, 100, true, done);
+            service.read_directory(
+                &caller,
+                calls::ReadDirectory {
+                    directory,
+                    cookie: 0,
+                    entries_max: 100,
+                    with_attributes: true,
+                },
+                done,
+            );
         })?;
         let page = self.must("read a directory", page)?;
         let mut files = Files::new();
@@ -162,7 +179,11 @@ impl Own {
         let (mut directory, caller) = (self.place()?, Caller::root());
         for part in [".snapshot", &name] {
             let found = node.ask(|service, done| {
-                service.lookup(&caller, directory, part.as_bytes(), done);
+                service.lookup(
+                    &caller,
+                    calls::Lookup { directory, name: part.as_bytes().to_vec() },
+                    done,
+                );
             })?;
             directory = self.must(&format!("look {part} up"), found)?.handle;
         }

@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::stress::content::{UNIT, words};
 use crate::stress::node::{Node, SHARED};
 use bytes::Bytes;
-use file_service::{Caller, FileHandle, FileKind, FileService};
+use file_service::{Caller, FileHandle, FileKind, FileService, calls};
 use std::collections::BTreeMap;
 
 /// The word of a unit of a record: from it and its place the number of the write follows.
@@ -55,7 +55,16 @@ pub fn check_tree(node: &Node) -> Result<u64, Failure> {
     let (mut directories, caller) = (vec![root], Caller::root());
     while let Some(directory) = directories.pop() {
         let page = node.ask(|service, done| {
-            service.read_directory(&caller, directory, 0, 1000, true, done);
+            service.read_directory(
+                &caller,
+                calls::ReadDirectory {
+                    directory,
+                    cookie: 0,
+                    entries_max: 1000,
+                    with_attributes: true,
+                },
+                done,
+            );
         })?;
         let Ok(page) = page else { return lost(format!("a directory gives {page:?}")) };
         let mut below = 0;
@@ -64,8 +73,13 @@ pub fn check_tree(node: &Node) -> Result<u64, Failure> {
             if name == "." || name == ".." {
                 continue;
             }
-            let found =
-                node.ask(|service, done| service.lookup(&caller, directory, &entry.name, done))?;
+            let found = node.ask(|service, done| {
+                service.lookup(
+                    &caller,
+                    calls::Lookup { directory, name: entry.name.to_vec() },
+                    done,
+                )
+            })?;
             let Ok(found) = found else { return lost(format!("{name} gives {found:?}")) };
             if found.attributes.inode != entry.inode || found.attributes.kind != entry.kind {
                 return lost(format!("{name} is {found:?} and listed as {entry:?}"));

@@ -1,0 +1,81 @@
+//! Holds: files that live though their last names were removed, because programs have them open.
+//!
+//! Invariants: holds are kept in memory. A file that was held when its aggregate was away is held
+//! no more; the release of such a hold ends nothing, whoever may have opened the file since.
+
+use crate::background::reap;
+use crate::engine::Engine;
+use crate::messages::Host;
+use crate::service::{CarryOut, Service, Work};
+use affinity::{Access, Outcome};
+use cowfs::pointer::Pointer;
+use cowfs::reader::{HeldBlocks, Reader};
+use file_service::{Caller, Done, FileHandle, Hold, calls};
+
+/// See [`Hold::losses`].
+pub(crate) fn losses(engine: &Engine, file: &FileHandle) -> u64 {
+    engine.register.read().losses.get(&file.file_system).copied().unwrap_or(0)
+}
+
+impl CarryOut for calls::HoldFile {
+    fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
+        service.on(self.file, HoldWork(self.file), done);
+    }
+}
+
+impl CarryOut for calls::ReleaseHold {
+    fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
+        service.on(self.hold.file, ReleaseWork(self.hold), done);
+    }
+}
+
+struct HoldWork(FileHandle);
+
+impl Work<Hold> for HoldWork {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<Hold>) {
+        let (file, held, mut done) = (self.0, HeldBlocks::default(), Some(done));
+        let same = host.clone();
+        let message = move |access: &mut Access<'_>| {
+            let logical = same.fronted.front().logical.write(access);
+            let reader = Reader { cache: same.fronted.front().cache(), held: &held };
+            let environment = &same.served.environment;
+            let outcome = same
+                .check(logical)
+                .and_then(|()| Ok(operations::holds::hold(logical, &reader, environment, file)?));
+            match outcome {
+                Ok(()) => {
+                    if let Some(done) = done.take() {
+                        // The aggregate does not come back before this message has ended.
+                        done(Ok(Hold { file, losses: losses(&same.engine, &file) }));
+                    }
+                    Outcome::Done
+                }
+                Err(halt) => same.halt(halt, &held, &mut done),
+            }
+        };
+        host.send_logical(Box::new(message));
+    }
+}
+
+struct ReleaseWork(Hold);
+
+impl Work<()> for ReleaseWork {
+    fn on<P: Pointer>(self, host: Host<P>, done: Done<()>) {
+        let (Hold { file, losses }, mut done) = (self.0, Some(done));
+        let same = host.clone();
+        let message = move |access: &mut Access<'_>| {
+            let logical = same.fronted.front().logical.write(access);
+            let environment = &same.served.environment;
+            // Holds from before an outage are gone; those that there are now are of others.
+            let is_known = losses == self::losses(&same.engine, &file);
+            if is_known && operations::holds::release(logical, environment, file) {
+                reap(&same, file.inode);
+            }
+            if let Some(done) = done.take() {
+                done(Ok(()));
+            }
+            Outcome::Done
+        };
+        host.send_logical(Box::new(message));
+    }
+}

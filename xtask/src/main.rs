@@ -9,9 +9,12 @@
 //! Fails: with status 1 and a line for each finding, or the status of the command that failed;
 //! status 2 for a command line that makes no sense.
 
+#![forbid(unsafe_code)]
+
 mod callgrind;
 mod fuzz;
 mod tidy;
+mod walls;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["tidy"] => tidy::run(&root()),
         ["callgrind"] => callgrind::run(&root()),
+        ["walls"] => walls::run(&root(), None),
+        ["walls", name] => walls::run(&root(), Some(name)),
         ["shuttle"] if cargo(SHUTTLE) => ExitCode::SUCCESS,
         ["shuttle"] => ExitCode::FAILURE,
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
             eprintln!(
                 "usage: cargo xtask ci      format, tidy, clippy, licences, tests\n       \
                  cargo xtask tidy    the rules of STYLE.md and the import rules\n       \
+                 cargo xtask walls [CRATE]    import cycles inside crates\n       \
                  cargo xtask shuttle    threads at locks, in thousands of interleavings\n       \
                  cargo xtask callgrind    instructions of each operation, by valgrind\n       \
                  cargo xtask fuzz [TARGET] [--seconds N]    fuzz a target, or each in turn"

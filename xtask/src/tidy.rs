@@ -1,12 +1,14 @@
 //! `cargo xtask tidy`: walks the sources and the workspace's manifests and prints what breaks a
 //! rule, as `path:line: what`, which editors understand.
 //!
-//! Invariants: the rules themselves are pure functions of text ([`source`], [`imports`]) with tests
-//! that show each of them failing; this file only reads.
+//! Invariants: the rules themselves are pure functions of text ([`source`], [`imports`],
+//! [`references`]) with tests that show each of them failing; this file only reads.
 
 mod imports;
+mod references;
 mod source;
 
+use references::Known;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -64,11 +66,34 @@ fn check(root: &Path) -> io::Result<Vec<Finding>> {
         let bytes = fs::read(&file)?;
         findings.extend(source::check(&path, &String::from_utf8_lossy(&bytes)));
     }
+    findings.extend(check_references(root)?);
     let metadata = metadata(root)?;
     let Some(graph) = imports::Graph::from_metadata(&metadata) else {
         return Err(io::Error::other("the output of cargo metadata makes no sense"));
     };
     findings.extend(graph.check());
+    findings.extend(crate::walls::check(root)?);
+    Ok(findings)
+}
+
+/// What texts refer to and is not there, in all files that git has, or would add.
+fn check_references(root: &Path) -> io::Result<Vec<Finding>> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() || output.stdout.is_empty() {
+        return Err(io::Error::other("git does not list the files of the repository"));
+    }
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let files = listed.lines().filter(|path| root.join(path).exists()).map(str::to_owned);
+    let mut known = references::Known { files: files.collect(), ..Default::default() };
+    known.decisions = known.files.iter().filter_map(|path| Known::decision_of(path)).collect();
+    known.papers = Known::papers_of(&fs::read_to_string(root.join("docs/papers.md"))?);
+    let mut findings = Vec::new();
+    for path in known.files.iter().filter(|path| path.ends_with(".rs") || path.ends_with(".md")) {
+        findings.extend(known.check(path, &fs::read_to_string(root.join(path))?));
+    }
     Ok(findings)
 }
 

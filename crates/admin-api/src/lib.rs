@@ -16,6 +16,8 @@
 //!
 //! Fails: by [`AdminError`]; its [`Code`] decides the exit status of the command line.
 
+#![forbid(unsafe_code)]
+
 pub mod administration;
 pub mod area_map;
 pub mod changes;

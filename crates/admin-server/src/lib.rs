@@ -15,6 +15,8 @@
 //! Fails: [`AdminServerError`] at the start. Later nothing that a client sends is more than the
 //! loss of its own connection.
 
+#![forbid(unsafe_code)]
+
 mod connection;
 mod listener;
 

@@ -29,6 +29,8 @@
 //! - With one driver ([`Scheduler::run_one`]) the order of runs is a function of the calls and of
 //!   the chooser's answers alone.
 
+#![deny(unsafe_code)]
+
 mod access;
 mod counters;
 mod hierarchy;

@@ -16,6 +16,8 @@
 //!   corrupt.
 //! - All changes to the volume table happen at a freeze, when no consistency point runs.
 
+#![forbid(unsafe_code)]
+
 mod aggregate;
 mod area_map;
 mod backend;

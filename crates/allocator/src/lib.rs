@@ -12,6 +12,8 @@
 //! Invariants: scores are hints. A wrong one costs a detour, never a block: the free map decides.
 //! Nothing here reads or writes.
 
+#![forbid(unsafe_code)]
+
 mod choice;
 mod hbps;
 mod heap;

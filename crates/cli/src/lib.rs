@@ -18,6 +18,8 @@
 //!
 //! Fails: with an `AdminError`; its code is the exit status.
 
+#![forbid(unsafe_code)]
+
 pub mod arguments;
 pub mod commands;
 pub mod confirm;

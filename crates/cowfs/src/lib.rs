@@ -14,6 +14,8 @@
 //! - The core knows no volume, no RAID and no log; the space below is a [`image::Backend`].
 //! - Trees in memory are those of the last commit and never change; changes lie in overlays.
 
+#![forbid(unsafe_code)]
+
 pub mod budget;
 pub mod buftree;
 pub mod cache;

@@ -22,6 +22,8 @@
 //!
 //! Fails: a configuration that no device could have panics when the model is made.
 
+#![forbid(unsafe_code)]
+
 mod failing;
 mod flash;
 mod hdd;

@@ -22,6 +22,8 @@
 //!
 //! Fails: [`InspectError`] when nothing can be said; everything else is a [`Finding`].
 
+#![forbid(unsafe_code)]
+
 mod array;
 mod check;
 mod directory;

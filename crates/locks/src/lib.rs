@@ -30,6 +30,8 @@
 //!
 //! Fails: [`LockError`]; giving back never fails.
 
+#![forbid(unsafe_code)]
+
 pub mod lock;
 pub mod manager;
 pub mod range;

@@ -14,6 +14,8 @@
 //!
 //! Fails: [`MediaError`] names the disk, what was found on it and what to do next.
 
+#![forbid(unsafe_code)]
+
 mod device;
 mod error;
 mod layout;

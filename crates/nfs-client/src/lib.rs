@@ -17,6 +17,8 @@
 //! Fails: [`NfsFailure`]. Servers are killed under this client, so a lost connection is an
 //! everyday thing; an answer that RFC 1813 does not allow is [`NfsFailure::Malformed`].
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod pipeline;
 pub mod request;

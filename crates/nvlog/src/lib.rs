@@ -28,6 +28,8 @@
 //! Fails: the first error of the disk fails all waiters and every later append: the log never goes
 //! on past a record that may be missing.
 
+#![forbid(unsafe_code)]
+
 mod beyond;
 mod error;
 mod half;

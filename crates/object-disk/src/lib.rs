@@ -30,6 +30,8 @@
 //! object; its blocks stay in memory, and the next flush tries again. Without the lease every flush
 //! fails with [`platform::DiskError::Gone`].
 
+#![forbid(unsafe_code)]
+
 mod disk;
 mod error;
 mod executor;

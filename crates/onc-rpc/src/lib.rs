@@ -29,6 +29,8 @@
 //! Fails: [`RpcError`] when listening is not possible. A connection that breaks the protocol is
 //! closed; one that names what the server does not have gets the RPC error that says so.
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod datagram;
 pub mod dialogue;

@@ -6,6 +6,8 @@
 //!
 //! Fails: [`damage::Damage`] says which structure is wrong and how; no bytes whatever panic.
 
+#![forbid(unsafe_code)]
+
 pub mod damage;
 pub mod directory;
 pub mod identity;

@@ -10,11 +10,14 @@
 //!   512-byte grain, in any order.
 //! - Only `server`, `simulator`, `bench` and tests name [`linux`] or [`simulated`].
 
+#![deny(unsafe_code)]
+
 pub mod clock;
 pub mod completion;
 pub mod disk;
 pub mod entropy;
 pub mod linux;
+#[expect(unsafe_code, reason = "advice to the kernel about pages")]
 pub mod memory;
 pub mod mutation;
 pub mod round;

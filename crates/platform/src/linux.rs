@@ -15,13 +15,18 @@
 //! Fails: what the operating system reports becomes a [`crate::DiskError`]; a file that is shorter
 //! than it was gives `OutOfRange`.
 
+#[expect(unsafe_code, reason = "an allocator of raw memory")]
 mod blocks;
 mod clock;
+#[expect(unsafe_code, reason = "system calls on buffers by their addresses")]
 mod engine;
 mod file;
+#[expect(unsafe_code, reason = "mallopt of the C library")]
 mod heap;
 mod queue;
+#[expect(unsafe_code, reason = "buffers that the kernel fills")]
 mod transfer;
+#[expect(unsafe_code, reason = "memory that is shared with the kernel")]
 mod uring;
 mod window;
 

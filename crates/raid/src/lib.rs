@@ -24,6 +24,8 @@
 //! writes cannot be made durable (from then on every `sync` fails), [`ReadFailure`] when a block
 //! can neither be read nor reconstructed.
 
+#![forbid(unsafe_code)]
+
 mod assemble;
 mod block_store;
 mod cache;

@@ -17,6 +17,8 @@
 //! Fails: a wrong kind or number of labels is a programming error and panics when the handle is
 //! asked for, never when it is updated.
 
+#![forbid(unsafe_code)]
+
 pub mod definitions;
 mod handles;
 mod prometheus;

@@ -14,6 +14,8 @@
 //! - What a flexible volume frees in its own space it frees in the aggregate in the same
 //!   consistency point, or notes as a delayed free.
 
+#![forbid(unsafe_code)]
+
 mod backend;
 mod cleaning;
 mod damage;

@@ -1,7 +1,8 @@
 //! Rules about one source file (STYLE.md).
 //!
-//! Invariants: a header first, lines of at most 100 columns, ASCII, no leftovers, not too long, and
-//! no concrete platform outside the crates and tests that may name one (STYLE.md rule 10).
+//! Invariants: a header first, lines of at most 100 columns, ASCII, no leftovers, not too long, no
+//! unsafe code where nobody expects it, and no concrete platform outside the crates and tests that
+//! may name one (STYLE.md rule 10).
 
 use super::Finding;
 
@@ -43,6 +44,10 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
             find(index + 1, what, false);
         }
     }
+    let levels = ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"];
+    if is_root(path) && !text.lines().any(|line| levels.contains(&line)) {
+        find(1, "a crate's root says #![forbid(unsafe_code)], or denies it".to_owned(), false);
+    }
     if !may_name_platform(path) {
         for line in platform_lines(text) {
             let what = "names a concrete platform; take the traits of `platform` instead";
@@ -50,6 +55,18 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether the file is the root of a library or of a program.
+fn is_root(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    matches!(
+        parts.as_slice(),
+        ["crates", _, "src", "lib.rs" | "main.rs"]
+            | ["crates", _, "src", "bin", _]
+            | ["crates", _, "src", "bin", _, "main.rs"]
+            | ["xtask", "src", "main.rs"]
+    )
 }
 
 fn line_findings(line: &str) -> Vec<String> {
@@ -117,7 +134,7 @@ fn names_platform(code: &str) -> bool {
 mod tests {
     use super::*;
 
-    const PATH: &str = "crates/raid/src/lib.rs";
+    const PATH: &str = "crates/raid/src/x.rs";
 
     fn whats(path: &str, text: &str) -> Vec<String> {
         check(path, text).into_iter().map(|finding| finding.to_string()).collect()
@@ -130,14 +147,14 @@ mod tests {
 
     #[test]
     fn a_missing_header_is_found() {
-        assert!(whats(PATH, "use std::fmt;\n")[0].starts_with("crates/raid/src/lib.rs:1: no //!"));
+        assert!(whats(PATH, "use std::fmt;\n")[0].starts_with("crates/raid/src/x.rs:1: no //!"));
         assert!(whats(PATH, "")[0].contains("no //!"));
     }
 
     #[test]
     fn long_lines_are_found_unless_they_hold_a_link() {
         let text = format!("//! x\n// {}\n// {}\n", "x".repeat(97), "x".repeat(98));
-        assert_eq!(whats(PATH, &text), ["crates/raid/src/lib.rs:3: 101 columns; at most 100"]);
+        assert_eq!(whats(PATH, &text), ["crates/raid/src/x.rs:3: 101 columns; at most 100"]);
         let link = format!("//! x\n// https://example.org/{}\n", "x".repeat(98));
         assert_eq!(whats(PATH, &link), [""; 0]);
     }
@@ -154,7 +171,7 @@ mod tests {
     #[test]
     fn what_is_not_ascii_is_found() {
         let found = whats(PATH, "//! x\n// caf\u{e9}\n");
-        assert_eq!(found, ["crates/raid/src/lib.rs:2: '\\u{e9}' is not ASCII"]);
+        assert_eq!(found, ["crates/raid/src/x.rs:2: '\\u{e9}' is not ASCII"]);
     }
 
     #[test]
@@ -163,6 +180,17 @@ mod tests {
             let found = whats(PATH, &format!("//! x\nfn f() {{ {leftover} }}\n"));
             assert!(found[0].contains("left behind"), "{leftover}");
         }
+    }
+
+    #[test]
+    fn a_root_that_may_have_unsafe_code_is_found() {
+        let lib = "crates/x/src/lib.rs";
+        assert!(whats(lib, "//! x\n")[0].contains("forbid(unsafe_code)"));
+        assert_eq!(whats(lib, "//! x\n\n#![allow(unsafe_code)]\n").len(), 1);
+        assert_eq!(whats(lib, "//! x\n\n#![forbid(unsafe_code)]\n"), [""; 0]);
+        assert_eq!(whats(lib, "//! x\n\n#![deny(unsafe_code)]\n"), [""; 0]);
+        assert_eq!(whats("crates/x/src/bin/y.rs", "//! x\n").len(), 1);
+        assert_eq!(whats("crates/x/src/y.rs", "//! x\n"), [""; 0]);
     }
 
     #[test]
@@ -186,13 +214,13 @@ mod tests {
         let code = "//! x\nuse platform::linux::FileDisk;\n";
         for path in [
             "crates/server/src/node.rs",
-            "crates/simulator/src/main.rs",
+            "crates/simulator/src/machine.rs",
             "crates/raid/tests/power_cut.rs",
             "crates/raid/src/groups/tests.rs",
             "crates/nfs/examples/memory_server.rs",
         ] {
             assert_eq!(whats(path, code), [""; 0], "{path}");
         }
-        assert_eq!(whats("crates/server-tools/src/lib.rs", code).len(), 1);
+        assert_eq!(whats("crates/server-tools/src/x.rs", code).len(), 1);
     }
 }

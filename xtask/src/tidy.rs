@@ -61,9 +61,9 @@ fn check(root: &Path) -> io::Result<Vec<Finding>> {
     for folder in FOLDERS {
         collect(&root.join(folder), &mut files)?;
     }
-    for file in files {
-        let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
-        let bytes = fs::read(&file)?;
+    for file in files.iter().filter(|path| is_source(path)) {
+        let path = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
+        let bytes = fs::read(file)?;
         findings.extend(source::check(&path, &String::from_utf8_lossy(&bytes)));
     }
     findings.extend(check_references(root)?);
@@ -76,18 +76,13 @@ fn check(root: &Path) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What texts refer to and is not there, in all files that git has, or would add.
+/// What texts refer to and is not there.
 fn check_references(root: &Path) -> io::Result<Vec<Finding>> {
-    let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()?;
-    if !output.status.success() || output.stdout.is_empty() {
-        return Err(io::Error::other("git does not list the files of the repository"));
-    }
-    let listed = String::from_utf8_lossy(&output.stdout);
-    let files = listed.lines().filter(|path| root.join(path).exists()).map(str::to_owned);
-    let mut known = references::Known { files: files.collect(), ..Default::default() };
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    let below = |path: &PathBuf| Some(path.strip_prefix(root).ok()?.to_str()?.to_owned());
+    let files = files.iter().filter_map(below);
+    let mut known = Known { files: files.collect(), ..Default::default() };
     known.decisions = known.files.iter().filter_map(|path| Known::decision_of(path)).collect();
     known.papers = Known::papers_of(&fs::read_to_string(root.join("docs/papers.md"))?);
     let mut findings = Vec::new();
@@ -97,7 +92,10 @@ fn check_references(root: &Path) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// All Rust files below `folder`, in order of name.
+/// Folders of builds, of git, and of the demo.
+const LEFT_OUT: [&str; 3] = ["target", ".git", "demo"];
+
+/// All files below `folder`, in order of name; those that were built are left out.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -107,13 +105,18 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     for path in paths {
-        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !path.is_dir() {
             files.push(path);
+        } else if !LEFT_OUT.contains(&name) && !name.starts_with("target-") {
+            collect(&path, files)?;
         }
     }
     Ok(())
+}
+
+fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "rs")
 }
 
 /// The workspace's manifests. Without dependencies of others, so that it needs no network.

@@ -24,6 +24,7 @@ use cowfs::logical::AggregateShared;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
 use nvlog::Log;
+use ondisk::features::MOVED_BLOCKS;
 use platform::Clock;
 use platform::sync::{Mutex, RwLock};
 use raid::{BlockStore, Geometry, GroupGeometry};
@@ -156,7 +157,7 @@ impl Aggregate {
         parts.journal.set_log(Arc::clone(&parts.log));
         parts.journal.limit_epochs(parts.tuning.note_blocks_max);
         let state = Mutex::new(ConsistencyPoint::new(parts.committed, parts.superblock_slot));
-        let moved = block_side.table.iter().filter(|slot| slot.record.has_moved == 1);
+        let moved = block_side.table.iter().filter(|slot| slot.record.features.has(&MOVED_BLOCKS));
         let moved = moved.map(|slot| VolumeId(slot.record.volume.get())).collect();
         let tiers = RwLock::new(Tiers::of(&block_side));
         let block_side = Partition::new(parts.vbn_affinity, block_side);

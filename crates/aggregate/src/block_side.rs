@@ -19,6 +19,7 @@ use cowfs::logical::{CleanedInode, FrozenInode};
 use cowfs::ranges::RangeSet;
 use cowfs::reader::HeldBlocks;
 use cowfs::space::Space;
+use ondisk::features::FeatureSet;
 use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VolumeRecord};
@@ -90,12 +91,20 @@ impl FileFacts {
 }
 
 /// What administrators have chosen of an aggregate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The group that is being emptied to leave.
     pub leaving_group: Option<u32>,
     /// Areas are not emptied ahead of being filled.
     pub leaves_areas: bool,
+    /// What the aggregate's content uses.
+    pub features: FeatureSet,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { leaving_group: None, leaves_areas: false, features: FeatureSet::empty() }
+    }
 }
 
 impl Settings {
@@ -111,13 +120,15 @@ impl Settings {
             geometry.groups().get(*group as usize).is_some_and(is_near) && has_others()
         };
         let leaves_areas = superblock.leaves_areas.get() == 1;
-        Self { leaving_group: leaving.filter(is_there), leaves_areas }
+        let leaving_group = leaving.filter(is_there);
+        Self { leaving_group, leaves_areas, features: superblock.features }
     }
 
     /// Has a superblock say it.
     pub fn store(self, superblock: &mut Superblock) {
         superblock.leaving_group.set(self.leaving_group.map_or(0, |group| group + 1));
         superblock.leaves_areas.set(u32::from(self.leaves_areas));
+        superblock.features = self.features;
     }
 }
 

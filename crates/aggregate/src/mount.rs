@@ -63,6 +63,9 @@ pub fn choose_superblock(
             Some(Ok(_)) => {
                 last = format!("disk {} slot {}: of another aggregate", copy.disk, copy.slot);
             }
+            Some(Err(damage)) if damage.is_of_newer_build() => {
+                return Err(AggregateError::Damaged { what: "the newest superblock", damage });
+            }
             Some(Err(damage)) => last = format!("disk {} slot {}: {damage}", copy.disk, copy.slot),
             None => last = format!("disk {} slot {}: cannot be read", copy.disk, copy.slot),
         }

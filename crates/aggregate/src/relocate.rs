@@ -44,6 +44,7 @@ use cowfs::buftree::{self, FileKey};
 use cowfs::content::Content;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop, Wait};
+use ondisk::features::MOVED_BLOCKS;
 use ondisk::pointer::{AGE_STAYS, PhysicalPointer};
 use ondisk::root::VOL_INFO_VVBN;
 use plan::{Aged, Batch, Move, Placed, Queue};
@@ -152,7 +153,7 @@ impl Aggregate {
             side.dirty_slots.insert(slot);
         }
         if !batch.moves.is_empty() {
-            record.has_moved = 1;
+            record.features.set(&MOVED_BLOCKS);
             side.dirty_slots.insert(slot);
             self.moved_volumes.write().insert(volume);
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cowfs::directory::{
     DirectoryBlocks, DirectoryError, Entry, Member, create, insert, list, lookup, remove, verify,
 };
-use units::{Block, BlockRef, Fbn, Generation, InodeNumber, VolumeId};
+use units::{Block, BlockRef, Fbn, Generation, InodeNumber};
 
 #[derive(Default)]
 struct Blocks(Vec<BlockRef>);
@@ -48,7 +48,7 @@ fn timed(what: &str, count: u64, action: impl FnOnce() -> Result<(), DirectoryEr
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000_u64);
-    let member = Member { volume: VolumeId(1), inode: InodeNumber(64), generation: Generation(1) };
+    let member = Member::of_this_volume(InodeNumber(64), Generation(1));
     let entry = Entry { member, kind: 1 };
     // An odd multiplier visits every name, in an order that is no order.
     let name = |index: u64| format!("file-{:010}", index.wrapping_mul(0x9e37_79b1) % (1 << 32));

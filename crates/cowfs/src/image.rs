@@ -42,7 +42,10 @@ use ondisk::root::{FileSystemRoot, metafile};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
+use units::{
+    Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, SnapshotUuid, Timestamp,
+    VolumeId,
+};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
@@ -106,6 +109,8 @@ pub struct FileWork<P> {
 pub struct NewSnapshot {
     /// Its name.
     pub name: String,
+    /// Its identity.
+    pub identity: SnapshotUuid,
     /// The time.
     pub created: Timestamp,
     /// It exists only to be deleted: what a restore leaves behind.
@@ -371,6 +376,7 @@ impl<P: Pointer> ImageCleaner<P> {
                 space.snapshots.push(Snapshot {
                     id: SnapshotId(space.next_snapshot),
                     name: new.name,
+                    identity: new.identity,
                     cp: self.facts.cp,
                     created: new.created,
                     deleting: new.deleting,

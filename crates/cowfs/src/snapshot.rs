@@ -27,7 +27,7 @@ use ondisk::records::{STATE_DELETING, STATE_EMPTY, STATE_ONLINE, SnapshotRecord,
 use ondisk::root::metafile;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId};
+use units::{CpNumber, Fbn, InodeNumber, Pvbn, SnapshotId, SnapshotUuid, Timestamp, VolumeId};
 use zerocopy::little_endian::{I64, U32, U64};
 
 /// Snapshots of a volume at most.
@@ -40,6 +40,8 @@ pub struct Snapshot<P> {
     pub id: SnapshotId,
     /// Its name.
     pub name: String,
+    /// Its identity.
+    pub identity: SnapshotUuid,
     /// Its consistency point.
     pub cp: CpNumber,
     /// When it was made.
@@ -78,6 +80,7 @@ impl<P: Pointer> Snapshot<P> {
         Ok(Some(Self {
             id: SnapshotId(record.snapshot.get()),
             name: record.name().to_owned(),
+            identity: record.identity,
             cp: CpNumber(record.cp.get()),
             created: Timestamp(record.created.get()),
             deleting: record.state == STATE_DELETING,
@@ -106,6 +109,7 @@ impl<P: Pointer> Snapshot<P> {
         record.state = if self.deleting { STATE_DELETING } else { STATE_ONLINE };
         record.name = name;
         record.name_size = name_size;
+        record.identity = self.identity;
         record.snapshot = U32::new(self.id.get());
         record.cp = U64::new(self.cp.get());
         record.created = I64::new(self.created.get());

@@ -18,6 +18,7 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
 use cowfs::transaction::Transaction;
 use file_service::FileSystemId;
+use ondisk::damage::Damage;
 use ondisk::pointer::DualPointer;
 use ondisk::records::{
     EXPORT_RULES_MAX, ExportRuleRecord, STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord, name_field,
@@ -27,9 +28,9 @@ use operations::format::make_root;
 use operations::{Environment, OperationStop};
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::{InodeNumber, Timestamp, VolumeId};
+use units::{InodeNumber, SnapshotUuid, Timestamp, VolumeId, VolumeUuid};
 use volume::{
-    FlexibleVolume, Front, FrontAffinities, SnapshotInfo, SnapshotRequest, format_logical,
+    Birth, FlexibleVolume, Front, FrontAffinities, SnapshotInfo, SnapshotRequest, format_logical,
 };
 use zerocopy::little_endian::{I64, U32, U64};
 
@@ -188,16 +189,11 @@ impl Engine {
             return refused("the aggregate has as many volumes as it can have".to_owned());
         };
         let volume = VolumeId(side.next_volume);
-        let mut record = VolumeRecord::empty();
-        let (name, name_size) = name_field(&request.name)
+        let mut record = self
+            .new_record(&request.name, (VOLUME_FLEXIBLE, volume), now)
             .map_err(|_| AggregateError::Refused("the name is too long".to_owned()))?;
-        (record.name, record.name_size) = (name, name_size);
-        record.state = STATE_ONLINE;
-        record.kind = VOLUME_FLEXIBLE;
-        record.volume = U32::new(volume.get());
         record.container_inode = U64::new(aggregate::container_inode(volume).get());
         record.size_blocks = U64::new(request.size_blocks);
-        record.created = I64::new(now.get());
         set_rules(&mut record, &request.exports)?;
         request.tiering.check().map_err(AggregateError::Refused)?;
         request.tiering.store(&mut record);
@@ -210,8 +206,7 @@ impl Engine {
         let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
         let shared = volume_shared(&aggregate);
         let mut logical = format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
-        let environment = self.environment(&aggregate, volume);
-        self.make_root(&mut logical, &environment, request.root, now);
+        self.make_root(&mut logical, request.root, now);
         let space = FlexibleVolume::format_space(volume, request.size_blocks);
         let front = Front::new(volume, affinities, logical);
         let flexible = FlexibleVolume::new(&aggregate, front, space, request.size_blocks);
@@ -219,11 +214,31 @@ impl Engine {
         Ok((record, VolumeKind::Flexible(flexible)))
     }
 
+    /// The record of a volume that begins to be.
+    ///
+    /// # Errors
+    /// If the name is too long.
+    pub(crate) fn new_record(
+        &self,
+        name: &str,
+        (kind, volume): (u8, VolumeId),
+        now: Timestamp,
+    ) -> Result<VolumeRecord, Damage> {
+        let entropy = &self.configuration.entropy;
+        let mut record = VolumeRecord::empty();
+        (record.name, record.name_size) = name_field(name)?;
+        (record.state, record.kind) = (STATE_ONLINE, kind);
+        record.volume = U32::new(volume.get());
+        record.created = I64::new(now.get());
+        record.identity = VolumeUuid(entropy.next_identity());
+        record.handle_key = entropy.next_identity();
+        Ok(record)
+    }
+
     /// Makes the content of the root directory of an empty file system.
     pub(crate) fn make_root<P: Pointer>(
         &self,
         logical: &mut Logical<P>,
-        environment: &Environment,
         (uid, gid, mode): (u32, u32, u16),
         now: Timestamp,
     ) {
@@ -234,7 +249,7 @@ impl Engine {
         let entropy = &self.configuration.entropy;
         let hash_seed = [entropy.next_u64(), entropy.next_u64()];
         let mut make = || -> Result<(), OperationStop> {
-            make_root(&mut transaction, environment, mode, hash_seed)?;
+            make_root(&mut transaction, mode, hash_seed)?;
             let root = transaction.edit(InodeNumber(metafile::ROOT_DIRECTORY))?;
             (root.uid, root.gid) = (uid, gid);
             Ok(())
@@ -286,7 +301,8 @@ impl Engine {
             return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
         };
         let aggregate = Arc::clone(&served.aggregate);
-        let now = self.configuration.clock.wall();
+        let identity = SnapshotUuid(self.configuration.entropy.next_identity());
+        let birth = Birth { identity, time: self.configuration.clock.wall() };
         let restores = matches!(request, SnapshotRequest::Restore(_));
         let of = Arc::clone(&served);
         let outcome_of = move |outcome: Result<(), AggregateError>| {
@@ -303,9 +319,9 @@ impl Engine {
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
             match &served.kind {
-                VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, now),
+                VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, birth),
                 VolumeKind::Traditional(volume) => {
-                    volume.accept(scope.access, &request, now)?;
+                    volume.accept(scope.access, &request, birth)?;
                     Ok(Acted::Done)
                 }
             }

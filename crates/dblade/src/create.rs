@@ -17,14 +17,13 @@ use media::Profile;
 use nvlog::{Log, LogIdentity};
 use ondisk::label::{GROUP_DISKS_MAX, RaidKind};
 use ondisk::pointer::PhysicalPointer;
-use ondisk::records::{STATE_ONLINE, VOLUME_TRADITIONAL, VolumeRecord, name_field};
+use ondisk::records::{VOLUME_TRADITIONAL, VolumeRecord};
 use platform::Disk;
 use raid::{BlockStore, CreateRequest, GroupRequest, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use units::{CpNumber, VolumeId};
 use volume::{Front, FrontAffinities, TraditionalVolume, format_logical};
-use zerocopy::little_endian::{I64, U32};
 
 /// An aggregate to be made.
 pub struct CreateAggregate {
@@ -218,15 +217,10 @@ impl Engine {
 
     /// The record of a new aggregate's traditional volume, in its volume table.
     fn traditional_record(&self, name: &str, side: &mut BlockSide) -> VolumeRecord {
-        let mut record = VolumeRecord::empty();
-        record.state = STATE_ONLINE;
-        record.kind = VOLUME_TRADITIONAL;
-        record.volume = U32::new(1);
-        record.created = I64::new(self.configuration.clock.wall().get());
-        let Ok((field, size)) = name_field(name) else {
+        let (kind, now) = (VOLUME_TRADITIONAL, self.configuration.clock.wall());
+        let Ok(record) = self.new_record(name, (kind, VolumeId(1)), now) else {
             unreachable!("an aggregate's name was accepted by its labels")
         };
-        (record.name, record.name_size) = (field, size);
         let Some(slot) = side.free_slot() else { unreachable!("the table is empty") };
         side.table[slot].record = record;
         side.dirty_slots.insert(slot);
@@ -241,8 +235,7 @@ impl Engine {
         let shared = volume_shared(aggregate);
         let mut logical =
             format_logical::<PhysicalPointer>(VolumeId(0), &affinities.stripes, shared, now);
-        let environment = self.environment(aggregate, VolumeId(1));
-        self.make_root(&mut logical, &environment, (0, 0, 0o755), now);
+        self.make_root(&mut logical, (0, 0, 0o755), now);
         let front = Front::new(VolumeId(1), affinities, logical);
         let volume = TraditionalVolume::new(aggregate, front);
         aggregate.add_member(Arc::clone(&volume) as _);

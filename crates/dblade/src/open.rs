@@ -20,6 +20,7 @@ use cowfs::cache::BufferCache;
 use cowfs::logical::Shared;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
 use nvlog::{Log, LogIdentity, Record};
+use ondisk::features::FeatureScope;
 use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
 use platform::Disk;
@@ -249,6 +250,9 @@ impl Opening {
             superblock_slot: self.slot,
             cache: Arc::clone(&self.cache),
         };
+        if let Err(error) = self.check_features(&block_side) {
+            return self.give_up(error.into());
+        }
         let aggregate = self.engine.assemble(parts, affinities, block_side);
         let held = HeldBlocks::default();
         let engine = Arc::clone(&self.engine);
@@ -276,6 +280,26 @@ impl Opening {
         engine.scheduler.send(affinity, Box::new(message));
     }
 
+    /// A volume of which this build lacks a feature is not written, so nothing can be replayed into
+    /// it; and a traditional volume is the aggregate itself.
+    fn check_features(&self, side: &BlockSide) -> Result<(), AggregateError> {
+        let is_clean = self.superblock.clean.get() == 1;
+        for VolumeSlot { record } in &side.table {
+            let lacking = record.features.forbids_writing(FeatureScope::Volume);
+            let Some(feature) = lacking.filter(|_| record.state == STATE_ONLINE) else { continue };
+            if is_clean && record.kind == VOLUME_FLEXIBLE {
+                continue;
+            }
+            return Err(AggregateError::Refused(format!(
+                "volume '{}' uses the feature '{feature}', which this build of Stroop lacks; start \
+                 the build that wrote it, or a later one{}",
+                record.name(),
+                if is_clean { "" } else { ", and stop it in order before you start this one" }
+            )));
+        }
+        Ok(())
+    }
+
     /// Brings the volumes online, from slot `next` of the volume table on.
     fn load_volumes(
         &mut self,
@@ -288,7 +312,11 @@ impl Opening {
             let side = aggregate.block_side.read(access);
             let Some(slot) = side.table.get(*next) else { return Ok(()) };
             let record = slot.record;
-            if record.state == STATE_ONLINE {
+            if record.state != STATE_ONLINE {
+                // It has nothing to show.
+            } else if let Some(feature) = record.features.forbids_reading(FeatureScope::Volume) {
+                self.serve_unreadable(aggregate, &record, VolumeDamage::Feature(feature));
+            } else {
                 match self.load_volume(aggregate, side, &record, held) {
                     Err(Stop::Wait(Wait::Load(mut requests))) => {
                         requests.extend(self.missing_ahead(aggregate, side, *next + 1, held));
@@ -302,7 +330,7 @@ impl Opening {
                         && !aggregate.is_failed()
                         && !aggregate.may_pass(&stop) =>
                     {
-                        self.serve_unreadable(aggregate, &record, &stop);
+                        self.serve_unreadable(aggregate, &record, VolumeDamage::of(&stop));
                     }
                     loaded => loaded?,
                 }
@@ -379,6 +407,9 @@ impl Opening {
         let front = Front::new(volume, affinities, logical);
         let size_blocks = record.size_blocks.get();
         let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
+        if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume) {
+            flexible.set_not_understood(feature);
+        }
         if container.quarantined {
             flexible.set_left_out();
         }
@@ -388,13 +419,20 @@ impl Opening {
     }
 
     /// Serves a volume that cannot be loaded: its damage costs the other volumes nothing.
-    fn serve_unreadable(&mut self, aggregate: &Arc<Aggregate>, record: &VolumeRecord, stop: &Stop) {
+    fn serve_unreadable(
+        &mut self,
+        aggregate: &Arc<Aggregate>,
+        record: &VolumeRecord,
+        damage: VolumeDamage,
+    ) {
         let engine = Arc::clone(&self.engine);
         let affinities = FrontAffinities::new(&engine.scheduler, aggregate.parts.affinity);
         let (volume, size_blocks) = (VolumeId(record.volume.get()), record.size_blocks.get());
-        let (shared, damage) = (volume_shared(aggregate), VolumeDamage::of(stop));
-        let of = (volume, affinities);
+        let (shared, of) = (volume_shared(aggregate), (volume, affinities));
         let flexible = FlexibleVolume::unreadable(aggregate, of, shared, size_blocks, damage);
+        if let VolumeDamage::Feature(feature) = damage {
+            flexible.set_not_understood(feature);
+        }
         let kind = VolumeKind::Flexible(flexible);
         self.volumes.push(engine.serve_volume(aggregate, record, kind));
     }

@@ -20,6 +20,7 @@ use volume::SnapshotRequest;
 
 mod areas;
 mod damage;
+mod features;
 mod frees;
 mod full;
 mod memory;

@@ -18,7 +18,7 @@ use ondisk::root::{FileSystemRoot, Superblock, VolInfo};
 use ondisk::xattr;
 use std::fmt::Display;
 use units::{Block, Fbn};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// How many kinds of structure there are.
 const KINDS: u64 = 20;
@@ -190,9 +190,10 @@ where
 
 /// The records of the log of operations.
 fn records(input: &mut Input<'_>) {
-    fn one<T: FromBytes + KnownLayout + Immutable>(body: &[u8]) {
+    fn one<T: operation::RecordPart>(body: &[u8]) {
         let split = operation::split::<T>(body, "record");
-        assert_eq!(split.is_ok(), body.len() >= size_of::<T>());
+        let part = T::read_from_prefix(body);
+        assert_eq!(split.is_ok(), part.is_ok_and(|(part, _)| part.is_reserved_zero()));
     }
     let kind = input.below(9);
     let body = input.rest();

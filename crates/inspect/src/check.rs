@@ -22,7 +22,7 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
     if medium.scope.has_marks {
         slots::check(medium, superblock)?;
     }
-    let mut fs = open::aggregate(superblock, VolumeId(0));
+    let fs = open::aggregate(superblock);
     let is_traditional = superblock.traditional.get() == 1;
     let layout = layout_of(&fs, is_traditional);
     let (size, end) = (superblock.root.size_blocks.get(), medium.array.geometry.end().get());
@@ -45,7 +45,6 @@ pub(crate) fn check(medium: &mut Medium<'_>, superblock: &Superblock) -> Result<
     let used = std::mem::take(&mut walked.used);
     if layout == Layout::Files {
         drop(walker);
-        fs.member = open::traditional_member(&records);
         let mut walker = Walker::new(medium, &fs);
         check_names(&mut walker, &mut walked)?;
         medium.report.totals.volumes += 1;

@@ -22,7 +22,7 @@ use units::{BLOCK_SIZE_U64, BlockRef, Fbn};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub name: Vec<u8>,
-    pub volume: u32,
+    pub member: u32,
     pub inode: u64,
     pub generation: u32,
     pub kind: u8,
@@ -199,7 +199,7 @@ impl Reading<'_> {
 fn entry(name: &[u8], member: &DirectoryMember, kind: u8) -> Entry {
     Entry {
         name: name.to_vec(),
-        volume: member.volume.get(),
+        member: member.number.get(),
         inode: member.inode.get(),
         generation: member.generation.get(),
         kind,

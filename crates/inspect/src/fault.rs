@@ -4,7 +4,7 @@ use ondisk::damage::Damage;
 use ondisk::directory::DirectoryDamage;
 use ondisk::identity::BlockOwner;
 use thiserror::Error;
-use units::{CpNumber, Pvbn, VolumeId};
+use units::{CpNumber, MemberNumber, Pvbn};
 
 /// What is wrong with the identity beside a block.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -108,9 +108,9 @@ pub enum EntryFault {
     /// Leads to a file that can have no name: a metafile or a file of extended attributes.
     #[error("leads to inode {0}, which can have no name")]
     Hidden(u64),
-    /// Leads to another volume.
+    /// Leads to another member of a group of volumes, which the volume is not in.
     #[error("leads to {0}")]
-    Volume(VolumeId),
+    Member(MemberNumber),
     /// Is the second name of a directory: a cycle, or two parents.
     #[error("is a second name of directory {0}")]
     SecondParent(u64),

@@ -70,8 +70,6 @@ impl ContainerMap {
 pub(crate) struct FileSystem {
     /// Zero in the aggregate's own.
     pub volume: VolumeId,
-    /// What directory entries call the volume.
-    pub member: VolumeId,
     pub format: Format,
     /// Of a flexible volume.
     pub container: Option<ContainerMap>,

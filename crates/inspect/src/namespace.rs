@@ -13,7 +13,7 @@ use crate::walker::{Leaves, Walker};
 use ondisk::inode::{InodeRecord, KIND_ATTRIBUTES, KIND_DIRECTORY, KIND_SOCKET};
 use ondisk::root::metafile::{FIRST_FILE, ROOT_DIRECTORY};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::{BLOCK_SIZE, Block, BlockRef, VolumeId};
+use units::{BLOCK_SIZE, Block, BlockRef, MemberNumber};
 
 /// Counts of names and attributes, as the walk finds them.
 #[derive(Default)]
@@ -98,7 +98,7 @@ fn walk_directories(
                 let generation = image.inodes.get(&inode).map(|record| record.generation.get());
                 member.inode.get() == inode
                     && Some(member.generation.get()) == generation
-                    && member.volume.get() == walker.fs.member.get()
+                    && member.number.get() == MemberNumber::ITSELF.get()
             };
             let [this, above] = members.map(is_member);
             if !this {
@@ -112,7 +112,7 @@ fn walk_directories(
             walker.tell(Finding::Directory { image: name, inode, fault });
         }
         for entry in directory.entries {
-            if let Some(fault) = take_entry(walker.fs.member, image, inode, &entry, census) {
+            if let Some(fault) = take_entry(image, inode, &entry, census) {
                 let name_bytes = entry.name;
                 walker.tell(Finding::Entry { image: name, inode, name: name_bytes, fault });
             } else if entry.kind == KIND_DIRECTORY {
@@ -125,15 +125,14 @@ fn walk_directories(
 
 /// Counts an entry, if it leads where an entry can.
 fn take_entry(
-    member: VolumeId,
     image: &Image,
     directory: u64,
     entry: &Entry,
     census: &mut Census,
 ) -> Option<EntryFault> {
     let inode = entry.inode;
-    if entry.volume != member.get() {
-        return Some(EntryFault::Volume(VolumeId(entry.volume)));
+    if entry.member != MemberNumber::ITSELF.get() {
+        return Some(EntryFault::Member(MemberNumber(entry.member)));
     }
     let Some(record) = image.inodes.get(&inode) else { return Some(EntryFault::Free(inode)) };
     if inode < ROOT_DIRECTORY || record.kind > KIND_SOCKET {

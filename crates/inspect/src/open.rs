@@ -7,7 +7,8 @@ use crate::format::{Content, Format};
 use crate::medium::{Medium, Want};
 use crate::slots;
 use ondisk::damage::Damage;
-use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VOLUME_TRADITIONAL, VolumeRecord};
+use ondisk::features::{FeatureScope, MOVED_BLOCKS};
+use ondisk::records::{STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{Superblock, VOL_INFO_VVBN, VolInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{BlockRef, CpNumber, VolumeId};
@@ -38,10 +39,9 @@ pub(crate) fn superblock(medium: &mut Medium<'_>) -> Result<Superblock, InspectE
 }
 
 /// The aggregate's own file system.
-pub(crate) fn aggregate(superblock: &Superblock, member: VolumeId) -> FileSystem {
+pub(crate) fn aggregate(superblock: &Superblock) -> FileSystem {
     FileSystem {
         volume: VolumeId(0),
-        member,
         format: Format::Physical,
         container: None,
         has_moved: false,
@@ -73,12 +73,6 @@ pub(crate) fn volume_table(
     (records, findings)
 }
 
-/// What directory entries of a traditional volume call it.
-pub(crate) fn traditional_member(records: &[VolumeRecord]) -> VolumeId {
-    let traditional = records.iter().find(|record| record.kind == VOLUME_TRADITIONAL);
-    traditional.map_or(VolumeId(0), |record| VolumeId(record.volume.get()))
-}
-
 /// Whether a record is of a volume in a container.
 pub(crate) fn is_flexible(record: &VolumeRecord) -> bool {
     record.kind == VOLUME_FLEXIBLE
@@ -93,14 +87,18 @@ pub(crate) fn volume(
     let volume = VolumeId(record.volume.get());
     let mut fs = FileSystem {
         volume,
-        member: volume,
         format: Format::Dual,
         container: None,
-        has_moved: record.has_moved == 1,
+        has_moved: record.features.has(&MOVED_BLOCKS),
         root: <ondisk::root::FileSystemRoot as zerocopy::FromZeros>::new_zeroed(),
     };
     let wrong =
         |field| Finding::VolInfo { volume, damage: Damage::Field { structure: "vol_info", field } };
+    if let Some(feature) = record.features.forbids_reading(FeatureScope::Volume) {
+        let damage = Damage::Feature { structure: "volume record", feature };
+        medium.report.add(Finding::VolInfo { volume, damage });
+        return Ok(None);
+    }
     let Some((pvbn, check)) = container.get(VOL_INFO_VVBN) else {
         medium.report.add(wrong("container"));
         return Ok(None);

@@ -21,7 +21,7 @@ use ondisk::inode::{InodeRecord, KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
 use ondisk::records::{STATE_ONLINE, SnapshotRecord};
 use ondisk::root::{Superblock, metafile};
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BLOCK_SIZE_U64, Block, BlockRef, Timestamp, VolumeId};
+use units::{BLOCK_SIZE_U64, Block, BlockRef, Timestamp};
 use zerocopy::IntoBytes;
 
 /// Longest symbolic link that is read.
@@ -34,7 +34,7 @@ pub(crate) fn find_volume(
     name: &str,
 ) -> Result<FileSystem, InspectError> {
     medium.begin();
-    let mut fs = open::aggregate(superblock, VolumeId(0));
+    let fs = open::aggregate(superblock);
     let is_traditional = superblock.traditional.get() == 1;
     let (records, mut containers) = {
         let mut walker = Walker::new(medium, &fs);
@@ -57,7 +57,6 @@ pub(crate) fn find_volume(
     let missing = || InspectError::NoVolume { name: name.to_owned() };
     let record = record.ok_or_else(missing)?;
     if !open::is_flexible(record) {
-        fs.member = open::traditional_member(&records);
         return Ok(fs);
     }
     let container = containers.remove(&record.container_inode.get()).ok_or_else(missing)?;

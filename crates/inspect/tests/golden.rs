@@ -2,12 +2,14 @@
 //! refused with the message that says why.
 //!
 //! `tests/golden/` has two files for each image. `NAME.image` is every block of its disks and its
-//! log, compressed. `NAME.txt` is what a client has to find in it. An image is never written again:
-//! a build whose format differs adds one of its own, with
+//! log, compressed. `NAME.txt` is what a client has to find in it, or `NAME.refused` is what this
+//! build says of each of its disks. An image is never written again: a build whose format differs
+//! adds one of its own, with
 //!
-//!     GOLDEN_WRITE=DATE cargo test -p inspect --test golden
+//!     GOLDEN_WRITE=NAME cargo test -p inspect --test golden
 //!
-//! which writes the images of [`KINDS`] under names that begin with `DATE`, unless they are there.
+//! which writes the images of [`KINDS`] under names that begin with `NAME`, unless they are there.
+//! `NAME` is the version of the format, and what else is new.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
@@ -22,10 +24,13 @@ use model_fs::{Image, Mix, Numbers};
 use node::Node;
 use ondisk::identity::crc32c_of_bytes;
 use ondisk::label::RaidKind;
+use ondisk::log::LogHeader;
 use platform::simulated::SimulatedWorld;
+use platform::sync::Mutex;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use units::{BLOCK_SIZE, Block};
 use volume::SnapshotRequest;
 
@@ -88,6 +93,26 @@ fn unpacked(bytes: &[u8]) -> SimulatedWorld {
         left -= 24 + name_bytes + count as usize * (8 + BLOCK_SIZE);
     }
     world
+}
+
+/// What this build says of disks that it does not read: a line for each.
+fn refusals(world: &SimulatedWorld) -> String {
+    let mut text = String::new();
+    for name in world.disk_names() {
+        let disk: Arc<dyn platform::Disk> = world.disk(&name).unwrap();
+        let head = world.read_block(&name, 0).unwrap();
+        let refused = if LogHeader::is_claimed_by(&head) {
+            LogHeader::from_block(&head).unwrap_err().to_string()
+        } else {
+            let label = Arc::new(Mutex::new(None));
+            let found = Arc::clone(&label);
+            media::read_label(&disk, Box::new(move |result| *found.lock() = Some(result)));
+            world.run_until_idle();
+            label.lock().take().unwrap().unwrap_err().to_string()
+        };
+        writeln!(text, "{name}: {refused}").unwrap();
+    }
+    text
 }
 
 /// What a client finds: a line for each file, and for each snapshot.
@@ -245,12 +270,16 @@ fn images_of_every_format_are_opened() {
         fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     images.retain(|path| path.extension().is_some_and(|extension| extension == "image"));
     images.sort();
-    assert!(images.len() >= KINDS.len(), "the images are gone: {images:?}");
+    assert!(images.len() >= 2 * KINDS.len(), "the images are gone: {images:?}");
     for path in images {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let bytes = lz4_flex::decompress_size_prepended(&fs::read(&path).unwrap()).unwrap();
         let world = unpacked(&bytes);
         assert_eq!(packed(&world), bytes, "{name}");
+        if let Ok(expected) = fs::read_to_string(path.with_extension("refused")) {
+            assert_eq!(refusals(&world), expected, "{name}");
+            continue;
+        }
         let node = Node::open(&world, name.ends_with("traditional"));
         let expected = fs::read_to_string(path.with_extension("txt")).unwrap();
         assert_eq!(description(&node, &SNAPSHOTS), expected, "{name}");

@@ -376,12 +376,18 @@ fn choose_label(
                 }
             }
             Err(damage) => {
-                damaged.get_or_insert(damage);
+                // What another build wrote is whole, and says more than a damaged copy.
+                if damaged.is_none() || damage.is_of_another_build() {
+                    damaged = Some(damage);
+                }
             }
         }
     }
     match (best, damaged, failed) {
         (Some(best), _, _) => Ok(best),
+        (None, Some(damage), _) if damage.is_of_another_build() => {
+            Err(MediaError::AnotherBuild { disk, damage })
+        }
         (None, Some(damage), _) => Err(MediaError::DamagedLabel { disk, damage }),
         (None, None, Some(error)) => Err(error),
         (None, None, None) => Err(MediaError::NoLabel { disk }),

@@ -37,8 +37,19 @@ pub enum MediaError {
         /// The disk's name.
         disk: String,
     },
+    /// Another build labelled it, and this build cannot read the label.
+    #[error("disk {disk} is of another build of Stroop: {damage}")]
+    AnotherBuild {
+        /// The disk's name.
+        disk: String,
+        /// What this build does not read.
+        damage: Damage,
+    },
     /// Both copies of its label are damaged.
-    #[error("both labels of disk {disk} are damaged: {damage}; run 'stroop repair' on it")]
+    #[error(
+        "both labels of disk {disk} are damaged: {damage}; the disk counts as missing until it is \
+         replaced"
+    )]
     DamagedLabel {
         /// The disk's name.
         disk: String,

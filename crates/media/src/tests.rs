@@ -2,6 +2,8 @@
 
 use crate::*;
 use device_models::{HddConfiguration, HddModel};
+use ondisk::features::FeatureClass;
+use ondisk::identity::crc32c_of_bytes;
 use ondisk::label::{DiskLabel, DiskRole, RaidKind};
 use ondisk::medium::Medium;
 use platform::Disk;
@@ -10,6 +12,7 @@ use platform::sync::Mutex;
 use platform::watched::Watch;
 use std::sync::Arc;
 use units::{Block, zero_block};
+use zerocopy::IntoBytes;
 
 const SIZE: u64 = DISK_BLOCKS_MIN;
 
@@ -119,6 +122,31 @@ fn one_damaged_copy_is_no_loss_and_two_are_told() {
         world.flip_bit("a", SIZE - 1 - copy, 777);
         let refused = wait(&world, |done| open(Arc::clone(&disk), done)).err().unwrap();
         assert!(matches!(refused, MediaError::DamagedLabel { .. }), "{refused}");
+    }
+}
+
+/// A label that this build cannot read is not a damaged one, and tells which build can.
+#[test]
+fn labels_of_another_build_are_told_from_damaged_ones() {
+    let (world, disk) = world();
+    wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    let mut newer = wait(&world, |done| read_label(&disk, done)).unwrap();
+    newer.features.set_named(FeatureClass::Incompatible, 50, "later");
+    newer.checksum = 0.into();
+    newer.checksum = crc32c_of_bytes(newer.as_bytes()).into();
+    let newer = Block::from_prefix(newer.as_bytes());
+    world.write_block("a", 0, &newer);
+    // The build that wrote it died before the second copy, and before it used the feature.
+    assert!(wait(&world, |done| open(Arc::clone(&disk), done)).is_ok());
+    for second in [&newer, &Block::from_prefix(&newer.bytes()[..100])] {
+        world.write_block("a", 0, &newer);
+        world.write_block("a", SIZE - 1, second);
+        let refused = wait(&world, |done| open(Arc::clone(&disk), done)).err().unwrap();
+        assert_eq!(
+            refused.to_string(),
+            "disk a is of another build of Stroop: disk label: uses the feature 'later', which \
+             this build of Stroop lacks; a newer build wrote it"
+        );
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is wrong with bytes that should be one of our structures.
 
+use crate::feature_name::FeatureName;
+use crate::versions::{self, FORMAT_VERSION};
 use thiserror::Error;
 
 /// Why bytes are not the structure they should be.
@@ -24,14 +26,67 @@ pub enum Damage {
         /// What its bytes give.
         computed: u32,
     },
-    /// Written by a version of the format that this build does not know.
-    #[error("{structure}: format version {found} is not known; this build knows up to {known}")]
+    /// Written in a version of the format that this build does not read.
+    #[error("{structure}: {}", versions::refusal(*found))]
     Version {
         /// The structure.
         structure: &'static str,
         /// The version found.
         found: u16,
-        /// The latest version known.
-        known: u16,
     },
+    /// It uses a feature that this build does not have.
+    #[error(
+        "{structure}: uses the feature '{feature}', which this build of Stroop lacks; a newer \
+         build wrote it"
+    )]
+    Feature {
+        /// The structure.
+        structure: &'static str,
+        /// The feature, as the structure names it.
+        feature: FeatureName,
+    },
+    /// Bytes that are zero in everything that this build writes are not.
+    #[error(
+        "{structure}: bytes are in use that this build of Stroop knows as reserved; a newer build \
+         wrote them"
+    )]
+    Reserved {
+        /// The structure.
+        structure: &'static str,
+    },
+}
+
+impl Damage {
+    /// Whether a build wrote the structure that this one does not read: nothing is broken.
+    #[must_use]
+    pub const fn is_of_another_build(&self) -> bool {
+        matches!(self, Self::Version { .. } | Self::Feature { .. } | Self::Reserved { .. })
+    }
+
+    /// Whether a build wrote the structure that has more than this one: nothing is broken.
+    #[must_use]
+    pub const fn is_of_newer_build(&self) -> bool {
+        match self {
+            Self::Version { found, .. } => *found > FORMAT_VERSION,
+            Self::Feature { .. } | Self::Reserved { .. } => true,
+            Self::Field { .. } | Self::Checksum { .. } => false,
+        }
+    }
+
+    /// An error unless this build reads a structure of the version `found`.
+    ///
+    /// # Errors
+    /// [`Damage::Version`].
+    pub fn unless_read(structure: &'static str, found: u16) -> Result<(), Self> {
+        if versions::is_read(found) { Ok(()) } else { Err(Self::Version { structure, found }) }
+    }
+
+    /// An error unless all of these bytes are zero: reserved fields of a structure.
+    ///
+    /// # Errors
+    /// [`Damage::Reserved`].
+    pub fn unless_zero(structure: &'static str, fields: &[&[u8]]) -> Result<(), Self> {
+        let is_zero = fields.iter().all(|field| field.iter().all(|byte| *byte == 0));
+        if is_zero { Ok(()) } else { Err(Self::Reserved { structure }) }
+    }
 }

@@ -25,6 +25,7 @@
 //!
 //! Fails: [`DirectoryDamage`] names the block and what is wrong; no bytes whatever panic.
 
+use crate::versions;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 
@@ -35,13 +36,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// "SDIR".
 pub const DIRECTORY_MAGIC: u32 = u32::from_le_bytes(*b"SDIR");
-
-/// Versions of the directory's format: name, number, date, what is new. Append only.
-pub const DIRECTORY_VERSIONS: [(&str, u16, &str, &str); 1] =
-    [("first", 1, "2025-11", "B+tree ordered by cookie, root in block 0, SipHash-1-3")];
-
-/// The version that is written.
-pub const DIRECTORY_VERSION: u16 = 1;
 
 /// [`DirectoryRoot::hash_algorithm`]: SipHash-1-3 of the name, keyed with the hash seed.
 pub const HASH_SIPHASH_1_3: u16 = 1;
@@ -90,7 +84,7 @@ pub enum DirectoryBlockKind {
 pub struct DirectoryBlockHeader {
     /// [`DIRECTORY_MAGIC`].
     pub magic: U32,
-    /// [`DIRECTORY_VERSION`].
+    /// The version of the format ([`crate::versions`]).
     pub version: U16,
     /// A [`DirectoryBlockKind`].
     pub kind: u8,
@@ -112,7 +106,7 @@ pub struct DirectoryBlockHeader {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Default)]
 #[repr(C)]
 pub struct DirectoryRoot {
-    /// The directory's own volume, inode and generation.
+    /// The directory itself.
     pub this: DirectoryMember,
     /// What `..` is; of a root directory, itself.
     pub parent: DirectoryMember,
@@ -134,8 +128,8 @@ pub struct DirectoryRoot {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Default)]
 #[repr(C)]
 pub struct DirectoryMember {
-    /// Volume.
-    pub volume: U32,
+    /// 0: the directory's own volume; else the number of a member of the group of volumes.
+    pub number: U32,
     /// Generation.
     pub generation: U32,
     /// Inode; never 0.
@@ -205,7 +199,7 @@ pub enum DirectoryProblem {
     #[error("magic is {0:#010x}")]
     Magic(u32),
     /// Of an unknown version.
-    #[error("version {0} is not known")]
+    #[error("{}", versions::refusal(*.0))]
     Version(u16),
     /// Of an unknown kind, or one that cannot stand here.
     #[error("kind {0} is not expected")]
@@ -236,6 +230,9 @@ pub enum DirectoryProblem {
     /// A pointer leads out of the file or to block 0.
     #[error("pointer to block {0}")]
     Pointer(u32),
+    /// Bytes are in use that are zero in everything that this build writes.
+    #[error("reserved bytes are in use; a newer build of Stroop wrote them")]
+    Reserved,
     /// The name hash is of an unknown algorithm.
     #[error("hash algorithm {0} is not known")]
     HashAlgorithm(u16),
@@ -315,7 +312,7 @@ impl<'a> DirectoryNode<'a> {
         if header.magic.get() != DIRECTORY_MAGIC {
             return Err(damaged(Problem::Magic(header.magic.get())));
         }
-        if header.version.get() != DIRECTORY_VERSION {
+        if !versions::is_read(header.version.get()) {
             return Err(damaged(Problem::Version(header.version.get())));
         }
         if u64::from(header.fbn.get()) != fbn.get() {
@@ -412,8 +409,15 @@ impl<'a> DirectoryNode<'a> {
             DirectoryContent::Free => check_pointer(self.header.next_free.get(), size_blocks, true),
         };
         checked
+            .and_then(|()| self.validate_reserved())
             .and_then(|()| self.root.map_or(Ok(()), |root| self.validate_root(root, size_blocks)))
             .map_err(|problem| DirectoryDamage { fbn: self.fbn(), problem })
+    }
+
+    fn validate_reserved(&self) -> Result<(), DirectoryProblem> {
+        let is_zero = self.header.reserved == [0; 12]
+            && self.root.is_none_or(|root| root.reserved == [0; 30]);
+        if is_zero { Ok(()) } else { Err(DirectoryProblem::Reserved) }
     }
 
     /// Checks, in constant time, what can be wrong with a block that was validated before and is
@@ -575,7 +579,7 @@ fn check_pointer(fbn: u32, size_blocks: u64, may_be_zero: bool) -> Result<(), Di
 
 impl fmt::Display for DirectoryMember {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}.{}", self.volume, self.inode, self.generation)
+        write!(formatter, "{}/{}.{}", self.number, self.inode, self.generation)
     }
 }
 
@@ -622,6 +626,7 @@ impl fmt::Display for DirectoryNode<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::versions::FORMAT_VERSION;
 
     fn leaf(names: &[&str]) -> Block {
         let mut block = Block::zeroed();
@@ -641,7 +646,7 @@ mod tests {
         }
         let header = DirectoryBlockHeader {
             magic: U32::new(DIRECTORY_MAGIC),
-            version: U16::new(DIRECTORY_VERSION),
+            version: U16::new(FORMAT_VERSION),
             kind: DirectoryBlockKind::Leaf as u8,
             count: U16::new(names.len() as u16),
             names_start: U16::new(end as u16),
@@ -682,6 +687,7 @@ mod tests {
         let record = |index: usize, field: usize| NODE_START + 28 * index + field;
         assert!(matches!(broken(0, 0), Problem::Magic(_)));
         assert_eq!(broken(4, 2), Problem::Version(2));
+        assert_eq!(broken(31, 1), Problem::Reserved);
         assert_eq!(broken(6, 9), Problem::Kind(9));
         assert_eq!(broken(7, 1), Problem::Level(1));
         assert!(matches!(broken(8, 0), Problem::Count { count: 0, .. }));

@@ -173,7 +173,7 @@ impl BlockIdentity {
             return Err(Damage::Checksum { structure: "block identity", found, computed });
         }
         if self.reserved_a.get() != 0 || self.reserved_b.get() != 0 || self.reserved_c.get() != 0 {
-            return Err(Damage::Field { structure: "block identity", field: "reserved" });
+            return Err(Damage::Reserved { structure: "block identity" });
         }
         Ok(())
     }

@@ -146,6 +146,7 @@ impl InodeRecord {
         if self.flags.get() & !INODE_FLAGS != 0 {
             return wrong("flags");
         }
+        Damage::unless_zero("inode", &[self.reserved_a.as_bytes(), &self.reserved_b])?;
         if self.depth == 0 && self.kind == KIND_DIRECTORY && self.size.get() != 0 {
             return wrong("size");
         }

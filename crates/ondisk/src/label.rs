@@ -18,9 +18,11 @@
 //! Fails: [`DiskLabel::validate`] tells [`Damage`]; no bytes whatever panic.
 
 use crate::damage::Damage;
+use crate::features::{DOUBLE_PARITY, FeatureScope, FeatureSet, REMOVED_GROUPS, TRIPLE_PARITY};
 use crate::identity::crc32c_of_bytes;
 use crate::medium::Medium;
 use crate::scrub::ScrubRecord;
+use crate::versions::FORMAT_VERSION;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use units::{BLOCK_SIZE, Block};
@@ -29,20 +31,6 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 /// "STROOPDL".
 pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"STROOPDL");
-
-/// Versions of the label: name, number, date, what is new. Append only.
-pub const LABEL_VERSIONS: [(&str, u16, &str, &str); 5] = [
-    ("first", 1, "2025-11", "RAID kinds none and raid4, two copies, missing members"),
-    ("rebuild", 2, "2026-11", "RAID kinds dp and tp, members that are being rebuilt"),
-    ("growth", 3, "2026-11", "groups that can grow: parity disks first, a base for each disk"),
-    ("media", 4, "2026-11", "what the disk's medium is, and the size that writes should heed"),
-    ("removal", 5, "2026-11", "groups that were removed; in labels before it none was"),
-];
-
-/// The oldest version that is understood: before it parity disks were a group's last.
-const LABEL_VERSION_MIN: u16 = 3;
-/// The version that is written.
-pub const LABEL_VERSION: u16 = LABEL_VERSIONS[LABEL_VERSIONS.len() - 1].1;
 
 /// Disks of a group. A bit each in `missing`; larger groups would rebuild for days.
 pub const GROUP_DISKS_MAX: usize = 32;
@@ -289,13 +277,16 @@ pub struct DiskLabel {
     /// A bit for each group that was removed, the first in the lowest bit of the first byte. A
     /// spare says of no group that it was.
     pub removed: [u8; GROUPS_MAX as usize / 8],
+    /// What the disk's content uses.
+    pub features: FeatureSet,
     /// Zero.
-    pub reserved_f: [u8; 2880],
+    pub reserved_f: [u8; 2664],
 }
 
 const _: () = {
     assert!(size_of::<DiskLabel>() == BLOCK_SIZE);
-    assert!(offset_of!(DiskLabel, version) == 8); // Read before the version is known.
+    // Read before the version is known.
+    assert!(offset_of!(DiskLabel, version) == 8);
     assert!(offset_of!(DiskLabel, checksum) == 12);
     assert!(offset_of!(DiskLabel, medium_unit_bytes) == 164);
     assert!(offset_of!(DiskLabel, members) == 168);
@@ -303,7 +294,8 @@ const _: () = {
     assert!(offset_of!(DiskLabel, read_errors) == 1016);
     assert!(offset_of!(DiskLabel, successor) == 1048);
     assert!(offset_of!(DiskLabel, removed_blocks) == 1080);
-    assert!(offset_of!(DiskLabel, reserved_f) == 1216);
+    assert!(offset_of!(DiskLabel, features) == 1216);
+    assert!(offset_of!(DiskLabel, reserved_f) == 1432);
 };
 
 impl DiskLabel {
@@ -312,7 +304,7 @@ impl DiskLabel {
     pub fn empty() -> Self {
         let mut label = Self::new_zeroed();
         label.magic = U64::new(LABEL_MAGIC);
-        label.version = U16::new(LABEL_VERSION);
+        label.version = U16::new(FORMAT_VERSION);
         label
     }
 
@@ -338,11 +330,23 @@ impl DiskLabel {
     #[must_use]
     pub fn to_block(&self) -> Block {
         let mut label = self.clone();
-        // One of an earlier version has zeros where this one has something to say.
-        label.version = U16::new(LABEL_VERSION);
+        label.version = U16::new(FORMAT_VERSION);
+        label.note_features();
         label.checksum = U32::new(label.computed_checksum());
         assert_eq!(label.validate(), Ok(()), "a label is valid when it is written");
         Block::from_prefix(label.as_bytes())
+    }
+
+    /// Notes the features that follow from other fields.
+    fn note_features(&mut self) {
+        match self.kind() {
+            Some(RaidKind::Dp) => self.features.set(&DOUBLE_PARITY),
+            Some(RaidKind::Tp) => self.features.set(&TRIPLE_PARITY),
+            Some(RaidKind::None | RaidKind::Raid4) | None => (),
+        }
+        if self.removed_blocks.get() != 0 {
+            self.features.set(&REMOVED_GROUPS);
+        }
     }
 
     fn computed_checksum(&self) -> u32 {
@@ -360,14 +364,20 @@ impl DiskLabel {
         if self.magic.get() != LABEL_MAGIC {
             return wrong("magic");
         }
-        let found = self.version.get();
-        if !(LABEL_VERSION_MIN..=LABEL_VERSION).contains(&found) {
-            return Err(Damage::Version { structure: STRUCTURE, found, known: LABEL_VERSION });
-        }
         let (found, computed) = (self.checksum.get(), self.computed_checksum());
         if found != computed {
             return Err(Damage::Checksum { structure: STRUCTURE, found, computed });
         }
+        Damage::unless_read(STRUCTURE, self.version.get())?;
+        self.features.validate(FeatureScope::Disk, STRUCTURE)?;
+        let reserved = [
+            self.reserved_a.as_bytes(),
+            self.reserved_e.as_bytes(),
+            self.reserved_d.as_bytes(),
+            &self.reserved_c,
+            &self.reserved_f,
+        ];
+        Damage::unless_zero(STRUCTURE, &reserved)?;
         if self.name().is_none_or(str::is_empty) {
             return wrong("aggregate_name");
         }

@@ -10,6 +10,8 @@
 
 pub mod damage;
 pub mod directory;
+mod feature_name;
+pub mod features;
 pub mod identity;
 pub mod inode;
 pub mod label;
@@ -22,4 +24,5 @@ pub mod records;
 pub mod root;
 pub mod scrub;
 pub mod top_areas;
+pub mod versions;
 pub mod xattr;

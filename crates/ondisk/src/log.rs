@@ -19,7 +19,9 @@
 //! Fails: [`Damage`] for headers; a batch that is none ends its half. No bytes whatever panic.
 
 use crate::damage::Damage;
+use crate::features::{FeatureScope, FeatureSet};
 use crate::identity::{REGION_BLOCKS, crc32c_of_bytes};
+use crate::versions::FORMAT_VERSION;
 use crc_fast::{CrcAlgorithm, Digest};
 use std::fmt;
 use std::mem::{offset_of, size_of};
@@ -35,15 +37,6 @@ pub const LOG_BATCH_MAGIC: u32 = u32::from_le_bytes(*b"SLOB");
 pub const LOG_EPOCH_MAGIC: u32 = u32::from_le_bytes(*b"SLOE");
 /// "SLON": a note of stripes.
 pub const LOG_NOTE_MAGIC: u32 = u32::from_le_bytes(*b"SLON");
-
-/// Versions of the log: name, number, date, what is new. Append only.
-pub const LOG_VERSIONS: [(&str, u16, &str, &str); 2] = [
-    ("first", 1, "2025-11", "two halves, chained batches, incarnations; not read any more"),
-    ("notes", 2, "2026-11", "notes of stripes with partial parity, in a place of their own"),
-];
-
-/// The version that is written.
-pub const LOG_VERSION: u16 = LOG_VERSIONS[LOG_VERSIONS.len() - 1].1;
 
 /// Blocks before the first half: the two copies of the header.
 pub const LOG_HEADER_BLOCKS: u64 = 2;
@@ -87,8 +80,10 @@ pub struct LogHeader {
     pub half_blocks: U64,
     /// The size of what is for notes, both halves.
     pub notes_blocks: U64,
+    /// What the log uses.
+    pub features: FeatureSet,
     /// Zero.
-    pub reserved_b: [u8; 4024],
+    pub reserved_b: [u8; 3808],
 }
 
 /// What one write to the log begins with.
@@ -193,7 +188,7 @@ impl LogHeader {
     pub fn new(aggregate: [u8; 16], log: [u8; 16], half_blocks: u64, notes_blocks: u64) -> Self {
         let mut header = Self::new_zeroed();
         header.magic = U64::new(LOG_MAGIC);
-        header.version = U16::new(LOG_VERSION);
+        header.version = U16::new(FORMAT_VERSION);
         header.aggregate = aggregate;
         header.log = log;
         header.half_blocks = U64::new(half_blocks);
@@ -252,10 +247,9 @@ impl LogHeader {
         if found != computed {
             return Err(Damage::Checksum { structure: HEADER, found, computed });
         }
-        let version = self.version.get();
-        if version != LOG_VERSION {
-            return Err(Damage::Version { structure: HEADER, found: version, known: LOG_VERSION });
-        }
+        Damage::unless_read(HEADER, self.version.get())?;
+        self.features.validate(FeatureScope::Log, HEADER)?;
+        Damage::unless_zero(HEADER, &[self.reserved_a.as_bytes(), &self.reserved_b])?;
         if !(LOG_HALF_BLOCKS_MIN..=LOG_HALF_BLOCKS_MAX).contains(&self.half_blocks.get()) {
             return field("half_blocks");
         }
@@ -266,9 +260,6 @@ impl LogHeader {
         }
         if self.incarnation.get() == u64::MAX {
             return field("incarnation");
-        }
-        if self.reserved_a.get() != 0 || self.reserved_b.iter().any(|byte| *byte != 0) {
-            return field("reserved");
         }
         Ok(())
     }
@@ -396,7 +387,7 @@ mod tests {
         }
         let mut header = LogHeader::new([1; 16], [2; 16], 64, LOG_NOTES_BLOCKS_MIN);
         // Neither what comes nor what was: a log without a place for notes is not read any more.
-        for version in [0, 1, LOG_VERSION + 1] {
+        for version in [0, 1, FORMAT_VERSION + 1] {
             header.version = U16::new(version);
             let refused = LogHeader::from_block(&header.to_block());
             assert!(matches!(refused, Err(Damage::Version { found, .. }) if found == version));

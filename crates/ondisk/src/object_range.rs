@@ -13,6 +13,7 @@
 
 use crate::damage::Damage;
 use crate::identity::{REGION_BLOCKS, crc32c_of_bytes};
+use crate::versions::FORMAT_VERSION;
 use std::fmt;
 use std::mem::{offset_of, size_of};
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
@@ -22,13 +23,6 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const OBJECT_RANGE_MAGIC: u64 = u64::from_le_bytes(*b"STROOPOR");
 /// "STROOPOL".
 pub const OBJECT_LEASE_MAGIC: u64 = u64::from_le_bytes(*b"STROOPOL");
-
-/// Versions of descriptor and lease: name, number, date, what is new. Append only.
-pub const OBJECT_RANGE_VERSIONS: [(&str, u16, &str, &str); 1] =
-    [("first", 1, "2026-11", "descriptor and lease of an object range")];
-
-/// The version that is written.
-pub const OBJECT_RANGE_VERSION: u16 = OBJECT_RANGE_VERSIONS[OBJECT_RANGE_VERSIONS.len() - 1].1;
 
 /// Blocks of a data object, at most: 64 MiB are put and merged at once.
 pub const BLOCKS_PER_OBJECT_MAX: u32 = 16_384;
@@ -111,15 +105,11 @@ fn check(
     if magic.get() != expected {
         return Err(Damage::Field { structure, field: "magic" });
     }
-    let number = version.get();
-    if number == 0 || number > OBJECT_RANGE_VERSION {
-        return Err(Damage::Version { structure, found: number, known: OBJECT_RANGE_VERSION });
-    }
     let found = found.get();
     if found != computed {
         return Err(Damage::Checksum { structure, found, computed });
     }
-    Ok(())
+    Damage::unless_read(structure, version.get())
 }
 
 impl ObjectRangeDescriptor {
@@ -128,7 +118,7 @@ impl ObjectRangeDescriptor {
     pub fn empty() -> Self {
         let mut descriptor = Self::new_zeroed();
         descriptor.magic = U64::new(OBJECT_RANGE_MAGIC);
-        descriptor.version = U16::new(OBJECT_RANGE_VERSION);
+        descriptor.version = U16::new(FORMAT_VERSION);
         descriptor
     }
 
@@ -168,6 +158,9 @@ impl ObjectRangeDescriptor {
     pub fn validate(&self) -> Result<(), Damage> {
         let checksums = (self.checksum, self.computed_checksum());
         check(DESCRIPTOR, (self.magic, OBJECT_RANGE_MAGIC), self.version, checksums)?;
+        let reserved =
+            [self.reserved_a.as_bytes(), self.reserved_b.as_bytes(), self.reserved_c.as_bytes()];
+        Damage::unless_zero(DESCRIPTOR, &reserved)?;
         let wrong = |field| Err(Damage::Field { structure: DESCRIPTOR, field });
         if self.identity == [0; 16] {
             return wrong("identity");
@@ -208,7 +201,7 @@ impl ObjectRangeLease {
     pub fn empty() -> Self {
         let mut lease = Self::new_zeroed();
         lease.magic = U64::new(OBJECT_LEASE_MAGIC);
-        lease.version = U16::new(OBJECT_RANGE_VERSION);
+        lease.version = U16::new(FORMAT_VERSION);
         lease
     }
 
@@ -248,6 +241,7 @@ impl ObjectRangeLease {
     pub fn validate(&self) -> Result<(), Damage> {
         let checksums = (self.checksum, self.computed_checksum());
         check(LEASE, (self.magic, OBJECT_LEASE_MAGIC), self.version, checksums)?;
+        Damage::unless_zero(LEASE, &[self.reserved_a.as_bytes()])?;
         let wrong = |field| Err(Damage::Field { structure: LEASE, field });
         if self.owner == [0; 16] {
             return wrong("owner");
@@ -338,8 +332,8 @@ mod tests {
         assert_eq!(sealed(&|it| it.blocks_per_object = 65.into()), wrong("blocks_per_object"));
         assert_eq!(sealed(&|it| it.blocks_per_object = 0.into()), wrong("blocks_per_object"));
         assert!(matches!(
-            sealed(&|it| it.version = 2.into()),
-            Err(Damage::Version { found: 2, known: 1, .. })
+            sealed(&|it| it.version = 99.into()),
+            Err(Damage::Version { found: 99, .. })
         ));
     }
 }

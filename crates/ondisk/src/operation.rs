@@ -314,15 +314,50 @@ const _: () = {
     assert!(size_of::<RemoveXattrRecord>() == 40);
 };
 
+/// The fixed part of a record, or a part of that.
+pub trait RecordPart: FromBytes + KnownLayout + Immutable {
+    /// Whether every reserved byte is zero.
+    fn is_reserved_zero(&self) -> bool;
+}
+
+macro_rules! record_parts {
+    ($($part:ident: [$($field:ident),*], [$($zero:ident),*];)*) => {
+        $(impl RecordPart for $part {
+            fn is_reserved_zero(&self) -> bool {
+                true $(&& self.$field.is_reserved_zero())*
+                    $(&& self.$zero.as_bytes().iter().all(|byte| *byte == 0))*
+            }
+        })*
+    };
+}
+
+record_parts! {
+    OperationPrefix: [], [reserved];
+    FileReference: [], [reserved];
+    FileState: [], [reserved];
+    CreateRecord: [prefix, directory, file, state], [reserved_a, reserved_b];
+    NameRecord: [prefix, directory, file], [reserved];
+    RenameRecord: [prefix, from_directory, to_directory, source, target], [reserved_a, reserved_b];
+    SetAttributesRecord: [prefix, file, state], [reserved];
+    WriteRecord: [prefix, file], [reserved];
+    CommitRecord: [prefix, file, state], [reserved];
+    AllocateRecord: [prefix, file, state], [reserved];
+    SetXattrRecord: [prefix, file, holder], [reserved];
+    RemoveXattrRecord: [prefix, file], [reserved];
+}
+
 /// The fixed part of a record and what follows it.
 ///
 /// # Errors
-/// [`Damage::Field`] if the bytes are too short for `structure`.
-pub fn split<'a, T>(body: &'a [u8], structure: &'static str) -> Result<(T, &'a [u8]), Damage>
-where
-    T: FromBytes + KnownLayout + Immutable,
-{
-    T::read_from_prefix(body).map_err(|_| Damage::Field { structure, field: "size" })
+/// [`Damage::Field`] if the bytes are too short for `structure`, [`Damage::Reserved`] if a newer
+/// build wrote it.
+pub fn split<'a, T: RecordPart>(
+    body: &'a [u8],
+    structure: &'static str,
+) -> Result<(T, &'a [u8]), Damage> {
+    let (part, rest) =
+        T::read_from_prefix(body).map_err(|_| Damage::Field { structure, field: "size" })?;
+    if part.is_reserved_zero() { Ok((part, rest)) } else { Err(Damage::Reserved { structure }) }
 }
 
 /// The volume of any record.
@@ -374,5 +409,11 @@ mod tests {
         assert!(split::<CreateRecord>(&[0; 143], "create").is_err());
         let (_, rest) = split::<NameRecord>(&[0; 60], "name").unwrap();
         assert_eq!(rest.len(), 4);
+        for reserved in [4, 28, 44, 50, 55] {
+            let mut newer = [0; 60];
+            newer[reserved] = 1;
+            let refused = split::<NameRecord>(&newer, "name");
+            assert_eq!(refused, Err(Damage::Reserved { structure: "name" }), "byte {reserved}");
+        }
     }
 }

@@ -6,9 +6,10 @@
 //! Fails: `validate` names the field.
 
 use crate::damage::Damage;
+use crate::features::{FeatureScope, FeatureSet};
 use crate::inode::InodeRecord;
 use std::fmt;
-use units::{BLOCK_SIZE, Block};
+use units::{BLOCK_SIZE, Block, SnapshotUuid, VolumeUuid};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -78,6 +79,9 @@ pub const EXPORT_EVERY_CLIENT: u8 = 8;
 /// Bits of `flags` that there are. A build that knows fewer must not guess at a rule.
 pub const EXPORT_FLAGS: u8 = 15;
 
+const VOLUME_PADDING_BYTES: usize =
+    BLOCK_SIZE - 128 - EXPORT_RULES_MAX * 32 - 32 - size_of::<FeatureSet>();
+
 /// A volume's record: one block of the volume table.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -101,13 +105,13 @@ pub struct VolumeRecord {
     /// Which of its blocks are to lie in object stores: [`TIERING_NONE`], [`TIERING_ALL`],
     /// [`TIERING_SNAPSHOT_ONLY`] or [`TIERING_AUTO`].
     pub tiering: u8,
-    /// 1 when blocks were moved, ever: what its pointers say of their places may be wrong.
-    pub has_moved: u8,
+    /// Reserved; zero.
+    pub reserved_a: u8,
     /// Days until a block is cold, [`COOLING_DAYS_MIN`] to [`COOLING_DAYS_MAX`]; 0: as the policy
     /// has it.
     pub cooling_days: U16,
     /// Reserved; zero.
-    pub reserved: [u8; 4],
+    pub reserved_b: U32,
     /// When the last temperature scan began, nanoseconds since the epoch: the one under way if
     /// there is one.
     pub scan_started: I64,
@@ -118,14 +122,21 @@ pub struct VolumeRecord {
     pub object_blocks: U64,
     /// Its export rules, in order.
     pub exports: [ExportRuleRecord; EXPORT_RULES_MAX],
+    /// Its identity: no other volume has it, in whatever aggregate.
+    pub identity: VolumeUuid,
+    /// The key of the codes that prove its file handles (decision 14).
+    pub handle_key: [u8; 16],
+    /// What the volume's content uses.
+    pub features: FeatureSet,
     /// Zero.
-    pub padding: [u8; BLOCK_SIZE - 128 - EXPORT_RULES_MAX * 32],
+    pub padding: [u8; VOLUME_PADDING_BYTES],
 }
 
 const _: () = {
     assert!(size_of::<ExportRuleRecord>() == 32);
     assert!(size_of::<VolumeRecord>() == BLOCK_SIZE);
     assert!(std::mem::offset_of!(VolumeRecord, exports) == 128);
+    assert!(std::mem::offset_of!(VolumeRecord, identity) == 128 + EXPORT_RULES_MAX * 32);
 };
 
 impl VolumeRecord {
@@ -190,13 +201,16 @@ impl VolumeRecord {
         if self.object_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("object_blocks");
         }
-        if self.has_moved > 1 {
-            return wrong("has_moved");
-        }
         if self.kind == VOLUME_FLEXIBLE && self.container_inode.get() == 0 {
             return wrong("container_inode");
         }
-        Ok(())
+        if self.identity.is_nil() {
+            return wrong("identity");
+        }
+        self.features.validate(FeatureScope::Volume, "volume record")?;
+        let rules = self.exports.iter().map(|rule| rule.reserved.as_slice());
+        let reserved = [self.reserved_a.as_bytes(), self.reserved_b.as_bytes(), &self.padding];
+        rules.chain(reserved).try_for_each(|field| Damage::unless_zero("volume record", &[field]))
     }
 }
 
@@ -242,8 +256,10 @@ pub struct SnapshotRecord {
     pub name: [u8; NAME_SIZE_MAX],
     /// Inodes in use in the image.
     pub used_inodes: U64,
+    /// Its identity: no other snapshot has it, but its copies in mirrors of the volume.
+    pub identity: SnapshotUuid,
     /// Reserved; zero.
-    pub reserved_b: [u8; 136],
+    pub reserved_b: [u8; 120],
     /// The inode of the image's inode file.
     pub inode_file: InodeRecord,
     /// The inode of the snapshot table as it was when the snapshot was made: its blocks are in the
@@ -291,6 +307,11 @@ impl SnapshotRecord {
         if matches!(self.snapshot.get(), 0 | u32::MAX) {
             return wrong("snapshot");
         }
+        if self.identity.is_nil() {
+            return wrong("identity");
+        }
+        let reserved = [self.reserved_a.as_bytes(), &self.reserved_b, &self.reserved_c];
+        Damage::unless_zero("snapshot record", &reserved)?;
         self.inode_file.validate()?;
         self.snapshot_table.validate()
     }

@@ -16,8 +16,10 @@
 //! Fails: `validate` names the field.
 
 use crate::damage::Damage;
+use crate::features::{FeatureScope, FeatureSet};
 use crate::identity::crc32c;
 use crate::inode::{InodeRecord, KIND_METAFILE};
+use crate::versions::FORMAT_VERSION;
 use std::fmt;
 use units::{BLOCK_SIZE, Block, CpNumber};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -31,11 +33,6 @@ pub const VOL_INFO_MAGIC: u64 = u64::from_le_bytes(*b"STRPvoli");
 pub const VOL_INFO_VVBN: u64 = 1;
 /// Slots for superblocks on each disk, written in turn.
 pub const SUPERBLOCK_SLOTS: u64 = 2;
-
-/// Format versions, append only: number, date, sentence.
-pub const VERSIONS: &[(u16, &str, &str)] = &[(1, "2026-11", "first layout")];
-/// The version that this build writes.
-pub const VERSION: u16 = 1;
 
 /// Inode numbers of the metafiles, the same in every file system image.
 pub mod metafile {
@@ -109,6 +106,7 @@ impl FileSystemRoot {
         if self.delayed_blocks.get() > self.size_blocks.get() - self.used_blocks.get() {
             return wrong("delayed_blocks");
         }
+        Damage::unless_zero("file system root", &[&self.reserved])?;
         for (inode, field) in
             [(&self.inode_file, "inode_file"), (&self.snapshot_table, "snapshot_table")]
         {
@@ -153,11 +151,12 @@ pub struct Superblock {
     pub reserved: [u8; 48],
     /// The aggregate's file system.
     pub root: FileSystemRoot,
-    /// The same as `cp`, in the last sector that a consistency point changes. Zero in superblocks
-    /// of before 2026-11-24.
+    /// The same as `cp`, in the last sector that a consistency point changes.
     pub cp_again: U64,
+    /// What the aggregate's content uses, volumes, disks and log left out.
+    pub features: FeatureSet,
     /// Zero.
-    pub padding: [u8; BLOCK_SIZE - 136 - size_of::<FileSystemRoot>()],
+    pub padding: [u8; BLOCK_SIZE - 136 - size_of::<FileSystemRoot>() - size_of::<FeatureSet>()],
 }
 
 /// What a power cut tears a write into.
@@ -170,7 +169,7 @@ const _: () = {
     // Each sector that a consistency point changes has the number.
     assert!(std::mem::offset_of!(Superblock, cp) / SECTOR_SIZE == 0);
     assert!(std::mem::offset_of!(Superblock, cp_again) / SECTOR_SIZE == 1);
-    assert!(std::mem::offset_of!(Superblock, padding) < 2 * SECTOR_SIZE);
+    assert!(std::mem::offset_of!(Superblock, padding) <= 2 * SECTOR_SIZE);
 };
 
 impl Superblock {
@@ -179,7 +178,7 @@ impl Superblock {
     pub fn new() -> Self {
         let mut block = <Self as zerocopy::FromZeros>::new_zeroed();
         block.magic = U64::new(SUPERBLOCK_MAGIC);
-        block.version = U16::new(VERSION);
+        block.version = U16::new(FORMAT_VERSION);
         block
     }
 
@@ -212,13 +211,12 @@ impl Superblock {
             return Err(Damage::Field { structure: "superblock", field: "checksum" });
         }
         found.checksum = checksum;
-        if found.version.get() != VERSION {
-            return Err(Damage::Version {
-                structure: "superblock",
-                found: found.version.get(),
-                known: VERSION,
-            });
+        Damage::unless_read("superblock", found.version.get())?;
+        if found.cp != found.cp_again {
+            return Err(Damage::Field { structure: "superblock", field: "cp_again" });
         }
+        found.features.validate(FeatureScope::Aggregate, "superblock")?;
+        Damage::unless_zero("superblock", &[&found.reserved, &found.padding])?;
         found.root.validate()?;
         Ok(found)
     }
@@ -274,6 +272,12 @@ impl fmt::Display for Superblock {
     }
 }
 
+impl fmt::Debug for Superblock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
 /// The vol_info block of a volume.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -310,7 +314,7 @@ impl VolInfo {
     pub fn new() -> Self {
         let mut block = <Self as zerocopy::FromZeros>::new_zeroed();
         block.magic = U64::new(VOL_INFO_MAGIC);
-        block.version = U16::new(VERSION);
+        block.version = U16::new(FORMAT_VERSION);
         block
     }
 
@@ -330,13 +334,9 @@ impl VolInfo {
         if found.magic.get() != VOL_INFO_MAGIC {
             return Err(Damage::Field { structure: "vol_info", field: "magic" });
         }
-        if found.version.get() != VERSION {
-            return Err(Damage::Version {
-                structure: "vol_info",
-                found: found.version.get(),
-                known: VERSION,
-            });
-        }
+        Damage::unless_read("vol_info", found.version.get())?;
+        let reserved = [found.reserved_a.as_bytes(), &found.reserved_b, &found.padding];
+        Damage::unless_zero("vol_info", &reserved)?;
         found.root.validate()?;
         Ok(found)
     }
@@ -367,6 +367,7 @@ impl fmt::Display for VolInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::FeatureClass;
 
     fn superblock(cp: u64) -> Superblock {
         let mut superblock = Superblock::new();
@@ -405,11 +406,25 @@ mod tests {
         }
     }
 
+    /// A superblock of a newer build is neither torn nor rotten, and must not be passed over for an
+    /// older one.
     #[test]
-    fn a_superblock_without_the_second_number_is_read() {
-        let mut first_layout = superblock(7);
-        first_layout.cp_again = U64::new(0);
-        let block = first_layout.to_block();
-        assert_eq!(Superblock::from_block(&block).map(|found| found.cp()), Ok(CpNumber(7)));
+    fn a_superblock_of_a_newer_build_is_told_from_damage() {
+        let changes: [fn(&mut Superblock); 4] = [
+            |newer| newer.version = U16::new(FORMAT_VERSION + 1),
+            |newer| newer.features.set_named(FeatureClass::Incompatible, 9, "later"),
+            |newer| newer.features.set_named(FeatureClass::ReadOnlyCompatible, 9, "later"),
+            |newer| newer.padding[3000] = 1,
+        ];
+        for change in changes {
+            let mut newer = superblock(7);
+            change(&mut newer);
+            let refused = Superblock::from_block(&newer.to_block()).unwrap_err();
+            assert!(refused.is_of_newer_build(), "{refused}");
+            assert!(Superblock::mended(&newer.to_block()).is_none());
+        }
+        let mut rotten = superblock(7).to_block();
+        rotten.bytes_mut()[3000] = 1;
+        assert!(!Superblock::from_block(&rotten).unwrap_err().is_of_newer_build());
     }
 }

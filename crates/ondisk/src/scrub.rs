@@ -109,8 +109,8 @@ impl ScrubRecord {
     /// # Errors
     /// What does not.
     pub fn validate(&self) -> Result<(), Damage> {
-        let is_reserved_zero = self.reserved_a == [0; 3] && self.reserved_b.get() == 0;
-        if self.phase().is_none() || !is_reserved_zero {
+        Damage::unless_zero("disk label", &[&self.reserved_a, self.reserved_b.as_bytes()])?;
+        if self.phase().is_none() {
             return Err(Damage::Field { structure: "disk label", field: "scrub" });
         }
         Ok(())

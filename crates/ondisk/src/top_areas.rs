@@ -93,6 +93,7 @@ impl TopAreasBlock {
         if !(1..=found.area_stripes.get()).contains(&found.first_stripes.get()) {
             return Err(wrong("first_stripes"));
         }
+        Damage::unless_zero("top areas", &[found.reserved.as_bytes()])?;
         let used = found.used().count();
         if found.areas[used..].iter().any(|entry| entry.area.get() > 0 || entry.score.get() > 0) {
             return Err(wrong("areas"));
@@ -160,6 +161,7 @@ pub fn read_pages(
     if page.magic.get() != HISTOGRAM_MAGIC {
         return Err(wrong("magic"));
     }
+    Damage::unless_zero("histogram", &[&page.reserved, &list.reserved])?;
     let score_max = page.score_max.get();
     if score_max == 0 || !score_max.is_multiple_of(HISTOGRAM_BINS as u32) {
         return Err(wrong("score_max"));

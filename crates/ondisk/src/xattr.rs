@@ -7,14 +7,15 @@
 //! Fails: [`parse`] names the field that is wrong; no bytes panic.
 
 use crate::damage::Damage;
+use crate::versions::FORMAT_VERSION;
 use std::collections::BTreeMap;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// First bytes of a list.
 pub const XATTR_MAGIC: u32 = u32::from_le_bytes(*b"XATR");
-/// The version that this build writes.
-pub const XATTR_VERSION: u16 = 1;
+const STRUCTURE: &str = "extended attributes";
+
 /// Longest name.
 pub const XATTR_NAME_SIZE_MAX: usize = 255;
 /// Longest value.
@@ -26,7 +27,7 @@ pub const XATTR_VALUE_SIZE_MAX: usize = 64 << 10;
 pub struct XattrListHeader {
     /// [`XATTR_MAGIC`].
     pub magic: U32,
-    /// [`XATTR_VERSION`].
+    /// The version of the format ([`crate::versions`]).
     pub version: U16,
     /// Reserved; zero.
     pub reserved: U16,
@@ -74,7 +75,7 @@ pub fn encode(attributes: &Xattrs) -> Vec<u8> {
     assert!(size <= u32::MAX as usize, "extended attributes of {size} bytes");
     let header = XattrListHeader {
         magic: U32::new(XATTR_MAGIC),
-        version: U16::new(XATTR_VERSION),
+        version: U16::new(FORMAT_VERSION),
         reserved: U16::new(0),
         count: U32::new(attributes.len() as u32),
         size: U32::new(size as u32),
@@ -101,19 +102,14 @@ pub fn encode(attributes: &Xattrs) -> Vec<u8> {
 /// # Errors
 /// What is wrong with it.
 pub fn parse(bytes: &[u8]) -> Result<Xattrs, Damage> {
-    let wrong = |field| Damage::Field { structure: "extended attributes", field };
+    let wrong = |field| Damage::Field { structure: STRUCTURE, field };
     let (header, mut rest) =
         XattrListHeader::read_from_prefix(bytes).map_err(|_| wrong("header"))?;
     if header.magic.get() != XATTR_MAGIC {
         return Err(wrong("magic"));
     }
-    if header.version.get() != XATTR_VERSION {
-        return Err(Damage::Version {
-            structure: "extended attributes",
-            found: header.version.get(),
-            known: XATTR_VERSION,
-        });
-    }
+    Damage::unless_read(STRUCTURE, header.version.get())?;
+    Damage::unless_zero(STRUCTURE, &[header.reserved.as_bytes()])?;
     if header.size.get() as usize != bytes.len() {
         return Err(wrong("size"));
     }

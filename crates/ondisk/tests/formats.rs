@@ -1,6 +1,6 @@
 //! Compares docs/formats.md with the structures: every table of bytes with offsets and sizes, the
-//! pointers' bits, the versions, the limits and the kinds of records. So the document cannot drift
-//! from the code.
+//! pointers' bits, the versions, the features, the limits and the kinds of records. So the document
+//! cannot drift from the code.
 //!
 //! Invariants: a structure is described exactly once, whole and in order; a heading with a size
 //! names a structure that is known here.
@@ -8,8 +8,8 @@
 //! Fails: naming the structure or row, with what the code says.
 
 use ondisk::{
-    directory, identity, inode, label, log, medium, object_range, operation, pointer, records,
-    root, scrub, top_areas, xattr,
+    directory, features, identity, inode, label, log, medium, object_range, operation, pointer,
+    records, root, scrub, top_areas, versions, xattr,
 };
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
@@ -57,8 +57,10 @@ fn structures() -> BTreeMap<String, Layout> {
             disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
             medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
             read_errors, write_errors, checksum_errors, sickness, reserved_c, successor,
-            trusted_cp, away, settled, removed_blocks, removed, reserved_f
+            trusted_cp, away, settled, removed_blocks, removed, features, reserved_f
         },
+        features::FeatureSet { compatible, read_only_compatible, incompatible, names },
+        features::FeatureName { class, bit, name },
         scrub::ScrubRecord {
             phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,
             active_seconds, repaired_data, repaired_checksums, repaired_parity, damaged, reserved_b
@@ -83,7 +85,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         root::Superblock {
             magic, version, clean, checksum, aggregate, log, cp, time, next_volume, traditional,
-            leaving_group, leaves_areas, reserved, root, cp_again, padding
+            leaving_group, leaves_areas, reserved, root, cp_again, features, padding
         },
         root::VolInfo { magic, version, reserved_a, volume, cp, time, reserved_b, root, padding },
         records::ExportRuleRecord {
@@ -92,12 +94,13 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         records::VolumeRecord {
             state, kind, name_size, volume, container_inode, size_blocks, created, name,
-            tiering, has_moved, cooling_days, reserved, scan_started, scan_next, object_blocks,
-            exports, padding
+            tiering, reserved_a, cooling_days, reserved_b, scan_started, scan_next, object_blocks,
+            exports, identity, handle_key, features, padding
         },
         records::SnapshotRecord {
             state, reserved_a, name_size, snapshot, cp, created, merged_blocks, released_blocks,
-            used_blocks, name, used_inodes, reserved_b, inode_file, snapshot_table, reserved_c
+            used_blocks, name, used_inodes, identity, reserved_b, inode_file, snapshot_table,
+            reserved_c
         },
         top_areas::TopAreasBlock { magic, area_stripes, first_stripes, reserved, areas },
         top_areas::TopArea { area, score },
@@ -106,7 +109,7 @@ fn structures() -> BTreeMap<String, Layout> {
         top_areas::ListPage { items, reserved },
         log::LogHeader {
             magic, version, reserved_a, checksum, aggregate, log, incarnation, half_blocks,
-            notes_blocks, reserved_b
+            notes_blocks, features, reserved_b
         },
         log::LogBatch {
             magic, checksum, log, incarnation, sequence, block, cp, other_cp, other_sequence,
@@ -140,7 +143,7 @@ fn structures() -> BTreeMap<String, Layout> {
         directory::DirectoryBlockHeader {
             magic, version, kind, level, count, names_start, fbn, next_free, reserved
         },
-        directory::DirectoryMember { volume, generation, inode },
+        directory::DirectoryMember { number, generation, inode },
         directory::DirectoryRecord { cookie, member, name_offset, name_length, kind },
         directory::DirectoryChild { key, fbn },
         directory::DirectoryRoot {
@@ -255,21 +258,24 @@ fn pointers_are_described_as_they_are_encoded() {
 
 #[test]
 fn versions_are_those_of_the_code() {
-    let mut expected: Vec<[String; 4]> = Vec::new();
-    let mut add = |structure: &str, number: u16, date: &str, news: &str| {
-        expected.push([structure.into(), number.to_string(), date.into(), news.into()]);
-    };
-    root::VERSIONS.iter().for_each(|(number, date, news)| add("roots", *number, date, news));
-    let named = [
-        ("label", label::LABEL_VERSIONS.as_slice()),
-        ("log", log::LOG_VERSIONS.as_slice()),
-        ("directory", directory::DIRECTORY_VERSIONS.as_slice()),
-        ("object range", object_range::OBJECT_RANGE_VERSIONS.as_slice()),
-    ];
-    for (structure, versions) in named {
-        versions.iter().for_each(|(_, number, date, news)| add(structure, *number, date, news));
-    }
+    let expected: Vec<[String; 3]> = versions::FORMAT_VERSIONS
+        .iter()
+        .map(|row| [row.number.to_string(), row.date.into(), row.news.into()])
+        .collect();
     assert_eq!(table_of("## Versions"), expected);
+}
+
+#[test]
+fn features_are_those_of_the_code() {
+    let expected: Vec<[String; 6]> = features::FEATURES
+        .iter()
+        .map(|row| {
+            let name = format!("`{}`", row.name);
+            let (scope, class) = (row.scope.to_string(), row.class.to_string());
+            [name, scope, class, row.bit.to_string(), row.date.into(), row.meaning.into()]
+        })
+        .collect();
+    assert_eq!(table_of("## Known features"), expected);
 }
 
 macro_rules! constants {
@@ -289,6 +295,8 @@ fn limits_are_those_of_the_code() {
         label::GROUPS_MAX,
         label::AGGREGATE_NAME_BYTES_MAX,
         medium::MEDIUM_UNIT_BYTES_MAX,
+        features::FEATURE_NAMES_MAX,
+        features::FEATURE_NAME_BYTES_MAX,
         records::NAME_SIZE_MAX,
         records::EXPORT_RULES_MAX,
         records::COOLING_DAYS_MIN,

@@ -131,7 +131,7 @@ pub(crate) fn add<P: Pointer>(
     take_over(&mut state, &decided);
     state.size = parts.size;
     let new = NewFile {
-        member: Member { volume: environment.volume, inode, generation },
+        member: Member::of_this_volume(inode, generation),
         kind,
         state: state_of(&state),
         device: parts.device,
@@ -139,7 +139,7 @@ pub(crate) fn add<P: Pointer>(
         hash_seed: parts.hash_seed,
         text: parts.text,
     };
-    let parent = directory.member(environment);
+    let parent = directory.member();
     apply::make(transaction, parent, name, &new, scope.now)?;
     let record = CreateRecord {
         prefix: prefix(environment.volume, scope.now),

@@ -24,8 +24,8 @@ pub struct File {
 
 impl File {
     /// How directory entries name it.
-    pub fn member(&self, environment: &Environment) -> Member {
-        Member { volume: environment.volume, inode: self.inode, generation: self.state.generation }
+    pub fn member(&self) -> Member {
+        Member::of_this_volume(self.inode, self.state.generation)
     }
 
     pub fn is_directory(&self) -> bool {
@@ -107,7 +107,7 @@ pub fn named<P: Pointer>(
 ) -> Result<File, OperationStop> {
     let member = entry.member;
     let file = known(transaction, environment, member.inode)?;
-    if file.member(environment) != member {
+    if file.member() != member {
         return Err(OperationStop::Dangling { inode: member.inode });
     }
     Ok(file)

@@ -1,6 +1,6 @@
 //! The first file of a new volume: its root directory.
 
-use crate::{Environment, OperationStop, directory_file};
+use crate::{OperationStop, directory_file};
 use cowfs::directory::{self, Member};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
@@ -18,14 +18,13 @@ pub const ROOT_GENERATION: Generation = Generation(1);
 /// What to wait for.
 pub fn make_root<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
     mode: u16,
     hash_seed: [u64; 2],
 ) -> Result<(), OperationStop> {
     let inode = InodeNumber(metafile::ROOT_DIRECTORY);
     transaction.create(KIND_DIRECTORY, mode, Some((inode, ROOT_GENERATION)))?;
     transaction.edit(inode)?.links = 2;
-    let this = Member { volume: environment.volume, inode, generation: ROOT_GENERATION };
+    let this = Member::of_this_volume(inode, ROOT_GENERATION);
     directory_file::with(transaction, inode, |blocks| {
         directory::create(blocks, this, this, hash_seed)
     })

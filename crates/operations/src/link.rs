@@ -34,7 +34,7 @@ impl Mutation for Scoped<calls::Link> {
         }
         names::check_new_name(&self.call.name)?;
         entries::check_link(caller, &linked.attributes, &directory.attributes)?;
-        let entry = Entry { member: linked.member(environment), kind: linked.state.kind };
+        let entry = Entry { member: linked.member(), kind: linked.state.kind };
         apply::add_name(transaction, directory.inode, &self.call.name, entry, *now)?;
         let state = transaction.edit(linked.inode)?;
         state.links += 1;

@@ -64,12 +64,12 @@ impl Mutation for Scoped<calls::Rename> {
             }
             (RenameAction::Exchange, target) => (RENAME_EXCHANGE, target.as_ref()),
         };
-        let part = |file: &File| Party { member: file.member(environment), kind: file.state.kind };
+        let part = |file: &File| Party { member: file.member(), kind: file.state.kind };
         let step = RenameStep {
             action: code,
-            from_directory: from_directory.member(environment),
+            from_directory: from_directory.member(),
             from_name: &self.call.from_name,
-            to_directory: to_directory.member(environment),
+            to_directory: to_directory.member(),
             to_name: &self.call.to_name,
             source: part(source),
             target: target.map(part),
@@ -115,13 +115,13 @@ impl Scoped<calls::Rename> {
         }
         let may_loop = from_directory.inode != to_directory.inode;
         if may_loop && !mutation::broken(Rule::RenameMakesLoop) {
-            let below = to_directory.member(environment);
-            if is_ancestor(transaction, environment, &source, below)? {
+            let below = to_directory.member();
+            if is_ancestor(transaction, &source, below)? {
                 return Err(entries::ancestor_error(true, self.call.flags).into());
             }
             if let Some(target) = &found {
-                let below = from_directory.member(environment);
-                if is_ancestor(transaction, environment, target, below)? {
+                let below = from_directory.member();
+                if is_ancestor(transaction, target, below)? {
                     return Err(entries::ancestor_error(false, self.call.flags).into());
                 }
             }
@@ -164,14 +164,13 @@ impl Scoped<calls::Rename> {
 /// Whether `file` is `below` or one of its ancestors.
 fn is_ancestor<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
     file: &File,
     below: Member,
 ) -> Result<bool, OperationStop> {
     if !file.is_directory() {
         return Ok(false);
     }
-    let sought = file.member(environment);
+    let sought = file.member();
     let mut at = below;
     // No way up is longer than there are files: a longer one is a damaged ring.
     for _ in 0..=transaction.logical().used_inodes {

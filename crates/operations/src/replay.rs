@@ -30,7 +30,7 @@ use ondisk::operation::{
 use ondisk::root::metafile;
 use ondisk::xattr::{XATTR_NAME_SIZE_MAX, XATTR_VALUE_SIZE_MAX};
 use platform::mutation::{self, Rule};
-use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp};
 
 pub use ondisk::operation::{record_file, record_volume};
 
@@ -85,10 +85,7 @@ struct Replay<'r, 'b, 'a, P: Pointer> {
 type Outcome<T> = Result<T, OperationStop>;
 
 impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
-    fn fixed<T>(&mut self) -> Outcome<T>
-    where
-        T: zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Immutable,
-    {
+    fn fixed<T: records::RecordPart>(&mut self) -> Outcome<T> {
         let (fixed, rest) = records::split(self.rest, records::kind_name(self.kind))
             .map_err(|damage| self.damaged(damage))?;
         self.rest = rest;
@@ -125,10 +122,10 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
     }
 
     /// Takes over the record's time.
-    fn begin(&mut self, prefix: &OperationPrefix) -> (VolumeId, Timestamp) {
+    fn begin(&mut self, prefix: &OperationPrefix) -> Timestamp {
         let now = Timestamp(prefix.time.get());
         self.transaction.now = now;
-        (VolumeId(prefix.volume.get()), now)
+        now
     }
 
     /// The file that a record names, which must be there.
@@ -140,12 +137,12 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         Ok((inode, state))
     }
 
-    fn directory(&mut self, file: &FileReference, volume: VolumeId) -> Outcome<Member> {
+    fn directory(&mut self, file: &FileReference) -> Outcome<Member> {
         let (inode, state) = self.file(file)?;
         if state.kind != KIND_DIRECTORY {
             return Err(self.unfit(inode, "it is no directory"));
         }
-        Ok(Member { volume, inode, generation: state.generation })
+        Ok(Member::of_this_volume(inode, state.generation))
     }
 
     fn regular(&mut self, file: &FileReference) -> Outcome<(InodeNumber, InodeAttributes)> {
@@ -191,15 +188,15 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if file_kind(record.kind).is_none() {
             return Err(self.wrong("kind"));
         }
-        let (volume, now) = self.begin(&record.prefix);
-        let parent = self.directory(&record.directory, volume)?;
+        let now = self.begin(&record.prefix);
+        let parent = self.directory(&record.directory)?;
         let inode = InodeNumber(record.file.inode.get());
         let generation = Generation(record.file.generation.get());
         self.check_free(inode)?;
         self.check_name(parent.inode, name, None)?;
         self.transaction.create(record.kind, 0, Some((inode, generation)))?;
         let new = NewFile {
-            member: Member { volume, inode, generation },
+            member: Member::of_this_volume(inode, generation),
             kind: record.kind,
             state: record.state,
             device: (record.device_major.get(), record.device_minor.get()),
@@ -214,14 +211,14 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let record: NameRecord = self.fixed()?;
         let name = self.name(record.name_size.get())?;
         self.end()?;
-        let (volume, now) = self.begin(&record.prefix);
-        let parent = self.directory(&record.directory, volume)?;
+        let now = self.begin(&record.prefix);
+        let parent = self.directory(&record.directory)?;
         let (inode, state) = self.file(&record.file)?;
         if state.kind == KIND_DIRECTORY || state.links == 0 || state.links == u32::MAX {
             return Err(self.unfit(inode, "it cannot have another link"));
         }
         self.check_name(parent.inode, name, None)?;
-        let member = Member { volume, inode, generation: state.generation };
+        let member = Member::of_this_volume(inode, state.generation);
         let entry = Entry { member, kind: state.kind };
         apply::add_name(self.transaction, parent.inode, name, entry, now)?;
         let state = self.transaction.edit(inode)?;
@@ -236,16 +233,16 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let record: NameRecord = self.fixed()?;
         let name = self.name(record.name_size.get())?;
         self.end()?;
-        let (volume, now) = self.begin(&record.prefix);
-        let parent = self.directory(&record.directory, volume)?;
-        let victim = self.party(&record.file, volume)?;
+        let now = self.begin(&record.prefix);
+        let parent = self.directory(&record.directory)?;
+        let victim = self.party(&record.file)?;
         self.check_name(parent.inode, name, Some(victim.entry()))?;
         apply::remove_name(self.transaction, parent.inode, name, victim.member.inode, now)
     }
 
-    fn party(&mut self, file: &FileReference, volume: VolumeId) -> Outcome<Party> {
+    fn party(&mut self, file: &FileReference) -> Outcome<Party> {
         let (inode, state) = self.file(file)?;
-        let member = Member { volume, inode, generation: state.generation };
+        let member = Member::of_this_volume(inode, state.generation);
         Ok(Party { member, kind: state.kind })
     }
 
@@ -254,16 +251,16 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let from_name = self.name(record.from_name_size.get())?;
         let to_name = self.name(record.to_name_size.get())?;
         self.end()?;
-        let (volume, now) = self.begin(&record.prefix);
-        let from = self.directory(&record.from_directory, volume)?;
-        let to = self.directory(&record.to_directory, volume)?;
-        let source = self.party(&record.source, volume)?;
+        let now = self.begin(&record.prefix);
+        let from = self.directory(&record.from_directory)?;
+        let to = self.directory(&record.to_directory)?;
+        let source = self.party(&record.source)?;
         let has_target = match record.action {
             records::RENAME_MOVE => false,
             records::RENAME_REPLACE | records::RENAME_EXCHANGE => true,
             _ => return Err(self.wrong("action")),
         };
-        let target = if has_target { Some(self.party(&record.target, volume)?) } else { None };
+        let target = if has_target { Some(self.party(&record.target)?) } else { None };
         self.check_name(from.inode, from_name, Some(source.entry()))?;
         self.check_name(to.inode, to_name, target.map(Party::entry))?;
         let step = RenameStep {
@@ -307,7 +304,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if data.is_empty() || end.is_none_or(|end| end > size) {
             return Err(self.wrong("size"));
         }
-        let (_, now) = self.begin(&record.prefix);
+        let now = self.begin(&record.prefix);
         let (inode, _) = self.regular(&record.file)?;
         apply::write(self.transaction, inode, offset, data)?;
         if record.flags.get() & FLAG_DROPS_CAPABILITY != 0 {
@@ -371,7 +368,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         if value.len() > XATTR_VALUE_SIZE_MAX {
             return Err(self.wrong("value_size"));
         }
-        let (_, now) = self.begin(&record.prefix);
+        let now = self.begin(&record.prefix);
         let (inode, _) = self.file(&record.file)?;
         let chosen =
             (InodeNumber(record.holder.inode.get()), Generation(record.holder.generation.get()));
@@ -394,7 +391,7 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         let record: RemoveXattrRecord = self.fixed()?;
         let name = self.bytes(usize::from(record.name_size.get()))?;
         self.end()?;
-        let (_, now) = self.begin(&record.prefix);
+        let now = self.begin(&record.prefix);
         let (inode, _) = self.file(&record.file)?;
         if !xattrs::remove(self.transaction, inode, name)? {
             return Err(self.unfit(inode, "it has no such attribute"));

@@ -23,7 +23,7 @@ use ondisk::xattr::{self, Xattrs};
 use std::sync::Arc;
 use units::{
     BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, SnapshotId,
-    Timestamp, VolumeId,
+    Timestamp,
 };
 
 /// Most bytes of a file's extended attributes together: 64 of the largest. A change rewrites the
@@ -174,7 +174,7 @@ pub(crate) fn holder<P: Pointer>(
     let found = transaction.attributes(holder)?;
     let found = found.filter(|found| found.kind == KIND_ATTRIBUTES);
     let generation = found.ok_or(OperationStop::Dangling { inode: holder })?.generation;
-    Ok(Some(Member { volume: VolumeId(0), inode: holder, generation }))
+    Ok(Some(Member::of_this_volume(holder, generation)))
 }
 
 fn holder_of(state: &InodeAttributes) -> Option<InodeNumber> {

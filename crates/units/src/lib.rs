@@ -16,11 +16,14 @@
 #![deny(unsafe_code)]
 
 mod block;
+mod identities;
 mod numbers;
 mod size;
 
 pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
+pub use identities::{AggregateUuid, DiskUuid, LogUuid, SnapshotUuid, VolumeUuid};
 pub use numbers::{
-    CpNumber, Dbn, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp, VolumeId, Vvbn,
+    CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId, Timestamp,
+    VolumeId, Vvbn,
 };
 pub use size::{ByteSize, ParseByteSizeError};

@@ -90,6 +90,11 @@ number!(
     "snapshot:"
 );
 number!(
+    /// A member of a group of volumes. Zero is the volume itself.
+    MemberNumber(u32),
+    "member:"
+);
+number!(
     /// Nanoseconds since 1970-01-01T00:00:00Z; negative before.
     Timestamp(i64),
     "ns:"
@@ -100,6 +105,11 @@ impl SnapshotId {
     pub const ACTIVE: Self = Self(0);
     /// The `.snapshot` directory itself, which lies in no image.
     pub const DIRECTORY: Self = Self(u32::MAX);
+}
+
+impl MemberNumber {
+    /// The volume itself, as opposed to another member of its group.
+    pub const ITSELF: Self = Self(0);
 }
 
 impl CpNumber {

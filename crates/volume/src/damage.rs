@@ -23,6 +23,7 @@ use cowfs::logical::Shared;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::Space;
+use ondisk::features::FeatureName;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +38,8 @@ pub enum VolumeDamage {
     Contradiction(&'static str),
     /// It was found before the last start; the server log of then has more.
     Known,
+    /// Nothing is damaged: a newer build wrote the volume, and this one lacks the feature.
+    Feature(FeatureName),
 }
 
 impl VolumeDamage {
@@ -61,6 +64,11 @@ impl fmt::Display for VolumeDamage {
         match self {
             Self::Unreadable(pvbn) => write!(f, "block {pvbn} of its metafiles cannot be read"),
             Self::Contradiction(problem) => write!(f, "its metafiles contradict: {problem}"),
+            Self::Feature(feature) => write!(
+                f,
+                "it uses the feature '{feature}', which this build of Stroop lacks; start the \
+                 build that wrote it, or a later one"
+            ),
             Self::Known => write!(f, "its metafiles were found damaged before the last start"),
         }
     }

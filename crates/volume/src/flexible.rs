@@ -9,7 +9,7 @@ use crate::delaying::{DelayedBefore, DelayedShare};
 use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
-use crate::snapshots::{Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
+use crate::snapshots::{Birth, Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Outcome, Partition};
 use aggregate::{
     Acted, ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
@@ -23,12 +23,13 @@ use cowfs::logical::{Image, Logical};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
+use ondisk::features::FeatureName;
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use units::{Timestamp, VolumeId};
+use units::VolumeId;
 
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
@@ -152,7 +153,7 @@ impl FlexibleVolume {
         &self,
         access: &mut Access<'_>,
         request: &SnapshotRequest,
-        now: Timestamp,
+        birth: Birth,
     ) -> Result<Acted, AggregateError> {
         if let Some(damage) = self.front.damage() {
             return Err(AggregateError::Refused(format!("the volume is read-only: {damage}")));
@@ -162,7 +163,7 @@ impl FlexibleVolume {
         if let put_off @ Acted::PutOff(_) = self.promise(side, request)? {
             return Ok(put_off);
         }
-        side.requests.accept(&mut side.space, request, now);
+        side.requests.accept(&mut side.space, request, birth);
         let restoring = side.requests.restore.is_some();
         let views = snapshot_views(&side.space.snapshots);
         let logical = self.front.logical.write(access);
@@ -324,6 +325,13 @@ impl FlexibleVolume {
     pub fn set_left_out(&self) {
         self.is_left_out.store(true, Ordering::Relaxed);
         self.front.set_damage(VolumeDamage::Known);
+    }
+
+    /// A newer build wrote the volume. It stays as it is: nothing on media says that it is
+    /// read-only.
+    pub fn set_not_understood(&self, feature: FeatureName) {
+        self.is_left_out.store(true, Ordering::Relaxed);
+        self.front.set_damage(VolumeDamage::Feature(feature));
     }
 
     /// The block side is another from now on.

@@ -33,5 +33,5 @@ pub use flexible::FlexibleVolume;
 pub use format::{format_logical, slack_blocks};
 pub use front::{Front, FrontAffinities};
 pub use load::{LoadedVolume, load_flexible, load_logical, load_traditional};
-pub use snapshots::{SnapshotInfo, SnapshotRequest};
+pub use snapshots::{Birth, SnapshotInfo, SnapshotRequest};
 pub use traditional::TraditionalVolume;

@@ -36,7 +36,9 @@ use cowfs::space::{Space, TopAreasFile};
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
-use units::{BlockRef, CpNumber, InodeNumber, SnapshotId, Timestamp, VolumeId, zero_block};
+use units::{
+    BlockRef, CpNumber, InodeNumber, SnapshotId, SnapshotUuid, Timestamp, VolumeId, zero_block,
+};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +49,15 @@ pub enum SnapshotRequest {
     Delete(String),
     /// Make the snapshot of this name the active image.
     Restore(String),
+}
+
+/// What the snapshot has that a request makes, beside its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Birth {
+    /// Its identity.
+    pub identity: SnapshotUuid,
+    /// When it is made.
+    pub time: Timestamp,
 }
 
 /// What is known of a snapshot.
@@ -210,11 +221,12 @@ impl<P: Pointer> Requests<P> {
     }
 
     /// Takes a request in that was checked.
-    pub fn accept(&mut self, space: &mut Space<P>, request: &SnapshotRequest, now: Timestamp) {
+    pub fn accept(&mut self, space: &mut Space<P>, request: &SnapshotRequest, birth: Birth) {
+        let Birth { identity, time: created } = birth;
         match request {
             SnapshotRequest::Create(name) => {
-                let (name, created) = (name.clone(), now);
-                self.create.push(NewSnapshot { name, created, deleting: false });
+                let name = name.clone();
+                self.create.push(NewSnapshot { name, identity, created, deleting: false });
             }
             SnapshotRequest::Delete(name) => {
                 let Some(at) = live(space, name) else { unreachable!("it was checked") };
@@ -234,7 +246,7 @@ impl<P: Pointer> Requests<P> {
                     kept: Default::default(),
                 });
                 let name = String::from("restored-over");
-                self.create.push(NewSnapshot { name, created: now, deleting: true });
+                self.create.push(NewSnapshot { name, identity, created, deleting: true });
             }
         }
     }

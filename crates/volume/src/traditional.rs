@@ -7,7 +7,7 @@
 use crate::flexible::{file_work, image_facts};
 use crate::front::Front;
 use crate::load::snapshot_views;
-use crate::snapshots::{Requests, SnapshotInfo, SnapshotRequest};
+use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Partition};
 use aggregate::{
     ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published,
@@ -15,7 +15,7 @@ use aggregate::{
 use cowfs::budget::{Spender, snapshot_blocks};
 use ondisk::pointer::PhysicalPointer;
 use std::sync::{Arc, Weak};
-use units::{Timestamp, VolumeId};
+use units::VolumeId;
 
 /// See the module.
 pub struct TraditionalVolume {
@@ -60,7 +60,7 @@ impl TraditionalVolume {
         &self,
         access: &mut Access<'_>,
         request: &SnapshotRequest,
-        now: Timestamp,
+        birth: Birth,
     ) -> Result<(), AggregateError> {
         if matches!(request, SnapshotRequest::Restore(_)) {
             return Err(AggregateError::Refused(
@@ -79,7 +79,7 @@ impl TraditionalVolume {
         }
         let mut requests = std::mem::take(&mut self.state.write(access).requests);
         let side = aggregate.block_side.write(access);
-        requests.accept(&mut side.space, request, now);
+        requests.accept(&mut side.space, request, birth);
         let views = snapshot_views(&side.space.snapshots);
         if side.space.snapshots_changed {
             aggregate.force();

@@ -33,6 +33,7 @@ use affinity::{Access, Outcome};
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
+use ondisk::features::MOVED_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
 use platform::mutation::{self, Rule};
 use std::collections::BTreeSet;
@@ -363,8 +364,8 @@ impl Aggregate {
         let slots = batch.slots.clone();
         for volume in moved {
             let Some(slot) = side.slot_of(volume) else { continue };
-            if side.table[slot].record.has_moved == 0 {
-                side.table[slot].record.has_moved = 1;
+            if !side.table[slot].record.features.has(&MOVED_BLOCKS) {
+                side.table[slot].record.features.set(&MOVED_BLOCKS);
                 side.dirty_slots.insert(slot);
             }
             self.moved_volumes.write().insert(volume);

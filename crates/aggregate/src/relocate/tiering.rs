@@ -2,6 +2,7 @@
 //!
 //! Invariants: a number of days is one that the record can hold ([`Tiering::check`]).
 
+use ondisk::features::TIERING;
 use ondisk::records::{
     COOLING_DAYS_MAX, COOLING_DAYS_MIN, TIERING_ALL, TIERING_AUTO, TIERING_NONE,
     TIERING_SNAPSHOT_ONLY, VolumeRecord,
@@ -58,6 +59,9 @@ impl Tiering {
 
     /// Has a volume's record say it.
     pub fn store(self, record: &mut VolumeRecord) {
+        if self.policy != TieringPolicy::None {
+            record.features.set(&TIERING);
+        }
         record.tiering = match self.policy {
             TieringPolicy::None => TIERING_NONE,
             TieringPolicy::All => TIERING_ALL,

@@ -34,7 +34,7 @@ use std::ops::ControlFlow;
 
 use ondisk::directory::{DirectoryMember, LEVEL_MAX};
 use thiserror::Error;
-use units::{Block, BlockRef, Fbn, Generation, InodeNumber, VolumeId};
+use units::{Block, BlockRef, Fbn, Generation, InodeNumber, MemberNumber};
 
 pub use ondisk::directory::{DirectoryDamage, DirectoryProblem, NAME_BYTES_MAX, is_entry_name};
 pub use verify::{DirectorySummary, verify};
@@ -107,8 +107,8 @@ pub enum DirectoryError<W> {
 /// A file of a volume (decision 14: a directory entry may lead to another member of a group).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
-    /// The volume.
-    pub volume: VolumeId,
+    /// Which member of the group of volumes: [`MemberNumber::ITSELF`] is the directory's own.
+    pub number: MemberNumber,
     /// The inode; never 0.
     pub inode: InodeNumber,
     /// Which of the inode's files.
@@ -144,10 +144,18 @@ pub struct Listing {
     pub end: bool,
 }
 
+impl Member {
+    /// A file of the directory's own volume.
+    #[must_use]
+    pub const fn of_this_volume(inode: InodeNumber, generation: Generation) -> Self {
+        Self { number: MemberNumber::ITSELF, inode, generation }
+    }
+}
+
 impl From<DirectoryMember> for Member {
     fn from(member: DirectoryMember) -> Self {
         Self {
-            volume: VolumeId(member.volume.get()),
+            number: MemberNumber(member.number.get()),
             inode: InodeNumber(member.inode.get()),
             generation: Generation(member.generation.get()),
         }
@@ -157,7 +165,7 @@ impl From<DirectoryMember> for Member {
 impl From<Member> for DirectoryMember {
     fn from(member: Member) -> Self {
         Self {
-            volume: member.volume.get().into(),
+            number: member.number.get().into(),
             generation: member.generation.get().into(),
             inode: member.inode.get().into(),
         }

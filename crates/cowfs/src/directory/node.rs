@@ -8,10 +8,10 @@
 
 use super::{Entry, Member};
 use ondisk::directory::{
-    DIRECTORY_MAGIC, DIRECTORY_VERSION, DirectoryBlockHeader, DirectoryBlockKind, DirectoryChild,
-    DirectoryContent, DirectoryNode, DirectoryRecord, DirectoryRoot, NODE_START, ROOT_NODE_START,
-    node_start,
+    DIRECTORY_MAGIC, DirectoryBlockHeader, DirectoryBlockKind, DirectoryChild, DirectoryContent,
+    DirectoryNode, DirectoryRecord, DirectoryRoot, NODE_START, ROOT_NODE_START, node_start,
 };
+use ondisk::versions::FORMAT_VERSION;
 use units::{BLOCK_SIZE, Block, Fbn};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -86,7 +86,7 @@ impl<'a> NodeEdit<'a> {
         let mut edit = Self { block, start };
         *edit.header() = DirectoryBlockHeader {
             magic: DIRECTORY_MAGIC.into(),
-            version: DIRECTORY_VERSION.into(),
+            version: FORMAT_VERSION.into(),
             kind: kind as u8,
             level,
             count: 0.into(),

@@ -68,7 +68,7 @@ impl DirectoryBlocks for Blocks {
 }
 
 fn member(inode: u64) -> Member {
-    Member { volume: VolumeId(3), inode: InodeNumber(inode), generation: Generation(1) }
+    Member::of_this_volume(InodeNumber(inode), Generation(1))
 }
 
 fn entry(inode: u64) -> Entry {

@@ -4,8 +4,8 @@
 
 use crate::{Inspector, Report};
 use ondisk::directory::{
-    DIRECTORY_MAGIC, DIRECTORY_VERSION, DirectoryBlockHeader, DirectoryBlockKind, DirectoryMember,
-    DirectoryRecord, DirectoryRoot, HASH_SIPHASH_1_3, ROOT_NODE_START,
+    DIRECTORY_MAGIC, DirectoryBlockHeader, DirectoryBlockKind, DirectoryMember, DirectoryRecord,
+    DirectoryRoot, HASH_SIPHASH_1_3, ROOT_NODE_START,
 };
 use ondisk::identity::{BlockOwner, crc32c};
 use ondisk::inode::*;
@@ -13,13 +13,17 @@ use ondisk::label::RaidKind;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{STATE_ONLINE, SnapshotRecord, VOLUME_FLEXIBLE, VolumeRecord, name_field};
 use ondisk::root::{FileSystemRoot, Superblock, VolInfo, metafile};
+use ondisk::versions::FORMAT_VERSION;
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use raid::{BlockStore, BlockWrite, CreateRequest, GroupRequest, NoJournal, Store, create};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{BLOCK_SIZE, Block, CpNumber, Fbn, InodeNumber, Pvbn, Timestamp, VolumeId, Vvbn};
+use units::{
+    BLOCK_SIZE, Block, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotUuid, Timestamp, VolumeId,
+    VolumeUuid, Vvbn,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub const DISKS: [&str; 3] = ["d0", "d1", "d2"];
@@ -305,7 +309,7 @@ fn inode_block(inodes: &Inodes, fbn: u64) -> Block {
 }
 
 pub fn member(inode: u64, generation: u32) -> DirectoryMember {
-    DirectoryMember { volume: VOLUME.into(), generation: generation.into(), inode: inode.into() }
+    DirectoryMember { number: 0.into(), generation: generation.into(), inode: inode.into() }
 }
 
 /// A directory of one block.
@@ -338,7 +342,7 @@ pub fn directory_block(this: u64, parent: u64, names: &Names) -> Block {
     }
     let header = DirectoryBlockHeader {
         magic: DIRECTORY_MAGIC.into(),
-        version: DIRECTORY_VERSION.into(),
+        version: FORMAT_VERSION.into(),
         kind: DirectoryBlockKind::Leaf as u8,
         count: (names.len() as u16).into(),
         names_start: (names_start as u16).into(),
@@ -442,6 +446,7 @@ fn volume(writer: &mut Writer<'_>) {
     snapshot.state = STATE_ONLINE;
     (snapshot.name, snapshot.name_size) = name_field("nightly").unwrap();
     snapshot.snapshot = 1.into();
+    snapshot.identity = SnapshotUuid([1; 16]);
     snapshot.cp = CPS[0].into();
     snapshot.merged_blocks = 1.into();
     snapshot.used_inodes = 8.into();
@@ -502,6 +507,7 @@ fn aggregate(writer: &mut Writer<'_>, size_blocks: u64, identity: [u8; 16]) -> S
     (volume.state, volume.kind) = (STATE_ONLINE, VOLUME_FLEXIBLE);
     (volume.name, volume.name_size) = name_field("vol").unwrap();
     volume.volume = VOLUME.into();
+    volume.identity = VolumeUuid([1; 16]);
     volume.container_inode = 65.into();
     volume.size_blocks = 900.into();
     run(&writer.wrong.volume, &mut volume);
@@ -519,7 +525,7 @@ fn aggregate(writer: &mut Writer<'_>, size_blocks: u64, identity: [u8; 16]) -> S
     let fourth = place(104, 3, 0, 0, 4, inode_block(&inodes, 4));
     let mut superblock = Superblock::new();
     superblock.aggregate = identity;
-    superblock.cp = cp.into();
+    superblock.set_cp(CpNumber(cp));
     superblock.next_volume = 2.into();
     superblock.root.size_blocks = size_blocks.into();
     superblock.root.used_blocks = counted.into();

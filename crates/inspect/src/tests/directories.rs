@@ -4,6 +4,7 @@ use super::builder::directory_block;
 use crate::DirectoryFault;
 use crate::directory::read;
 use ondisk::directory::*;
+use ondisk::versions::FORMAT_VERSION;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ fn leaf(fbn: u32, from: &Block, records: std::ops::Range<usize>) -> Block {
     }
     *header(&mut block) = DirectoryBlockHeader {
         magic: DIRECTORY_MAGIC.into(),
-        version: DIRECTORY_VERSION.into(),
+        version: FORMAT_VERSION.into(),
         kind: DirectoryBlockKind::Leaf as u8,
         count: (records.len() as u16).into(),
         names_start: (names_start as u16).into(),

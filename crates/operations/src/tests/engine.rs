@@ -238,10 +238,8 @@ impl State {
             free_blocks: blocks,
             in_stripe: 0,
         };
-        let environment = state.environment;
-        let made = state.transact(Spender::Common, |transaction| {
-            format::make_root(transaction, &environment, 0o777, [3, 4])
-        });
+        let made = state
+            .transact(Spender::Common, |transaction| format::make_root(transaction, 0o777, [3, 4]));
         assert_eq!(made, Ok(()));
         state.consistency_point();
         state

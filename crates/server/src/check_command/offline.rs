@@ -106,7 +106,11 @@ impl Found {
             Ok(label) if label.name() == Some(name) => {
                 self.disks.entry(label.aggregate).or_default().push(disk);
             }
-            Err(error @ (MediaError::Disk(_) | MediaError::DamagedLabel { .. })) => {
+            Err(
+                error @ (MediaError::Disk(_)
+                | MediaError::DamagedLabel { .. }
+                | MediaError::AnotherBuild { .. }),
+            ) => {
                 self.left_out.push(error.to_string());
             }
             Ok(_) | Err(_) => {}

@@ -64,7 +64,7 @@ pub fn choose_superblock(
                 last = format!("disk {} slot {}: of another aggregate", copy.disk, copy.slot);
             }
             Some(Err(damage)) if damage.is_of_newer_build() => {
-                return Err(AggregateError::Damaged { what: "the newest superblock", damage });
+                return Err(AggregateError::Damaged { what: "a disk of the aggregate", damage });
             }
             Some(Err(damage)) => last = format!("disk {} slot {}: {damage}", copy.disk, copy.slot),
             None => last = format!("disk {} slot {}: cannot be read", copy.disk, copy.slot),
@@ -241,7 +241,10 @@ fn read_slot(root: &Root<PhysicalPointer>, slot: u64, reader: &Reader<'_>) -> Pr
     let inode = InodeNumber(metafile::VOLUME_TABLE);
     let key = FileKey { volume: VolumeId(0), inode, content: Content::Data };
     let record = match buftree::read(root, &key, Fbn(slot), reader)? {
-        Some(block) => VolumeRecord::from_block(&block).map_err(|_| Stop::Damaged(Pvbn(0)))?,
+        Some(block) => VolumeRecord::from_block(&block).map_err(|damage| {
+            tracing::error!(slot, %damage, "the volume table");
+            Stop::Damaged(Pvbn(0))
+        })?,
         None => VolumeRecord::empty(),
     };
     Ok(VolumeSlot { record })

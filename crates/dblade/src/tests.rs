@@ -98,22 +98,22 @@ impl Node {
         let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
         node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
         if !traditional {
-            node.wait(|done| {
-                node.engine.create_volume(
-                    VolumeRequest {
-                        name: "home".to_owned(),
-                        aggregate: "a1".to_owned(),
-                        size_blocks: 8192,
-                        root: (0, 0, 0o755),
-                        exports: Vec::new(),
-                        tiering: Tiering::default(),
-                    },
-                    done,
-                );
-            })
-            .unwrap();
+            node.create_volume("home");
         }
         node
+    }
+
+    /// Makes a volume of the usual size in the aggregate.
+    fn create_volume(&self, name: &str) {
+        let request = VolumeRequest {
+            name: name.to_owned(),
+            aggregate: "a1".to_owned(),
+            size_blocks: 8192,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+            tiering: Tiering::default(),
+        };
+        self.wait(|done| self.engine.create_volume(request, done)).unwrap();
     }
 
     fn open(world: &SimulatedWorld) -> (Self, Recovery) {

@@ -13,7 +13,8 @@
 //! A container map is the aggregate's. Whatever features a volume has, an older build may move its
 //! blocks to other places of the aggregate.
 //!
-//! Invariants: a bit is set before what it stands for is on disk, in the same write at the latest.
+//! Invariants: a feature's bit is durable before anything on disk depends on the feature, or in the
+//! same write.
 //! No bit is ever used for another feature.
 //!
 //! Fails: [`FeatureSet::validate`] tells [`Damage::Feature`].
@@ -167,7 +168,7 @@ pub struct FeatureSet {
     pub read_only_compatible: U64,
     /// Bits of incompatible features.
     pub incompatible: U64,
-    /// The names of those that are set.
+    /// The names of the features that are set.
     pub names: [FeatureName; FEATURE_NAMES_MAX],
 }
 
@@ -237,7 +238,7 @@ impl FeatureSet {
         self.names.iter().find(is_it).copied().unwrap_or(unnamed)
     }
 
-    /// The features of a class that this build lacks.
+    /// The first feature of a class that this build lacks.
     fn unknown(&self, scope: FeatureScope, class: FeatureClass) -> Option<FeatureName> {
         let known = FEATURES
             .iter()
@@ -245,6 +246,22 @@ impl FeatureSet {
             .fold(0, |bits: u64, feature| bits | 1 << feature.bit);
         let unknown = self.word(class).get() & !known;
         (unknown != 0).then(|| self.name_of(class, unknown.trailing_zeros() as u8))
+    }
+
+    /// An error if reserved bytes are in use, in the structure that has this set. The bytes may
+    /// belong to a feature that this build lacks, so with such a feature there is none.
+    ///
+    /// # Errors
+    /// [`Damage::Reserved`].
+    pub fn check_reserved(
+        &self,
+        scope: FeatureScope,
+        structure: &'static str,
+        fields: &[&[u8]],
+    ) -> Result<(), Damage> {
+        let is_lacking =
+            FeatureClass::ALL.iter().any(|class| self.unknown(scope, *class).is_some());
+        if is_lacking { Ok(()) } else { Damage::unless_zero(structure, fields) }
     }
 
     /// A feature that this build lacks and that forbids it to read.
@@ -260,9 +277,9 @@ impl FeatureSet {
         reading.or_else(|| self.unknown(scope, FeatureClass::ReadOnlyCompatible))
     }
 
-    /// Whether this build may use what has these features. Nothing but a volume is opened without
-    /// being written, so read-only compatible features of anything else are as incompatible ones. A
-    /// volume's features cost that volume alone, so whoever opens it asks.
+    /// Whether this build may use a structure that has this set. Nothing but a volume is opened
+    /// without being written, so a read-only compatible feature of anything else is as an
+    /// incompatible one. A volume's features cost that volume alone, so whoever opens it asks.
     ///
     /// # Errors
     /// [`Damage::Feature`] with a feature that this build lacks, [`Damage::Field`] if the names are

@@ -377,7 +377,7 @@ impl DiskLabel {
             &self.reserved_c,
             &self.reserved_f,
         ];
-        Damage::unless_zero(STRUCTURE, &reserved)?;
+        self.features.check_reserved(FeatureScope::Disk, STRUCTURE, &reserved)?;
         if self.name().is_none_or(str::is_empty) {
             return wrong("aggregate_name");
         }

@@ -249,7 +249,8 @@ impl LogHeader {
         }
         Damage::unless_read(HEADER, self.version.get())?;
         self.features.validate(FeatureScope::Log, HEADER)?;
-        Damage::unless_zero(HEADER, &[self.reserved_a.as_bytes(), &self.reserved_b])?;
+        let reserved = [self.reserved_a.as_bytes(), &self.reserved_b];
+        self.features.check_reserved(FeatureScope::Log, HEADER, &reserved)?;
         if !(LOG_HALF_BLOCKS_MIN..=LOG_HALF_BLOCKS_MAX).contains(&self.half_blocks.get()) {
             return field("half_blocks");
         }

@@ -208,9 +208,10 @@ impl VolumeRecord {
             return wrong("identity");
         }
         self.features.validate(FeatureScope::Volume, "volume record")?;
-        let rules = self.exports.iter().map(|rule| rule.reserved.as_slice());
+        let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
+        Damage::unless_zero("volume record", &rules)?;
         let reserved = [self.reserved_a.as_bytes(), self.reserved_b.as_bytes(), &self.padding];
-        rules.chain(reserved).try_for_each(|field| Damage::unless_zero("volume record", &[field]))
+        self.features.check_reserved(FeatureScope::Volume, "volume record", &reserved)
     }
 }
 

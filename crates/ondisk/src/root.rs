@@ -216,7 +216,8 @@ impl Superblock {
             return Err(Damage::Field { structure: "superblock", field: "cp_again" });
         }
         found.features.validate(FeatureScope::Aggregate, "superblock")?;
-        Damage::unless_zero("superblock", &[&found.reserved, &found.padding])?;
+        let reserved: [&[u8]; 2] = [&found.reserved, &found.padding];
+        found.features.check_reserved(FeatureScope::Aggregate, "superblock", &reserved)?;
         found.root.validate()?;
         Ok(found)
     }

@@ -7,7 +7,7 @@
 //! Invariants: a row is never changed. In version 5 and before each structure had numbers of its
 //! own, none above 5: a build of then refuses what this one writes, and says the version.
 //!
-//! Fails: [`refusal`] says what is wrong with a version that is not read.
+//! Fails: [`refusal`] says why this build does not read a version.
 
 /// A version of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub struct FormatVersion {
     pub number: u16,
     /// When it came.
     pub date: &'static str,
-    /// What is new in it.
+    /// What is new in this version.
     pub news: &'static str,
 }
 
@@ -45,7 +45,7 @@ pub const fn is_read(version: u16) -> bool {
     FORMAT_VERSION_MIN <= version && version <= FORMAT_VERSION
 }
 
-/// What is wrong with a version that is not read, as a sentence ends with it.
+/// Why this build does not read the version: a sentence, for users.
 #[must_use]
 pub fn refusal(found: u16) -> String {
     if found < FORMAT_VERSION_MIN {

@@ -119,6 +119,7 @@ pub fn parse(bytes: &[u8]) -> Result<Xattrs, Damage> {
             XattrHeader::read_from_prefix(rest).map_err(|_| wrong("attribute"))?;
         let (name_size, value_size) =
             (usize::from(attribute.name_size.get()), attribute.value_size.get() as usize);
+        Damage::unless_zero(STRUCTURE, &[attribute.reserved.as_bytes()])?;
         if name_size == 0 || name_size > XATTR_NAME_SIZE_MAX {
             return Err(wrong("name_size"));
         }

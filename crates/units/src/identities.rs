@@ -1,10 +1,10 @@
 //! Identities for life: 128 random bits for each thing that outlives its place.
 //!
-//! A disk may move to another machine, a volume to another aggregate, a snapshot is copied to
-//! mirrors. Numbers such as [`crate::VolumeId`] count within a parent; an identity is the same
-//! everywhere and is never given twice.
+//! A volume may move to another aggregate, and a snapshot is copied to mirrors. Numbers such as
+//! [`crate::VolumeId`] count within a parent; an identity is the same everywhere and is never given
+//! twice.
 //!
-//! Invariants: the identity of all zeros ([`is_nil`](AggregateUuid::is_nil)) names nothing. People
+//! Invariants: the identity of all zeros ([`is_nil`](VolumeUuid::is_nil)) names nothing. People
 //! see 32 hexadecimal digits.
 
 use serde::{Deserialize, Serialize};
@@ -47,18 +47,6 @@ macro_rules! identity {
 }
 
 identity!(
-    /// An aggregate.
-    AggregateUuid
-);
-identity!(
-    /// A disk with a label.
-    DiskUuid
-);
-identity!(
-    /// A log of operations.
-    LogUuid
-);
-identity!(
     /// A volume.
     VolumeUuid
 );
@@ -73,8 +61,8 @@ mod tests {
 
     #[test]
     fn identities_are_shown_as_their_bytes() {
-        let identity = DiskUuid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff]);
+        let identity = VolumeUuid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff]);
         assert_eq!(identity.to_string(), "000102030405060708090a0b0c0d0eff");
-        assert!(!identity.is_nil() && DiskUuid::NIL.is_nil());
+        assert!(!identity.is_nil() && VolumeUuid::NIL.is_nil());
     }
 }

@@ -21,7 +21,7 @@ mod numbers;
 mod size;
 
 pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
-pub use identities::{AggregateUuid, DiskUuid, LogUuid, SnapshotUuid, VolumeUuid};
+pub use identities::{SnapshotUuid, VolumeUuid};
 pub use numbers::{
     CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId, Timestamp,
     VolumeId, Vvbn,

@@ -64,24 +64,12 @@ fn number(node: &Node, name: &str) -> VolumeId {
 fn two_volumes(seed: u64) -> Node {
     let world = SimulatedWorld::new(seed);
     let node = Node::create(&world, RaidKind::None, false);
-    create_volume(&node, "other");
+    node.create_volume("other");
     for name in ["home", "other"] {
         node.write_file(node.root(name), "file", content(1, FILE_BYTES));
     }
     commit_all(&node);
     node
-}
-
-fn create_volume(node: &Node, name: &str) {
-    let request = VolumeRequest {
-        name: name.to_owned(),
-        aggregate: "a1".to_owned(),
-        size_blocks: 8192,
-        root: (0, 0, 0o755),
-        exports: Vec::new(),
-        tiering: Tiering::default(),
-    };
-    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
 }
 
 fn commit_all(node: &Node) {
@@ -148,7 +136,7 @@ fn delete(node: &Node, blocks: u64) {
     }
     assert!(aggregate.used_blocks() + blocks < before, "{before}, {}", aggregate.used_blocks());
     check_other(node, &["file"]);
-    create_volume(node, "home");
+    node.create_volume("home");
     node.write_file(node.root("home"), "new", content(2, FILE_BYTES));
     node.consistency_point();
     assert!(node.read_file(node.root("home"), "new").unwrap() == content(2, FILE_BYTES));

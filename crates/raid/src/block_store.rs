@@ -4,155 +4,21 @@
 //! waited for, and before the call returns when they need not wait (a block that is still
 //! queued). Callers hold no lock that a completion takes.
 
-use crate::discard::DiskRegion;
-use crate::error::{Expectation, RaidError, ReadFailure, StoreError};
-use crate::geometry::{Geometry, TetrisId};
-use crate::growth::{GrowDone, NewDisk, NewGroup};
-use crate::replacing::{DiskPlace, ReplaceDone};
-use crate::scrub::{ScrubDone, ScrubOrder, UseQuery};
+use crate::error::RaidError;
+use crate::journal::StripeNote;
+use crate::layout::{DiskPlace, DiskRegion, Geometry, TetrisId};
+use crate::patrol::{ScrubDone, ScrubOrder, UseQuery};
+use crate::proof::Proof;
+use crate::request::{
+    BlockRead, BlockWrite, FailureHook, GrowDone, NewDisk, NewGroup, ReadDone, ReplaceDone,
+    RunDone, SuperblocksDone, SyncDone,
+};
 use crate::status::Status;
 use media::Zeroing;
-use ondisk::identity::{BlockOwner, crc32c};
-use platform::{Disk, WriteDone};
+use platform::Disk;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use units::{Block, BlockRef, Pvbn, Timestamp};
-
-/// Receives the end of a `sync`, of a superblock write or of a recovery.
-pub type SyncDone = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-/// Receives a block.
-pub type ReadDone = Box<dyn FnOnce(Result<BlockRef, ReadFailure>) + Send>;
-/// Receives consecutive blocks.
-pub type RunDone = Box<dyn FnOnce(Result<Vec<BlockRef>, ReadFailure>) + Send>;
-/// Receives superblocks.
-pub type SuperblocksDone = Box<dyn FnOnce(Vec<SuperblockCopy>) + Send>;
-
-/// A block to be written.
-#[derive(Clone, Debug)]
-pub struct BlockWrite {
-    /// Where to.
-    pub pvbn: Pvbn,
-    /// What.
-    pub block: BlockRef,
-    /// Whose it is.
-    pub owner: BlockOwner,
-    /// Its [`ondisk::identity::crc32c`], which the writer has computed for its own pointer.
-    pub checksum: u32,
-}
-
-impl BlockWrite {
-    /// A block whose checksum is not known yet.
-    #[must_use]
-    pub fn new(pvbn: Pvbn, block: BlockRef, owner: BlockOwner) -> Self {
-        let checksum = crc32c(&block);
-        Self { pvbn, block, owner, checksum }
-    }
-}
-
-/// A block to be read.
-pub struct BlockRead {
-    /// Where from.
-    pub pvbn: Pvbn,
-    /// How to know that it is the right one.
-    pub proof: Proof,
-}
-
-/// Whether a block may be this owner's, with these low 16 bits of the standard CRC32C.
-pub type OwnerTest = Box<dyn Fn(&BlockOwner, u16) -> bool + Send + Sync>;
-
-/// How to know that a block is what was written.
-pub enum Proof {
-    /// The caller knows by the content, from the CRC in the tree: costs no second read.
-    Content(Box<dyn Fn(&Block) -> bool + Send + Sync>),
-    /// By the identity beside the block.
-    Identity {
-        /// The owner that the identity must name; its `cp` does not count.
-        owner: BlockOwner,
-        /// The low 16 bits of the standard CRC32C.
-        check: u16,
-    },
-    /// By the identity beside the block, whosever it is: for those who move blocks. Asked of blocks
-    /// that are as their identities say, and last of the one that is returned.
-    Owned(OwnerTest),
-}
-
-impl Proof {
-    /// What is expected, for messages.
-    #[must_use]
-    pub fn expectation(&self) -> Expectation {
-        match self {
-            Self::Content(_) => Expectation::Content,
-            Self::Identity { owner, check } => {
-                Expectation::Identity { owner: *owner, check: *check }
-            }
-            Self::Owned(_) => Expectation::Owned,
-        }
-    }
-}
-
-/// A superblock as found.
-#[derive(Clone, Debug)]
-pub struct SuperblockCopy {
-    /// The disk's name.
-    pub disk: String,
-    /// The slot.
-    pub slot: usize,
-    /// The content, `None` if the slot cannot be read. Whether the content is a superblock is for
-    /// the caller to say.
-    pub block: Option<BlockRef>,
-}
-
-/// Stripes of a tetris that are about to be written in part: all that a crash may take of them, and
-/// partial parity, which a crash cannot take (see the module `partial_parity`).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StripeNote {
-    /// The tetris.
-    pub tetris: TetrisId,
-    /// A bit for each row; bit 63 is the row of checksum blocks.
-    pub rows: u64,
-    /// For each data disk a bit for each row, of this note or not, whose block is being written.
-    pub written: Vec<u64>,
-    /// For each row, in order, a block for each parity disk: parity over the blocks that nobody is
-    /// writing.
-    pub parity: Vec<BlockRef>,
-}
-
-impl StripeNote {
-    /// What it takes of a journal's room: its blocks and one for the rest.
-    #[must_use]
-    pub const fn blocks(&self) -> u64 {
-        1 + self.parity.len() as u64
-    }
-}
-
-/// Where stripes are noted before they are written in part: closes the write hole.
-pub trait StripeJournal: Send + Sync {
-    /// What it has room for in an epoch, counted by [`StripeNote::blocks`]; but one note of all
-    /// rows fits always.
-    fn capacity_blocks(&self) -> u64;
-
-    /// Makes a note durable. Epochs are numbered, from 0 when a store is put together: with the
-    /// first note of an epoch those before the one before may be forgotten; of that more may come.
-    /// All may be forgotten, once the consistency point is complete that they were written for.
-    fn note(&self, epoch: u64, note: StripeNote, done: WriteDone);
-}
-
-/// No journal: for aggregates without parity, and for readers.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct NoJournal;
-
-impl StripeJournal for NoJournal {
-    fn capacity_blocks(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn note(&self, _epoch: u64, _note: StripeNote, done: WriteDone) {
-        done(Ok(()));
-    }
-}
-
-/// Called once, with no lock held, when a store fails.
-pub type FailureHook = Box<dyn FnOnce(StoreError) + Send>;
 
 /// Blocks by PVBN.
 pub trait BlockStore: Send + Sync {

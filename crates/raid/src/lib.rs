@@ -1,10 +1,11 @@
 //! RAID: blocks by PVBN above disks, with identities beside them and parity across them
 //! (FreeSpace sections 3.2.4 and 4.2; decisions 11, 19, 22, 32).
 //!
-//! A group is some data disks and none to three parity disks ([`parity`]). Every disk is divided
-//! into regions of 64 blocks: 63 of data and the checksum block with their identities. A *tetris*
-//! is one region across all disks of a group: 63 stripes of data and the stripe of checksum blocks,
-//! which has parity like every other. The tetris is the unit of writing and of mutual exclusion.
+//! A group is some data disks and none to three parity disks (`stripe/parity.rs`). Every disk is
+//! divided into regions of 64 blocks: 63 of data and the checksum block with their identities. A
+//! *tetris* is one region across all disks of a group: 63 stripes of data and the stripe of
+//! checksum blocks, which has parity like every other. The tetris is the unit of writing and of
+//! mutual exclusion.
 //!
 //! Invariants:
 //! - After a successful [`BlockStore::sync`] every block written before it is readable, with any
@@ -26,67 +27,44 @@
 
 #![forbid(unsafe_code)]
 
-mod assemble;
 mod block_store;
-mod cache;
-mod discard;
 mod error;
-mod failure;
-mod geometry;
-mod group_list;
-mod growth;
-mod health;
-mod label;
+mod inner;
+mod io;
+mod journal;
 mod layout;
-mod load;
-mod locking;
-mod member;
-mod noting;
-mod parity;
-mod partial_parity;
-mod parts;
-mod read;
-mod rebuild;
-mod reconstruct;
-mod recover;
-mod removal;
-mod replacing;
-mod resolve;
-mod returning;
-mod rows;
-mod scrub;
-mod spares;
-mod stable;
+mod membership;
+mod opening;
+mod patrol;
+mod proof;
+mod repair;
+mod request;
+mod resizing;
 mod status;
 mod store;
-mod successor;
-mod superblock;
-mod sync;
+mod stripe;
 mod walk;
-mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use assemble::{CreateRequest, GroupRequest, assemble, create};
-pub use block_store::{
-    BlockRead, BlockStore, BlockWrite, FailureHook, NoJournal, OwnerTest, Proof, ReadDone, RunDone,
-    StripeJournal, StripeNote, SuperblockCopy, SuperblocksDone, SyncDone,
-};
-pub use discard::DiskRegion;
+pub use block_store::BlockStore;
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
-pub use geometry::{Geometry, GroupGeometry, Location, TetrisId};
-pub use group_list::GroupList;
-pub use growth::{GrowDone, NewDisk, NewGroup};
-pub use health::{
-    ErrorCounts, FAILURES_MAX, ROTTEN_BLOCKS_MAX, RetiredDisk, UNREADABLE_BLOCKS_MAX,
-    WINDOW_NANOSECONDS,
+pub use io::Counters;
+pub use journal::{NoJournal, StripeJournal, StripeNote};
+pub use layout::{DiskPlace, DiskRegion, Geometry, GroupGeometry, GroupList, Location, TetrisId};
+pub use membership::{
+    ErrorCounts, FAILURES_MAX, GroupStatus, MemberState, MemberStatus, ROTTEN_BLOCKS_MAX,
+    RetiredDisk, SpareStatus, SuccessorStatus, UNREADABLE_BLOCKS_MAX, WINDOW_NANOSECONDS,
 };
-pub use parity::parity_of_row;
-pub use replacing::{DiskPlace, ReplaceDone};
-pub use scrub::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};
-pub use status::{
-    Counters, GroupStatus, MemberState, MemberStatus, SpareStatus, Status, SuccessorStatus,
+pub use opening::{CreateRequest, GroupRequest, assemble, create};
+pub use patrol::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};
+pub use proof::{OwnerTest, Proof};
+pub use request::{
+    BlockRead, BlockWrite, FailureHook, GrowDone, NewDisk, NewGroup, ReadDone, ReplaceDone,
+    RunDone, SuperblockCopy, SuperblocksDone, SyncDone,
 };
+pub use status::Status;
 pub use store::Store;
+pub use stripe::parity_of_row;
 pub use walk::Pace;

@@ -13,14 +13,19 @@
 use std::collections::{BTreeSet, VecDeque};
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
 /// What may be saved up while a walk cannot go on: it does not make up for more.
 const ALLOWANCE_NANOSECONDS_MAX: u64 = NANOSECONDS_PER_SECOND;
+
 /// The time that is looked back on to tell how fast a walk is.
 const RECENT_NANOSECONDS: u64 = 60 * NANOSECONDS_PER_SECOND;
+
 /// Between two marks of the way: a dozen of them tell the time that is looked back on.
 const MARK_NANOSECONDS: u64 = 5 * NANOSECONDS_PER_SECOND;
+
 /// Steps after which the position is written, at most: with regions of 256 KiB, 64 MiB of a disk.
 const STEPS_PER_LABEL_MAX: u64 = 256;
+
 /// Positions of a short walk that are written.
 const LABELS_PER_WALK: u64 = 16;
 

@@ -1,6 +1,6 @@
 //! What all tests of the store need: a world, disks, a store, and the map that it must equal.
 
-use crate::parity::tests::naive_parity;
+use crate::stripe::naive_parity;
 use crate::*;
 use ondisk::identity::{BlockOwner, crc32c};
 use ondisk::label::RaidKind;

@@ -1,0 +1,217 @@
+//! Reads blocks and proves them; what fails goes to reconstruction.
+
+use crate::error::ReadFailure;
+use crate::inner::Inner;
+use crate::layout::{Geometry, Layout, Location, Missing};
+use crate::proof::Proof;
+use crate::request::{BlockRead, ReadDone, RunDone};
+use crate::stripe::CHECKSUM_ROW;
+use media::Device;
+use ondisk::identity::REGION_DATA_BLOCKS;
+use platform::DiskError;
+use platform::completion::gather;
+use std::sync::Arc;
+use units::{BlockRef, Pvbn};
+
+const fn is_of_disk(result: &Result<Vec<BlockRef>, DiskError>) -> bool {
+    matches!(result, Err(error) if error.is_of_disk())
+}
+
+/// What is known when a read begins.
+struct Start {
+    missing: Missing,
+    queued: Vec<Option<BlockRef>>,
+    checksums: Option<BlockRef>,
+    generation: u64,
+}
+
+impl Inner {
+    fn start_read(&self, geometry: &Geometry, first: Pvbn, count: usize, last: Location) -> Start {
+        let state = self.state.lock();
+        let queued = (first.get()..).take(count).map(|number| {
+            let pvbn = Pvbn(number);
+            state.queued(geometry.tetris_of(pvbn)?, pvbn)
+        });
+        let disks = &state.groups[last.group as usize];
+        // A disk may be rebuilt in some of them.
+        let before = (count as u64 - 1).div_ceil(REGION_DATA_BLOCKS as u64);
+        let to = last.tetris().region;
+        let from = to.saturating_sub(before);
+        let missing = (from..to).map(|region| disks.missing_at(region));
+        Start {
+            missing: missing.fold(disks.missing_at(to), Missing::union),
+            queued: queued.collect(),
+            checksums: state.cache.get(last.tetris(), last.disk),
+            generation: state.cache.generation(last.tetris()),
+        }
+    }
+
+    /// Remembers a checksum block that was read, unless it may have been overwritten since.
+    fn cache_checksums(&self, location: Location, generation: u64, block: &BlockRef) {
+        let mut state = self.state.lock();
+        if state.cache.generation(location.tetris()) == generation {
+            state.cache.insert_from_reader(location.tetris(), location.disk, Arc::clone(block));
+        }
+    }
+
+    pub(crate) fn read(self: &Arc<Self>, read: BlockRead, done: ReadDone) {
+        // One look for all: every read comes by.
+        let layout = self.layout();
+        let Some(location) = layout.geometry.locate(read.pvbn) else {
+            done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
+            return;
+        };
+        let start = self.start_read(&layout.geometry, read.pvbn, 1, location);
+        if let Some(block) = start.queued.into_iter().flatten().next() {
+            done(Ok(block));
+            return;
+        }
+        let group = &layout.groups[location.group as usize];
+        let Some(device) = group.device(group.code().member(location.disk), start.missing) else {
+            self.reconstruct(read, location, done);
+            return;
+        };
+        let disk = Arc::clone(device.disk());
+        let rows = if read.proof.needs_identity() && start.checksums.is_none() {
+            vec![location.row(), CHECKSUM_ROW]
+        } else {
+            vec![location.row()]
+        };
+        let inner = Arc::clone(self);
+        let parts = gather(rows.len(), move |results: Vec<Result<Vec<BlockRef>, DiskError>>| {
+            inner.note_gone(location, &device, results.iter());
+            let mut blocks =
+                results.into_iter().map(|result| result.ok().and_then(|b| b.into_iter().next()));
+            let block = blocks.next().flatten();
+            let checksums = match blocks.next().flatten() {
+                Some(loaded) => {
+                    inner.cache_checksums(location, start.generation, &loaded);
+                    Some(loaded)
+                }
+                None => start.checksums,
+            };
+            let row = location.row();
+            match block {
+                Some(block) if read.proof.holds(read.pvbn, row, &block, checksums.as_ref()) => {
+                    done(Ok(block));
+                }
+                _ => inner.reconstruct(read, location, done),
+            }
+        });
+        for (row, part) in rows.into_iter().zip(parts) {
+            disk.read(layout.geometry.device_block(location.tetris(), row), 1, part);
+        }
+    }
+
+    /// Gives up a disk that says it is gone.
+    fn note_gone<'a>(
+        self: &Arc<Self>,
+        location: Location,
+        device: &Arc<Device>,
+        mut results: impl Iterator<Item = &'a Result<Vec<BlockRef>, DiskError>>,
+    ) {
+        if let Some(Err(error)) = results.find(|result| is_of_disk(result)) {
+            let member = self.group(location.group).code().member(location.disk);
+            let place = (location.group, member);
+            self.fail_reading(place, device, error.clone().into());
+        }
+    }
+
+    pub(crate) fn read_run(self: &Arc<Self>, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
+        if proofs.is_empty() {
+            done(Ok(Vec::new()));
+            return;
+        }
+        let out_of_range = ReadFailure::OutOfRange { pvbn: first };
+        let last = first.get().checked_add(proofs.len() as u64 - 1).map(Pvbn);
+        let layout = self.layout();
+        let geometry = &layout.geometry;
+        let ends = geometry.locate(first).zip(last.and_then(|last| geometry.locate(last)));
+        let Some((from, to)) =
+            ends.filter(|(from, to)| from.group == to.group && from.disk == to.disk)
+        else {
+            done(Err(out_of_range));
+            return;
+        };
+        let start = self.start_read(geometry, first, proofs.len(), to);
+        let group = &layout.groups[from.group as usize];
+        let device = group.device(group.code().member(from.disk), start.missing);
+        let Some(device) = device.filter(|_| start.queued.iter().any(Option::is_none)) else {
+            self.read_singly(first, proofs, done);
+            return;
+        };
+        let begin = geometry.device_block(from.tetris(), from.row());
+        // The checksum blocks between come along; the last only if it is needed.
+        let needs_last = start.checksums.is_none()
+            && proofs.iter().rev().take(to.row() + 1).any(Proof::needs_identity);
+        let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
+        let end = geometry.device_block(to.tetris(), end_row);
+        let disk = Arc::clone(device.disk());
+        let inner = Arc::clone(self);
+        let run =
+            Run { inner, layout: Arc::clone(&layout), device, first, from, proofs, start, begin };
+        let count = (end - begin + 1) as usize;
+        disk.read(begin, count, Box::new(move |result| run.finish(result, done)));
+    }
+
+    /// Block by block: in a degraded group, or when the run as a whole cannot be read.
+    fn read_singly(self: &Arc<Self>, first: Pvbn, proofs: Vec<Proof>, done: RunDone) {
+        let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
+            done(results.into_iter().collect());
+        });
+        for ((number, proof), part) in (first.get()..).zip(proofs).zip(dones) {
+            self.read(BlockRead { pvbn: Pvbn(number), proof }, part);
+        }
+    }
+}
+
+/// A run of blocks under way.
+struct Run {
+    inner: Arc<Inner>,
+    /// As it was when the read began: the group may be removed meanwhile.
+    layout: Arc<Layout>,
+    device: Arc<Device>,
+    first: Pvbn,
+    from: Location,
+    proofs: Vec<Proof>,
+    start: Start,
+    /// The device block that the request began with.
+    begin: u64,
+}
+
+impl Run {
+    fn finish(self, result: Result<Vec<BlockRef>, DiskError>, done: RunDone) {
+        let Self { inner, layout, device, first, from, proofs, start, begin } = self;
+        let loaded = match result {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                inner.note_gone(from, &device, std::iter::once(&Err(error)));
+                inner.read_singly(first, proofs, done);
+                return;
+            }
+        };
+        let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
+            done(results.into_iter().collect());
+        });
+        let mut queued = start.queued.into_iter();
+        for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
+            let location = Location { stripe: from.stripe + index as u64, ..from };
+            let at = |row| {
+                let block = layout.geometry.device_block(location.tetris(), row);
+                loaded.get((block - begin) as usize)
+            };
+            let pvbn = first.offset(index as u64);
+            if let Some(block) = queued.next().flatten() {
+                part(Ok(block));
+                continue;
+            }
+            let checksums = at(CHECKSUM_ROW).or(start.checksums.as_ref());
+            match at(location.row()) {
+                Some(block) if proof.holds(pvbn, location.row(), block, checksums) => {
+                    part(Ok(Arc::clone(block)));
+                }
+                _ => inner.reconstruct(BlockRead { pvbn, proof }, location, part),
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A block that failed its proof, or cannot be read: made good from parity, and proved again.
+//!
+//! The block, its identity or both may be wrong (a lost write loses either). So of the block as
+//! read and those from parity, and of the checksum block as read and those from parity, the first
+//! pair that proves is taken; what of it is not on the disk is written there. First those are tried
+//! that follow if all other blocks are right.
+
+use crate::error::ReadFailure;
+use crate::inner::Inner;
+use crate::layout::{Location, Missing};
+use crate::proof::Proof;
+use crate::request::{BlockRead, ReadDone};
+use crate::stripe::{CHECKSUM_ROW, Column, RowSet, get_row};
+use ondisk::identity::{BlockIdentity, ChecksumBlock};
+use std::sync::Arc;
+use units::{BlockRef, Pvbn};
+
+/// The good block, and what must be written so that the disk has it too.
+struct Verdict {
+    block: BlockRef,
+    is_block_wrong: bool,
+    good_checksums: Option<BlockRef>,
+}
+
+impl Verdict {
+    /// The rows that the disk does not have as they are.
+    fn wrong(&self, row: usize) -> RowSet {
+        let mut wrong = RowSet::EMPTY;
+        if self.is_block_wrong {
+            wrong.insert(row);
+        }
+        if self.good_checksums.is_some() {
+            wrong.insert(CHECKSUM_ROW);
+        }
+        wrong
+    }
+}
+
+impl Inner {
+    pub(crate) fn reconstruct(
+        self: &Arc<Self>,
+        read: BlockRead,
+        location: Location,
+        done: ReadDone,
+    ) {
+        let job = move |inner: &Arc<Self>| inner.reconstruct_locked(read, location, done);
+        self.lock_tetris(location.tetris(), Box::new(job));
+    }
+
+    fn reconstruct_locked(self: &Arc<Self>, read: BlockRead, location: Location, done: ReadDone) {
+        let tetris = location.tetris();
+        if self.geometry().locate(read.pvbn).is_none() {
+            // The group was removed meanwhile.
+            self.unlock_tetris(tetris);
+            return done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
+        }
+        let (queued, missing, is_group_lost) = {
+            let state = self.state.lock();
+            let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
+            (state.queued(tetris, read.pvbn), missing, state.has_lost(tetris.group))
+        };
+        if let Some(block) = queued {
+            self.unlock_tetris(tetris);
+            done(Ok(block));
+            return;
+        }
+        if is_group_lost {
+            // Nothing follows from the others; and one that hangs would be waited for, each block
+            // in its turn.
+            self.unlock_tetris(tetris);
+            return done(Err(self.damaged(&read, location)));
+        }
+        let mut rows = RowSet::one(location.row());
+        rows.insert(CHECKSUM_ROW);
+        let wants = vec![rows; self.group(tetris.group).members.len()];
+        let (inner, asked) = (Arc::clone(self), wants.clone());
+        self.load(
+            tetris,
+            missing,
+            &wants,
+            Box::new(move |columns| {
+                inner.count_unreadable(tetris, missing, &asked, &columns);
+                let verdict = inner
+                    .judge(&read, location, &columns, 1)
+                    .or_else(|| inner.judge(&read, location, &columns, usize::MAX));
+                let is_other = verdict.is_none() && inner.is_other(&read, location, &columns);
+                if verdict.is_none() && !is_other {
+                    inner.state.lock().counters.damaged_blocks += 1;
+                }
+                let member = inner.group(tetris.group).code().member(location.disk);
+                let wrong = match &verdict {
+                    Some(verdict) => verdict.wrong(location.row()),
+                    None if is_other || is_whole(&read, location.row(), &columns[member]) => {
+                        RowSet::EMPTY
+                    }
+                    None => RowSet::one(location.row()),
+                };
+                let gave_wrong = RowSet(wrong.0 & columns[member].rows().0);
+                inner.count_rotten(tetris, (member, missing), gave_wrong);
+                inner.conclude(read, location, missing, verdict, done);
+            }),
+        );
+    }
+
+    fn damaged(&self, read: &BlockRead, location: Location) -> ReadFailure {
+        let group = self.group(location.group);
+        let disk = group.name(group.code().member(location.disk));
+        ReadFailure::Damaged { pvbn: read.pvbn, disk, expected: read.proof.expectation() }
+    }
+
+    /// Looks at so many blocks from parity, and as many checksum blocks.
+    fn judge(
+        &self,
+        read: &BlockRead,
+        location: Location,
+        columns: &[Column],
+        candidates_max: usize,
+    ) -> Option<Verdict> {
+        let code = self.group(location.group).code();
+        let own = &columns[code.member(location.disk)];
+        // Those from parity are marked.
+        let blocks = |row: usize| {
+            let own = own.get(row).map(|block| (Arc::clone(block), false));
+            let known = get_row(columns, row);
+            let from_parity: Vec<_> =
+                code.candidates(&known, location.disk).take(candidates_max).collect();
+            own.into_iter().chain(from_parity.into_iter().map(|block| (block, true)))
+        };
+        let row = location.row();
+        let checksums: Vec<_> = blocks(CHECKSUM_ROW).collect();
+        for (block, is_block_wrong) in blocks(row) {
+            let agrees = |checksums: &BlockRef| match &read.proof {
+                Proof::Content(_) => names(checksums, row, read.pvbn, &block),
+                proof @ (Proof::Identity { .. } | Proof::Owned(_)) => {
+                    proof.holds(read.pvbn, row, &block, Some(checksums))
+                }
+            };
+            let is_good = match &read.proof {
+                Proof::Content(is_right) => is_right(&block),
+                Proof::Identity { .. } | Proof::Owned(_) => {
+                    checksums.iter().any(|(checksums, _)| agrees(checksums))
+                }
+            };
+            if is_good {
+                let agreeing = checksums.iter().find(|(checksums, _)| agrees(checksums));
+                let good_checksums =
+                    agreeing.filter(|(_, differs)| *differs).map(|(block, _)| Arc::clone(block));
+                return Some(Verdict { block, is_block_wrong, good_checksums });
+            }
+        }
+        None
+    }
+
+    /// Whether what the disk has proves itself as another block, or as none: then nothing is known
+    /// to be damaged, and the pointer leads to where its block is no more (decision 12).
+    fn is_other(&self, read: &BlockRead, location: Location, columns: &[Column]) -> bool {
+        let own = &columns[self.group(location.group).code().member(location.disk)];
+        let (Some(block), Some(checksums)) = (own.get(location.row()), own.get(CHECKSUM_ROW))
+        else {
+            return false;
+        };
+        let identity = &ChecksumBlock::view(checksums).identities[location.row()];
+        matches!(read.proof, Proof::Content(_) | Proof::Owned(_))
+            && (names(checksums, location.row(), read.pvbn, block)
+                || *identity == BlockIdentity::zeroed())
+    }
+
+    fn conclude(
+        self: &Arc<Self>,
+        read: BlockRead,
+        location: Location,
+        missing: Missing,
+        verdict: Option<Verdict>,
+        done: ReadDone,
+    ) {
+        let (tetris, group) = (location.tetris(), self.group(location.group));
+        let member = group.code().member(location.disk);
+        let Some(verdict) = verdict else {
+            self.unlock_tetris(tetris);
+            done(Err(self.damaged(&read, location)));
+            return;
+        };
+        let is_missing = missing.contains(member);
+        let mut repair = Column::new();
+        {
+            let mut state = self.state.lock();
+            if is_missing {
+                state.counters.degraded_reads += 1;
+            } else {
+                if verdict.is_block_wrong {
+                    repair.set(location.row(), Arc::clone(&verdict.block));
+                }
+                if let Some(checksums) = verdict.good_checksums {
+                    repair.set(CHECKSUM_ROW, checksums);
+                    state.cache.forget(tetris);
+                }
+                state.counters.repaired_blocks += u64::from(!repair.rows().is_empty());
+            }
+        }
+        let mut columns = vec![Column::new(); group.members.len()];
+        columns[member] = repair;
+        let (inner, block) = (Arc::clone(self), verdict.block);
+        let finish = Box::new(move |()| {
+            inner.unlock_tetris(tetris);
+            done(Ok(block));
+        });
+        self.write_columns(tetris, missing, &columns, finish);
+    }
+}
+
+/// Whether a disk has a block with its own identity, if not the one that is looked for.
+fn is_whole(read: &BlockRead, row: usize, own: &Column) -> bool {
+    let found = own.get(row).zip(own.get(CHECKSUM_ROW));
+    found.is_some_and(|(block, checksums)| names(checksums, row, read.pvbn, block))
+}
+
+/// Whether a checksum block names this content at this place.
+fn names(checksums: &BlockRef, row: usize, pvbn: Pvbn, block: &BlockRef) -> bool {
+    let identity = &ChecksumBlock::view(checksums).identities[row];
+    identity.validate().is_ok() && identity.pvbn() == pvbn && identity.has_checksum_of(block)
+}

@@ -1,0 +1,101 @@
+//! What the labels say of a disk that is being filled: how far it has come, and that it is whole.
+
+use crate::inner::Inner;
+use crate::layout::DiskPlace;
+use crate::membership::filling::{Rebuild, Task, Way};
+use media::{Device, MediaError};
+use ondisk::label::DiskLabel;
+use std::sync::Arc;
+
+impl Inner {
+    /// Changes the rebuild, unless it is over, or must not go on.
+    pub(crate) fn with_rebuild<T>(
+        &self,
+        task: &Task,
+        change: impl FnOnce(&mut Rebuild) -> T,
+    ) -> Option<T> {
+        let mut state = self.state.lock();
+        if state.is_abandoned || state.failure.is_some() {
+            return None;
+        }
+        let disks = &mut state.groups[task.place.group as usize];
+        let member = &task.place.member;
+        let rebuilds =
+            disks.rebuilding.get_mut(member).into_iter().chain(disks.copies.get_mut(member));
+        rebuilds.into_iter().find(|rebuild| rebuild.is_of(&task.device)).map(change)
+    }
+
+    /// A superblock was written to a disk.
+    pub(crate) fn has_superblock(
+        self: &Arc<Self>,
+        (group, member): (u32, usize),
+        device: Arc<Device>,
+    ) {
+        let task = Task { place: DiskPlace { group, member }, device };
+        let had =
+            self.with_rebuild(&task, |filled| std::mem::replace(&mut filled.has_superblock, true));
+        if had == Some(false) {
+            self.label_progress(&task);
+        }
+    }
+
+    /// Has the label say how far the disk has come, if that is worth it.
+    pub(crate) fn label_progress(self: &Arc<Self>, task: &Task) {
+        let due = self.with_rebuild(task, Rebuild::label_due);
+        let Some(below) = due.flatten() else { return };
+        let (inner, task) = (Arc::clone(self), task.clone());
+        let disk = Arc::clone(task.device.disk());
+        disk.flush(Box::new(move |flushed| match flushed {
+            Ok(()) => {
+                let device = Arc::clone(&task.device);
+                let label = |label: &mut DiskLabel| label.rebuilt_regions = below.into();
+                let told = Box::new(move |result| inner.progress_labelled(&task, below, result));
+                device.update_label(label, told);
+            }
+            Err(error) => inner.fail_rebuild(&task, error.into()),
+        }));
+    }
+
+    fn fail_rebuild(self: &Arc<Self>, task: &Task, error: MediaError) {
+        self.fail_writing((task.place.group, task.place.member), &task.device, error);
+    }
+
+    fn progress_labelled(
+        self: &Arc<Self>,
+        task: &Task,
+        below: u64,
+        result: Result<(), MediaError>,
+    ) {
+        if let Err(error) = result {
+            return self.fail_rebuild(task, error);
+        }
+        let told = self.with_rebuild(task, |rebuild| (rebuild.way, rebuild.labelled(below)));
+        match told {
+            None => {}
+            Some((_, false)) => self.label_progress(task),
+            Some((Way::Copy, true)) => self.succeed(task.clone()),
+            Some((Way::Anew | Way::Resync, true)) => self.finish_place(task),
+        }
+    }
+
+    /// The disk holds all that its place must.
+    pub(crate) fn finish_place(self: &Arc<Self>, task: &Task) {
+        {
+            let mut state = self.state.lock();
+            let disks = &mut state.groups[task.place.group as usize];
+            let member = task.place.member;
+            // Not if it failed in this very moment.
+            if disks.rebuilding.get(&member).is_some_and(|rebuild| rebuild.is_of(&task.device)) {
+                disks.rebuilding.remove(&member);
+                disks.lost.remove(&member);
+                disks.missing &= !(1 << member);
+                disks.unlabelled |= 1 << member;
+            }
+        }
+        self.write_labels(task.place.group);
+        let (inner, DiskPlace { group, member }) = (Arc::clone(self), task.place);
+        self.finish_sync(Box::new(move |_| {
+            inner.state.lock().groups[group as usize].unlabelled &= !(1 << member);
+        }));
+    }
+}

@@ -1,0 +1,133 @@
+//! How far a disk has come that is filled with what its place must hold.
+
+use crate::layout::DiskPlace;
+use crate::walk::{Pace, Walk};
+use media::Device;
+use ondisk::identity::REGION_BLOCKS;
+use ondisk::label::DiskLabel;
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+/// Tetrises that are rebuilt at a time.
+const TETRISES_AT_A_TIME: usize = 4;
+
+/// What a region takes on the disk; one of which nothing had to be written counts the same.
+const REGION_BYTES: u64 = REGION_BLOCKS as u64 * BLOCK_SIZE_U64;
+
+/// A rebuild by place and disk: another disk may have the place by now.
+#[derive(Clone)]
+pub(crate) struct Task {
+    pub place: DiskPlace,
+    pub device: Arc<Device>,
+}
+
+/// How a disk comes to hold what its place must.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// All of it is written.
+    Anew,
+    /// What may have changed since it went is written.
+    Resync,
+    /// All of it is written beside the disk that has the place.
+    Copy,
+}
+
+/// How far a disk has come.
+pub(crate) struct Rebuild {
+    pub way: Way,
+    device: Arc<Device>,
+    identity: [u8; 16],
+    /// Of a spare: its label once it has the place.
+    label_of_place: Option<Box<DiskLabel>>,
+    /// A superblock was written to it since the start, so that it can stand for its place.
+    pub has_superblock: bool,
+    /// Of a disk that is filled beside another: which of the group's copies since the start.
+    pub copy: Option<u64>,
+    /// Whether a start would know that it has the place; what it holds counts only then.
+    pub is_told: bool,
+    walk: Walk,
+}
+
+impl Rebuild {
+    /// Of a disk, from where its label says that it stopped.
+    pub(crate) fn new(device: Arc<Device>, way: Way) -> Self {
+        let label = device.label();
+        let (below, regions) = (label.rebuilt_regions.get(), label.data_regions.get());
+        Self {
+            way,
+            device,
+            identity: label.disk,
+            label_of_place: None,
+            has_superblock: false,
+            copy: None,
+            is_told: true,
+            walk: Walk::new(below, regions, TETRISES_AT_A_TIME),
+        }
+    }
+
+    /// Of a spare that is filled beside the disk that has the place.
+    pub(crate) fn copy(device: Arc<Device>, label_of_place: DiskLabel) -> Self {
+        let label_of_place = Some(Box::new(label_of_place));
+        Self { label_of_place, copy: Some(0), ..Self::new(device, Way::Copy) }
+    }
+
+    pub(crate) fn device(&self) -> Arc<Device> {
+        Arc::clone(&self.device)
+    }
+
+    pub(crate) fn is_of(&self, device: &Arc<Device>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+
+    pub(crate) const fn identity(&self) -> [u8; 16] {
+        self.identity
+    }
+
+    pub(crate) fn label_of_place(&self) -> Option<&DiskLabel> {
+        self.label_of_place.as_deref()
+    }
+
+    pub(crate) fn has(&self, region: u64) -> bool {
+        self.walk.has(region)
+    }
+
+    pub(crate) const fn has_durably(&self, region: u64) -> bool {
+        self.is_told && self.walk.has_durably(region)
+    }
+
+    pub(crate) fn regions(&self) -> u64 {
+        self.walk.done()
+    }
+
+    /// How fast the disk is filled.
+    pub(crate) fn pace(&self) -> Pace {
+        self.walk.pace(REGION_BYTES)
+    }
+
+    /// The next region to fill, if one may begin now.
+    pub(crate) fn begin(&mut self) -> Option<u64> {
+        self.walk.begin()
+    }
+
+    /// A region that was begun is done.
+    pub(crate) fn finish(&mut self, region: u64) {
+        self.walk.finish(region, REGION_BYTES);
+    }
+
+    /// The position that its label is to say, if that is worth it.
+    pub(crate) fn label_due(&mut self) -> Option<u64> {
+        let is_over = self.walk.is_over();
+        if self.has_superblock { self.walk.label_due(is_over) } else { None }
+    }
+
+    /// Its label says a position; whether that is the end.
+    pub(crate) fn labelled(&mut self, below: u64) -> bool {
+        self.walk.labelled(below);
+        below == self.walk.end()
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: u64) {
+        self.walk.tick(now);
+    }
+}

@@ -1,0 +1,149 @@
+//! Disks that went and are there again: what they missed is written, and nothing else.
+//!
+//! Every block has its identity beside it, and that names the consistency point that wrote it. The
+//! identities of a disk follow from the other disks like its blocks do, and are a 64th of them. So
+//! what has changed in a region since a disk went is told by one row: where an identity of any disk
+//! is of a consistency point after those that the disk is known to hold, its row is written anew.
+//! That finds also what the disk acknowledged and lost when it went. Where the disk's own row of
+//! identities differs from what follows for any other reason, more is written: the rows that differ
+//! of a data disk, all of a parity disk.
+//!
+//! A disk is known to hold the consistency points that completed while it was there: each flushes
+//! all disks. What it had of the one that was under way may be torn. That does no harm once the
+//! point has completed without the disk: then all rows that it touched have identities of it. Until
+//! then the disk is *settling*; if a crash comes first, it is *torn* and all of it is written.
+//! Where stripes were being written in part at a crash while a disk was away, its rows there are
+//! what parity says and not what the disk has, so it is torn as well.
+//!
+//! Invariants: a disk that failed, or was failed, is not taken back by itself; a disk that was
+//! replaced is not in the labels. The labels say that a disk is settled only after the consistency
+//! point is complete; they say it until all regions are resynchronised.
+//!
+//! Fails: like a rebuild, which it is otherwise (`rebuild`).
+
+use crate::error::RaidError;
+use crate::inner::{Inner, State};
+use crate::layout::DiskPlace;
+use crate::membership::filling::{Rebuild, Way};
+use crate::membership::group_state::GroupState;
+use crate::membership::lost::Fate;
+use crate::request::ReplaceDone;
+use media::{Device, MediaError};
+use platform::Disk;
+use std::sync::Arc;
+use units::CpNumber;
+
+impl State {
+    /// A block of this consistency point is being written.
+    pub(crate) fn note_write(&mut self, cp: CpNumber) {
+        let cp = cp.get();
+        if self.points.complete.is_none() {
+            // The start found the one before it, with all disks that were there.
+            let before = cp.saturating_sub(1);
+            self.points.complete = Some(before);
+            self.points.first = Some(cp);
+            for lost in self.groups.iter_mut().flat_map(|disks| disks.lost.values_mut()) {
+                lost.trusted_cp.get_or_insert(before);
+            }
+        }
+        self.points.written = self.points.written.max(cp);
+    }
+}
+
+impl Inner {
+    /// A consistency point has completed on all disks that are there.
+    pub(crate) fn settle(self: &Arc<Self>, cp: u64) {
+        {
+            let mut state = self.state.lock();
+            if state.failure.is_some() {
+                return;
+            }
+            state.points.complete = state.points.complete.map(|complete| complete.max(cp));
+            for lost in state.groups.iter_mut().flat_map(|disks| disks.lost.values_mut()) {
+                if lost.fate == Fate::Settling {
+                    lost.fate = Fate::Settled;
+                }
+            }
+        }
+        self.write_all_labels();
+    }
+
+    /// Stripes of a group were being written in part at a crash.
+    pub(crate) fn distrust(&self, group: u32) {
+        let mut state = self.state.lock();
+        let disks = &mut state.groups[group as usize];
+        disks.lost.values_mut().for_each(|lost| lost.fate = Fate::Torn);
+        for rebuild in disks.rebuilding.values_mut().filter(|one| one.way == Way::Resync) {
+            rebuild.way = Way::Anew;
+        }
+    }
+
+    /// Takes back all that are there again at a start.
+    pub(crate) fn take_back_all(self: &Arc<Self>) {
+        let places: Vec<DiskPlace> = {
+            let state = self.state.lock();
+            let groups = (0..).zip(&state.groups);
+            let of_group = |(group, disks): (u32, &GroupState)| {
+                let unused = disks.unused();
+                let away: Vec<usize> =
+                    disks.lost.keys().copied().filter(|at| unused.contains(*at)).collect();
+                away.into_iter().map(move |member| DiskPlace { group, member })
+            };
+            groups.flat_map(of_group).collect()
+        };
+        for place in places {
+            if let Some(device) = self.member(place).and_then(|member| member.device()) {
+                self.take_back(place, device, Box::new(|_| ()));
+            }
+        }
+    }
+
+    pub(crate) fn return_disk(self: &Arc<Self>, disk: Arc<dyn Disk>, done: ReplaceDone) {
+        let inner = Arc::clone(self);
+        let opened = move |device: Result<Device, MediaError>| match device {
+            Ok(device) => match inner.place_that_misses(&device) {
+                Some(place) => inner.take_back(place, Arc::new(device), done),
+                None => done(Err(RaidError::NotMissed { disk: device.name().to_owned() })),
+            },
+            Err(error) => done(Err(error.into())),
+        };
+        media::open(disk, Box::new(opened));
+    }
+
+    /// The place of a disk, if it is its own still and nothing is written to it.
+    fn place_that_misses(&self, device: &Device) -> Option<DiskPlace> {
+        let label = device.label();
+        if label.is_spare() || label.aggregate != self.common_label()?.aggregate {
+            return None;
+        }
+        let (group, member) = (label.group_index.get(), usize::from(label.disk_index.get()));
+        let seat = self.layout().groups.get(group as usize)?.members.get(member)?.seat();
+        let unused = self.state.lock().groups[group as usize].unused();
+        let is_missed = seat.identity == label.disk && unused.contains(member);
+        is_missed.then_some(DiskPlace { group, member })
+    }
+
+    fn take_back(self: &Arc<Self>, place: DiskPlace, device: Arc<Device>, done: ReplaceDone) {
+        let fate = {
+            let state = self.state.lock();
+            let lost = state.groups[place.group as usize].lost.get(&place.member);
+            lost.map(|lost| lost.fate)
+        };
+        let way = match fate {
+            Some(Fate::Settled) => Way::Resync,
+            Some(Fate::Settling) => {
+                return done(Err(RaidError::Unsettled { disk: device.name().to_owned() }));
+            }
+            Some(Fate::Torn) | None => Way::Anew,
+        };
+        let (inner, again) = (Arc::clone(self), Arc::clone(&device));
+        // What it says of an earlier rebuild must not count for this one.
+        device.update_label(
+            |label| label.rebuilt_regions = 0.into(),
+            Box::new(move |result| match result {
+                Ok(()) => inner.take_place(place, Rebuild::new(again, way), done),
+                Err(error) => done(Err(error.into())),
+            }),
+        );
+    }
+}

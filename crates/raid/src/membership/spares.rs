@@ -1,0 +1,147 @@
+//! Disks that wait for a place.
+//!
+//! Invariants: a spare carries a label that says so and belongs to one aggregate; nothing is
+//! written to it but labels until it is given a place.
+
+use crate::error::RaidError;
+use crate::inner::Inner;
+use crate::layout::{DiskPlace, check_size};
+use crate::membership::status::SpareStatus;
+use crate::request::ReplaceDone;
+use media::{Device, MediaError, Profile, regions_of};
+use ondisk::label::{DiskLabel, DiskRole};
+use platform::Disk;
+use std::sync::Arc;
+
+impl Inner {
+    /// The label of some member.
+    pub(crate) fn common_label(&self) -> Option<DiskLabel> {
+        let layout = self.layout();
+        let mut members = layout.groups.iter().flat_map(|group| &group.members);
+        members.find_map(|member| member.device()).map(|device| device.label())
+    }
+
+    /// The label of a disk that waits for a place.
+    pub(crate) fn spare_label(
+        &self,
+        disk: &dyn Disk,
+        identity: [u8; 16],
+    ) -> Result<DiskLabel, RaidError> {
+        let common = self.common_label().ok_or(RaidError::NoDisks)?;
+        let mut label = DiskLabel::empty();
+        label.disk = identity;
+        label.aggregate = common.aggregate;
+        label.aggregate_name = common.aggregate_name;
+        label.created_nanoseconds = common.created_nanoseconds;
+        label.sequence = common.sequence;
+        label.groups_count = (self.layout().groups.len() as u32).into();
+        label.data_regions = regions_of(disk.size_blocks()).into();
+        label.role = DiskRole::Spare.number();
+        label.set_medium(Profile::of(disk).medium());
+        Ok(label)
+    }
+
+    pub(crate) fn add_spare(
+        self: &Arc<Self>,
+        disk: Arc<dyn Disk>,
+        identity: [u8; 16],
+        done: ReplaceDone,
+    ) {
+        let label = self.check_useful(&*disk).and_then(|()| self.spare_label(&*disk, identity));
+        let label = match label {
+            Ok(label) => label,
+            Err(error) => return done(Err(error)),
+        };
+        let inner = Arc::clone(self);
+        let labelled = move |device: Result<Device, MediaError>| {
+            done(match device {
+                Ok(device) => {
+                    inner.spares.lock().push(Arc::new(device));
+                    Ok(())
+                }
+                Err(error) => Err(error.into()),
+            });
+        };
+        media::initialize(disk, label, Box::new(labelled));
+    }
+
+    /// Refuses a disk that is too small for any place.
+    fn check_useful(&self, disk: &dyn Disk) -> Result<(), RaidError> {
+        let geometry = self.geometry();
+        let groups = geometry.groups().iter().filter(|group| !group.is_removed());
+        let least = groups.map(|group| group.regions).min().unwrap_or(1);
+        check_size(disk, least)
+    }
+
+    fn find_spare(&self, identity: [u8; 16]) -> Result<Arc<Device>, RaidError> {
+        let spares = self.spares.lock();
+        let found = spares.iter().find(|device| device.label().disk == identity);
+        found.cloned().ok_or(RaidError::NoSuchSpare { identity })
+    }
+
+    fn forget_spare(&self, device: &Arc<Device>) {
+        self.spares.lock().retain(|known| !Arc::ptr_eq(known, device));
+    }
+
+    pub(crate) fn remove_spare(self: &Arc<Self>, identity: [u8; 16], done: ReplaceDone) {
+        match self.find_spare(identity) {
+            Ok(device) => {
+                self.forget_spare(&device);
+                device.erase_label(Box::new(|result| done(result.map_err(RaidError::from))));
+            }
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    pub(crate) fn take_spare(
+        self: &Arc<Self>,
+        place: DiskPlace,
+        identity: [u8; 16],
+        done: ReplaceDone,
+    ) {
+        let device = match self.find_spare(identity) {
+            Ok(device) => device,
+            Err(error) => return done(Err(error)),
+        };
+        if let Some(failure) = self.failure() {
+            return done(Err(failure.into()));
+        }
+        let disk = Arc::clone(device.disk());
+        if let Err(error) = self.check_replacement(place, &*disk) {
+            return done(Err(error));
+        }
+        let name = device.name().to_owned();
+        self.leaving_spares.lock().push(name.clone());
+        self.forget_spare(&device);
+        let (inner, free) = (Arc::clone(self), Arc::clone(&disk));
+        let answer = move |inner: &Self, result: Result<(), RaidError>| {
+            // It has a place by now, or is a spare again, or nobody's.
+            inner.leaving_spares.lock().retain(|leaving| *leaving != name);
+            done(result);
+        };
+        let taken = move |result: Result<(), RaidError>| match result {
+            Err(RaidError::InUse { .. } | RaidError::Copying { .. }) => {
+                // Another was faster: it waits again. Its label may say that it has the place.
+                let same = Arc::clone(&inner);
+                let added = move |again: Result<(), RaidError>| answer(&same, again.and(result));
+                inner.add_spare(free, identity, Box::new(added));
+            }
+            result => answer(&inner, result),
+        };
+        self.replace_disk(place, disk, identity, Box::new(taken));
+    }
+
+    pub(crate) fn spares(&self) -> Vec<SpareStatus> {
+        let spares = self.spares.lock().clone();
+        let status = |device: &Arc<Device>| {
+            let label = device.label();
+            SpareStatus {
+                name: device.name().to_owned(),
+                identity: label.disk,
+                regions: label.data_regions.get(),
+                media: device.profile(),
+            }
+        };
+        spares.iter().map(status).collect()
+    }
+}

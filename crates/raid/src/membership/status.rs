@@ -1,0 +1,163 @@
+//! How the groups and their disks are, for operators and metrics.
+
+use crate::layout::{Member, is_in};
+use crate::membership::errors::{ErrorCounts, Known};
+use crate::membership::group_state::GroupState;
+use crate::walk::Pace;
+use media::Profile;
+use ondisk::label::{DiskRole, RaidKind, Sickness};
+use std::collections::BTreeMap;
+
+/// The state of a disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MemberState {
+    /// It works.
+    Online,
+    /// It was not there when the aggregate was put together, or missed writes before that.
+    Missing,
+    /// It took the place of a disk that was missing, and does not hold everything yet.
+    Rebuilding {
+        /// Regions that it holds.
+        rebuilt_regions: u64,
+        /// Regions that it has to.
+        regions: u64,
+        /// How it gets on.
+        pace: Pace,
+    },
+    /// It failed since.
+    Failed {
+        /// How.
+        reason: String,
+    },
+}
+
+/// A disk of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberStatus {
+    /// Its name, if it is there.
+    pub name: Option<String>,
+    /// Its identity.
+    pub identity: [u8; 16],
+    /// What it does.
+    pub role: DiskRole,
+    /// How it is.
+    pub state: MemberState,
+    /// What its medium is, if it is there.
+    pub media: Option<Profile>,
+    /// Whether it is missing because it went, and is taken back when it is there again.
+    pub is_away: bool,
+    /// The disk that is being filled with what it holds, to take its place.
+    pub successor: Option<SuccessorStatus>,
+    /// Its errors since it was labelled, or since they were cleared.
+    pub errors: ErrorCounts,
+    /// Why it should be replaced, if it should.
+    pub sickness: Option<Sickness>,
+}
+
+/// A disk that is filled with what another holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SuccessorStatus {
+    /// Its name.
+    pub name: String,
+    /// What its medium is.
+    pub media: Profile,
+    /// Regions that it holds.
+    pub copied_regions: u64,
+    /// Regions that it has to.
+    pub regions: u64,
+    /// How it gets on.
+    pub pace: Pace,
+}
+
+/// A disk that waits for a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpareStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub identity: [u8; 16],
+    /// Regions that it has room for.
+    pub regions: u64,
+    /// What its medium is.
+    pub media: Profile,
+}
+
+/// A group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupStatus {
+    /// Its kind.
+    pub kind: RaidKind,
+    /// Its disks, in order.
+    pub members: Vec<MemberStatus>,
+    /// Regions of each.
+    pub regions: u64,
+    /// Whether a disk of it has a head that moves.
+    pub is_rotational: bool,
+}
+
+impl GroupStatus {
+    /// Whether it was removed: it has no disks and is there for its number.
+    #[must_use]
+    pub const fn is_removed(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether a disk is missing.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.missing_disks() > 0
+    }
+
+    /// Disks that are missing.
+    #[must_use]
+    pub fn missing_disks(&self) -> usize {
+        self.members.iter().filter(|member| member.state != MemberState::Online).count()
+    }
+
+    /// Disks that can fail now without loss.
+    #[must_use]
+    pub fn survivable_failures(&self) -> usize {
+        self.kind.parity_disks().saturating_sub(self.missing_disks())
+    }
+}
+
+impl Member {
+    pub(crate) fn status(
+        &self,
+        disks: &GroupState,
+        index: usize,
+        (regions, saved): (u64, &BTreeMap<[u8; 16], Known>),
+    ) -> MemberStatus {
+        let seat = self.seat();
+        let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
+            (Some(rebuild), _) => MemberState::Rebuilding {
+                rebuilt_regions: rebuild.regions(),
+                regions,
+                pace: rebuild.pace(),
+            },
+            (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
+            (None, None) if is_in(disks.missing, index) => MemberState::Missing,
+            (None, None) if is_in(disks.unlabelled, index) => {
+                let pace = Pace::default();
+                MemberState::Rebuilding { rebuilt_regions: regions, regions, pace }
+            }
+            (None, None) => MemberState::Online,
+        };
+        let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {
+            name: copy.device().name().to_owned(),
+            media: copy.device().profile(),
+            copied_regions: copy.regions(),
+            regions,
+            pace: copy.pace(),
+        });
+        let is_away = disks.lost.contains_key(&index) && state != MemberState::Online;
+        let media = seat.device.as_ref().map(|device| device.profile());
+        let name = seat.device.map(|device| device.name().to_owned());
+        let (identity, role) = (seat.identity, self.role);
+        let (errors, sickness) = {
+            let saved = saved.get(&identity).copied().unwrap_or_default();
+            disks.errors_of(index, identity, saved)
+        };
+        MemberStatus { name, identity, role, state, media, is_away, successor, errors, sickness }
+    }
+}

@@ -1,0 +1,4 @@
+//! Fills disks with what their places must hold.
+
+mod rebuild;
+mod resync;

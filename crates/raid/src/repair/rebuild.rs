@@ -1,0 +1,143 @@
+//! A disk that is filled with what its place must hold, region by region.
+//!
+//! A place may be filled in three ways ([`Way`]): anew; by what changed, if the disk held the place
+//! before (see `resync`); or beside the disk that still holds it (see `membership/replacement.rs`).
+//!
+//! What a region must hold follows from the other disks as for a degraded write: blocks are proved
+//! by their identities, repaired where parity can, and the missing column is computed. Regions that
+//! are rebuilt count as there for every write and read that begins after. Some tetrises are rebuilt
+//! at a time, each locked.
+//!
+//! How far a disk has come is in its own label; that it is being rebuilt is in all labels of the
+//! group. So a rebuild goes on after a restart, and a disk that failed in the middle of it is not
+//! taken up again. The way through the regions is a `Walk`, like a scrub's.
+//!
+//! Where a block of another disk can be neither read nor computed, or the group has failed, nothing
+//! is written and the rebuild stops until the next start: what cannot be read now may be then. What
+//! comes of requests to a disk that was replaced itself counts for nothing.
+//!
+//! A disk that is whole is asked for the superblock when the aggregate is opened, and others may be
+//! gone by then. So its label says nothing of what it holds before a superblock was written to it;
+//! the status tells that it waits for one.
+//!
+//! Invariants: the label never names a region that is not durable; what lies beyond it is lost with
+//! a crash, so notes of stripes there keep the disk's blocks like a missing disk's. The labels call
+//! the disk whole only after its own says that all regions are.
+
+use crate::inner::Inner;
+use crate::io::parts_of_column;
+use crate::layout::{DiskPlace, TetrisId};
+use crate::membership::{GroupState, Rebuild, Task, Way};
+use crate::stripe::{Answer, Column, Question, RowSet};
+use media::Device;
+use std::sync::Arc;
+
+impl Inner {
+    /// Goes on with what was interrupted.
+    pub(crate) fn resume_rebuilds(self: &Arc<Self>) {
+        let places: Vec<DiskPlace> = {
+            let state = self.state.lock();
+            let groups = (0..).zip(&state.groups);
+            let of_group = |(group, disks): (u32, &GroupState)| {
+                let copies = disks.copies.keys();
+                let members: Vec<usize> = disks.rebuilding.keys().chain(copies).copied().collect();
+                members.into_iter().map(move |member| DiskPlace { group, member })
+            };
+            groups.flat_map(of_group).collect()
+        };
+        places.into_iter().for_each(|place| self.start_rebuilds_at(place));
+        self.take_back_all();
+    }
+
+    /// The labels name the disks that are to be filled there.
+    pub(crate) fn start_rebuilds_at(self: &Arc<Self>, place: DiskPlace) {
+        let devices: Vec<Arc<Device>> = {
+            let state = self.state.lock();
+            let disks = &state.groups[place.group as usize];
+            let rebuilds = disks.rebuilding.get(&place.member).into_iter();
+            rebuilds.chain(disks.copies.get(&place.member)).map(Rebuild::device).collect()
+        };
+        for task in devices.into_iter().map(|device| Task { place, device }) {
+            self.rebuild_next(&task);
+            let _ = self.with_rebuild(&task, |rebuild| rebuild.is_told = true);
+            // Nothing may be left to do.
+            self.label_progress(&task);
+        }
+    }
+
+    /// Begins as much as may be under way.
+    fn rebuild_next(self: &Arc<Self>, task: &Task) {
+        while let Some(region) = self.with_rebuild(task, Rebuild::begin).flatten() {
+            let (tetris, task) = (TetrisId { group: task.place.group, region }, task.clone());
+            let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, task);
+            self.lock_tetris(tetris, Box::new(job));
+        }
+    }
+
+    fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
+        match self.with_rebuild(&task, |rebuild| rebuild.way) {
+            None => self.unlock_tetris(tetris),
+            Some(Way::Resync) => self.resync_tetris(tetris, task),
+            Some(Way::Anew | Way::Copy) => self.rebuild_rows(tetris, task, RowSet::ALL),
+        }
+    }
+
+    /// Writes rows of a tetris to a disk, and calls the tetris done.
+    pub(crate) fn rebuild_rows(self: &Arc<Self>, tetris: TetrisId, task: Task, rows: RowSet) {
+        let (group, member) = (self.group(tetris.group), task.place.member);
+        let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
+        let data_disk = member.checked_sub(group.code().parity_disks);
+        let wanted = (0..group.data_disks).map(|disk| match data_disk {
+            // It is there to be read.
+            Some(own) if own != disk && !missing.contains(member) => RowSet::EMPTY,
+            _ => rows,
+        });
+        let question = Question {
+            tetris,
+            missing,
+            rows: wanted.collect(),
+            parity: RowSet::EMPTY,
+            given: vec![Column::new(); group.data_disks],
+        };
+        let inner = Arc::clone(self);
+        let write = Box::new(move |answer: Answer| {
+            if answer.is_unreadable || inner.with_rebuild(&task, |_| ()).is_none() {
+                return inner.unlock_tetris(tetris);
+            }
+            inner.blame(tetris, missing, &answer);
+            let (columns, own) = inner.rebuilt_columns(&answer, task.place, rows);
+            let again = Arc::clone(&inner);
+            let mut parts = inner.parts_of(tetris, missing, &columns);
+            parts.extend(parts_of_column(member, &task.device, &own));
+            let finish = Box::new(move |()| again.finish_rebuilding(tetris, &task));
+            inner.write_parts(tetris, parts, finish);
+        });
+        self.resolve(question, write);
+    }
+
+    /// What else was found wrong, and the column of the place.
+    fn rebuilt_columns(
+        &self,
+        answer: &Answer,
+        place: DiskPlace,
+        rows: RowSet,
+    ) -> (Vec<Column>, Column) {
+        self.count_damage(answer);
+        let code = self.group(place.group).code();
+        let mut columns = vec![Column::new(); code.parity_disks];
+        columns.extend(answer.repairs.clone());
+        let own = match place.member.checked_sub(code.parity_disks) {
+            Some(data_disk) => answer.columns[data_disk].clone(),
+            None => answer.parity(code, rows).swap_remove(place.member),
+        };
+        (columns, own)
+    }
+
+    pub(crate) fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: &Task) {
+        // Not if it failed with this write.
+        let _ = self.with_rebuild(task, |rebuild| rebuild.finish(tetris.region));
+        self.unlock_tetris(tetris);
+        self.label_progress(task);
+        self.rebuild_next(task);
+    }
+}

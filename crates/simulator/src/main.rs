@@ -285,7 +285,7 @@ fn run_seeds(seeds: Range<u64>, lives: &Lives, jobs: usize) -> ExitCode {
         eprintln!("\n{}", outcome.report());
     }
     print_coverage(&summary);
-    println!("{}", line(&summary));
+    println!("{}, digest {:016x}", line(&summary), summary.digest);
     if summary.failures.is_empty() {
         return ExitCode::SUCCESS;
     }

@@ -85,6 +85,9 @@ pub struct Summary {
     pub operations: u64,
     /// Power cuts.
     pub power_cuts: u64,
+    /// The hashes of all traces together, in whichever order the lives ended: what must be the same
+    /// for the same seeds.
+    pub digest: u64,
     /// What was met.
     pub coverage: Coverage,
     /// The lives that ended with a finding, by seed.
@@ -188,6 +191,7 @@ impl Summary {
         self.seeds += 1;
         self.operations += outcome.trace.operations;
         self.power_cuts += outcome.trace.power_cuts;
+        self.digest = self.digest.wrapping_add(outcome.trace.hash());
         self.coverage.add(&outcome.trace);
         if outcome.finding.is_some() {
             self.failures.push(outcome);

@@ -16,14 +16,15 @@ use model_fs::Mix;
 use ondisk::label::RaidKind;
 use platform::simulated::Fate;
 use simulator::Finding;
-use simulator::choices::Choices;
-use simulator::machine::{AGGREGATE, Machine, Promise, promise};
-use simulator::media::check_media;
+use simulator::checks::media::check_media;
+use simulator::machine::promise::{Promise, promise};
+use simulator::machine::{AGGREGATE, Machine};
+use simulator::plan::order::{MessageOrder, RequestOrder};
 use simulator::plan::{Filling, Plan, VolumePlan};
-use simulator::schedule::{MessageOrder, RequestOrder};
-use simulator::subject::snapshot_name;
+use simulator::seed::choices::Choices;
+use simulator::seed::trace::Trace;
 use simulator::tenant::Tenant;
-use simulator::trace::Trace;
+use simulator::tenant::subject::snapshot_name;
 
 /// Things that happen in one input.
 const EVENTS_MAX: usize = 160;
@@ -36,7 +37,7 @@ const TRADITIONAL_ROOT_MODE: u32 = 0o755;
 const MILLISECOND: u64 = 1_000_000;
 
 /// A consistency point that was asked for, and where that stands in the history.
-type Point = (simulator::history::Moment, Promise<Result<(), aggregate::AggregateError>>);
+type Point = (simulator::tenant::history::Moment, Promise<Result<(), aggregate::AggregateError>>);
 
 /// See the module.
 pub fn engine_operations(bytes: &[u8]) {

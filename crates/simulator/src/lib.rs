@@ -7,71 +7,42 @@
 //! which disk. After each cut the node is opened again, and what is there must be something that
 //! the history allows.
 //!
-//! | part | what it does |
+//! The rooms stand on one another, the lowest first: each imports from those above it in this table
+//! only.
+//!
+//! | room | what it does |
 //! | --- | --- |
+//! | [`seed`] | choices, what is left out, what was met and found |
 //! | [`plan`] | what kind of node a seed has |
 //! | [`machine`] | the world and the engine on it; one step at a time |
+//! | [`checks`] | space and media of a node at rest |
 //! | [`tenant`] | one volume on both sides, what is in flight, its history |
-//! | [`schedule`], [`overlap`] | who is next, and who runs in the middle of another |
-//! | [`losses`], [`outage`] | disks that go and come back: as many as parity covers, and more |
-//! | [`neighbours`] | other aggregates of the node, one of them slow or dead |
-//! | `sickness` | a disk with many errors, and whether they are counted and kept |
-//! | `nfs` | clients over a network instead of operations at the engine's interface |
+//! | [`faults`] | disks and logs that do not do what they should |
+//! | [`management`] | growth, removal, tiering, scrubs, checks |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
-//! | [`run`] | many seeds on many threads; panics are findings |
-//! | [`boundaries`] | one seed, cut at each of its writes and flushes |
-//! | [`reduction`], [`shrink`] | a finding made small enough to read |
-//! | `mutations` | whether rules that are broken on purpose are noticed |
+//! | `nfs` | clients over a network instead of operations at the engine's interface |
+//! | [`runs`] | many seeds on many threads; boundaries; findings made small; broken rules |
 //!
-//! Invariants: everything follows from the seed, bit for bit: [`trace::Trace::hash`] is the proof.
+//! Invariants: everything follows from the seed, bit for bit: [`seed::trace::Trace::hash`] is the
+//! proof.
 //! No part of a life knows the time, the machine or another life.
 //!
 //! Fails: [`Finding`], which names what is wrong; the seed replays it.
 
 #![forbid(unsafe_code)]
 
-mod beside;
-pub mod boundaries;
-pub mod choices;
-mod clock;
-pub mod cut;
-pub mod damage;
-pub mod finding;
-pub mod footprint;
-pub mod growth;
-pub mod history;
-mod kills;
+pub mod checks;
+pub mod faults;
 pub mod life;
-pub mod log_faults;
-pub mod losses;
 pub mod machine;
-pub mod media;
-#[cfg(feature = "mutations")]
-pub mod mutations;
-pub mod neighbours;
+pub mod management;
 mod nfs;
-pub mod online_check;
-pub mod outage;
-pub mod overlap;
 pub mod plan;
-mod recovery;
-pub mod reduction;
-mod removal;
-pub mod run;
-pub mod schedule;
-mod scrubs;
-pub mod shrink;
-mod sickness;
-pub mod slots;
-pub mod space;
-pub mod subject;
+pub mod runs;
+pub mod seed;
 pub mod tenant;
-pub mod tiering;
-pub mod trace;
-mod volumes;
-mod workload;
 
-pub use finding::Finding;
-pub use plan::MixChoice;
-pub use reduction::Reduction;
-pub use run::{FrontEnd, Lives, Outcome, Summary, first_finding, live_seed, run};
+pub use runs::run::{Outcome, Summary, first_finding, live_seed, run};
+pub use seed::finding::Finding;
+pub use seed::lives::{FrontEnd, Lives, MixChoice};
+pub use seed::reduction::Reduction;

@@ -9,9 +9,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ondisk::label::RaidKind;
 use platform::Clock;
 use platform::linux::SystemClock;
-use simulator::boundaries::live_boundaries;
-use simulator::life::BoundaryCut;
-use simulator::shrink::shrink;
+use simulator::runs::boundaries::live_boundaries;
+use simulator::runs::shrink::shrink;
+use simulator::seed::lives::BoundaryCut;
 use simulator::{FrontEnd, Lives, MixChoice, Reduction, Summary, live_seed, run};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -206,7 +206,7 @@ fn parse_kind(text: &str) -> Result<RaidKind, String> {
 
 #[cfg(feature = "mutations")]
 fn parse_rule(text: &str) -> Result<platform::mutation::Rule, String> {
-    simulator::mutations::rule_named(text).ok_or_else(|| {
+    simulator::runs::mutations::rule_named(text).ok_or_else(|| {
         let names: Vec<_> = platform::mutation::Rule::ALL.iter().map(|rule| rule.name()).collect();
         format!("there is no rule '{text}'; there are {}", names.join(", "))
     })
@@ -246,10 +246,10 @@ fn break_rules(
     println!("{:26} {:>6}  finding", "rule", "seeds");
     let mut missed = 0;
     for rule in rules {
-        let row = simulator::mutations::try_rule(
+        let row = simulator::runs::mutations::try_rule(
             rule,
             seeds.clone(),
-            &simulator::mutations::lives_of(rule),
+            &simulator::runs::mutations::lives_of(rule),
             jobs,
         );
         println!("{row}");

@@ -3,8 +3,8 @@
 
 use platform::mutation::{Rule, break_rule};
 use platform::sync::Mutex;
-use simulator::mutations::{lives_of, try_rule};
-use simulator::shrink::shrink;
+use simulator::runs::mutations::{lives_of, try_rule};
+use simulator::runs::shrink::shrink;
 use simulator::{Lives, live_seed};
 
 /// One rule is broken at a time in the whole process.

@@ -1,7 +1,7 @@
 //! A fixed range of seeds finds nothing, meets what it must meet, and every seed replays bit for
 //! bit.
 
-use simulator::boundaries::live_boundaries;
+use simulator::runs::boundaries::live_boundaries;
 use simulator::{Lives, Summary, live_seed, run};
 
 /// Few enough for every build, many enough to meet each situation below.

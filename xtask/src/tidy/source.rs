@@ -214,7 +214,7 @@ mod tests {
         let code = "//! x\nuse platform::linux::FileDisk;\n";
         for path in [
             "crates/server/src/node.rs",
-            "crates/simulator/src/machine.rs",
+            "crates/simulator/src/machine/mod.rs",
             "crates/raid/tests/power_cut.rs",
             "crates/raid/src/groups/tests.rs",
             "crates/nfs/examples/memory_server.rs",

@@ -15,7 +15,7 @@ use ondisk::label::RaidKind;
 use ondisk::log::LOG_NOTES_BLOCKS_MIN;
 use ondisk::xattr::XATTR_MAGIC;
 use platform::simulated::{SimulatedWorld, WorldImage};
-use simulator::machine::LOG_DISK;
+use simulator::machine::logs::LOG_DISK;
 use std::sync::{Arc, OnceLock};
 use units::BlockRef;
 use volume::SnapshotRequest;

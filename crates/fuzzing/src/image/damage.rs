@@ -15,7 +15,7 @@ use ondisk::label::DiskLabel;
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogHeader};
 use ondisk::root::Superblock;
 use platform::simulated::SimulatedWorld;
-use simulator::machine::LOG_DISK;
+use simulator::machine::logs::LOG_DISK;
 use units::{BLOCK_SIZE, Block};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

@@ -9,7 +9,7 @@
 //!
 //! Fails: with what is wrong with an answer, in words.
 
-use crate::choices::Choices;
+use crate::seed::choices::Choices;
 use locks::{Limits, LockManager};
 use nfs::{Ledger, Locking};
 use onc_rpc::{AuthSys, CallHeader, Credential, Reader, Writer, record};

@@ -1,0 +1,196 @@
+//! Volumes that come and go during a life.
+//!
+//! Invariants: one change is under way at a time. After a crash it has happened or not; everything
+//! else is as it was.
+
+use super::Life;
+use crate::machine::AGGREGATE;
+use crate::machine::logs::is_neighbours;
+use crate::machine::promise::{Promise, promise};
+use crate::plan::VolumePlan;
+use crate::seed::finding::Finding;
+use crate::seed::reduction::Calm;
+use crate::tenant::Tenant;
+use aggregate::AggregateError;
+use dblade::{EngineError, VolumeRequest};
+
+/// Volumes that there may be at a time.
+const VOLUMES_MAX: usize = 4;
+/// Mode of a flexible volume's root: everyone may make files in it.
+const ROOT_MODE: u16 = 0o777;
+/// Mode of the root of a traditional volume, which the engine chooses.
+const TRADITIONAL_ROOT_MODE: u32 = 0o755;
+
+/// A change of the set of volumes that was asked for.
+pub(crate) enum Change {
+    Create(String, VolumePlan, Promise<Result<(), EngineError>>),
+    Delete(String, Promise<Result<(), EngineError>>),
+}
+
+impl Change {
+    /// In words, behind other words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Create(name, ..) => format!("; create volume {name}"),
+            Self::Delete(name, _) => format!("; delete volume {name}"),
+        }
+    }
+
+    /// Whether it deletes this volume.
+    pub fn deletes(&self, name: &str) -> bool {
+        matches!(self, Self::Delete(gone, _) if gone == name)
+    }
+}
+
+impl Life<'_> {
+    /// The volume that a traditional aggregate is.
+    pub fn tenants_of_aggregate(&mut self) -> Result<(), Finding> {
+        let Some(plan) = self.machine.plan.volumes.first().copied() else { return Ok(()) };
+        if self.machine.plan.is_traditional && self.tenants.is_empty() {
+            self.add_tenant(AGGREGATE.to_owned(), plan, TRADITIONAL_ROOT_MODE)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the volumes that there are from the start, as far as they are missing.
+    pub fn make_volumes(&mut self) -> Result<(), Finding> {
+        let volumes = self.machine.plan.volumes.clone();
+        for plan in volumes.into_iter().skip(self.tenants.len()) {
+            self.request_volume(plan);
+            self.machine.drive_until("create volume", |_| {
+                self.change.as_ref().is_none_or(Change::is_answered)
+            })?;
+            self.poll_change()?;
+        }
+        Ok(())
+    }
+
+    fn request_volume(&mut self, plan: VolumePlan) {
+        let name = format!("v{}", self.next_name);
+        self.next_name += 1;
+        let request = VolumeRequest {
+            name: name.clone(),
+            aggregate: AGGREGATE.to_owned(),
+            size_blocks: plan.size_blocks,
+            root: (0, 0, ROOT_MODE),
+            exports: Vec::new(),
+            tiering: dblade::Tiering::default(),
+        };
+        self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
+        let engine = &self.machine.engine;
+        let promise = promise(|done| engine.create_volume(request, done));
+        self.change = Some(Change::Create(name, plan, promise));
+    }
+
+    fn add_tenant(&mut self, name: String, plan: VolumePlan, mode: u32) -> Result<(), Finding> {
+        let tenant = Tenant::new(&mut self.machine, name.clone(), plan, mode);
+        if matches!(tenant, Err(Finding::Refused { .. })) && self.machine.has_damaged(&name) {
+            // It is listed, and nobody works on it.
+            self.machine.trace.meet("damage: a new volume cannot be loaded");
+            return Ok(());
+        }
+        let mut tenant = tenant?;
+        tenant.is_damaged |= self.machine.has_damaged(&tenant.name);
+        self.tenants.push(tenant);
+        Ok(())
+    }
+
+    /// Makes or deletes a volume now and then.
+    pub fn change_volumes(&mut self) {
+        let is_calm = self.reduction.is_calm(Calm::Changes);
+        if self.change.is_some() || self.machine.plan.is_traditional || is_calm {
+            return;
+        }
+        if self.tenants.len() < VOLUMES_MAX && self.events.chance(60) {
+            let plan = self.machine.plan.another_volume(&mut self.events);
+            self.request_volume(plan);
+        } else if self.tenants.len() > 1 {
+            let index = self.events.index(self.tenants.len());
+            let Some(tenant) = self.tenants.get(index).filter(|tenant| tenant.is_idle()) else {
+                return;
+            };
+            let name = tenant.name.clone();
+            self.machine.trace.note(format!("delete volume {name}"));
+            let engine = &self.machine.engine;
+            let promise = promise(|done| engine.delete_volume(&name, done));
+            self.change = Some(Change::Delete(name, promise));
+        }
+    }
+
+    /// Takes in the end of a change.
+    pub fn poll_change(&mut self) -> Result<(), Finding> {
+        let outcome = self.change.as_ref().and_then(|change| change.promise().lock().take());
+        let Some(outcome) = outcome else { return Ok(()) };
+        let change = self.change.take();
+        let is_full = matches!(outcome, Err(EngineError::Aggregate(AggregateError::Full)));
+        if is_full && matches!(change, Some(Change::Create(..))) {
+            self.machine.trace.meet("no space for a volume");
+            return Ok(());
+        }
+        if let Err(error) = &outcome {
+            let request = change.as_ref().map(Change::describe).unwrap_or_default();
+            let request = request.trim_start_matches("; ").to_owned();
+            let refused = self.machine.refused(&request, &error.to_string());
+            // What was refused because the power goes may have happened all the same.
+            self.change = change.filter(|_| matches!(refused, Finding::PowerCut | Finding::Outage));
+            return Err(refused);
+        }
+        match change {
+            Some(Change::Create(name, plan, _)) => {
+                self.machine.trace.meet("volume created");
+                self.add_tenant(name, plan, u32::from(ROOT_MODE))
+            }
+            Some(Change::Delete(name, _)) => {
+                self.machine.trace.meet("volume deleted");
+                self.tenants.retain(|tenant| tenant.name != name);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Which volumes there are: those that there were, and those of a change under way as it likes.
+    pub fn recover_volumes(&mut self) -> Result<(), Finding> {
+        let volumes = self.machine.engine.volumes();
+        let ours = volumes.iter().filter(|served| !is_neighbours(&served.name));
+        let mut found: Vec<String> = ours.map(|served| served.name.clone()).collect();
+        match self.change.take() {
+            Some(Change::Create(name, plan, _)) if found.contains(&name) => {
+                self.machine.trace.meet("crash: while a volume is created");
+                self.add_tenant(name, plan, u32::from(ROOT_MODE))?;
+            }
+            Some(Change::Create(..)) => {
+                self.machine.trace.meet("crash: before a volume is created");
+            }
+            Some(Change::Delete(name, _)) if !found.contains(&name) => {
+                self.machine.trace.meet("crash: while a volume is deleted");
+                self.tenants.retain(|tenant| tenant.name != name);
+            }
+            _ => {}
+        }
+        let mut expected: Vec<String> =
+            self.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        expected.sort();
+        found.retain(|name| expected.contains(name) || !self.machine.has_damaged(name));
+        if expected == found {
+            return Ok(());
+        }
+        Err(Finding::Listing {
+            what: "volumes".to_owned(),
+            expected: format!("{expected:?}"),
+            found: format!("{found:?}"),
+        })
+    }
+}
+
+impl Change {
+    const fn promise(&self) -> &Promise<Result<(), EngineError>> {
+        match self {
+            Self::Create(_, _, promise) | Self::Delete(_, promise) => promise,
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.promise().lock().is_some()
+    }
+}

@@ -1,0 +1,231 @@
+//! A volume with everything that is known of it: the engine's and the model's side, what is in
+//! flight, and the history that says what a crash may leave.
+//!
+//! Invariants: operations in flight at one time are independent ([`Footprint`]). The model runs an
+//! operation when the engine has answered it, so it is always at the state of all answers.
+//!
+//! Fails: [`Finding`] when an answer is not the model's.
+
+mod answers;
+pub mod footprint;
+pub mod history;
+mod observed;
+mod recovery;
+mod snapshots;
+pub mod subject;
+mod workload;
+
+use crate::machine::Machine;
+use crate::plan::{Filling, Plan, VolumePlan};
+use crate::seed::choices::Choices;
+use crate::seed::finding::Finding;
+use file_service::{Durability, FileService};
+use footprint::Footprint;
+use history::{History, Moment};
+use model_fs::executor::Pending;
+use model_fs::{Model, Operation, Runner, SnapshotAction};
+use snapshots::Request;
+pub use snapshots::listed_snapshots;
+use subject::EngineSubject;
+use workload::choose_operation;
+
+struct InFlight {
+    asked: Moment,
+    operation: Operation,
+    footprint: Footprint,
+    wait: Wait,
+    /// The machine's step when it was asked for.
+    step: u64,
+    /// The aggregate was away when it was asked for: it must be refused.
+    is_hopeless: bool,
+}
+
+enum Wait {
+    Operation(Pending),
+    Snapshot(Request),
+    /// Refused in an outage: like a crash it leaves open what happened.
+    Refused(Option<Request>),
+}
+
+/// See the module.
+pub struct Tenant {
+    /// The volume's name.
+    pub name: String,
+    /// What it is like.
+    pub plan: VolumePlan,
+    /// The model.
+    pub model: Runner<Model>,
+    /// The engine's volume.
+    pub subject: Runner<EngineSubject>,
+    /// Live snapshots, oldest first.
+    pub snapshots: Vec<u8>,
+    /// Blocks of its files cannot be read: what it answers is not compared any more.
+    pub is_damaged: bool,
+    /// The aggregate that it is on, if not the first.
+    pub(crate) neighbour: Option<usize>,
+    /// Its operations are mostly large writes.
+    pub fills: bool,
+    was_restored: bool,
+    history: History,
+    in_flight: Vec<InFlight>,
+    answered: usize,
+}
+
+impl Tenant {
+    /// A new volume, empty and durable.
+    pub fn new(
+        machine: &mut Machine<'_>,
+        name: String,
+        plan: VolumePlan,
+        root_mode: u32,
+    ) -> Result<Self, Finding> {
+        let model = Model::new(machine.service.limits(), root_mode);
+        let model = Runner::model(model, plan.durability);
+        let subject = EngineSubject::new(machine.service.clone(), name.clone());
+        let subject = Runner::new(subject, plan.durability, &mut || machine.drive());
+        let subject = subject.map_err(|error| Finding::Refused {
+            request: format!("root of {name}"),
+            error: error.to_string(),
+        })?;
+        let history = Self::begin_history(&name, &model, &plan)?;
+        Ok(Self {
+            name,
+            plan,
+            model,
+            subject,
+            snapshots: Vec::new(),
+            is_damaged: false,
+            neighbour: None,
+            fills: false,
+            was_restored: false,
+            history,
+            in_flight: Vec::new(),
+            answered: 0,
+        })
+    }
+
+    /// The same on another aggregate than the first.
+    #[must_use]
+    pub fn beside(self, neighbour: usize) -> Self {
+        Self { neighbour: Some(neighbour), ..self }
+    }
+
+    /// When the oldest operation was asked for that is not answered.
+    #[must_use]
+    pub fn oldest_step(&self) -> Option<u64> {
+        let waiting = self.in_flight.iter().filter(|one| !matches!(one.wait, Wait::Refused(_)));
+        waiting.map(|one| one.step).min()
+    }
+
+    /// Whether its log has refused anything, or may.
+    const fn log_fails(&self, machine: &Machine<'_>) -> bool {
+        self.neighbour.is_none() && machine.log_fails()
+    }
+
+    fn begin_history(
+        name: &str,
+        model: &Runner<Model>,
+        plan: &VolumePlan,
+    ) -> Result<History, Finding> {
+        let is_logged = plan.durability == Durability::Logged;
+        History::new(model, is_logged)
+            .map_err(|error| Finding::Unreadable { volume: name.to_owned(), error })
+    }
+
+    /// Whether a restore of a snapshot was ever asked for: what only it held is active again.
+    #[must_use]
+    pub const fn was_restored(&self) -> bool {
+        self.was_restored
+    }
+
+    /// How many wait for an answer.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.in_flight.iter().filter(|one| !matches!(one.wait, Wait::Refused(_))).count()
+    }
+
+    /// Whether nothing is in flight.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// What is in flight, in words.
+    #[must_use]
+    pub fn waiting(&self) -> String {
+        let operations: Vec<_> = self.in_flight.iter().map(|one| &one.operation).collect();
+        format!("{}: {operations:?}", self.name)
+    }
+
+    /// Begins an operation of the seed's choice if one can be begun now.
+    /// `number` is the operation's in the life, `choices` are its own.
+    pub fn start_operation(
+        &mut self,
+        machine: &mut Machine<'_>,
+        number: u64,
+        mut choices: Choices,
+    ) -> Result<bool, Finding> {
+        if self.in_flight.len() >= machine.plan.in_flight_max {
+            return Ok(false);
+        }
+        let (mut plan, mut round) = (None, machine.trace.round);
+        if self.fills {
+            // In odd rounds it is written, in even ones removed.
+            plan = Some(Plan { filling: Filling::Volumes, ..machine.plan.clone() });
+            round |= 1;
+        }
+        let plan = plan.as_ref().unwrap_or(&machine.plan);
+        let operation = choose_operation(plan, &mut choices, (number, round), &self.model.executor);
+        let footprint = Footprint::of(&operation, &self.model.executor);
+        // It waits until it is independent of those in flight.
+        if !self.in_flight.iter().all(|one| one.footprint.is_independent_of(&footprint)) {
+            return Ok(false);
+        }
+        machine.trace.note(format!("{}: ask {number} {operation:?}", self.name));
+        let asked = self.history.now();
+        let wait = match &operation {
+            Operation::Snapshot(action) => {
+                self.was_restored |= matches!(action, SnapshotAction::Restore(_));
+                let is_there = matches!(action, SnapshotAction::Restore(snapshot)
+                    if self.snapshots.contains(snapshot));
+                Wait::Snapshot(Request::ask(machine, &self.name, *action, is_there))
+            }
+            operation => Wait::Operation(self.subject.executor.start(operation)),
+        };
+        let is_hopeless = machine.is_out_of_service_of(self.neighbour);
+        let step = machine.trace.step;
+        self.in_flight.push(InFlight { asked, operation, footprint, wait, step, is_hopeless });
+        self.poll(machine)?;
+        Ok(true)
+    }
+
+    fn note_snapshot(&mut self, action: SnapshotAction) {
+        match action {
+            SnapshotAction::Create(snapshot) => self.snapshots.push(snapshot),
+            SnapshotAction::Delete(snapshot) => self.snapshots.retain(|one| *one != snapshot),
+            SnapshotAction::Restore(snapshot) => {
+                if let Some(at) = self.snapshots.iter().position(|one| *one == snapshot) {
+                    self.snapshots.truncate(at + 1);
+                }
+            }
+        }
+    }
+
+    /// The moment for a consistency point that is asked for now.
+    pub const fn now(&mut self) -> Moment {
+        self.history.now()
+    }
+
+    /// A consistency point that was asked for at `asked` has committed.
+    pub fn durable(&mut self, asked: Moment) {
+        self.history.durable(asked);
+    }
+
+    /// All that was answered is durable. The history goes on: one that begins here would not know
+    /// the files that are held and have no name, and they live on.
+    pub fn all_durable(&mut self) {
+        assert!(self.in_flight.is_empty(), "what is in flight is not durable");
+        let now = self.history.now();
+        self.history.durable(now);
+    }
+}

@@ -1,6 +1,6 @@
 //! Why an aggregate refuses or fails.
 
-use crate::leaving::LeavingError;
+use crate::block_side::leaving::LeavingError;
 use nvlog::LogError;
 use ondisk::damage::Damage;
 use raid::{RaidError, StoreError};

@@ -4,9 +4,19 @@
 //!
 //! An aggregate is a file system of the core ([`cowfs`]) whose files are the volumes' containers.
 //! The lowest level of a container's buftree is the *container map*, from VVBN to PVBN. A
-//! consistency point ([`consistency_point`]) freezes every volume, lets each clean its image, takes
-//! the changes of their container maps, cleans the aggregate's own image, and writes the
-//! superblock.
+//! consistency point freezes every volume, lets each clean its image, takes the changes of their
+//! container maps, cleans the aggregate's own image, and writes the superblock.
+//!
+//! The rooms, in the order in which they may import one another, each those before it only:
+//!
+//! 1. `allocation`: free blocks. `containers`: volumes as the aggregate's image has them.
+//! 2. `relocation`: what is to move to another place.
+//! 3. `block_side`: the aggregate's own file system. `loader` reads blocks.
+//! 4. `service`: the aggregate, and what asks for consistency points.
+//! 5. `background` and `administration`, then `relocating`: messages and actions that work on
+//!    the aggregate in service.
+//! 6. `consistency_point`: calls all of them, in an order that it states.
+//! 7. `assembly`: puts an aggregate into service.
 //!
 //! Architecture invariants:
 //! - The aggregate does not know what a volume is; it knows [`Member`]s that freeze, clean and
@@ -18,48 +28,48 @@
 
 #![forbid(unsafe_code)]
 
-mod aggregate;
-mod area_map;
-mod backend;
+mod administration;
+mod allocation;
+mod assembly;
+mod background;
 mod block_side;
-pub mod consistency_point;
+mod consistency_point;
+mod containers;
 mod error;
 mod journal;
-mod leaving;
 mod loader;
-mod member;
-mod memory;
-mod mount;
 mod owner;
-mod pin;
-mod pool;
-mod reclaim;
-mod refill;
-mod relocate;
-mod stocking;
-mod tuning;
-mod use_of_blocks;
+mod relocating;
+mod relocation;
+mod service;
 
-pub use aggregate::{Aggregate, AggregateIdentity, Parts, Statistics};
+pub use administration::leaving::RemovalPlanned;
+pub use administration::pinning::{PinDone, UnpinDone};
+pub use allocation::area_map::{AreaCell, GroupMap, MapDone};
+pub use allocation::pool::BlockPool;
+pub use allocation::reclaim::Reclaim;
+pub use allocation::tuning::{FreeCounters, PickCounters, Tuning};
 pub use allocator::{AreaChoice, Picks};
-pub use area_map::{AreaCell, GroupMap, MapDone};
-pub use backend::ContainerUpdate;
-pub use block_side::{BlockSide, Container, Settings, VolumeSlot};
-pub use consistency_point::{Acted, Action, CpDone, FreezeContext, FreezeScope, Phase};
+pub use block_side::leaving::{Leaving, LeavingError};
+pub use block_side::mount::{AGGREGATE_BLOCKS_MIN, Mounted, format_block_side, mount};
+pub use block_side::settings::Settings;
+pub use block_side::side::BlockSide;
+pub use block_side::superblock::{choose_superblock, is_whole_slot};
+pub use consistency_point::{commit, freeze, steps};
+pub use containers::{
+    Container, ContainerUpdate, MemberCleaned, OwnFiles, VolumeSlot, container_inode,
+    container_lookup,
+};
 pub use cowfs::space::FreeCounts;
 pub use error::AggregateError;
 pub use journal::{LateJournal, decode as decode_stripe_note};
-pub use leaving::{Leaving, LeavingError, RemovalPlanned};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
-pub use member::{ActiveDone, Cleaning, Member, MemberCleaned, Published, container_inode};
-pub use mount::{
-    AGGREGATE_BLOCKS_MIN, Mounted, choose_superblock, container_lookup, format_block_side,
-    is_whole_slot, mount,
-};
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
-pub use pin::{ImagePin, PinDone, PinError, UnpinDone};
-pub use pool::BlockPool;
-pub use reclaim::Reclaim;
-pub use relocate::Relocation;
-pub use relocate::tiering::{Tiering, TieringPolicy};
-pub use tuning::{FreeCounters, PickCounters, Tuning};
+pub use relocation::plan::Relocation;
+pub use relocation::tiering::{Tiering, TieringPolicy};
+pub use service::action::{Acted, Action, CpDone, FreezeScope};
+pub use service::aggregate::{Aggregate, AggregateIdentity, Parts};
+pub use service::member::{ActiveDone, Cleaning, FreezeContext, Member, Published};
+pub use service::pins::{ImagePin, PinError};
+pub use service::state::{Phase, dot};
+pub use service::statistics::Statistics;

@@ -203,9 +203,12 @@ impl FlexibleVolume {
         let given_up = cleaner.take_given_up();
         let cleaned = cleaner.take_cleaned();
         side.finished = Some(Cleaned::Whole(Finished { cleaned, dirty_blocks, given_up }));
-        let volume = self.front.id;
         let (updates, wasted) = (holdings.updates, holdings.wasted);
-        aggregate.member_cleaned(MemberCleaned { volume, updates, wasted, is_damaged: false });
+        aggregate.member_cleaned(MemberCleaned {
+            updates,
+            wasted,
+            ..MemberCleaned::of(self.front.id)
+        });
     }
 
     /// The volume cannot go on: nothing of the cleaning stays, and its blocks are nobody's.

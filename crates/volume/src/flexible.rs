@@ -10,7 +10,7 @@ use crate::format::slack_blocks;
 use crate::front::Front;
 use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, RestoreStep, SnapshotInfo, SnapshotRequest};
-use affinity::{Access, Outcome, Partition};
+use affinity::{Access, AffinityId, Message, Outcome, Partition};
 use aggregate::{
     Acted, ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
     Published, container_inode,
@@ -294,23 +294,46 @@ impl FlexibleVolume {
     }
 }
 
+/// The cleaning of a flexible volume begins with a message.
+struct FirstMessage {
+    aggregate: Arc<Aggregate>,
+    affinity: AffinityId,
+    message: Box<dyn Message>,
+}
+
+impl Cleaning for FirstMessage {
+    fn begin(self: Box<Self>) {
+        self.aggregate.parts.scheduler.send(self.affinity, self.message);
+    }
+}
+
 impl FlexibleVolume {
     /// The freeze of a volume that takes no changes: its container is to say so once.
-    fn freeze_damaged(&self, access: &mut Access<'_>) -> Cleaning {
+    fn freeze_damaged(&self, access: &mut Access<'_>) -> Option<Box<dyn Cleaning>> {
         if self.is_left_out.load(Ordering::Relaxed) {
             self.front.logical.write(access).freeze_unchanged();
-            return Cleaning::Nothing;
+            return None;
         }
         self.vbn.write(access).finished = Some(Cleaned::Damaged);
-        let (Some(aggregate), volume) = (self.aggregate.upgrade(), self.front.id) else {
+        Some(self.first_message(|this, aggregate| {
+            Box::new(move |_: &mut Access<'_>| {
+                let cleaned = MemberCleaned::of(this.front.id);
+                aggregate.member_cleaned(MemberCleaned { is_damaged: true, ..cleaned });
+                Outcome::Done
+            })
+        }))
+    }
+
+    /// A cleaning that begins with this message of the volume's block side.
+    fn first_message(
+        &self,
+        make: impl FnOnce(Arc<Self>, Arc<Aggregate>) -> Box<dyn Message>,
+    ) -> Box<dyn Cleaning> {
+        let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
             unreachable!("a member is alive while its aggregate freezes")
         };
-        let message = move |_: &mut Access<'_>| {
-            let cleaned = MemberCleaned::of(volume);
-            aggregate.member_cleaned(MemberCleaned { is_damaged: true, ..cleaned });
-            Outcome::Done
-        };
-        Cleaning::Flexible(self.front.affinities.vbn, Box::new(message))
+        let message = make(this, Arc::clone(&aggregate));
+        Box::new(FirstMessage { aggregate, affinity: self.front.affinities.vbn, message })
     }
 
     fn leave_out(&self, access: &mut Access<'_>) {
@@ -411,7 +434,11 @@ impl Member for FlexibleVolume {
         self.front.id
     }
 
-    fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning {
+    fn freeze(
+        &self,
+        access: &mut Access<'_>,
+        context: &FreezeContext,
+    ) -> Option<Box<dyn Cleaning>> {
         if self.front.is_read_only() {
             return self.freeze_damaged(access);
         }
@@ -427,7 +454,7 @@ impl Member for FlexibleVolume {
         let logical = self.front.logical.write(access);
         let Some(delay_limits) = delay_limits else {
             logical.freeze_unchanged();
-            return Cleaning::Nothing;
+            return None;
         };
         let image = logical.freeze();
         let side = self.vbn.write(access);
@@ -436,11 +463,9 @@ impl Member for FlexibleVolume {
         let image = (facts, image);
         let limits = (scan_blocks_max, delay_limits);
         side.cleaning = Some(VolumeCleaning::new(image, dirty_blocks, *context, limits));
-        let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
-            unreachable!("a member is alive while its aggregate freezes")
-        };
-        let message = move |access: &mut Access<'_>| this.clean(&aggregate, access);
-        Cleaning::Flexible(self.front.affinities.vbn, Box::new(message))
+        Some(self.first_message(|this, aggregate| {
+            Box::new(move |access: &mut Access<'_>| this.clean(&aggregate, access))
+        }))
     }
 
     fn find_active(&self, numbers: Vec<u64>, done: ActiveDone) {

@@ -10,7 +10,8 @@ use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
 use affinity::{Access, Partition};
 use aggregate::{
-    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, Published,
+    ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,
+    OwnFiles, Published,
 };
 use cowfs::budget::{Spender, snapshot_blocks};
 use ondisk::pointer::PhysicalPointer;
@@ -106,12 +107,31 @@ impl TraditionalVolume {
     }
 }
 
+/// A traditional volume has nothing to clean by itself: its files go with the aggregate's image.
+struct SharedFiles {
+    aggregate: Arc<Aggregate>,
+    volume: VolumeId,
+    files: OwnFiles,
+}
+
+impl Cleaning for SharedFiles {
+    fn begin(self: Box<Self>) {
+        let Self { aggregate, volume, files } = *self;
+        let files = Some(files);
+        aggregate.member_cleaned(MemberCleaned { files, ..MemberCleaned::of(volume) });
+    }
+}
+
 impl Member for TraditionalVolume {
     fn id(&self) -> VolumeId {
         self.front.id
     }
 
-    fn freeze(&self, access: &mut Access<'_>, context: &FreezeContext) -> Cleaning {
+    fn freeze(
+        &self,
+        access: &mut Access<'_>,
+        context: &FreezeContext,
+    ) -> Option<Box<dyn Cleaning>> {
         let aggregate = self.aggregate();
         let space = &aggregate.block_side.read(access).space;
         let wanted = space.snapshots_changed || space.has_snapshot_work();
@@ -120,14 +140,15 @@ impl Member for TraditionalVolume {
         if !logical.is_dirty() && !wanted && !requests.is_pending() {
             logical.freeze_unchanged();
             self.state.write(access).requests = requests;
-            return Cleaning::Nothing;
+            return None;
         }
         let mut image = logical.freeze();
         let facts = image_facts(&image, &mut requests, context);
         let state = self.state.write(access);
         state.requests = requests;
         state.frozen_blocks = Some(image.dirty_blocks);
-        Cleaning::Traditional(facts, file_work(&mut image))
+        let files = OwnFiles { facts, work: file_work(&mut image) };
+        Some(Box::new(SharedFiles { aggregate, volume: self.front.id, files }))
     }
 
     fn find_active(&self, _: Vec<u64>, done: ActiveDone) {

@@ -7,7 +7,7 @@
 //! Invariants: client and node are on one machine, so the monotonic clock is one. A tenth of a
 //! second without an answer is a gap in the line and counts as a stall of that length in the next.
 //!
-//! [`aggregate`'s trace events]: ../../../aggregate/src/consistency_point.rs
+//! [`aggregate`'s trace events]: ../../../aggregate/src/service/state.rs
 
 use super::driver::{Load, Measured, run};
 use super::session::Session;

@@ -1,0 +1,162 @@
+//! A group of disks that is to leave: its blocks go to other groups, by what empties areas
+//! ([`crate::relocating`]), and when none is left its disks are taken out of the aggregate.
+//!
+//! The superblock says which group leaves, so that a start goes on. Nothing is placed in it from
+//! the freeze on that says so, and its free blocks are nobody's room.
+//!
+//! Invariants: the disks go when a commit has found nothing in use on them, and nothing can be
+//! placed there any more. One group leaves at a time.
+//!
+//! Fails: without room elsewhere it waits; what cannot be read or moved is tried again when the
+//! others of its blocks have moved, and the group stays as long.
+
+use crate::allocation::refill::{Tier, tier_of};
+use crate::block_side::leaving::{Leaving, LeavingError};
+use crate::block_side::room::{reserve_blocks, settle_budget};
+use crate::block_side::side::BlockSide;
+use crate::error::AggregateError;
+use crate::relocation::moves::FREE_BLOCKS_MIN;
+use crate::service::action::{Acted, CpDone, FreezeScope};
+use crate::service::aggregate::Aggregate;
+use affinity::{Access, Outcome};
+use raid::RaidError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::{BLOCK_SIZE_U64, ByteSize};
+
+/// Receives what a removal would move.
+pub type RemovalPlanned = Box<dyn FnOnce(Result<Leaving, AggregateError>) + Send>;
+
+impl Aggregate {
+    /// Tells what of a group would have to move for it to leave, or why it cannot.
+    pub fn plan_removal(self: &Arc<Self>, group: u32, done: RemovalPlanned) {
+        let (this, mut done) = (Arc::clone(self), Some(done));
+        let message = move |access: &mut Access<'_>| {
+            let planned = this.check_removal(this.block_side.read(access), group);
+            if let Some(done) = done.take() {
+                done(planned.map_err(AggregateError::from));
+            }
+            Outcome::Done
+        };
+        self.parts.scheduler.send(self.parts.vbn_affinity, Box::new(message));
+    }
+
+    /// Has a group leave. `done` is called when that is durable; emptying it goes on in the
+    /// background, also after a start.
+    pub fn remove_group(self: &Arc<Self>, group: u32, done: CpDone) {
+        let begin = move |scope: &mut FreezeScope<'_, '_>| {
+            let this = Arc::clone(scope.aggregate);
+            let side = scope.block_side();
+            this.check_removal(side, group)?;
+            side.set_leaving(Some(group));
+            let geometry = this.parts.store.geometry();
+            let is_there = |pvbn| geometry.locate(pvbn).is_some_and(|at| at.group == group);
+            for pvbn in this.pool.take_out(is_there) {
+                side.space.take_back(pvbn.get());
+            }
+            // From now on its room is nobody's to promise.
+            settle_budget(&this.parts.shared, side, &geometry);
+            note(&this, side);
+            Ok(Acted::Done)
+        };
+        self.request_action(Box::new(begin), done);
+    }
+
+    /// Has the group stay that was to leave. `done` is called when that is durable.
+    pub fn keep_group(self: &Arc<Self>, done: CpDone) {
+        let keep = |scope: &mut FreezeScope<'_, '_>| {
+            let this = Arc::clone(scope.aggregate);
+            let side = scope.block_side();
+            if side.settings.leaving_group.is_none() || side.is_group_taken_out {
+                return Err(LeavingError::NotUnderWay.into());
+            }
+            side.set_leaving(None);
+            note(&this, side);
+            Ok(Acted::Done)
+        };
+        self.request_action(Box::new(keep), done);
+    }
+
+    fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Leaving, LeavingError> {
+        let geometry = self.parts.store.geometry();
+        let groups = || (0..).zip(geometry.groups()).filter(|(_, one)| !one.is_removed());
+        let Some((_, leaving)) = groups().find(|(number, _)| *number == group) else {
+            return Err(LeavingError::NoGroup { group });
+        };
+        if let Some(group) = side.settings.leaving_group {
+            return Err(LeavingError::UnderWay { group });
+        }
+        if side.traditional {
+            return Err(LeavingError::Traditional);
+        }
+        if tier_of(leaving) == Tier::Object {
+            return Err(LeavingError::Object);
+        }
+        let near = groups().filter(|(_, one)| tier_of(one) == Tier::Near);
+        let others: Vec<u32> =
+            near.map(|(number, _)| number).filter(|number| *number != group).collect();
+        if others.is_empty() {
+            return Err(LeavingError::Only);
+        }
+        let used = side.refill.used_in(group).ok_or(LeavingError::Uncounted)?;
+        let free = |number: &u32| {
+            let used = side.refill.used_in(*number)?;
+            Some(geometry.group(*number).blocks() - used)
+        };
+        let free = others.iter().map(free).sum::<Option<u64>>().ok_or(LeavingError::Uncounted)?;
+        // Operations were promised room that may be in it.
+        let promised = self.parts.shared.budget.promised_blocks();
+        let reserve = reserve_blocks(side.space.size_blocks);
+        let needed = used + promised + reserve + FREE_BLOCKS_MIN;
+        if free < needed {
+            let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
+            return Err(LeavingError::NoRoom { free: size(free), needed: size(needed) });
+        }
+        Ok(Leaving { group, used_blocks: Some(used), blocks: leaving.blocks() })
+    }
+}
+
+/// Has status know how far the removal of a group is.
+pub(crate) fn note(aggregate: &Aggregate, side: &BlockSide) {
+    *aggregate.leaving.write() = Leaving::of(side, &aggregate.parts.store.geometry());
+}
+
+/// At a commit: takes the disks out of a group in which nothing is in use.
+pub(crate) fn end(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
+    let Some(group) = side.settings.leaving_group else { return };
+    let is_due =
+        side.refill.is_vacated(group) && !aggregate.is_failed() && !aggregate.pins.is_pinned();
+    if !is_due || std::mem::replace(&mut side.is_group_taken_out, true) {
+        return;
+    }
+    let this = Arc::clone(aggregate);
+    let removed = move |outcome: Result<(), RaidError>| {
+        if let Err(error) = outcome {
+            // After the next commit again.
+            tracing::warn!(group, %error, "a group that is empty cannot leave yet");
+            return send_not_taken_out(&this);
+        }
+        let end = move |scope: &mut FreezeScope<'_, '_>| {
+            let this = Arc::clone(scope.aggregate);
+            let side = scope.block_side();
+            side.is_group_taken_out = false;
+            side.set_leaving(None);
+            let geometry = this.parts.store.geometry();
+            side.refill.grow(&geometry);
+            this.statistics.size_blocks.store(geometry.blocks(), Ordering::Relaxed);
+            note(&this, side);
+            Ok(Acted::Done)
+        };
+        this.request_action(Box::new(end), Box::new(|_| ()));
+    };
+    aggregate.parts.store.remove_group(group, Box::new(removed));
+}
+
+fn send_not_taken_out(aggregate: &Arc<Aggregate>) {
+    let this = Arc::clone(aggregate);
+    let message = move |access: &mut Access<'_>| {
+        this.block_side.write(access).is_group_taken_out = false;
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
+}

@@ -1,0 +1,9 @@
+//! What administrators ask of an aggregate in service: [`settings`], the [`area_map`], groups that
+//! leave ([`leaving`]), and images that are pinned for a check ([`pinning`]).
+//!
+//! Invariants: what changes the aggregate is an action of a freeze.
+
+mod area_map;
+pub mod leaving;
+pub mod pinning;
+mod settings;

@@ -1,0 +1,13 @@
+//! The aggregate's own file system as the last commit has it: [`side`] is its state, [`mount`]
+//! brings it into memory, [`superblock`] finds the newest, [`backend`] places the blocks of its
+//! next image, [`room`] says what of it operations may be promised, [`leaving`] which group leaves.
+//!
+//! Invariants: the room knows no message and no member, and waits for nothing.
+
+pub mod backend;
+pub mod leaving;
+pub mod mount;
+pub mod room;
+pub mod settings;
+pub mod side;
+pub mod superblock;

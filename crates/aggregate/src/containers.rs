@@ -1,0 +1,113 @@
+//! Volumes as the aggregate's own image has them: a slot of the volume table, a container file, and
+//! what a consistency point changes in the container map (FlexVol section 3.1).
+//!
+//! Invariants: the lowest level of a container's tree is its container map, from VVBN to PVBN.
+
+use cowfs::buftree::{self, FileKey, Root};
+use cowfs::content::Content;
+use cowfs::image::{FileWork, ImageFacts};
+use cowfs::reader::{Progress, Reader};
+use ondisk::pointer::PhysicalPointer;
+use ondisk::records::VolumeRecord;
+use ondisk::root::metafile;
+use units::{Fbn, InodeNumber, Pvbn, VolumeId};
+
+/// A volume's container file.
+#[derive(Clone, Copy, Debug)]
+pub struct Container {
+    /// Its tree; the lowest level of pointers is the container map.
+    pub root: Root<PhysicalPointer>,
+    /// Blocks of the volume in it.
+    pub blocks: u64,
+    /// The volume was deleted; its blocks are being freed.
+    pub deleting: bool,
+    /// What the volume cannot live without is damaged: it stays as it is, but for its deletion.
+    pub quarantined: bool,
+}
+
+impl Container {
+    /// The container of a new volume.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { root: Root::default(), blocks: 0, deleting: false, quarantined: false }
+    }
+
+    /// Whether its entries may change.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        !self.deleting && !self.quarantined
+    }
+}
+
+/// A slot of the volume table.
+#[derive(Clone)]
+pub struct VolumeSlot {
+    /// What it says.
+    pub record: VolumeRecord,
+}
+
+/// A change of a container map: a VVBN's block is now here, or nowhere.
+pub type ContainerUpdate = (u64, Option<PhysicalPointer>);
+
+/// What a member's cleaning changed.
+#[derive(Debug)]
+pub struct MemberCleaned {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its container map's changes.
+    pub updates: Vec<ContainerUpdate>,
+    /// Blocks that were written for it and are nobody's: free again with the commit.
+    pub wasted: Vec<Pvbn>,
+    /// What the volume cannot live without cannot be read: it stays as the last commit has it, for
+    /// good. There are no updates then.
+    pub is_damaged: bool,
+    /// Its files, if they are the aggregate's own: they are written with the aggregate's image.
+    pub files: Option<OwnFiles>,
+}
+
+/// Files of a member that has no container, but shares the aggregate's own file system.
+#[derive(Debug)]
+pub struct OwnFiles {
+    /// What the image is, apart from its files.
+    pub facts: ImageFacts,
+    /// Those that changed.
+    pub work: Vec<FileWork<PhysicalPointer>>,
+}
+
+impl MemberCleaned {
+    /// A volume of which nothing has changed.
+    #[must_use]
+    pub const fn of(volume: VolumeId) -> Self {
+        Self { volume, updates: Vec::new(), wasted: Vec::new(), is_damaged: false, files: None }
+    }
+}
+
+/// The inode number of a volume's container in an aggregate of flexible volumes.
+#[must_use]
+pub const fn container_inode(volume: VolumeId) -> InodeNumber {
+    InodeNumber(metafile::ROOT_DIRECTORY + volume.0 as u64)
+}
+
+/// The volume of a container, if an inode of an aggregate of flexible volumes is one.
+pub(crate) fn container_of(inode: InodeNumber) -> Option<VolumeId> {
+    let volume = inode.get().checked_sub(metafile::ROOT_DIRECTORY)?;
+    u32::try_from(volume).ok().map(VolumeId)
+}
+
+/// The container of a volume as a file of the aggregate.
+pub(crate) const fn container_key(volume: VolumeId) -> FileKey {
+    FileKey { volume: VolumeId(0), inode: container_inode(volume), content: Content::Data }
+}
+
+/// The place of a VVBN's block: its container map entry.
+///
+/// # Errors
+/// What to wait for.
+pub fn container_lookup(
+    volume: VolumeId,
+    container: &Container,
+    vvbn: u64,
+    reader: &Reader<'_>,
+) -> Progress<PhysicalPointer> {
+    buftree::find(&container.root, &container_key(volume), Fbn(vvbn), reader)
+}

@@ -1,0 +1,83 @@
+//! Moving blocks to another place in the aggregate: to groups in an object store, for volumes whose
+//! policy says so (the Fabric Pool of FreeSpace section 3.1), and back; and out of areas that are
+//! to be empty ([`areas`]).
+//!
+//! The container map is the truth about where a volume's block lies (decision 11), so a move
+//! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then
+//! on, which readers find out ([`crate::loader`]).
+//!
+//! 1. *Look*: for a policy that moves everything, nodes of container maps with new entries, or all
+//!    of them after a start, are read for blocks that lie on disks; for one that heeds age, all
+//!    nodes now and then, and the entries of what clients have read ([`look`], [`temperature`]).
+//! 2. *Ask* the volume which of them its active image has, where that matters.
+//! 3. *Read*: a batch of them, each proved by its identity, which says whose it is.
+//! 4. At the next consistency point the blocks are written to new numbers with the same identity,
+//!    and the container map is told together with what else changed in it; the old numbers are free
+//!    when it has committed.
+//!
+//! Invariants:
+//! - A block is moved only if no consistency point has changed its entry since the container map
+//!   that it was found in; the one that moves it included.
+//! - Only data of files moves to object stores. Maps, nodes, inodes and what is read at a start
+//!   stay on disks.
+//! - The volume's record says that blocks were moved no later than the first one moves.
+//!
+//! Throttle: one batch of each sort at a time, and none is placed but by a consistency point.
+//!
+//! Fails: a block that cannot be read stays where it is. Without room nothing moves.
+
+mod areas;
+mod batches;
+pub mod count;
+mod look;
+mod owned;
+mod read;
+pub mod temperature;
+
+use crate::allocation::refill::is_near;
+use crate::block_side::side::BlockSide;
+use crate::relocation::moves::Placed;
+use crate::service::aggregate::Aggregate;
+use affinity::Access;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use units::Pvbn;
+
+/// A consistency point has committed: what it has moved is moved; `freed` was freed by it.
+pub(crate) fn committed(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed: &[u64]) {
+    let geometry = aggregate.parts.store.geometry();
+    let relocation = &mut side.relocation;
+    for queue in relocation.volumes.values_mut() {
+        let fresh = std::mem::take(&mut queue.fresh);
+        queue.add(fresh);
+    }
+    let placed = relocation.placed.take();
+    relocation.is_running &= placed.is_none();
+    relocation.has_batch &= placed.is_none();
+    let placed = placed.unwrap_or_default();
+    let emptied = relocation.areas.take_placed();
+    if !relocation.has_batch && !relocation.areas.is_running() {
+        relocation.changed.clear();
+    }
+    let statistics = &aggregate.statistics;
+    statistics.moved_blocks.fetch_add(placed.len() as u64, Ordering::Relaxed);
+    let returned = placed.iter().filter(|one| is_near(&geometry, one.to)).count();
+    statistics.returned_blocks.fetch_add(returned as u64, Ordering::Relaxed);
+    statistics.emptying_moved_blocks.fetch_add(emptied.len() as u64, Ordering::Relaxed);
+    for Placed { from, checksum, to } in placed.into_iter().chain(emptied) {
+        aggregate.parts.cache.note_moved(from, checksum, to);
+    }
+    relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, Pvbn(*pvbn)));
+    batches::go_on(aggregate, side);
+    areas::go_on(aggregate, side);
+}
+
+/// At a freeze: promises room for what is to be moved; whether there is something.
+pub(crate) fn promise(aggregate: &Arc<Aggregate>, access: &mut Access<'_>) -> bool {
+    let side = aggregate.block_side.write(access);
+    temperature::begin_scans(aggregate, side);
+    let has_batch = batches::promise(aggregate, side);
+    let has_area = areas::promise(aggregate, side);
+    // A group that is to leave is looked at again after each commit.
+    has_batch || has_area || side.settings.leaving_group.is_some()
+}

@@ -1,0 +1,227 @@
+//! The aggregate in service: what its parts share.
+//!
+//! Invariants: the state of the consistency point changes under one short lock, which is never held
+//! while a message runs, a callback is called or I/O is started.
+
+use super::member::Member;
+use super::pins::Pins;
+use super::state::{ConsistencyPoint, Phase};
+use super::statistics::Statistics;
+use crate::allocation::pool::BlockPool;
+use crate::allocation::tuning::Tuning;
+use crate::block_side::backend::is_lost;
+use crate::block_side::leaving::Leaving;
+use crate::block_side::side::BlockSide;
+use crate::error::AggregateError;
+use crate::journal::LateJournal;
+use crate::loader::LoadsUnderWay;
+use crate::relocation::tiers::{Reads, Tiers};
+use affinity::{Access, AffinityId, Partition, Scheduler};
+use cowfs::cache::BufferCache;
+use cowfs::logical::AggregateShared;
+use cowfs::reader::Stop;
+use nvlog::Log;
+use platform::Clock;
+use platform::sync::{Mutex, RwLock};
+use raid::{BlockStore, GroupGeometry};
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use units::{CpNumber, Pvbn, VolumeId, Vvbn};
+
+/// Who an aggregate is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AggregateIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its identity, as on the labels of its disks.
+    pub aggregate: [u8; 16],
+    /// The identity of its log.
+    pub log: [u8; 16],
+}
+
+/// What an aggregate is put together from.
+pub struct Parts {
+    /// Who it is.
+    pub identity: AggregateIdentity,
+    /// Runs messages.
+    pub scheduler: Scheduler,
+    /// Its Aggregate affinity.
+    pub affinity: AffinityId,
+    /// Its Aggregate VBN affinity.
+    pub vbn_affinity: AffinityId,
+    /// Its disks.
+    pub store: Arc<dyn BlockStore>,
+    /// Blocks in memory.
+    pub cache: Arc<BufferCache>,
+    /// Its log.
+    pub log: Arc<Log>,
+    /// The log as the store's stripe journal.
+    pub journal: Arc<LateJournal>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Space and memory shared with its volumes.
+    pub shared: Arc<AggregateShared>,
+    /// The last committed consistency point.
+    pub committed: CpNumber,
+    /// The slot that holds its superblock.
+    pub superblock_slot: usize,
+    /// How areas are chosen.
+    pub tuning: Tuning,
+}
+
+/// What the aggregate in service has other rooms do, which know it.
+pub(crate) struct Routines {
+    /// Begins a consistency point, while nothing else of the aggregate runs.
+    pub freeze: fn(&Arc<Aggregate>, &mut Access<'_>),
+    /// Puts free numbers in stock, for messages that wait for them.
+    pub refill: fn(&Arc<Aggregate>),
+    /// Notes which blocks of volumes clients read out of sequence.
+    pub note_random_reads: fn(&Arc<Aggregate>, &[(VolumeId, Vvbn)]),
+}
+
+/// See the module.
+pub struct Aggregate {
+    /// What it was put together from.
+    pub parts: Parts,
+    /// Free PVBNs in stock.
+    pub pool: BlockPool,
+    /// Its own file system.
+    pub block_side: Partition<BlockSide>,
+    pub(crate) state: Mutex<ConsistencyPoint>,
+    pub(crate) loads: Arc<LoadsUnderWay>,
+    /// Volumes whose pointers may be wrong about where blocks lie.
+    pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
+    pub(crate) tiers: RwLock<Tiers>,
+    pub(crate) leaving: RwLock<Option<Leaving>>,
+    pub(crate) pins: Pins,
+    pub(crate) leaves_areas: AtomicBool,
+    /// What clients have read of volumes whose blocks cool.
+    pub(crate) reads: Mutex<Reads>,
+    pub(crate) filling: AtomicU64,
+    pub(crate) failed: AtomicBool,
+    pub(crate) routines: &'static Routines,
+    /// Counters for status and metrics.
+    pub statistics: Statistics,
+}
+
+impl Aggregate {
+    /// The consistency point that operations running now will be part of; the log stamps records
+    /// with it. Fixed while a message of the aggregate's affinities runs.
+    #[must_use]
+    pub fn filling(&self) -> CpNumber {
+        CpNumber(self.filling.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_filling(&self, cp: CpNumber) {
+        self.filling.store(cp.get(), Ordering::Release);
+    }
+
+    /// The last committed consistency point.
+    #[must_use]
+    pub fn committed(&self) -> CpNumber {
+        self.state.lock().committed()
+    }
+
+    /// Where the consistency point is, for status and the simulator.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.state.lock().phase()
+    }
+
+    /// Why the aggregate is out of service, if it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<AggregateError> {
+        self.state.lock().failure()
+    }
+
+    /// Whether the aggregate is out of service; cheap, for every operation to ask.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Whether a block that cannot be read is lost, and not only away with an object store.
+    #[must_use]
+    pub fn is_lost(&self, pvbn: Pvbn) -> bool {
+        is_lost(&self.parts.store.geometry(), pvbn)
+    }
+
+    /// Whether what kept work from going on may be gone at another try: an object store that does
+    /// not answer looks like damage. What is given up for damage is given up for good, so it is
+    /// not given up for this.
+    #[must_use]
+    pub fn may_pass(&self, stop: &Stop) -> bool {
+        let geometry = self.parts.store.geometry();
+        match stop {
+            Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => !is_lost(&geometry, *pvbn),
+            Stop::Contradiction(_) => geometry.groups().iter().any(GroupGeometry::is_object),
+            Stop::Wait(_) | Stop::NoSpace => true,
+            // Nothing takes a quarantine back.
+            Stop::Quarantined(_) => false,
+        }
+    }
+
+    /// Whether a consistency point was asked for that has not begun, or one is running: asking
+    /// again for want of room would change nothing.
+    #[must_use]
+    pub fn is_consistency_point_due(&self) -> bool {
+        self.state.lock().is_due()
+    }
+
+    /// Blocks there are.
+    #[must_use]
+    pub fn size_blocks(&self) -> u64 {
+        self.statistics.size_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks in use, as of the last commit.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.statistics.used_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks in use by its active image, as of the last commit.
+    #[must_use]
+    pub fn active_blocks(&self) -> u64 {
+        self.statistics.active_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Adds a volume to those that consistency points visit.
+    pub fn add_member(&self, member: Arc<dyn Member>) {
+        self.state.lock().members.insert(member.id(), member);
+    }
+
+    /// Takes a volume out.
+    pub fn remove_member(&self, volume: VolumeId) {
+        self.state.lock().members.remove(&volume);
+    }
+
+    /// The members, in the order of their numbers.
+    pub(crate) fn members(&self) -> Vec<Arc<dyn Member>> {
+        self.state.lock().members.values().map(Arc::clone).collect()
+    }
+
+    /// The consistency point that is running.
+    pub(crate) fn running_cp(&self) -> CpNumber {
+        self.state.lock().running_cp
+    }
+
+    /// Blocks of a volume that lie in object stores, as of the last commit.
+    #[must_use]
+    pub fn object_blocks_of(&self, volume: VolumeId) -> u64 {
+        self.tiers.read().object_blocks.get(&volume).copied().unwrap_or(0)
+    }
+
+    /// Blocks of all volumes that lie in object stores, as of the last commit.
+    #[must_use]
+    pub fn object_blocks(&self) -> u64 {
+        self.tiers.read().object_blocks.values().sum()
+    }
+
+    /// The group that is to leave, if one is.
+    #[must_use]
+    pub fn leaving(&self) -> Option<Leaving> {
+        *self.leaving.read()
+    }
+}

@@ -22,6 +22,7 @@ pub mod administration;
 pub mod area_map;
 pub mod changes;
 pub mod check;
+pub mod duration;
 pub mod error;
 pub mod exports;
 pub mod frame;

@@ -56,7 +56,7 @@ pub struct Options {
     pub yes: bool,
     /// How long to wait for the server's answer: 90s, 15m, 4h
     #[arg(long, global = true, value_name = "DURATION", default_value = "15m",
-          value_parser = crate::duration::parse)]
+          value_parser = admin_api::duration::parse)]
     pub wait: Duration,
     /// The node's configuration [default: /etc/stroop/stroop.toml]
     #[arg(long, global = true, value_name = "FILE", env = "STROOP_CONFIG")]

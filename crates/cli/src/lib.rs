@@ -23,7 +23,6 @@
 pub mod arguments;
 pub mod commands;
 pub mod confirm;
-pub mod duration;
 pub mod output;
 pub mod owner;
 pub mod table;

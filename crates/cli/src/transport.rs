@@ -65,7 +65,7 @@ impl SocketTransport {
             {
                 let waited = u64::try_from(self.wait.as_nanos()).unwrap_or(u64::MAX);
                 AdminError::new(Code::TimedOut, "no answer from the server at", socket)
-                    .because(format!("waited {}", crate::duration::format(waited)))
+                    .because(format!("waited {}", admin_api::duration::format(waited)))
                     .because("the server goes on with what it was asked")
                     .try_next("stroop status, or a longer --wait")
             }

@@ -58,9 +58,9 @@ fn words(text: &str) {
         let again = size.to_string().parse::<ByteSize>();
         assert!(again.is_ok(), "{size} is shown and not read");
     }
-    if let Ok(duration) = cli::duration::parse(text) {
+    if let Ok(duration) = admin_api::duration::parse(text) {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        assert!(!cli::duration::format(nanoseconds).is_empty());
+        assert!(!admin_api::duration::format(nanoseconds).is_empty());
     }
     if let Ok(network) = text.parse::<Network>() {
         assert_eq!(network.to_string().parse(), Ok(network));

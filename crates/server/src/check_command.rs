@@ -18,78 +18,26 @@ mod beside;
 mod memory;
 mod offline;
 mod remote_disk;
+mod subject;
 mod words;
 
-use crate::config::Config;
-use crate::lock::StateLock;
-use admin_api::{AdminError, Administration, Code, Named, Remote};
-use beat::Beat;
+use admin_api::{AdminError, Administration, Code, Named, Remote, duration};
 use cli::output::Output;
-use cli::{CheckCommand, Options, SocketTransport, Terminal, duration};
-use inspect::{InspectError, Inspector, Progress, Report, Scope};
+use cli::{CheckCommand, Options, SocketTransport, Terminal};
+use inspect::{InspectError, Inspector, Progress, Scope};
+use platform::Clock as _;
 use platform::linux::SystemClock;
-use platform::{Clock as _, Disk};
-use serde_json::json;
+use server::config::Config;
 use std::cell::RefCell;
 use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
+use subject::{Checked, MESSAGE, Subject};
 use units::{BLOCK_SIZE_U64, ByteSize};
 
-const MESSAGE: &str = "cannot check aggregate";
 /// Whoever waits so long wants to know how long it will go on.
 const QUIET_NANOSECONDS: u64 = 1_000_000_000;
 /// How often the progress is drawn.
 const DRAW_NANOSECONDS: u64 = 200_000_000;
-
-/// How the aggregate is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
-    /// In service: the image of a consistency point is held back.
-    Online,
-    /// Out of service in a server that has its disks open: blocks may be made good from parity.
-    Failed,
-    /// Out of service because it lost disks: what was being written then is as after a crash.
-    Away,
-    /// Not opened since the last server that had it ended.
-    Offline,
-}
-
-impl Mode {
-    const fn scope(self, is_clean: bool) -> Scope {
-        match (self, is_clean) {
-            // A block that is repaired just then is looked at again.
-            (Self::Online | Self::Failed, _) => Scope::ONLINE,
-            (Self::Offline, true) => Scope::OFFLINE,
-            // Stripes that were being written may have parity that is not right yet.
-            (Self::Away, _) | (Self::Offline, false) => Scope::AFTER_A_CRASH,
-        }
-    }
-}
-
-/// What is checked.
-struct Subject {
-    name: String,
-    disks: Vec<Arc<dyn Disk>>,
-    /// Disks that could not be opened, and why.
-    left_out: Vec<String>,
-    mode: Mode,
-    /// The block of the superblock whose image is held back, online.
-    superblock: Option<units::BlockRef>,
-    beat: Beat,
-    /// Keeps servers from starting, offline.
-    #[expect(dead_code, reason = "it is held, not looked at")]
-    lock: Option<StateLock>,
-}
-
-/// How it was checked.
-struct Checked {
-    report: Report,
-    scope: Scope,
-    cp: u64,
-    is_clean: bool,
-    missing_disks: usize,
-    nanoseconds: u64,
-}
 
 /// Runs a check.
 ///
@@ -102,7 +50,7 @@ pub(crate) fn run(
 ) -> Result<Output, AdminError> {
     let CheckCommand::Aggr { name, memory } = command;
     admin_api::Validate::validate(&Named { name: name.clone() })?;
-    let socket = crate::socket(options)?;
+    let socket = crate::invocation::socket(options)?;
     let node: Arc<dyn Administration> =
         Arc::new(Remote(SocketTransport::new(&socket, options.wait)));
     match beside::begin(&node, &socket, options.wait, name) {
@@ -116,7 +64,7 @@ pub(crate) fn run(
             words::output(&subject, &checked)
         }
         Err(error) if error.code == Code::Unreachable => {
-            let config = Config::load(crate::config_path(options))?;
+            let config = Config::load(crate::invocation::config_path(options))?;
             let subject = offline::open(name, &config)?;
             words::output(&subject, &check(&subject, *memory, terminal)?)
         }
@@ -204,25 +152,4 @@ impl Bar<'_> {
             let _ = self.err.flush();
         }
     }
-}
-
-/// What `-o json` says of how it was checked.
-fn facts(subject: &Subject, checked: &Checked) -> serde_json::Value {
-    let totals = checked.report.totals;
-    json!({
-        "aggregate": subject.name,
-        "mode": if subject.mode == Mode::Online { "online" } else { "offline" },
-        "consistency_point": checked.cp,
-        "clean_stop": checked.is_clean,
-        "parity_checked": checked.scope.has_parity,
-        "checked_bytes": totals.blocks.saturating_mul(BLOCK_SIZE_U64),
-        "volumes": totals.volumes,
-        "snapshots": totals.snapshots,
-        "files": totals.files,
-        "parity_stripes": totals.stripes,
-        "missing_disks": checked.missing_disks,
-        "degraded_reads": totals.degraded_reads,
-        "left_out_disks": subject.left_out,
-        "duration_ns": checked.nanoseconds,
-    })
 }

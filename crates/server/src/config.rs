@@ -281,7 +281,7 @@ fn workers(node: &Section<'_>) -> Result<usize, ConfigError> {
 fn disk_timeout(node: &Section<'_>) -> Result<u64, ConfigError> {
     let Some(text) = node.text("disk_timeout")? else { return Ok(DISK_TIMEOUT_SECONDS_DEFAULT) };
     let wrong = |error: &str| node.wrong("disk_timeout", error);
-    let seconds = cli::duration::parse(text).map_err(|error| wrong(&error))?.as_secs();
+    let seconds = admin_api::duration::parse(text).map_err(|error| wrong(&error))?.as_secs();
     let (least, most) = (DISK_TIMEOUT_SECONDS_MIN, DISK_TIMEOUT_SECONDS_MAX);
     match (least..=most).contains(&seconds) {
         true => Ok(seconds),
@@ -304,7 +304,8 @@ fn nfs(listen: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
 
 fn nfs_grace(nfs: &Section<'_>) -> Result<u64, ConfigError> {
     let Some(text) = nfs.text("grace")? else { return Ok(NFS_GRACE_SECONDS_DEFAULT) };
-    let seconds = cli::duration::parse(text).map_err(|error| nfs.wrong("grace", &error))?.as_secs();
+    let seconds =
+        admin_api::duration::parse(text).map_err(|error| nfs.wrong("grace", &error))?.as_secs();
     if seconds <= NFS_GRACE_SECONDS_MAX {
         return Ok(seconds);
     }

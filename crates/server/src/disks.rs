@@ -4,10 +4,15 @@
 //! Invariants: only what a pattern names is ever looked at; a device under two names is listed
 //! once, under the first; the order is that of the names. Nothing is opened for writing here.
 //!
+//! [`openers`] opens them, [`lights`] finds the lights of their slots.
+//!
 //! Fails: a pattern that matches nothing is no error, because disks come and go; what is neither a
 //! block device nor, under `file:`, a regular file is left out with a warning.
 
-use crate::config::DiskPattern;
+mod lights;
+pub(crate) mod openers;
+
+use server::config::DiskPattern;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileTypeExt as _;

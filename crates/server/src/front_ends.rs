@@ -11,27 +11,110 @@ mod exports;
 mod ledger;
 mod mounts;
 
-pub(crate) use exports::ExportTable;
-pub(crate) use mounts::Mounts;
-
-use crate::config::Config;
 use crate::memory::Shares;
-use admin_api::{AdminError, Code, Listener};
-use file_service::FileService;
+use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
+use exports::ExportTable;
+use file_service::{FileService, FileSystemId};
 use ledger::LedgerFile;
-use locks::LockManager;
+use locks::{Limits, LockManager};
+use management::ports::VolumeKey;
+use mounts::Mounts;
 use nfs::{RegisterError, RpcError, StartError};
 use platform::Clock;
+use server::config::Config;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// What all front ends share.
+pub(crate) struct FrontEnds {
+    service: Arc<dyn FileService>,
+    clock: Arc<dyn Clock>,
+    exports: Arc<ExportTable>,
+    mounts: Mounts,
+    /// The locks of all front ends.
+    locks: Arc<LockManager>,
+    /// Where administrators are listened to.
+    admin: Listener,
+    /// The NFS server's address once it runs.
+    nfs: OnceLock<Listener>,
+}
+
+impl FrontEnds {
+    /// Front ends that serve nobody as yet.
+    pub(crate) fn new(
+        config: &Config,
+        service: Arc<dyn FileService>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let address = config.admin_socket.display().to_string();
+        Self {
+            service,
+            locks: Arc::new(LockManager::new(Arc::clone(&clock), Limits::default())),
+            clock,
+            exports: Arc::default(),
+            mounts: Mounts::default(),
+            admin: Listener { protocol: "admin".to_owned(), address },
+            nfs: OnceLock::new(),
+        }
+    }
+
+    /// Serves NFS, if the configuration says where.
+    ///
+    /// # Errors
+    /// See [`start_nfs`].
+    pub(crate) fn serve_nfs(&self, config: &Config) -> Result<Option<nfs::Server>, AdminError> {
+        let Some(address) = config.nfs else { return Ok(None) };
+        let (service, exports) = (Arc::clone(&self.service), Arc::clone(&self.exports));
+        let (clock, locks) = (Arc::clone(&self.clock), Arc::clone(&self.locks));
+        let server = start_nfs(address, config, service, exports, clock, locks)?;
+        let set = self.nfs.set(listener(&server));
+        assert!(set.is_ok(), "NFS is started once");
+        Ok(Some(server))
+    }
+
+    /// Ends all mounts.
+    pub(crate) fn stop_mounts(&self) {
+        self.mounts.stop_all();
+    }
+}
+
+impl management::FrontEnds for FrontEnds {
+    fn set_exports(&self, name: &str, key: VolumeKey, rules: &[ExportRule]) {
+        self.exports.set(name, key, rules);
+    }
+
+    fn forget_exports(&self, name: &str) {
+        self.exports.remove(name);
+    }
+
+    fn set_away(&self, file_system: FileSystemId, is_away: bool) {
+        self.exports.set_away(file_system, is_away);
+    }
+
+    fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
+        self.mounts.mount(request, Arc::clone(&self.service), Arc::clone(&self.locks))
+    }
+
+    fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
+        self.mounts.unmount(request)
+    }
+
+    fn mounts(&self) -> Vec<MountInfo> {
+        self.mounts.list()
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        self.nfs.get().cloned().into_iter().chain([self.admin.clone()]).collect()
+    }
+}
 
 /// Serves NFS on `address`, with locks that are kept in `locks`. The configuration's file is named
 /// in the error.
 ///
 /// # Errors
 /// `Conflict` if the port or a program of rpcbind is in use, `Denied` if it takes privileges.
-pub(crate) fn start_nfs(
+fn start_nfs(
     address: SocketAddr,
     config: &Config,
     service: Arc<dyn FileService>,
@@ -71,7 +154,7 @@ pub(crate) fn start_nfs(
 }
 
 /// How a running server is listed by `status`.
-pub(crate) fn listener(server: &nfs::Server) -> Listener {
+fn listener(server: &nfs::Server) -> Listener {
     Listener { protocol: "nfs".to_owned(), address: server.local_address().to_string() }
 }
 

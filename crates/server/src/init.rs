@@ -5,11 +5,11 @@
 //!
 //! Fails: `Conflict` if something is there, `Denied` if the place may not be written to.
 
-use crate::config::{Config, JOURNAL_BYTES_DEFAULT, MEMORY_BYTES_DEFAULT, STATE_DIRECTORY};
-use crate::serve::make_directory;
+use crate::directory::make_directory;
 use admin_api::{AdminError, Code};
 use cli::arguments::{CONFIG_PATH, DevelopmentDisks, InitArguments, Options};
 use cli::output::Output;
+use server::config::{Config, JOURNAL_BYTES_DEFAULT, MEMORY_BYTES_DEFAULT, STATE_DIRECTORY};
 use server::hostname::hostname;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};

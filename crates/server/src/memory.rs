@@ -9,7 +9,7 @@
 //! Invariants: the shares and the fixed part together are the cap; what one does not use is not
 //! lent to another, so that no moment finds more in use than there is.
 //!
-//! Fails: below [`MEMORY_BYTES_MIN`](crate::config::MEMORY_BYTES_MIN) the configuration is refused.
+//! Fails: below `server::config::MEMORY_BYTES_MIN` the configuration is refused.
 
 use admin_api::{MemoryConsumer, MemoryUse};
 use platform::linux::{BLOCK_FOOTPRINT_BYTES, BlockAllocator, HeapLimits, limit_heap};
@@ -106,7 +106,7 @@ fn field(status: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::MEMORY_BYTES_MIN;
+    use server::config::MEMORY_BYTES_MIN;
 
     #[test]
     fn shares_are_within_the_cap() {

@@ -1,4 +1,4 @@
-//! The node: where administration and front ends meet the engine.
+//! The node: where management and front ends meet the engine.
 //!
 //! [`start`] takes the configuration and returns a running [`Node`]; everything around it
 //! (signals, lock, admin socket, log) is in `serve`.
@@ -14,49 +14,20 @@
 //! Fails: by `AdminError`. One aggregate that cannot be opened does not stop the start: `status`
 //! reports it, and the others are served.
 
-mod activity;
-mod administration;
-mod aggregates;
-mod area_map;
-mod blocking;
-mod candidates;
-mod check;
-mod checks;
-mod core;
-mod disk_table;
-mod growth;
-mod health;
 mod journals;
-mod leaving;
-mod locate;
-pub(crate) mod openers;
-pub(crate) mod patience;
-mod recovery;
-mod refusals;
-mod replacement;
-mod returning;
-mod rules;
-mod scrub;
-mod snapshots;
-mod spares;
-mod status;
 mod threads;
-mod upkeep;
-mod volumes;
 
-use self::core::Core;
-use crate::config::Config;
-use crate::front_ends;
+use crate::disks::openers::Openers;
+use crate::front_ends::FrontEnds;
 use crate::memory::{self, Shares};
 use crate::shutdown::Shutdown;
-use admin_api::{AdminError, Administration, Code};
-use blocking::request;
-use dblade::{Configuration, Engine, LogProvider, Tuning};
-use disk_table::DiskTable;
+use admin_api::{AdminError, Administration, Code, MemoryUse};
+use dblade::{Configuration, Engine, LogProvider, Service, Tuning};
 use journals::Journals;
-use openers::Openers;
+use management::{JournalPlaces, Management, Parts, Process, Waits};
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
 use platform::watched::{Watch, WatchedOpener};
+use server::config::Config;
 use std::io;
 use std::sync::Arc;
 use threads::{Threads, Watcher};
@@ -69,10 +40,28 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A running node.
 pub(crate) struct Node {
-    core: Arc<Core>,
+    engine: Arc<Engine>,
+    management: Arc<Management>,
+    front_ends: Arc<FrontEnds>,
     threads: Threads,
     watcher: Option<Watcher>,
     nfs: Option<nfs::Server>,
+}
+
+/// The process, as management knows it.
+struct ServerProcess {
+    shutdown: Shutdown,
+    memory_bytes: u64,
+}
+
+impl Process for ServerProcess {
+    fn request_shutdown(&self) {
+        self.shutdown.request("asked over the admin socket");
+    }
+
+    fn memory(&self, cached: u64, dirty: u64) -> MemoryUse {
+        memory::report(self.memory_bytes, cached, dirty)
+    }
 }
 
 /// Starts a node: the engine, then its front ends.
@@ -103,15 +92,30 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     };
     let engine = Engine::with_gauge(configuration, memory::live_blocks, memory::BLOCK_BYTES);
     let threads = Threads::start(&engine, &watch, config.workers).map_err(failed)?;
-    let disks = DiskTable::new(config.disks.clone(), Arc::new(openers), watch);
-    let core = Core::new(config, shutdown, Arc::new(SystemClock), engine, disks, journals);
-    core.open_aggregates();
-    let core = Arc::new(core);
-    let mut node = Node { core: Arc::clone(&core), threads, watcher: None, nfs: None };
-    let watched = Watcher::start(move || core.watch_disks()).map_err(failed);
-    let served = watched.and_then(|watcher| {
+    let service = Arc::new(Service(Arc::clone(&engine)));
+    let front_ends = Arc::new(FrontEnds::new(config, service, Arc::new(SystemClock)));
+    let process = ServerProcess { shutdown: shutdown.clone(), memory_bytes: config.memory.0 };
+    let management = Arc::new(Management::new(Parts {
+        name: config.name.clone(),
+        memory_bytes: config.memory.0,
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        engine: Arc::clone(&engine),
+        waits: Waits::default(),
+        disks: Arc::new(openers),
+        watch,
+        journals: journals as Arc<dyn JournalPlaces>,
+        front_ends: Arc::clone(&front_ends) as Arc<dyn management::FrontEnds>,
+        process: Arc::new(process),
+    }));
+    management.open_aggregates();
+    let watched = Arc::clone(&management);
+    let mut node = Node { engine, management, front_ends, threads, watcher: None, nfs: None };
+    let watcher = Watcher::start(move || watched.watch()).map_err(failed);
+    let served = watcher.and_then(|watcher| {
         node.watcher = Some(watcher);
-        node.serve_nfs()
+        node.nfs = node.front_ends.serve_nfs(config)?;
+        Ok(())
     });
     match served {
         Ok(()) => Ok(node),
@@ -125,27 +129,9 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
 }
 
 impl Node {
-    fn serve_nfs(&mut self) -> Result<(), AdminError> {
-        let core = &self.core;
-        let Some(address) = core.config.nfs else { return Ok(()) };
-        let (service, exports) = (Arc::clone(&core.service), Arc::clone(&core.exports));
-        let server = front_ends::start_nfs(
-            address,
-            &core.config,
-            service,
-            exports,
-            Arc::clone(&core.clock),
-            Arc::clone(&core.locks),
-        )?;
-        let set = core.nfs.set(front_ends::listener(&server));
-        assert!(set.is_ok(), "NFS is started once");
-        self.nfs = Some(server);
-        Ok(())
-    }
-
     /// What administrators talk to.
     pub(crate) fn administration(&self) -> Arc<dyn Administration> {
-        Arc::clone(&self.core) as Arc<dyn Administration>
+        Arc::clone(&self.management) as Arc<dyn Administration>
     }
 
     /// Stops the node: first the front ends, so that nothing more is answered, then the engine.
@@ -154,23 +140,21 @@ impl Node {
     /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
     /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        let Self { core, mut threads, watcher, nfs } = self;
+        let Self { engine, management, front_ends, mut threads, watcher, nfs } = self;
         if let Some(watcher) = watcher {
             watcher.stop();
         }
-        core.disks.upkeep.stop();
-        core.disks.locating.stop();
-        core.mounts.stop_all();
+        management.end_upkeep();
+        front_ends.stop_mounts();
         if let Some(mut nfs) = nfs {
             nfs.stop();
         }
         // A consistency point that a tick begins now would only undo the mark of a clean stop.
         threads.stop_ticking();
-        let message = "cannot write the last consistency point";
-        let stopped = request(message, "", |done| core.engine.stop(done));
+        let stopped = management.stop();
         // Messages that wait for an aggregate which has failed would wait for ever.
-        let has_failed = core.engine.aggregates().iter().any(|held| held.is_failed());
-        let halt = stopped.is_err() || has_failed || core.engine.is_closing();
+        let has_failed = engine.aggregates().iter().any(|held| held.is_failed());
+        let halt = stopped.is_err() || has_failed || engine.is_closing();
         threads.stop(halt);
         stopped
     }

@@ -7,7 +7,7 @@
 //! Invariants: nothing is touched before the lock is held; what was started is stopped, in reverse
 //! order, whatever fails.
 
-use crate::config::{Config, Journal};
+use crate::directory::make_directory;
 use crate::lock::StateLock;
 use crate::node::Node;
 use crate::notify::notify;
@@ -16,8 +16,7 @@ use crate::{logging, node};
 use admin_api::{AdminError, Code};
 use admin_server::{AdminServer, AdminServerError};
 use cli::ServeArguments;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use server::config::{Config, Journal};
 use std::path::Path;
 
 /// Runs a node until it is asked to stop.
@@ -82,16 +81,4 @@ fn socket_error(config: &Config, error: &AdminServerError) -> AdminError {
     let socket = config.admin_socket.display().to_string();
     let error = AdminError::new(code, "cannot listen on", socket).because(error.to_string());
     error.try_next(format!("another [listen] admin_socket in {}", config.path.display()))
-}
-
-/// Makes a directory that is nobody else's business.
-pub(crate) fn make_directory(path: &Path) -> Result<(), AdminError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Code::Denied,
-            _ => Code::Failed,
-        };
-        AdminError::new(code, "cannot make directory", path.display().to_string())
-            .because(error.to_string())
-    })
 }

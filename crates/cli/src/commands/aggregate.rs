@@ -3,13 +3,13 @@
 use super::{area_map, count, disk, percent, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
-use crate::duration;
 use crate::output::Output;
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateSet,
     DiskInfo, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, Removal, ScrubState,
+    duration,
 };
 use units::ByteSize;
 

@@ -2,10 +2,9 @@
 
 use super::count;
 use crate::arguments::ScrubCommand;
-use crate::duration;
 use crate::output::Output;
 use admin_api::{
-    AdminError, Administration, Named, ScrubAction, ScrubChange, ScrubInfo, ScrubState,
+    AdminError, Administration, Named, ScrubAction, ScrubChange, ScrubInfo, ScrubState, duration,
 };
 use units::ByteSize;
 

@@ -2,9 +2,10 @@
 
 use super::aggregate::table;
 use super::count;
-use crate::duration;
 use crate::output::Output;
-use admin_api::{Activity, AdminError, Administration, Code, DiskInfo, Health, StatusReply};
+use admin_api::{
+    Activity, AdminError, Administration, Code, DiskInfo, Health, StatusReply, duration,
+};
 use units::ByteSize;
 
 pub(super) fn status(

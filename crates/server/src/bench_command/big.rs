@@ -11,7 +11,7 @@ use cli::output::Output;
 use serde_json::{Value, json};
 
 /// Runs the loads that are asked for, or all.
-pub(super) fn run(arguments: &BenchBigArguments) -> Result<Output, AdminError> {
+pub(crate) fn run(arguments: &BenchBigArguments) -> Result<Output, AdminError> {
     let loads = named("load", &BigLoad::ALL, BigLoad::name, &arguments.loads)?;
     let bench = BigBench {
         directory: arguments.directory.clone(),

@@ -16,7 +16,7 @@ const DISK_BYTES_MAX: u64 = 16 << 30;
 const DATA_DISKS_MAX: usize = 16;
 
 /// Runs the figures that are asked for, or all.
-pub(super) fn run(arguments: &BenchFreespaceArguments) -> Result<Report, AdminError> {
+pub(crate) fn run(arguments: &BenchFreespaceArguments) -> Result<Report, AdminError> {
     let BenchFreespaceArguments { figures, disk_size, data_disks, age, over_provisioning, rounds } =
         arguments.clone();
     if !(DISK_BYTES_MIN..=DISK_BYTES_MAX).contains(&disk_size.0) {

@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS_PER_CALL: u32 = 5;
 
 /// Tells the server that the check goes on.
-pub(super) type Keep = Box<dyn Fn() -> Result<(), AdminError> + Send>;
+pub(crate) type Keep = Box<dyn Fn() -> Result<(), AdminError> + Send>;
 
 #[derive(Default)]
 struct State {
@@ -32,7 +32,7 @@ struct State {
 type Shared = Arc<(Mutex<State>, Condvar)>;
 
 /// See the module.
-pub(super) struct Beat {
+pub(crate) struct Beat {
     shared: Shared,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,7 +42,7 @@ impl Beat {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(watch: Arc<Watch>, keep: Option<Keep>) -> io::Result<Self> {
+    pub(crate) fn start(watch: Arc<Watch>, keep: Option<Keep>) -> io::Result<Self> {
         let shared = Shared::default();
         let same = Arc::clone(&shared);
         let thread = spawn("check-beat", move || go_on(&same, &watch, keep.as_ref()))?;
@@ -50,7 +50,7 @@ impl Beat {
     }
 
     /// Whether the server does not know the check any more, or is gone.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.shared.0.lock().lost.is_some()
     }
 }

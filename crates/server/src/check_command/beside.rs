@@ -15,7 +15,7 @@
 use super::beat::Beat;
 use super::offline::is_of_another;
 use super::remote_disk::RemoteDisk;
-use super::{MESSAGE, Mode, Subject};
+use super::subject::{MESSAGE, Mode, Subject};
 use admin_api::check::from_hexadecimal;
 use admin_api::{
     AdminError, Administration, CheckBegun, CheckKeep, CheckedState, Code, Named, Remote,
@@ -37,7 +37,7 @@ const DISK_TIMEOUT_NANOSECONDS: u64 = 60_000_000_000;
 const NICENESS: i32 = 19;
 
 /// A check that the server knows, and the way to the server.
-pub(super) struct Begun {
+pub(crate) struct Begun {
     held: Held,
     socket: PathBuf,
     wait: Duration,
@@ -45,7 +45,7 @@ pub(super) struct Begun {
 }
 
 /// A check under way.
-pub(super) struct Held {
+pub(crate) struct Held {
     node: Arc<dyn Administration>,
     keep: CheckKeep,
 }
@@ -54,7 +54,7 @@ pub(super) struct Held {
 ///
 /// # Errors
 /// What the server says; `Unreachable` if there is none.
-pub(super) fn begin(
+pub(crate) fn begin(
     node: &Arc<dyn Administration>,
     socket: &Path,
     wait: Duration,
@@ -71,7 +71,7 @@ impl Begun {
     ///
     /// # Errors
     /// If they cannot be read from here.
-    pub(super) fn open(self) -> Result<(Subject, Held), AdminError> {
+    pub(crate) fn open(self) -> Result<(Subject, Held), AdminError> {
         match self.open_disks() {
             Ok(subject) => Ok((subject, self.held)),
             Err(error) => {
@@ -139,7 +139,7 @@ impl Held {
     ///
     /// # Errors
     /// If what was read was not kept to the end, or nobody knows whether it was.
-    pub(super) fn end(&self) -> Result<(), AdminError> {
+    pub(crate) fn end(&self) -> Result<(), AdminError> {
         let name = &self.keep.aggregate;
         self.node.check_end(&self.keep).map(drop).map_err(|error| match error.code {
             Code::Unreachable | Code::TimedOut => AdminError::new(error.code, MESSAGE, name)

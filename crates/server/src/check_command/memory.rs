@@ -5,7 +5,7 @@
 //!
 //! Fails: `Failed`, with what is needed and what there is.
 
-use super::MESSAGE;
+use super::subject::MESSAGE;
 use admin_api::{AdminError, Code};
 use units::ByteSize;
 
@@ -16,12 +16,12 @@ const BYTES_PER_BLOCK: u64 = 48;
 const FIXED_BYTES: u64 = 192 << 20;
 
 /// Memory that a check of so many blocks takes at most.
-pub(super) const fn needed(used_blocks: u64) -> u64 {
+pub(crate) const fn needed(used_blocks: u64) -> u64 {
     used_blocks.saturating_mul(BYTES_PER_BLOCK).saturating_add(FIXED_BYTES)
 }
 
 /// Whether a check of so many blocks may begin.
-pub(super) fn allow(
+pub(crate) fn allow(
     name: &str,
     used_blocks: u64,
     allowed: Option<ByteSize>,

@@ -9,21 +9,17 @@
 //! aggregate.
 
 use super::beat::Beat;
-use super::{MESSAGE, Mode, Subject};
-use crate::config::{Config, DiskPattern};
-use crate::disks::discover;
+use super::subject::{MESSAGE, Mode, Subject};
+use crate::disks::openers::Openers;
 use crate::lock::StateLock;
-use crate::node::openers::Openers;
-use crate::node::patience::Patience;
 use admin_api::{AdminError, Code};
-use media::MediaError;
-use ondisk::label::DiskLabel;
+use management::{DiskSource as _, Patience, Waits, owner_of};
 use platform::linux::{self, DiskAccess, IoEngineKind, SystemClock};
 use platform::watched::{Watch, WatchedOpener};
 use platform::{Disk, DiskError, DiskOpener};
-use std::collections::{BTreeMap, BTreeSet};
+use server::config::{Config, DiskPattern};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -42,7 +38,7 @@ struct Found {
 ///
 /// # Errors
 /// See the module.
-pub(super) fn open(name: &str, config: &Config) -> Result<Subject, AdminError> {
+pub(crate) fn open(name: &str, config: &Config) -> Result<Subject, AdminError> {
     let failed = |error: std::io::Error| {
         AdminError::new(Code::Failed, MESSAGE, name).because(error.to_string())
     };
@@ -67,8 +63,8 @@ pub(super) fn open(name: &str, config: &Config) -> Result<Subject, AdminError> {
     }
     let openers = Openers::new(Arc::new(files), &config)?;
     let mut found = Found::default();
-    let patience = Patience::new(Arc::new(SystemClock));
-    for disk in names(&config) {
+    let patience = Patience::new(Arc::new(SystemClock), Waits::default());
+    for disk in openers.names() {
         let opened = match openers.open(&disk) {
             // A server that has the disks of another aggregate is in nobody's way.
             Err(DiskError::InUse { .. }) if is_of_another(&beside, &disk, name) => continue,
@@ -88,32 +84,15 @@ pub(super) fn open(name: &str, config: &Config) -> Result<Subject, AdminError> {
     Ok(Subject { name, disks, left_out, mode, superblock, beat, lock })
 }
 
-/// The names of all disks of a configuration.
-fn names(config: &Config) -> Vec<String> {
-    let paths = discover(&config.disks).into_iter();
-    let paths = paths.filter_map(|path| path.into_os_string().into_string().ok());
-    let ranges = config.disks.iter().filter_map(|pattern| match pattern {
-        DiskPattern::Range(range) => Some(range.disk()),
-        DiskPattern::Devices(_) | DiskPattern::Files(_) => None,
-    });
-    paths.chain(ranges.collect::<BTreeSet<String>>()).collect()
-}
-
 impl Found {
     /// Keeps a disk if its label says that it belongs to an aggregate of this name.
     fn look(&mut self, name: &str, disk: Arc<dyn Disk>) {
-        match label(&disk) {
-            Ok(label) if label.name() == Some(name) => {
-                self.disks.entry(label.aggregate).or_default().push(disk);
+        match owner_of(&disk) {
+            Ok(Some(owner)) if owner.name.as_deref() == Some(name) => {
+                self.disks.entry(owner.identity).or_default().push(disk);
             }
-            Err(
-                error @ (MediaError::Disk(_)
-                | MediaError::DamagedLabel { .. }
-                | MediaError::AnotherBuild { .. }),
-            ) => {
-                self.left_out.push(error.to_string());
-            }
-            Ok(_) | Err(_) => {}
+            Ok(_) => {}
+            Err(cause) => self.left_out.push(cause),
         }
     }
 
@@ -141,21 +120,7 @@ impl Found {
 }
 
 /// Whether the label of a disk that another process has says that it is none of the aggregate's.
-pub(super) fn is_of_another(beside: &dyn DiskOpener, disk: &str, name: &str) -> bool {
-    match beside.open(disk).ok().map(|disk| label(&disk)) {
-        Some(Ok(label)) => label.name() != Some(name),
-        Some(Err(_)) | None => false,
-    }
-}
-
-fn label(disk: &Arc<dyn Disk>) -> Result<DiskLabel, MediaError> {
-    let (sender, receiver) = sync_channel(1);
-    media::read_label(
-        disk,
-        Box::new(move |label| {
-            let _ = sender.send(label);
-        }),
-    );
-    let gone = || MediaError::Disk(DiskError::Gone { disk: disk.name().to_owned() });
-    receiver.recv().unwrap_or_else(|_| Err(gone()))
+pub(crate) fn is_of_another(beside: &dyn DiskOpener, disk: &str, name: &str) -> bool {
+    let owner = beside.open(disk).ok().and_then(|disk| owner_of(&disk).ok());
+    owner.flatten().is_some_and(|owner| owner.name.as_deref() != Some(name))
 }

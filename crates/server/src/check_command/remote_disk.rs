@@ -33,7 +33,7 @@ struct Queue {
 type Shared = Arc<(Mutex<Queue>, Condvar)>;
 
 /// See the module.
-pub(super) struct RemoteDisk {
+pub(crate) struct RemoteDisk {
     name: String,
     size_blocks: u64,
     shared: Shared,
@@ -44,7 +44,7 @@ impl RemoteDisk {
     ///
     /// # Errors
     /// Why the server cannot read it.
-    pub(super) fn open<N: Administration + 'static>(
+    pub(crate) fn open<N: Administration + 'static>(
         name: &str,
         keep: &CheckKeep,
         connect: impl Fn() -> Arc<N>,

@@ -5,9 +5,8 @@
 //!
 //! Fails: `Failed` if the answer cannot be written as JSON.
 
-use super::{Checked, Mode, Subject, facts};
-use admin_api::{AdminError, Code};
-use cli::duration;
+use super::subject::{Checked, Mode, Subject, facts};
+use admin_api::{AdminError, Code, duration};
 use cli::output::Output;
 use inspect::{Finding, ImageName, Names, SlotFault};
 use serde_json::{Map, Value, json};
@@ -111,7 +110,7 @@ impl Kind {
 }
 
 /// The answer.
-pub(super) fn output(subject: &Subject, checked: &Checked) -> Result<Output, AdminError> {
+pub(crate) fn output(subject: &Subject, checked: &Checked) -> Result<Output, AdminError> {
     let report = &checked.report;
     let aggregate = &subject.name;
     let count = report.findings.len() as u64 + report.omitted;

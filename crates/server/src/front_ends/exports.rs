@@ -5,14 +5,11 @@
 
 use admin_api::{Access, ExportRule, Squash, matching_rule};
 use file_service::{FileHandle, FileSystemId};
+use management::ports::VolumeKey;
 use nfs::{Export, ExportAccess, ExportPolicy};
 use platform::sync::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use units::VolumeId;
-
-/// A volume as handles name it.
-type VolumeKey = (FileSystemId, VolumeId);
 
 #[derive(Default)]
 struct Tables {
@@ -99,7 +96,7 @@ impl ExportPolicy for ExportTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::{Generation, InodeNumber, SnapshotId};
+    use units::{Generation, InodeNumber, SnapshotId, VolumeId};
 
     const KEY: VolumeKey = (FileSystemId(7), VolumeId(3));
 

@@ -10,13 +10,12 @@
 //! Fails: in words, which name the file and what to do; an aggregate without its journal is not
 //! opened, because what was acknowledged may be only there.
 
-use super::patience::Patience;
-use crate::config::Journal;
-use crate::serve::make_directory;
+use crate::directory::make_directory;
 use dblade::LogProvider;
-use ondisk::label::Hexadecimal;
+use management::{JournalPlaces, Patience};
 use platform::{Disk, DiskOpener};
 use rustix::fs::{FallocateFlags, fallocate};
+use server::config::Journal;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -28,41 +27,19 @@ use units::BLOCK_SIZE;
 const PROBED_BLOCKS: usize = 64;
 
 /// The journals of a node.
-pub(super) struct Journals {
+pub(crate) struct Journals {
     place: Journal,
     opener: Arc<dyn DiskOpener>,
 }
 
 impl Journals {
     /// Journals where the configuration says.
-    pub(super) fn new(place: Journal, opener: Arc<dyn DiskOpener>) -> Self {
+    pub(crate) fn new(place: Journal, opener: Arc<dyn DiskOpener>) -> Self {
         Self { place, opener }
     }
 
     fn file(directory: &Path, aggregate: &[u8; 16]) -> PathBuf {
-        directory.join(format!("{}.log", Hexadecimal(aggregate)))
-    }
-
-    /// Where the journal of an aggregate is, in words: "journal file /a/b.log".
-    pub(super) fn title(&self, aggregate: &[u8; 16]) -> String {
-        match &self.place {
-            Journal::Directory { path, .. } => {
-                format!("journal file {}", Self::file(path, aggregate).display())
-            }
-            Journal::Device { path } => format!("journal device {}", path.display()),
-        }
-    }
-
-    /// Waits until no server that was killed has the journal of an aggregate. Whatever else is the
-    /// matter with it, opening it will tell.
-    pub(super) fn await_free(&self, aggregate: &[u8; 16], patience: &Patience) {
-        let path = match &self.place {
-            Journal::Directory { path, .. } => Self::file(path, aggregate),
-            Journal::Device { path } => path.clone(),
-        };
-        if let Some(path) = path.to_str() {
-            drop(patience.open(&*self.opener, path));
-        }
+        directory.join(format!("{}.log", hexadecimal(aggregate)))
     }
 
     fn open_path(&self, path: &Path) -> Result<Arc<dyn Disk>, String> {
@@ -107,6 +84,32 @@ impl LogProvider for Journals {
             Journal::Device { path } => self.open_path(path),
         }
     }
+}
+
+impl JournalPlaces for Journals {
+    fn title(&self, aggregate: &[u8; 16]) -> String {
+        match &self.place {
+            Journal::Directory { path, .. } => {
+                format!("journal file {}", Self::file(path, aggregate).display())
+            }
+            Journal::Device { path } => format!("journal device {}", path.display()),
+        }
+    }
+
+    fn await_free(&self, aggregate: &[u8; 16], patience: &Patience) {
+        let path = match &self.place {
+            Journal::Directory { path, .. } => Self::file(path, aggregate),
+            Journal::Device { path } => path.clone(),
+        };
+        if let Some(path) = path.to_str() {
+            drop(patience.open(&*self.opener, path));
+        }
+    }
+}
+
+/// An identity as it is written.
+fn hexadecimal(identity: &[u8; 16]) -> String {
+    identity.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes a file with all its blocks, durably.

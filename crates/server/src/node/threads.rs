@@ -27,7 +27,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 type Ending = Arc<(Mutex<bool>, Condvar)>;
 
 /// The threads.
-pub(super) struct Threads {
+pub(crate) struct Threads {
     engine: Arc<Engine>,
     workers: Vec<JoinHandle<()>>,
     ticker: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ impl Threads {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(
+    pub(crate) fn start(
         engine: &Arc<Engine>,
         watch: &Arc<Watch>,
         workers: usize,
@@ -72,7 +72,7 @@ impl Threads {
     }
 
     /// Ends the ticker: from now on consistency points come only when they are asked for.
-    pub(super) fn stop_ticking(&mut self) {
+    pub(crate) fn stop_ticking(&mut self) {
         let (ending, changed) = &*self.ending;
         *ending.lock() = true;
         changed.notify_all();
@@ -82,7 +82,7 @@ impl Threads {
     }
 
     /// Ends all threads, once no message is left; with `halt` messages that wait are dropped.
-    pub(super) fn stop(mut self, halt: bool) {
+    pub(crate) fn stop(mut self, halt: bool) {
         self.stop_ticking();
         if halt {
             self.engine.scheduler().halt();
@@ -116,7 +116,7 @@ fn repeat(interval: Duration, (ending, changed): &(Mutex<bool>, Condvar), mut wo
 
 /// The thread that looks for disks which are back: it opens and reads them, which the ticker must
 /// not wait for.
-pub(super) struct Watcher {
+pub(crate) struct Watcher {
     thread: JoinHandle<()>,
     ending: Ending,
 }
@@ -126,7 +126,7 @@ impl Watcher {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(work: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(work: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let ending = Ending::default();
         let same = Arc::clone(&ending);
         let thread = spawn("disk-watch", move || repeat(WATCH_INTERVAL, &same, work))?;
@@ -134,7 +134,7 @@ impl Watcher {
     }
 
     /// Ends it, and waits for what it is doing.
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         let (ending, changed) = &*self.ending;
         *ending.lock() = true;
         changed.notify_all();

@@ -1,0 +1,173 @@
+//! The calls of administrators, each handed to where it is carried out.
+
+use crate::management::Management;
+use admin_api::{
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
+    AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead, DiskClear, DiskFail,
+    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, GroupRemove,
+    MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo,
+    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
+};
+
+impl Administration for Management {
+    fn status(&self) -> Result<StatusReply, AdminError> {
+        Ok(self.status.report())
+    }
+
+    fn disk_list(&self) -> Result<Vec<DiskInfo>, AdminError> {
+        Ok(self.disk_administration.disk_list())
+    }
+
+    fn disk_fail(&self, request: &DiskFail) -> Result<Removal, AdminError> {
+        self.disk_administration.fail_disk(request)
+    }
+
+    fn disk_clear(&self, request: &DiskClear) -> Result<Removal, AdminError> {
+        self.disk_administration.clear_disk(request)
+    }
+
+    fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
+        self.disk_administration.replace_disk(request)
+    }
+
+    fn disk_locate(&self, request: &DiskLocate) -> Result<DiskLocated, AdminError> {
+        self.disk_administration.locate_disk(request)
+    }
+
+    fn disk_zero(&self, request: &DiskZero) -> Result<Removal, AdminError> {
+        self.disk_administration.zero_disk(request)
+    }
+
+    fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
+        self.aggregates.add_spares(request)
+    }
+
+    fn spare_remove(&self, request: &SpareRemove) -> Result<Removal, AdminError> {
+        self.aggregates.remove_spare(request)
+    }
+
+    fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
+        self.aggregates.create_aggregate(request)
+    }
+
+    fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
+        self.aggregates.add_disks(request)
+    }
+
+    fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
+        self.aggregates.remove_group(request)
+    }
+
+    fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {
+        self.aggregates.set_aggregate(request)
+    }
+
+    fn aggregate_list(&self) -> Result<Vec<AggregateInfo>, AdminError> {
+        Ok(self.aggregates.aggregate_list())
+    }
+
+    fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
+        self.aggregates.aggregate(&request.name)
+    }
+
+    fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {
+        self.aggregates.area_map(request)
+    }
+
+    fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {
+        self.checks.begin_check(request)
+    }
+
+    fn check_keep(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
+        self.checks.keep_check(request)
+    }
+
+    fn check_read(&self, request: &CheckRead) -> Result<CheckBlocks, AdminError> {
+        self.checks.read_for_check(request)
+    }
+
+    fn check_end(&self, request: &CheckKeep) -> Result<CheckHeld, AdminError> {
+        self.checks.end_check(request)
+    }
+
+    fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {
+        self.scrubs.change_scrub(request)
+    }
+
+    fn scrub_show(&self, request: &Named) -> Result<ScrubInfo, AdminError> {
+        self.scrubs.scrub_info("cannot show the scrub of", &request.name)
+    }
+
+    fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
+        self.volumes.create_volume(request)
+    }
+
+    fn volume_list(&self) -> Result<Vec<VolumeInfo>, AdminError> {
+        Ok(self
+            .volumes
+            .node
+            .served()
+            .iter()
+            .map(|volume| self.volumes.volume_info(volume))
+            .collect())
+    }
+
+    fn volume_show(&self, request: &Named) -> Result<VolumeInfo, AdminError> {
+        let volume = self.volumes.find("cannot show volume", &request.name)?;
+        Ok(self.volumes.volume_info(&volume))
+    }
+
+    fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+        self.volumes.set_volume(request)
+    }
+
+    fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
+        self.volumes.delete_volume(request)
+    }
+
+    fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {
+        self.volumes.create_snapshot(request)
+    }
+
+    fn snapshot_list(&self, request: &VolumeFilter) -> Result<Vec<SnapshotInfo>, AdminError> {
+        self.volumes.list_snapshots(request)
+    }
+
+    fn snapshot_delete(&self, request: &SnapshotDelete) -> Result<Removal, AdminError> {
+        self.volumes.delete_snapshot(request)
+    }
+
+    fn snapshot_restore(&self, request: &SnapshotRestore) -> Result<Removal, AdminError> {
+        self.volumes.restore_snapshot(request)
+    }
+
+    fn export_add(&self, request: &ExportAdd) -> Result<VolumeExports, AdminError> {
+        self.volumes.add_export(request)
+    }
+
+    fn export_list(&self, request: &VolumeFilter) -> Result<Vec<VolumeExports>, AdminError> {
+        self.volumes.list_exports(request)
+    }
+
+    fn export_remove(&self, request: &ExportRemove) -> Result<VolumeExports, AdminError> {
+        self.volumes.remove_export(request)
+    }
+
+    fn fuse_mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
+        self.volumes.mount(request)
+    }
+
+    fn fuse_unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
+        self.node.front_ends.unmount(request)
+    }
+
+    fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
+        Ok(self.node.front_ends.mounts())
+    }
+
+    fn shutdown(&self) -> Result<(), AdminError> {
+        self.process.request_shutdown();
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Aggregates that are made.
+//!
+//! Invariants: a dry run opens and looks, and writes nothing.
+
+use crate::aggregates::growth;
+use crate::aggregates::requested::{given_media, stored_kind};
+use crate::aggregates::room::Aggregates;
+use crate::aggregates::view::empty;
+use crate::exports;
+use crate::refusals::taken;
+use admin_api::{AdminError, AggregateCreate, AggregateInfo, AggregateState, SpareAdd};
+use dblade::CreateAggregate;
+
+const CREATE: &str = "cannot create aggregate";
+
+impl Aggregates {
+    pub(crate) fn create_aggregate(
+        &self,
+        wanted: &AggregateCreate,
+    ) -> Result<AggregateInfo, AdminError> {
+        let _turn = self.node.turn();
+        if self.aggregate_list().iter().any(|known| known.name == wanted.name) {
+            return Err(taken("aggregate", &wanted.name));
+        }
+        if wanted.traditional && self.node.engine.volume_named(&wanted.name).is_some() {
+            return Err(taken("volume", &wanted.name));
+        }
+        let object = (CREATE, wanted.name.as_str());
+        let media = given_media(object, wanted.media.as_deref())?;
+        let disks = self.disks.open_free(&wanted.disks)?;
+        let mut planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
+        planned.set_media(media);
+        self.check_unused(object, wanted.force, &disks)?;
+        let spares = SpareAdd {
+            aggregate: wanted.name.clone(),
+            disks: wanted.spares.clone(),
+            force: wanted.force,
+            dry_run: wanted.dry_run,
+        };
+        self.check_spares(&spares, &self.disks.open_free(&wanted.spares)?)?;
+        if wanted.dry_run {
+            return Ok(AggregateInfo {
+                raid: wanted.raid,
+                traditional: wanted.traditional,
+                state: AggregateState::Online,
+                size_bytes: planned.size_bytes,
+                free_bytes: planned.size_bytes,
+                data_disks: planned.data_disks,
+                parity_disks: planned.parity_disks,
+                groups: planned.groups,
+                disks: planned.disks,
+                ..empty(&wanted.name)
+            });
+        }
+        let create = CreateAggregate {
+            name: wanted.name.clone(),
+            disks: disks.clone(),
+            kind: stored_kind(wanted.raid),
+            group_size: growth::disks_of_group(wanted.group_size),
+            force: wanted.force,
+            traditional: wanted.traditional,
+            media,
+        };
+        let engine = &self.node.engine;
+        self.node.request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
+        self.disks.hold(&wanted.name, &disks);
+        self.forget_offline(&disks);
+        if let Some(volume) = engine.volume_named(&wanted.name).filter(|_| wanted.traditional) {
+            exports::publish(&*self.node.front_ends, &volume);
+        }
+        tracing::info!(aggregate = wanted.name, disks = wanted.disks.len(), "aggregate created");
+        if !spares.disks.is_empty() {
+            self.add_spares_in_turn(&spares)?;
+        }
+        self.aggregate(&wanted.name)
+    }
+}

@@ -1,0 +1,220 @@
+//! Aggregates that are made larger, and how groups of disks would be.
+//!
+//! Invariants: a dry run opens and looks, and writes nothing.
+
+use crate::aggregates::requested::{given_media, stored_kind};
+use crate::aggregates::room::Aggregates;
+use crate::disks::upkeep::Task;
+use crate::refusals::refusal;
+use admin_api::{
+    AdminError, AggregateAdd, AggregateInfo, AggregateState, Code, DiskInfo, DiskRole, DiskState,
+    GROUP_DISKS_MAX, RaidKind,
+};
+use dblade::{AddDisks, Joining, groups_of};
+use media::Profile;
+use ondisk::identity::REGION_DATA_BLOCKS;
+use platform::Disk;
+use std::sync::Arc;
+use std::time::Duration;
+use units::BLOCK_SIZE_U64;
+
+const ADD: &str = "cannot add disks to aggregate";
+
+/// How long other administrators wait for disks to join: those that need no zeroing have by then.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What disks would be in an aggregate.
+#[derive(Default)]
+pub(crate) struct Planned {
+    pub disks: Vec<DiskInfo>,
+    pub size_bytes: u64,
+    pub data_disks: u64,
+    pub parity_disks: u64,
+    pub groups: u64,
+}
+
+impl Planned {
+    /// Of disks that are what is given, if it is.
+    pub fn set_media(&mut self, media: Option<Profile>) {
+        if let Some(media) = media {
+            self.disks.iter_mut().for_each(|disk| disk.media = Some(media.to_string()));
+        }
+    }
+}
+
+impl Aggregates {
+    pub(crate) fn add_disks(&self, wanted: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
+        let _turn = self.node.turn();
+        let known = self.aggregate(&wanted.name)?;
+        let error = || AdminError::new(Code::Conflict, ADD, &wanted.name);
+        if known.state == AggregateState::Offline {
+            return Err(error().because("it is out of service").try_next("stroop status"));
+        }
+        let media = given_media((ADD, &wanted.name), wanted.media.as_deref())?;
+        let disks = self.disks.open_free(&wanted.disks)?;
+        let (to, mut planned) = match wanted.group {
+            Some(group) => planned_members(&known, group, &disks),
+            None => planned_groups((&known, self.group_numbers(&known.name)), wanted, &disks),
+        }?;
+        planned.set_media(media);
+        self.check_unused((ADD, &wanted.name), wanted.force, &disks)?;
+        if wanted.dry_run {
+            return Ok(enlarged(known, planned));
+        }
+        let task = Task::joining(&wanted.name);
+        self.disks.upkeep.begin(&disks, &task);
+        let (force, zeroing, ended) = (wanted.force, Arc::clone(&task.zeroing), Arc::clone(&task));
+        let adding = AddDisks { disks, to, media, force, zeroing };
+        self.node.engine.add_disks(
+            &wanted.name,
+            adding,
+            Box::new(move |outcome| ended.end(outcome)),
+        );
+        let outcome = task.wait(PATIENCE);
+        self.settle_upkeep();
+        match outcome {
+            Some(Err(error)) => Err(refusal(ADD, &wanted.name, &error)),
+            // Or it goes on while the disks are zeroed, which may take hours.
+            Some(Ok(())) | None => self.aggregate(&wanted.name),
+        }
+    }
+}
+
+impl Aggregates {
+    /// How many numbers of groups are given: those of removed groups are never given again.
+    fn group_numbers(&self, aggregate: &str) -> u32 {
+        let summaries = self.node.engine.aggregate_summaries();
+        let found = summaries.iter().find(|summary| summary.name == aggregate);
+        found.map_or(0, |summary| summary.status.groups.len() as u32)
+    }
+}
+
+/// As data disks of a group.
+fn planned_members(
+    known: &AggregateInfo,
+    group: u32,
+    disks: &[Arc<dyn Disk>],
+) -> Result<(Joining, Planned), AdminError> {
+    let error = || AdminError::new(Code::Conflict, ADD, &known.name);
+    if !known.disks.iter().any(|disk| disk.group == Some(group)) {
+        return Err(AdminError::new(Code::NotFound, ADD, &known.name)
+            .because(format!("it has no group {group}"))
+            .try_next(format!("stroop aggr show {}", known.name)));
+    }
+    if known.leaving.is_some_and(|leaving| leaving.group == group) {
+        return Err(error()
+            .because(format!("group {group} is being emptied to leave"))
+            .try_next(format!("stroop aggr remove-group {} {group} --cancel", known.name)));
+    }
+    if known.raid == RaidKind::None {
+        return Err(error().because(
+            "its groups are without parity, one disk each; add the disks without --group",
+        ));
+    }
+    let members = known.disks.iter().filter(|disk| disk.group == Some(group));
+    let (count, smallest) = members.fold((0_u64, u64::MAX), |(count, smallest), disk| {
+        // One that is missing has no size.
+        let size = if disk.size_bytes == 0 { u64::MAX } else { disk.size_bytes };
+        (count + 1, smallest.min(size))
+    });
+    if count + disks.len() as u64 > GROUP_DISKS_MAX {
+        return Err(error().because(format!(
+            "group {group} has {count} disks, and a group has {GROUP_DISKS_MAX} at most; add the \
+             disks without --group"
+        )));
+    }
+    let bytes = media::regions_of(smallest / BLOCK_SIZE_U64) * DATA_BYTES_PER_REGION;
+    let info = |disk: &Arc<dyn Disk>| disk_info(&**disk, &known.name, group, DiskRole::Data);
+    let planned = Planned {
+        disks: disks.iter().map(info).collect(),
+        size_bytes: bytes * disks.len() as u64,
+        data_disks: disks.len() as u64,
+        ..Planned::default()
+    };
+    Ok((Joining::Group(group), planned))
+}
+
+const DATA_BYTES_PER_REGION: u64 = REGION_DATA_BLOCKS as u64 * BLOCK_SIZE_U64;
+
+/// As groups of their own.
+fn planned_groups(
+    (known, first): (&AggregateInfo, u32),
+    wanted: &AggregateAdd,
+    disks: &[Arc<dyn Disk>],
+) -> Result<(Joining, Planned), AdminError> {
+    let raid = wanted.raid.unwrap_or(known.raid);
+    let planned = plan((ADD, &known.name), raid, wanted.group_size, first, disks)?;
+    let (kind, group_size) = (stored_kind(raid), disks_of_group(wanted.group_size));
+    Ok((Joining::NewGroups { kind, group_size }, planned))
+}
+
+/// Disks of a group at most.
+pub(crate) fn disks_of_group(wanted: Option<u64>) -> usize {
+    wanted.unwrap_or(GROUP_DISKS_MAX) as usize
+}
+
+/// How disks would be as groups, the first of which has number `first`. `message` and `name` begin
+/// the error.
+///
+/// # Errors
+/// `Usage` if a group would have too few disks.
+pub(crate) fn plan(
+    (message, name): (&str, &str),
+    raid: RaidKind,
+    group_size: Option<u64>,
+    first: u32,
+    disks: &[Arc<dyn Disk>],
+) -> Result<Planned, AdminError> {
+    let groups = groups_of(stored_kind(raid), disks.to_vec(), disks_of_group(group_size));
+    let mut planned = Planned { groups: groups.len() as u64, ..Planned::default() };
+    for (group, disks) in (first..).zip(&groups) {
+        if disks.len() < raid.disks_min() {
+            return Err(AdminError::usage(message, name).because(format!(
+                "a {raid} group needs {} disks or more, {} would be in one",
+                raid.disks_min(),
+                disks.len()
+            )));
+        }
+        let parity_disks = raid.parity_disks();
+        let data_disks = (disks.len() - parity_disks) as u64;
+        // All disks of a group use as much as the smallest has.
+        let regions = disks.iter().map(|disk| media::regions_of(disk.size_blocks())).min();
+        planned.size_bytes += regions.unwrap_or(0) * DATA_BYTES_PER_REGION * data_disks;
+        planned.data_disks += data_disks;
+        planned.parity_disks += parity_disks as u64;
+        planned.disks.extend(disks.iter().enumerate().map(|(at, disk)| {
+            let role = if at < parity_disks { DiskRole::Parity } else { DiskRole::Data };
+            disk_info(&**disk, name, group, role)
+        }));
+    }
+    Ok(planned)
+}
+
+fn disk_info(disk: &dyn Disk, aggregate: &str, group: u32, role: DiskRole) -> DiskInfo {
+    DiskInfo {
+        name: disk.name().to_owned(),
+        size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
+        state: DiskState::Unused,
+        aggregate: Some(aggregate.to_owned()),
+        role: Some(role),
+        group: Some(group),
+        media: Some(Profile::of(disk).to_string()),
+        note: None,
+        read_errors: 0,
+        write_errors: 0,
+        checksum_errors: 0,
+        sick: false,
+    }
+}
+
+fn enlarged(known: AggregateInfo, planned: Planned) -> AggregateInfo {
+    AggregateInfo {
+        size_bytes: known.size_bytes + planned.size_bytes,
+        free_bytes: known.free_bytes + planned.size_bytes,
+        data_disks: known.data_disks + planned.data_disks,
+        parity_disks: known.parity_disks + planned.parity_disks,
+        groups: known.groups + planned.groups,
+        disks: known.disks.into_iter().chain(planned.disks).collect(),
+        ..known
+    }
+}

@@ -1,0 +1,21 @@
+//! Aggregates: seen, made, made larger and smaller, with their spares.
+//!
+//! Invariants: a dry run opens and looks, and writes nothing; a disk is given to one aggregate.
+//!
+//! Fails: by `AdminError`.
+
+mod area_map;
+mod creation;
+mod emptying;
+mod growth;
+mod leaving;
+mod membership;
+mod requested;
+mod room;
+mod spares;
+mod view;
+
+pub(crate) use membership::names_of;
+pub(crate) use room::Aggregates;
+pub(crate) use spares::no_spare;
+pub(crate) use view::check_takes_volumes;

@@ -1,0 +1,150 @@
+//! Disks that wait, and that are copied to.
+//!
+//! Invariant: a spare is a disk of its aggregate like any other and held open.
+
+use crate::aggregates::room::Aggregates;
+use crate::pace::{copied_percent, outlook};
+use crate::refusals::{missing, refusal};
+use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState, Removal, SpareAdd, SpareRemove};
+use dblade::{AggregateSummary, EngineError};
+use media::Profile;
+use platform::Disk;
+use raid::{RaidError, SpareStatus};
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+const ADD: &str = "cannot add spare";
+
+const REMOVE: &str = "cannot remove spare";
+
+impl Aggregates {
+    pub(crate) fn add_spares(&self, wanted: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
+        let _turn = self.node.turn();
+        self.add_spares_in_turn(wanted)
+    }
+
+    pub(crate) fn add_spares_in_turn(
+        &self,
+        wanted: &SpareAdd,
+    ) -> Result<Vec<DiskInfo>, AdminError> {
+        let aggregate = self.aggregate(&wanted.aggregate)?;
+        let disks = self.disks.open_free(&wanted.disks)?;
+        self.check_spares(wanted, &disks)?;
+        let mut added = Vec::new();
+        for disk in disks {
+            if !wanted.dry_run {
+                let (engine, given) = (&self.node.engine, (Arc::clone(&disk), wanted.force));
+                self.node.request(ADD, disk.name(), |done| {
+                    engine.add_spare(&aggregate.name, given, done)
+                })?;
+                tracing::info!(aggregate = aggregate.name, disk = disk.name(), "spare added");
+                self.disks.hold(&aggregate.name, std::slice::from_ref(&disk));
+            }
+            let size_bytes = disk.size_blocks() * BLOCK_SIZE_U64;
+            added.push(spare_info(
+                &aggregate.name,
+                (disk.name(), size_bytes, Profile::of(&*disk)),
+                None,
+            ));
+        }
+        Ok(added)
+    }
+
+    /// Refuses disks that hold something, unless they may be erased.
+    pub(crate) fn check_spares(
+        &self,
+        wanted: &SpareAdd,
+        disks: &[Arc<dyn Disk>],
+    ) -> Result<(), AdminError> {
+        for disk in disks {
+            let checked = self.node.wait_for(|done| media::check_unused(disk, wanted.force, done));
+            if let Some(Err(error)) = checked {
+                let error = EngineError::from(RaidError::from(error));
+                return Err(refusal(ADD, disk.name(), &error));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove_spare(&self, wanted: &SpareRemove) -> Result<Removal, AdminError> {
+        let _turn = self.node.turn();
+        let summaries = self.node.engine.aggregate_summaries();
+        let spares = summaries.iter().flat_map(|summary| {
+            summary.status.spares.iter().map(move |spare| (&summary.name, spare))
+        });
+        let Some((aggregate, spare)) = spares.into_iter().find(|(_, one)| one.name == wanted.disk)
+        else {
+            return Err(missing(REMOVE, "spare", &wanted.disk).try_next("stroop disk list"));
+        };
+        if !wanted.dry_run {
+            let (engine, identity) = (&self.node.engine, spare.identity);
+            let removed = |done| engine.remove_spare(aggregate, identity, done);
+            self.node.request(REMOVE, &wanted.disk, removed)?;
+            self.disks.release(&wanted.disk);
+            tracing::info!(aggregate, disk = wanted.disk, "spare removed");
+        }
+        let left = spares_left(&summaries, aggregate).saturating_sub(1);
+        Ok(Removal {
+            object: wanted.disk.clone(),
+            consequences: vec![format!("aggregate {aggregate} has {left} spares then")],
+            freed_bytes: 0,
+            dry_run: wanted.dry_run,
+        })
+    }
+
+    /// Spares, and disks that are filled to take a place, as administrators see them.
+    pub(crate) fn waiting_disks(&self, summary: &AggregateSummary) -> Vec<DiskInfo> {
+        let info = |name: &str, media, note| {
+            spare_info(&summary.name, (name, self.disks.held_bytes(name), media), note)
+        };
+        let spare = |spare: &SpareStatus| info(&spare.name, spare.media, None);
+        let mut disks: Vec<DiskInfo> = summary.status.spares.iter().map(spare).collect();
+        for member in summary.status.groups.iter().flat_map(|group| &group.members) {
+            if let Some(successor) = &member.successor {
+                let from = member.name.as_deref().unwrap_or("?");
+                let note = format!(
+                    "{} % copied from {from}{}",
+                    copied_percent(successor),
+                    outlook(&successor.pace)
+                );
+                let state = DiskState::Rebuilding;
+                disks
+                    .push(DiskInfo { state, ..info(&successor.name, successor.media, Some(note)) });
+            }
+        }
+        disks
+    }
+}
+
+fn spares_left(summaries: &[AggregateSummary], aggregate: &str) -> usize {
+    let found = summaries.iter().find(|summary| summary.name == aggregate);
+    found.map_or(0, |summary| summary.status.spares.len())
+}
+
+fn spare_info(
+    aggregate: &str,
+    (name, size_bytes, media): (&str, u64, Profile),
+    note: Option<String>,
+) -> DiskInfo {
+    DiskInfo {
+        name: name.to_owned(),
+        size_bytes,
+        state: DiskState::InUse,
+        aggregate: Some(aggregate.to_owned()),
+        role: Some(DiskRole::Spare),
+        group: None,
+        media: Some(media.to_string()),
+        note,
+        read_errors: 0,
+        write_errors: 0,
+        checksum_errors: 0,
+        sick: false,
+    }
+}
+
+/// There is no spare that fits.
+pub(crate) fn no_spare(message: &str, disk: &str, aggregate: &str) -> AdminError {
+    AdminError::new(Code::NotFound, message, disk)
+        .because(format!("aggregate {aggregate} has no spare that is large enough"))
+        .try_next(format!("stroop disk replace {disk} NEW"))
+}

@@ -1,0 +1,51 @@
+//! Disks that are to show where they are.
+//!
+//! Fails: `NotFound`; `Conflict` for a range of objects, which is no thing.
+
+use crate::disk_administration::room::DiskAdministration;
+use crate::disks::table::Content;
+use crate::refusals::missing;
+use admin_api::{AdminError, Code, DiskLocate, DiskLocated};
+use platform::Disk;
+use std::sync::Arc;
+
+const LOCATE: &str = "cannot locate disk";
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+impl DiskAdministration {
+    /// A disk that is there, whoever uses it.
+    fn any_disk(&self, name: &str) -> Result<Arc<dyn Disk>, AdminError> {
+        if let Some(disk) = self.disks.held(name) {
+            return Ok(disk);
+        }
+        if !self.disks.names().iter().any(|known| known == name) {
+            return Err(missing(LOCATE, "disk", name).try_next("stroop disk list"));
+        }
+        match self.disks.look(name) {
+            Content::Member(disk, _) | Content::Other(disk) => Ok(disk),
+            Content::CutOff(_, error) | Content::Unknown(error) => {
+                Err(AdminError::new(Code::Failed, LOCATE, name).because(error.to_string()))
+            }
+        }
+    }
+
+    pub(crate) fn locate_disk(&self, wanted: &DiskLocate) -> Result<DiskLocated, AdminError> {
+        let disk = self.any_disk(&wanted.disk)?;
+        if disk.hints().is_object_store {
+            return Err(AdminError::new(Code::Conflict, LOCATE, disk.name())
+                .because("it is a range of objects, not a thing that can be looked for"));
+        }
+        let (name, seconds) = (disk.name().to_owned(), wanted.seconds);
+        self.disks.locating.forget(&name);
+        let mut enclosure_light = false;
+        if seconds > 0 {
+            let light = self.disks.light(&name);
+            enclosure_light = light.is_some();
+            let now = self.node.clock.monotonic_nanoseconds();
+            let until_nanoseconds = now.saturating_add(seconds * NANOSECONDS_PER_SECOND);
+            self.disks.locating.begin(disk, until_nanoseconds, light);
+        }
+        Ok(DiskLocated { disk: name, enclosure_light, seconds })
+    }
+}

@@ -1,0 +1,271 @@
+//! The node's disks: which the configuration names, what is on each, and which are in use here.
+//!
+//! A disk of an aggregate in service is held open; the kernel's lock on it keeps other processes
+//! away. All others are opened only to be looked at.
+//!
+//! Invariants: nothing is written here; a disk is never given to two aggregates, because one that
+//! is held is not given out again.
+//!
+//! Fails: a disk that cannot be read is reported as it is, and its aggregate does without it.
+
+use crate::disks::locating::Locating;
+use crate::disks::upkeep::Upkeep;
+use crate::patience::Patience;
+use crate::ports::{DiskSource, Light};
+use crate::refusals::{code_of_media, missing};
+use crate::waits::Waits;
+use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
+use media::{MediaError, Profile};
+use ondisk::label::DiskLabel;
+use platform::sync::Mutex;
+use platform::watched::Watch;
+use platform::{Disk, DiskError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+/// What is on a disk.
+pub(crate) enum Content {
+    /// A whole label of an aggregate.
+    Member(Arc<dyn Disk>, Box<DiskLabel>),
+    /// A label, on a disk that is too short for it.
+    CutOff(Box<DiskLabel>, MediaError),
+    /// No label.
+    Other(Arc<dyn Disk>),
+    /// It cannot be told.
+    Unknown(MediaError),
+}
+
+struct Held {
+    disk: Arc<dyn Disk>,
+    aggregate: String,
+}
+
+/// The disks.
+pub(crate) struct DiskTable {
+    source: Arc<dyn DiskSource>,
+    watch: Arc<Watch>,
+    waits: Waits,
+    /// Those of aggregates in service, by name.
+    held: Mutex<BTreeMap<String, Held>>,
+    /// Those to which something is done.
+    pub(crate) upkeep: Upkeep,
+    /// Those that show where they are.
+    pub(crate) locating: Locating,
+}
+
+impl DiskTable {
+    /// The disks of a source, opened under `watch`.
+    pub(crate) fn new(source: Arc<dyn DiskSource>, watch: Arc<Watch>, waits: Waits) -> Self {
+        let (held, upkeep, locating) = (Mutex::default(), Upkeep::default(), Locating::default());
+        Self { source, watch, waits, held, upkeep, locating }
+    }
+
+    /// Whether a disk is in use only because a request of this node has not ended: it hangs.
+    pub(crate) fn hangs(&self, name: &str) -> bool {
+        !self.is_held(name) && self.watch.has(name)
+    }
+
+    /// The names of all disks there are now, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.source.names()
+    }
+
+    /// Lights the slot of a disk, if it has a light.
+    pub(crate) fn light(&self, name: &str) -> Option<Box<dyn Light>> {
+        self.source.light(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn Disk>, DiskError> {
+        self.locating.disk(name).map_or_else(|| self.source.open(name), Ok)
+    }
+
+    /// What is on a disk that is not held.
+    pub(crate) fn look(&self, name: &str) -> Content {
+        self.look_at(name, self.open(name))
+    }
+
+    /// The same when the server starts.
+    pub(crate) fn look_patiently(&self, name: &str, patience: &Patience) -> Content {
+        self.look_at(name, patience.open(&*self.source, name))
+    }
+
+    /// Notes that disks belong to an aggregate in service.
+    pub(crate) fn hold(&self, aggregate: &str, disks: &[Arc<dyn Disk>]) {
+        let mut held = self.held.lock();
+        for disk in disks {
+            let (disk, aggregate) = (Arc::clone(disk), aggregate.to_owned());
+            let before = held.insert(disk.name().to_owned(), Held { disk, aggregate });
+            assert!(before.is_none(), "a disk belongs to one aggregate");
+        }
+    }
+
+    /// Closes a disk that its aggregate has given up, once what was asked of it has ended: it may
+    /// be there again.
+    pub(crate) fn give_up(&self, name: &str) {
+        let held = self.held.lock().remove(name);
+        if let Some(held) = held {
+            self.watch.let_go(&held.disk);
+        }
+    }
+
+    /// A disk belongs to no aggregate in service any more.
+    pub(crate) fn release(&self, name: &str) {
+        self.held.lock().remove(name);
+    }
+
+    /// A disk that is open here.
+    pub(crate) fn held(&self, name: &str) -> Option<Arc<dyn Disk>> {
+        let held = self.held.lock().get(name).map(|held| Arc::clone(&held.disk));
+        held.or_else(|| self.upkeep.disk(name))
+    }
+
+    /// Whether a disk belongs to an aggregate in service.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.held.lock().contains_key(name)
+    }
+
+    /// Lets go of an aggregate's disks that have no place in it any more, and holds no others.
+    pub(crate) fn keep(&self, aggregate: &str, names: &[&str]) {
+        let is_kept =
+            |name: &str, held: &Held| held.aggregate != aggregate || names.contains(&name);
+        self.held.lock().retain(|name, held| is_kept(name, held));
+    }
+
+    /// The disks of an aggregate in service.
+    pub(crate) fn held_by(&self, aggregate: &str) -> Vec<String> {
+        let held = self.held.lock();
+        let own = held.iter().filter(|(_, held)| held.aggregate == aggregate);
+        own.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The size of a disk that is held; 0 if it is not.
+    pub(crate) fn held_bytes(&self, name: &str) -> u64 {
+        self.held.lock().get(name).map_or(0, |held| held.disk.size_blocks() * BLOCK_SIZE_U64)
+    }
+
+    /// Opens disks for a new aggregate, in the order in which they are named.
+    ///
+    /// # Errors
+    /// `NotFound` if the configuration does not name one, `Conflict` if it is in use.
+    pub(crate) fn open_free(&self, wanted: &[String]) -> Result<Vec<Arc<dyn Disk>>, AdminError> {
+        let names = self.names();
+        wanted.iter().map(|name| self.open_one(&names, name)).collect()
+    }
+
+    fn open_one(&self, names: &[String], wanted: &str) -> Result<Arc<dyn Disk>, AdminError> {
+        let message = "cannot use disk";
+        let same = |name: &&String| *name == wanted || self.source.is_same(name, wanted);
+        let Some(name) = names.iter().find(same) else {
+            return Err(missing(message, "disk", wanted)
+                .because("only disks that [node] disks names in the configuration are used"));
+        };
+        if self.upkeep.is_under_way(name) {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because("it is being zeroed")
+                .try_next("stroop disk list"));
+        }
+        if let Some(held) = self.held.lock().get(name) {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because(format!("it belongs to aggregate {}", held.aggregate))
+                .try_next("stroop disk list"));
+        }
+        self.open(name).map_err(|error| {
+            let error = MediaError::from(error);
+            AdminError::new(code_of_media(&error), message, name).because(error.to_string())
+        })
+    }
+
+    /// A disk that is not held, as administrators see it; `None` if it is held.
+    pub(crate) fn info_unless_held(&self, name: &str) -> Option<DiskInfo> {
+        if self.held.lock().contains_key(name) {
+            return None;
+        }
+        if let Some(info) = self.upkeep.info(name) {
+            return Some(info);
+        }
+        let (disk, state, label, note) = match self.look(name) {
+            Content::Member(disk, label) => {
+                let note = format!("labelled for aggregate '{}', not in service", title(&label));
+                (Some(disk), DiskState::Foreign, Some(label), Some(note))
+            }
+            Content::CutOff(label, error) => {
+                (None, DiskState::Failed, Some(label), Some(error.to_string()))
+            }
+            Content::Unknown(error) => (None, DiskState::Unreadable, None, Some(error.to_string())),
+            Content::Other(disk) => {
+                let checked = self.waits.wait_for(|done| media::check_unused(&disk, false, done));
+                match checked.unwrap_or_else(|| Err(gone(name))) {
+                    Ok(()) => (Some(disk), DiskState::Unused, None, None),
+                    Err(MediaError::Occupied { found, .. }) => {
+                        (Some(disk), DiskState::Foreign, None, Some(found.to_string()))
+                    }
+                    Err(error) => (Some(disk), DiskState::Foreign, None, Some(error.to_string())),
+                }
+            }
+        };
+        let recorded = label.as_ref().and_then(|label| label.medium());
+        let told = || disk.as_ref().map(|disk| Profile::of(&**disk));
+        let media = recorded.and_then(Profile::of_medium).or_else(told);
+        let note = self.upkeep.failure(name).or(note);
+        Some(DiskInfo {
+            name: name.to_owned(),
+            size_bytes: disk.as_ref().map_or(0, bytes),
+            media: media.map(|media| media.to_string()),
+            state,
+            aggregate: label.as_ref().map(|label| title(label)),
+            group: label.as_ref().map(|label| label.group_index.get()),
+            role: label.and_then(|label| label.disk_role()).map(role),
+            note,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+            sick: false,
+        })
+    }
+
+    /// What is on a disk that was opened, or not.
+    fn look_at(&self, name: &str, opened: Result<Arc<dyn Disk>, DiskError>) -> Content {
+        let disk = match opened {
+            Ok(disk) => disk,
+            Err(error) => return Content::Unknown(error.into()),
+        };
+        let label = |disk: &Arc<dyn Disk>| {
+            let read = self.waits.wait_for(|done| media::read_label(disk, done));
+            read.unwrap_or_else(|| Err(gone(name)))
+        };
+        let same = Arc::clone(&disk);
+        match self.waits.wait_for(|done| media::open(same, done)).unwrap_or_else(|| Err(gone(name)))
+        {
+            Ok(device) => Content::Member(disk, Box::new(device.label())),
+            Err(short @ MediaError::Shrunk { .. }) => match label(&disk) {
+                Ok(label) => Content::CutOff(Box::new(label), short),
+                Err(error) => Content::Unknown(error),
+            },
+            Err(MediaError::NoLabel { .. }) => Content::Other(disk),
+            Err(error) => Content::Unknown(error),
+        }
+    }
+}
+
+fn gone(name: &str) -> MediaError {
+    DiskError::Gone { disk: name.to_owned() }.into()
+}
+
+fn bytes(disk: &Arc<dyn Disk>) -> u64 {
+    disk.size_blocks() * BLOCK_SIZE_U64
+}
+
+/// The name of a label's aggregate.
+pub(crate) fn title(label: &DiskLabel) -> String {
+    label.name().unwrap_or_default().to_owned()
+}
+
+/// A role in the words of the interface.
+pub(crate) const fn role(role: ondisk::label::DiskRole) -> DiskRole {
+    match role {
+        ondisk::label::DiskRole::Data => DiskRole::Data,
+        ondisk::label::DiskRole::Parity => DiskRole::Parity,
+        ondisk::label::DiskRole::Spare => DiskRole::Spare,
+    }
+}

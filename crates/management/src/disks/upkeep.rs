@@ -1,0 +1,151 @@
+//! Disks to which something is done that takes a while: they are zeroed, to be free or to join an
+//! aggregate.
+//!
+//! Invariants: such a disk is given to nobody else; it ends with the node, half done.
+//!
+//! Fails: what went wrong is told of the disk until something else is done to it.
+
+use admin_api::{DiskInfo, DiskState};
+use dblade::EngineError;
+use media::{Profile, Zeroing};
+use platform::Disk;
+use platform::sync::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use units::BLOCK_SIZE_U64;
+
+/// How something ended.
+type Outcome = Result<(), EngineError>;
+
+/// What is done to disks.
+#[derive(Default)]
+pub(crate) struct Task {
+    /// The aggregate that they are to join.
+    pub aggregate: Option<String>,
+    pub zeroing: Arc<Zeroing>,
+    outcome: Mutex<Option<Outcome>>,
+    has_ended: Condvar,
+}
+
+impl Task {
+    /// For disks that are to join an aggregate.
+    pub(crate) fn joining(aggregate: &str) -> Arc<Self> {
+        Arc::new(Self { aggregate: Some(aggregate.to_owned()), ..Self::default() })
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self, outcome: Outcome) {
+        *self.outcome.lock() = Some(outcome);
+        self.has_ended.notify_all();
+    }
+
+    /// How it ended, if it does so soon.
+    pub(crate) fn wait(&self, patience: Duration) -> Option<Outcome> {
+        let mut outcome = self.outcome.lock();
+        if outcome.is_none() {
+            self.has_ended.wait_for(&mut outcome, patience);
+        }
+        outcome.clone()
+    }
+
+    fn note(&self) -> String {
+        let (zeroed, blocks) = self.zeroing.progress();
+        let percent = 100 * zeroed / blocks.max(1);
+        match &self.aggregate {
+            Some(aggregate) => format!("{percent} % zeroed, to join {aggregate}"),
+            None => format!("{percent} % zeroed"),
+        }
+    }
+}
+
+/// A disk, and what is done to it.
+type UnderWay = (Arc<dyn Disk>, Arc<Task>);
+
+/// The disks and what is done to them, by name.
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    under_way: Mutex<BTreeMap<String, UnderWay>>,
+    /// Why the last that was done to a disk failed.
+    failures: Mutex<BTreeMap<String, String>>,
+}
+
+impl Upkeep {
+    /// Something is begun with disks.
+    pub(crate) fn begin(&self, disks: &[Arc<dyn Disk>], task: &Arc<Task>) {
+        for disk in disks {
+            self.failures.lock().remove(disk.name());
+            let entry = (Arc::clone(disk), Arc::clone(task));
+            self.under_way.lock().insert(disk.name().to_owned(), entry);
+        }
+    }
+
+    pub(crate) fn disk(&self, name: &str) -> Option<Arc<dyn Disk>> {
+        self.under_way.lock().get(name).map(|(disk, _)| Arc::clone(disk))
+    }
+
+    pub(crate) fn is_under_way(&self, name: &str) -> bool {
+        self.under_way.lock().contains_key(name)
+    }
+
+    /// Why the last that was done to a disk failed, if it did.
+    pub(crate) fn failure(&self, name: &str) -> Option<String> {
+        self.failures.lock().get(name).cloned()
+    }
+
+    /// A disk to which something is done, as administrators see it.
+    pub(crate) fn info(&self, name: &str) -> Option<DiskInfo> {
+        let under_way = self.under_way.lock();
+        under_way.get(name).map(|(disk, task)| info(&**disk, task))
+    }
+
+    /// Those that are to join an aggregate.
+    pub(crate) fn joining(&self, aggregate: &str) -> Vec<DiskInfo> {
+        let under_way = self.under_way.lock();
+        let its =
+            under_way.values().filter(|(_, task)| task.aggregate.as_deref() == Some(aggregate));
+        its.map(|(disk, task)| info(&**disk, task)).collect()
+    }
+
+    /// Forgets what is over: the disks that have joined an aggregate, and its name.
+    pub(crate) fn settle(&self) -> Vec<(String, Arc<dyn Disk>)> {
+        let mut joined = Vec::new();
+        self.under_way.lock().retain(|name, (disk, task)| {
+            let outcome = task.outcome.lock().clone();
+            match (outcome, &task.aggregate) {
+                (None, _) => return true,
+                (Some(Ok(())), Some(aggregate)) => {
+                    joined.push((aggregate.clone(), Arc::clone(disk)));
+                }
+                (Some(Ok(())), None) => {}
+                (Some(Err(error)), _) => {
+                    self.failures.lock().insert(name.clone(), error.to_string());
+                }
+            }
+            false
+        });
+        joined
+    }
+
+    /// Has all of it end early.
+    pub(crate) fn stop(&self) {
+        self.under_way.lock().values().for_each(|(_, task)| task.zeroing.stop());
+    }
+}
+
+fn info(disk: &dyn Disk, task: &Task) -> DiskInfo {
+    DiskInfo {
+        name: disk.name().to_owned(),
+        size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
+        state: DiskState::Zeroing,
+        aggregate: task.aggregate.clone(),
+        role: None,
+        group: None,
+        media: Some(Profile::of(disk).to_string()),
+        note: Some(task.note()),
+        read_errors: 0,
+        write_errors: 0,
+        checksum_errors: 0,
+        sick: false,
+    }
+}

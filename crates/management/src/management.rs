@@ -1,0 +1,159 @@
+//! The rooms together: a node that is managed.
+//!
+//! Order of the start: [`Management::new`], then [`Management::open_aggregates`]; from then on
+//! [`Management::watch`] is called once a second, by one thread.
+
+use crate::aggregates::Aggregates;
+use crate::checks::{CheckTable, Checks};
+use crate::disk_administration::DiskAdministration;
+use crate::disks::table::DiskTable;
+use crate::node::Node;
+use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process};
+use crate::recovery::{Recovery, Tries};
+use crate::scrub::Scrubs;
+use crate::status::Status;
+use crate::volumes::Volumes;
+use crate::waits::Waits;
+use admin_api::AdminError;
+use dblade::Engine;
+use platform::sync::Mutex;
+use platform::watched::Watch;
+use platform::{Clock, Entropy};
+use std::sync::Arc;
+use telemetry::Registry;
+
+/// The share of the memory cap that remembering what is kept for a check may take.
+const CHECK_MEMORY_SHARE: u64 = 64;
+
+/// What a node is made of.
+pub struct Parts {
+    /// Its name.
+    pub name: String,
+    /// Its memory cap.
+    pub memory_bytes: u64,
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// Its randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Its engine.
+    pub engine: Arc<Engine>,
+    /// How calls wait for the engine.
+    pub waits: Waits,
+    /// Its disks.
+    pub disks: Arc<dyn DiskSource>,
+    /// What gives the requests to its disks a time.
+    pub watch: Arc<Watch>,
+    /// Where its journals are.
+    pub journals: Arc<dyn JournalPlaces>,
+    /// Its front ends.
+    pub front_ends: Arc<dyn FrontEnds>,
+    /// Its process.
+    pub process: Arc<dyn Process>,
+}
+
+/// See the module.
+pub struct Management {
+    pub(crate) node: Arc<Node>,
+    pub(crate) disks: Arc<DiskTable>,
+    pub(crate) aggregates: Arc<Aggregates>,
+    pub(crate) disk_administration: DiskAdministration,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) scrubs: Scrubs,
+    pub(crate) checks: Arc<Checks>,
+    pub(crate) recovery: Arc<Recovery>,
+    pub(crate) status: Status,
+    pub(crate) process: Arc<dyn Process>,
+}
+
+impl Management {
+    /// A node without aggregates as yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let Parts { name, memory_bytes, clock, entropy, engine, .. } = parts;
+        let (waits, watch, journals, process) =
+            (parts.waits, parts.watch, parts.journals, parts.process);
+        let disks = Arc::new(DiskTable::new(parts.disks, watch, waits.clone()));
+        let node = Arc::new(Node::new(engine, clock, parts.front_ends, waits));
+        let registry = Arc::new(Registry::new());
+        let aggregates = Arc::new(Aggregates::new(Arc::clone(&node), Arc::clone(&disks)));
+        let disk_administration = DiskAdministration {
+            node: Arc::clone(&node),
+            disks: Arc::clone(&disks),
+            aggregates: Arc::clone(&aggregates),
+        };
+        let volumes = Arc::new(Volumes {
+            node: Arc::clone(&node),
+            aggregates: Arc::clone(&aggregates),
+            registry: Arc::clone(&registry),
+        });
+        let checks = Arc::new(Checks {
+            node: Arc::clone(&node),
+            disks: Arc::clone(&disks),
+            table: CheckTable::new(&*entropy),
+            memory_bytes: memory_bytes / CHECK_MEMORY_SHARE,
+        });
+        let recovery = Arc::new(Recovery {
+            node: Arc::clone(&node),
+            disks: Arc::clone(&disks),
+            aggregates: Arc::clone(&aggregates),
+            checks: Arc::clone(&checks),
+            journals: Arc::clone(&journals),
+            tries: Tries::default(),
+            recoveries: Mutex::default(),
+        });
+        let status = Status {
+            name,
+            started: node.clock.wall(),
+            started_monotonic_nanoseconds: node.clock.monotonic_nanoseconds(),
+            registry,
+            process: Arc::clone(&process),
+            journals,
+            node: Arc::clone(&node),
+            aggregates: Arc::clone(&aggregates),
+            volumes: Arc::clone(&volumes),
+            checks: Arc::clone(&checks),
+            recovery: Arc::clone(&recovery),
+        };
+        let scrubs = Scrubs { node: Arc::clone(&node) };
+        Self {
+            node,
+            disks,
+            aggregates,
+            disk_administration,
+            volumes,
+            scrubs,
+            checks,
+            recovery,
+            status,
+            process,
+        }
+    }
+
+    /// Opens every aggregate that the disks hold.
+    pub fn open_aggregates(&self) {
+        self.recovery.open_aggregates();
+    }
+
+    /// What is to be done about disks every second.
+    pub fn watch(&self) {
+        self.disks.locating.tick(self.node.clock.monotonic_nanoseconds());
+        self.aggregates.watch_leaving();
+        self.checks.expire_checks();
+        self.recovery.bring_back();
+    }
+
+    /// Ends what was begun with disks and would go on by itself: the node is about to stop.
+    pub fn end_upkeep(&self) {
+        self.disks.upkeep.stop();
+        self.disks.locating.stop();
+    }
+
+    /// Writes the last consistency points.
+    ///
+    /// # Errors
+    /// If they fail. Nothing is lost then that was acknowledged: the next start replays the log.
+    pub fn stop(&self) -> Result<(), AdminError> {
+        let message = "cannot write the last consistency point";
+        self.node.request(message, "", |done| self.node.engine.stop(done))
+    }
+}

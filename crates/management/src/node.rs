@@ -1,0 +1,115 @@
+//! What all rooms share: the engine, the clock, the front ends, what could not be opened, and the
+//! turn of administrators.
+//!
+//! Invariants: changes asked for by administrators are made one at a time, in the turn of
+//! [`Node::turn`], because each first looks and then acts. The turn is held while the engine works;
+//! nobody waits for it but other administrators, never a thread that serves files.
+
+use crate::ports::FrontEnds;
+use crate::waits::{Answer, Waits};
+use admin_api::AdminError;
+use dblade::{Engine, EngineError, ServedVolume};
+use file_service::FileService;
+use platform::Clock;
+use platform::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
+
+/// An aggregate that was found and could not be opened.
+#[derive(Clone, Debug)]
+pub(crate) struct OfflineAggregate {
+    /// Its identity.
+    pub identity: [u8; 16],
+    /// Its name.
+    pub name: String,
+    /// How it is protected, as a disk of it says.
+    pub kind: Option<ondisk::label::RaidKind>,
+    /// The disks of it that were found.
+    pub disks: Vec<String>,
+    /// Why.
+    pub error: AdminError,
+}
+
+/// A disk that could not be used when the server started.
+#[derive(Clone, Debug)]
+pub(crate) struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Its identity, if its label could be read.
+    pub identity: Option<[u8; 16]>,
+    /// Why.
+    pub reason: String,
+}
+
+/// See the module.
+pub(crate) struct Node {
+    pub engine: Arc<Engine>,
+    pub service: Arc<dyn FileService>,
+    pub clock: Arc<dyn Clock>,
+    pub front_ends: Arc<dyn FrontEnds>,
+    pub waits: Waits,
+    /// Aggregates that could not be opened.
+    pub offline: Mutex<Vec<OfflineAggregate>>,
+    /// Disks that could not be used when the server started.
+    pub left_out: Mutex<Vec<LeftOut>>,
+    turns: Mutex<()>,
+}
+
+impl Node {
+    /// A node that knows nothing as yet.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        clock: Arc<dyn Clock>,
+        front_ends: Arc<dyn FrontEnds>,
+        waits: Waits,
+    ) -> Self {
+        Self {
+            service: Arc::new(dblade::Service(Arc::clone(&engine))),
+            engine,
+            clock,
+            front_ends,
+            waits,
+            offline: Mutex::default(),
+            left_out: Mutex::default(),
+            turns: Mutex::default(),
+        }
+    }
+
+    /// The right to make changes, until it is dropped.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.lock()
+    }
+
+    /// Starts a call and waits for its answer; `None` if there will be none.
+    pub(crate) fn wait_for<T: Send + 'static>(&self, start: impl FnOnce(Answer<T>)) -> Option<T> {
+        self.waits.wait_for(start)
+    }
+
+    /// Starts a request of the engine and waits for its end. `message` and `object` begin the
+    /// error.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub(crate) fn request<T: Send + 'static>(
+        &self,
+        message: &str,
+        object: &str,
+        start: impl FnOnce(Answer<Result<T, EngineError>>),
+    ) -> Result<T, AdminError> {
+        self.waits.request(message, object, start)
+    }
+
+    /// Whether a volume's aggregate is in service: volumes of one whose opening failed half way
+    /// are known to the engine and served by nobody.
+    pub(crate) fn is_in_service(&self, volume: &ServedVolume) -> bool {
+        let name = &volume.aggregate.parts.identity.name;
+        let found = self.engine.aggregate_named(name);
+        found.is_some_and(|aggregate| Arc::ptr_eq(&aggregate, &volume.aggregate))
+    }
+
+    /// The volumes in service, in order of name.
+    pub(crate) fn served(&self) -> Vec<Arc<ServedVolume>> {
+        let mut volumes = self.engine.volumes();
+        volumes.retain(|volume| self.is_in_service(volume));
+        volumes
+    }
+}

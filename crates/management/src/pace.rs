@@ -1,0 +1,73 @@
+//! Figures in words: how far and how fast something is that takes a while (rebuilds, copies, groups
+//! that leave), which errors a disk has, how many more may fail.
+//!
+//! Invariant: what is not known yet is left out, never guessed.
+
+use admin_api::{Activity, DiskInfo, duration};
+use dblade::AggregateSummary;
+use raid::{MemberState, MemberStatus, Pace, SuccessorStatus};
+use units::ByteSize;
+
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The disks that take the places of lost ones.
+pub(crate) fn rebuilding(summary: &AggregateSummary) -> Vec<Activity> {
+    let members = members(summary).filter_map(|member| {
+        let MemberState::Rebuilding { rebuilt_regions, regions, pace } = &member.state else {
+            return None;
+        };
+        let name = member.name.as_deref().unwrap_or("a disk");
+        Some(activity(format!("rebuilding to {name}"), (*rebuilt_regions, *regions), pace))
+    });
+    members.collect()
+}
+
+/// The spare to which a disk in use is copied, if there is one.
+pub(crate) fn copying(summary: &AggregateSummary, disk: &str) -> Vec<Activity> {
+    let mut members = members(summary).filter(|member| member.name.as_deref() == Some(disk));
+    let successor = members.find_map(|member| member.successor.as_ref());
+    let copy = successor.map(|successor| {
+        let what = format!("copying to {}, which takes its place then", successor.name);
+        activity(what, (successor.copied_regions, successor.regions), &successor.pace)
+    });
+    copy.into_iter().collect()
+}
+
+fn members(summary: &AggregateSummary) -> impl Iterator<Item = &MemberStatus> {
+    summary.status.groups.iter().flat_map(|group| &group.members)
+}
+
+pub(crate) fn activity(what: String, (done, all): (u64, u64), pace: &Pace) -> Activity {
+    let nanoseconds = |seconds: u64| seconds.saturating_mul(NANOSECONDS_PER_SECOND);
+    Activity {
+        what,
+        done_percent: 100 * done / all.max(1),
+        bytes_per_second: pace.seconds_left.map(|_| pace.bytes_per_second),
+        left_ns: pace.seconds_left.map(nanoseconds),
+    }
+}
+
+/// How fast something gets on, and when it will be over, as far as that is known.
+pub(crate) fn outlook(pace: &Pace) -> String {
+    let Some(seconds) = pace.seconds_left else { return String::new() };
+    let rate = ByteSize(pace.bytes_per_second);
+    let left = duration::format(seconds.saturating_mul(1_000_000_000));
+    format!(", {rate}/s, about {left}")
+}
+
+/// How much of a disk was copied.
+pub(crate) const fn copied_percent(successor: &SuccessorStatus) -> u64 {
+    let regions = if successor.regions == 0 { 1 } else { successor.regions };
+    100 * successor.copied_regions / regions
+}
+
+/// "12 read, 0 write and 3 checksum errors".
+pub(crate) fn errors_of(disk: &DiskInfo) -> String {
+    let DiskInfo { read_errors, write_errors, checksum_errors, .. } = disk;
+    format!("{read_errors} read, {write_errors} write and {checksum_errors} checksum errors")
+}
+
+/// "1 more disk may fail".
+pub(crate) fn more_may_fail(left: usize) -> String {
+    format!("{left} more {} may fail", if left == 1 { "disk" } else { "disks" })
+}

@@ -1,0 +1,79 @@
+//! What a node gets from outside: its disks, the places of its journals, its front ends, and the
+//! process that it runs in. The binary implements these over Linux, the simulator over its world.
+//!
+//! Invariants: nothing here knows the engine's rooms; whoever implements a port never calls
+//! management from it.
+
+use crate::patience::Patience;
+use admin_api::{AdminError, ExportRule, Listener, MemoryUse, MountCreate, MountInfo, MountRemove};
+use dblade::LogProvider;
+use file_service::FileSystemId;
+use platform::DiskOpener;
+use units::VolumeId;
+
+/// The light of a disk's slot, lit. It is put out when this is dropped.
+pub trait Light: Send {}
+
+/// The disks that a node may use.
+pub trait DiskSource: DiskOpener {
+    /// The names of all disks there are now, in order.
+    fn names(&self) -> Vec<String>;
+
+    /// Whether two names mean one disk.
+    fn is_same(&self, name: &str, other: &str) -> bool;
+
+    /// Lights the slot of a disk, if it has a light.
+    fn light(&self, disk: &str) -> Option<Box<dyn Light>>;
+}
+
+/// Where the journals of aggregates are.
+pub trait JournalPlaces: LogProvider {
+    /// Where the journal of an aggregate is, in words: "journal file /a/b.log".
+    fn title(&self, aggregate: &[u8; 16]) -> String;
+
+    /// Waits until no server that was killed has the journal of an aggregate. Whatever else is the
+    /// matter with it, opening it will tell.
+    fn await_free(&self, aggregate: &[u8; 16], patience: &Patience);
+}
+
+/// A volume as handles name it.
+pub type VolumeKey = (FileSystemId, VolumeId);
+
+/// The front ends: who sees which volume, and the mounts that the node keeps.
+pub trait FrontEnds: Send + Sync {
+    /// Sets all export rules of a volume, known from now on as `name`.
+    fn set_exports(&self, name: &str, key: VolumeKey, rules: &[ExportRule]);
+
+    /// Forgets a volume: its clients see nothing from now on.
+    fn forget_exports(&self, name: &str);
+
+    /// Clients of a file system that have no rule shall wait, or no longer.
+    fn set_away(&self, file_system: FileSystemId, is_away: bool);
+
+    /// Mounts a volume on this machine.
+    ///
+    /// # Errors
+    /// `NotFound` if volume or mountpoint is not there, `Conflict` if something is mounted there.
+    fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError>;
+
+    /// Ends a mount.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError>;
+
+    /// All mounts, in order of mountpoint.
+    fn mounts(&self) -> Vec<MountInfo>;
+
+    /// Where clients and administrators are listened to.
+    fn listeners(&self) -> Vec<Listener>;
+}
+
+/// The process of a node.
+pub trait Process: Send + Sync {
+    /// Has the node stop, soon.
+    fn request_shutdown(&self);
+
+    /// Who has how much memory. `cached` and `dirty` count blocks of the engine.
+    fn memory(&self, cached: u64, dirty: u64) -> MemoryUse;
+}

@@ -1,0 +1,9 @@
+//! Aggregates that are brought into service: at the start, and when their disks are back.
+
+mod returning;
+mod room;
+mod start;
+mod tries;
+
+pub(crate) use room::Recovery;
+pub(crate) use tries::Tries;

@@ -1,0 +1,458 @@
+//! The health checks: what does not pass, how bad it is, and what to do about it.
+//!
+//! Codes are an interface: scripts match on them, so one is added, never renamed.
+//!
+//! | code | means |
+//! | --- | --- |
+//! | `AGGR_OFFLINE` | an aggregate waits for disks, or could not be opened |
+//! | `AGGR_FAILED` | an aggregate went out of service since, for another reason |
+//! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
+//! | `AGGR_FULL` | hardly any free space is left in an aggregate |
+//! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
+//! | `DISK_SICK` | a disk has too many errors: it is to be replaced, or has been by a spare |
+//! | `DATA_DAMAGED` | blocks were read that nothing makes good |
+//! | `VOLUME_FULL` | hardly any room is left in a volume |
+//! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
+//!
+//! Invariants: pure functions of what status found, in order of object.
+
+use crate::node::{LeftOut, OfflineAggregate};
+use crate::pace::{copying, errors_of, more_may_fail, rebuilding};
+use admin_api::{
+    Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
+    RaidKind, Severity, Time, VolumeInfo, VolumeState,
+};
+use aggregate::AggregateError;
+use dblade::{AggregateSummary, Outage};
+
+/// Something is as good as full when less than one part in this many is left: there is time to act
+/// still.
+const FULL_SHARE: u64 = 50;
+
+/// Checks of an aggregate that could not be opened.
+pub(crate) fn check_offline(offline: &OfflineAggregate) -> HealthCheck {
+    HealthCheck {
+        code: "AGGR_OFFLINE".to_owned(),
+        severity: Severity::Error,
+        object: offline.name.clone(),
+        now: Vec::new(),
+        message: format!("could not be opened: {}", offline.error.cause.join("; ")),
+        action: offline.error.next.clone().unwrap_or_else(|| {
+            "see the server's log; nothing was changed on its disks; it is opened by itself when \
+             the cause is gone"
+                .to_owned()
+        }),
+    }
+}
+
+/// The check of an aggregate that lost more disks than it can do without; `retry` is why it could
+/// not be opened again with those that are there.
+pub(crate) fn check_outage(
+    outage: &Outage,
+    info: &AggregateInfo,
+    retry: Option<&OfflineAggregate>,
+) -> HealthCheck {
+    let cause = outage.summary.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+    let (since, without) = (Time(outage.since), lost(&info.disks));
+    let mut message = format!("out of service since {since}, without {without}: {cause}");
+    if let Some(retry) = retry {
+        message.push_str(&format!("; opening it again failed: {}", retry.error.cause.join("; ")));
+    }
+    let names: Vec<&str> =
+        info.disks.iter().filter(|disk| is_lost(disk)).map(|disk| disk.name.as_str()).collect();
+    let disks = match names.as_slice() {
+        [] => "its disks".to_owned(),
+        names => names.join(", "),
+    };
+    HealthCheck {
+        code: "AGGR_OFFLINE".to_owned(),
+        severity: Severity::Error,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message,
+        action: format!(
+            "put back {disks}, or make them work: the aggregate comes back by itself; what was \
+             acknowledged is safe"
+        ),
+    }
+}
+
+/// The check of a disk that could not be used; `None` if its aggregate's own check names it.
+pub(crate) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
+    disk.identity.is_none().then(|| HealthCheck {
+        code: "DISK_UNREADABLE".to_owned(),
+        severity: Severity::Warning,
+        object: disk.name.clone(),
+        now: Vec::new(),
+        message: format!("left out when the server started: {}", disk.reason),
+        action: "once it can be read, start the server again; or name it no more under [node] \
+                 disks"
+            .to_owned(),
+    })
+}
+
+/// What to do about an aggregate that failed.
+fn way_back(name: &str, failure: &AggregateError, journal: &str) -> String {
+    if failure.is_of_journal() {
+        return format!(
+            "bring {journal} back, which may be the only place of acknowledged changes; then type \
+             'stroop shutdown', and start the server again ('stroop serve', or its service): the \
+             start replays the journal"
+        );
+    }
+    format!(
+        "see 'stroop disk list' and 'stroop check aggr {name}'; once its disks work, start the \
+         server again: what was acknowledged is replayed from the log"
+    )
+}
+
+/// Checks of an aggregate that was opened; `journal` says in words where its journal is.
+pub(crate) fn check_aggregate(
+    info: &AggregateInfo,
+    summary: &AggregateSummary,
+    journal: &str,
+) -> Vec<HealthCheck> {
+    let mut checks = Vec::new();
+    let mut add_with = |now: Vec<Activity>, code: &str, severity, message, action: &str| {
+        let (code, object) = (code.to_owned(), info.name.clone());
+        let action = action.to_owned();
+        checks.push(HealthCheck { code, severity, object, message, now, action });
+    };
+    if let Some(failure) = &summary.failure {
+        // At the next tick it is an outage.
+        let code = if failure.is_of_disks() { "AGGR_OFFLINE" } else { "AGGR_FAILED" };
+        add_with(
+            Vec::new(),
+            code,
+            Severity::Error,
+            format!("out of service: {failure}"),
+            &way_back(&info.name, failure, journal),
+        );
+    }
+    if info.state == AggregateState::Degraded {
+        let action = match survivable(summary) {
+            _ if is_rebuilding(&info.disks) => "none needed",
+            0 => "at once: stroop disk replace OLD NEW; one more lost disk loses data",
+            _ => "stroop disk replace OLD NEW",
+        };
+        let message = format!(
+            "data is complete, but without {}; {}",
+            lost(&info.disks),
+            more_may_fail(survivable(summary))
+        );
+        let now = rebuilding(summary);
+        add_with(now, "AGGR_DEGRADED", Severity::Warning, message, action);
+    }
+    for disk in info.disks.iter().filter(|disk| disk.sick && disk.state == DiskState::InUse) {
+        let now = copying(summary, &disk.name);
+        let cure = if now.is_empty() { cure(&disk.name) } else { "none needed".to_owned() };
+        add_with(now, "DISK_SICK", Severity::Warning, sick(disk), &cure);
+    }
+    let mut add = |code, severity, message, action: &str| {
+        add_with(Vec::new(), code, severity, message, action);
+    };
+    for disk in &summary.status.retired {
+        let (name, successor) = (&disk.name, &disk.successor);
+        let message = format!(
+            "disk {name} was replaced by spare {successor}, because {}; no aggregate uses it",
+            disk.sickness
+        );
+        let action = format!(
+            "take {name} out; 'stroop disk spare add DISK' for the next; then 'stroop disk clear \
+             {name}'"
+        );
+        add("DISK_SICK", Severity::Warning, message, &action);
+    }
+    if info.state != AggregateState::Offline && is_full(info.free_bytes, info.size_bytes) {
+        let free = units::ByteSize(info.free_bytes);
+        add(
+            "AGGR_FULL",
+            Severity::Warning,
+            format!("{free} are free"),
+            "delete snapshots, files or volumes; deleting works on a full aggregate",
+        );
+    }
+    let damaged = summary.lost_blocks;
+    if damaged > 0 {
+        let action = match info.raid {
+            RaidKind::None => "restore the files that are reported as damaged from a copy",
+            RaidKind::Raid4 | RaidKind::Dp | RaidKind::Tp => {
+                "restore the files that are reported as damaged from a copy, and look at the \
+                 disks: more of one stripe are wrong than parity makes good"
+            }
+        };
+        let message = format!("{damaged} blocks could not be read or made good since the start");
+        add("DATA_DAMAGED", Severity::Error, message, action);
+    }
+    checks
+}
+
+/// What is wrong with a sick disk.
+fn sick(disk: &DiskInfo) -> String {
+    let note = disk.note.as_deref().unwrap_or("sick");
+    format!("disk {} should be replaced: {note}; it has {}", disk.name, errors_of(disk))
+}
+
+/// What to do about a sick disk to which no spare is filled.
+fn cure(name: &str) -> String {
+    format!(
+        "stroop disk spare add DISK, to which it is copied while it is used; or stroop disk \
+         replace {name} NEW; if it was a cable: stroop disk clear {name}"
+    )
+}
+
+/// Whether something is being done, and nothing else is left to do.
+fn is_rebuilding(disks: &[DiskInfo]) -> bool {
+    disks.iter().any(|disk| disk.state == DiskState::Rebuilding) && !disks.iter().any(is_lost)
+}
+
+const fn is_lost(disk: &DiskInfo) -> bool {
+    matches!(disk.state, DiskState::Missing | DiskState::Failed)
+}
+
+/// Disks that every group can still lose.
+fn survivable(summary: &AggregateSummary) -> usize {
+    let groups = summary.status.groups.iter().filter(|group| !group.is_removed());
+    groups.map(raid::GroupStatus::survivable_failures).min().unwrap_or(0)
+}
+
+/// The disks that an aggregate does without.
+fn lost(disks: &[DiskInfo]) -> String {
+    let gone = |disk: &&DiskInfo| {
+        matches!(disk.state, DiskState::Missing | DiskState::Failed | DiskState::Rebuilding)
+    };
+    let words = |disk: &DiskInfo| match &disk.note {
+        Some(note) => format!("{} ({note})", disk.name),
+        None => disk.name.clone(),
+    };
+    disks.iter().filter(gone).map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// The check of a volume.
+pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
+    let is_low = info.damage.is_none() && is_full(info.available_bytes, info.size_bytes);
+    is_low.then(|| HealthCheck {
+        code: "VOLUME_FULL".to_owned(),
+        severity: Severity::Warning,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message: format!("{} can still be written", units::ByteSize(info.available_bytes)),
+        action: "delete files, and the snapshots that hold them; deleting works on a full volume"
+            .to_owned(),
+    })
+}
+
+/// The check of a volume with files that are damaged beyond parity.
+pub(crate) fn check_damage(info: &VolumeInfo) -> Option<HealthCheck> {
+    if let Some(damage) = &info.damage {
+        return Some(check_damaged_volume(info, damage));
+    }
+    let (leaked, quarantined): (Vec<&DamagedFile>, Vec<_>) =
+        info.damaged_files.iter().partition(|file| file.leaked_bytes.is_some());
+    let mut message = Vec::new();
+    if !quarantined.is_empty() {
+        message.push(format!(
+            "{} since the start: a block that leads to the content cannot be read",
+            many(quarantined.len(), "file is quarantined", "files are quarantined")
+        ));
+    }
+    if !leaked.is_empty() {
+        let bytes = leaked.iter().filter_map(|file| file.leaked_bytes).sum();
+        message.push(format!(
+            "up to {} of {} stay in use",
+            units::ByteSize(bytes),
+            many(leaked.len(), "removed file", "removed files")
+        ));
+    }
+    (!message.is_empty()).then(|| HealthCheck {
+        code: "VOLUME_DAMAGED".to_owned(),
+        severity: Severity::Error,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message: message.join("; "),
+        action: format!(
+            "see 'stroop volume show {}' for the inode numbers ('find -inum' finds the names); \
+             restore the files from a snapshot or a backup under new names, and delete the damaged \
+             ones",
+            info.name
+        ),
+    })
+}
+
+/// The check of a volume that takes no changes any more.
+fn check_damaged_volume(info: &VolumeInfo, damage: &str) -> HealthCheck {
+    let (state, first) = match info.state {
+        VolumeState::Offline => ("cannot be served", "restore its files from a backup"),
+        _ => ("is read-only", "copy its files, or those of a snapshot,"),
+    };
+    HealthCheck {
+        code: "VOLUME_DAMAGED".to_owned(),
+        severity: Severity::Error,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message: format!("the volume {state}: {damage}"),
+        action: format!("{first} to a new volume, then: stroop volume delete {}", info.name),
+    }
+}
+
+fn many(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {
+    left_bytes < size_bytes / FULL_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin_api::memory::MemoryAdministration;
+    use admin_api::{AdminError, Administration as _, AggregateCreate, Code};
+
+    const JOURNAL: &str = "journal file /journal/1.log";
+
+    fn aggregate() -> (AggregateInfo, AggregateSummary) {
+        let node = MemoryAdministration::with_disks(3);
+        let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
+        let info = node
+            .aggregate_create(&AggregateCreate {
+                name: "a1".to_owned(),
+                disks,
+                spares: Vec::new(),
+                raid: RaidKind::Raid4,
+                group_size: None,
+                media: None,
+                force: false,
+                traditional: false,
+                dry_run: false,
+            })
+            .unwrap();
+        let summary = AggregateSummary {
+            name: "a1".to_owned(),
+            identity: [1; 16],
+            size_blocks: 1000,
+            used_blocks: 10,
+            status: raid::Status {
+                groups: Vec::new(),
+                spares: Vec::new(),
+                leaving_disks: Vec::new(),
+                retired: Vec::new(),
+                waits_for_superblock: false,
+                counters: raid::Counters::default(),
+                scrub: raid::ScrubStatus::default(),
+            },
+            failure: None,
+            consistency_points: 1,
+            lost_blocks: 0,
+            last_cp_nanoseconds: 1,
+            log_used_ratio: 0.0,
+            traditional: false,
+        };
+        (info, summary)
+    }
+
+    fn codes(info: &AggregateInfo, summary: &AggregateSummary) -> Vec<String> {
+        check_aggregate(info, summary, JOURNAL).into_iter().map(|check| check.code).collect()
+    }
+
+    #[test]
+    fn a_sound_aggregate_passes_and_each_fault_has_its_code() {
+        let (sound, summary) = aggregate();
+        assert!(codes(&sound, &summary).is_empty());
+        let mut degraded = sound.clone();
+        degraded.state = AggregateState::Degraded;
+        degraded.disks[1].state = DiskState::Missing;
+        degraded.disks[1].note = Some("not found".to_owned());
+        assert_eq!(codes(&degraded, &summary), ["AGGR_DEGRADED"]);
+        let checks = check_aggregate(&degraded, &summary, JOURNAL);
+        assert!(checks[0].message.contains("/disks/d2 (not found)"), "{}", checks[0].message);
+        degraded.disks[1].state = DiskState::Rebuilding;
+        let action = &check_aggregate(&degraded, &summary, JOURNAL)[0].action;
+        assert_eq!(action, "none needed");
+        let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
+        assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
+        let mut damaged = summary.clone();
+        damaged.lost_blocks = 2;
+        assert_eq!(codes(&sound, &damaged), ["DATA_DAMAGED"]);
+        let mut sick = sound.clone();
+        sick.disks[2].sick = true;
+        sick.disks[2].checksum_errors = 77;
+        let checks = check_aggregate(&sick, &summary, JOURNAL);
+        assert_eq!((checks.len(), checks[0].code.as_str()), (1, "DISK_SICK"));
+        assert!(checks[0].message.contains("/disks/d3"), "{}", checks[0].message);
+        assert!(checks[0].message.contains("77 checksum errors"), "{}", checks[0].message);
+        assert!(checks[0].action.contains("stroop disk spare add"), "{}", checks[0].action);
+        sick.disks[2].state = DiskState::Failed;
+        assert!(!codes(&sick, &summary).contains(&"DISK_SICK".to_owned()));
+        let mut retired = summary.clone();
+        retired.status.retired.push(raid::RetiredDisk {
+            name: "/disks/d9".to_owned(),
+            sickness: ondisk::label::Sickness::Rotten,
+            errors: raid::ErrorCounts::default(),
+            successor: "/disks/d1".to_owned(),
+        });
+        let checks = check_aggregate(&sound, &retired, JOURNAL);
+        assert!(checks[0].message.contains("/disks/d9 was replaced by spare /disks/d1"));
+        assert!(checks[0].action.contains("stroop disk clear /disks/d9"));
+        let mut failed = summary;
+        failed.failure = Some(aggregate::AggregateError::Stopping);
+        assert_eq!(codes(&sound, &failed), ["AGGR_FAILED"]);
+    }
+
+    #[test]
+    fn regression_an_aggregate_without_its_journal_is_told_which_file_to_bring_back() {
+        let (info, mut summary) = aggregate();
+        let cause = platform::DiskError::Gone { disk: "/journal/1.log".to_owned() };
+        summary.failure = Some(raid::StoreError::Journal { cause }.into());
+        let check = check_aggregate(&info, &summary, JOURNAL).remove(0);
+        let action = &check.action;
+        assert_eq!(check.code, "AGGR_FAILED");
+        assert!(action.starts_with("bring journal file /journal/1.log back"), "{action}");
+        assert!(action.contains("stroop shutdown") && action.contains("stroop serve"), "{action}");
+        assert!(!action.contains("disk list"), "{action}");
+    }
+
+    #[test]
+    fn an_aggregate_that_was_not_opened_says_why_and_what_to_do() {
+        let error = AdminError::new(Code::Failed, "cannot open aggregate", "a1")
+            .because("its journal is gone")
+            .try_next("bring it back");
+        let offline = OfflineAggregate {
+            identity: [1; 16],
+            name: "a1".to_owned(),
+            kind: None,
+            disks: Vec::new(),
+            error,
+        };
+        let check = check_offline(&offline);
+        assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
+        assert!(check.message.contains("its journal is gone"));
+        assert_eq!(check.action, "bring it back");
+    }
+
+    #[test]
+    fn an_outage_names_the_disks_and_the_way_back() {
+        let (mut info, mut summary) = aggregate();
+        info.disks[1].state = DiskState::Failed;
+        info.disks[1].note = Some("disk /disks/d2 is gone".to_owned());
+        summary.failure = Some(aggregate::AggregateError::Stopping);
+        let outage = Outage { summary, since: units::Timestamp(0) };
+        let check = check_outage(&outage, &info, None);
+        assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
+        assert!(check.message.contains("since 1970-01-01T00:00:00Z, without /disks/d2 (disk"));
+        assert!(check.action.starts_with("put back /disks/d2, or make"), "{}", check.action);
+        let error = AdminError::new(Code::Failed, "cannot open", "a1").because("no journal");
+        let (name, kind) = ("a1".to_owned(), None);
+        let retry = OfflineAggregate { identity: [1; 16], name, kind, disks: Vec::new(), error };
+        assert!(check_outage(&outage, &info, Some(&retry)).message.ends_with("failed: no journal"));
+    }
+
+    #[test]
+    fn a_disk_is_reported_once() {
+        let mut disk =
+            LeftOut { name: "d1".to_owned(), identity: None, reason: "in use".to_owned() };
+        assert_eq!(check_left_out(&disk).unwrap().code, "DISK_UNREADABLE");
+        disk.identity = Some([1; 16]);
+        assert_eq!(check_left_out(&disk), None);
+    }
+}

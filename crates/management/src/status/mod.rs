@@ -1,0 +1,8 @@
+//! The node at a glance: health checks and metrics.
+
+mod health;
+mod measures;
+mod report;
+mod room;
+
+pub(crate) use room::Status;

@@ -1,0 +1,102 @@
+//! The node at a glance, and its metrics.
+//!
+//! Invariants: metrics of space, health and the like are set when somebody asks for them, out of
+//! the same numbers that status shows; nothing is counted in the background for them.
+
+use crate::node::OfflineAggregate;
+use crate::status::health::{
+    check_aggregate, check_damage, check_left_out, check_offline, check_outage, check_volume,
+};
+use crate::status::room::Status;
+use admin_api::{AggregateInfo, HealthCheck, Recovery, StatusReply, Time, VolumeInfo};
+use telemetry::definitions;
+
+impl Status {
+    /// The node at a glance.
+    pub(crate) fn report(&self) -> StatusReply {
+        let now = self.node.clock.monotonic_nanoseconds();
+        let uptime_ns = now.saturating_sub(self.started_monotonic_nanoseconds);
+        let aggregates = self.aggregates.aggregate_list();
+        let volumes: Vec<VolumeInfo> =
+            self.node.served().iter().map(|volume| self.volumes.volume_info(volume)).collect();
+        let checks = self.health_checks(&aggregates, &volumes);
+        let (cached, dirty) = self.node.engine.memory_blocks();
+        let recovery = self.replayed();
+        self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
+        let memory = self.process.memory(cached, dirty);
+        self.measure(&aggregates, &volumes, &checks, &memory);
+        StatusReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.name.clone(),
+            health: StatusReply::health_of(&checks),
+            checks,
+            now: self.aggregates.emptying_groups(),
+            started: Time(self.started),
+            uptime_ns,
+            recovery,
+            memory,
+            listeners: self.node.front_ends.listeners(),
+            aggregates,
+            volumes: volumes.len() as u64,
+            mounts: self.node.front_ends.mounts(),
+            metrics: self.registry.snapshot(),
+        }
+    }
+
+    /// What the start had to replay; nothing if all aggregates had been stopped cleanly.
+    pub(crate) fn replayed(&self) -> Option<Recovery> {
+        let held = self.recovery.recoveries.lock();
+        let mut unclean = held.iter().filter(|recovery| !recovery.clean).peekable();
+        unclean.peek()?;
+        let none = Recovery { operations: 0, bytes: 0, duration_ns: 0 };
+        Some(unclean.fold(none, |sum, one| Recovery {
+            operations: sum.operations + one.replayed,
+            bytes: sum.bytes + one.replayed_bytes,
+            duration_ns: sum.duration_ns + one.nanoseconds,
+        }))
+    }
+
+    fn health_checks(
+        &self,
+        aggregates: &[AggregateInfo],
+        volumes: &[VolumeInfo],
+    ) -> Vec<HealthCheck> {
+        let offline = self.node.offline.lock().clone();
+        let mut checks = Vec::new();
+        let outages = self.node.engine.outages();
+        for outage in &outages {
+            let of = |one: &&OfflineAggregate| one.identity == outage.summary.identity;
+            let info = self.aggregates.outage_info(outage);
+            let check = check_outage(outage, &info, offline.iter().find(of));
+            checks.push(self.with_reader(check, &outage.summary.identity));
+        }
+        let is_known = |one: &&OfflineAggregate| {
+            outages.iter().any(|outage| outage.summary.identity == one.identity)
+        };
+        let unopened = offline.iter().filter(|one| !is_known(one));
+        checks.extend(
+            unopened.map(|offline| self.with_reader(check_offline(offline), &offline.identity)),
+        );
+        checks.extend(self.node.left_out.lock().iter().filter_map(check_left_out));
+        for summary in self.node.engine.aggregate_summaries() {
+            let found = aggregates.iter().find(|info| info.name == summary.name);
+            let journal = self.journals.title(&summary.identity);
+            let of = |info| check_aggregate(info, &summary, &journal);
+            checks.extend(found.into_iter().flat_map(of));
+        }
+        checks.extend(volumes.iter().filter_map(check_volume));
+        checks.extend(volumes.iter().filter_map(check_damage));
+        checks
+    }
+
+    /// Says, too, that somebody reads an aggregate which is out of service: it does not come back
+    /// by itself meanwhile.
+    fn with_reader(&self, mut check: HealthCheck, identity: &[u8; 16]) -> HealthCheck {
+        if self.checks.table.is_at_rest(identity) {
+            check.action.push_str(
+                "; a 'stroop check aggr' reads it, and it stays out of service until that ends",
+            );
+        }
+        check
+    }
+}

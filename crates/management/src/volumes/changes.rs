@@ -1,0 +1,136 @@
+//! Volumes that are made, changed and deleted, and mounts of them.
+//!
+//! Invariants: NFS clients see a volume only when it is durable; a volume that is mounted on this
+//! machine is not deleted.
+
+use crate::aggregates::check_takes_volumes;
+use crate::exports;
+use crate::refusals::{missing, taken};
+use crate::volumes::exported::check_rules_count;
+use crate::volumes::policies::{shown_policy, stored_policy, stored_tiering};
+use crate::volumes::room::Volumes;
+use crate::volumes::view::ROOT_OWNER;
+use admin_api::exports::add_rule;
+use admin_api::{
+    AdminError, Code, MountCreate, MountInfo, Removal, VolumeCreate, VolumeDelete, VolumeInfo,
+    VolumeSet,
+};
+use dblade::{Tiering, VolumeKind, VolumeRequest};
+use units::BLOCK_SIZE_U64;
+
+/// Mode of a new volume's root directory.
+const ROOT_MODE: u16 = 0o755;
+const CREATE: &str = "cannot create volume";
+
+/// # Errors
+/// What is wrong with it.
+fn check_tiering(message: &str, name: &str, tiering: Tiering) -> Result<(), AdminError> {
+    tiering.check().map_err(|cause| AdminError::usage(message, name).because(cause))
+}
+
+impl Volumes {
+    pub(crate) fn create_volume(&self, wanted: &VolumeCreate) -> Result<VolumeInfo, AdminError> {
+        let _turn = self.node.turn();
+        if self.node.engine.volume_named(&wanted.name).is_some() {
+            return Err(taken("volume", &wanted.name));
+        }
+        let aggregates = self.aggregates.aggregate_list();
+        let found = aggregates.iter().find(|aggregate| aggregate.name == wanted.aggregate);
+        let Some(aggregate) = found else {
+            return Err(missing("cannot create volume in", "aggregate", &wanted.aggregate));
+        };
+        check_takes_volumes(aggregate)?;
+        let mut rules = Vec::new();
+        for rule in &wanted.exports {
+            add_rule(&wanted.name, &mut rules, *rule, None)?;
+        }
+        check_rules_count(CREATE, &wanted.name, &rules)?;
+        check_tiering(CREATE, &wanted.name, stored_tiering(wanted))?;
+        if wanted.dry_run {
+            return Ok(self.planned(wanted, aggregate));
+        }
+        let owner = wanted.owner.unwrap_or(ROOT_OWNER);
+        let create = VolumeRequest {
+            name: wanted.name.clone(),
+            aggregate: wanted.aggregate.clone(),
+            size_blocks: wanted.size_bytes.div_ceil(BLOCK_SIZE_U64),
+            root: (owner.uid, owner.gid, ROOT_MODE),
+            exports: rules.iter().map(exports::to_record).collect(),
+            tiering: stored_tiering(wanted),
+        };
+        let engine = &self.node.engine;
+        self.node.request(CREATE, &wanted.name, |done| engine.create_volume(create, done))?;
+        let volume = self.find(CREATE, &wanted.name)?;
+        exports::publish(&*self.node.front_ends, &volume);
+        tracing::info!(volume = wanted.name, aggregate = wanted.aggregate, "volume created");
+        Ok(self.volume_info(&volume))
+    }
+
+    pub(crate) fn set_volume(&self, wanted: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+        let message = "cannot change volume";
+        let name = &wanted.name;
+        let _turn = self.node.turn();
+        let volume = self.find(message, name)?;
+        if let VolumeKind::Traditional(_) = volume.kind {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because("it is a traditional volume, whose blocks stay where they are")
+                .try_next(
+                    "stroop volume create NAME, in an aggregate made without --traditional",
+                ));
+        }
+        let before = volume.tiering();
+        let policy = wanted.tiering_policy.map_or(before.policy, stored_policy);
+        // Days that were chosen for another policy say nothing of this one.
+        let kept = before.cooling_days.filter(|_| policy == before.policy);
+        let cooling_days = wanted.tiering_minimum_cooling_days.or(kept);
+        let tiering = Tiering { policy, cooling_days };
+        check_tiering(message, name, tiering)?;
+        self.node
+            .request(message, name, |done| self.node.engine.set_tiering(name, tiering, done))?;
+        let days = tiering.days();
+        tracing::info!(volume = name, policy = %shown_policy(policy), ?days, "tiering policy set");
+        Ok(self.volume_info(&volume))
+    }
+
+    pub(crate) fn delete_volume(&self, wanted: &VolumeDelete) -> Result<Removal, AdminError> {
+        let message = "cannot delete";
+        let name = &wanted.name;
+        let _turn = self.node.turn();
+        let volume = self.find(message, name)?;
+        let info = self.volume_info(&volume);
+        if let Some(mountpoint) = info.mountpoints.first() {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because(format!("it is mounted at {mountpoint}"))
+                .try_next(format!("stroop unmount {mountpoint}")));
+        }
+        if info.traditional {
+            return Err(AdminError::new(Code::Conflict, message, name)
+                .because("it is a traditional volume: it goes with its aggregate"));
+        }
+        let mut consequences = vec![counted(info.files, "file")];
+        if info.snapshots > 0 {
+            consequences.push(counted(info.snapshots, "snapshot"));
+        }
+        consequences.extend(info.exports.iter().map(|rule| format!("exported to {rule}")));
+        if !wanted.dry_run {
+            self.node.request(message, name, |done| self.node.engine.delete_volume(name, done))?;
+            self.node.front_ends.forget_exports(name);
+            self.registry.forget("volume", name);
+            tracing::info!(volume = name, "volume deleted");
+        }
+        let freed_bytes = info.used_bytes() + info.delayed_free_bytes;
+        Ok(Removal { object: name.clone(), consequences, freed_bytes, dry_run: wanted.dry_run })
+    }
+
+    pub(crate) fn mount(&self, wanted: &MountCreate) -> Result<MountInfo, AdminError> {
+        // So that the volume is not deleted meanwhile.
+        let _turn = self.node.turn();
+        self.find("cannot mount", &wanted.volume)?;
+        self.node.front_ends.mount(wanted)
+    }
+}
+
+/// "1 file", "2 files".
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,14 @@
+//! Volumes: seen, made, changed and deleted, with their snapshots, export rules and policies.
+//!
+//! Invariants: what is answered is durable; NFS clients see a change only then.
+//!
+//! Fails: by `AdminError`.
+
+mod changes;
+mod exported;
+mod policies;
+mod room;
+mod snapshots;
+mod view;
+
+pub(crate) use room::Volumes;

@@ -1,0 +1,50 @@
+//! The room of volumes: what their files share, and how one is found.
+
+use crate::aggregates::Aggregates;
+use crate::node::Node;
+use crate::refusals::missing;
+use admin_api::{AdminError, VolumeFilter};
+use dblade::ServedVolume;
+use std::sync::Arc;
+use telemetry::Registry;
+
+/// The volumes of a node.
+pub(crate) struct Volumes {
+    pub node: Arc<Node>,
+    pub aggregates: Arc<Aggregates>,
+    /// Figures of a volume that is deleted are forgotten.
+    pub registry: Arc<Registry>,
+}
+
+impl Volumes {
+    /// A volume in service. `message` begins the error.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub(crate) fn find(&self, message: &str, name: &str) -> Result<Arc<ServedVolume>, AdminError> {
+        let found =
+            self.node.engine.volume_named(name).filter(|volume| self.node.is_in_service(volume));
+        found.ok_or_else(|| missing(message, "volume", name))
+    }
+
+    /// The volumes that a filter means. `message` begins the error.
+    ///
+    /// # Errors
+    /// `NotFound` if it names one that is not there.
+    pub(crate) fn filtered(
+        &self,
+        message: &str,
+        filter: &VolumeFilter,
+    ) -> Result<Vec<Arc<ServedVolume>>, AdminError> {
+        match &filter.volume {
+            Some(name) => self.find(message, name).map(|volume| vec![volume]),
+            None => Ok(self.node.served()),
+        }
+    }
+
+    /// Where a volume is mounted.
+    pub(crate) fn mountpoints(&self, volume: &str) -> Vec<String> {
+        let mounts = self.node.front_ends.mounts().into_iter();
+        mounts.filter(|mount| mount.volume == volume).map(|mount| mount.mountpoint).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! Snapshots as administrators see, take, delete and return to them.
+//!
+//! Invariants: what is answered is durable; a restore that would lose newer snapshots is refused
+//! unless the request says that they may go.
+
+use crate::refusals::{missing, taken};
+use crate::volumes::room::Volumes;
+use admin_api::{
+    AdminError, Code, Removal, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, Time,
+    VolumeFilter,
+};
+use dblade::{ServedVolume, SnapshotSummary};
+use volume::SnapshotRequest;
+
+impl Volumes {
+    /// A volume's snapshots, oldest first.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub(crate) fn snapshots_of(
+        &self,
+        volume: &ServedVolume,
+    ) -> Result<Vec<SnapshotSummary>, AdminError> {
+        let name = &volume.name;
+        self.node.request("cannot list snapshots of", name, |done| {
+            self.node.engine.snapshots(name, done)
+        })
+    }
+
+    pub(crate) fn list_snapshots(
+        &self,
+        filter: &VolumeFilter,
+    ) -> Result<Vec<SnapshotInfo>, AdminError> {
+        let mut list = Vec::new();
+        for volume in self.filtered("cannot list snapshots of", filter)? {
+            let found = self.snapshots_of(&volume)?;
+            list.extend(found.iter().map(|snapshot| info(&volume.name, snapshot)));
+        }
+        Ok(list)
+    }
+
+    pub(crate) fn create_snapshot(
+        &self,
+        wanted: &SnapshotName,
+    ) -> Result<SnapshotInfo, AdminError> {
+        let _turn = self.node.turn();
+        let message = "cannot create snapshot";
+        let full_name = full_name(&wanted.volume, &wanted.name);
+        let volume = self.find("cannot create snapshot of", &wanted.volume)?;
+        let is_wanted = |snapshot: &SnapshotSummary| snapshot.name == wanted.name;
+        if self.snapshots_of(&volume)?.iter().any(is_wanted) {
+            return Err(taken("snapshot", &full_name));
+        }
+        let create = SnapshotRequest::Create(wanted.name.clone());
+        self.node.request(message, &full_name, |done| {
+            self.node.engine.request_snapshot(&volume.name, create, done);
+        })?;
+        let made = self.snapshots_of(&volume)?.into_iter().find(is_wanted);
+        let made = made.ok_or_else(|| {
+            AdminError::new(Code::Failed, message, &full_name)
+                .because("it was taken and is gone: was it deleted meanwhile?")
+        })?;
+        tracing::info!(snapshot = full_name, "snapshot created");
+        Ok(info(&volume.name, &made))
+    }
+
+    pub(crate) fn delete_snapshot(&self, wanted: &SnapshotDelete) -> Result<Removal, AdminError> {
+        let _turn = self.node.turn();
+        let message = "cannot delete";
+        let object = full_name(&wanted.volume, &wanted.name);
+        let volume = self.find("cannot delete snapshot of", &wanted.volume)?;
+        place(message, &object, &self.snapshots_of(&volume)?, &wanted.name)?;
+        if !wanted.dry_run {
+            let delete = SnapshotRequest::Delete(wanted.name.clone());
+            self.node.request(message, &object, |done| {
+                self.node.engine.request_snapshot(&volume.name, delete, done);
+            })?;
+            tracing::info!(snapshot = object, "snapshot deleted");
+        }
+        // What comes back is known when it has come back.
+        Ok(Removal { object, consequences: Vec::new(), freed_bytes: 0, dry_run: wanted.dry_run })
+    }
+
+    pub(crate) fn restore_snapshot(&self, wanted: &SnapshotRestore) -> Result<Removal, AdminError> {
+        let _turn = self.node.turn();
+        let message = "cannot restore";
+        let object = full_name(&wanted.volume, &wanted.name);
+        let volume = self.find("cannot restore snapshot of", &wanted.volume)?;
+        let list = self.snapshots_of(&volume)?;
+        let at = place(message, &object, &list, &wanted.name)?;
+        let newer: Vec<&str> = list.iter().skip(at + 1).map(|later| later.name.as_str()).collect();
+        if !newer.is_empty() && !wanted.discard_newer {
+            return Err(AdminError::new(Code::Conflict, message, object)
+                .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
+                .try_next("add --discard-newer, or delete them first"));
+        }
+        let mut consequences = vec![format!("all changes to {} since", wanted.volume)];
+        let lost = newer.iter().map(|name| format!("snapshot {}", full_name(&volume.name, name)));
+        consequences.extend(lost);
+        if !wanted.dry_run {
+            let restore = SnapshotRequest::Restore(wanted.name.clone());
+            self.node.request(message, &object, |done| {
+                self.node.engine.request_snapshot(&volume.name, restore, done);
+            })?;
+            tracing::info!(snapshot = object, "volume restored");
+        }
+        Ok(Removal { object, consequences, freed_bytes: 0, dry_run: wanted.dry_run })
+    }
+}
+
+fn full_name(volume: &str, snapshot: &str) -> String {
+    format!("{volume}@{snapshot}")
+}
+
+/// Where a snapshot is in its volume's list.
+fn place(
+    message: &str,
+    object: &str,
+    list: &[SnapshotSummary],
+    name: &str,
+) -> Result<usize, AdminError> {
+    let found = list.iter().position(|snapshot| snapshot.name == name);
+    found.ok_or_else(|| missing(message, "snapshot", object))
+}
+
+fn info(volume: &str, snapshot: &SnapshotSummary) -> SnapshotInfo {
+    SnapshotInfo {
+        volume: volume.to_owned(),
+        name: snapshot.name.clone(),
+        id: snapshot.id.get(),
+        created: Time(snapshot.created),
+        exclusive_bytes: None,
+    }
+}

@@ -1,0 +1,106 @@
+//! Volumes as administrators see them.
+
+use crate::exports;
+use crate::volumes::policies::{shown_policy, stored_tiering};
+use crate::volumes::room::Volumes;
+use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
+use dblade::{GivenUp, ServedVolume, VolumeKind};
+use file_service::{Caller, calls};
+use std::sync::Arc;
+use units::BLOCK_SIZE_U64;
+
+/// Owner of a new volume's root directory, unless another is named.
+pub(crate) const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
+impl Volumes {
+    /// How a volume would be.
+    pub(crate) fn planned(&self, wanted: &VolumeCreate, aggregate: &AggregateInfo) -> VolumeInfo {
+        VolumeInfo {
+            name: wanted.name.clone(),
+            id: 0,
+            aggregate: wanted.aggregate.clone(),
+            state: VolumeState::Online,
+            traditional: false,
+            tiering_policy: wanted.tiering_policy,
+            tiering_minimum_cooling_days: stored_tiering(wanted).days(),
+            tiered_bytes: 0,
+            size_bytes: wanted.size_bytes,
+            live_bytes: 0,
+            snapshot_bytes: 0,
+            delayed_free_bytes: 0,
+            available_bytes: wanted.size_bytes.min(aggregate.free_bytes),
+            files: 1,
+            snapshots: 0,
+            owner: wanted.owner.unwrap_or(ROOT_OWNER),
+            created: Time(self.node.clock.wall()),
+            exports: wanted.exports.clone(),
+            mountpoints: Vec::new(),
+            damaged_files: Vec::new(),
+            damage: None,
+        }
+    }
+
+    /// A volume as administrators see it.
+    pub(crate) fn volume_info(&self, volume: &Arc<ServedVolume>) -> VolumeInfo {
+        let failed = volume.aggregate.is_failed();
+        let (files, traditional) = match &volume.kind {
+            VolumeKind::Flexible(flexible) => (flexible.front.shared.used_inodes(), false),
+            VolumeKind::Traditional(plain) => (plain.front.shared.used_inodes(), true),
+        };
+        VolumeInfo {
+            name: volume.name.clone(),
+            id: volume.environment.volume.get(),
+            aggregate: volume.aggregate.parts.identity.name.clone(),
+            state: state_of(volume),
+            traditional,
+            tiering_policy: shown_policy(volume.tiering().policy),
+            tiering_minimum_cooling_days: volume.tiering().days(),
+            tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
+            size_bytes: volume.size_blocks * BLOCK_SIZE_U64,
+            // The engine does not tell apart what snapshots alone hold.
+            live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
+            snapshot_bytes: volume.used_blocks().saturating_sub(volume.active_blocks())
+                * BLOCK_SIZE_U64,
+            delayed_free_bytes: volume.delayed_blocks() * BLOCK_SIZE_U64,
+            available_bytes: match volume.damage() {
+                None => volume.available_blocks() * BLOCK_SIZE_U64,
+                Some(_) => 0,
+            },
+            files,
+            snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
+            owner: if failed { ROOT_OWNER } else { self.owner(&volume.name) },
+            created: Time(volume.created),
+            exports: exports::from_records(&volume.name, &volume.exports()),
+            mountpoints: self.mountpoints(&volume.name),
+            damaged_files: volume.given_up().iter().map(damaged_file).collect(),
+            damage: volume.damage().map(|damage| damage.to_string()),
+        }
+    }
+
+    fn owner(&self, volume: &str) -> Owner {
+        match self.node.wait_for(|done| {
+            self.node.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
+        }) {
+            Some(Ok(root)) => Owner { uid: root.attributes.uid, gid: root.attributes.gid },
+            _ => ROOT_OWNER,
+        }
+    }
+}
+
+fn state_of(volume: &ServedVolume) -> VolumeState {
+    if volume.aggregate.is_failed() || volume.is_unreadable() {
+        VolumeState::Offline
+    } else if volume.damage().is_some() {
+        VolumeState::ReadOnly
+    } else {
+        VolumeState::Online
+    }
+}
+
+/// A file that was given up, as administrators see it.
+fn damaged_file(file: &GivenUp) -> DamagedFile {
+    DamagedFile {
+        inode: file.inode.get(),
+        block: file.pvbn.get(),
+        leaked_bytes: file.leaked_blocks.map(|blocks| blocks * BLOCK_SIZE_U64),
+    }
+}

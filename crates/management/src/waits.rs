@@ -1,0 +1,129 @@
+//! Waiting for the engine: its calls answer through completions, administrators' calls block.
+//!
+//! On a node with threads a call sleeps until its answer comes. A node without threads (the
+//! simulator) is driven by whoever waits: a [`Driver`] brings it on a little, again and again.
+//!
+//! Invariants: only threads of administrators and the main thread wait here, never one that runs
+//! messages or completions, because those are what it waits for.
+//!
+//! Fails: `None` (or an error that says so) if the completion was dropped without an answer, as
+//! happens when the scheduler is halted, or if nothing is left that could bring the answer.
+
+use crate::refusals::refusal;
+use admin_api::{AdminError, Code};
+use dblade::EngineError;
+use platform::sync::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc::{TryRecvError, sync_channel};
+use std::time::Duration;
+
+/// Receives the end of a call.
+pub(crate) type Answer<T> = Box<dyn FnOnce(T) + Send>;
+
+/// Brings a node on that has no threads of its own.
+pub trait Driver: Send + Sync {
+    /// Does a little of what is to be done; false if nothing is left but waiting for time to pass
+    /// that does not pass by itself.
+    fn step(&self) -> bool;
+}
+
+/// How calls wait. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Waits(Option<Arc<dyn Driver>>);
+
+impl Waits {
+    /// Whoever waits drives the node.
+    #[must_use]
+    pub fn driving(driver: Arc<dyn Driver>) -> Self {
+        Self(Some(driver))
+    }
+
+    /// Starts a call and waits for its answer; `None` if there will be none.
+    pub(crate) fn wait_for<T: Send + 'static>(&self, start: impl FnOnce(Answer<T>)) -> Option<T> {
+        let (sender, receiver) = sync_channel(1);
+        start(Box::new(move |answer| {
+            // Nobody hangs up: the receiver below waits until the sender is used or dropped.
+            let _ = sender.send(answer);
+        }));
+        let Some(driver) = &self.0 else { return receiver.recv().ok() };
+        loop {
+            match receiver.try_recv() {
+                Ok(answer) => return Some(answer),
+                Err(TryRecvError::Empty) if driver.step() => {}
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// Starts a request of the engine and waits for its end. `message` and `object` begin the
+    /// error.
+    ///
+    /// # Errors
+    /// What the engine said.
+    pub(crate) fn request<T: Send + 'static>(
+        &self,
+        message: &str,
+        object: &str,
+        start: impl FnOnce(Answer<Result<T, EngineError>>),
+    ) -> Result<T, AdminError> {
+        match self.wait_for(start) {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(error)) => Err(refusal(message, object, &error)),
+            None => Err(AdminError::new(Code::Failed, message, object)
+                .because("the engine stopped before it was done")),
+        }
+    }
+
+    /// Lets a moment pass; false if none passes any more.
+    pub(crate) fn pause(&self, moment: Duration) -> bool {
+        if let Some(driver) = &self.0 {
+            return driver.step();
+        }
+        // Nobody notifies: this is how to wait for a time.
+        let (never, changed) = (Mutex::new(()), Condvar::new());
+        changed.wait_for(&mut never.lock(), moment);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use platform::thread::spawn;
+
+    #[test]
+    fn answers_come_from_other_threads_or_not_at_all() {
+        let mut thread = None;
+        let waits = Waits::default();
+        let answer =
+            waits.wait_for(|done| thread = Some(spawn("answer", move || done(7)).unwrap()));
+        assert_eq!(answer, Some(7));
+        thread.unwrap().join().unwrap();
+        assert_eq!(waits.wait_for::<u32>(drop), None);
+        let error = waits.request::<()>("cannot stop", "a1", drop).unwrap_err();
+        assert_eq!((error.code, error.object.as_str()), (Code::Failed, "a1"));
+    }
+
+    struct Steps(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+
+    impl Driver for Steps {
+        fn step(&self) -> bool {
+            let next = self.0.lock().pop();
+            next.map(|step| step()).is_some()
+        }
+    }
+
+    #[test]
+    fn who_waits_drives_a_node_without_threads() {
+        let steps = Arc::new(Steps(Mutex::default()));
+        let waits = Waits::driving(Arc::clone(&steps) as Arc<dyn Driver>);
+        let answer = waits.wait_for(|done| {
+            steps.0.lock().push(Box::new(move || done(7)));
+            steps.0.lock().push(Box::new(|| ()));
+        });
+        assert_eq!(answer, Some(7));
+        let mut kept = None;
+        assert_eq!(waits.wait_for::<u32>(|done| kept = Some(done)), None, "nothing is left to do");
+        assert!(!waits.pause(Duration::from_secs(1000)));
+    }
+}

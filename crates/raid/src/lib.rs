@@ -7,6 +7,22 @@
 //! checksum blocks, which has parity like every other. The tetris is the unit of writing and of
 //! mutual exclusion.
 //!
+//! The crate is divided into rooms. Each knows those before it only, has its own state, and is
+//! called by what its `mod.rs` shows:
+//!
+//! | Room | What it does |
+//! | --- | --- |
+//! | `layout` | which groups and disks there are, which block lies where; no state |
+//! | `stripe` | what follows from the blocks of a row; no state |
+//! | `membership` | places and the disks that have them, labels, superblocks, spares, errors |
+//! | `io` | reads and writes tetrises, one piece of work in each at a time |
+//! | `repair` | fills disks: rebuild, resync, copy |
+//! | `patrol` | scrub |
+//! | `resizing` | disks and groups that join, groups that leave |
+//! | `opening` | creates an aggregate, or puts one together |
+//!
+//! Locks are taken in this order: the scrub, or a label; the state of `membership`; that of `io`.
+//!
 //! Invariants:
 //! - After a successful [`BlockStore::sync`] every block written before it is readable, with any
 //!   disks of each group lost, as many as it has parity disks.
@@ -29,7 +45,6 @@
 
 mod block_store;
 mod error;
-mod inner;
 mod io;
 mod journal;
 mod layout;

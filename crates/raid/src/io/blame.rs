@@ -12,16 +12,16 @@
 //! Invariants: a disk that took the place of another meanwhile is blamed for nothing; a disk that
 //! went meanwhile has given nothing, which says nothing of its blocks.
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{Missing, TetrisId};
 use crate::membership::Trouble;
 use crate::stripe::{Answer, CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
 use ondisk::identity::{ChecksumBlock, REGION_DATA_BLOCKS};
 use units::Pvbn;
 
-impl Inner {
+impl Io {
     /// Rows that were asked of the disks of a group, in vain.
-    pub(crate) fn count_unreadable(
+    pub(super) fn count_unreadable(
         &self,
         tetris: TetrisId,
         missing: Missing,
@@ -33,12 +33,7 @@ impl Inner {
             if rows.is_empty() {
                 continue;
             }
-            let is_used = {
-                let state = self.state.lock();
-                let disks = &state.groups[tetris.group as usize];
-                state.failure.is_none() && !disks.unused().contains(member)
-            };
-            if is_used {
+            if !self.members.has_failed() && self.members.is_used(tetris.group, member) {
                 self.count_rows(tetris, (member, missing), rows, |block| Trouble::Unreadable {
                     block,
                 });
@@ -47,7 +42,7 @@ impl Inner {
     }
 
     /// Rows that were read of a disk are not what was written.
-    pub(crate) fn count_rotten(
+    pub(super) fn count_rotten(
         &self,
         tetris: TetrisId,
         (member, missing): (usize, Missing),
@@ -66,12 +61,12 @@ impl Inner {
         if rows.is_empty() {
             return;
         }
-        let group = self.group(tetris.group);
+        let group = self.members.group(tetris.group);
         let Some(device) = group.device_throughout(member, missing) else { return };
-        let geometry = self.geometry();
+        let geometry = self.members.geometry();
         let blocks = rows.iter().map(|row| geometry.device_block(tetris, row));
         let troubles: Vec<Trouble> = blocks.map(trouble).collect();
-        self.count_errors((tetris.group, member), &device, &troubles);
+        self.members.count_errors((tetris.group, member), &device, &troubles);
     }
 
     /// Counts what was found wrong on data disks in passing.
@@ -80,7 +75,7 @@ impl Inner {
             return;
         }
         let torn = self.rows_torn_perhaps(tetris, answer);
-        let code = self.group(tetris.group).code();
+        let code = self.members.group(tetris.group).code();
         for (disk, wrong) in answer.wrong.iter().enumerate() {
             let ever_written = self.rows_ever_written(tetris, disk, answer);
             let wrong = RowSet(wrong.0 & ever_written.0).without(torn);
@@ -93,7 +88,7 @@ impl Inner {
     fn rows_ever_written(&self, tetris: TetrisId, disk: usize, answer: &Answer) -> RowSet {
         let mut written = RowSet::EMPTY;
         let Some(decided) = answer.columns[disk].get(CHECKSUM_ROW) else { return written };
-        let (geometry, group) = (self.geometry(), self.group(tetris.group));
+        let (geometry, group) = (self.members.geometry(), self.members.group(tetris.group));
         let found = answer.found.get(group.code().member(disk));
         let found = found.and_then(|column| column.get(CHECKSUM_ROW));
         let first_stripe = tetris.region * REGION_DATA_BLOCKS as u64;
@@ -138,8 +133,8 @@ impl Inner {
     /// Rows with an identity of the consistency point that this start found unfinished.
     fn rows_torn_perhaps(&self, tetris: TetrisId, answer: &Answer) -> RowSet {
         let mut torn = RowSet::EMPTY;
-        let Some(unfinished) = self.state.lock().points.first else { return torn };
-        let parity_disks = self.group(tetris.group).code().parity_disks;
+        let Some(unfinished) = self.members.unfinished_cp() else { return torn };
+        let parity_disks = self.members.group(tetris.group).code().parity_disks;
         let found = answer.found.iter().skip(parity_disks);
         let checksums = found.chain(&answer.columns).filter_map(|column| column.get(CHECKSUM_ROW));
         for checksums in checksums {

@@ -10,7 +10,7 @@
 //!
 //! Fails: never; a disk that does nothing, or forgets it in a crash, gives nothing back.
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{DiskRegion, TetrisId};
 use crate::stripe::CHECKSUM_ROW;
 use media::{RESERVED_END_BLOCKS, regions_of};
@@ -20,10 +20,10 @@ use platform::completion::gather;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Inner {
+impl Io {
     /// How many regions of a disk of the group give their room back together, if any do.
     pub(crate) fn discard_unit_regions(&self, group: u32) -> Option<u64> {
-        let group = self.group(group);
+        let group = self.members.group(group);
         if group.kind != RaidKind::None {
             return None;
         }
@@ -38,7 +38,7 @@ impl Inner {
             let mut state = self.state.lock();
             for DiskRegion { disk, tetris } in regions {
                 assert!(
-                    self.group(tetris.group).kind == RaidKind::None,
+                    self.members.group(tetris.group).kind == RaidKind::None,
                     "a disk with parity beside it keeps what it has"
                 );
                 state.tetrises.entry(*tetris).or_default().discarded.insert(*disk);
@@ -46,12 +46,12 @@ impl Inner {
             }
         }
         let groups: BTreeSet<u32> = tetrises.iter().map(|tetris| tetris.group).collect();
-        let inner = Arc::clone(self);
-        let dones = gather(tetrises.len(), move |_: Vec<()>| inner.flush_discards(&groups));
+        let io = Arc::clone(self);
+        let dones = gather(tetrises.len(), move |_: Vec<()>| io.flush_discards(&groups));
         for (tetris, done) in tetrises.into_iter().zip(dones) {
-            let job = move |inner: &Arc<Self>| {
-                inner.discard_regions(tetris);
-                inner.unlock_tetris(tetris);
+            let job = move |io: &Arc<Self>| {
+                io.discard_regions(tetris);
+                io.unlock_tetris(tetris);
                 done(());
             };
             self.lock_tetris(tetris, Box::new(job));
@@ -60,12 +60,12 @@ impl Inner {
 
     /// The caller has the tetris to itself.
     fn discard_regions(&self, tetris: TetrisId) {
-        let (disks, missing) = {
+        if self.members.is_over() {
+            return;
+        }
+        let missing = self.members.missing_at(tetris);
+        let disks = {
             let mut state = self.state.lock();
-            let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
-            if state.failure.is_some() || state.is_abandoned {
-                return;
-            }
             let Some(entry) = state.tetrises.get_mut(&tetris) else {
                 unreachable!("a busy tetris is not forgotten")
             };
@@ -73,9 +73,9 @@ impl Inner {
             // What a reader has under way is not what the disk will have.
             state.cache.advance_generation(tetris);
             disks.iter().for_each(|disk| state.cache.forget_disk(tetris, *disk));
-            (disks, missing)
+            disks
         };
-        let (group, geometry) = (self.group(tetris.group), self.geometry());
+        let (group, geometry) = (self.members.group(tetris.group), self.members.geometry());
         let is_last = tetris.region + 1 == geometry.group(tetris.group).regions;
         for disk in disks {
             let Some(device) = group.device(group.code().member(disk), missing) else { continue };
@@ -93,15 +93,18 @@ impl Inner {
     /// Has the room given back now, unless something is on its way: then the flush that ends it
     /// does, and this one would only cut it into pieces.
     fn flush_discards(&self, groups: &BTreeSet<u32>) {
+        if self.members.is_over() {
+            return;
+        }
         let is_idle = {
             let state = self.state.lock();
             state.open_batches.is_empty()
-                && state.failure.is_none()
-                && !state.is_abandoned
                 && state.tetrises.values().all(|tetris| tetris.filling.is_empty())
         };
         if is_idle {
-            for (_, _, device) in self.devices().iter().filter(|(at, ..)| groups.contains(at)) {
+            for (_, _, device) in
+                self.members.devices().iter().filter(|(at, ..)| groups.contains(at))
+            {
                 // Whoever needs it durable flushes again, and is told what fails.
                 device.disk().flush(Box::new(|_| ()));
             }

@@ -3,7 +3,7 @@
 //! Fails: what cannot be read is left out. A run that fails is read again block by block, so that
 //! one bad block does not hide its neighbours.
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{Missing, TetrisId};
 use crate::stripe::{Column, RowSet};
 use media::Device;
@@ -15,16 +15,16 @@ use units::BlockRef;
 /// Blocks from a run of rows, as far as they could be read.
 type Run = Vec<Option<BlockRef>>;
 
-impl Inner {
+impl Io {
     /// Reads the wanted rows of each disk of the group.
-    pub(crate) fn load(
+    pub(super) fn load(
         self: &Arc<Self>,
         tetris: TetrisId,
         missing: Missing,
         wants: &[RowSet],
         done: Sender<Vec<Column>>,
     ) {
-        let group = self.group(tetris.group);
+        let group = self.members.group(tetris.group);
         let mut parts = Vec::new();
         for (member, want) in wants.iter().enumerate() {
             if let Some(device) = group.device(member, missing) {
@@ -58,8 +58,8 @@ impl Inner {
         done: Sender<Run>,
     ) {
         let disk = Arc::clone(device.disk());
-        let at = self.geometry().device_block(tetris, row);
-        let inner = Arc::clone(self);
+        let at = self.members.geometry().device_block(tetris, row);
+        let io = Arc::clone(self);
         let again = Arc::clone(&disk);
         disk.read(
             at,
@@ -67,7 +67,7 @@ impl Inner {
             Box::new(move |result| match result {
                 Ok(blocks) => done(blocks.into_iter().map(Some).collect()),
                 Err(error) if error.is_of_disk() => {
-                    inner.fail_reading((tetris.group, member), &device, error.into());
+                    io.members.fail_reading((tetris.group, member), &device, error.into());
                     done(vec![None; count]);
                 }
                 Err(_) if count == 1 => done(vec![None]),

@@ -2,25 +2,25 @@
 //! can be closed for a moment, when its disks become more: then nothing is under way in any tetris
 //! of it.
 
-use crate::inner::{Inner, Job};
+use crate::io::tetris::{ClosedGroup, Gate, Job};
+use crate::io::{Io, State};
 use crate::layout::TetrisId;
 use std::sync::Arc;
 
-/// A group that begins nothing new.
-pub(crate) struct ClosedGroup {
-    /// Runs when nothing is under way.
-    when_idle: Option<Job>,
-    /// What would have begun meanwhile.
-    held: Vec<(TetrisId, Job)>,
+impl State {
+    fn is_written(&self, group: u32) -> bool {
+        let mut tetrises = self.tetrises.iter().filter(|(tetris, _)| tetris.group == group);
+        tetrises.any(|(_, tetris)| !tetris.filling.is_empty())
+    }
 }
 
-impl Inner {
+impl Io {
     /// Runs the job as soon as it can have the tetris to itself.
     pub(crate) fn lock_tetris(self: &Arc<Self>, tetris: TetrisId, job: Job) {
         {
             let mut state = self.state.lock();
             let state = &mut *state;
-            let group = &mut state.groups[tetris.group as usize];
+            let group = &mut state.gates[tetris.group as usize];
             if let Some(closed) = &mut group.closed {
                 closed.held.push((tetris, job));
                 return;
@@ -50,7 +50,7 @@ impl Inner {
             if next.is_none() && entry.filling.is_empty() && entry.expected_blocks == 0 {
                 state.tetrises.remove(&tetris);
             }
-            let group = &mut state.groups[tetris.group as usize];
+            let group = &mut state.gates[tetris.group as usize];
             group.busy_tetrises -= usize::from(next.is_none());
             let is_idle = group.busy_tetrises == 0;
             let closed = group.closed.as_mut().filter(|_| is_idle);
@@ -69,7 +69,7 @@ impl Inner {
     pub(crate) fn close_group(self: &Arc<Self>, group: u32, job: Job) {
         let job = {
             let mut state = self.state.lock();
-            let group = &mut state.groups[group as usize];
+            let group = &mut state.gates[group as usize];
             assert!(group.closed.is_none(), "a group is closed once at a time");
             let (now, later) =
                 if group.busy_tetrises == 0 { (Some(job), None) } else { (None, Some(job)) };
@@ -81,9 +81,31 @@ impl Inner {
         }
     }
 
+    /// Groups more, open and without anything under way.
+    pub(crate) fn add_groups(&self, count: usize) {
+        let new = std::iter::repeat_with(Gate::default).take(count);
+        self.state.lock().gates.extend(new);
+    }
+
+    /// Forgets what was announced for the tetrises of a closed group, unless something is queued
+    /// for one: then it says no.
+    pub(crate) fn forget_group(&self, group: u32) -> bool {
+        let mut state = self.state.lock();
+        let is_written = state.is_written(group);
+        if !is_written {
+            state.tetrises.retain(|tetris, _| tetris.group != group);
+        }
+        !is_written
+    }
+
+    /// Whether something is queued for a tetris of a group.
+    pub(crate) fn is_written(&self, group: u32) -> bool {
+        self.state.lock().is_written(group)
+    }
+
     /// Goes on with what waited.
     pub(crate) fn open_group(self: &Arc<Self>, group: u32) {
-        let closed = self.state.lock().groups[group as usize].closed.take();
+        let closed = self.state.lock().gates[group as usize].closed.take();
         for (tetris, job) in closed.into_iter().flat_map(|closed| closed.held) {
             self.lock_tetris(tetris, job);
         }

@@ -1,131 +1,22 @@
-//! Notes of stripes: room for them, and what was written since the last `sync`.
-//!
-//! A note is needed until what its batch has written is durable: then the stripe is whole, and its
-//! parity is as good as any. That may be long before a consistency point is complete, and must be:
-//! notes hold blocks, and there is no telling how many a consistency point takes. So notes belong
-//! to *epochs*. When an epoch's room is used up the next begins, in the room of the one before the
-//! last; the disks are flushed once all batches of the epoch are over, and then its notes may be
-//! forgotten. A batch that finds no room waits for that: the batches that it waits for have their
-//! notes and wait for disks alone, so it does not wait for ever.
-//!
-//! Invariants: an epoch begins only when all batches of the one before the former are durable.
-//! Notes of one tetris come one after the other, and in no earlier epoch.
-//!
-//! Fails: where the store has failed no note is written any more, for none may be forgotten; who
-//! waits for room is told.
+//! Notes stripes when there is room for them: see `notes`.
 
 use crate::error::StoreError;
-use crate::inner::Inner;
+use crate::io::Io;
+use crate::io::notes::Noted;
 use crate::journal::StripeNote;
-use crate::layout::TetrisId;
-use crate::stripe::RowSet;
 use platform::DiskError;
 use platform::mutation::{self, Rule};
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Goes on when a note is durable: with its epoch.
-pub(crate) type Noted = Box<dyn FnOnce(&Arc<Inner>, Result<u64, StoreError>) + Send>;
-
-/// What a batch has written: its number, and the rows of each data disk.
-type Written = (u64, Vec<RowSet>);
-
-/// See the module.
-pub(crate) struct Notes {
-    /// The epoch that notes belong to from now on.
-    epoch: u64,
-    used_blocks: u64,
-    /// Batches under way that have notes of even epochs, and of odd ones.
-    open: [usize; 2],
-    /// What the notes of the epoch before this one protect is durable.
-    is_former_retired: bool,
-    is_retiring: bool,
-    waiting: VecDeque<(StripeNote, Noted)>,
-    written: BTreeMap<TetrisId, Vec<Written>>,
-}
-
-impl Notes {
-    pub(crate) const fn new() -> Self {
-        Self {
-            epoch: 0,
-            used_blocks: 0,
-            open: [0; 2],
-            is_former_retired: true,
-            is_retiring: false,
-            waiting: VecDeque::new(),
-            written: BTreeMap::new(),
-        }
-    }
-
-    /// A batch writes these rows. Returns all that are not known to be durable.
-    pub(crate) fn add_written(
-        &mut self,
-        tetris: TetrisId,
-        number: u64,
-        rows: Vec<RowSet>,
-    ) -> Vec<RowSet> {
-        let mut all = rows.clone();
-        let batches = self.written.entry(tetris).or_default();
-        if !mutation::broken(Rule::WrittenBlocksForgotten) {
-            for (_, before) in batches.iter() {
-                for (all, before) in all.iter_mut().zip(before) {
-                    *all = all.union(*before);
-                }
-            }
-        }
-        batches.push((number, rows));
-        all
-    }
-
-    /// What batches below a number have written is durable.
-    pub(crate) fn forget_written(&mut self, number: u64) {
-        self.written.retain(|_, batches| {
-            batches.retain(|(batch, _)| *batch >= number);
-            !batches.is_empty()
-        });
-    }
-
-    /// The next note that there is room for, and its epoch.
-    fn admit(&mut self, capacity_blocks: u64) -> Option<(StripeNote, Noted, u64)> {
-        let blocks = self.waiting.front()?.0.blocks();
-        let has_room = self.used_blocks == 0 || self.used_blocks + blocks <= capacity_blocks;
-        if !has_room {
-            if !self.is_former_retired {
-                return None;
-            }
-            self.epoch += 1;
-            self.used_blocks = 0;
-            self.is_former_retired = false;
-        }
-        self.used_blocks += blocks;
-        self.open[(self.epoch % 2) as usize] += 1;
-        let (note, noted) = self.waiting.pop_front()?;
-        Some((note, noted, self.epoch))
-    }
-
-    /// Whether the disks must be flushed now, so that the former epoch can be retired.
-    fn begins_to_retire(&mut self) -> bool {
-        let is_over = self.open[((self.epoch + 1) % 2) as usize] == 0;
-        let begins = !self.is_former_retired && !self.is_retiring && is_over;
-        self.is_retiring |= begins;
-        begins
-    }
-
-    /// Lets go of everyone who waits.
-    pub(crate) fn abandon(&mut self) -> VecDeque<(StripeNote, Noted)> {
-        std::mem::take(&mut self.waiting)
-    }
-}
-
-impl Inner {
+impl Io {
     /// Notes stripes as soon as there is room. [`Self::end_note`] follows when they are written.
-    pub(crate) fn note_stripes(self: &Arc<Self>, note: StripeNote, noted: Noted) {
+    pub(super) fn note_stripes(self: &Arc<Self>, note: StripeNote, noted: Noted) {
         self.state.lock().notes.waiting.push_back((note, noted));
         self.go_on_noting();
     }
 
     /// The batch of a note of an epoch has written, or will not write.
-    pub(crate) fn end_note(self: &Arc<Self>, epoch: u64) {
+    pub(super) fn end_note(self: &Arc<Self>, epoch: u64) {
         self.state.lock().notes.open[(epoch % 2) as usize] -= 1;
         self.go_on_noting();
     }
@@ -133,7 +24,7 @@ impl Inner {
     fn go_on_noting(self: &Arc<Self>) {
         let capacity_blocks = self.journal.capacity_blocks();
         loop {
-            if let Some(failure) = self.failure() {
+            if let Some(failure) = self.members.failure() {
                 let waiting = self.state.lock().notes.abandon();
                 waiting.into_iter().for_each(|(_, noted)| noted(self, Err(failure.clone())));
                 return;
@@ -146,27 +37,27 @@ impl Inner {
                 self.retire_notes();
             }
             let Some((note, noted, epoch)) = admitted else { return };
-            let inner = Arc::clone(self);
+            let io = Arc::clone(self);
             let done = move |result: Result<(), DiskError>| {
                 let result = result.map(|()| epoch);
-                noted(&inner, result.map_err(|cause| StoreError::Journal { cause }));
+                noted(&io, result.map_err(|cause| StoreError::Journal { cause }));
             };
             self.journal.note(epoch, note, Box::new(done));
         }
     }
 
     fn retire_notes(self: &Arc<Self>) {
-        let inner = Arc::clone(self);
+        let io = Arc::clone(self);
         let retired = move |result: Result<(), StoreError>| {
             {
-                let notes = &mut inner.state.lock().notes;
+                let notes = &mut io.state.lock().notes;
                 (notes.is_retiring, notes.is_former_retired) = (false, result.is_ok());
             }
-            inner.go_on_noting();
+            io.go_on_noting();
         };
         if mutation::broken(Rule::NotesRetiredUnflushed) {
             return retired(Ok(()));
         }
-        self.flush(Box::new(retired));
+        self.members.flush(Box::new(retired));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Fails: a disk that does not write is given up (`membership/failure.rs`).
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{Missing, TetrisId};
 use crate::stripe::{Answer, Column};
 use media::Device;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use units::BlockRef;
 
 /// A request of a disk for some rows.
-pub(crate) struct Part {
+struct Part {
     member: usize,
     device: Arc<Device>,
     row: usize,
     blocks: Vec<BlockRef>,
 }
 
-impl Inner {
+impl Io {
     /// Writes columns to the disks of a group that are in use. Disks that fail are given up.
     pub(crate) fn write_columns(
         self: &Arc<Self>,
@@ -36,21 +36,24 @@ impl Inner {
         self.write_parts(tetris, parts, done);
     }
 
+    /// The same, and all of a column to a disk that is being filled.
+    pub(crate) fn write_columns_and_fill(
+        self: &Arc<Self>,
+        (tetris, missing): (TetrisId, Missing),
+        columns: &[Column],
+        (member, filled, column): (usize, &Arc<Device>, &Column),
+        done: Sender<()>,
+    ) {
+        let mut parts = self.parts_of(tetris, missing, columns);
+        parts.extend(parts_of_column(member, filled, column));
+        self.write_parts(tetris, parts, done);
+    }
+
     /// Where columns go: to the disks that are in use, and to those that are being filled beside
     /// them if they hold the region already.
-    pub(crate) fn parts_of(
-        &self,
-        tetris: TetrisId,
-        missing: Missing,
-        columns: &[Column],
-    ) -> Vec<Part> {
-        let group = self.group(tetris.group);
-        let copies: Vec<(usize, Arc<Device>)> = {
-            let state = self.state.lock();
-            let copies = &state.groups[tetris.group as usize].copies;
-            let there = copies.iter().filter(|(_, copy)| copy.has(tetris.region));
-            there.map(|(member, copy)| (*member, copy.device())).collect()
-        };
+    fn parts_of(&self, tetris: TetrisId, missing: Missing, columns: &[Column]) -> Vec<Part> {
+        let group = self.members.group(tetris.group);
+        let copies = self.members.copies_with(tetris);
         // After that: a disk takes a place before it is called a copy no more.
         let mut parts = Vec::new();
         for (member, column) in columns.iter().enumerate() {
@@ -63,12 +66,7 @@ impl Inner {
         parts
     }
 
-    pub(crate) fn write_parts(
-        self: &Arc<Self>,
-        tetris: TetrisId,
-        parts: Vec<Part>,
-        done: Sender<()>,
-    ) {
+    fn write_parts(self: &Arc<Self>, tetris: TetrisId, parts: Vec<Part>, done: Sender<()>) {
         let places: Vec<_> =
             parts.iter().map(|part| (part.member, Arc::clone(&part.device))).collect();
         {
@@ -77,20 +75,32 @@ impl Inner {
             counters.device_blocks +=
                 parts.iter().map(|part| part.blocks.len() as u64).sum::<u64>();
         }
-        let inner = Arc::clone(self);
+        let io = Arc::clone(self);
         let dones = gather(parts.len(), move |results: Vec<Result<(), DiskError>>| {
             for ((member, device), result) in places.into_iter().zip(results) {
                 if let Err(error) = result {
-                    inner.fail_writing((tetris.group, member), &device, error.into());
+                    io.members.fail_writing((tetris.group, member), &device, error.into());
                 }
             }
             done(());
         });
-        let geometry = self.geometry();
+        let geometry = self.members.geometry();
         for (part, done) in parts.into_iter().zip(dones) {
             let block = geometry.device_block(tetris, part.row);
             part.device.disk().write(block, part.blocks, done);
         }
+    }
+
+    /// Forgets the checksum blocks of a tetris, which are being written or have been.
+    pub(crate) fn forget_names(&self, tetris: TetrisId) {
+        let mut state = self.state.lock();
+        state.cache.forget(tetris);
+        state.cache.advance_generation(tetris);
+    }
+
+    /// Blocks that were wrong are right again.
+    pub(crate) fn count_repaired(&self, blocks: u64) {
+        self.state.lock().counters.repaired_blocks += blocks;
     }
 
     /// What was found wrong with blocks, and made good or not.
@@ -102,7 +112,7 @@ impl Inner {
 }
 
 /// The requests that write a column to a disk.
-pub(crate) fn parts_of_column(
+fn parts_of_column(
     member: usize,
     device: &Arc<Device>,
     column: &Column,

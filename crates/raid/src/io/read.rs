@@ -1,7 +1,7 @@
 //! Reads blocks and proves them; what fails goes to reconstruction.
 
 use crate::error::ReadFailure;
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{Geometry, Layout, Location, Missing};
 use crate::proof::Proof;
 use crate::request::{BlockRead, ReadDone, RunDone};
@@ -25,25 +25,25 @@ struct Start {
     generation: u64,
 }
 
-impl Inner {
+impl Io {
     fn start_read(&self, geometry: &Geometry, first: Pvbn, count: usize, last: Location) -> Start {
-        let state = self.state.lock();
-        let queued = (first.get()..).take(count).map(|number| {
-            let pvbn = Pvbn(number);
-            state.queued(geometry.tetris_of(pvbn)?, pvbn)
-        });
-        let disks = &state.groups[last.group as usize];
-        // A disk may be rebuilt in some of them.
+        let (queued, checksums, generation) = {
+            let state = self.state.lock();
+            let queued = (first.get()..).take(count).map(|number| {
+                let pvbn = Pvbn(number);
+                state.tetrises.get(&geometry.tetris_of(pvbn)?)?.queued(pvbn)
+            });
+            let tetris = last.tetris();
+            let checksums = state.cache.get(tetris, last.disk);
+            (queued.collect(), checksums, state.cache.generation(tetris))
+        };
+        // After that: what was on its way a moment ago is not asked of a disk that was there then,
+        // and has not got it.
+        // A disk may be rebuilt in some of the regions.
         let before = (count as u64 - 1).div_ceil(REGION_DATA_BLOCKS as u64);
         let to = last.tetris().region;
-        let from = to.saturating_sub(before);
-        let missing = (from..to).map(|region| disks.missing_at(region));
-        Start {
-            missing: missing.fold(disks.missing_at(to), Missing::union),
-            queued: queued.collect(),
-            checksums: state.cache.get(last.tetris(), last.disk),
-            generation: state.cache.generation(last.tetris()),
-        }
+        let missing = self.members.missing_in(last.group, to.saturating_sub(before)..=to);
+        Start { missing, queued, checksums, generation }
     }
 
     /// Remembers a checksum block that was read, unless it may have been overwritten since.
@@ -56,7 +56,7 @@ impl Inner {
 
     pub(crate) fn read(self: &Arc<Self>, read: BlockRead, done: ReadDone) {
         // One look for all: every read comes by.
-        let layout = self.layout();
+        let layout = self.members.layout();
         let Some(location) = layout.geometry.locate(read.pvbn) else {
             done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
             return;
@@ -77,15 +77,15 @@ impl Inner {
         } else {
             vec![location.row()]
         };
-        let inner = Arc::clone(self);
+        let io = Arc::clone(self);
         let parts = gather(rows.len(), move |results: Vec<Result<Vec<BlockRef>, DiskError>>| {
-            inner.note_gone(location, &device, results.iter());
+            io.note_gone(location, &device, results.iter());
             let mut blocks =
                 results.into_iter().map(|result| result.ok().and_then(|b| b.into_iter().next()));
             let block = blocks.next().flatten();
             let checksums = match blocks.next().flatten() {
                 Some(loaded) => {
-                    inner.cache_checksums(location, start.generation, &loaded);
+                    io.cache_checksums(location, start.generation, &loaded);
                     Some(loaded)
                 }
                 None => start.checksums,
@@ -95,7 +95,7 @@ impl Inner {
                 Some(block) if read.proof.holds(read.pvbn, row, &block, checksums.as_ref()) => {
                     done(Ok(block));
                 }
-                _ => inner.reconstruct(read, location, done),
+                _ => io.reconstruct(read, location, done),
             }
         });
         for (row, part) in rows.into_iter().zip(parts) {
@@ -111,9 +111,9 @@ impl Inner {
         mut results: impl Iterator<Item = &'a Result<Vec<BlockRef>, DiskError>>,
     ) {
         if let Some(Err(error)) = results.find(|result| is_of_disk(result)) {
-            let member = self.group(location.group).code().member(location.disk);
+            let member = self.members.group(location.group).code().member(location.disk);
             let place = (location.group, member);
-            self.fail_reading(place, device, error.clone().into());
+            self.members.fail_reading(place, device, error.clone().into());
         }
     }
 
@@ -124,7 +124,7 @@ impl Inner {
         }
         let out_of_range = ReadFailure::OutOfRange { pvbn: first };
         let last = first.get().checked_add(proofs.len() as u64 - 1).map(Pvbn);
-        let layout = self.layout();
+        let layout = self.members.layout();
         let geometry = &layout.geometry;
         let ends = geometry.locate(first).zip(last.and_then(|last| geometry.locate(last)));
         let Some((from, to)) =
@@ -147,9 +147,9 @@ impl Inner {
         let end_row = if needs_last { CHECKSUM_ROW } else { to.row() };
         let end = geometry.device_block(to.tetris(), end_row);
         let disk = Arc::clone(device.disk());
-        let inner = Arc::clone(self);
+        let io = Arc::clone(self);
         let run =
-            Run { inner, layout: Arc::clone(&layout), device, first, from, proofs, start, begin };
+            Run { io, layout: Arc::clone(&layout), device, first, from, proofs, start, begin };
         let count = (end - begin + 1) as usize;
         disk.read(begin, count, Box::new(move |result| run.finish(result, done)));
     }
@@ -167,7 +167,7 @@ impl Inner {
 
 /// A run of blocks under way.
 struct Run {
-    inner: Arc<Inner>,
+    io: Arc<Io>,
     /// As it was when the read began: the group may be removed meanwhile.
     layout: Arc<Layout>,
     device: Arc<Device>,
@@ -181,12 +181,12 @@ struct Run {
 
 impl Run {
     fn finish(self, result: Result<Vec<BlockRef>, DiskError>, done: RunDone) {
-        let Self { inner, layout, device, first, from, proofs, start, begin } = self;
+        let Self { io, layout, device, first, from, proofs, start, begin } = self;
         let loaded = match result {
             Ok(loaded) => loaded,
             Err(error) => {
-                inner.note_gone(from, &device, std::iter::once(&Err(error)));
-                inner.read_singly(first, proofs, done);
+                io.note_gone(from, &device, std::iter::once(&Err(error)));
+                io.read_singly(first, proofs, done);
                 return;
             }
         };
@@ -210,7 +210,7 @@ impl Run {
                 Some(block) if proof.holds(pvbn, location.row(), block, checksums) => {
                     part(Ok(Arc::clone(block)));
                 }
-                _ => inner.reconstruct(BlockRead { pvbn, proof }, location, part),
+                _ => io.reconstruct(BlockRead { pvbn, proof }, location, part),
             }
         }
     }

@@ -6,7 +6,7 @@
 //! that follow if all other blocks are right.
 
 use crate::error::ReadFailure;
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{Location, Missing};
 use crate::proof::Proof;
 use crate::request::{BlockRead, ReadDone};
@@ -36,35 +36,35 @@ impl Verdict {
     }
 }
 
-impl Inner {
-    pub(crate) fn reconstruct(
+impl Io {
+    pub(super) fn reconstruct(
         self: &Arc<Self>,
         read: BlockRead,
         location: Location,
         done: ReadDone,
     ) {
-        let job = move |inner: &Arc<Self>| inner.reconstruct_locked(read, location, done);
+        let job = move |io: &Arc<Self>| io.reconstruct_locked(read, location, done);
         self.lock_tetris(location.tetris(), Box::new(job));
     }
 
     fn reconstruct_locked(self: &Arc<Self>, read: BlockRead, location: Location, done: ReadDone) {
         let tetris = location.tetris();
-        if self.geometry().locate(read.pvbn).is_none() {
+        if self.members.geometry().locate(read.pvbn).is_none() {
             // The group was removed meanwhile.
             self.unlock_tetris(tetris);
             return done(Err(ReadFailure::OutOfRange { pvbn: read.pvbn }));
         }
-        let (queued, missing, is_group_lost) = {
+        let queued = {
             let state = self.state.lock();
-            let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
-            (state.queued(tetris, read.pvbn), missing, state.has_lost(tetris.group))
+            state.tetrises.get(&tetris).and_then(|tetris| tetris.queued(read.pvbn))
         };
         if let Some(block) = queued {
             self.unlock_tetris(tetris);
             done(Ok(block));
             return;
         }
-        if is_group_lost {
+        let missing = self.members.missing_at(tetris);
+        if self.members.has_lost(tetris.group) {
             // Nothing follows from the others; and one that hangs would be waited for, each block
             // in its turn.
             self.unlock_tetris(tetris);
@@ -72,22 +72,22 @@ impl Inner {
         }
         let mut rows = RowSet::one(location.row());
         rows.insert(CHECKSUM_ROW);
-        let wants = vec![rows; self.group(tetris.group).members.len()];
-        let (inner, asked) = (Arc::clone(self), wants.clone());
+        let wants = vec![rows; self.members.group(tetris.group).members.len()];
+        let (io, asked) = (Arc::clone(self), wants.clone());
         self.load(
             tetris,
             missing,
             &wants,
             Box::new(move |columns| {
-                inner.count_unreadable(tetris, missing, &asked, &columns);
-                let verdict = inner
+                io.count_unreadable(tetris, missing, &asked, &columns);
+                let verdict = io
                     .judge(&read, location, &columns, 1)
-                    .or_else(|| inner.judge(&read, location, &columns, usize::MAX));
-                let is_other = verdict.is_none() && inner.is_other(&read, location, &columns);
+                    .or_else(|| io.judge(&read, location, &columns, usize::MAX));
+                let is_other = verdict.is_none() && io.is_other(&read, location, &columns);
                 if verdict.is_none() && !is_other {
-                    inner.state.lock().counters.damaged_blocks += 1;
+                    io.state.lock().counters.damaged_blocks += 1;
                 }
-                let member = inner.group(tetris.group).code().member(location.disk);
+                let member = io.members.group(tetris.group).code().member(location.disk);
                 let wrong = match &verdict {
                     Some(verdict) => verdict.wrong(location.row()),
                     None if is_other || is_whole(&read, location.row(), &columns[member]) => {
@@ -96,14 +96,14 @@ impl Inner {
                     None => RowSet::one(location.row()),
                 };
                 let gave_wrong = RowSet(wrong.0 & columns[member].rows().0);
-                inner.count_rotten(tetris, (member, missing), gave_wrong);
-                inner.conclude(read, location, missing, verdict, done);
+                io.count_rotten(tetris, (member, missing), gave_wrong);
+                io.conclude(read, location, missing, verdict, done);
             }),
         );
     }
 
     fn damaged(&self, read: &BlockRead, location: Location) -> ReadFailure {
-        let group = self.group(location.group);
+        let group = self.members.group(location.group);
         let disk = group.name(group.code().member(location.disk));
         ReadFailure::Damaged { pvbn: read.pvbn, disk, expected: read.proof.expectation() }
     }
@@ -116,7 +116,7 @@ impl Inner {
         columns: &[Column],
         candidates_max: usize,
     ) -> Option<Verdict> {
-        let code = self.group(location.group).code();
+        let code = self.members.group(location.group).code();
         let own = &columns[code.member(location.disk)];
         // Those from parity are marked.
         let blocks = |row: usize| {
@@ -154,7 +154,7 @@ impl Inner {
     /// Whether what the disk has proves itself as another block, or as none: then nothing is known
     /// to be damaged, and the pointer leads to where its block is no more (decision 12).
     fn is_other(&self, read: &BlockRead, location: Location, columns: &[Column]) -> bool {
-        let own = &columns[self.group(location.group).code().member(location.disk)];
+        let own = &columns[self.members.group(location.group).code().member(location.disk)];
         let (Some(block), Some(checksums)) = (own.get(location.row()), own.get(CHECKSUM_ROW))
         else {
             return false;
@@ -173,7 +173,7 @@ impl Inner {
         verdict: Option<Verdict>,
         done: ReadDone,
     ) {
-        let (tetris, group) = (location.tetris(), self.group(location.group));
+        let (tetris, group) = (location.tetris(), self.members.group(location.group));
         let member = group.code().member(location.disk);
         let Some(verdict) = verdict else {
             self.unlock_tetris(tetris);
@@ -199,9 +199,9 @@ impl Inner {
         }
         let mut columns = vec![Column::new(); group.members.len()];
         columns[member] = repair;
-        let (inner, block) = (Arc::clone(self), verdict.block);
+        let (io, block) = (Arc::clone(self), verdict.block);
         let finish = Box::new(move |()| {
-            inner.unlock_tetris(tetris);
+            io.unlock_tetris(tetris);
             done(Ok(block));
         });
         self.write_columns(tetris, missing, &columns, finish);

@@ -8,7 +8,7 @@
 //! Invariant: no stable block is changed but by repair, so notes are good until all of it is
 //! durable.
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::journal::StripeNote;
 use crate::layout::{Missing, TetrisId};
 use crate::request::SyncDone;
@@ -26,23 +26,23 @@ struct Recovering {
     partial: Arc<PartialParity>,
 }
 
-impl Inner {
+impl Io {
     pub(crate) fn recover_stripes(self: &Arc<Self>, notes: Vec<StripeNote>, done: SyncDone) {
         if mutation::broken(Rule::ParityNotRecovered) {
-            return self.flush(done);
+            return self.members.flush(done);
         }
         let tetrises = self.combine(&notes);
-        tetrises.keys().for_each(|tetris| self.distrust(tetris.group));
-        let inner = Arc::clone(self);
-        let dones = gather(tetrises.len(), move |_: Vec<()>| inner.flush(done));
+        tetrises.keys().for_each(|tetris| self.members.distrust(tetris.group));
+        let io = Arc::clone(self);
+        let dones = gather(tetrises.len(), move |_: Vec<()>| io.members.flush(done));
         for ((tetris, partial), done) in tetrises.into_iter().zip(dones) {
-            let job = move |inner: &Arc<Self>| {
-                let again = Arc::clone(inner);
+            let job = move |io: &Arc<Self>| {
+                let again = Arc::clone(io);
                 let finish = move |()| {
                     again.unlock_tetris(tetris);
                     done(());
                 };
-                inner.recover_tetris(tetris, partial, Box::new(finish));
+                io.recover_tetris(tetris, partial, Box::new(finish));
             };
             self.lock_tetris(tetris, Box::new(job));
         }
@@ -51,7 +51,7 @@ impl Inner {
     /// What the notes say of each tetris that exists.
     fn combine(&self, notes: &[StripeNote]) -> BTreeMap<TetrisId, PartialParity> {
         let mut combined: BTreeMap<_, PartialParity> = BTreeMap::new();
-        let layout = self.layout();
+        let layout = self.members.layout();
         for note in notes {
             let group = layout.geometry.groups().get(note.tetris.group as usize);
             if group.is_some_and(|group| note.tetris.region < group.regions) {
@@ -68,8 +68,8 @@ impl Inner {
         partial: PartialParity,
         done: Box<dyn FnOnce(()) + Send>,
     ) {
-        let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
-        let data_disks = self.group(tetris.group).data_disks;
+        let missing = self.members.missing_at(tetris);
+        let data_disks = self.members.group(tetris.group).data_disks;
         let question = Question {
             tetris,
             missing,
@@ -80,8 +80,8 @@ impl Inner {
         let recovering = Recovering { tetris, missing, partial: Arc::new(partial) };
         let partial = Arc::clone(&recovering.partial);
         let partial = Some(partial).filter(|_| !mutation::broken(Rule::PartialParityForgotten));
-        let inner = Arc::clone(self);
-        let resolved = move |answer: Answer| inner.write_recovered(&recovering, answer, done);
+        let io = Arc::clone(self);
+        let resolved = move |answer: Answer| io.write_recovered(&recovering, answer, done);
         self.resolve_with(question, partial, Box::new(resolved));
     }
 
@@ -91,18 +91,14 @@ impl Inner {
         answer: Answer,
         done: Box<dyn FnOnce(()) + Send>,
     ) {
-        if self.has_failed() {
+        if self.members.has_failed() {
             return done(());
         }
         self.count_damage(&answer);
         let Recovering { tetris, missing, partial } = recovering;
-        let (code, rows) = (self.group(tetris.group).code(), partial.rows());
-        let copies: Vec<usize> = {
-            let mut state = self.state.lock();
-            state.cache.forget(*tetris);
-            state.cache.advance_generation(*tetris);
-            state.groups[tetris.group as usize].copies.keys().copied().collect()
-        };
+        let (code, rows) = (self.members.group(tetris.group).code(), partial.rows());
+        self.forget_names(*tetris);
+        let copies = self.members.copied_members(tetris.group);
         let is_missing = |disk: usize| missing.contains(code.member(disk));
         let recovered = match mutation::broken(Rule::PartialParityForgotten) {
             true => Recovered { columns: answer.columns, repairs: answer.repairs },

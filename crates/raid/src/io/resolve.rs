@@ -1,6 +1,6 @@
 //! Reads what a question is about, and has it answered ([`Resolution`]).
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::stripe::{
     Answer, CHECKSUM_ROW, Column, PartialParity, Question, Resolution, RowSet, doubtful_rows,
     first_wants, merge,
@@ -8,14 +8,14 @@ use crate::stripe::{
 use platform::completion::Sender;
 use std::sync::Arc;
 
-impl Inner {
+impl Io {
     pub(crate) fn resolve(self: &Arc<Self>, question: Question, done: Sender<Answer>) {
         self.resolve_with(question, None, done);
     }
 
     /// The same after a crash: of rows that were noted the stable blocks are found out, the others
     /// are zeros.
-    pub(crate) fn resolve_with(
+    pub(super) fn resolve_with(
         self: &Arc<Self>,
         mut question: Question,
         partial: Option<Arc<PartialParity>>,
@@ -27,10 +27,10 @@ impl Inner {
                 rows.insert(CHECKSUM_ROW);
             }
         }
-        let group = self.group(question.tetris.group);
+        let group = self.members.group(question.tetris.group);
         let wants = first_wants(&question, &group);
         let first = wants.clone();
-        let inner = Arc::clone(self);
+        let io = Arc::clone(self);
         let (tetris, missing) = (question.tetris, question.missing);
         let code = group.code();
         self.load(
@@ -50,7 +50,7 @@ impl Inner {
                 let wants: Vec<_> = known.iter().map(|known| whole.without(*known)).collect();
                 let asked: Vec<_> =
                     first.iter().zip(&wants).map(|(first, more)| first.union(*more)).collect();
-                let again = Arc::clone(&inner);
+                let again = Arc::clone(&io);
                 let answer = Box::new(move |more: Vec<Column>| {
                     let mut columns = more;
                     merge(&mut columns, &found);
@@ -60,7 +60,7 @@ impl Inner {
                     let answer = Resolution::new(&question, columns, code).run();
                     done(Answer { found, ..answer });
                 });
-                inner.load(tetris, missing, &wants, answer);
+                io.load(tetris, missing, &wants, answer);
             }),
         );
     }

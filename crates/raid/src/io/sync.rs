@@ -1,11 +1,11 @@
 //! Making writes durable: all batches, then all disks, then the labels that a failure changed.
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::TetrisId;
 use crate::request::SyncDone;
 use std::sync::Arc;
 
-impl Inner {
+impl Io {
     pub(crate) fn sync(self: &Arc<Self>, done: SyncDone) {
         let filling: Vec<TetrisId> = {
             let mut state = self.state.lock();
@@ -30,7 +30,7 @@ impl Inner {
     }
 
     /// A batch is over.
-    pub(crate) fn end_batch(self: &Arc<Self>, number: u64) {
+    pub(super) fn end_batch(self: &Arc<Self>, number: u64) {
         let was_open = self.state.lock().open_batches.remove(&number);
         assert!(was_open, "a batch ends once");
         self.poll_syncs();
@@ -48,10 +48,10 @@ impl Inner {
             ready
         };
         for (bound, done) in ready {
-            let inner = Arc::clone(self);
-            self.flush(Box::new(move |result| {
+            let io = Arc::clone(self);
+            self.members.flush(Box::new(move |result| {
                 if result.is_ok() {
-                    inner.state.lock().notes.forget_written(bound);
+                    io.state.lock().notes.forget_written(bound);
                 }
                 done(result);
             }));

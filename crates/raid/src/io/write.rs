@@ -5,7 +5,8 @@
 //! Rows next to one another go to a disk in one request, the checksum block included.
 
 use crate::error::StoreError;
-use crate::inner::{Batch, Inner};
+use crate::io::Io;
+use crate::io::tetris::Batch;
 use crate::journal::StripeNote;
 use crate::layout::{Location, Missing, TetrisId};
 use crate::stripe::{
@@ -50,7 +51,7 @@ struct Plan {
     note: Option<StripeNote>,
 }
 
-impl Inner {
+impl Io {
     /// Has what is queued for a tetris written as soon as the tetris is free.
     pub(crate) fn start_batch(self: &Arc<Self>, tetris: TetrisId) {
         let number = {
@@ -65,13 +66,13 @@ impl Inner {
             state.open_batches.insert(number);
             number
         };
-        self.lock_tetris(tetris, Box::new(move |inner| inner.begin_batch(tetris, number)));
+        self.lock_tetris(tetris, Box::new(move |io| io.begin_batch(tetris, number)));
     }
 
     fn begin_batch(self: &Arc<Self>, tetris: TetrisId, number: u64) {
-        let (batch, missing) = {
+        let missing = self.members.missing_at(tetris);
+        let batch = {
             let mut state = self.state.lock();
-            let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
             let Some(entry) = state.tetrises.get_mut(&tetris) else {
                 unreachable!("a busy tetris is not forgotten")
             };
@@ -79,23 +80,23 @@ impl Inner {
             let batch = Arc::new(std::mem::take(&mut entry.filling));
             entry.in_flight = Some(Arc::clone(&batch));
             state.cache.advance_generation(tetris);
-            (batch, missing)
+            batch
         };
         let write = BatchWrite::new(self, tetris, number, &batch, missing);
         // Before the group diverges from a disk that is not there its labels say so.
-        self.write_labels(tetris.group);
+        self.members.write_labels(tetris.group);
         self.ask(write);
     }
 
     /// Finds out what the batch has to know, and writes it.
     fn ask(self: &Arc<Self>, write: BatchWrite) {
         let question = write.question(self);
-        let inner = Arc::clone(self);
-        self.resolve(question, Box::new(move |answer| inner.write_batch(write, &answer)));
+        let io = Arc::clone(self);
+        self.resolve(question, Box::new(move |answer| io.write_batch(write, &answer)));
     }
 
     fn write_batch(self: &Arc<Self>, mut write: BatchWrite, answer: &Answer) {
-        if self.has_failed() {
+        if self.members.has_failed() {
             // What could not be read counts as lost in the answer, and may be there another time:
             // with more disks away than parity covers nothing may be written in its place.
             return self.finish_batch(&write, &[]);
@@ -122,31 +123,32 @@ impl Inner {
             self.write_plan(write, plan);
             return;
         };
-        let noted = move |inner: &Arc<Self>, result: Result<u64, StoreError>| match result {
+        let noted = move |io: &Arc<Self>, result: Result<u64, StoreError>| match result {
             Ok(epoch) => {
                 write.epoch = Some(epoch);
-                inner.write_plan(write, plan);
+                io.write_plan(write, plan);
             }
             Err(cause) => {
-                inner.fail_store(cause);
-                inner.finish_batch(&write, &[]);
+                io.members.fail_store(cause);
+                io.finish_batch(&write, &[]);
             }
         };
         self.note_stripes(note, Box::new(noted));
     }
 
     fn write_plan(self: &Arc<Self>, write: BatchWrite, plan: Plan) {
-        let inner = Arc::clone(self);
+        let io = Arc::clone(self);
         let checksums = plan.checksums;
         self.write_columns(
             write.tetris,
             write.missing,
             &plan.columns,
-            Box::new(move |()| inner.finish_batch(&write, &checksums)),
+            Box::new(move |()| io.finish_batch(&write, &checksums)),
         );
     }
 
     fn finish_batch(self: &Arc<Self>, write: &BatchWrite, checksums: &[Option<BlockRef>]) {
+        let has_failed = self.members.has_failed();
         {
             let mut state = self.state.lock();
             let Some(entry) = state.tetrises.get_mut(&write.tetris) else {
@@ -154,7 +156,7 @@ impl Inner {
             };
             entry.in_flight = None;
             state.cache.advance_generation(write.tetris);
-            if state.failure.is_some() {
+            if has_failed {
                 state.cache.forget(write.tetris);
             } else {
                 for (disk, block) in checksums.iter().enumerate() {
@@ -172,7 +174,7 @@ impl Inner {
     }
 
     /// Columns with the checksum blocks that are cached, for all data disks of a group.
-    pub(crate) fn cached_columns(&self, tetris: TetrisId) -> Vec<Column> {
+    fn cached_columns(&self, tetris: TetrisId) -> Vec<Column> {
         let state = self.state.lock();
         let cached = |disk| {
             let mut column = Column::new();
@@ -181,14 +183,14 @@ impl Inner {
             }
             column
         };
-        (0..self.group(tetris.group).data_disks).map(cached).collect()
+        (0..self.members.group(tetris.group).data_disks).map(cached).collect()
     }
 }
 
 impl BatchWrite {
-    fn new(inner: &Inner, tetris: TetrisId, number: u64, batch: &Batch, missing: Missing) -> Self {
-        let group = inner.group(tetris.group);
-        let (geometry, has_parity) = (inner.geometry(), group.code().parity_disks > 0);
+    fn new(io: &Io, tetris: TetrisId, number: u64, batch: &Batch, missing: Missing) -> Self {
+        let group = io.members.group(tetris.group);
+        let (geometry, has_parity) = (io.members.geometry(), group.code().parity_disks > 0);
         let mut fresh = vec![Column::new(); group.data_disks];
         let mut identities = vec![Vec::new(); group.data_disks];
         for (pvbn, write) in batch {
@@ -202,7 +204,7 @@ impl BatchWrite {
         }
         let rows = fresh.iter().map(Column::rows).collect();
         let written = match has_parity {
-            true => inner.state.lock().notes.add_written(tetris, number, rows),
+            true => io.state.lock().notes.add_written(tetris, number, rows),
             false => rows,
         };
         let (modified, epoch) = (RowSet::EMPTY, None);
@@ -235,7 +237,7 @@ impl BatchWrite {
         if self.has_parity { (count(self.touched()), count(full)) } else { (0, 0) }
     }
 
-    fn question(&self, inner: &Inner) -> Question {
+    fn question(&self, io: &Io) -> Question {
         let touched = self.touched();
         let rows = self.fresh.iter().zip(&self.written).map(|(column, written)| {
             let fresh = column.rows();
@@ -256,18 +258,18 @@ impl BatchWrite {
             missing: self.missing,
             rows: rows.collect(),
             parity: self.modified,
-            given: inner.cached_columns(self.tetris),
+            given: io.cached_columns(self.tetris),
         }
     }
 
     /// The parity of the stable blocks of each row that is written in part; `None` if more must be
     /// read for it.
-    fn stable(&self, inner: &Inner, answer: &Answer) -> Option<StableParity> {
+    fn stable(&self, io: &Io, answer: &Answer) -> Option<StableParity> {
         let mut stable = StableParity::new();
         if !self.has_parity {
             return Some(stable);
         }
-        let code = inner.group(self.tetris.group).code();
+        let code = io.members.group(self.tetris.group).code();
         let is_partial = |row: usize| self.written.iter().any(|written| !written.contains(row));
         for row in self.touched().iter().filter(|row| is_partial(*row)) {
             stable.insert(row, stable_parity(code, answer, &self.written, row)?);
@@ -275,8 +277,8 @@ impl BatchWrite {
         Some(stable)
     }
 
-    fn plan(&self, inner: &Inner, answer: &Answer, stable: &StableParity) -> Plan {
-        let code = inner.group(self.tetris.group).code();
+    fn plan(&self, io: &Io, answer: &Answer, stable: &StableParity) -> Plan {
+        let code = io.members.group(self.tetris.group).code();
         let mut columns = answer.repairs.clone();
         let mut checksums: Vec<_> =
             answer.columns.iter().map(|column| column.get(CHECKSUM_ROW).cloned()).collect();

@@ -1,8 +1,8 @@
 //! Counts the errors of disks.
 
-use crate::inner::{Inner, State};
 use crate::layout::{DiskPlace, is_in};
 use crate::membership::errors::{Health, Known, RetiredDisk, Trouble, known_of};
+use crate::membership::{Members, State};
 use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use platform::DiskError;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Disks that are remembered after they were replaced for being sick: more than anybody has spares.
 const RETIRED_MAX: usize = 16;
 
-impl Inner {
+impl Members {
     /// Notes what a disk did.
     pub(crate) fn count_errors(
         &self,
@@ -36,7 +36,7 @@ impl Inner {
     }
 
     /// A disk failed as a whole. That it is not there is no error: somebody may have taken it out.
-    pub(crate) fn count_failure(
+    pub(super) fn count_failure(
         &self,
         place: (u32, usize),
         device: &Arc<Device>,
@@ -59,7 +59,7 @@ impl Inner {
     }
 
     /// What the labels of all disks say, by identity.
-    pub(crate) fn saved_errors(&self) -> BTreeMap<[u8; 16], Known> {
+    pub(super) fn saved_errors(&self) -> BTreeMap<[u8; 16], Known> {
         let layout = self.layout();
         let members = layout.groups.iter().flat_map(|group| &group.members);
         let labels = members.filter_map(|member| member.device()).map(|device| device.label());

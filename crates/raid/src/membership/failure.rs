@@ -18,29 +18,34 @@
 //! - Blocks that can be proved as they are read are readable still; others are refused.
 
 use crate::error::StoreError;
-use crate::inner::{Inner, State};
 use crate::layout::{DiskPlace, is_in};
+use crate::membership::Members;
+use crate::membership::lost::is_away;
 use crate::request::FailureHook;
 use media::{Device, MediaError};
 use std::sync::Arc;
 
-/// Whether all of the disk is out of reach, rather than a block of it: then it makes no sense to go
-/// on with a group that needs it, even for reading.
-pub(crate) const fn is_away(error: &MediaError) -> bool {
-    matches!(error, MediaError::Disk(error) if error.is_of_disk())
-}
-
-impl State {
-    /// Whether a group has lost more disks than it can do without.
-    pub(crate) fn has_lost(&self, of: u32) -> bool {
-        matches!(&self.failure, Some(StoreError::GroupFailed { group, .. }) if *group == of)
-    }
-}
-
-impl Inner {
+impl Members {
     /// Whether nothing more becomes durable.
     pub(crate) fn has_failed(&self) -> bool {
         self.state.lock().failure.is_some()
+    }
+
+    /// Whether a group has lost more disks than it can do without.
+    pub(crate) fn has_lost(&self, of: u32) -> bool {
+        let failure = &self.state.lock().failure;
+        matches!(failure, Some(StoreError::GroupFailed { group, .. }) if *group == of)
+    }
+
+    /// Whether nothing more is begun.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.is_abandoned || state.failure.is_some()
+    }
+
+    /// Whether everyone who waited was let go.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state.lock().is_abandoned
     }
 
     /// Why nothing more becomes durable.

@@ -1,13 +1,41 @@
 //! What the labels say of a disk that is being filled: how far it has come, and that it is whole.
 
-use crate::inner::Inner;
 use crate::layout::DiskPlace;
 use crate::membership::filling::{Rebuild, Task, Way};
+use crate::membership::{GroupState, Members};
 use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use std::sync::Arc;
 
-impl Inner {
+impl Members {
+    /// Disks that are being filled, and the places of those that they are filled beside.
+    pub(crate) fn places_being_filled(&self) -> Vec<DiskPlace> {
+        let state = self.state.lock();
+        let groups = (0..).zip(&state.groups);
+        let of_group = |(group, disks): (u32, &GroupState)| {
+            let copies = disks.copies.keys();
+            let members: Vec<usize> = disks.rebuilding.keys().chain(copies).copied().collect();
+            members.into_iter().map(move |member| DiskPlace { group, member })
+        };
+        groups.flat_map(of_group).collect()
+    }
+
+    /// The disks that are being filled at a place.
+    pub(crate) fn fillings_at(&self, place: DiskPlace) -> Vec<Task> {
+        let state = self.state.lock();
+        let disks = &state.groups[place.group as usize];
+        let rebuilds = disks.rebuilding.get(&place.member).into_iter();
+        let devices = rebuilds.chain(disks.copies.get(&place.member)).map(Rebuild::device);
+        devices.map(|device| Task { place, device }).collect()
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick_fillings(&self, now: u64) {
+        let mut state = self.state.lock();
+        let rebuilds = state.groups.iter_mut().flat_map(GroupState::fillings_mut);
+        rebuilds.for_each(|rebuild| rebuild.tick(now));
+    }
+
     /// Changes the rebuild, unless it is over, or must not go on.
     pub(crate) fn with_rebuild<T>(
         &self,
@@ -26,7 +54,7 @@ impl Inner {
     }
 
     /// A superblock was written to a disk.
-    pub(crate) fn has_superblock(
+    pub(super) fn has_superblock(
         self: &Arc<Self>,
         (group, member): (u32, usize),
         device: Arc<Device>,
@@ -43,16 +71,16 @@ impl Inner {
     pub(crate) fn label_progress(self: &Arc<Self>, task: &Task) {
         let due = self.with_rebuild(task, Rebuild::label_due);
         let Some(below) = due.flatten() else { return };
-        let (inner, task) = (Arc::clone(self), task.clone());
+        let (members, task) = (Arc::clone(self), task.clone());
         let disk = Arc::clone(task.device.disk());
         disk.flush(Box::new(move |flushed| match flushed {
             Ok(()) => {
                 let device = Arc::clone(&task.device);
                 let label = |label: &mut DiskLabel| label.rebuilt_regions = below.into();
-                let told = Box::new(move |result| inner.progress_labelled(&task, below, result));
+                let told = Box::new(move |result| members.progress_labelled(&task, below, result));
                 device.update_label(label, told);
             }
-            Err(error) => inner.fail_rebuild(&task, error.into()),
+            Err(error) => members.fail_rebuild(&task, error.into()),
         }));
     }
 
@@ -79,7 +107,7 @@ impl Inner {
     }
 
     /// The disk holds all that its place must.
-    pub(crate) fn finish_place(self: &Arc<Self>, task: &Task) {
+    pub(super) fn finish_place(self: &Arc<Self>, task: &Task) {
         {
             let mut state = self.state.lock();
             let disks = &mut state.groups[task.place.group as usize];
@@ -93,9 +121,9 @@ impl Inner {
             }
         }
         self.write_labels(task.place.group);
-        let (inner, DiskPlace { group, member }) = (Arc::clone(self), task.place);
+        let (members, DiskPlace { group, member }) = (Arc::clone(self), task.place);
         self.finish_sync(Box::new(move |_| {
-            inner.state.lock().groups[group as usize].unlabelled &= !(1 << member);
+            members.state.lock().groups[group as usize].unlabelled &= !(1 << member);
         }));
     }
 }

@@ -3,12 +3,10 @@
 //! Invariants: as many members may be missing as the group has parity disks. A member that is being
 //! rebuilt is missing, but for the regions that are rebuilt.
 
-use crate::io::ClosedGroup;
 use crate::layout::Missing;
 use crate::membership::errors::{Health, Known};
-use crate::membership::failure::is_away;
 use crate::membership::filling::{Rebuild, Way};
-use crate::membership::lost::{Fate, Lost};
+use crate::membership::lost::{Fate, Lost, is_away};
 use crate::membership::told::Told;
 use media::MediaError;
 use std::collections::BTreeMap;
@@ -37,10 +35,6 @@ pub(crate) struct GroupState {
     /// What write_labels gave last; a device adds one. No label has a higher number, not even that
     /// of a disk that was replaced.
     pub sequence: u64,
-    /// Tetrises in which work is under way.
-    pub busy_tetrises: usize,
-    /// Nothing new is begun: the group is about to grow.
-    pub closed: Option<ClosedGroup>,
 }
 
 impl GroupState {
@@ -71,9 +65,7 @@ impl GroupState {
         self.replacements += 1;
         self.replacements
     }
-}
 
-impl GroupState {
     /// What the labels are to say now.
     pub(crate) fn told(&self) -> Told {
         let mask = |members: &mut dyn Iterator<Item = usize>| {
@@ -95,9 +87,7 @@ impl GroupState {
             settled: mask(&mut settled.map(|(member, _)| *member)),
         }
     }
-}
 
-impl GroupState {
     /// All disks that are being filled.
     pub(crate) fn fillings(&self) -> impl Iterator<Item = &Rebuild> {
         self.rebuilding.values().chain(self.copies.values())
@@ -107,16 +97,12 @@ impl GroupState {
     pub(crate) fn fillings_mut(&mut self) -> impl Iterator<Item = &mut Rebuild> {
         self.rebuilding.values_mut().chain(self.copies.values_mut())
     }
-}
 
-impl GroupState {
     /// The disks that do not hold what their places must.
     pub(crate) fn missing_or_filled(&self) -> Missing {
         self.missing_but(|_| false)
     }
-}
 
-impl GroupState {
     /// Notes that a member went, or failed, which was being rebuilt perhaps.
     pub(crate) fn lose(
         &mut self,
@@ -142,9 +128,7 @@ impl GroupState {
             self.lost.insert(member, lost);
         }
     }
-}
 
-impl GroupState {
     /// Forgets the errors of the disk that has a place.
     pub(crate) fn forget_errors(&mut self, member: usize, disk: [u8; 16]) {
         self.health.insert(member, Health::new(disk, Known::default()));

@@ -3,23 +3,54 @@
 //! Invariant: labels say what happened to a group's disks before a `sync` succeeds that began after
 //! it happened.
 
-use crate::inner::Inner;
 use crate::layout::{Member, is_in};
+use crate::membership::Members;
 use crate::membership::filling::Rebuild;
 use crate::membership::group_state::GroupState;
 use crate::request::SyncDone;
+use media::MediaError;
 use ondisk::label::DiskLabel;
+use ondisk::scrub::ScrubRecord;
+use platform::completion::gather;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
-impl Inner {
+impl Members {
+    /// What labels say of the scrub, or are to say next.
+    pub(crate) fn scrub_record(&self) -> ScrubRecord {
+        self.state.lock().scrub
+    }
+
+    /// What labels are to say of the scrub from now on.
+    pub(crate) fn set_scrub_record(&self, record: ScrubRecord) {
+        self.state.lock().scrub = record;
+    }
+
+    /// Has the labels of the first group that is left say it of the scrub. Answers when they do.
+    pub(crate) fn write_scrub_record(self: &Arc<Self>, record: ScrubRecord, done: SyncDone) {
+        let head = self.layout().head();
+        let devices = self.devices_of(head, GroupState::unused);
+        let (members, places) = (Arc::clone(self), devices.clone());
+        let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
+            for ((member, device), result) in places.into_iter().zip(results) {
+                if let Err(error) = result {
+                    members.fail_writing((head, member), &device, error);
+                }
+            }
+            members.finish_sync(done);
+        });
+        for ((_, device), part) in devices.iter().zip(parts) {
+            device.update_label(|label| label.scrub = record, part);
+        }
+    }
+
     /// Has the labels of all groups say what is true. Answers when they do.
     pub(crate) fn tell_all(self: &Arc<Self>, done: SyncDone) {
         self.write_all_labels();
         self.finish_sync(done);
     }
 
-    pub(crate) fn write_all_labels(self: &Arc<Self>) {
+    pub(super) fn write_all_labels(self: &Arc<Self>) {
         (0..).take(self.layout().groups.len()).for_each(|group| self.write_labels(group));
     }
 
@@ -52,14 +83,14 @@ impl Inner {
             devices
         };
         for (member, device) in devices {
-            let (inner, failed) = (Arc::clone(self), Arc::clone(&device));
+            let (members, failed) = (Arc::clone(self), Arc::clone(&device));
             device.update_label(
                 |label| self.tell_label(group, member, label),
                 Box::new(move |result| {
                     if let Err(error) = result {
-                        inner.fail_writing((group, member), &failed, error);
+                        members.fail_writing((group, member), &failed, error);
                     }
-                    inner.label_updated();
+                    members.label_updated();
                 }),
             );
         }
@@ -67,7 +98,7 @@ impl Inner {
 
     /// Has a label say what is true now: of changes that meet the last one says it, whatever their
     /// order.
-    pub(crate) fn tell_label(&self, group: u32, member: usize, label: &mut DiskLabel) {
+    pub(super) fn tell_label(&self, group: u32, member: usize, label: &mut DiskLabel) {
         let state = self.state.lock();
         let disks = &state.groups[group as usize];
         if label.is_spare()
@@ -89,12 +120,12 @@ impl Inner {
         layout.describe(group, label);
         if layout.head() == group {
             // It may not have been the first before.
-            label.scrub = state.scrub.record();
+            label.scrub = state.scrub;
         }
     }
 
     /// One of the labels on their way is there.
-    pub(crate) fn label_updated(self: &Arc<Self>) {
+    pub(super) fn label_updated(self: &Arc<Self>) {
         let waiters = {
             let mut state = self.state.lock();
             state.label_updates -= 1;

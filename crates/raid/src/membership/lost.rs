@@ -1,5 +1,13 @@
 //! What is known of a disk that went, and of the consistency points that it may hold.
 
+use media::MediaError;
+
+/// Whether all of the disk is out of reach, rather than a block of it: then it makes no sense to go
+/// on with a group that needs it, even for reading.
+pub(crate) const fn is_away(error: &MediaError) -> bool {
+    matches!(error, MediaError::Disk(error) if error.is_of_disk())
+}
+
 /// What is known of a disk that went.
 pub(crate) struct Lost {
     /// It holds what consistency points up to this one wrote. `None`: all that is known of from

@@ -13,8 +13,8 @@
 //! hands, to the new one. A disk has the place only after a superblock was written to it.
 
 use crate::error::RaidError;
-use crate::inner::Inner;
 use crate::layout::{DiskPlace, Member, Seat, is_in};
+use crate::membership::Members;
 use crate::membership::filling::{Rebuild, Task, Way};
 use crate::membership::group_state::GroupState;
 use crate::request::ReplaceDone;
@@ -23,9 +23,9 @@ use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::sync::Arc;
 
-impl Inner {
+impl Members {
     /// Begins to fill a disk with what another holds, to take its place.
-    pub(crate) fn copy_to(
+    pub(super) fn copy_to(
         self: &Arc<Self>,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
@@ -44,11 +44,11 @@ impl Inner {
             Ok(labels) => labels,
             Err(error) => return done(Err(error)),
         };
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let labelled = move |device: Result<Device, MediaError>| match device {
             Ok(device) => {
                 let rebuild = Rebuild::copy(Arc::new(device), place_label);
-                inner.begin_copy(place, rebuild, done);
+                members.begin_copy(place, rebuild, done);
             }
             Err(error) => done(Err(error.into())),
         };
@@ -90,7 +90,7 @@ impl Inner {
     }
 
     /// A disk that has no place did not write what it should.
-    pub(crate) fn fail_successor(
+    pub(super) fn fail_successor(
         self: &Arc<Self>,
         (group, member): (u32, usize),
         device: &Arc<Device>,
@@ -108,7 +108,7 @@ impl Inner {
 
     /// The disk that has the place is lost: the one that is being filled takes it as it is; false
     /// if there is none.
-    pub(crate) fn promote_successor(
+    pub(super) fn promote_successor(
         &self,
         disks: &mut GroupState,
         (group, member): (u32, usize),
@@ -136,7 +136,7 @@ impl Inner {
     }
 
     /// The disk holds everything, durably: it gets the label of the place.
-    pub(crate) fn succeed(self: &Arc<Self>, task: Task) {
+    pub(super) fn succeed(self: &Arc<Self>, task: Task) {
         let DiskPlace { group, member } = task.place;
         let place = self.group(group);
         let sequence = |member: &Arc<Member>| member.device().map(|one| one.label().sequence.get());
@@ -152,7 +152,7 @@ impl Inner {
             // The other has failed in this moment, and this one has the place.
             return self.finish_place(&task);
         };
-        let (inner, device) = (Arc::clone(self), Arc::clone(&task.device));
+        let (members, device) = (Arc::clone(self), Arc::clone(&task.device));
         let change = |own: &mut DiskLabel| {
             label.sequence = own.sequence;
             *own = label;
@@ -162,7 +162,7 @@ impl Inner {
                 *identity = own.disk;
             }
         };
-        device.update_label(change, Box::new(move |result| inner.succeeded(&task, result)));
+        device.update_label(change, Box::new(move |result| members.succeeded(&task, result)));
     }
 
     fn succeeded(self: &Arc<Self>, task: &Task, result: Result<(), MediaError>) {
@@ -193,8 +193,8 @@ impl Inner {
         };
         let Some(former) = former else { return self.finish_place(task) };
         self.write_labels(group);
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         // If it cannot be erased, the labels of the others say enough.
-        former.erase_label(Box::new(move |_| inner.label_updated()));
+        former.erase_label(Box::new(move |_| members.label_updated()));
     }
 }

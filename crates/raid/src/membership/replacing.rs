@@ -11,8 +11,8 @@
 //! Fails: [`RaidError`], with nothing changed but the new disk.
 
 use crate::error::{RaidError, StoreError};
-use crate::inner::Inner;
 use crate::layout::{DiskPlace, Seat};
+use crate::membership::Members;
 use crate::membership::filling::{Rebuild, Way};
 use crate::membership::group_state::GroupState;
 use crate::request::ReplaceDone;
@@ -21,7 +21,7 @@ use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::sync::Arc;
 
-impl Inner {
+impl Members {
     /// Labels a disk that was checked, gives it the place of a missing one, and begins to rebuild.
     pub(crate) fn replace_disk(
         self: &Arc<Self>,
@@ -42,10 +42,10 @@ impl Inner {
             Ok(label) => label,
             Err(error) => return done(Err(error)),
         };
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let labelled = move |device: Result<Device, MediaError>| match device {
             Ok(device) => {
-                inner.take_place(place, Rebuild::new(Arc::new(device), Way::Anew), done);
+                members.take_place(place, Rebuild::new(Arc::new(device), Way::Anew), done);
             }
             Err(error) => done(Err(error.into())),
         };
@@ -60,8 +60,8 @@ impl Inner {
         let group = self.group(place.group);
         let disk = group.name(place.member);
         let device = group.members[place.member].device();
-        let is_used = |inner: &Self| {
-            !inner.state.lock().groups[place.group as usize].unused().contains(place.member)
+        let is_used = |members: &Self| {
+            !members.state.lock().groups[place.group as usize].unused().contains(place.member)
         };
         let Some(device) = device.filter(|_| is_used(self)) else {
             return done(Err(RaidError::NotInUse { disk }));
@@ -78,7 +78,7 @@ impl Inner {
     }
 
     /// The label of a disk that takes a place and holds nothing yet: like those of its group.
-    pub(crate) fn replacement_label(
+    pub(super) fn replacement_label(
         &self,
         place: DiskPlace,
         disk: &dyn Disk,
@@ -105,7 +105,7 @@ impl Inner {
     }
 
     /// Gives a disk, new or back, the place of a missing one, and begins to rebuild.
-    pub(crate) fn take_place(
+    pub(super) fn take_place(
         self: &Arc<Self>,
         place: DiskPlace,
         rebuild: Rebuild,
@@ -154,11 +154,14 @@ impl Inner {
     }
 
     /// Begins to fill a disk once the labels name it.
-    pub(crate) fn start_when_labelled(self: &Arc<Self>, place: DiskPlace, done: ReplaceDone) {
-        let inner = Arc::clone(self);
+    pub(super) fn start_when_labelled(self: &Arc<Self>, place: DiskPlace, done: ReplaceDone) {
+        // Whoever waits holds it: a store may be dropped while labels are on their way.
+        let filler = self.filler.upgrade();
         self.finish_sync(Box::new(move |result: Result<(), StoreError>| match result {
             Ok(()) => {
-                inner.start_rebuilds_at(place);
+                if let Some(filler) = filler {
+                    filler.fill(place);
+                }
                 done(Ok(()));
             }
             Err(error) => done(Err(error.into())),

@@ -22,11 +22,11 @@
 //! Fails: like a rebuild, which it is otherwise (`rebuild`).
 
 use crate::error::RaidError;
-use crate::inner::{Inner, State};
 use crate::layout::DiskPlace;
 use crate::membership::filling::{Rebuild, Way};
 use crate::membership::group_state::GroupState;
 use crate::membership::lost::Fate;
+use crate::membership::{Members, State};
 use crate::request::ReplaceDone;
 use media::{Device, MediaError};
 use platform::Disk;
@@ -34,9 +34,7 @@ use std::sync::Arc;
 use units::CpNumber;
 
 impl State {
-    /// A block of this consistency point is being written.
-    pub(crate) fn note_write(&mut self, cp: CpNumber) {
-        let cp = cp.get();
+    fn note_write(&mut self, cp: u64) {
         if self.points.complete.is_none() {
             // The start found the one before it, with all disks that were there.
             let before = cp.saturating_sub(1);
@@ -50,7 +48,24 @@ impl State {
     }
 }
 
-impl Inner {
+impl Members {
+    /// A block of this consistency point is being written.
+    pub(crate) fn note_write(&self, cp: CpNumber) {
+        self.state.lock().note_write(cp.get());
+    }
+
+    /// The consistency point that was under way when the power went, if it went, once this start
+    /// has written something.
+    pub(crate) fn unfinished_cp(&self) -> Option<u64> {
+        self.state.lock().points.first
+    }
+
+    /// What a disk that is back is known to hold: what consistency points up to this one wrote.
+    pub(crate) fn trusted_cp(&self, DiskPlace { group, member }: DiskPlace) -> u64 {
+        let lost = &self.state.lock().groups[group as usize].lost;
+        lost.get(&member).and_then(|lost| lost.trusted_cp).unwrap_or(0)
+    }
+
     /// A consistency point has completed on all disks that are there.
     pub(crate) fn settle(self: &Arc<Self>, cp: u64) {
         {
@@ -99,10 +114,10 @@ impl Inner {
     }
 
     pub(crate) fn return_disk(self: &Arc<Self>, disk: Arc<dyn Disk>, done: ReplaceDone) {
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let opened = move |device: Result<Device, MediaError>| match device {
-            Ok(device) => match inner.place_that_misses(&device) {
-                Some(place) => inner.take_back(place, Arc::new(device), done),
+            Ok(device) => match members.place_that_misses(&device) {
+                Some(place) => members.take_back(place, Arc::new(device), done),
                 None => done(Err(RaidError::NotMissed { disk: device.name().to_owned() })),
             },
             Err(error) => done(Err(error.into())),
@@ -136,12 +151,12 @@ impl Inner {
             }
             Some(Fate::Torn) | None => Way::Anew,
         };
-        let (inner, again) = (Arc::clone(self), Arc::clone(&device));
+        let (members, again) = (Arc::clone(self), Arc::clone(&device));
         // What it says of an earlier rebuild must not count for this one.
         device.update_label(
             |label| label.rebuilt_regions = 0.into(),
             Box::new(move |result| match result {
-                Ok(()) => inner.take_place(place, Rebuild::new(again, way), done),
+                Ok(()) => members.take_place(place, Rebuild::new(again, way), done),
                 Err(error) => done(Err(error.into())),
             }),
         );

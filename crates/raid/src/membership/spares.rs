@@ -4,8 +4,8 @@
 //! written to it but labels until it is given a place.
 
 use crate::error::RaidError;
-use crate::inner::Inner;
 use crate::layout::{DiskPlace, check_size};
+use crate::membership::Members;
 use crate::membership::status::SpareStatus;
 use crate::request::ReplaceDone;
 use media::{Device, MediaError, Profile, regions_of};
@@ -13,7 +13,7 @@ use ondisk::label::{DiskLabel, DiskRole};
 use platform::Disk;
 use std::sync::Arc;
 
-impl Inner {
+impl Members {
     /// The label of some member.
     pub(crate) fn common_label(&self) -> Option<DiskLabel> {
         let layout = self.layout();
@@ -22,7 +22,7 @@ impl Inner {
     }
 
     /// The label of a disk that waits for a place.
-    pub(crate) fn spare_label(
+    pub(super) fn spare_label(
         &self,
         disk: &dyn Disk,
         identity: [u8; 16],
@@ -52,11 +52,11 @@ impl Inner {
             Ok(label) => label,
             Err(error) => return done(Err(error)),
         };
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let labelled = move |device: Result<Device, MediaError>| {
             done(match device {
                 Ok(device) => {
-                    inner.spares.lock().push(Arc::new(device));
+                    members.spares.lock().push(Arc::new(device));
                     Ok(())
                 }
                 Err(error) => Err(error.into()),
@@ -113,20 +113,20 @@ impl Inner {
         let name = device.name().to_owned();
         self.leaving_spares.lock().push(name.clone());
         self.forget_spare(&device);
-        let (inner, free) = (Arc::clone(self), Arc::clone(&disk));
-        let answer = move |inner: &Self, result: Result<(), RaidError>| {
+        let (members, free) = (Arc::clone(self), Arc::clone(&disk));
+        let answer = move |members: &Self, result: Result<(), RaidError>| {
             // It has a place by now, or is a spare again, or nobody's.
-            inner.leaving_spares.lock().retain(|leaving| *leaving != name);
+            members.leaving_spares.lock().retain(|leaving| *leaving != name);
             done(result);
         };
         let taken = move |result: Result<(), RaidError>| match result {
             Err(RaidError::InUse { .. } | RaidError::Copying { .. }) => {
                 // Another was faster: it waits again. Its label may say that it has the place.
-                let same = Arc::clone(&inner);
+                let same = Arc::clone(&members);
                 let added = move |again: Result<(), RaidError>| answer(&same, again.and(result));
-                inner.add_spare(free, identity, Box::new(added));
+                members.add_spare(free, identity, Box::new(added));
             }
-            result => answer(&inner, result),
+            result => answer(&members, result),
         };
         self.replace_disk(place, disk, identity, Box::new(taken));
     }

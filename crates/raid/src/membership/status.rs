@@ -1,12 +1,9 @@
 //! How the groups and their disks are, for operators and metrics.
 
-use crate::layout::{Member, is_in};
-use crate::membership::errors::{ErrorCounts, Known};
-use crate::membership::group_state::GroupState;
+use crate::membership::errors::ErrorCounts;
 use crate::walk::Pace;
 use media::Profile;
 use ondisk::label::{DiskRole, RaidKind, Sickness};
-use std::collections::BTreeMap;
 
 /// The state of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,46 +115,5 @@ impl GroupStatus {
     #[must_use]
     pub fn survivable_failures(&self) -> usize {
         self.kind.parity_disks().saturating_sub(self.missing_disks())
-    }
-}
-
-impl Member {
-    pub(crate) fn status(
-        &self,
-        disks: &GroupState,
-        index: usize,
-        (regions, saved): (u64, &BTreeMap<[u8; 16], Known>),
-    ) -> MemberStatus {
-        let seat = self.seat();
-        let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
-            (Some(rebuild), _) => MemberState::Rebuilding {
-                rebuilt_regions: rebuild.regions(),
-                regions,
-                pace: rebuild.pace(),
-            },
-            (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
-            (None, None) if is_in(disks.missing, index) => MemberState::Missing,
-            (None, None) if is_in(disks.unlabelled, index) => {
-                let pace = Pace::default();
-                MemberState::Rebuilding { rebuilt_regions: regions, regions, pace }
-            }
-            (None, None) => MemberState::Online,
-        };
-        let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {
-            name: copy.device().name().to_owned(),
-            media: copy.device().profile(),
-            copied_regions: copy.regions(),
-            regions,
-            pace: copy.pace(),
-        });
-        let is_away = disks.lost.contains_key(&index) && state != MemberState::Online;
-        let media = seat.device.as_ref().map(|device| device.profile());
-        let name = seat.device.map(|device| device.name().to_owned());
-        let (identity, role) = (seat.identity, self.role);
-        let (errors, sickness) = {
-            let saved = saved.get(&identity).copied().unwrap_or_default();
-            disks.errors_of(index, identity, saved)
-        };
-        MemberStatus { name, identity, role, state, media, is_away, successor, errors, sickness }
     }
 }

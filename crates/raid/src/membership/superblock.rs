@@ -7,7 +7,7 @@
 //! Invariant: an old superblock of a disk that came back is never read as a vote.
 
 use crate::error::StoreError;
-use crate::inner::Inner;
+use crate::membership::Members;
 use crate::request::{SuperblockCopy, SuperblocksDone, SyncDone};
 use media::{Device, MediaError, SUPERBLOCK_SLOTS};
 use platform::completion::gather;
@@ -20,7 +20,7 @@ type Place = (u32, usize, Arc<Device>);
 /// Receives the end of a superblock's write to one disk.
 type WrittenDone = Box<dyn FnOnce(Result<(), MediaError>) + Send>;
 
-impl Inner {
+impl Members {
     pub(crate) fn write_superblock(
         self: &Arc<Self>,
         slot: usize,
@@ -46,17 +46,17 @@ impl Inner {
             state.points.written
         };
         let places = devices.clone();
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
             for ((group, member, device), result) in places.into_iter().zip(results) {
                 match result {
-                    Ok(()) => inner.has_superblock((group, member), device),
-                    Err(error) => inner.fail_writing((group, member), &device, error),
+                    Ok(()) => members.has_superblock((group, member), device),
+                    Err(error) => members.fail_writing((group, member), &device, error),
                 }
             }
-            inner.state.lock().superblocks_under_way -= 1;
-            inner.settle(written_cp);
-            inner.finish_sync(done);
+            members.state.lock().superblocks_under_way -= 1;
+            members.settle(written_cp);
+            members.finish_sync(done);
         });
         for ((group, member, device), part) in devices.iter().zip(parts) {
             if self.has_old_superblocks((*group, *member), device) {
@@ -84,15 +84,15 @@ impl Inner {
         self.write_all_labels();
         let devices = self.devices();
         let places = devices.clone();
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let parts = gather(devices.len(), move |found: Vec<Result<BlockRef, MediaError>>| {
             let lacks = |((group, member, device), found): &((u32, usize, _), Result<_, _>)| {
                 let has_it = found.as_ref().is_ok_and(|found: &BlockRef| *found == block);
-                !has_it || inner.has_old_superblocks((*group, *member), device)
+                !has_it || members.has_old_superblocks((*group, *member), device)
             };
             let lacking = places.into_iter().zip(found).filter(lacks);
             let lacking = lacking.map(|(place, _)| place).collect();
-            let again = Arc::clone(&inner);
+            let again = Arc::clone(&members);
             // What was found may be in the volatile memory of a disk only.
             let flushed = move |outcome: Result<(), StoreError>| match outcome {
                 Ok(()) => {
@@ -105,7 +105,7 @@ impl Inner {
                 }
                 Err(error) => done(Err(error)),
             };
-            inner.flush(Box::new(flushed));
+            members.flush(Box::new(flushed));
         });
         for ((_, _, device), part) in devices.iter().zip(parts) {
             device.read_superblock(slot, part);
@@ -121,14 +121,14 @@ impl Inner {
         done: SyncDone,
     ) {
         let devices = self.devices();
-        let (inner, places) = (Arc::clone(self), devices.clone());
+        let (members, places) = (Arc::clone(self), devices.clone());
         let parts = gather(devices.len(), move |found: Vec<Result<BlockRef, MediaError>>| {
             let is_torn = |found: &Result<BlockRef, MediaError>| {
                 found.as_ref().is_ok_and(|found| !is_whole(found))
             };
             let torn = places.into_iter().zip(found).filter(|(_, found)| is_torn(found));
             let torn = torn.map(|(place, _)| place).collect();
-            inner.write_superblock_to(torn, slot, &block, done);
+            members.write_superblock_to(torn, slot, &block, done);
         });
         for ((_, _, device), part) in devices.iter().zip(parts) {
             device.read_superblock(slot, part);

@@ -1,6 +1,9 @@
 //! What the labels of a group say of it.
 
+use crate::layout::Layout;
+use crate::membership::group_state::GroupState;
 use ondisk::label::DiskLabel;
+use ondisk::scrub::ScrubRecord;
 
 /// What all labels of a group say that may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,4 +36,17 @@ impl Told {
         label.away = self.away.into();
         label.settled = self.settled.into();
     }
+}
+
+/// What the labels of the disks of the first group that is left say of the scrub.
+pub(crate) fn newest_scrub(layout: &Layout, groups: &[GroupState]) -> ScrubRecord {
+    let head = layout.head() as usize;
+    let first = layout.groups.get(head).zip(groups.get(head));
+    let records = first.into_iter().flat_map(|(group, disks)| {
+        let unused = disks.unused();
+        let devices = (0..group.members.len()).filter_map(move |at| group.device(at, unused));
+        devices.map(|device| device.label().scrub)
+    });
+    let record = records.max_by_key(|record| record.serial.get());
+    record.unwrap_or_else(ScrubRecord::never)
 }

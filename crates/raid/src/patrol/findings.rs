@@ -1,14 +1,10 @@
 //! What a scrub says of itself.
 
-use crate::inner::Inner;
-use crate::layout::{Location, TetrisId};
-use crate::patrol::scrub::{NANOSECONDS_PER_SECOND, Scrub, Step, rate_of};
-use crate::stripe::CHECKSUM_ROW;
+use crate::layout::TetrisId;
 use crate::walk::Pace;
-use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::scrub::ScrubPhase;
 use std::fmt;
-use units::{BLOCK_SIZE_U64, Pvbn, Timestamp};
+use units::{Pvbn, Timestamp};
 
 /// Something that is damaged beyond repair.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,59 +85,5 @@ impl ScrubStatus {
     #[must_use]
     pub const fn repaired(&self) -> u64 {
         self.repaired_data + self.repaired_checksums + self.repaired_parity
-    }
-}
-
-impl Inner {
-    pub(super) fn finding(&self, step: Step, disk: Option<usize>, row: usize) -> ScrubFinding {
-        let tetris = step.tetris;
-        let Some(disk) = disk else { return ScrubFinding::Row { tetris, row } };
-        let group = self.group(tetris.group);
-        let name = group.name(group.code().member(disk));
-        let stripe = tetris.region * REGION_DATA_BLOCKS as u64 + row as u64;
-        let location = Location { group: tetris.group, disk, stripe };
-        match self.geometry().pvbn(location).filter(|_| row != CHECKSUM_ROW) {
-            Some(pvbn) => ScrubFinding::Block { pvbn, disk: name },
-            None => ScrubFinding::Checksums { tetris, disk: name },
-        }
-    }
-
-    /// Blocks of all disks in the first tetrises.
-    fn blocks_of(&self, tetrises: u64) -> u64 {
-        let (mut rest, mut blocks) = (tetrises, 0);
-        for group in self.geometry().groups() {
-            let seen = rest.min(group.regions);
-            blocks += seen * (group.disks() * REGION_BLOCKS) as u64;
-            rest -= seen;
-        }
-        blocks
-    }
-
-    pub(crate) fn scrub_status(&self, scrub: &Scrub) -> ScrubStatus {
-        let record = &scrub.record;
-        let tetrises = scrub.walk.end();
-        let blocks = self.blocks_of(tetrises);
-        let bytes_per_tetris = blocks * BLOCK_SIZE_U64 / tetrises.max(1);
-        let is_running = scrub.is_running();
-        ScrubStatus {
-            phase: scrub.phase(),
-            done_tetrises: scrub.walk.done(),
-            tetrises,
-            started: Timestamp(record.started_nanoseconds.get()),
-            ended: match is_running {
-                true => Timestamp(record.started_nanoseconds.get()),
-                false => Timestamp(record.ended_nanoseconds.get()),
-            },
-            active_seconds: scrub.active_nanoseconds / NANOSECONDS_PER_SECOND,
-            rate: rate_of(record),
-            pace: if is_running { scrub.walk.pace(bytes_per_tetris) } else { Pace::default() },
-            read_blocks: self.blocks_of(scrub.walk.done()),
-            blocks,
-            repaired_data: u64::from(record.repaired_data.get()),
-            repaired_checksums: u64::from(record.repaired_checksums.get()),
-            repaired_parity: u64::from(record.repaired_parity.get()),
-            damaged: u64::from(record.damaged.get()),
-            findings: scrub.findings.clone(),
-        }
     }
 }

@@ -1,17 +1,17 @@
 //! The scrub of an aggregate, as its label tells it and as it goes on.
 
 use crate::error::RaidError;
-use crate::layout::{Geometry, Group, TetrisId};
-use crate::membership::GroupState;
-use crate::patrol::findings::ScrubFinding;
+use crate::layout::TetrisId;
+use crate::patrol::findings::{ScrubFinding, ScrubStatus};
+use crate::patrol::order::{ScrubDone, ScrubOrder};
 use crate::stripe::RowSet;
-use crate::walk::Walk;
+use crate::walk::{Pace, Walk};
 use ondisk::scrub::{ScrubPhase, ScrubRecord};
-use units::{BlockRef, Timestamp};
+use units::{BLOCK_SIZE_U64, BlockRef, Timestamp};
 
 /// Tetrises that are scrubbed at a time: while one is proved the next is read. Clients wait for a
 /// disk behind two requests of a scrub at most.
-pub(crate) const TETRISES_AT_A_TIME: usize = 2;
+const TETRISES_AT_A_TIME: usize = 2;
 
 /// Findings that are named; the others are counted.
 const NAMED_FINDINGS_MAX: usize = 16;
@@ -19,24 +19,24 @@ const NAMED_FINDINGS_MAX: usize = 16;
 /// The scrub of an aggregate: the last one, or the one that is under way.
 pub(crate) struct Scrub {
     /// As it is now; the labels follow.
-    pub record: ScrubRecord,
-    pub walk: Walk,
+    record: ScrubRecord,
+    walk: Walk,
     /// Which scrub it is, of those since the start: what a step of an earlier one does is late.
-    pub number: u64,
-    pub active_nanoseconds: u64,
-    pub findings: Vec<ScrubFinding>,
+    number: u64,
+    active_nanoseconds: u64,
+    findings: Vec<ScrubFinding>,
     /// Whether the labels are to be written, wherever the walk is.
-    pub is_told_late: bool,
+    is_told_late: bool,
     /// Wait until the labels say what is so now.
-    pub waiters: Vec<ScrubDone>,
+    waiters: Vec<ScrubDone>,
     /// The time of the last tick.
-    pub now: Option<u64>,
-    pub wall: Timestamp,
+    now: Option<u64>,
+    wall: Timestamp,
 }
 
-pub(crate) const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
-pub(crate) fn rate_of(record: &ScrubRecord) -> Option<u64> {
+fn rate_of(record: &ScrubRecord) -> Option<u64> {
     Some(record.rate.get()).filter(|rate| *rate > 0)
 }
 
@@ -48,6 +48,15 @@ pub(crate) struct Step {
     pub tetris: TetrisId,
     /// What it reads.
     pub bytes: u64,
+}
+
+/// What labels are to say of a scrub.
+pub(crate) struct Due {
+    pub record: ScrubRecord,
+    /// Which scrub it is, of those since the start.
+    pub scrub: u64,
+    /// Wait for it.
+    pub waiters: Vec<ScrubDone>,
 }
 
 /// What a tetris came to.
@@ -64,18 +73,7 @@ pub(crate) struct Outcome {
 }
 
 impl Scrub {
-    /// As the labels of the disks of the first group that is left tell it.
-    pub(crate) fn of(geometry: &Geometry, first: Option<(&Group, &GroupState)>) -> Self {
-        let records = first.into_iter().flat_map(|(group, disks)| {
-            let unused = disks.unused();
-            let devices = (0..group.members.len()).filter_map(move |at| group.device(at, unused));
-            devices.map(|device| device.label().scrub)
-        });
-        let record = records.max_by_key(|record| record.serial.get());
-        let tetrises = geometry.groups().iter().map(|group| group.regions).sum();
-        Self::new(record.unwrap_or_else(ScrubRecord::never), tetrises)
-    }
-
+    /// As the labels tell it.
     pub(crate) fn new(record: ScrubRecord, tetrises: u64) -> Self {
         let mut walk = Walk::new(record.position.get(), tetrises, TETRISES_AT_A_TIME);
         walk.set_rate(rate_of(&record));
@@ -97,16 +95,87 @@ impl Scrub {
         self.record
     }
 
+    /// Whether a step is of this scrub, not of one before.
+    pub(crate) const fn began(&self, step: Step) -> bool {
+        self.number == step.scrub
+    }
+
+    /// Has someone wait until the labels say what is so now.
+    pub(crate) fn wait(&mut self, done: ScrubDone) {
+        self.waiters.push(done);
+    }
+
+    /// Begins the next step, if one may begin now; `describe` says which tetris it sees, and how
+    /// many bytes it reads.
+    pub(crate) fn begin(&mut self, describe: impl FnOnce(u64) -> (TetrisId, u64)) -> Option<Step> {
+        if !self.is_running() {
+            return None;
+        }
+        let number = self.walk.begin()?;
+        let (tetris, bytes) = describe(number);
+        self.walk.spend(bytes);
+        Some(Step { scrub: self.number, number, tetris, bytes })
+    }
+
+    /// What the labels are to say, if that is worth it.
+    pub(crate) fn label_due(&mut self) -> Option<Due> {
+        let is_wanted = self.is_told_late || !self.waiters.is_empty();
+        let below = self.walk.label_due(is_wanted)?;
+        self.is_told_late = false;
+        let seconds = self.active_nanoseconds / NANOSECONDS_PER_SECOND;
+        self.record.active_seconds = u32::try_from(seconds).unwrap_or(u32::MAX).into();
+        self.record.serial = self.record.serial.get().saturating_add(1).into();
+        self.record.position = below.into();
+        let waiters = std::mem::take(&mut self.waiters);
+        Some(Due { record: self.record, scrub: self.number, waiters })
+    }
+
+    /// The labels say it, or will not.
+    pub(crate) fn labelled(&mut self, record: &ScrubRecord, scrub: u64) {
+        // Of an earlier scrub it is no position, but another may be written now.
+        let below = if self.number == scrub { record.position.get() } else { 0 };
+        self.walk.labelled(below);
+    }
+
+    /// How it is; `blocks_of` says how many blocks there are in the first tetrises.
+    pub(crate) fn status(&self, blocks_of: impl Fn(u64) -> u64) -> ScrubStatus {
+        let record = &self.record;
+        let tetrises = self.walk.end();
+        let blocks = blocks_of(tetrises);
+        let bytes_per_tetris = blocks * BLOCK_SIZE_U64 / tetrises.max(1);
+        let is_running = self.is_running();
+        ScrubStatus {
+            phase: self.phase(),
+            done_tetrises: self.walk.done(),
+            tetrises,
+            started: Timestamp(record.started_nanoseconds.get()),
+            ended: match is_running {
+                true => Timestamp(record.started_nanoseconds.get()),
+                false => Timestamp(record.ended_nanoseconds.get()),
+            },
+            active_seconds: self.active_nanoseconds / NANOSECONDS_PER_SECOND,
+            rate: rate_of(record),
+            pace: if is_running { self.walk.pace(bytes_per_tetris) } else { Pace::default() },
+            read_blocks: blocks_of(self.walk.done()),
+            blocks,
+            repaired_data: u64::from(record.repaired_data.get()),
+            repaired_checksums: u64::from(record.repaired_checksums.get()),
+            repaired_parity: u64::from(record.repaired_parity.get()),
+            damaged: u64::from(record.damaged.get()),
+            findings: self.findings.clone(),
+        }
+    }
+
     /// Whether it sees tetrises, or waits to go on with it.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_open() || !self.walk.is_at_rest()
     }
 
-    pub(crate) fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         matches!(self.phase(), ScrubPhase::Running | ScrubPhase::Paused)
     }
 
-    pub(crate) fn phase(&self) -> ScrubPhase {
+    fn phase(&self) -> ScrubPhase {
         self.record.phase().unwrap_or_default()
     }
 
@@ -120,7 +189,7 @@ impl Scrub {
     }
 
     /// Ends it, or lets it rest.
-    pub(crate) fn rest(&mut self, phase: ScrubPhase) {
+    fn rest(&mut self, phase: ScrubPhase) {
         self.record.phase = phase.number();
         self.record.ended_nanoseconds = self.wall.get().into();
         self.is_told_late = true;
@@ -148,32 +217,15 @@ impl Scrub {
         // So that nothing is seen twice after it is resumed.
         self.is_told_late |= !self.is_running() && self.walk.is_at_rest();
     }
-}
 
-/// Receives the end of an order: the labels say what it changed.
-pub type ScrubDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
-
-/// What may be asked of a scrub.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScrubOrder {
-    /// Begins one from the beginning.
-    Start {
-        /// Bytes a second that it may read from the disks; `None` if there is no limit.
-        rate: Option<u64>,
-    },
-    /// Has it wait.
-    Pause,
-    /// Has it go on where it was, or changes how fast.
-    Resume {
-        /// Bytes a second from now on; `None` if as before.
-        rate: Option<u64>,
-    },
-    /// Gives it up.
-    Stop,
-}
-
-impl Scrub {
-    pub(crate) fn obey(&mut self, order: ScrubOrder, tetrises: u64) -> Result<(), RaidError> {
+    /// Does what it is ordered, if that makes sense now.
+    pub(crate) fn obey(
+        &mut self,
+        order: ScrubOrder,
+        wall: Timestamp,
+        tetrises: u64,
+    ) -> Result<(), RaidError> {
+        self.wall = wall;
         let (phase, is_open) = (self.phase(), self.is_open());
         match order {
             ScrubOrder::Start { .. } if is_open => return Err(RaidError::ScrubUnderWay),
@@ -200,7 +252,7 @@ impl Scrub {
         Ok(())
     }
 
-    pub(crate) fn restart(&mut self, rate: Option<u64>, tetrises: u64) {
+    fn restart(&mut self, rate: Option<u64>, tetrises: u64) {
         let mut record = ScrubRecord::never();
         record.phase = ScrubPhase::Running.number();
         record.serial = self.record.serial;

@@ -19,29 +19,27 @@
 //!
 //! Fails: like every write; what cannot be repaired is counted and named.
 
-use crate::inner::Inner;
-use crate::layout::{Missing, TetrisId};
-use crate::membership::GroupState;
-use crate::patrol::scrub::{NANOSECONDS_PER_SECOND, Outcome, ScrubDone, ScrubOrder, Step};
+use crate::error::StoreError;
+use crate::io::Io;
+use crate::layout::{Location, Missing, TetrisId};
+use crate::patrol::scrub::{Due, Outcome, Scrub, Step};
 use crate::patrol::verdict::{Place, Verdict, judge, names_in_parity};
-use crate::request::SyncDone;
+use crate::patrol::{Patrol, ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus};
 use crate::stripe::{Answer, CHECKSUM_ROW, Column, Question, RowSet};
-use media::MediaError;
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
-use ondisk::scrub::ScrubRecord;
-use platform::completion::{Sender, gather};
+use platform::completion::Sender;
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Pvbn, Timestamp};
 
-impl Inner {
+impl Patrol {
     /// How many tetrises there are.
-    pub(crate) fn tetrises(&self) -> u64 {
-        self.geometry().groups().iter().map(|group| group.regions).sum()
+    fn tetrises(&self) -> u64 {
+        self.members.geometry().groups().iter().map(|group| group.regions).sum()
     }
 
     fn tetris_at(&self, step: u64) -> Option<TetrisId> {
         let mut region = step;
-        for (group, place) in (0..).zip(self.geometry().groups()) {
+        for (group, place) in (0..).zip(self.members.geometry().groups()) {
             if region < place.regions {
                 return Some(TetrisId { group, region });
             }
@@ -51,38 +49,38 @@ impl Inner {
     }
 
     /// Begins as much as may be under way.
-    pub(crate) fn scrub_next(self: &Arc<Self>) {
+    pub(super) fn scrub_next(self: &Arc<Self>) {
         while let Some(step) = self.begin_step() {
-            let job = move |inner: &Arc<Self>| inner.scrub_tetris(step, Outcome::default());
-            self.lock_tetris(step.tetris, Box::new(job));
+            let patrol = Arc::clone(self);
+            let job = move |_: &Arc<Io>| patrol.scrub_tetris(step, Outcome::default());
+            self.io.lock_tetris(step.tetris, Box::new(job));
         }
     }
 
     fn begin_step(&self) -> Option<Step> {
-        let mut state = self.state.lock();
-        if state.is_abandoned || state.failure.is_some() || !state.scrub.is_running() {
+        let mut scrub = self.scrub.lock();
+        if self.members.is_over() {
             return None;
         }
-        let number = state.scrub.walk.begin()?;
-        let Some(tetris) = self.tetris_at(number) else {
-            unreachable!("a scrub ends with the last tetris")
-        };
-        let missing = state.groups[tetris.group as usize].missing_at(tetris.region);
-        let disks = (0..self.group(tetris.group).members.len()).filter(|at| !missing.contains(*at));
-        let bytes = (disks.count() * REGION_BLOCKS) as u64 * BLOCK_SIZE_U64;
-        state.scrub.walk.spend(bytes);
-        Some(Step { scrub: state.scrub.number, number, tetris, bytes })
+        scrub.begin(|number| {
+            let Some(tetris) = self.tetris_at(number) else {
+                unreachable!("a scrub ends with the last tetris")
+            };
+            let missing = self.members.missing_at(tetris);
+            let members = self.members.group(tetris.group).members.len();
+            let disks = (0..members).filter(|at| !missing.contains(*at));
+            (tetris, (disks.count() * REGION_BLOCKS) as u64 * BLOCK_SIZE_U64)
+        })
     }
 
     /// Whether the scrub is still the one that began the step.
     fn is_wanted(&self, step: Step) -> bool {
-        let state = self.state.lock();
-        !state.is_abandoned && state.failure.is_none() && state.scrub.number == step.scrub
+        !self.members.is_over() && self.scrub.lock().began(step)
     }
 
-    pub(crate) fn scrub_tetris(self: &Arc<Self>, step: Step, mut outcome: Outcome) {
+    pub(super) fn scrub_tetris(self: &Arc<Self>, step: Step, mut outcome: Outcome) {
         if !self.is_wanted(step) {
-            return self.unlock_tetris(step.tetris);
+            return self.io.unlock_tetris(step.tetris);
         }
         let place = self.place(step.tetris, &outcome);
         let data_disks = place.code.data_disks;
@@ -93,35 +91,34 @@ impl Inner {
             parity: RowSet::ALL,
             given: vec![Column::new(); data_disks],
         };
-        let inner = Arc::clone(self);
+        let patrol = Arc::clone(self);
         let judged = move |answer: Answer| {
             // What is found when nobody's blocks are known is theirs, or was found before.
             let is_first_look = outcome.unused.is_none();
             if is_first_look {
-                inner.blame(step.tetris, place.missing, &answer);
+                patrol.io.blame(step.tetris, place.missing, &answer);
                 outcome.names_in_parity = names_in_parity(place.code, &answer.found);
             }
-            let accountable = inner.accountable(step.tetris, &answer);
+            let accountable = patrol.io.accountable(step.tetris, &answer);
             let verdict = judge(&place, answer);
             if is_first_look {
-                inner.blame_parity(step.tetris, place.missing, &accountable, &verdict.parity);
+                patrol.io.blame_parity(step.tetris, place.missing, &accountable, &verdict.parity);
             }
-            inner.repair_data(step, place.missing, verdict, outcome);
+            patrol.repair_data(step, place.missing, verdict, outcome);
         };
-        self.resolve(question, Box::new(judged));
+        self.io.resolve(question, Box::new(judged));
     }
 
     fn place(&self, tetris: TetrisId, outcome: &Outcome) -> Place {
-        let geometry = self.geometry();
+        let geometry = self.members.geometry();
         let stripe = tetris.region * REGION_DATA_BLOCKS as u64;
         let first = geometry.group(tetris.group).bases.iter().map(|base| base.offset(stripe));
-        let state = self.state.lock();
-        let disks = &state.groups[tetris.group as usize];
+        let (missing, missing_after_crash) = self.members.missing_now_and_after_crash(tetris);
         Place {
-            code: self.group(tetris.group).code(),
+            code: self.members.group(tetris.group).code(),
             first: first.collect::<Vec<Pvbn>>(),
-            missing: disks.missing_at(tetris.region),
-            missing_after_crash: disks.missing_after_crash_at(tetris.region),
+            missing,
+            missing_after_crash,
             unused: outcome.unused.clone().unwrap_or_default(),
             names_when_asked: outcome.names_in_parity.clone(),
         }
@@ -141,16 +138,16 @@ impl Inner {
         let parity_disks = parity.len();
         let mut columns = vec![Column::new(); parity_disks];
         columns.extend(repairs);
-        let inner = Arc::clone(self);
+        let patrol = Arc::clone(self);
         let repaired = move |()| {
-            let now = inner.place(step.tetris, &outcome).missing;
+            let now = patrol.place(step.tetris, &outcome).missing;
             if now != missing {
                 // What was found out counts on a disk that has gone meanwhile.
-                return inner.scrub_tetris(step, outcome);
+                return patrol.scrub_tetris(step, outcome);
             }
-            let findings = damaged.into_iter().map(|(disk, row)| inner.finding(step, disk, row));
+            let findings = damaged.into_iter().map(|(disk, row)| patrol.finding(step, disk, row));
             outcome.findings = findings.collect();
-            inner.repair_parity(step, missing, &parity, outcome);
+            patrol.repair_parity(step, missing, &parity, outcome);
         };
         self.write_durably(step.tetris, missing, &columns, Box::new(repaired));
     }
@@ -164,8 +161,8 @@ impl Inner {
     ) {
         let (data, checksums) = Verdict::count(columns);
         outcome.repaired_parity += data + checksums;
-        let inner = Arc::clone(self);
-        let repaired = move |()| inner.finish_scrubbing(step, outcome);
+        let patrol = Arc::clone(self);
+        let repaired = move |()| patrol.finish_scrubbing(step, outcome);
         self.write_durably(step.tetris, missing, columns, Box::new(repaired));
     }
 
@@ -181,134 +178,106 @@ impl Inner {
             return done(());
         }
         let changes_names = columns.iter().any(|column| column.rows().contains(CHECKSUM_ROW));
-        let forget = move |inner: &Self| {
+        let forget = move |patrol: &Self| {
             if changes_names {
-                let mut state = inner.state.lock();
-                state.cache.forget(tetris);
-                state.cache.advance_generation(tetris);
+                patrol.io.forget_names(tetris);
             }
         };
         // Before, and after: who reads meanwhile may keep either.
         forget(self);
-        let inner = Arc::clone(self);
+        let patrol = Arc::clone(self);
         let written = move |()| {
-            forget(&inner);
-            inner.flush_group(tetris.group, missing, done);
+            forget(&patrol);
+            patrol.members.flush_group(tetris.group, missing, done);
         };
-        self.write_columns(tetris, missing, columns, Box::new(written));
+        self.io.write_columns(tetris, missing, columns, Box::new(written));
     }
 
     fn finish_scrubbing(self: &Arc<Self>, step: Step, outcome: Outcome) {
         if !outcome.findings.is_empty() && outcome.unused.is_none() {
             return self.look_again(step, outcome);
         }
-        {
-            let mut state = self.state.lock();
-            let state = &mut *state;
-            state.counters.repaired_blocks +=
-                outcome.repaired_data + outcome.repaired_checksums + outcome.repaired_parity;
+        self.io.count_repaired(
+            outcome.repaired_data + outcome.repaired_checksums + outcome.repaired_parity,
+        );
+        self.change(|scrub| {
             // Not if the store failed with this write.
-            if state.scrub.number == step.scrub && state.failure.is_none() {
-                state.scrub.finish(step, outcome);
+            if scrub.began(step) && !self.members.has_failed() {
+                scrub.finish(step, outcome);
             }
-        }
-        self.unlock_tetris(step.tetris);
+        });
+        self.io.unlock_tetris(step.tetris);
         self.label_scrub();
         self.scrub_next();
     }
 
     /// Has the labels say how it is with the scrub, if that is worth it.
     fn label_scrub(self: &Arc<Self>) {
-        let (record, number, waiters) = {
-            let mut state = self.state.lock();
-            if state.is_abandoned {
-                return;
+        if self.members.is_abandoned() {
+            return;
+        }
+        let Some(Due { record, scrub, waiters }) = self.change(Scrub::label_due) else { return };
+        let patrol = Arc::clone(self);
+        let told = move |result: Result<(), StoreError>| {
+            patrol.scrub.lock().labelled(&record, scrub);
+            for waiter in waiters {
+                waiter(result.clone().map_err(Into::into));
             }
-            let scrub = &mut state.scrub;
-            let is_wanted = scrub.is_told_late || !scrub.waiters.is_empty();
-            let Some(below) = scrub.walk.label_due(is_wanted) else { return };
-            scrub.is_told_late = false;
-            let seconds = scrub.active_nanoseconds / NANOSECONDS_PER_SECOND;
-            scrub.record.active_seconds = u32::try_from(seconds).unwrap_or(u32::MAX).into();
-            scrub.record.serial = scrub.record.serial.get().saturating_add(1).into();
-            scrub.record.position = below.into();
-            (scrub.record, scrub.number, std::mem::take(&mut scrub.waiters))
-        };
-        let inner = Arc::clone(self);
-        let told = Box::new(move |result| {
-            inner.scrub_labelled(&record, number, result, waiters);
-        });
-        self.write_record(record, told);
-    }
-
-    fn write_record(self: &Arc<Self>, record: ScrubRecord, done: SyncDone) {
-        let head = self.layout().head();
-        let devices = self.devices_of(head, GroupState::unused);
-        let (inner, places) = (Arc::clone(self), devices.clone());
-        let parts = gather(devices.len(), move |results: Vec<Result<(), MediaError>>| {
-            for ((member, device), result) in places.into_iter().zip(results) {
-                if let Err(error) = result {
-                    inner.fail_writing((head, member), &device, error);
-                }
+            if result.is_ok() {
+                patrol.label_scrub();
             }
-            inner.finish_sync(done);
-        });
-        for ((_, device), part) in devices.iter().zip(parts) {
-            device.update_label(|label| label.scrub = record, part);
-        }
-    }
-
-    fn scrub_labelled(
-        self: &Arc<Self>,
-        record: &ScrubRecord,
-        number: u64,
-        result: Result<(), crate::error::StoreError>,
-        waiters: Vec<ScrubDone>,
-    ) {
-        {
-            let mut state = self.state.lock();
-            // Of an earlier scrub it is no position, but another may be written now.
-            let is_ours = state.scrub.number == number;
-            let below = if is_ours { record.position.get() } else { 0 };
-            state.scrub.walk.labelled(below);
-        }
-        for waiter in waiters {
-            waiter(result.clone().map_err(Into::into));
-        }
-        if result.is_ok() {
-            self.label_scrub();
-        }
-    }
-
-    pub(crate) fn order_scrub(
-        self: &Arc<Self>,
-        order: ScrubOrder,
-        wall: Timestamp,
-        done: ScrubDone,
-    ) {
-        let obeyed = {
-            let mut state = self.state.lock();
-            let tetrises = self.tetrises();
-            state.scrub.wall = wall;
-            state.scrub.obey(order, tetrises)
         };
-        if let Err(error) = obeyed {
+        self.members.write_scrub_record(record, Box::new(told));
+    }
+
+    /// Does what is ordered. Answers when the labels say it.
+    pub(crate) fn order(self: &Arc<Self>, order: ScrubOrder, wall: Timestamp, done: ScrubDone) {
+        let tetrises = self.tetrises();
+        let refused = self.change(|scrub| match scrub.obey(order, wall, tetrises) {
+            Ok(()) => {
+                scrub.wait(done);
+                None
+            }
+            Err(error) => Some((error, done)),
+        });
+        if let Some((error, done)) = refused {
             return done(Err(error));
         }
-        self.state.lock().scrub.waiters.push(done);
         self.label_scrub();
         self.scrub_next();
     }
 
-    /// Time passes: for how fast rebuilds and scrubs may go, and do.
-    pub(crate) fn tick(self: &Arc<Self>, now: u64, wall: Timestamp) {
-        {
-            let mut state = self.state.lock();
-            let rebuilds = state.groups.iter_mut().flat_map(GroupState::fillings_mut);
-            rebuilds.for_each(|rebuild| rebuild.tick(now));
-            state.scrub.tick(now, wall);
+    /// Time passes: for how fast a scrub may go, and does.
+    pub(crate) fn tick(&self, now: u64, wall: Timestamp) {
+        self.scrub.lock().tick(now, wall);
+    }
+
+    /// How the scrub is: the last one, or the one under way.
+    pub(crate) fn status(&self) -> ScrubStatus {
+        self.scrub.lock().status(|tetrises| self.blocks_of(tetrises))
+    }
+
+    fn finding(&self, step: Step, disk: Option<usize>, row: usize) -> ScrubFinding {
+        let tetris = step.tetris;
+        let Some(disk) = disk else { return ScrubFinding::Row { tetris, row } };
+        let group = self.members.group(tetris.group);
+        let name = group.name(group.code().member(disk));
+        let stripe = tetris.region * REGION_DATA_BLOCKS as u64 + row as u64;
+        let location = Location { group: tetris.group, disk, stripe };
+        match self.members.geometry().pvbn(location).filter(|_| row != CHECKSUM_ROW) {
+            Some(pvbn) => ScrubFinding::Block { pvbn, disk: name },
+            None => ScrubFinding::Checksums { tetris, disk: name },
         }
-        self.tick_health(now);
-        self.scrub_next();
+    }
+
+    /// Blocks of all disks in the first tetrises.
+    fn blocks_of(&self, tetrises: u64) -> u64 {
+        let (mut rest, mut blocks) = (tetrises, 0);
+        for group in self.members.geometry().groups() {
+            let seen = rest.min(group.regions);
+            blocks += seen * (group.disks() * REGION_BLOCKS) as u64;
+            rest -= seen;
+        }
+        blocks
     }
 }

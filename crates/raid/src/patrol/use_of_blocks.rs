@@ -8,8 +8,9 @@
 //!
 //! Fails: a store without an owner, or whose owner is gone, tells all damage.
 
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{Location, TetrisId};
+use crate::patrol::Patrol;
 use crate::patrol::scrub::{Outcome, Step};
 use crate::stripe::{DATA_ROWS, RowSet};
 use ondisk::identity::REGION_DATA_BLOCKS;
@@ -21,27 +22,28 @@ use units::Pvbn;
 /// written as far as it is there.
 pub type UseQuery = Arc<dyn Fn(Vec<Pvbn>, Sender<Vec<bool>>) + Send + Sync>;
 
-impl Inner {
+impl Patrol {
     /// Finds out which blocks of a tetris are nobody's, and scrubs it once more. The tetris is
     /// locked.
     pub(super) fn look_again(self: &Arc<Self>, step: Step, mut outcome: Outcome) {
         outcome.findings.clear();
-        self.unlock_tetris(step.tetris);
-        let inner = Arc::clone(self);
+        self.io.unlock_tetris(step.tetris);
+        let patrol = Arc::clone(self);
         let told = move |unused: Vec<RowSet>| {
             outcome.unused = Some(unused);
-            let job = move |inner: &Arc<Self>| inner.scrub_tetris(step, outcome);
-            inner.lock_tetris(step.tetris, Box::new(job));
+            let io = Arc::clone(&patrol.io);
+            let job = move |_: &Arc<Io>| patrol.scrub_tetris(step, outcome);
+            io.lock_tetris(step.tetris, Box::new(job));
         };
         self.ask_unused(step.tetris, Box::new(told));
     }
 
     /// The rows of each data disk of which the owner says that they are nobody's.
     fn ask_unused(&self, tetris: TetrisId, done: Sender<Vec<RowSet>>) {
-        let geometry = self.geometry();
-        let data_disks = self.group(tetris.group).code().data_disks;
+        let geometry = self.members.geometry();
+        let data_disks = self.members.group(tetris.group).code().data_disks;
         let mut unused = vec![RowSet::EMPTY; data_disks];
-        let Some(query) = self.state.lock().use_query.clone() else { return done(unused) };
+        let Some(query) = self.use_query.lock().clone() else { return done(unused) };
         let first = tetris.region * REGION_DATA_BLOCKS as u64;
         let places = (0..data_disks).flat_map(|disk| DATA_ROWS.iter().map(move |row| (disk, row)));
         let (places, blocks): (Vec<(usize, usize)>, Vec<Pvbn>) = places

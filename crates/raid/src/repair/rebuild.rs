@@ -24,68 +24,46 @@
 //! a crash, so notes of stripes there keep the disk's blocks like a missing disk's. The labels call
 //! the disk whole only after its own says that all regions are.
 
-use crate::inner::Inner;
-use crate::io::parts_of_column;
+use crate::io::Io;
 use crate::layout::{DiskPlace, TetrisId};
-use crate::membership::{GroupState, Rebuild, Task, Way};
+use crate::membership::{Rebuild, Task, Way};
+use crate::repair::Repair;
 use crate::stripe::{Answer, Column, Question, RowSet};
-use media::Device;
 use std::sync::Arc;
 
-impl Inner {
-    /// Goes on with what was interrupted.
-    pub(crate) fn resume_rebuilds(self: &Arc<Self>) {
-        let places: Vec<DiskPlace> = {
-            let state = self.state.lock();
-            let groups = (0..).zip(&state.groups);
-            let of_group = |(group, disks): (u32, &GroupState)| {
-                let copies = disks.copies.keys();
-                let members: Vec<usize> = disks.rebuilding.keys().chain(copies).copied().collect();
-                members.into_iter().map(move |member| DiskPlace { group, member })
-            };
-            groups.flat_map(of_group).collect()
-        };
-        places.into_iter().for_each(|place| self.start_rebuilds_at(place));
-        self.take_back_all();
-    }
-
+impl Repair {
     /// The labels name the disks that are to be filled there.
-    pub(crate) fn start_rebuilds_at(self: &Arc<Self>, place: DiskPlace) {
-        let devices: Vec<Arc<Device>> = {
-            let state = self.state.lock();
-            let disks = &state.groups[place.group as usize];
-            let rebuilds = disks.rebuilding.get(&place.member).into_iter();
-            rebuilds.chain(disks.copies.get(&place.member)).map(Rebuild::device).collect()
-        };
-        for task in devices.into_iter().map(|device| Task { place, device }) {
+    pub(super) fn fill_at(self: &Arc<Self>, place: DiskPlace) {
+        for task in self.members.fillings_at(place) {
             self.rebuild_next(&task);
-            let _ = self.with_rebuild(&task, |rebuild| rebuild.is_told = true);
+            let _ = self.members.with_rebuild(&task, |rebuild| rebuild.is_told = true);
             // Nothing may be left to do.
-            self.label_progress(&task);
+            self.members.label_progress(&task);
         }
     }
 
     /// Begins as much as may be under way.
     fn rebuild_next(self: &Arc<Self>, task: &Task) {
-        while let Some(region) = self.with_rebuild(task, Rebuild::begin).flatten() {
+        while let Some(region) = self.members.with_rebuild(task, Rebuild::begin).flatten() {
             let (tetris, task) = (TetrisId { group: task.place.group, region }, task.clone());
-            let job = move |inner: &Arc<Self>| inner.rebuild_tetris(tetris, task);
-            self.lock_tetris(tetris, Box::new(job));
+            let repair = Arc::clone(self);
+            let job = move |_: &Arc<Io>| repair.rebuild_tetris(tetris, task);
+            self.io.lock_tetris(tetris, Box::new(job));
         }
     }
 
     fn rebuild_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
-        match self.with_rebuild(&task, |rebuild| rebuild.way) {
-            None => self.unlock_tetris(tetris),
+        match self.members.with_rebuild(&task, |rebuild| rebuild.way) {
+            None => self.io.unlock_tetris(tetris),
             Some(Way::Resync) => self.resync_tetris(tetris, task),
             Some(Way::Anew | Way::Copy) => self.rebuild_rows(tetris, task, RowSet::ALL),
         }
     }
 
     /// Writes rows of a tetris to a disk, and calls the tetris done.
-    pub(crate) fn rebuild_rows(self: &Arc<Self>, tetris: TetrisId, task: Task, rows: RowSet) {
-        let (group, member) = (self.group(tetris.group), task.place.member);
-        let missing = self.state.lock().groups[tetris.group as usize].missing_at(tetris.region);
+    pub(super) fn rebuild_rows(self: &Arc<Self>, tetris: TetrisId, task: Task, rows: RowSet) {
+        let (group, member) = (self.members.group(tetris.group), task.place.member);
+        let missing = self.members.missing_at(tetris);
         let data_disk = member.checked_sub(group.code().parity_disks);
         let wanted = (0..group.data_disks).map(|disk| match data_disk {
             // It is there to be read.
@@ -99,20 +77,20 @@ impl Inner {
             parity: RowSet::EMPTY,
             given: vec![Column::new(); group.data_disks],
         };
-        let inner = Arc::clone(self);
+        let repair = Arc::clone(self);
         let write = Box::new(move |answer: Answer| {
-            if answer.is_unreadable || inner.with_rebuild(&task, |_| ()).is_none() {
-                return inner.unlock_tetris(tetris);
+            if answer.is_unreadable || repair.members.with_rebuild(&task, |_| ()).is_none() {
+                return repair.io.unlock_tetris(tetris);
             }
-            inner.blame(tetris, missing, &answer);
-            let (columns, own) = inner.rebuilt_columns(&answer, task.place, rows);
-            let again = Arc::clone(&inner);
-            let mut parts = inner.parts_of(tetris, missing, &columns);
-            parts.extend(parts_of_column(member, &task.device, &own));
+            repair.io.blame(tetris, missing, &answer);
+            let (columns, own) = repair.rebuilt_columns(&answer, task.place, rows);
+            let again = Arc::clone(&repair);
+            let device = Arc::clone(&task.device);
             let finish = Box::new(move |()| again.finish_rebuilding(tetris, &task));
-            inner.write_parts(tetris, parts, finish);
+            let filled = (member, &device, &own);
+            repair.io.write_columns_and_fill((tetris, missing), &columns, filled, finish);
         });
-        self.resolve(question, write);
+        self.io.resolve(question, write);
     }
 
     /// What else was found wrong, and the column of the place.
@@ -122,8 +100,8 @@ impl Inner {
         place: DiskPlace,
         rows: RowSet,
     ) -> (Vec<Column>, Column) {
-        self.count_damage(answer);
-        let code = self.group(place.group).code();
+        self.io.count_damage(answer);
+        let code = self.members.group(place.group).code();
         let mut columns = vec![Column::new(); code.parity_disks];
         columns.extend(answer.repairs.clone());
         let own = match place.member.checked_sub(code.parity_disks) {
@@ -133,11 +111,11 @@ impl Inner {
         (columns, own)
     }
 
-    pub(crate) fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: &Task) {
+    pub(super) fn finish_rebuilding(self: &Arc<Self>, tetris: TetrisId, task: &Task) {
         // Not if it failed with this write.
-        let _ = self.with_rebuild(task, |rebuild| rebuild.finish(tetris.region));
-        self.unlock_tetris(tetris);
-        self.label_progress(task);
+        let _ = self.members.with_rebuild(task, |rebuild| rebuild.finish(tetris.region));
+        self.io.unlock_tetris(tetris);
+        self.members.label_progress(task);
         self.rebuild_next(task);
     }
 }

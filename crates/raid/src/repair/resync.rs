@@ -1,8 +1,8 @@
 //! Writes what a disk missed that is back: see [`crate::membership`] for what it is known to hold.
 
-use crate::inner::Inner;
 use crate::layout::{DiskPlace, Missing, TetrisId};
 use crate::membership::Task;
+use crate::repair::Repair;
 use crate::stripe::{Answer, CHECKSUM_ROW, Column, DATA_ROWS, Question, RowSet};
 use ondisk::identity::ChecksumBlock;
 use platform::DiskError;
@@ -10,20 +10,16 @@ use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::BlockRef;
 
-impl Inner {
+impl Repair {
     /// Writes the rows of a tetris that the disk may not have as they are.
-    pub(crate) fn resync_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
-        let (missing, trusted_cp) = {
-            let state = self.state.lock();
-            let disks = &state.groups[tetris.group as usize];
-            let lost = disks.lost.get(&task.place.member);
-            (disks.missing_at(tetris.region), lost.and_then(|lost| lost.trusted_cp).unwrap_or(0))
-        };
-        let at = self.geometry().device_block(tetris, CHECKSUM_ROW);
-        let (inner, disk) = (Arc::clone(self), Arc::clone(task.device.disk()));
+    pub(super) fn resync_tetris(self: &Arc<Self>, tetris: TetrisId, task: Task) {
+        let missing = self.members.missing_at(tetris);
+        let trusted_cp = self.members.trusted_cp(task.place);
+        let at = self.members.geometry().device_block(tetris, CHECKSUM_ROW);
+        let (repair, disk) = (Arc::clone(self), Arc::clone(task.device.disk()));
         let read = move |own: Result<Vec<BlockRef>, DiskError>| {
             let own = own.ok().and_then(|blocks| blocks.into_iter().next());
-            inner.resync_identities(tetris, task, missing, (own, trusted_cp));
+            repair.resync_identities(tetris, task, missing, (own, trusted_cp));
         };
         disk.read(at, 1, Box::new(read));
     }
@@ -35,7 +31,7 @@ impl Inner {
         missing: Missing,
         (own, trusted_cp): (Option<BlockRef>, u64),
     ) {
-        let data_disks = self.group(tetris.group).data_disks;
+        let data_disks = self.members.group(tetris.group).data_disks;
         let question = Question {
             tetris,
             missing,
@@ -43,20 +39,20 @@ impl Inner {
             parity: RowSet::EMPTY,
             given: vec![Column::new(); data_disks],
         };
-        let inner = Arc::clone(self);
+        let repair = Arc::clone(self);
         let found = Box::new(move |answer: Answer| {
             if answer.is_unreadable || answer.damaged_blocks > 0 {
                 // Another time it may be read: what the disk holds may be all that there is.
-                return inner.unlock_tetris(tetris);
+                return repair.io.unlock_tetris(tetris);
             }
-            let rows = inner.doubtful_rows_of(&answer, task.place, own.as_ref(), trusted_cp);
+            let rows = repair.doubtful_rows_of(&answer, task.place, own.as_ref(), trusted_cp);
             if rows.is_empty() {
-                inner.finish_rebuilding(tetris, &task);
+                repair.finish_rebuilding(tetris, &task);
             } else {
-                inner.rebuild_rows(tetris, task, rows);
+                repair.rebuild_rows(tetris, task, rows);
             }
         });
-        self.resolve(question, found);
+        self.io.resolve(question, found);
     }
 
     /// The rows that a disk may not have as they are, out of the identities of all data disks.
@@ -67,7 +63,7 @@ impl Inner {
         own: Option<&BlockRef>,
         trusted_cp: u64,
     ) -> RowSet {
-        let code = self.group(place.group).code();
+        let code = self.members.group(place.group).code();
         let is_repaired = answer.repairs.iter().any(|column| !column.rows().is_empty());
         let data_disk = place.member.checked_sub(code.parity_disks);
         let expected = match data_disk {

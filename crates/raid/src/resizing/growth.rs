@@ -16,12 +16,13 @@
 //! Fails: [`RaidError`], with nothing changed but the new disks.
 
 use crate::error::RaidError;
-use crate::inner::Inner;
+use crate::io::Io;
 use crate::layout::{
     Geometry, Group, GroupGeometry, Layout, Seat, check_distinct, check_size, new_place,
 };
-use crate::membership::{GroupState, Told};
+use crate::membership::Told;
 use crate::request::{GrowDone, NewDisk, NewGroup};
+use crate::resizing::Resizing;
 use media::{DATA_START, Device, MediaError, Profile, Zeroing, regions_of};
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::{DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, RaidKind};
@@ -48,7 +49,7 @@ struct Added {
     profile: Profile,
 }
 
-impl Inner {
+impl Resizing {
     pub(crate) fn add_disks(
         self: &Arc<Self>,
         (group, disks): (u32, Vec<NewDisk>),
@@ -69,29 +70,15 @@ impl Inner {
         plan: impl FnOnce(&Layout) -> Result<Growth, RaidError> + Send + 'static,
     ) {
         let Some(done) = self.begin_change(done) else { return };
-        let (inner, zeroing) = (Arc::clone(self), Arc::clone(zeroing));
+        let (resizing, zeroing) = (Arc::clone(self), Arc::clone(zeroing));
         // What labels of new disks say of removed groups those of members say already.
-        self.tell_all(Box::new(move |told| {
+        self.members.tell_all(Box::new(move |told| {
             let told = told.map_err(RaidError::from);
-            match told.and_then(|()| plan(&inner.layout())) {
-                Ok(growth) => inner.zero_disks(growth, &zeroing, done),
+            match told.and_then(|()| plan(&resizing.members.layout())) {
+                Ok(growth) => resizing.zero_disks(growth, &zeroing, done),
                 Err(error) => done(Err(error)),
             }
         }));
-    }
-
-    /// Begins to change which disks there are; refuses it, and gives nothing, if that is being done
-    /// already. What it gives ends the change.
-    pub(crate) fn begin_change(self: &Arc<Self>, done: GrowDone) -> Option<GrowDone> {
-        if std::mem::replace(&mut self.state.lock().is_changing, true) {
-            done(Err(RaidError::Growing));
-            return None;
-        }
-        let inner = Arc::clone(self);
-        Some(Box::new(move |result| {
-            inner.state.lock().is_changing = false;
-            done(result);
-        }))
     }
 
     fn zero_disks(self: &Arc<Self>, growth: Growth, zeroing: &Arc<Zeroing>, done: GrowDone) {
@@ -103,10 +90,10 @@ impl Inner {
                 (Arc::clone(&added.disk), regions * REGION_BLOCKS as u64)
             })
             .collect();
-        let inner = Arc::clone(self);
+        let resizing = Arc::clone(self);
         let parts = gather(work.len(), move |results: Vec<Result<(), MediaError>>| {
             match results.into_iter().collect::<Result<Vec<()>, _>>() {
-                Ok(_) => inner.label_disks(growth, done),
+                Ok(_) => resizing.label_disks(growth, done),
                 Err(error) => done(Err(error.into())),
             }
         });
@@ -116,7 +103,7 @@ impl Inner {
     }
 
     fn label_disks(self: &Arc<Self>, growth: Growth, done: GrowDone) {
-        let Some((_, _, known)) = self.devices().into_iter().next() else {
+        let Some((_, _, known)) = self.members.devices().into_iter().next() else {
             return done(Err(RaidError::NoDisks));
         };
         let mut common = known.label();
@@ -130,10 +117,10 @@ impl Inner {
             .iter()
             .map(|added| (Arc::clone(&added.disk), growth.label(added, &common)))
             .collect();
-        let inner = Arc::clone(self);
+        let resizing = Arc::clone(self);
         let parts = gather(labels.len(), move |results: Vec<Result<Device, MediaError>>| {
             match results.into_iter().collect::<Result<Vec<_>, _>>() {
-                Ok(devices) => inner.join(growth, devices, done),
+                Ok(devices) => resizing.join(growth, devices, done),
                 Err(error) => done(Err(error.into())),
             }
         });
@@ -147,30 +134,23 @@ impl Inner {
             let member = &growth.layout.groups[added.group as usize].members[added.member];
             member.set_seat(Seat { device: Some(Arc::new(device)), ..member.seat() });
         }
-        let before = self.layout().groups.len() as u32;
+        let before = self.members.layout().groups.len() as u32;
         let joined = growth.added.iter().map(|added| added.group).find(|group| *group < before);
         let Some(group) = joined else {
             return self.take_layout(growth, done);
         };
-        let job = move |inner: &Arc<Self>| {
-            inner.take_layout(growth, done);
-            inner.open_group(group);
+        let resizing = Arc::clone(self);
+        let job = move |io: &Arc<Io>| {
+            resizing.take_layout(growth, done);
+            io.open_group(group);
         };
-        self.close_group(group, Box::new(job));
+        self.io.close_group(group, Box::new(job));
     }
 
     fn take_layout(self: &Arc<Self>, growth: Growth, done: GrowDone) {
-        {
-            let mut state = self.state.lock();
-            // Of disks that were to be the same group before a crash none has a higher one.
-            let sequence = state.groups.iter().map(|group| group.sequence).max().unwrap_or(0);
-            let new = || GroupState { sequence, ..GroupState::default() };
-            state.groups.extend(std::iter::repeat_with(new).take(growth.new_groups));
-            // What the labels say of who there is has changed, even if the masks have not.
-            state.groups.iter_mut().for_each(|group| group.labelled = None);
-        }
-        self.set_layout(growth.layout);
-        self.tell_all(Box::new(|result| done(result.map_err(RaidError::from))));
+        self.io.add_groups(growth.new_groups);
+        self.members.grow(growth.layout, growth.new_groups);
+        self.members.tell_all(Box::new(|result| done(result.map_err(RaidError::from))));
     }
 }
 

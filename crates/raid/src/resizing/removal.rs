@@ -29,108 +29,75 @@
 //! or not, as the next start finds.
 
 use crate::error::RaidError;
-use crate::inner::{Inner, State};
-use crate::layout::Layout;
-use crate::membership::GroupState;
+use crate::io::Io;
+use crate::membership::Busy;
 use crate::request::GrowDone;
+use crate::resizing::Resizing;
 use media::{Device, MediaError};
 use platform::completion::gather;
 use std::sync::Arc;
 
-impl Inner {
+impl Resizing {
     pub(crate) fn remove_group(self: &Arc<Self>, group: u32, done: GrowDone) {
         let Some(done) = self.begin_change(done) else { return };
-        let layout = self.layout_without(&self.state.lock(), group);
-        if let Err(error) = layout {
+        if let Err(error) = self.check_removable(group) {
             return done(Err(error));
         }
-        let job = move |inner: &Arc<Self>| {
-            let left = inner.leave(group);
+        let resizing = Arc::clone(self);
+        let job = move |io: &Arc<Io>| {
+            let left = resizing.leave(group);
             // What waited finds no disks.
-            inner.open_group(group);
+            io.open_group(group);
             match left {
-                Ok(()) => inner.let_go(done),
+                Ok(()) => resizing.let_go(done),
                 Err(error) => done(Err(error)),
             }
         };
-        self.close_group(group, Box::new(job));
+        self.io.close_group(group, Box::new(job));
     }
 
-    /// Takes the group out of the layout: nothing is under way in it.
+    fn check_removable(&self, group: u32) -> Result<(), RaidError> {
+        self.patrol.hold(|is_scrubbing| {
+            let is_busy = Busy { is_scrubbing, is_written: &|| self.io.is_written(group) };
+            self.members.check_removable(group, &is_busy)
+        })
+    }
+
+    /// Takes the group out of the layout: nothing is under way in it. Something may have begun
+    /// while what was under way came to its end.
     fn leave(&self, group: u32) -> Result<(), RaidError> {
-        let mut state = self.state.lock();
-        // Something may have begun while what was under way came to its end.
-        let layout = self.layout_without(&state, group)?;
-        let members = self.group(group);
-        let devices = members.members.iter().filter_map(|member| member.device());
-        state.leftovers.extend(devices);
-        state.tetrises.retain(|tetris, _| tetris.group != group);
-        let disks = &mut state.groups[group as usize];
-        let (closed, sequence) = (disks.closed.take(), disks.sequence);
-        *disks = GroupState { closed, sequence, ..GroupState::default() };
-        // All are to say it.
-        state.groups.iter_mut().for_each(|disks| disks.labelled = None);
-        self.set_layout(layout);
-        Ok(())
-    }
-
-    /// The layout without a group, if it can be removed now.
-    fn layout_without(&self, state: &State, group: u32) -> Result<Layout, RaidError> {
-        if let Some(failure) = &state.failure {
-            return Err(failure.clone().into());
-        }
-        let layout = self.layout();
-        let places = layout.geometry.groups();
-        let Some(place) = places.get(group as usize) else {
-            return Err(RaidError::NoSuchGroup { group, count: places.len() });
-        };
-        if place.is_removed() {
-            return Err(RaidError::RemovedGroup { group });
-        }
-        let mut others = (0..).zip(places).filter(|(at, _)| *at != group);
-        if !others.any(|(_, other)| !other.is_removed() && !other.is_object()) {
-            return Err(RaidError::LastGroup { group });
-        }
-        let disks = &state.groups[group as usize];
-        if let Some(filled) = disks.fillings().next() {
-            let disk = filled.device().name().to_owned();
-            return Err(RaidError::Filling { group, disk });
-        }
-        if state.scrub.is_under_way() {
-            return Err(RaidError::ScrubUnderWay);
-        }
-        let mut tetrises = state.tetrises.iter().filter(|(tetris, _)| tetris.group == group);
-        let is_written = tetrises.any(|(_, tetris)| !tetris.filling.is_empty());
-        if is_written || state.superblocks_under_way > 0 {
-            return Err(RaidError::Written { group });
-        }
-        layout.without(group).ok_or(RaidError::LastGroup { group })
+        self.patrol.hold(|is_scrubbing| {
+            let is_busy = Busy { is_scrubbing, is_written: &|| !self.io.forget_group(group) };
+            let mut leftovers = self.leftovers.lock();
+            leftovers.extend(self.members.remove_group(group, &is_busy)?);
+            Ok(())
+        })
     }
 
     /// Goes on with removals that a crash interrupted, and lets go of disks that came back.
     pub(crate) fn resume_removals(self: &Arc<Self>) {
-        if !self.state.lock().leftovers.is_empty() {
+        if !self.leftovers.lock().is_empty() {
             self.let_go(Box::new(|_| ()));
         }
     }
 
     /// Has all labels say which groups were removed, then erases those of their disks.
     fn let_go(self: &Arc<Self>, done: GrowDone) {
-        let inner = Arc::clone(self);
-        self.tell_all(Box::new(move |told| match told {
-            Ok(()) => inner.erase_leftovers(done),
+        let resizing = Arc::clone(self);
+        self.members.tell_all(Box::new(move |told| match told {
+            Ok(()) => resizing.erase_leftovers(done),
             Err(error) => done(Err(error.into())),
         }));
     }
 
     fn erase_leftovers(self: &Arc<Self>, done: GrowDone) {
-        let devices = self.state.lock().leftovers.clone();
-        let (inner, erased) = (Arc::clone(self), devices.clone());
+        let devices = self.leftovers.lock().clone();
+        let (resizing, erased) = (Arc::clone(self), devices.clone());
         // If one cannot be erased, the labels of the others say enough.
         let parts = gather(devices.len(), move |_: Vec<Result<(), MediaError>>| {
             let is_erased =
                 |device: &Arc<Device>| erased.iter().any(|one| Arc::ptr_eq(one, device));
-            inner.state.lock().leftovers.retain(|device| !is_erased(device));
+            resizing.leftovers.lock().retain(|device| !is_erased(device));
             done(Ok(()));
         });
         for (device, part) in devices.iter().zip(parts) {

@@ -1,16 +1,16 @@
 //! Has labels keep the errors of disks, and forgets them.
 
 use crate::error::RaidError;
-use crate::inner::Inner;
 use crate::layout::DiskPlace;
-use crate::membership::{GroupState, Known, known_of, tell};
+use crate::membership::errors::{known_of, tell};
+use crate::membership::{GroupState, Known, Members};
 use crate::request::{ReplaceDone, SyncDone};
 use media::{Device, MediaError};
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
-impl Inner {
+impl Members {
     /// Time passes: has labels take counts in.
     pub(crate) fn tick_health(self: &Arc<Self>, now: u64) {
         for health in self.state.lock().groups.iter_mut().flat_map(|disks| &mut disks.health) {
@@ -67,14 +67,14 @@ impl Inner {
         done: SyncDone,
     ) {
         let places: Vec<_> = due.iter().map(|(at, device, _)| (*at, Arc::clone(device))).collect();
-        let inner = Arc::clone(self);
+        let members = Arc::clone(self);
         let parts = gather(due.len(), move |results: Vec<Result<(), MediaError>>| {
             for ((place, device), result) in places.into_iter().zip(results) {
                 if let Err(error) = result {
-                    inner.fail_writing(place, &device, error);
+                    members.fail_writing(place, &device, error);
                 }
             }
-            inner.finish_sync(done);
+            members.finish_sync(done);
         });
         for ((_, device, known), part) in due.into_iter().zip(parts) {
             device.update_label(|label| tell(known, label), part);

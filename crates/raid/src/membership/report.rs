@@ -1,0 +1,87 @@
+//! How the groups and their disks are, told.
+
+use crate::layout::{Member, is_in};
+use crate::membership::errors::Known;
+use crate::membership::{
+    GroupState, GroupStatus, MemberState, MemberStatus, Members, RetiredDisk, SuccessorStatus,
+};
+use crate::walk::Pace;
+use media::Profile;
+use std::collections::BTreeMap;
+
+/// What the room tells of the disks in places, at one moment.
+pub(crate) struct Report {
+    pub groups: Vec<GroupStatus>,
+    pub retired: Vec<RetiredDisk>,
+    pub waits_for_superblock: bool,
+}
+
+impl Members {
+    /// Names of disks that are no spares any more and have no place yet.
+    pub(crate) fn leaving_spares(&self) -> Vec<String> {
+        self.leaving_spares.lock().clone()
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        // Before the state is locked: it looks at labels.
+        let saved = self.saved_errors();
+        let state = self.state.lock();
+        let layout = self.layout();
+        let groups = layout.groups.iter().zip(&state.groups).zip(layout.geometry.groups());
+        let groups = groups.map(|((group, disks), place)| {
+            let members = group.members.iter().enumerate();
+            let members = members
+                .map(|(index, member)| status_of(member, disks, index, (place.regions, &saved)));
+            let members: Vec<MemberStatus> = members.collect();
+            let is_rotational =
+                members.iter().filter_map(|member| member.media).any(Profile::is_rotational);
+            GroupStatus { kind: group.kind, members, regions: place.regions, is_rotational }
+        });
+        let mut filled = state.groups.iter().flat_map(GroupState::fillings);
+        Report {
+            groups: groups.collect(),
+            retired: state.retired.clone(),
+            waits_for_superblock: filled.any(|filled| !filled.has_superblock),
+        }
+    }
+}
+
+/// How a disk of a group is; `saved` is what the labels say of errors.
+fn status_of(
+    member: &Member,
+    disks: &GroupState,
+    index: usize,
+    (regions, saved): (u64, &BTreeMap<[u8; 16], Known>),
+) -> MemberStatus {
+    let seat = member.seat();
+    let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
+        (Some(rebuild), _) => MemberState::Rebuilding {
+            rebuilt_regions: rebuild.regions(),
+            regions,
+            pace: rebuild.pace(),
+        },
+        (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
+        (None, None) if is_in(disks.missing, index) => MemberState::Missing,
+        (None, None) if is_in(disks.unlabelled, index) => {
+            let pace = Pace::default();
+            MemberState::Rebuilding { rebuilt_regions: regions, regions, pace }
+        }
+        (None, None) => MemberState::Online,
+    };
+    let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {
+        name: copy.device().name().to_owned(),
+        media: copy.device().profile(),
+        copied_regions: copy.regions(),
+        regions,
+        pace: copy.pace(),
+    });
+    let is_away = disks.lost.contains_key(&index) && state != MemberState::Online;
+    let media = seat.device.as_ref().map(|device| device.profile());
+    let name = seat.device.map(|device| device.name().to_owned());
+    let (identity, role) = (seat.identity, member.role);
+    let (errors, sickness) = {
+        let saved = saved.get(&identity).copied().unwrap_or_default();
+        disks.errors_of(index, identity, saved)
+    };
+    MemberStatus { name, identity, role, state, media, is_away, successor, errors, sickness }
+}

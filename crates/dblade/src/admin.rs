@@ -5,10 +5,12 @@
 //!
 //! Fails: [`EngineError`], with nothing changed.
 
+use crate::change::owed;
 use crate::create::volume_shared;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
+use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use affinity::{Access, Outcome};
 use aggregate::{Acted, Aggregate, AggregateError, Container, FreezeScope, Tiering};
 use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
@@ -16,7 +18,6 @@ use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
-use cowfs::transaction::Transaction;
 use file_service::FileSystemId;
 use ondisk::damage::Damage;
 use ondisk::pointer::DualPointer;
@@ -24,14 +25,12 @@ use ondisk::records::{
     EXPORT_RULES_MAX, ExportRuleRecord, STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord, name_field,
 };
 use ondisk::root::metafile;
+use operations::Environment;
 use operations::format::make_root;
-use operations::{Environment, OperationStop};
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::{InodeNumber, SnapshotUuid, Timestamp, VolumeId, VolumeUuid};
-use volume::{
-    Birth, FlexibleVolume, Front, FrontAffinities, SnapshotInfo, SnapshotRequest, format_logical,
-};
+use volume::{Birth, FlexibleVolume, Front, FrontAffinities, SnapshotRequest, format_logical};
 use zerocopy::little_endian::{I64, U32, U64};
 
 /// A volume to be made.
@@ -50,61 +49,6 @@ pub struct VolumeRequest {
     /// Which of its blocks lie in object stores.
     pub tiering: Tiering,
 }
-
-/// An aggregate at a glance.
-#[derive(Clone, Debug)]
-pub struct AggregateSummary {
-    /// Its name.
-    pub name: String,
-    /// Its identity.
-    pub identity: [u8; 16],
-    /// Blocks there are.
-    pub size_blocks: u64,
-    /// Blocks in use.
-    pub used_blocks: u64,
-    /// Its disks.
-    pub status: raid::Status,
-    /// Loads of blocks that could not be made good since the start.
-    pub lost_blocks: u64,
-    /// Why it is out of service, if it is.
-    pub failure: Option<AggregateError>,
-    /// Consistency points since the start.
-    pub consistency_points: u64,
-    /// Duration of the last one.
-    pub last_cp_nanoseconds: u64,
-    /// How full the log is.
-    pub log_used_ratio: f64,
-    /// Its root is a user's.
-    pub traditional: bool,
-}
-
-/// A volume at a glance.
-#[derive(Clone, Debug)]
-pub struct VolumeSummary {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub volume: VolumeId,
-    /// Its aggregate.
-    pub aggregate: String,
-    /// Whether it is the aggregate's own file system.
-    pub traditional: bool,
-    /// The size that users see.
-    pub size_blocks: u64,
-    /// Blocks in use, snapshots included.
-    pub used_blocks: u64,
-    /// Blocks in use by the active image.
-    pub active_blocks: u64,
-    /// Blocks that can still be written.
-    pub available_blocks: u64,
-    /// When it was made.
-    pub created: Timestamp,
-    /// Its export rules.
-    pub exports: Arc<Vec<ExportRuleRecord>>,
-}
-
-/// A snapshot at a glance.
-pub type SnapshotSummary = SnapshotInfo;
 
 /// Smallest volume: its metafiles, and some room.
 const VOLUME_BLOCKS_MIN: u64 = 256;
@@ -245,21 +189,15 @@ impl Engine {
         // Everything that this touches is in memory.
         let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
         let reader = Reader { cache: &cache, held: &held };
-        let mut transaction = Transaction::new(logical, reader, now);
         let entropy = &self.configuration.entropy;
         let hash_seed = [entropy.next_u64(), entropy.next_u64()];
-        let mut make = || -> Result<(), OperationStop> {
-            make_root(&mut transaction, mode, hash_seed)?;
+        let outcome = owed(logical, (reader, now), |transaction| {
+            make_root(transaction, mode, hash_seed)?;
             let root = transaction.edit(InodeNumber(metafile::ROOT_DIRECTORY))?;
             (root.uid, root.gid) = (uid, gid);
             Ok(())
-        };
-        let outcome = make();
+        });
         assert!(outcome.is_ok(), "an empty file system is in memory: {outcome:?}");
-        match transaction.promise(cowfs::budget::Spender::Owed) {
-            Ok(promised) => promised.apply(),
-            Err(stop) => unreachable!("owed space is always granted: {stop:?}"),
-        }
     }
 
     /// Deletes a volume with its snapshots; its space comes back in the background.

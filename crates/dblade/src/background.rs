@@ -6,7 +6,8 @@
 //! Invariants: an orphan is freed by a mutation like any other, in the volume's logical affinity.
 
 use crate::engine::Engine;
-use crate::messages::{Host, Mutate};
+use crate::host::Host;
+use crate::messages::Mutate;
 use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::Aggregate;

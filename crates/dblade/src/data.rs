@@ -4,8 +4,10 @@
 //! Invariants: as of [`crate::messages`]. A write that may stay in memory is answered when it is
 //! applied; COMMIT logs it, or has a consistency point make it durable when there is much.
 
+use crate::change::change;
 use crate::holds::losses;
-use crate::messages::{Ask, Halt, Host, Logged, Mutate, refusal};
+use crate::host::{Halt, Host, Logged, refusal};
+use crate::messages::{Ask, Mutate};
 use crate::service::{CarryOut, Service, Work};
 use affinity::{Access, Message, Outcome};
 use aggregate::AggregateError;
@@ -195,20 +197,15 @@ impl OfRange for Scoped<calls::Write> {
         let front = host.fronted.front();
         let (above, mut beneath) = access.split(front.affinities.stripes[stripe]);
         let logical = front.logical.read_above(&above);
-        host.check_change(logical)?;
-        let stripe = logical.stripes[stripe].write(&mut beneath);
-        let reader = Reader { cache: front.cache(), held };
-        match stripe::write(logical, stripe, &reader, &host.served.environment, self)? {
-            InStripe::Reroute => Ok(InStripe::Reroute),
-            InStripe::Done(prepared) => {
-                let position = match prepared.record() {
-                    Some(record) => host.log(std::slice::from_ref(record))?,
-                    None => None,
-                };
-                let file = Some(self.call.file.inode);
-                Ok(InStripe::Done((prepared.apply(), (position, file))))
-            }
-        }
+        let (written, logged) = change(host, logical, |logical| {
+            let stripe = logical.stripes[stripe].write(&mut beneath);
+            let reader = Reader { cache: front.cache(), held };
+            Ok(stripe::write(logical, stripe, &reader, &host.served.environment, self)?)
+        })?;
+        Ok(match written {
+            InStripe::Done(written) => InStripe::Done((written, logged)),
+            InStripe::Reroute => InStripe::Reroute,
+        })
     }
 
     fn answer<P: Pointer>(

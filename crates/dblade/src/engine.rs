@@ -4,9 +4,9 @@
 //! up under a read lock held for the look-up alone.
 
 use crate::error::EngineError;
-use crate::outage::Outages;
+use crate::outages::Outages;
 use crate::served::ServedVolume;
-use crate::spares::SharedTending;
+use crate::tending::SharedTending;
 use affinity::Scheduler;
 use aggregate::{Aggregate, Tuning};
 use cowfs::cache::{BlockGauge, BufferCache};

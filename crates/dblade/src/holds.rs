@@ -5,7 +5,7 @@
 
 use crate::background::reap;
 use crate::engine::Engine;
-use crate::messages::Host;
+use crate::host::Host;
 use crate::service::{CarryOut, Service, Work};
 use affinity::{Access, Outcome};
 use cowfs::pointer::Pointer;

@@ -19,23 +19,28 @@
 
 mod admin;
 mod background;
+mod change;
 mod create;
 mod data;
 mod disks;
 mod engine;
 mod error;
 mod holds;
+mod host;
 mod messages;
 mod open;
 mod outage;
+mod outages;
 mod replay;
 mod scrub;
 mod served;
 mod service;
 mod spares;
 mod statistics;
+mod summary;
+mod tending;
 
-pub use admin::{AggregateSummary, SnapshotSummary, VolumeRequest, VolumeSummary, file_system_of};
+pub use admin::{VolumeRequest, file_system_of};
 pub use aggregate::{AreaChoice, Tiering, TieringPolicy, Tuning};
 pub use cowfs::image::GivenUp;
 pub use create::{CreateAggregate, groups_of};
@@ -43,9 +48,10 @@ pub use disks::{AddDisks, Joining};
 pub use engine::{Configuration, Done, Engine, LogProvider};
 pub use error::EngineError;
 pub use open::Recovery;
-pub use outage::Outage;
+pub use outages::Outage;
 pub use served::{ServedVolume, VolumeKind};
 pub use service::Service;
+pub use summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 pub use volume::VolumeDamage;
 
 #[cfg(test)]

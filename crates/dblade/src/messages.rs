@@ -1,182 +1,21 @@
 //! Operations as messages (decisions 4, 10).
 //!
 //! A message runs its operation on a transaction. If the operation waits, so does the message,
-//! having changed nothing. Otherwise: promise space, append the records to the log, apply, and
-//! answer when the caller's [`Durability`] is met. Promise and log can make it wait too, still
-//! before anything changed.
+//! having changed nothing. A mutation is carried out by [`crate::change`], and answered when the
+//! caller's [`Durability`] is met.
 //!
-//! Invariants: the log's order is the order in which operations were applied, since both happen
-//! within one run. Every message calls its `done` once.
+//! Invariants: every message calls its `done` once.
 
-use crate::engine::Engine;
-use crate::served::{Fronted, ServedVolume};
+use crate::change::{DecidedMutation, change};
+use crate::host::{Halt, Host, Logged};
 use affinity::{Access, Message, Outcome};
-use aggregate::AggregateError;
-use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
-use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
+use cowfs::reader::{HeldBlocks, Reader, Wait};
 use cowfs::transaction::Transaction;
-use file_service::{Done, Durability, FsError};
-use nvlog::{LogFull, LogPosition};
-use operations::{Executed, Mutation, OperationStop, Query, Record};
-use platform::DiskError;
+use file_service::{Done, Durability};
+use operations::{Mutation, Query};
 use platform::mutation::{self, Rule};
-use std::sync::Arc;
-use units::{InodeNumber, Timestamp};
-
-/// A volume as its messages hold it.
-pub(crate) struct Host<P: Pointer> {
-    pub engine: Arc<Engine>,
-    pub served: Arc<ServedVolume>,
-    pub fronted: Arc<dyn Fronted<P>>,
-}
-
-impl<P: Pointer> Clone for Host<P> {
-    fn clone(&self) -> Self {
-        Self {
-            engine: Arc::clone(&self.engine),
-            served: Arc::clone(&self.served),
-            fronted: Arc::clone(&self.fronted),
-        }
-    }
-}
-
-/// The last record of an operation, and the file that it has written to, if any.
-pub(crate) type Logged = (Option<LogPosition>, Option<InodeNumber>);
-
-/// Why a run did not come to its end.
-pub(crate) enum Halt {
-    /// Run again after this.
-    Wait(Wait),
-    /// Answer this.
-    Error(FsError),
-}
-
-/// What clients are told: to wait for disks that are away; of all else, that it failed.
-pub(crate) const fn refusal(failure: &AggregateError) -> FsError {
-    if failure.is_of_disks() { FsError::Offline } else { FsError::Io }
-}
-
-impl From<OperationStop> for Halt {
-    fn from(stop: OperationStop) -> Self {
-        match stop.fs_error() {
-            Some(error) => {
-                if !matches!(stop, OperationStop::Error(_) | OperationStop::Cow(Stop::NoSpace)) {
-                    tracing::error!(%stop, "an operation met damage");
-                }
-                Self::Error(error)
-            }
-            None => Self::Wait(stop.wait().cloned().unwrap_or(Wait::Room)),
-        }
-    }
-}
-
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Self {
-        OperationStop::Cow(stop).into()
-    }
-}
-
-impl<P: Pointer> Host<P> {
-    /// Whether operations can run now.
-    pub fn check(&self, logical: &Logical<P>) -> Result<(), Halt> {
-        if self.served.aggregate.is_failed() {
-            return Err(Halt::Error(self.refusal()));
-        }
-        if self.served.is_gone() {
-            return Err(Halt::Error(FsError::Stale));
-        }
-        if self.fronted.front().is_unreadable() {
-            return Err(Halt::Error(FsError::Io));
-        }
-        if logical.suspended && !mutation::broken(Rule::OperationsDuringRestore) {
-            return Err(Halt::Wait(Wait::Room));
-        }
-        Ok(())
-    }
-
-    /// Whether operations that change something can run now.
-    pub fn check_change(&self, logical: &Logical<P>) -> Result<(), Halt> {
-        self.check(logical)?;
-        let is_refused = self.fronted.front().is_read_only();
-        if is_refused { Err(Halt::Error(FsError::ReadOnly)) } else { Ok(()) }
-    }
-
-    /// What clients are told of an aggregate that has failed.
-    fn refusal(&self) -> FsError {
-        self.served.aggregate.failure().as_ref().map_or(FsError::Io, refusal)
-    }
-
-    /// Appends an operation's records to the log; the last one's position.
-    pub fn log(&self, records: &[Record]) -> Result<Option<LogPosition>, Halt> {
-        let aggregate = &self.served.aggregate;
-        let cp = aggregate.filling();
-        let mut last = None;
-        for record in records {
-            match aggregate.parts.log.append(cp, record.kind, &record.parts()) {
-                Ok(position) => last = Some(position),
-                Err(LogFull::Half { .. } | LogFull::NotRetired) => {
-                    return Err(Halt::Wait(Wait::Room));
-                }
-                Err(full) => {
-                    tracing::error!(%full, "an operation cannot be logged");
-                    return Err(Halt::Error(FsError::Io));
-                }
-            }
-        }
-        Ok(last)
-    }
-
-    /// Answers an operation that was applied.
-    pub fn answer<R: Send + 'static>(
-        &self,
-        reply: R,
-        (position, file): Logged,
-        durability: Durability,
-        done: Done<R>,
-    ) {
-        let log = &self.served.aggregate.parts.log;
-        match position.filter(|_| durability == Durability::Logged) {
-            None => done(Ok(reply)),
-            Some(position) => {
-                let fronted = Arc::clone(&self.fronted);
-                let before = fronted.front().given_up_count();
-                let durable = move |outcome: Result<(), DiskError>| {
-                    let front = fronted.front();
-                    // A consistency point may have dropped it meanwhile, for damage. The log is not
-                    // needed any more then, and who waits for it is told that all is durable.
-                    let is_gone = front.is_read_only()
-                        || file.is_some_and(|file| front.has_given_up(file, before));
-                    done(if outcome.is_ok() && !is_gone { Ok(reply) } else { Err(FsError::Io) });
-                };
-                log.when_durable(position, Box::new(durable));
-            }
-        }
-        self.engine.watch_pressure(&self.served.aggregate);
-    }
-
-    /// Suspends or answers a message that was halted.
-    pub fn halt<R>(&self, halt: Halt, held: &HeldBlocks, done: &mut Option<Done<R>>) -> Outcome {
-        match halt {
-            Halt::Wait(wait) => self.served.aggregate.suspend(wait, held),
-            Halt::Error(error) => {
-                // A block that cannot be read is no news where disks are away.
-                let is_failed = error == FsError::Io && self.served.aggregate.is_failed();
-                let error = if is_failed { self.refusal() } else { error };
-                if let Some(done) = done.take() {
-                    done(Err(error));
-                }
-                Outcome::Done
-            }
-        }
-    }
-
-    /// Sends a message to the logical affinity, running it here if that is free.
-    pub fn send_logical(&self, message: Box<dyn Message>) {
-        let affinity = self.fronted.front().affinities.logical;
-        self.engine.scheduler.send_direct(affinity, message);
-    }
-}
+use units::Timestamp;
 
 /// A mutation on its way.
 pub(crate) struct Mutate<P: Pointer, M: Mutation> {
@@ -190,24 +29,22 @@ pub(crate) struct Mutate<P: Pointer, M: Mutation> {
 
 impl<P: Pointer, M: Mutation> Mutate<P, M> {
     fn attempt(&self, access: &mut Access<'_>) -> Result<(M::Reply, Logged), Halt> {
-        let logical = self.host.fronted.front().logical.write(access);
-        self.host.check_change(logical)?;
-        logical.trim();
-        let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
-        let mut transaction = Transaction::new(logical, reader, self.now);
-        let environment = &self.host.served.environment;
-        let Executed { reply, records, spender } =
-            self.mutation.execute(&mut transaction, environment)?;
-        let promised = transaction.promise(spender)?;
-        let position = self.host.log(&records)?;
-        promised.apply();
+        let Self { host, mutation, now, held, .. } = self;
+        let front = host.fronted.front();
+        let logical = front.logical.write(access);
+        let (reply, (position, file)) = change(host, logical, |logical| {
+            logical.trim();
+            let reader = Reader { cache: front.cache(), held };
+            let transaction = Transaction::new(logical, reader, *now);
+            DecidedMutation::decide(mutation, transaction, &host.served.environment)
+        })?;
         let was_logged = position.is_some_and(|position| position.get().is_multiple_of(8));
         if was_logged && mutation::broken(Rule::RestartAfterMutation) {
             return Err(Halt::Wait(Wait::Room));
         }
         // What it saw of others may still be on its way to the log.
-        let position = position.or_else(|| self.host.served.aggregate.parts.log.last_position());
-        Ok((reply, (position, records.iter().find_map(Record::file))))
+        let position = position.or_else(|| host.served.aggregate.parts.log.last_position());
+        Ok((reply, (position, file)))
     }
 }
 

@@ -15,42 +15,16 @@
 //!   included: a write of then must not land beside those of now.
 //! - The other aggregates of the node notice nothing; what the one had in memory goes with it.
 
-use crate::admin::{AggregateSummary, file_system_of};
+use crate::admin::file_system_of;
 use crate::engine::Engine;
+use crate::outages::{Outage, Remains};
 use crate::served::ServedVolume;
 use affinity::AffinityId;
 use aggregate::Aggregate;
 #[cfg(doc)]
 use file_service::FsError;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use units::Timestamp;
-
-/// An aggregate that was in service, and is away.
-#[derive(Clone, Debug)]
-pub struct Outage {
-    /// How it was when it failed, and why it did.
-    pub summary: AggregateSummary,
-    /// Since when.
-    pub since: Timestamp,
-}
-
-/// What has gone and is to go.
-#[derive(Default)]
-pub(crate) struct Outages {
-    /// By identity.
-    away: BTreeMap<[u8; 16], Outage>,
-    remains: Vec<Remains>,
-}
-
-/// What may be left of an aggregate that was closed.
-struct Remains {
-    aggregate: [u8; 16],
-    parts: Vec<Weak<dyn Any + Send + Sync>>,
-    /// Its Aggregate affinity, with all beneath.
-    affinity: Option<AffinityId>,
-}
 
 impl Engine {
     /// Aggregates that were in service and are away, in order of name.

@@ -17,17 +17,16 @@
 //! Fails: [`EngineError::Replay`] names the record. The aggregate is not brought into service then,
 //! and nothing is lost: disks and log have what the crash left.
 
+use crate::change::owed;
 use crate::error::EngineError;
 use crate::open::{Opening, Recovery};
 use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
 use aggregate::Aggregate;
-use cowfs::budget::Spender;
 use cowfs::image::GivenUp;
 use cowfs::logical::{Logical, read_record};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
-use cowfs::transaction::Transaction;
 use nvlog::Record;
 use operations::{OperationStop, RecordError};
 use platform::mutation::{self, Rule};
@@ -265,15 +264,9 @@ impl Opening {
         let logical = volume.front().logical.write(access);
         logical.replaying = true;
         let reader = Reader { cache: volume.front().cache(), held };
-        let mut transaction = Transaction::new(logical, reader, Timestamp(0));
-        operations::replay(record.kind, &record.body, &mut transaction)?;
-        match transaction.promise(Spender::Owed) {
-            Ok(promised) => {
-                promised.apply();
-                Ok(())
-            }
-            Err(stop) => Err(stop.into()),
-        }
+        owed(logical, (reader, Timestamp(0)), |transaction| {
+            operations::replay(record.kind, &record.body, transaction)
+        })
     }
 
     /// Ends the replay of all volumes. Files that were made and lost with the crash have handles

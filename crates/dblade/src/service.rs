@@ -7,7 +7,8 @@
 //! Invariants: no call blocks. A handle of a volume that is not online is `Stale`.
 
 use crate::engine::Engine;
-use crate::messages::{Ask, Host, Mutate};
+use crate::host::Host;
+use crate::messages::{Ask, Mutate};
 use crate::served::VolumeKind;
 use cowfs::pointer::Pointer;
 use cowfs::reader::HeldBlocks;

@@ -17,12 +17,12 @@
 
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::tending::Place;
 use aggregate::Aggregate;
 use media::{MediaError, Profile};
 use platform::Disk;
-use platform::sync::Mutex;
 use raid::{DiskPlace, GroupStatus, MemberState, MemberStatus, RaidError, SpareStatus, Status};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How long a disk may be away before a spare takes its place: longer than it takes to push a cable
@@ -30,19 +30,6 @@ use std::sync::Arc;
 pub const AWAY_GRACE_NANOSECONDS: u64 = 60_000_000_000;
 /// How often is looked: a lost disk is seldom, and a status walks over all disks.
 const LOOK_INTERVAL_NANOSECONDS: u64 = 1_000_000_000;
-
-/// An aggregate and a place in it.
-type Place = ([u8; 16], u32, usize);
-
-/// What the ticks remember.
-#[derive(Default)]
-pub(crate) struct Tending {
-    last_look_nanoseconds: u64,
-    /// Since when disks are away.
-    away_since: BTreeMap<Place, u64>,
-    /// Places that are just being given away.
-    under_way: BTreeSet<Place>,
-}
 
 impl Engine {
     /// Gives spares the places of disks that are lost.
@@ -270,9 +257,6 @@ fn choose_spare<'a>(group: &GroupStatus, spares: &'a [SpareStatus]) -> Option<&'
         (spare.media.is_rotational() != group.is_rotational, spare.regions, spare.name.as_str())
     })
 }
-
-/// The memory of the ticks.
-pub(crate) type SharedTending = Arc<Mutex<Tending>>;
 
 #[cfg(test)]
 mod tests {

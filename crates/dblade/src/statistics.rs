@@ -3,7 +3,7 @@
 //! Invariants: where something is being freed, the answer is of the time after a consistency point
 //! if there is little room: what was removed counts as free.
 
-use crate::messages::{Host, refusal};
+use crate::host::{Host, refusal};
 use crate::service::{AskWork, CarryOut, Service, Work};
 use cowfs::pointer::Pointer;
 use file_service::{Attributes, Caller, Done, FileSystemStatistics, FsError, calls};

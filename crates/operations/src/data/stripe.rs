@@ -324,6 +324,12 @@ impl<P: Pointer> StripeWrite<'_, P> {
         self.record.as_ref()
     }
 
+    /// The file that is written to.
+    #[must_use]
+    pub const fn file(&self) -> InodeNumber {
+        self.number
+    }
+
     /// Makes the change. Whether a consistency point should begin soon, `logical`'s dirty memory
     /// says.
     #[must_use]

@@ -1,0 +1,35 @@
+//! Which aggregates were in service and are away, and what is left of those that were closed.
+//!
+//! Invariants: see [`crate::outage`], which fills and empties it.
+
+use crate::summary::AggregateSummary;
+use affinity::AffinityId;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use units::Timestamp;
+
+/// An aggregate that was in service, and is away.
+#[derive(Clone, Debug)]
+pub struct Outage {
+    /// How it was when it failed, and why it did.
+    pub summary: AggregateSummary,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// What has gone and is to go.
+#[derive(Default)]
+pub(crate) struct Outages {
+    /// By identity.
+    pub away: BTreeMap<[u8; 16], Outage>,
+    pub remains: Vec<Remains>,
+}
+
+/// What may be left of an aggregate that was closed.
+pub(crate) struct Remains {
+    pub aggregate: [u8; 16],
+    pub parts: Vec<Weak<dyn Any + Send + Sync>>,
+    /// Its Aggregate affinity, with all beneath.
+    pub affinity: Option<AffinityId>,
+}

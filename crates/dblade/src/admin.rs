@@ -18,7 +18,6 @@ use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
-use file_service::FileSystemId;
 use ondisk::damage::Damage;
 use ondisk::pointer::DualPointer;
 use ondisk::records::{
@@ -55,22 +54,13 @@ const VOLUME_BLOCKS_MIN: u64 = 256;
 /// Largest volume that the format's block numbers reach: 64 PiB less the slack.
 const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
 
-/// What an aggregate is called in handles.
-#[must_use]
-pub fn file_system_of(aggregate: [u8; 16]) -> FileSystemId {
-    let mut first = [0; 8];
-    first.copy_from_slice(&aggregate[..8]);
-    FileSystemId(u64::from_le_bytes(first))
-}
-
 impl Engine {
-    pub(crate) fn environment(&self, aggregate: &Aggregate, volume: VolumeId) -> Environment {
-        let file_system = file_system_of(aggregate.parts.identity.aggregate);
-        // Room for snapshots' numbers between volumes: an image of its own has its own number.
-        let image_number = file_system.0.rotate_left(32) ^ (u64::from(volume.get()) << 40);
+    pub(crate) fn environment(&self, record: &VolumeRecord) -> Environment {
+        let (volume, identity) = (VolumeId(record.volume.get()), record.identity);
+        let image_number = identity.half();
         let limits = crate::service::limits(self.configuration.memory_bytes);
         let commit_bytes_max = self.configuration.tuning.commit_bytes_max;
-        Environment { volume, file_system, image_number, limits, commit_bytes_max }
+        Environment { volume, identity, image_number, limits, commit_bytes_max }
     }
 
     /// Makes a flexible volume.

@@ -11,15 +11,15 @@ use affinity::Scheduler;
 use aggregate::{Aggregate, Tuning};
 use cowfs::cache::{BlockGauge, BufferCache};
 use cowfs::dirty_memory::NodeMemory;
-use file_service::{FileHandle, FileSystemId, FsError};
+use file_service::{FileHandle, FsError};
 use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, RwLock};
 use platform::{Clock, Disk, Entropy};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{BLOCK_SIZE_U64, VolumeId};
+use units::{BLOCK_SIZE_U64, VolumeUuid};
 
 /// Receives the end of an administrator's request.
 pub type Done<T> = Box<dyn FnOnce(Result<T, EngineError>) + Send>;
@@ -88,14 +88,36 @@ pub struct Engine {
 
 #[derive(Default)]
 pub(crate) struct Register {
-    pub by_number: FxHashMap<(FileSystemId, VolumeId), Arc<ServedVolume>>,
+    pub by_identity: FxHashMap<VolumeUuid, Arc<ServedVolume>>,
     pub by_name: BTreeMap<String, Arc<ServedVolume>>,
-    /// Aggregates that are known and away ([`crate::outage`]).
-    pub away: BTreeSet<FileSystemId>,
-    /// The names of their volumes, as far as they are known.
-    pub away_names: BTreeMap<String, FileSystemId>,
-    /// How often aggregates came back that had been in service.
-    pub losses: BTreeMap<FileSystemId, u64>,
+    /// Aggregates that are known and away ([`crate::outage`]), by identity.
+    pub away: BTreeMap<[u8; 16], AwayVolumes>,
+    /// How often volumes came back with an aggregate that had been in service.
+    pub losses: FxHashMap<VolumeUuid, u64>,
+}
+
+/// The volumes of an aggregate that is away.
+pub(crate) enum AwayVolumes {
+    /// It was not in service since the start: any volume that is nowhere else may be its.
+    Unknown,
+    /// Those that it had when it went, by identity, with their names.
+    Known(BTreeMap<VolumeUuid, String>),
+}
+
+impl AwayVolumes {
+    fn may_have(&self, volume: VolumeUuid) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Known(volumes) => volumes.contains_key(&volume),
+        }
+    }
+
+    pub(crate) fn have_name(&self, name: &str) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::Known(volumes) => volumes.values().any(|volume| volume == name),
+        }
+    }
 }
 
 impl Engine {
@@ -170,8 +192,7 @@ impl Engine {
     /// The volume that a handle names.
     #[must_use]
     pub fn volume_of(&self, handle: &FileHandle) -> Option<Arc<ServedVolume>> {
-        let key = (handle.file_system, handle.volume);
-        self.register.read().by_number.get(&key).map(Arc::clone)
+        self.register.read().by_identity.get(&handle.volume).map(Arc::clone)
     }
 
     /// The volume of this name.
@@ -188,22 +209,22 @@ impl Engine {
 
     pub(crate) fn register_volume(&self, volume: Arc<ServedVolume>) {
         let mut register = self.register.write();
-        let key = (volume.environment.file_system, volume.environment.volume);
-        register.by_number.insert(key, Arc::clone(&volume));
+        register.by_identity.insert(volume.environment.identity, Arc::clone(&volume));
         register.by_name.insert(volume.name.clone(), volume);
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
     pub(crate) fn unregister_volume(&self, volume: &ServedVolume) {
         let mut register = self.register.write();
-        register.by_number.remove(&(volume.environment.file_system, volume.environment.volume));
+        register.by_identity.remove(&volume.environment.identity);
         register.by_name.remove(&volume.name);
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
     /// What to tell a client whose handle leads to no volume: it is gone, or it is away.
     pub(crate) fn absence_of(&self, handle: &FileHandle) -> FsError {
-        match self.register.read().away.contains(&handle.file_system) {
+        let register = self.register.read();
+        match register.away.values().any(|away| away.may_have(handle.volume)) {
             true => FsError::Offline,
             false => FsError::Stale,
         }

@@ -14,7 +14,7 @@ use file_service::{Caller, Done, FileHandle, Hold, calls};
 
 /// See [`Hold::losses`].
 pub(crate) fn losses(engine: &Engine, file: &FileHandle) -> u64 {
-    engine.register.read().losses.get(&file.file_system).copied().unwrap_or(0)
+    engine.register.read().losses.get(&file.volume).copied().unwrap_or(0)
 }
 
 impl CarryOut for calls::HoldFile {

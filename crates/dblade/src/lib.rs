@@ -40,7 +40,7 @@ mod statistics;
 mod summary;
 mod tending;
 
-pub use admin::{VolumeRequest, file_system_of};
+pub use admin::VolumeRequest;
 pub use aggregate::{AreaChoice, Tiering, TieringPolicy, Tuning};
 pub use cowfs::image::GivenUp;
 pub use create::{CreateAggregate, groups_of};

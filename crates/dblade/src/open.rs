@@ -459,7 +459,7 @@ impl Engine {
         record: &VolumeRecord,
         kind: VolumeKind,
     ) -> Arc<ServedVolume> {
-        let environment = self.environment(aggregate, VolumeId(record.volume.get()));
+        let environment = self.environment(record);
         if let VolumeKind::Flexible(volume) = &kind {
             let engine = Arc::downgrade(self);
             // What clients wrote unstably is not all there any more.

@@ -15,8 +15,7 @@
 //!   included: a write of then must not land beside those of now.
 //! - The other aggregates of the node notice nothing; what the one had in memory goes with it.
 
-use crate::admin::file_system_of;
-use crate::engine::Engine;
+use crate::engine::{AwayVolumes, Engine};
 use crate::outages::{Outage, Remains};
 use crate::served::ServedVolume;
 use affinity::AffinityId;
@@ -37,16 +36,13 @@ impl Engine {
 
     /// Clients shall wait for an aggregate that could not be opened: it is known to exist.
     pub fn expect_aggregate(&self, aggregate: [u8; 16]) {
-        self.register.write().away.insert(file_system_of(aggregate));
+        self.register.write().away.entry(aggregate).or_insert(AwayVolumes::Unknown);
     }
 
     /// An aggregate will not come back: its disks were given to another use.
     pub fn forget_aggregate(&self, aggregate: [u8; 16]) {
         self.outages.lock().away.remove(&aggregate);
-        let file_system = file_system_of(aggregate);
-        let mut register = self.register.write();
-        register.away.remove(&file_system);
-        register.away_names.retain(|_, owner| *owner != file_system);
+        self.register.write().away.remove(&aggregate);
     }
 
     /// Whether nothing is left of an aggregate that was closed: it may be opened.
@@ -78,15 +74,13 @@ impl Engine {
         let since = self.configuration.clock.wall();
         let outage = Outage { summary: self.summary_of(aggregate), since };
         let identity = aggregate.parts.identity.aggregate;
-        let file_system = file_system_of(identity);
-        let volumes = self.volumes();
-        let own = volumes.iter().filter(|served| Arc::ptr_eq(&served.aggregate, aggregate));
+        let mut own = self.volumes();
+        own.retain(|served| Arc::ptr_eq(&served.aggregate, aggregate));
+        let named = |served: &Arc<ServedVolume>| (served.environment.identity, served.name.clone());
+        let away = AwayVolumes::Known(own.iter().map(named).collect());
         // From here on clients are told to wait, and never that a handle is stale.
-        self.register.write().away.insert(file_system);
-        for served in own {
-            self.register.write().away_names.insert(served.name.clone(), file_system);
-            self.unregister_volume(served);
-        }
+        self.register.write().away.insert(identity, away);
+        own.iter().for_each(|served| self.unregister_volume(served));
         let parts = &aggregate.parts;
         // Whatever uses the aggregate uses its store.
         let remains = vec![parts.store.remains(), parts.log.remains()];
@@ -128,8 +122,10 @@ impl Engine {
         if was_away {
             // What clients wrote unstably before is not all there.
             self.renew_verifier();
-            let file_system = file_system_of(identity.aggregate);
-            *self.register.write().losses.entry(file_system).or_default() += 1;
+            let losses = &mut self.register.write().losses;
+            for served in &volumes {
+                *losses.entry(served.environment.identity).or_default() += 1;
+            }
         }
         self.aggregates.lock().insert(identity.name.clone(), Arc::clone(aggregate));
         volumes.into_iter().for_each(|served| self.register_volume(served));

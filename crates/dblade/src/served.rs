@@ -3,6 +3,7 @@
 use aggregate::{Aggregate, AggregateError, Tiering};
 use cowfs::image::GivenUp;
 use cowfs::pointer::Pointer;
+use file_service::HandleKey;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use operations::Environment;
@@ -31,6 +32,8 @@ pub struct ServedVolume {
     pub kind: VolumeKind,
     /// What its operations need to know.
     pub environment: Environment,
+    /// Seals the handles that clients get.
+    pub handle_key: HandleKey,
     /// The size that users see.
     pub size_blocks: u64,
     /// When it was made.
@@ -59,6 +62,7 @@ impl ServedVolume {
             aggregate,
             kind,
             environment,
+            handle_key: HandleKey(record.handle_key),
             size_blocks,
             created: Timestamp(record.created.get()),
             exports: RwLock::new(Arc::new(exports)),

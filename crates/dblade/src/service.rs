@@ -184,7 +184,10 @@ mutations! {
 impl CarryOut for calls::Root {
     fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
         let Some(served) = service.0.volume_named(&self.name) else {
-            let is_away = service.0.register.read().away_names.contains_key(&self.name);
+            let is_away = {
+                let register = service.0.register.read();
+                register.away.values().any(|away| away.have_name(&self.name))
+            };
             return done(Err(if is_away { FsError::Offline } else { FsError::NotFound }));
         };
         let file = served.environment.handle(

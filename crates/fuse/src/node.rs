@@ -46,8 +46,7 @@ impl NodeTable {
         }
         let inode = u32::try_from(handle.inode.get()).ok()?;
         let node = u64::from(handle.generation.get()) << 32 | u64::from(inode);
-        let here = handle.file_system == self.root.file_system
-            && handle.volume == self.root.volume
+        let here = handle.volume == self.root.volume
             && handle.snapshot == SnapshotId::ACTIVE
             && self.root.snapshot == SnapshotId::ACTIVE;
         (here && node & TABLE_BIT == 0 && node > ROOT_NODE).then_some(node)
@@ -108,13 +107,11 @@ pub(crate) fn visible_inode(handle: FileHandle) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use file_service::FileSystemId;
-    use units::VolumeId;
+    use units::VolumeUuid;
 
     fn handle(inode: u64, generation: u32, snapshot: u32) -> FileHandle {
         FileHandle {
-            file_system: FileSystemId(1),
-            volume: VolumeId(1),
+            volume: VolumeUuid([1; 16]),
             inode: InodeNumber(inode),
             generation: Generation(generation),
             snapshot: SnapshotId(snapshot),
@@ -134,7 +131,7 @@ mod tests {
     #[test]
     fn others_live_while_the_kernel_remembers_them() {
         let nodes = NodeTable::new(handle(2, 1, 0));
-        let elsewhere = FileHandle { volume: VolumeId(2), ..handle(7, 3, 0) };
+        let elsewhere = FileHandle { volume: VolumeUuid([2; 16]), ..handle(7, 3, 0) };
         let odd = [handle(7, 3, 5), handle(1, 0, 0), handle(7, u32::MAX, 0), elsewhere];
         let ids = odd.map(|file| nodes.remember(file));
         for (file, id) in odd.iter().zip(ids) {

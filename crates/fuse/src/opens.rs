@@ -39,14 +39,13 @@ impl Opens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use file_service::{FileHandle, FileSystemId};
-    use units::{Generation, InodeNumber, SnapshotId, VolumeId};
+    use file_service::FileHandle;
+    use units::{Generation, InodeNumber, SnapshotId, VolumeUuid};
 
     #[test]
     fn opens_are_counted() {
         let file = FileHandle {
-            file_system: FileSystemId(1),
-            volume: VolumeId(1),
+            volume: VolumeUuid([1; 16]),
             inode: InodeNumber(7),
             generation: Generation(1),
             snapshot: SnapshotId::ACTIVE,

@@ -6,12 +6,13 @@
 
 use crate::input::Input;
 use crate::{memory, results};
-use file_service::FileHandle;
 use file_service::memory::MemoryFileSystem;
-use nfs::{Export, ExportAccess, ExportPolicy, Programs, ReplyLimits, Squash};
+use file_service::{HandleKey, SealedHandle};
+use nfs::{EveryClient, Export, ExportAccess, ExportPolicy, Programs, ReplyLimits, Squash};
 use onc_rpc::{AuthSys, CallHeader, Credential, Dialogue, Reader, Writer, record};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use units::{Generation, InodeNumber, SnapshotId, VolumeUuid};
 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
@@ -40,8 +41,12 @@ pub(crate) const ACCESS: ExportAccess = ExportAccess {
 struct Policy;
 
 impl ExportPolicy for Policy {
-    fn rule(&self, file: &FileHandle, _: IpAddr) -> Option<ExportAccess> {
-        match file.volume.get() {
+    fn handle_key(&self, volume: VolumeUuid) -> Option<HandleKey> {
+        (volume.half() <= 2).then_some(EveryClient::KEY)
+    }
+
+    fn rule(&self, volume: VolumeUuid, _: IpAddr) -> Option<ExportAccess> {
+        match volume.half() {
             1 => Some(ACCESS),
             2 => Some(ExportAccess {
                 read_only: true,
@@ -95,7 +100,7 @@ impl Client {
         let record_bytes_max = programs.record_bytes_max();
         let peer = SocketAddr::from(([10, 0, 0, 1], 700));
         let dialogue = Dialogue::new(programs, peer, record_bytes_max);
-        let root = |volume| memory::root(service, volume).handle.encode().to_vec();
+        let root = |volume| memory::root(service, volume).handle.seal(&EveryClient::KEY).to_vec();
         Self { dialogue, handles: vec![root("vol"), root("other")], xid: 0 }
     }
 
@@ -164,6 +169,7 @@ impl Client {
                 }
                 writer.opaque(&changed);
             }
+            Some(handle) if choice >= 0xe0 => writer.opaque(&changed_and_sealed(handle, input)),
             Some(handle) => writer.opaque(handle),
             None => {
                 let length = input.index(70);
@@ -344,4 +350,18 @@ pub(crate) fn spoilt(
     let mark = record::mark(call.len() - 4).to_be_bytes();
     call.iter_mut().zip(mark).for_each(|(to, from)| *to = from);
     call
+}
+
+/// A handle that a server with this state never gives and that opens all the same, as those of
+/// files that are gone do.
+fn changed_and_sealed(handle: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+    let opened = SealedHandle::parse(handle).and_then(|sealed| sealed.open(&EveryClient::KEY));
+    let Ok(mut file) = opened else { return handle.to_vec() };
+    match input.byte() & 3 {
+        0 => file.volume.0[7] = input.byte(),
+        1 => file.inode = InodeNumber(input.u64()),
+        2 => file.generation = Generation(u32::from(input.byte())),
+        _ => file.snapshot = SnapshotId(u32::from(input.byte())),
+    }
+    file.seal(&EveryClient::KEY).to_vec()
 }

@@ -1,13 +1,13 @@
 //! The manager against a naive model that knows a mode for each byte, and the rules one by one.
 
 use super::*;
-use file_service::{FileHandle, FileSystemId};
+use file_service::FileHandle;
 use platform::Clock;
 use platform::sync::Mutex;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
+use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeUuid};
 
 #[derive(Default)]
 struct TestClock(AtomicU64);
@@ -24,8 +24,7 @@ impl Clock for TestClock {
 
 fn file(inode: u64) -> FileHandle {
     FileHandle {
-        file_system: FileSystemId(1),
-        volume: VolumeId(1),
+        volume: VolumeUuid([1; 16]),
         inode: InodeNumber(inode),
         generation: Generation(1),
         snapshot: SnapshotId::ACTIVE,

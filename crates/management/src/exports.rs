@@ -19,9 +19,9 @@ const MAPPED_PREFIX_BITS: u8 = 96;
 
 /// Lets NFS clients see a volume as its rules say from now on.
 pub(crate) fn publish(front_ends: &dyn FrontEnds, volume: &ServedVolume) {
-    let key = (volume.environment.file_system, volume.environment.volume);
+    let identity = (volume.environment.identity, volume.handle_key);
     let rules = from_records(&volume.name, &volume.exports());
-    front_ends.set_exports(&volume.name, key, &rules);
+    front_ends.set_exports(&volume.name, identity, &rules);
 }
 
 /// A rule as it is stored.

@@ -7,9 +7,9 @@
 use crate::patience::Patience;
 use admin_api::{AdminError, ExportRule, Listener, MemoryUse, MountCreate, MountInfo, MountRemove};
 use dblade::LogProvider;
-use file_service::FileSystemId;
+use file_service::HandleKey;
 use platform::DiskOpener;
-use units::VolumeId;
+use units::VolumeUuid;
 
 /// The light of a disk's slot, lit. It is put out when this is dropped.
 pub trait Light: Send {}
@@ -36,19 +36,16 @@ pub trait JournalPlaces: LogProvider {
     fn await_free(&self, aggregate: &[u8; 16], patience: &Patience);
 }
 
-/// A volume as handles name it.
-pub type VolumeKey = (FileSystemId, VolumeId);
-
 /// The front ends: who sees which volume, and the mounts that the node keeps.
 pub trait FrontEnds: Send + Sync {
-    /// Sets all export rules of a volume, known from now on as `name`.
-    fn set_exports(&self, name: &str, key: VolumeKey, rules: &[ExportRule]);
+    /// Sets all export rules of a volume, known from now on as `name`, and what seals its handles.
+    fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]);
 
     /// Forgets a volume: its clients see nothing from now on.
     fn forget_exports(&self, name: &str);
 
-    /// Clients of a file system that have no rule shall wait, or no longer.
-    fn set_away(&self, file_system: FileSystemId, is_away: bool);
+    /// Clients with handles of unknown volumes shall wait for an aggregate, or no longer.
+    fn set_away(&self, aggregate: [u8; 16], is_away: bool);
 
     /// Mounts a volume on this machine.
     ///

@@ -4,10 +4,12 @@
 //! Invariants: without a rule there is no access; unless a rule says otherwise root is nobody.
 //! AUTH_SYS proves nothing: an identity is believed because the rule believes the address.
 
-use file_service::{Caller, Durability, FileHandle};
+use crate::wire::SealedBytes;
+use file_service::{Caller, Durability, FileHandle, HandleKey};
 use onc_rpc::Credential;
 use std::net::IpAddr;
 use std::sync::Arc;
+use units::VolumeUuid;
 
 /// User and group of those who are nobody: `nobody` and `nogroup` on Debian and Fedora.
 pub const ANONYMOUS_ID: u32 = 65534;
@@ -76,15 +78,17 @@ pub struct Export {
 
 /// Keeps the export rules. Asked for every call, on a network thread: it must answer from memory.
 pub trait ExportPolicy: Send + Sync {
-    /// What `client` may do with the volume that `file` lies in; `None` for nothing.
-    fn rule(&self, file: &FileHandle, client: IpAddr) -> Option<ExportAccess>;
+    /// The key that seals the handles of a volume; `None` if no such volume is known.
+    fn handle_key(&self, volume: VolumeUuid) -> Option<HandleKey>;
 
-    /// Whether the volume that `file` lies in, of which there is no rule now, may come back: then
-    /// its clients are told to wait.
-    fn is_away(&self, file: &FileHandle) -> bool {
-        let _ = file;
+    /// Whether a volume that is not known now may come back: then its clients are told to wait.
+    fn is_away(&self, volume: VolumeUuid) -> bool {
+        let _ = volume;
         false
     }
+
+    /// What `client` may do with a volume; `None` for nothing.
+    fn rule(&self, volume: VolumeUuid, client: IpAddr) -> Option<ExportAccess>;
 
     /// The same for the volume called `volume`, when a client mounts it.
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess>;
@@ -103,8 +107,17 @@ pub struct EveryClient {
     pub volumes: Vec<String>,
 }
 
+impl EveryClient {
+    /// The key of all volumes.
+    pub const KEY: HandleKey = HandleKey(*b"every client has");
+}
+
 impl ExportPolicy for EveryClient {
-    fn rule(&self, _: &FileHandle, _: IpAddr) -> Option<ExportAccess> {
+    fn handle_key(&self, _: VolumeUuid) -> Option<HandleKey> {
+        Some(Self::KEY)
+    }
+
+    fn rule(&self, _: VolumeUuid, _: IpAddr) -> Option<ExportAccess> {
         Some(self.access)
     }
 
@@ -116,6 +129,11 @@ impl ExportPolicy for EveryClient {
         let export = |volume: &String| Export { path: format!("/{volume}"), clients: Vec::new() };
         self.volumes.iter().map(export).collect()
     }
+}
+
+/// A handle as clients get it; `None` if its volume is not known any more.
+pub(crate) fn seal(policy: &dyn ExportPolicy, file: &FileHandle) -> Option<SealedBytes> {
+    Some(file.seal(&policy.handle_key(file.volume)?))
 }
 
 /// The caller that a credential stands for under a rule.

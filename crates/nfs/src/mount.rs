@@ -205,9 +205,12 @@ impl Walk {
     }
 
     fn arrive(self, entry: &Entry) {
+        let Some(handle) = self.context.seal(&entry.handle) else {
+            return self.answer.status(status(FsError::NotFound));
+        };
         self.mounts.add(self.client, &self.path);
         let mut writer = self.answer.begin(64);
-        writer.opaque(&entry.handle.encode());
+        writer.opaque(&handle);
         writer.u32(1); // one flavor:
         writer.u32(message::AUTH_SYS);
         self.answer.send(writer, None);

@@ -11,8 +11,10 @@ use crate::export::{self, ExportAccess, ExportPolicy};
 use crate::failure::{AfterFailure, FailureAttributes};
 use crate::once::Way;
 use crate::reply_cache::ReplyCache;
-use crate::wire;
-use file_service::{Attributes, Caller, Done, FileHandle, FileService, FsError, Limits, calls};
+use crate::wire::{self, SealedBytes};
+use file_service::{
+    Attributes, Caller, Done, FileHandle, FileService, FsError, Limits, SealedHandle, calls,
+};
 use onc_rpc::{Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
@@ -30,6 +32,28 @@ pub(crate) struct Context {
     pub(crate) replies: ReplyCache,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) connections: Arc<Connections>,
+}
+
+impl Context {
+    /// The file that a client means.
+    ///
+    /// # Errors
+    /// `BadHandle` if the server has made no such handle; `Stale` if its volume is gone, `Offline`
+    /// while that is not known.
+    pub(crate) fn open(&self, sealed: SealedHandle) -> Result<FileHandle, FsError> {
+        let volume = sealed.volume();
+        let key =
+            self.policy.handle_key(volume).ok_or_else(|| match self.policy.is_away(volume) {
+                true => FsError::Offline,
+                false => FsError::Stale,
+            })?;
+        sealed.open(&key)
+    }
+
+    /// A file's handle as clients get it; `None` if its volume has just gone.
+    pub(crate) fn seal(&self, file: &FileHandle) -> Option<SealedBytes> {
+        export::seal(&*self.policy, file)
+    }
 }
 
 /// What is remembered of a connection.
@@ -131,12 +155,10 @@ impl Request<'_> {
 
     /// Reads a handle and asks the policy about it.
     pub(crate) fn target(&mut self, wanted: Wanted) -> Result<Target, Refusal> {
-        let file = wire::read_handle(&mut self.arguments)?;
-        let rule = self.context.policy.rule(&file, self.session.client);
-        let access = rule.ok_or_else(|| match self.context.policy.is_away(&file) {
-            true => FsError::Offline,
-            false => FsError::AccessDenied,
-        })?;
+        let sealed = wire::read_handle(&mut self.arguments)?;
+        let file = self.context.open(sealed)?;
+        let rule = self.context.policy.rule(file.volume, self.session.client);
+        let access = rule.ok_or(FsError::AccessDenied)?;
         if access.refuses_port(self.session.peer.port()) {
             return Err(FsError::NotPermitted.into());
         }

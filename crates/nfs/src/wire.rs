@@ -7,7 +7,9 @@
 
 use crate::request::Refusal;
 use file_service::rules::names;
-use file_service::{Attributes, FileHandle, FileKind, FsError, NodeChange, SetAttributes, SetTime};
+use file_service::{
+    Attributes, FileKind, FsError, NodeChange, SealedHandle, SetAttributes, SetTime,
+};
 use onc_rpc::{Reader, Writer, XdrError};
 use units::Timestamp;
 
@@ -29,7 +31,10 @@ pub(crate) const ATTRIBUTES_SIZE: usize = 84;
 /// Bytes of `post_op_attr` with attributes.
 pub(crate) const POST_ATTRIBUTES_SIZE: usize = 4 + ATTRIBUTES_SIZE;
 /// Bytes of `post_op_fh3` with a handle.
-pub(crate) const POST_HANDLE_SIZE: usize = 4 + 4 + FileHandle::SIZE;
+pub(crate) const POST_HANDLE_SIZE: usize = 4 + 4 + SealedHandle::SIZE;
+
+/// A handle as clients get it.
+pub(crate) type SealedBytes = [u8; SealedHandle::SIZE];
 
 /// `ftype3`.
 const fn kind_number(kind: FileKind) -> u32 {
@@ -59,8 +64,8 @@ pub(crate) fn kind(reader: &mut Reader<'_>) -> Result<FileKind, XdrError> {
 }
 
 /// `nfs_fh3`, read.
-pub(crate) fn read_handle(reader: &mut Reader<'_>) -> Result<FileHandle, Refusal> {
-    Ok(FileHandle::decode(reader.opaque(HANDLE_BYTES_MAX)?)?)
+pub(crate) fn read_handle(reader: &mut Reader<'_>) -> Result<SealedHandle, Refusal> {
+    Ok(SealedHandle::parse(reader.opaque(HANDLE_BYTES_MAX)?)?)
 }
 
 /// `filename3`, read and checked.
@@ -200,15 +205,15 @@ pub(crate) fn change(writer: &mut Writer, change: &NodeChange) {
 }
 
 /// `nfs_fh3`.
-pub(crate) fn handle(writer: &mut Writer, handle: &FileHandle) {
-    writer.opaque(&handle.encode());
+pub(crate) fn handle(writer: &mut Writer, handle: &SealedBytes) {
+    writer.opaque(handle);
 }
 
 /// `post_op_fh3`.
-pub(crate) fn post_handle(writer: &mut Writer, value: Option<&FileHandle>) {
+pub(crate) fn post_handle(writer: &mut Writer, value: Option<SealedBytes>) {
     writer.bool(value.is_some());
     if let Some(value) = value {
-        handle(writer, value);
+        handle(writer, &value);
     }
 }
 
@@ -243,7 +248,7 @@ mod tests {
         check(b"a\0", FsError::Invalid);
         check(&[b'x'; 256], FsError::NameTooLong);
         let mut writer = Writer::default();
-        writer.opaque(&[9; 32]);
+        writer.opaque(&[9; SealedHandle::SIZE]);
         let result = read_handle(&mut Reader::new(writer.bytes()));
         assert!(refused(result, FsError::BadHandle.nfs3_status()));
         let mut writer = Writer::default();

@@ -5,11 +5,12 @@
 mod client;
 
 use client::{Client, MOUNT, NFS, ROOT_IS_ROOT, name_in, post_attributes, set_mode, start};
-use file_service::FileHandle;
-use nfs::{Export, ExportAccess, ExportPolicy, Squash};
+use file_service::HandleKey;
+use nfs::{EveryClient, Export, ExportAccess, ExportPolicy, Squash};
 use onc_rpc::{Credential, Reader};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use units::VolumeUuid;
 
 #[test]
 fn mounts_lead_to_directories() {
@@ -259,9 +260,9 @@ fn snapshots_are_hidden_and_ports_refused_if_the_rule_says_so() {
     let mut client = Client::connect(&setup.server);
     let root = client.mount(b"/vol").unwrap();
     // The root as a snapshot has it; the memory backend has none, so it is stale.
-    let mut kept = file_service::FileHandle::decode(&root).unwrap();
+    let mut kept = client::opened(&root);
     kept.snapshot = units::SnapshotId(7);
-    let snapshots = kept.encode().to_vec();
+    let snapshots = client::sealed(&kept);
     assert_eq!(client.attributes(&snapshots).err(), Some(70));
     *setup.policy.0.lock() = Some(ExportAccess { hide_snapshots: true, ..ROOT_IS_ROOT });
     assert_eq!(client.lookup(&root, b".snapshot").err(), Some(2));
@@ -278,12 +279,16 @@ fn snapshots_are_hidden_and_ports_refused_if_the_rule_says_so() {
 struct Away(AtomicBool);
 
 impl ExportPolicy for Away {
-    fn rule(&self, _: &FileHandle, _: IpAddr) -> Option<ExportAccess> {
-        (!self.0.load(Ordering::SeqCst)).then_some(client::ROOT_IS_ROOT)
+    fn handle_key(&self, _: VolumeUuid) -> Option<HandleKey> {
+        (!self.0.load(Ordering::SeqCst)).then_some(EveryClient::KEY)
     }
 
-    fn is_away(&self, _: &FileHandle) -> bool {
+    fn is_away(&self, _: VolumeUuid) -> bool {
         true
+    }
+
+    fn rule(&self, _: VolumeUuid, _: IpAddr) -> Option<ExportAccess> {
+        Some(client::ROOT_IS_ROOT)
     }
 
     fn rule_for_export(&self, _: &str, _: IpAddr) -> Option<ExportAccess> {

@@ -6,7 +6,6 @@
 mod client;
 
 use client::{Client, ROOT_IS_ROOT};
-use file_service::FileHandle;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use locks::{Attempt, Kind, Limits, LockManager, Mode, Owner, Range, Request};
 use nfs::{Configuration, ExportAccess, Ledger, Locking, Server};
@@ -225,7 +224,7 @@ impl Setup {
     fn local(&self) -> Owner {
         let owner = Owner::new(self.locks.register_client(), b"local");
         let request = Request {
-            file: FileHandle::decode(&self.file).unwrap(),
+            file: client::opened(&self.file),
             owner: owner.clone(),
             process: 9,
             kind: Kind::Whole,
@@ -237,7 +236,7 @@ impl Setup {
     }
 
     fn local_unlock(&self, owner: &Owner) {
-        let file = FileHandle::decode(&self.file).unwrap();
+        let file = client::opened(&self.file);
         self.locks.unlock(file, owner, Kind::Whole, &Range::WHOLE);
     }
 
@@ -422,9 +421,9 @@ fn what_may_not_be_locked_is_refused() {
     rule(Some(ROOT_IS_ROOT));
     assert_eq!(setup.lock("a", 1, (u64::MAX, 2), NOW), TOO_FAR);
     assert_eq!(setup.lock("two words", 1, ALL, NOW), FAILED);
-    let mut handle = FileHandle::decode(&setup.file).unwrap();
+    let mut handle = client::opened(&setup.file);
     handle.generation = units::Generation(99);
-    setup.file = handle.encode().to_vec();
+    setup.file = client::sealed(&handle);
     assert_eq!(setup.lock("a", 1, ALL, NOW), STALE);
     setup.file = b"short".to_vec();
     assert_eq!(setup.lock("a", 1, ALL, NOW), STALE);

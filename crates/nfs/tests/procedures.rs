@@ -8,7 +8,7 @@ use client::{
     Client, NFS, attributes, change, name_in, post_attributes, set_mode, set_nothing, set_size,
     start,
 };
-use file_service::{FileHandle, FsError};
+use file_service::{FsError, HandleKey};
 use onc_rpc::{Credential, Writer};
 
 const fn status(error: FsError) -> u32 {
@@ -300,7 +300,7 @@ fn list(
         if sizes.0.is_some() {
             assert_eq!(post_attributes(&mut reader).unwrap().inode, inode);
             assert!(reader.bool().unwrap());
-            let handle = FileHandle::decode(reader.opaque(64).unwrap()).unwrap();
+            let handle = client::opened(reader.opaque(64).unwrap());
             assert_eq!(handle.inode.get(), inode);
         }
     }
@@ -383,9 +383,10 @@ fn handles_that_are_wrong_or_old_are_told_apart() {
     let setup = start();
     let mut client = Client::connect(&setup.server);
     let root = client.mount(b"/vol").unwrap();
-    let mut stale = FileHandle::decode(&root).unwrap();
+    let mut stale = client::opened(&root);
     stale.inode = stale.inode.offset(12_345);
-    let stale = stale.encode();
+    let made_up = stale.seal(&HandleKey([0; 16]));
+    let stale = client::sealed(&stale);
     for procedure in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21] {
         // Arguments that every procedure can read beyond the handle: a name, an all-zero rest.
         let arguments = |handle: &[u8]| {
@@ -419,10 +420,12 @@ fn handles_that_are_wrong_or_old_are_told_apart() {
                 }
             }
         };
-        let bad = client.nfs(procedure, arguments(&[1; 32]));
+        let bad = client.nfs(procedure, arguments(&[2; 48]));
         assert_eq!(bad.err(), Some(status(FsError::BadHandle)), "procedure {procedure}");
-        let short = client.nfs(procedure, arguments(&root[..31]));
+        let short = client.nfs(procedure, arguments(&root[..47]));
         assert_eq!(short.err(), Some(status(FsError::BadHandle)), "procedure {procedure}");
+        let made_up = client.nfs(procedure, arguments(&made_up));
+        assert_eq!(made_up.err(), Some(status(FsError::BadHandle)), "procedure {procedure}");
         let old = client.nfs(procedure, arguments(&stale));
         assert_eq!(old.err(), Some(status(FsError::Stale)), "procedure {procedure}");
     }

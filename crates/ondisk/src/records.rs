@@ -124,7 +124,7 @@ pub struct VolumeRecord {
     pub exports: [ExportRuleRecord; EXPORT_RULES_MAX],
     /// Its identity: no other volume has it, in whatever aggregate.
     pub identity: VolumeUuid,
-    /// The key of the codes that prove its file handles (decision 14).
+    /// The key of the codes that prove its file handles (decision 35).
     pub handle_key: [u8; 16],
     /// What the volume's content uses.
     pub features: FeatureSet,

@@ -1,18 +1,19 @@
 //! What an operation knows beside its arguments: its volume, and who asks when.
 //!
-//! Invariants: `image_number` is the `st_dev` of the active image; images of snapshots have the
-//! numbers after it, so volumes' numbers lie 2^32 apart.
+//! Invariants: `image_number` is the `st_dev` of the active image, for life: it is made of the
+//! volume's identity. Images of snapshots have the numbers after it; that numbers of two volumes
+//! meet is as unlikely as that two random numbers of 64 bits do.
 
-use file_service::{Caller, FileHandle, FileSystemId, FsError, Limits};
-use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
+use file_service::{Caller, FileHandle, FsError, Limits};
+use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeId, VolumeUuid};
 
 /// The volume that an operation works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Environment {
-    /// Its number, as handles and directory entries have it.
+    /// Its number within its aggregate, as log records have it.
     pub volume: VolumeId,
-    /// Its aggregate.
-    pub file_system: FileSystemId,
+    /// Its identity, as handles have it.
+    pub identity: VolumeUuid,
     /// The number of the active image (`st_dev`).
     pub image_number: u64,
     /// The service's limits.
@@ -54,20 +55,13 @@ impl Environment {
         generation: Generation,
         snapshot: SnapshotId,
     ) -> FileHandle {
-        FileHandle {
-            file_system: self.file_system,
-            volume: self.volume,
-            inode,
-            generation,
-            snapshot,
-        }
+        FileHandle { volume: self.identity, inode, generation, snapshot }
     }
 
     /// # Errors
     /// `Stale` for a handle that leads elsewhere.
     pub(crate) fn check(&self, handle: FileHandle) -> Result<(), FsError> {
-        let here = handle.volume == self.volume && handle.file_system == self.file_system;
-        if here { Ok(()) } else { Err(FsError::Stale) }
+        if handle.volume == self.identity { Ok(()) } else { Err(FsError::Stale) }
     }
 
     /// # Errors

@@ -14,10 +14,9 @@ mod mounts;
 use crate::memory::Shares;
 use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
 use exports::ExportTable;
-use file_service::{FileService, FileSystemId};
+use file_service::{FileService, HandleKey};
 use ledger::LedgerFile;
 use locks::{Limits, LockManager};
-use management::ports::VolumeKey;
 use mounts::Mounts;
 use nfs::{RegisterError, RpcError, StartError};
 use platform::Clock;
@@ -25,6 +24,7 @@ use server::config::Config;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use units::VolumeUuid;
 
 /// What all front ends share.
 pub(crate) struct FrontEnds {
@@ -80,16 +80,16 @@ impl FrontEnds {
 }
 
 impl management::FrontEnds for FrontEnds {
-    fn set_exports(&self, name: &str, key: VolumeKey, rules: &[ExportRule]) {
-        self.exports.set(name, key, rules);
+    fn set_exports(&self, name: &str, volume: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
+        self.exports.set(name, volume, rules);
     }
 
     fn forget_exports(&self, name: &str) {
         self.exports.remove(name);
     }
 
-    fn set_away(&self, file_system: FileSystemId, is_away: bool) {
-        self.exports.set_away(file_system, is_away);
+    fn set_away(&self, aggregate: [u8; 16], is_away: bool) {
+        self.exports.set_away(aggregate, is_away);
     }
 
     fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {

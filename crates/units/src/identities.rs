@@ -9,13 +9,14 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 macro_rules! identity {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(
-            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize,
             FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
         )]
         #[repr(transparent)]
@@ -29,6 +30,19 @@ macro_rules! identity {
             #[must_use]
             pub const fn is_nil(self) -> bool {
                 u128::from_be_bytes(self.0) == 0
+            }
+
+            /// 64 bits of it, as random as the whole.
+            #[must_use]
+            pub const fn half(self) -> u64 {
+                let [a, b, c, d, e, f, g, h, ..] = self.0;
+                u64::from_be_bytes([a, b, c, d, e, f, g, h])
+            }
+        }
+
+        impl Hash for $name {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                state.write_u64(self.half());
             }
         }
 

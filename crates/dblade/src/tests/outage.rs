@@ -81,7 +81,7 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     assert!(recovery.replayed > 0);
     assert!(node.engine.outages().is_empty());
     assert_eq!((losses_before, losses(&node.service.0, &root)), (0, 1));
-    let other = FileHandle { file_system: file_service::FileSystemId(1), ..root };
+    let other = FileHandle { volume: units::VolumeUuid([1; 16]), ..root };
     assert_eq!(losses(&node.service.0, &other), 0);
     assert_ne!(node.service.0.verifier(), verifier);
     // The handle of before is good.
@@ -118,6 +118,10 @@ fn regression_a_close_after_an_outage_ends_no_hold_of_a_later_open() {
     lose(&node, &[1, 2]).unwrap_err();
     assert_eq!(hold(&node), Err(FsError::Offline));
     node.engine.tick();
+    assert_eq!(hold(&node), Err(FsError::Offline));
+    // The volumes of the aggregate are known: this is none of them.
+    let missing = FileHandle { volume: units::VolumeUuid([1; 16]), ..root };
+    assert_eq!(node.read_file(missing, "x"), Err(FsError::Stale));
     node.settle();
     for disk in [1, 2] {
         world.set_gone(&format!("disk{disk}"), false);
@@ -166,9 +170,9 @@ fn a_read_that_parity_cannot_answer_is_refused_and_ends_the_service() {
 fn other_aggregates_are_not_disturbed() {
     let world = SimulatedWorld::new(4);
     let node = Node::create(&world, RaidKind::Raid4, false);
-    let missing = FileHandle { file_system: file_service::FileSystemId(1), ..node.root("home") };
+    let missing = FileHandle { volume: units::VolumeUuid([1; 16]), ..node.root("home") };
     assert_eq!(node.read_file(missing, "x"), Err(FsError::Stale));
-    node.engine.expect_aggregate([1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
+    node.engine.expect_aggregate([9; 16]);
     assert_eq!(node.read_file(missing, "x"), Err(FsError::Offline));
     let root = node.root("home");
     node.write_file(root, "file", content(1, 2_000_000));

@@ -26,27 +26,27 @@ mod tests;
 pub use volume::VolumeOptions;
 
 use crate::rules::{entries, names};
-use crate::{FileHandle, FileSystemId, FsError, Limits};
+use crate::{FileHandle, FsError, Limits};
 use platform::Clock;
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::VolumeId;
+use units::VolumeUuid;
 use volume::Volume;
 
 /// Largest file: 16 TiB, less than the engine takes.
 const FILE_BYTES_MAX: u64 = 16 << 40;
 /// Largest read or write: what Linux clients ask for at most.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// "Stroop" in ASCII: no aggregate has this identity.
-const FILE_SYSTEM: FileSystemId = FileSystemId(0x5374_726f_6f70);
+/// "Stroop" in ASCII, the lower half of all identities here: no volume of an engine has one.
+const IDENTITY_HALF: u128 = 0x5374_726f_6f70;
 const WRITE_VERIFIER: u64 = 1;
 
 /// Volumes in memory. See the module.
 pub struct MemoryFileSystem {
     clock: Arc<dyn Clock>,
     limits: Limits,
-    volumes: Mutex<BTreeMap<VolumeId, Volume>>,
+    volumes: Mutex<BTreeMap<VolumeUuid, Volume>>,
 }
 
 impl MemoryFileSystem {
@@ -75,15 +75,16 @@ impl MemoryFileSystem {
     ///
     /// # Errors
     /// `Exists` if there is one of this name.
-    pub fn add_volume(&self, name: &str, options: VolumeOptions) -> Result<VolumeId, FsError> {
+    pub fn add_volume(&self, name: &str, options: VolumeOptions) -> Result<VolumeUuid, FsError> {
         let now = self.clock.wall();
         let mut volumes = self.volumes.lock();
         if volumes.values().any(|volume| volume.name == name) {
             return Err(FsError::Exists);
         }
-        let id = volumes.last_key_value().map_or(VolumeId(1), |(last, _)| last.offset(1));
-        volumes.insert(id, Volume::new(name, id, FILE_SYSTEM, options, now));
-        Ok(id)
+        let number = volumes.len() as u128 + 1;
+        let volume = VolumeUuid((number << 64 | IDENTITY_HALF).to_be_bytes());
+        volumes.insert(volume, Volume::new(name, volume, options, now));
+        Ok(volume)
     }
 
     /// Checks every invariant of every volume: link counts, parents, space.

@@ -6,7 +6,7 @@ use crate::calls::{self, Call, Done};
 use crate::permission;
 use crate::{Caller, CommitResult, FileHandle, FileSystemStatistics, FsError, Hold, WriteResult};
 use std::collections::BTreeMap;
-use units::{BLOCK_SIZE_U64, VolumeId};
+use units::{BLOCK_SIZE_U64, VolumeUuid};
 
 /// Nothing is ever lost here.
 const LOSSES: u64 = 0;
@@ -16,11 +16,10 @@ trait OnVolume: Call {
     /// The volume that the call goes to.
     fn volume<'v>(
         &self,
-        volumes: &'v mut BTreeMap<VolumeId, Volume>,
+        volumes: &'v mut BTreeMap<VolumeUuid, Volume>,
     ) -> Result<&'v mut Volume, FsError> {
         let file = self.file().ok_or(FsError::Stale)?;
-        let found = volumes.get_mut(&file.volume);
-        found.filter(|volume| volume.file_system == file.file_system).ok_or(FsError::Stale)
+        volumes.get_mut(&file.volume).ok_or(FsError::Stale)
     }
 
     fn on(self, volume: &mut Volume, context: Context<'_>) -> Result<Self::Reply, FsError>;
@@ -47,14 +46,13 @@ impl_file_service! {
 /// # Errors
 /// `CrossDevice` unless both lie in one volume.
 fn check_same_volume(one: FileHandle, other: FileHandle) -> Result<(), FsError> {
-    let same = (one.file_system, one.volume) == (other.file_system, other.volume);
-    if same { Ok(()) } else { Err(FsError::CrossDevice) }
+    if one.volume == other.volume { Ok(()) } else { Err(FsError::CrossDevice) }
 }
 
 impl OnVolume for calls::Root {
     fn volume<'v>(
         &self,
-        volumes: &'v mut BTreeMap<VolumeId, Volume>,
+        volumes: &'v mut BTreeMap<VolumeUuid, Volume>,
     ) -> Result<&'v mut Volume, FsError> {
         let found = volumes.values_mut().find(|volume| volume.name == self.name);
         found.ok_or(FsError::NotFound)

@@ -7,11 +7,10 @@
 use super::node::{Content, Directory, Node};
 use crate::rules::attributes::{self, NewIdentity};
 use crate::{
-    Attributes, Caller, Entry, FileHandle, FileKind, FileSystemId, FsError, Limits, NodeChange,
-    SetAttributes,
+    Attributes, Caller, Entry, FileHandle, FileKind, FsError, Limits, NodeChange, SetAttributes,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BLOCK_SIZE_U64, Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
+use units::{BLOCK_SIZE_U64, Generation, InodeNumber, SnapshotId, Timestamp, VolumeUuid};
 
 /// The root directory's inode number. Numbers below are kept free, as other file systems do.
 const ROOT: InodeNumber = InodeNumber(2);
@@ -45,8 +44,7 @@ pub(super) struct Context<'a> {
 
 pub(super) struct Volume {
     pub name: String,
-    pub id: VolumeId,
-    pub file_system: FileSystemId,
+    pub identity: VolumeUuid,
     pub options: VolumeOptions,
     pub nodes: BTreeMap<InodeNumber, Node>,
     pub used_blocks: u64,
@@ -59,8 +57,7 @@ pub(super) struct Volume {
 impl Volume {
     pub(super) fn new(
         name: &str,
-        id: VolumeId,
-        file_system: FileSystemId,
+        volume: VolumeUuid,
         options: VolumeOptions,
         now: Timestamp,
     ) -> Self {
@@ -80,8 +77,7 @@ impl Volume {
             size: BLOCK_SIZE_U64,
             used: BLOCK_SIZE_U64,
             device: (0, 0),
-            // Distinct among the volumes of one system, and never zero.
-            file_system: file_system.0.wrapping_add(u64::from(id.get())).max(1),
+            file_system: volume.half(),
             atime: now,
             mtime: now,
             ctime: now,
@@ -91,8 +87,7 @@ impl Volume {
         let node = Node::new(root, Content::Directory(Directory::new(ROOT)));
         Self {
             name: name.to_owned(),
-            id,
-            file_system,
+            identity: volume,
             options,
             nodes: BTreeMap::from([(ROOT, node)]),
             used_blocks: 0,
@@ -141,8 +136,7 @@ impl Volume {
     pub(super) fn entry(&self, inode: InodeNumber) -> Entry {
         let attributes = self.known(inode).attributes.clone();
         let handle = FileHandle {
-            file_system: self.file_system,
-            volume: self.id,
+            volume: self.identity,
             inode,
             generation: attributes.generation,
             snapshot: SnapshotId::ACTIVE,

@@ -148,6 +148,6 @@ impl Recovery {
                 exports::publish(&*self.node.front_ends, &volume);
             }
         }
-        self.node.front_ends.set_away(dblade::file_system_of(identity), false);
+        self.node.front_ends.set_away(identity, false);
     }
 }

@@ -62,7 +62,7 @@ impl Recovery {
             tracing::error!(aggregate = name, %error, "the aggregate stays out of service");
             names.extend(cut_off);
             self.node.engine.expect_aggregate(identity);
-            self.node.front_ends.set_away(dblade::file_system_of(identity), true);
+            self.node.front_ends.set_away(identity, true);
             let offline = OfflineAggregate { identity, name, kind, disks: names, error };
             self.node.offline.lock().push(offline);
         }

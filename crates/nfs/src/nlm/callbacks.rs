@@ -12,6 +12,8 @@
 
 use super::hosts::{Host, Hosts};
 use super::{nsm, procedures, wire};
+use crate::export::{self, ExportPolicy};
+use crate::request::Context;
 use locks::{LockManager, Mode, Request};
 use onc_rpc::client::{CallError, Procedure, call_datagram, call_stream};
 use onc_rpc::rpcbind::{self, Transport};
@@ -71,6 +73,7 @@ struct Queue {
 /// See the module.
 pub(crate) struct Callbacks {
     clock: Arc<dyn Clock>,
+    policy: Arc<dyn ExportPolicy>,
     locks: Arc<LockManager>,
     hosts: Arc<Hosts>,
     node: String,
@@ -82,14 +85,15 @@ pub(crate) struct Callbacks {
 
 impl Callbacks {
     pub(crate) fn start(
-        clock: Arc<dyn Clock>,
+        context: &Context,
         locks: Arc<LockManager>,
         hosts: Arc<Hosts>,
         (node, client_rpcbind_port): (String, u16),
         threads_count: usize,
     ) -> io::Result<Arc<Self>> {
         let callbacks = Arc::new(Self {
-            clock,
+            clock: Arc::clone(&context.clock),
+            policy: Arc::clone(&context.policy),
             locks,
             hosts,
             node,
@@ -219,12 +223,15 @@ impl Callbacks {
     fn grant(&self, number: u64, host: Host, attempts: u32) {
         let request = self.queue.lock().grants.told.get(&number).cloned();
         let Some(request) = request else { return };
+        let Some(file) = export::seal(&*self.policy, &request.file) else {
+            return self.give_back(number);
+        };
         let mut arguments = Writer::default();
         arguments.opaque(&number.to_be_bytes());
         arguments.bool(request.mode == Mode::Exclusive);
         wire::Lock {
             caller: host.name.as_bytes(),
-            file: &request.file.encode(),
+            file: &file,
             owner: wire::object_of(&request.owner),
             process: request.process,
             offset: request.range.start(),
@@ -249,9 +256,16 @@ impl Callbacks {
                 false
             }
         };
-        let unheard = self.queue.lock().grants.told.remove(&number).is_some();
-        if unheard && !wanted {
-            let Request { file, owner, kind, range, .. } = request;
+        match wanted {
+            true => drop(self.queue.lock().grants.told.remove(&number)),
+            false => self.give_back(number),
+        }
+    }
+
+    /// Takes a lock from a client that has not heard of it.
+    fn give_back(&self, number: u64) {
+        let unheard = self.queue.lock().grants.told.remove(&number);
+        if let Some(Request { file, owner, kind, range, .. }) = unheard {
             self.locks.unlock(file, &owner, kind, &range);
         }
     }

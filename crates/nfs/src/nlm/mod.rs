@@ -95,7 +95,7 @@ impl LockService {
             locks.begin_grace(locking.grace_nanoseconds);
         }
         let callbacks = Callbacks::start(
-            Arc::clone(&context.clock),
+            context,
             Arc::clone(&locks),
             Arc::clone(&hosts),
             (locking.node.clone(), locking.client_rpcbind_port),

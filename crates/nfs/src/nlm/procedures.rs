@@ -14,7 +14,7 @@ use super::hosts::{Host, Unmonitored};
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
 use crate::once::{self, Once, once};
 use crate::request::Session;
-use file_service::{Caller, FileHandle, FsError, calls};
+use file_service::{Caller, FileHandle, FsError, SealedHandle, calls};
 use locks::{Attempt, Cancelled, Held, Kind, LockError, Outcome, Owner, Range, Request, Share};
 use onc_rpc::{Call, Reader, Replier, ReplyError, Writer, XdrError};
 use platform::mutation::{self, Rule};
@@ -213,9 +213,13 @@ struct Checked {
 
 fn check(service: &LockService, session: &Session, asked: &Asked<'_>) -> Result<Checked, Status> {
     let lock = &asked.lock;
-    let file = FileHandle::decode(lock.file).map_err(|_| Status::Stale)?;
+    let sealed = SealedHandle::parse(lock.file).map_err(|_| Status::Stale)?;
+    let file = service.context.open(sealed).map_err(|error| match error {
+        FsError::Offline => Status::Failed,
+        _ => Status::Stale,
+    })?;
     let host = Host::new(session.client, lock.caller).ok_or(Status::Failed)?;
-    let access = service.context.policy.rule(&file, session.client).ok_or(Status::Failed)?;
+    let access = service.context.policy.rule(file.volume, session.client).ok_or(Status::Failed)?;
     let image = file.snapshot != SnapshotId::ACTIVE;
     if access.refuses_port(session.peer.port()) || (image && access.hide_snapshots) {
         return Err(Status::Failed);

@@ -10,9 +10,10 @@
 //! that is not ours.
 
 use crate::request::{Answer, Refusal, Request, Wanted};
-use crate::wire;
-use file_service::{DirectoryEntry, DirectoryPage, FsError, calls};
+use crate::wire::{self, SealedBytes};
+use file_service::{DirectoryEntry, DirectoryPage, FileHandle, FsError, calls};
 use onc_rpc::{Reader, Writer, xdr};
+use std::sync::Arc;
 
 const VERIFIER: u64 = 0;
 /// Results without entries: attributes, verifier, end of the list, end of the directory.
@@ -69,7 +70,12 @@ impl Room {
 
     /// Writes the results after the status; false, and nothing of use, if no entry fits though
     /// there are some.
-    fn write(&self, writer: &mut Writer, page: &DirectoryPage) -> bool {
+    fn write(
+        &self,
+        writer: &mut Writer,
+        page: &DirectoryPage,
+        seal: impl Fn(&FileHandle) -> Option<SealedBytes>,
+    ) -> bool {
         let count = self.fitting(&page.entries);
         if FRAME_SIZE > self.bytes || (count == 0 && !page.entries.is_empty()) {
             return false;
@@ -84,7 +90,7 @@ impl Room {
             if self.with_attributes {
                 let found = entry.entry.as_ref();
                 wire::post_attributes(writer, found.map(|found| &found.attributes));
-                wire::post_handle(writer, found.map(|found| &found.handle));
+                wire::post_handle(writer, found.and_then(|found| seal(&found.handle)));
             }
         }
         writer.bool(false);
@@ -122,11 +128,12 @@ fn list(
         return Err(FsError::BadCookie.into());
     }
     let answer: Answer = request.take_answer();
+    let context = Arc::clone(request.context);
     let done = move |result: Result<DirectoryPage, FsError>| match result {
         Err(error) => answer.fail(error),
         Ok(page) => {
             let mut writer = answer.begin(room.bytes.min(ANSWER_CAPACITY_MAX));
-            if room.write(&mut writer, &page) {
+            if room.write(&mut writer, &page, |file| context.seal(file)) {
                 answer.send(writer, None);
             } else {
                 answer.status(wire::TOO_SMALL);

@@ -34,9 +34,12 @@ pub(super) fn lookup(request: &mut Request<'_>) -> Result<(), Refusal> {
     let found = move |result: Result<Entry, FsError>| match result {
         Err(error) => answer.fail(error),
         Ok(entry) => {
+            let Some(handle) = context.seal(&entry.handle) else {
+                return answer.fail(FsError::Stale);
+            };
             let with_directory = move |directory: Result<Attributes, FsError>| {
                 let mut writer = answer.begin(ANSWER_CAPACITY);
-                wire::handle(&mut writer, &entry.handle);
+                wire::handle(&mut writer, &handle);
                 wire::post_attributes(&mut writer, Some(&entry.attributes));
                 wire::post_attributes(&mut writer, directory.ok().as_ref());
                 answer.send(writer, None);
@@ -57,9 +60,10 @@ pub(super) fn lookup(request: &mut Request<'_>) -> Result<(), Refusal> {
 }
 
 /// Answers what CREATE, MKDIR, SYMLINK and MKNOD answer.
-fn made(answer: Answer) -> Done<(Entry, NodeChange)> {
-    answer.done(|writer: &mut Writer, (entry, change): (Entry, NodeChange)| {
-        wire::post_handle(writer, Some(&entry.handle));
+fn made(request: &mut Request<'_>) -> Done<(Entry, NodeChange)> {
+    let context = Arc::clone(request.context);
+    request.take_answer().done(move |writer: &mut Writer, (entry, change): (Entry, NodeChange)| {
+        wire::post_handle(writer, context.seal(&entry.handle));
         wire::post_attributes(writer, Some(&entry.attributes));
         wire::change(writer, &change);
     })
@@ -75,7 +79,7 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<(), Refusal> {
         2 => (CreateMode::Exclusive(arguments.u64()?), SetAttributes::default()),
         value => return Err(XdrError::BadValue { value }.into()),
     };
-    let done = made(request.take_answer());
+    let done = made(request);
     request.service().create(
         &directory.caller,
         calls::Create { directory: directory.file, name: name.to_vec(), mode, set },
@@ -91,7 +95,7 @@ fn make(
     node: NewNode,
     set: SetAttributes,
 ) {
-    let done = made(request.take_answer());
+    let done = made(request);
     request.service().make_node(
         &directory.caller,
         calls::MakeNode { directory: directory.file, name: name.to_vec(), node, set },
@@ -212,7 +216,5 @@ pub(super) fn link(request: &mut Request<'_>) -> Result<(), Refusal> {
 /// Two volumes under different rules may know one client as two callers. An operation over both is
 /// refused by the backend anyway; here it is refused before one identity is used for the other.
 fn same_identity(one: &Target, other: &Target) -> Result<(), Refusal> {
-    let (one, other) = (one.file, other.file);
-    let same = (one.file_system, one.volume) == (other.file_system, other.volume);
-    if same { Ok(()) } else { Err(FsError::CrossDevice.into()) }
+    if one.file.volume == other.file.volume { Ok(()) } else { Err(FsError::CrossDevice.into()) }
 }

@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
-use file_service::{FileHandle, FileService};
+use file_service::{FileHandle, FileService, HandleKey, SealedHandle};
 use nfs::{Configuration, EveryClient, Export, ExportAccess, ExportPolicy, Server, Squash};
 use onc_rpc::{AuthSys, CallHeader, Credential, Reader, Writer, record};
 use platform::linux::SystemClock;
@@ -14,6 +14,7 @@ use platform::sync::Mutex;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
+use units::VolumeUuid;
 
 pub const NFS: u32 = 100_003;
 pub const MOUNT: u32 = 100_005;
@@ -22,7 +23,11 @@ pub const MOUNT: u32 = 100_005;
 pub struct Policy(pub Mutex<Option<ExportAccess>>);
 
 impl ExportPolicy for Policy {
-    fn rule(&self, _: &FileHandle, client: IpAddr) -> Option<ExportAccess> {
+    fn handle_key(&self, _: VolumeUuid) -> Option<HandleKey> {
+        Some(EveryClient::KEY)
+    }
+
+    fn rule(&self, _: VolumeUuid, client: IpAddr) -> Option<ExportAccess> {
         assert!(client.is_loopback());
         *self.0.lock()
     }
@@ -49,6 +54,16 @@ pub const ROOT_IS_ROOT: ExportAccess = ExportAccess {
     secure_ports: false,
     hide_snapshots: false,
 };
+
+/// What a server means by a handle that it gave.
+pub fn opened(handle: &[u8]) -> FileHandle {
+    SealedHandle::parse(handle).unwrap().open(&EveryClient::KEY).unwrap()
+}
+
+/// A handle as the server itself would give it.
+pub fn sealed(file: &FileHandle) -> Vec<u8> {
+    file.seal(&EveryClient::KEY).to_vec()
+}
 
 pub struct Setup {
     pub service: Arc<MemoryFileSystem>,

@@ -361,7 +361,7 @@ fn the_snapshot_directory_leads_through_time() {
 fn handles_of_other_places_are_stale_and_metafiles_are_not_files() {
     let mut state = State::new(BLOCKS);
     let root = root(&mut state);
-    let elsewhere = FileHandle { volume: units::VolumeId(6), ..root };
+    let elsewhere = FileHandle { volume: units::VolumeUuid([6; 16]), ..root };
     assert_eq!(state.query(&calls::GetAttributes { file: elsewhere }), Err(FsError::Stale));
     for number in 0..64 {
         for generation in 0..3 {

@@ -25,7 +25,7 @@ use cowfs::pointer::{BlockPlace, Pointer};
 use cowfs::ranges::RangeSet;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
 use cowfs::transaction::Transaction;
-use file_service::{FileHandle, FileSystemId, FsError, Limits};
+use file_service::{FileHandle, FsError, Limits};
 use ondisk::inode::{
     INODE_SIZE, InodeRecord, KIND_ATTRIBUTES, KIND_METAFILE, KIND_REGULAR, KIND_SYMLINK,
 };
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use units::{
     BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, Pvbn, SnapshotId, Timestamp,
-    VolumeId, Vvbn,
+    VolumeId, VolumeUuid, Vvbn,
 };
 use zerocopy::IntoBytes;
 
@@ -202,7 +202,7 @@ impl State {
         let affinities = (of_logical, of_stripes);
         let environment = Environment {
             volume: VOLUME,
-            file_system: FileSystemId(77),
+            identity: VolumeUuid([77; 16]),
             image_number: 1 << 40,
             limits: Limits {
                 transfer_bytes_max: 1 << 20,

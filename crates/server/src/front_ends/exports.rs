@@ -4,19 +4,25 @@
 //! holds for the next call, for clients that have the volume mounted too.
 
 use admin_api::{Access, ExportRule, Squash, matching_rule};
-use file_service::{FileHandle, FileSystemId};
-use management::ports::VolumeKey;
+use file_service::HandleKey;
 use nfs::{Export, ExportAccess, ExportPolicy};
 use platform::sync::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use units::VolumeUuid;
+
+/// What clients may do with a volume, and what seals its handles.
+struct Exported {
+    key: HandleKey,
+    rules: Vec<ExportRule>,
+}
 
 #[derive(Default)]
 struct Tables {
-    rules: BTreeMap<VolumeKey, Vec<ExportRule>>,
-    names: BTreeMap<String, VolumeKey>,
-    /// File systems that are known to exist, and whose volumes are not known yet.
-    away: BTreeSet<FileSystemId>,
+    volumes: BTreeMap<VolumeUuid, Exported>,
+    names: BTreeMap<String, VolumeUuid>,
+    /// Aggregates that are known to exist, and whose volumes are not known yet.
+    away: BTreeSet<[u8; 16]>,
 }
 
 /// The rules.
@@ -27,32 +33,37 @@ pub(crate) struct ExportTable {
 
 impl ExportTable {
     /// Sets all rules of a volume, known from now on as `name`.
-    pub(crate) fn set(&self, name: &str, key: VolumeKey, rules: &[ExportRule]) {
+    pub(crate) fn set(
+        &self,
+        name: &str,
+        (volume, key): (VolumeUuid, HandleKey),
+        rules: &[ExportRule],
+    ) {
         let mut tables = self.tables.write();
-        tables.names.insert(name.to_owned(), key);
-        tables.rules.insert(key, rules.to_vec());
+        tables.names.insert(name.to_owned(), volume);
+        tables.volumes.insert(volume, Exported { key, rules: rules.to_vec() });
     }
 
-    /// Clients of a file system that have no rule shall wait, or no longer.
-    pub(crate) fn set_away(&self, file_system: FileSystemId, is_away: bool) {
+    /// Clients with handles of unknown volumes shall wait for an aggregate, or no longer.
+    pub(crate) fn set_away(&self, aggregate: [u8; 16], is_away: bool) {
         let mut tables = self.tables.write();
         match is_away {
-            true => tables.away.insert(file_system),
-            false => tables.away.remove(&file_system),
+            true => tables.away.insert(aggregate),
+            false => tables.away.remove(&aggregate),
         };
     }
 
     /// Forgets a volume: its clients see nothing from now on.
     pub(crate) fn remove(&self, name: &str) {
         let mut tables = self.tables.write();
-        if let Some(key) = tables.names.remove(name) {
-            tables.rules.remove(&key);
+        if let Some(volume) = tables.names.remove(name) {
+            tables.volumes.remove(&volume);
         }
     }
 
-    fn access(&self, key: &VolumeKey, client: IpAddr) -> Option<ExportAccess> {
+    fn access(&self, volume: VolumeUuid, client: IpAddr) -> Option<ExportAccess> {
         let tables = self.tables.read();
-        let (_, rule) = matching_rule(tables.rules.get(key)?, client)?;
+        let (_, rule) = matching_rule(&tables.volumes.get(&volume)?.rules, client)?;
         Some(ExportAccess {
             read_only: rule.access == Access::ReadOnly,
             squash: match rule.squash {
@@ -69,23 +80,27 @@ impl ExportTable {
 }
 
 impl ExportPolicy for ExportTable {
-    fn rule(&self, file: &FileHandle, client: IpAddr) -> Option<ExportAccess> {
-        self.access(&(file.file_system, file.volume), client)
+    fn handle_key(&self, volume: VolumeUuid) -> Option<HandleKey> {
+        self.tables.read().volumes.get(&volume).map(|exported| exported.key)
     }
 
-    fn is_away(&self, file: &FileHandle) -> bool {
-        self.tables.read().away.contains(&file.file_system)
+    fn is_away(&self, _: VolumeUuid) -> bool {
+        !self.tables.read().away.is_empty()
+    }
+
+    fn rule(&self, volume: VolumeUuid, client: IpAddr) -> Option<ExportAccess> {
+        self.access(volume, client)
     }
 
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess> {
-        let key = *self.tables.read().names.get(volume)?;
-        self.access(&key, client)
+        let volume = *self.tables.read().names.get(volume)?;
+        self.access(volume, client)
     }
 
     fn exports(&self) -> Vec<Export> {
         let tables = self.tables.read();
-        let export = |(name, key): (&String, &VolumeKey)| {
-            let rules = tables.rules.get(key).filter(|rules| !rules.is_empty())?;
+        let export = |(name, volume): (&String, &VolumeUuid)| {
+            let rules = &tables.volumes.get(volume).filter(|one| !one.rules.is_empty())?.rules;
             let clients = rules.iter().map(|rule| rule.client.to_string()).collect();
             Some(Export { path: format!("/{name}"), clients })
         };
@@ -96,38 +111,31 @@ impl ExportPolicy for ExportTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::{Generation, InodeNumber, SnapshotId, VolumeId};
 
-    const KEY: VolumeKey = (FileSystemId(7), VolumeId(3));
+    const VOLUME: VolumeUuid = VolumeUuid([7; 16]);
+    const OTHER: VolumeUuid = VolumeUuid([8; 16]);
+    const KEY: HandleKey = HandleKey([3; 16]);
 
     fn table(rules: &[&str]) -> ExportTable {
         let table = ExportTable::default();
         let rules: Vec<ExportRule> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        table.set("home", KEY, &rules);
+        table.set("home", (VOLUME, KEY), &rules);
         table
-    }
-
-    fn handle(volume: u32) -> FileHandle {
-        FileHandle {
-            file_system: KEY.0,
-            volume: VolumeId(volume),
-            inode: InodeNumber(2),
-            generation: Generation(1),
-            snapshot: SnapshotId::ACTIVE,
-        }
     }
 
     #[test]
     fn the_first_rule_decides_for_handles_and_names() {
         let table = table(&["10.0.0.1:rw:none", "10.0.0.0/8:ro:all"]);
         let client = |text: &str| text.parse::<IpAddr>().unwrap();
-        let access = table.rule(&handle(3), client("10.0.0.1")).unwrap();
+        let access = table.rule(VOLUME, client("10.0.0.1")).unwrap();
         assert_eq!((access.read_only, access.squash), (false, nfs::Squash::None));
         let access = table.rule_for_export("home", client("::ffff:10.9.9.9")).unwrap();
         assert_eq!((access.read_only, access.squash), (true, nfs::Squash::All));
-        assert_eq!(table.rule(&handle(3), client("11.0.0.1")), None);
-        assert_eq!(table.rule(&handle(4), client("10.0.0.1")), None);
+        assert_eq!(table.rule(VOLUME, client("11.0.0.1")), None);
+        assert_eq!(table.rule(OTHER, client("10.0.0.1")), None);
         assert_eq!(table.rule_for_export("work", client("10.0.0.1")), None);
+        assert_eq!(table.handle_key(VOLUME), Some(KEY));
+        assert_eq!(table.handle_key(OTHER), None);
         assert_eq!(table.exports()[0].clients, ["10.0.0.1", "10.0.0.0/8"]);
     }
 
@@ -136,10 +144,21 @@ mod tests {
         let table = table(&[]);
         assert!(table.exports().is_empty());
         assert_eq!(table.rule_for_export("home", IpAddr::from([127, 0, 0, 1])), None);
-        table.set("home", KEY, &["127.0.0.1".parse().unwrap()]);
+        table.set("home", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
         assert_eq!(table.exports()[0].path, "/home");
         table.remove("home");
         assert!(table.exports().is_empty());
-        assert_eq!(table.rule(&handle(3), IpAddr::from([127, 0, 0, 1])), None);
+        assert_eq!(table.rule(VOLUME, IpAddr::from([127, 0, 0, 1])), None);
+    }
+    #[test]
+    fn clients_of_unknown_volumes_wait_while_an_aggregate_is_away() {
+        let table = table(&[]);
+        assert!(!table.is_away(OTHER));
+        table.set_away([1; 16], true);
+        table.set_away([2; 16], true);
+        table.set_away([1; 16], false);
+        assert!(table.is_away(OTHER), "another is still away");
+        table.set_away([2; 16], false);
+        assert!(!table.is_away(OTHER));
     }
 }

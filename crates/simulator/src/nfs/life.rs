@@ -18,7 +18,7 @@ use crate::seed::reduction::Calm;
 use crate::seed::trace::Trace;
 use dblade::VolumeRequest;
 use file_service::{Caller, FileService, calls};
-use nfs::ReplyLimits;
+use nfs::{EveryClient, ReplyLimits};
 use platform::Clock;
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl FrontLife<'_> {
         });
         let root = self.machine.wait("root of the volume", &root)?;
         let root = root.map_err(|error| self.machine.refused("root", &error.to_string()))?;
-        self.machines.set_file(root.handle.encode().to_vec());
+        self.machines.set_file(root.handle.seal(&EveryClient::KEY).to_vec());
         let rounds = self.machine.plan.rounds;
         for round in 1..=rounds {
             self.machine.trace.round = round;

@@ -1,9 +1,11 @@
 //! The byte limits of READDIR and READDIRPLUS against a naive count of what was written.
 
 use super::*;
-use file_service::{Attributes, Entry, FileHandle, FileKind, FileSystemId};
+use file_service::{Attributes, Entry, FileHandle, FileKind, HandleKey, SealedHandle};
 use proptest::prelude::*;
-use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeId};
+use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeUuid};
+
+const KEY: HandleKey = HandleKey([3; 16]);
 
 fn attributes() -> Attributes {
     Attributes {
@@ -28,8 +30,7 @@ fn attributes() -> Attributes {
 
 fn page(names: &[(usize, bool)], end: bool) -> DirectoryPage {
     let handle = FileHandle {
-        file_system: FileSystemId(1),
-        volume: VolumeId(1),
+        volume: VolumeUuid([1; 16]),
         inode: InodeNumber(2),
         generation: Generation(1),
         snapshot: SnapshotId::ACTIVE,
@@ -66,7 +67,8 @@ fn read_results(bytes: &[u8], with_attributes: bool) -> (usize, usize, bool) {
             }
             assert_eq!(reader.bool(), Ok(known));
             if known {
-                FileHandle::decode(reader.opaque(64).unwrap()).unwrap();
+                let sealed = SealedHandle::parse(reader.opaque(64).unwrap()).unwrap();
+                sealed.open(&KEY).unwrap();
             }
         }
     }
@@ -88,7 +90,7 @@ proptest! {
         let room = Room { bytes, information_bytes, with_attributes };
         let page = page(&names, end);
         let mut writer = Writer::default();
-        if !room.write(&mut writer, &page) {
+        if !room.write(&mut writer, &page, |file| Some(file.seal(&KEY))) {
             // Not even the frame with one entry fits.
             let first = page.entries.first().map_or(0, |entry| room.entry_sizes(entry).0);
             prop_assert!(FRAME_SIZE + first > bytes);

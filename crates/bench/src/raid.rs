@@ -14,8 +14,8 @@ use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk
 use platform::sync::{Condvar, Mutex};
 use platform::{Clock, Disk};
 use raid::{
-    BlockRead, BlockStore, BlockWrite, CreateRequest, DiskPlace, GroupRequest, NoJournal, Proof,
-    Store, TetrisId,
+    BlockRead, BlockStore, BlockWrite, CreateRequest, DiskAdministration, DiskPlace, GroupRequest,
+    NoJournal, Proof, Store, TetrisId,
 };
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use ondisk::label::{GROUP_DISKS_MAX, RaidKind};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{VOLUME_TRADITIONAL, VolumeRecord};
 use platform::Disk;
-use raid::{BlockStore, CreateRequest, GroupRequest, Store};
+use raid::{CreateRequest, GroupRequest, ManagedStore, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use units::{CpNumber, VolumeId};
@@ -77,7 +77,7 @@ pub fn groups_of<T>(kind: RaidKind, disks: Vec<T>, group_size: usize) -> Vec<Vec
 
 /// What an aggregate is opened with.
 pub(crate) struct OpenParts {
-    pub store: Arc<dyn BlockStore>,
+    pub store: Arc<dyn ManagedStore>,
     pub journal: Arc<LateJournal>,
     pub identity: AggregateIdentity,
     pub log: Arc<Log>,

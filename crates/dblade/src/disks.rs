@@ -8,7 +8,7 @@ use media::{MediaError, Profile, Zeroing};
 use ondisk::label::RaidKind;
 use platform::Disk;
 use platform::completion::gather;
-use raid::{BlockStore, DiskPlace, NewDisk, NewGroup, RaidError};
+use raid::{DiskAdministration, DiskPlace, NewDisk, NewGroup, RaidError};
 use std::sync::Arc;
 
 /// Disks that are to join an aggregate.
@@ -173,7 +173,7 @@ impl Engine {
 }
 
 fn join(
-    store: &dyn BlockStore,
+    store: &dyn DiskAdministration,
     to: Joining,
     (disks, zeroing): (Vec<NewDisk>, &Arc<Zeroing>),
     done: raid::GrowDone,

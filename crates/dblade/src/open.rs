@@ -25,7 +25,7 @@ use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
 use platform::Disk;
 use platform::mutation::{self, Rule};
-use raid::{BlockStore, Store, StripeNote};
+use raid::{BlockStore, ManagedStore, Store, StripeNote};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Pvbn, VolumeId};
@@ -57,7 +57,7 @@ pub struct Recovery {
 /// An aggregate being opened.
 pub(crate) struct Opening {
     pub engine: Arc<Engine>,
-    pub store: Arc<dyn BlockStore>,
+    pub store: Arc<dyn ManagedStore>,
     pub journal: Arc<LateJournal>,
     pub identity: AggregateIdentity,
     pub superblock: Superblock,
@@ -100,7 +100,7 @@ impl Engine {
         if !self.is_closed(&aggregate) {
             return done(Err(EngineError::Closing { aggregate: name }));
         }
-        let store: Arc<dyn BlockStore> = Arc::new(store);
+        let store: Arc<dyn ManagedStore> = Arc::new(store);
         let same = Arc::clone(&store);
         let started_nanoseconds = self.configuration.clock.monotonic_nanoseconds();
         store.read_superblocks(Box::new(move |copies| {
@@ -211,7 +211,7 @@ impl Opening {
         self.affinities = Some(affinities);
         let loader = Loader {
             maps: None,
-            store: Arc::clone(&self.store),
+            store: Arc::clone(&self.store) as Arc<dyn BlockStore>,
             cache: Arc::clone(&self.cache),
             lost_blocks: Arc::default(),
             under_way: Arc::default(),

@@ -4,21 +4,15 @@
 //! waited for, and before the call returns when they need not wait (a block that is still
 //! queued). Callers hold no lock that a completion takes.
 
-use crate::error::RaidError;
 use crate::journal::StripeNote;
-use crate::layout::{DiskPlace, DiskRegion, Geometry, TetrisId};
-use crate::patrol::{ScrubDone, ScrubOrder, UseQuery};
+use crate::layout::{DiskRegion, Geometry, TetrisId};
 use crate::proof::Proof;
 use crate::request::{
-    BlockRead, BlockWrite, FailureHook, GrowDone, NewDisk, NewGroup, ReadDone, ReplaceDone,
-    RunDone, SuperblocksDone, SyncDone,
+    BlockRead, BlockWrite, FailureHook, ReadDone, RunDone, SuperblocksDone, SyncDone,
 };
-use crate::status::Status;
-use media::Zeroing;
-use platform::Disk;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use units::{Block, BlockRef, Pvbn, Timestamp};
+use units::{Block, BlockRef, Pvbn};
 
 /// Blocks by PVBN.
 pub trait BlockStore: Send + Sync {
@@ -82,83 +76,9 @@ pub trait BlockStore: Send + Sync {
     /// were not forgotten, in order.
     fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
 
-    /// Gives the place of a disk to another, whose content may be lost, and fills it in the
-    /// background: at once the place of a missing disk; that of one in use once it is filled, and
-    /// until then both are written. Answers when the labels name it.
-    fn replace_disk(
-        &self,
-        place: DiskPlace,
-        disk: Arc<dyn Disk>,
-        identity: [u8; 16],
-        done: ReplaceDone,
-    );
-
-    /// Takes a disk out of use, as if it had failed, if the group can do without it. Answers when
-    /// the labels say so.
-    fn fail_disk(&self, place: DiskPlace, done: ReplaceDone);
-
-    /// Gives a group data disks more, whose content may be lost: they are zeroed first, as
-    /// `zeroing` tells. Nothing is rewritten. Answers when the labels name them; from then on the
-    /// geometry has their blocks, which nobody uses.
-    fn add_disks(&self, group: u32, disks: Vec<NewDisk>, zeroing: &Arc<Zeroing>, done: GrowDone);
-
-    /// Gives the aggregate groups more, of disks whose content may be lost. Answers when the labels
-    /// of all groups count them.
-    fn add_groups(&self, groups: Vec<NewGroup>, done: GrowDone);
-
-    /// Takes a group out, in which no block is in use nor will be: its numbers are nobody's from
-    /// then on, and its disks can be given to anybody. Answers when they can; the caller vouches
-    /// that the last consistency point uses no block of the group, and that none is given to
-    /// anybody who may write it. What is refused may be asked again after the next one.
-    fn remove_group(&self, group: u32, done: GrowDone);
-
-    /// Whether a disk is large enough for a place.
-    fn check_replacement(&self, place: DiskPlace, disk: &dyn Disk) -> Result<(), RaidError>;
-
-    /// Takes a member back that went, by its label, and writes what it missed. Answers when the
-    /// labels name it.
-    fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone);
-
-    /// Labels a disk, whose content may be lost, as a spare.
-    fn add_spare(&self, disk: Arc<dyn Disk>, identity: [u8; 16], done: ReplaceDone);
-
-    /// Lets go of a spare: its label is erased.
-    fn remove_spare(&self, identity: [u8; 16], done: ReplaceDone);
-
-    /// Gives a place to a spare, as `replace_disk` does to another disk.
-    fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone);
-
-    /// After recovery: takes back what is there again, lets go of disks of removed groups, and goes
-    /// on with rebuilding and scrubbing what was interrupted.
-    fn resume(&self);
-
-    /// Asks something of the scrub. Answers when the labels say it.
-    fn scrub(&self, order: ScrubOrder, wall: Timestamp, done: ScrubDone);
-
-    /// To be called several times a second, with the monotonic time and that of day: how fast
-    /// background work may go, and does, is told by it.
-    fn tick(&self, monotonic_nanoseconds: u64, wall: Timestamp);
-
-    /// Has the labels take in what errors there were: before a stop. They do so now and then at
-    /// ticks.
-    fn save_errors(&self, done: SyncDone);
-
-    /// Forgets the errors of a disk in use: it is not sick any more. Answers when its label says
-    /// so.
-    fn clear_errors(&self, place: DiskPlace, done: ReplaceDone);
-
-    /// Forgets a disk that was replaced for being sick; false if there is none of that name.
-    fn forget_retired(&self, name: &str) -> bool;
-
-    /// What is well and what is not.
-    fn status(&self) -> Status;
-
     /// Has `hook` called when it is certain that no `sync` will succeed any more: at once if it is
     /// already. Of several hooks the last one set is called.
     fn watch_failure(&self, hook: FailureHook);
-
-    /// Has a scrub that finds damage ask whose it is. Of several the last one set is asked.
-    fn set_use_query(&self, query: UseQuery);
 
     /// Alive as long as the store or a request to one of its disks is.
     fn remains(&self) -> Weak<dyn Any + Send + Sync>;

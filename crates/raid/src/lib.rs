@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod block_store;
+mod disk_administration;
 mod error;
 mod io;
 mod journal;
@@ -64,6 +65,7 @@ mod walk;
 mod tests;
 
 pub use block_store::BlockStore;
+pub use disk_administration::{DiskAdministration, ManagedStore};
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use io::Counters;
 pub use journal::{NoJournal, StripeJournal, StripeNote};

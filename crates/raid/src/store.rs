@@ -1,6 +1,7 @@
 //! The store: its rooms, put together, and which of them answers which call.
 
 use crate::block_store::BlockStore;
+use crate::disk_administration::DiskAdministration;
 use crate::error::RaidError;
 use crate::io::Io;
 use crate::journal::{StripeJournal, StripeNote};
@@ -121,6 +122,24 @@ impl BlockStore for Store {
         self.io.recover_stripes(notes, done);
     }
 
+    fn watch_failure(&self, hook: FailureHook) {
+        self.members.watch_failure(hook);
+    }
+
+    fn remains(&self) -> Weak<dyn Any + Send + Sync> {
+        // Every room holds it, and so does every request.
+        let members: Arc<dyn Any + Send + Sync> = Arc::clone(&self.members) as _;
+        Arc::downgrade(&members)
+    }
+
+    fn abandon(&self) {
+        self.members.abandon();
+        self.patrol.abandon();
+        self.io.abandon();
+    }
+}
+
+impl DiskAdministration for Store {
     fn replace_disk(
         &self,
         place: DiskPlace,
@@ -213,23 +232,7 @@ impl BlockStore for Store {
         }
     }
 
-    fn watch_failure(&self, hook: FailureHook) {
-        self.members.watch_failure(hook);
-    }
-
     fn set_use_query(&self, query: UseQuery) {
         self.patrol.set_use_query(query);
-    }
-
-    fn remains(&self) -> Weak<dyn Any + Send + Sync> {
-        // Every room holds it, and so does every request.
-        let members: Arc<dyn Any + Send + Sync> = Arc::clone(&self.members) as _;
-        Arc::downgrade(&members)
-    }
-
-    fn abandon(&self) {
-        self.members.abandon();
-        self.patrol.abandon();
-        self.io.abandon();
     }
 }

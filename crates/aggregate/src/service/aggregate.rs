@@ -23,7 +23,7 @@ use cowfs::reader::Stop;
 use nvlog::Log;
 use platform::Clock;
 use platform::sync::{Mutex, RwLock};
-use raid::{BlockStore, GroupGeometry};
+use raid::{GroupGeometry, ManagedStore};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,7 +51,7 @@ pub struct Parts {
     /// Its Aggregate VBN affinity.
     pub vbn_affinity: AffinityId,
     /// Its disks.
-    pub store: Arc<dyn BlockStore>,
+    pub store: Arc<dyn ManagedStore>,
     /// Blocks in memory.
     pub cache: Arc<BufferCache>,
     /// Its log.

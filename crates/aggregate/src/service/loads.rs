@@ -7,6 +7,7 @@ use crate::loader::{ContainerMaps, Loader, Place, PlacesDone, suspend_for_load};
 use affinity::{Access, Outcome, Waker};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Stop, Wait};
+use raid::BlockStore;
 use std::sync::Arc;
 use units::{VolumeId, Vvbn};
 
@@ -16,7 +17,7 @@ impl Aggregate {
     pub fn loader(self: &Arc<Self>) -> Loader {
         Loader {
             maps: Some(Arc::new(Maps(Arc::clone(self)))),
-            store: Arc::clone(&self.parts.store),
+            store: Arc::clone(&self.parts.store) as Arc<dyn BlockStore>,
             cache: Arc::clone(&self.parts.cache),
             lost_blocks: Arc::clone(&self.statistics.lost_blocks),
             under_way: Arc::clone(&self.loads),

@@ -4,7 +4,7 @@ use super::builder::*;
 use crate::{ContentHasher, InspectError, Inspector};
 use ondisk::label::RaidKind;
 use platform::Disk;
-use raid::{BlockStore, NewDisk, NewGroup};
+use raid::{DiskAdministration, NewDisk, NewGroup};
 use std::sync::Arc;
 
 #[test]

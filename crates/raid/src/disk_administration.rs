@@ -1,5 +1,5 @@
-//! What an operator, and who acts for one, has done with an aggregate's disks: replacements, spares,
-//! growth, scrubs.
+//! What an operator, and who acts for one, has done with an aggregate's disks: replacements,
+//! spares, growth, scrubs.
 //!
 //! The layers that read and write blocks know [`BlockStore`] alone. Completions run like those of
 //! that: callers hold no lock that one takes.

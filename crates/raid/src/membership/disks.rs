@@ -36,14 +36,15 @@ impl Members {
     /// The disks that are filled beside those that have the places, and hold a tetris already.
     pub(crate) fn copies_with(&self, tetris: TetrisId) -> Vec<(usize, Arc<Device>)> {
         let state = self.state.lock();
-        let copies = &state.groups[tetris.group as usize].copies;
-        let there = copies.iter().filter(|(_, copy)| copy.has(tetris.region));
-        there.map(|(member, copy)| (*member, copy.device())).collect()
+        let copy = state.groups[tetris.group as usize].copy().into_iter();
+        let there = copy.filter(|(_, copy)| copy.has(tetris.region));
+        there.map(|(member, copy)| (member, copy.device())).collect()
     }
 
     /// The places of a group that have a disk which is filled beside the one in use.
     pub(crate) fn copied_members(&self, group: u32) -> Vec<usize> {
-        self.state.lock().groups[group as usize].copies.keys().copied().collect()
+        let state = self.state.lock();
+        state.groups[group as usize].copy().into_iter().map(|(member, _)| member).collect()
     }
 
     /// Whether blocks are asked of a disk.
@@ -60,7 +61,7 @@ impl Members {
         let (missing, copies) = {
             let state = self.state.lock();
             let disks = &state.groups[group as usize];
-            let copies = disks.copies.iter().map(|(member, copy)| (*member, copy.device()));
+            let copies = disks.copy().into_iter().map(|(member, copy)| (member, copy.device()));
             (missing(disks), copies.collect::<Vec<_>>())
         };
         let place = self.group(group);

@@ -1,6 +1,6 @@
 //! Counts the errors of disks.
 
-use crate::layout::{DiskPlace, is_in};
+use crate::layout::DiskPlace;
 use crate::membership::errors::{Health, Known, RetiredDisk, Trouble, known_of};
 use crate::membership::{Members, State};
 use media::{Device, MediaError};
@@ -51,7 +51,7 @@ impl Members {
         let is_used = || {
             let state = self.state.lock();
             let disks = &state.groups[place.0 as usize];
-            !is_in(disks.missing, place.1) || disks.rebuilding.contains_key(&place.1)
+            !disks.standing(place.1).is_missing() || disks.filled(place.1).is_some()
         };
         if is_error && is_used() {
             self.count_errors(place, device, &[Trouble::Failure { is_write }]);

@@ -18,7 +18,7 @@
 //! - Blocks that can be proved as they are read are readable still; others are refused.
 
 use crate::error::StoreError;
-use crate::layout::{DiskPlace, is_in};
+use crate::layout::DiskPlace;
 use crate::membership::Members;
 use crate::membership::lost::is_away;
 use crate::request::FailureHook;
@@ -120,24 +120,22 @@ impl Members {
             let tolerated = self.group(group).kind.parity_disks();
             let complete_cp = state.points.complete;
             let disks = &mut state.groups[group as usize];
-            let is_missing = is_in(disks.missing, member);
-            // What was rebuilt of it is old from now on.
-            let rebuilding = disks.rebuilding.remove(&member);
-            if is_missing && rebuilding.is_none() {
+            let is_missing = disks.standing(member).is_missing();
+            if is_missing && disks.filled(member).is_none() {
                 return;
             }
-            if !is_missing && disks.missing.count_ones() as usize >= tolerated {
+            if !is_missing && disks.missing_count() >= tolerated {
                 if !is_lost && !is_away(&error) {
                     return;
                 }
-                disks.reasons.insert(member, error.to_string());
+                disks.blame(member, &error);
                 drop(state);
                 return self.fail_store(StoreError::GroupFailed { group, cause: error });
             }
-            disks.missing |= 1 << member;
-            disks.reasons.insert(member, error.to_string());
-            disks.lose(member, &error, rebuilding, complete_cp);
-            self.promote_successor(disks, (group, member))
+            let seat = disks.fail(member, &error, complete_cp);
+            let is_promoted = seat.is_some();
+            seat.into_iter().for_each(|seat| self.group(group).members[member].set_seat(seat));
+            is_promoted
         };
         self.write_labels(group);
         if is_promoted {

@@ -13,8 +13,7 @@ impl Members {
         let state = self.state.lock();
         let groups = (0..).zip(&state.groups);
         let of_group = |(group, disks): (u32, &GroupState)| {
-            let copies = disks.copies.keys();
-            let members: Vec<usize> = disks.rebuilding.keys().chain(copies).copied().collect();
+            let members: Vec<usize> = disks.fillings().map(|(member, _)| member).collect();
             members.into_iter().map(move |member| DiskPlace { group, member })
         };
         groups.flat_map(of_group).collect()
@@ -24,8 +23,7 @@ impl Members {
     pub(crate) fn fillings_at(&self, place: DiskPlace) -> Vec<Task> {
         let state = self.state.lock();
         let disks = &state.groups[place.group as usize];
-        let rebuilds = disks.rebuilding.get(&place.member).into_iter();
-        let devices = rebuilds.chain(disks.copies.get(&place.member)).map(Rebuild::device);
+        let devices = disks.fillings_at(place.member).map(Rebuild::device);
         devices.map(|device| Task { place, device }).collect()
     }
 
@@ -47,10 +45,7 @@ impl Members {
             return None;
         }
         let disks = &mut state.groups[task.place.group as usize];
-        let member = &task.place.member;
-        let rebuilds =
-            disks.rebuilding.get_mut(member).into_iter().chain(disks.copies.get_mut(member));
-        rebuilds.into_iter().find(|rebuild| rebuild.is_of(&task.device)).map(change)
+        disks.filling_mut(task.place.member, &task.device).map(change)
     }
 
     /// A superblock was written to a disk.
@@ -108,22 +103,11 @@ impl Members {
 
     /// The disk holds all that its place must.
     pub(super) fn finish_place(self: &Arc<Self>, task: &Task) {
-        {
-            let mut state = self.state.lock();
-            let disks = &mut state.groups[task.place.group as usize];
-            let member = task.place.member;
-            // Not if it failed in this very moment.
-            if disks.rebuilding.get(&member).is_some_and(|rebuild| rebuild.is_of(&task.device)) {
-                disks.rebuilding.remove(&member);
-                disks.lost.remove(&member);
-                disks.missing &= !(1 << member);
-                disks.unlabelled |= 1 << member;
-            }
-        }
-        self.write_labels(task.place.group);
         let (members, DiskPlace { group, member }) = (Arc::clone(self), task.place);
+        self.state.lock().groups[group as usize].fill(member, &task.device);
+        self.write_labels(group);
         self.finish_sync(Box::new(move |_| {
-            members.state.lock().groups[group as usize].unlabelled &= !(1 << member);
+            members.state.lock().groups[group as usize].tell_whole(member);
         }));
     }
 }

@@ -102,7 +102,7 @@ impl Members {
         let state = self.state.lock();
         let disks = &state.groups[group as usize];
         if label.is_spare()
-            && let Some(place) = disks.rebuilding.get(&member).and_then(Rebuild::label_of_place)
+            && let Some(place) = disks.filled(member).and_then(Rebuild::label_of_place)
         {
             // It was being filled when the disk failed whose place it has now.
             let mut place = place.clone();

@@ -24,12 +24,6 @@ pub(crate) enum Fate {
     Torn,
 }
 
-impl Lost {
-    pub(crate) fn is_settled(&self) -> bool {
-        self.fate == Fate::Settled
-    }
-}
-
 /// Consistency points, as far as blocks tell of them.
 #[derive(Default)]
 pub(crate) struct Points {

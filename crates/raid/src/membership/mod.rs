@@ -27,6 +27,7 @@ mod returning;
 mod saved_errors;
 mod sequence;
 mod spares;
+mod standing;
 mod status;
 mod superblock;
 mod told;
@@ -45,9 +46,9 @@ pub use errors::{
 };
 pub(crate) use errors::{Known, Trouble};
 pub(crate) use filling::{Rebuild, Task, Way};
-pub(crate) use group_state::GroupState;
-pub(crate) use lost::{Fate, Lost};
+pub(crate) use group_state::{GroupState, Starting};
 pub(crate) use sequence::first_sequence;
+pub(crate) use standing::{Found, Standing, at_start};
 pub use status::{GroupStatus, MemberState, MemberStatus, SpareStatus, SuccessorStatus};
 pub(crate) use told::Told;
 

@@ -15,7 +15,7 @@ impl Members {
             let mut state = self.state.lock();
             // Of disks that were to be the same group before a crash none has a higher one.
             let sequence = state.groups.iter().map(|group| group.sequence).max().unwrap_or(0);
-            let new = || GroupState { sequence, ..GroupState::default() };
+            let new = || GroupState::new(sequence);
             state.groups.extend(std::iter::repeat_with(new).take(new_groups));
             // What the labels say of who there is has changed, even if the masks have not.
             state.groups.iter_mut().for_each(|group| group.labelled = None);
@@ -39,7 +39,7 @@ impl Members {
         let place = self.group(group);
         let devices = place.members.iter().filter_map(|member| member.device()).collect();
         let disks = &mut state.groups[group as usize];
-        *disks = GroupState { sequence: disks.sequence, ..GroupState::default() };
+        *disks = GroupState::new(disks.sequence);
         // All are to say it.
         state.groups.iter_mut().for_each(|disks| disks.labelled = None);
         self.set_layout(layout);
@@ -69,7 +69,7 @@ impl Members {
             return Err(RaidError::LastGroup { group });
         }
         let disks = &state.groups[group as usize];
-        if let Some(filled) = disks.fillings().next() {
+        if let Some((_, filled)) = disks.fillings().next() {
             let disk = filled.device().name().to_owned();
             return Err(RaidError::Filling { group, disk });
         }

@@ -13,10 +13,9 @@
 //! hands, to the new one. A disk has the place only after a superblock was written to it.
 
 use crate::error::RaidError;
-use crate::layout::{DiskPlace, Member, Seat, is_in};
-use crate::membership::Members;
-use crate::membership::filling::{Rebuild, Task, Way};
-use crate::membership::group_state::GroupState;
+use crate::layout::{DiskPlace, Member};
+use crate::membership::filling::{Rebuild, Task};
+use crate::membership::{Members, State};
 use crate::request::ReplaceDone;
 use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
@@ -32,7 +31,8 @@ impl Members {
         identity: [u8; 16],
         done: ReplaceDone,
     ) {
-        let labels = self.check_copyable(place).and_then(|()| {
+        let copyable = self.check_copyable(place, &self.state.lock());
+        let labels = copyable.and_then(|()| {
             let place_label = self.replacement_label(place, &*disk, identity)?;
             let mut own = self.spare_label(&*disk, identity)?;
             own.group_index = place.group.into();
@@ -55,35 +55,30 @@ impl Members {
         media::initialize(disk, own, Box::new(labelled));
     }
 
-    fn check_copyable(&self, place: DiskPlace) -> Result<(), RaidError> {
+    fn check_copyable(&self, place: DiskPlace, state: &State) -> Result<(), RaidError> {
+        // The group may have been removed meanwhile.
+        self.check_place(place)?;
         let group = self.group(place.group);
-        let state = self.state.lock();
         let disks = &state.groups[place.group as usize];
-        if let Some((member, copy)) = disks.copies.first_key_value() {
+        if let Some((member, copy)) = disks.copy() {
             let successor = copy.device().name().to_owned();
-            let (disk, group) = (group.name(*member), place.group);
+            let (disk, group) = (group.name(member), place.group);
             return Err(RaidError::Copying { group, disk, successor });
         }
-        if is_in(disks.missing, place.member) {
+        if disks.standing(place.member).is_missing() {
             return Err(RaidError::InUse { disk: group.name(place.member) });
         }
         Ok(())
     }
 
-    fn begin_copy(self: &Arc<Self>, place: DiskPlace, mut rebuild: Rebuild, done: ReplaceDone) {
-        if let Err(error) = self.check_copyable(place) {
-            return done(Err(error));
-        }
+    fn begin_copy(self: &Arc<Self>, place: DiskPlace, rebuild: Rebuild, done: ReplaceDone) {
         {
             let mut state = self.state.lock();
-            if let Err(error) = self.check_place(place) {
-                // The group was removed meanwhile.
+            if let Err(error) = self.check_copyable(place, &state) {
                 drop(state);
                 return done(Err(error));
             }
-            let disks = &mut state.groups[place.group as usize];
-            rebuild.copy = Some(disks.next_replacement());
-            disks.copies.insert(place.member, rebuild);
+            state.groups[place.group as usize].begin_copy(place.member, rebuild);
         }
         self.write_labels(place.group);
         self.start_when_labelled(place, done);
@@ -95,44 +90,9 @@ impl Members {
         (group, member): (u32, usize),
         device: &Arc<Device>,
     ) {
-        {
-            let mut state = self.state.lock();
-            let copies = &mut state.groups[group as usize].copies;
-            if !copies.get(&member).is_some_and(|copy| copy.is_of(device)) {
-                return;
-            }
-            copies.remove(&member);
+        if self.state.lock().groups[group as usize].fail_copy(member, device) {
+            self.write_labels(group);
         }
-        self.write_labels(group);
-    }
-
-    /// The disk that has the place is lost: the one that is being filled takes it as it is; false
-    /// if there is none.
-    pub(super) fn promote_successor(
-        &self,
-        disks: &mut GroupState,
-        (group, member): (u32, usize),
-    ) -> bool {
-        let Some(mut copy) = disks.copies.remove(&member) else { return false };
-        self.give_place(disks, (group, member), &copy);
-        copy.way = Way::Anew;
-        copy.is_told = false;
-        disks.rebuilding.insert(member, copy);
-        disks.lost.remove(&member);
-        disks.reasons.remove(&member);
-        true
-    }
-
-    /// The disk that was filled beside another has the place. Work that is under way uses it in
-    /// regions that it held when the work began: there it has all that the other has, and what is
-    /// written must reach it.
-    fn give_place(&self, disks: &mut GroupState, (group, member): (u32, usize), copy: &Rebuild) {
-        self.group(group).members[member].set_seat(Seat {
-            identity: copy.identity(),
-            device: Some(copy.device()),
-            replacement: disks.next_replacement(),
-            copy: copy.copy,
-        });
     }
 
     /// The disk holds everything, durably: it gets the label of the place.
@@ -145,8 +105,8 @@ impl Members {
             let mut state = self.state.lock();
             let disks = &mut state.groups[group as usize];
             disks.sequence = disks.sequence.max(highest).saturating_add(2);
-            let copy = disks.copies.get(&member).filter(|copy| copy.is_of(&task.device));
-            copy.and_then(Rebuild::label_of_place).cloned()
+            let copy = disks.copy().filter(|(at, copy)| *at == member && copy.is_of(&task.device));
+            copy.and_then(|(_, copy)| copy.label_of_place()).cloned()
         };
         let Some(mut label) = label else {
             // The other has failed in this moment, and this one has the place.
@@ -176,11 +136,8 @@ impl Members {
             let mut state = self.state.lock();
             let disks = &mut state.groups[group as usize];
             let former = self.group(group).members[member].device();
-            if disks.copies.get(&member).is_some_and(|copy| copy.is_of(&task.device))
-                && let Some(copy) = disks.copies.remove(&member)
-            {
-                self.give_place(disks, (group, member), &copy);
-                disks.labelled = None;
+            if let Some(seat) = disks.end_copy(member, &task.device) {
+                self.group(group).members[member].set_seat(seat);
                 // The one that had the place must be nobody's before anything more is durable.
                 state.label_updates += 1;
                 if let Some((former, label)) = former.as_ref().zip(label.as_ref()) {

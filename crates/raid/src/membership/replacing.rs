@@ -11,15 +11,24 @@
 //! Fails: [`RaidError`], with nothing changed but the new disk.
 
 use crate::error::{RaidError, StoreError};
-use crate::layout::{DiskPlace, Seat};
+use crate::layout::DiskPlace;
 use crate::membership::Members;
 use crate::membership::filling::{Rebuild, Way};
 use crate::membership::group_state::GroupState;
+use crate::membership::standing::Standing;
 use crate::request::ReplaceDone;
 use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::sync::Arc;
+
+/// Whether a disk may have its place again and be filled in this way.
+const fn may_return(standing: Standing, way: Way) -> bool {
+    matches!(
+        (standing, way),
+        (Standing::Offline, Way::Resync) | (Standing::Torn | Standing::Failed, Way::Anew)
+    )
+}
 
 impl Members {
     /// Labels a disk that was checked, gives it the place of a missing one, and begins to rebuild.
@@ -134,20 +143,16 @@ impl Members {
                 drop(state);
                 return done(Err(RaidError::InUse { disk: group.name(place.member) }));
             }
-            disks.sequence = disks.sequence.max(replaced);
-            if member.seat().identity != rebuild.identity() {
-                disks.lost.remove(&place.member);
+            let is_its_own = member.seat().identity == rebuild.identity();
+            let standing = disks.standing(place.member);
+            if is_its_own && !may_return(standing, rebuild.way) {
+                // It was back, and went once more, while its label was written.
+                drop(state);
+                let disk = rebuild.device().name().to_owned();
+                return done(Err(RaidError::NotMissed { disk }));
             }
-            member.set_seat(Seat {
-                identity: rebuild.identity(),
-                device: Some(rebuild.device()),
-                replacement: disks.next_replacement(),
-                copy: None,
-            });
-            disks.reasons.remove(&place.member);
-            disks.rebuilding.insert(place.member, rebuild);
-            // The identity is new even if the masks are not.
-            disks.labelled = None;
+            disks.sequence = disks.sequence.max(replaced);
+            member.set_seat(disks.take_place(place.member, rebuild, is_its_own));
         }
         self.write_labels(place.group);
         self.start_when_labelled(place, done);

@@ -1,6 +1,6 @@
 //! How the groups and their disks are, told.
 
-use crate::layout::{Member, is_in};
+use crate::layout::Member;
 use crate::membership::errors::Known;
 use crate::membership::{
     GroupState, GroupStatus, MemberState, MemberStatus, Members, RetiredDisk, SuccessorStatus,
@@ -41,7 +41,7 @@ impl Members {
         Report {
             groups: groups.collect(),
             retired: state.retired.clone(),
-            waits_for_superblock: filled.any(|filled| !filled.has_superblock),
+            waits_for_superblock: filled.any(|(_, filled)| !filled.has_superblock),
         }
     }
 }
@@ -54,28 +54,28 @@ fn status_of(
     (regions, saved): (u64, &BTreeMap<[u8; 16], Known>),
 ) -> MemberStatus {
     let seat = member.seat();
-    let state = match (disks.rebuilding.get(&index), disks.reasons.get(&index)) {
+    let state = match (disks.filled(index), disks.reason(index)) {
         (Some(rebuild), _) => MemberState::Rebuilding {
             rebuilt_regions: rebuild.regions(),
             regions,
             pace: rebuild.pace(),
         },
         (None, Some(reason)) => MemberState::Failed { reason: reason.clone() },
-        (None, None) if is_in(disks.missing, index) => MemberState::Missing,
-        (None, None) if is_in(disks.unlabelled, index) => {
+        (None, None) if disks.standing(index).is_missing() => MemberState::Missing,
+        (None, None) if disks.is_unlabelled(index) => {
             let pace = Pace::default();
             MemberState::Rebuilding { rebuilt_regions: regions, regions, pace }
         }
         (None, None) => MemberState::Online,
     };
-    let successor = disks.copies.get(&index).map(|copy| SuccessorStatus {
+    let successor = disks.copy().filter(|(at, _)| *at == index).map(|(_, copy)| SuccessorStatus {
         name: copy.device().name().to_owned(),
         media: copy.device().profile(),
         copied_regions: copy.regions(),
         regions,
         pace: copy.pace(),
     });
-    let is_away = disks.lost.contains_key(&index) && state != MemberState::Online;
+    let is_away = disks.lost(index).is_some() && state != MemberState::Online;
     let media = seat.device.as_ref().map(|device| device.profile());
     let name = seat.device.map(|device| device.name().to_owned());
     let (identity, role) = (seat.identity, member.role);

@@ -25,7 +25,7 @@ use crate::error::RaidError;
 use crate::layout::DiskPlace;
 use crate::membership::filling::{Rebuild, Way};
 use crate::membership::group_state::GroupState;
-use crate::membership::lost::Fate;
+use crate::membership::standing::Standing;
 use crate::membership::{Members, State};
 use crate::request::ReplaceDone;
 use media::{Device, MediaError};
@@ -40,9 +40,7 @@ impl State {
             let before = cp.saturating_sub(1);
             self.points.complete = Some(before);
             self.points.first = Some(cp);
-            for lost in self.groups.iter_mut().flat_map(|disks| disks.lost.values_mut()) {
-                lost.trusted_cp.get_or_insert(before);
-            }
+            self.groups.iter_mut().for_each(|disks| disks.trust_absent(before));
         }
         self.points.written = self.points.written.max(cp);
     }
@@ -62,8 +60,9 @@ impl Members {
 
     /// What a disk that is back is known to hold: what consistency points up to this one wrote.
     pub(crate) fn trusted_cp(&self, DiskPlace { group, member }: DiskPlace) -> u64 {
-        let lost = &self.state.lock().groups[group as usize].lost;
-        lost.get(&member).and_then(|lost| lost.trusted_cp).unwrap_or(0)
+        let state = self.state.lock();
+        let lost = state.groups[group as usize].lost(member);
+        lost.and_then(|lost| lost.trusted_cp).unwrap_or(0)
     }
 
     /// A consistency point has completed on all disks that are there.
@@ -74,23 +73,14 @@ impl Members {
                 return;
             }
             state.points.complete = state.points.complete.map(|complete| complete.max(cp));
-            for lost in state.groups.iter_mut().flat_map(|disks| disks.lost.values_mut()) {
-                if lost.fate == Fate::Settling {
-                    lost.fate = Fate::Settled;
-                }
-            }
+            state.groups.iter_mut().for_each(GroupState::settle);
         }
         self.write_all_labels();
     }
 
     /// Stripes of a group were being written in part at a crash.
     pub(crate) fn distrust(&self, group: u32) {
-        let mut state = self.state.lock();
-        let disks = &mut state.groups[group as usize];
-        disks.lost.values_mut().for_each(|lost| lost.fate = Fate::Torn);
-        for rebuild in disks.rebuilding.values_mut().filter(|one| one.way == Way::Resync) {
-            rebuild.way = Way::Anew;
-        }
+        self.state.lock().groups[group as usize].distrust();
     }
 
     /// Takes back all that are there again at a start.
@@ -100,9 +90,8 @@ impl Members {
             let groups = (0..).zip(&state.groups);
             let of_group = |(group, disks): (u32, &GroupState)| {
                 let unused = disks.unused();
-                let away: Vec<usize> =
-                    disks.lost.keys().copied().filter(|at| unused.contains(*at)).collect();
-                away.into_iter().map(move |member| DiskPlace { group, member })
+                let away = disks.away().into_iter().filter(move |at| unused.contains(*at));
+                away.map(move |member| DiskPlace { group, member })
             };
             groups.flat_map(of_group).collect()
         };
@@ -139,17 +128,13 @@ impl Members {
     }
 
     fn take_back(self: &Arc<Self>, place: DiskPlace, device: Arc<Device>, done: ReplaceDone) {
-        let fate = {
-            let state = self.state.lock();
-            let lost = state.groups[place.group as usize].lost.get(&place.member);
-            lost.map(|lost| lost.fate)
-        };
-        let way = match fate {
-            Some(Fate::Settled) => Way::Resync,
-            Some(Fate::Settling) => {
+        let standing = self.state.lock().groups[place.group as usize].standing(place.member);
+        let way = match standing {
+            Standing::Offline => Way::Resync,
+            Standing::Unsettled => {
                 return done(Err(RaidError::Unsettled { disk: device.name().to_owned() }));
             }
-            Some(Fate::Torn) | None => Way::Anew,
+            _ => Way::Anew,
         };
         let (members, again) = (Arc::clone(self), Arc::clone(&device));
         // What it says of an earlier rebuild must not count for this one.

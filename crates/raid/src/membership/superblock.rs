@@ -138,9 +138,8 @@ impl Members {
     /// Whether the slots of a disk may have superblocks of another time.
     fn has_old_superblocks(&self, (group, member): (u32, usize), device: &Arc<Device>) -> bool {
         let state = self.state.lock();
-        let disks = &state.groups[group as usize];
-        let filled = disks.rebuilding.get(&member).into_iter().chain(disks.copies.get(&member));
-        filled.into_iter().any(|filled| filled.is_of(device) && !filled.has_superblock)
+        let mut filled = state.groups[group as usize].fillings_at(member);
+        filled.any(|filled| filled.is_of(device) && !filled.has_superblock)
     }
 
     /// The disks that hold what their places must.

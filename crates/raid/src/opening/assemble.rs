@@ -6,8 +6,10 @@
 
 use crate::error::RaidError;
 use crate::journal::StripeJournal;
-use crate::layout::{Geometry, Group, GroupGeometry, GroupList, Layout, Seat, is_in};
-use crate::membership::{Fate, GroupState, Lost, Rebuild, Told, Way, first_sequence};
+use crate::layout::{Geometry, Group, GroupGeometry, GroupList, Layout, Seat};
+use crate::membership::{
+    Found, GroupState, Rebuild, Standing, Starting, Told, at_start, first_sequence,
+};
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError};
 use ondisk::label::{DiskLabel, DiskRole, Hexadecimal};
@@ -143,48 +145,34 @@ fn join_group(
             _ => stranger = Some(device.name().to_owned()),
         }
     }
-    let (mut missing, mut rebuilding, mut lost) =
-        (latest.missing.get(), BTreeMap::new(), BTreeMap::new());
-    for (at, seat) in seats.iter().enumerate() {
-        if latest.is_away(at) {
-            let fate = if latest.is_settled(at) { Fate::Settled } else { Fate::Torn };
-            lost.insert(at, Lost { trusted_cp: Some(latest.trusted_cp.get()), fate });
-        }
-        match &seat.device {
-            None if !latest.is_missing(at) => {
-                missing |= 1 << at;
-                // It went while nothing was written, or this is a start after a crash, of which
-                // the notes of stripes tell.
-                lost.insert(at, Lost { trusted_cp: None, fate: Fate::Settled });
-            }
-            None => {}
-            Some(device) if latest.is_rebuilding(at) => {
-                let way = if latest.is_settled(at) { Way::Resync } else { Way::Anew };
-                rebuilding.insert(at, Rebuild::new(Arc::clone(device), way));
-            }
-            Some(_) => {}
-        }
-    }
-    let copies = join_successor(latest, &seats, missing, spares);
+    let mut copy = join_replacement(latest, &seats, spares);
+    let starting = seats.iter().enumerate().map(|(at, seat)| {
+        let copy = copy.take_if(|(member, _)| *member == at).map(|(_, copy)| copy);
+        let (is_missing, is_away) = (latest.is_missing(at), latest.is_away(at));
+        let standing = at_start(Found {
+            is_missing,
+            is_away,
+            is_settled: latest.is_settled(at),
+            is_rebuilding: latest.is_rebuilding(at),
+            is_there: seat.device.is_some(),
+            has_copy: copy.is_some(),
+        });
+        let trusted_cp = (is_missing && is_away).then(|| latest.trusted_cp.get());
+        Starting { standing, device: seat.device.clone(), copy, trusted_cp }
+    });
+    let starting: Vec<Starting> = starting.collect();
+    let standings: Vec<Standing> = starting.iter().map(|starting| starting.standing).collect();
     let group = Group::new(kind, seats);
-    if missing.count_ones() as usize > kind.parity_disks() {
+    if standings.iter().filter(|standing| standing.is_missing()).count() > kind.parity_disks() {
         return Err(match stranger {
             Some(disk) => RaidError::Stranger { disk, group: index },
-            None => too_few(index, &group, missing),
+            None => too_few(index, &group, &standings),
         });
     }
     // A crash may have come between two labels: then they are written again.
     let labelled = are_labels_equal.then_some(Told::of(latest));
     let sequence = first_sequence(latest.sequence.get(), now);
-    let state = GroupState {
-        missing,
-        rebuilding,
-        copies,
-        lost,
-        labelled,
-        sequence,
-        ..GroupState::default()
-    };
+    let state = GroupState::at_start(starting, labelled, sequence);
     let bases = latest.data_bases().map(Pvbn).collect();
     let devices = group.members.iter().filter_map(|member| member.device());
     let medium = GroupGeometry::medium_of(devices.map(|device| device.profile()));
@@ -193,22 +181,24 @@ fn join_group(
 }
 
 /// The spare that was being filled to take a place, if the disk that has it is there to go on.
-fn join_successor(
+fn join_replacement(
     latest: &DiskLabel,
     seats: &[Seat],
-    missing: u32,
     spares: &mut Vec<Arc<Device>>,
-) -> BTreeMap<usize, Rebuild> {
+) -> Option<(usize, Rebuild)> {
+    let is_online = |at: usize| {
+        let is_there = seats.get(at).is_some_and(|seat| seat.device.is_some());
+        is_there && !latest.is_missing(at)
+    };
     let index = spares.iter().position(|spare| {
         let label = spare.label();
         let at = usize::from(label.disk_index.get());
         label.disk == latest.successor
             && label.group_index == latest.group_index
             && label.data_regions == latest.data_regions
-            && at < seats.len()
-            && !is_in(missing, at)
+            && is_online(at)
     });
-    let Some(spare) = index.map(|index| spares.remove(index)) else { return BTreeMap::new() };
+    let spare = index.map(|index| spares.remove(index))?;
     let own = spare.label();
     let at = usize::from(own.disk_index.get());
     let mut label = latest.clone();
@@ -220,18 +210,21 @@ fn join_successor(
     if let Some(member) = label.members.get_mut(at) {
         *member = own.disk;
     }
-    BTreeMap::from([(at, Rebuild::copy(spare, label))])
+    Some((at, Rebuild::copy(spare, label)))
 }
 
-fn too_few(index: u32, group: &Group, missing: u32) -> RaidError {
-    let absent = group.members.iter().enumerate().filter(|(at, _)| is_in(missing, *at));
-    let absent = absent.map(|(at, member)| match member.seat() {
+fn too_few(index: u32, group: &Group, standings: &[Standing]) -> RaidError {
+    let members = group.members.iter().zip(standings).enumerate();
+    let missing = members.filter(|(_, (_, standing))| standing.is_missing());
+    let absent: Vec<_> = missing.map(|(at, (member, _))| (at, member)).collect();
+    let missing = absent.len();
+    let absent = absent.into_iter().map(|(at, member)| match member.seat() {
         Seat { device: Some(device), .. } => format!("{} (which missed writes)", device.name()),
         Seat { identity, .. } => format!("disk {at} ({})", Hexadecimal(&identity)),
     });
     RaidError::TooFewDisks {
         group: index,
-        missing: missing.count_ones() as usize,
+        missing,
         count: group.members.len(),
         tolerated: group.kind.parity_disks(),
         absent: absent.collect(),

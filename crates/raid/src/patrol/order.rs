@@ -1,6 +1,12 @@
-//! What may be asked of a scrub.
+//! The phases of a scrub, and what changes them.
+//!
+//! The table [`TRANSITIONS`] has every change that there may be; `docs/disk-states.md` has its
+//! diagram, and a test compares the two.
+//!
+//! Fails: an order that the table has no row for is refused, with what may be ordered instead.
 
 use crate::error::RaidError;
+use ondisk::scrub::ScrubPhase;
 
 /// Receives the end of an order: the labels say what it changed.
 pub type ScrubDone = Box<dyn FnOnce(Result<(), RaidError>) + Send>;
@@ -22,4 +28,86 @@ pub enum ScrubOrder {
     },
     /// Gives it up.
     Stop,
+}
+
+/// What changes the phase of a scrub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// It is ordered to begin.
+    Start,
+    /// It is ordered to wait.
+    Pause,
+    /// It is ordered to go on as before.
+    Resume,
+    /// It is ordered to go on at a rate.
+    ResumeAtRate,
+    /// It is ordered to give up.
+    Stop,
+    /// It has seen the last tetris.
+    End,
+}
+
+impl Cause {
+    pub(crate) const fn of(order: ScrubOrder) -> Self {
+        match order {
+            ScrubOrder::Start { .. } => Self::Start,
+            ScrubOrder::Pause => Self::Pause,
+            ScrubOrder::Resume { rate: None } => Self::Resume,
+            ScrubOrder::Resume { rate: Some(_) } => Self::ResumeAtRate,
+            ScrubOrder::Stop => Self::Stop,
+        }
+    }
+}
+
+/// Every change that there may be.
+pub(crate) const TRANSITIONS: [(ScrubPhase, Cause, ScrubPhase); 10] = {
+    use Cause::*;
+    use ScrubPhase::*;
+    [
+        (Never, Start, Running),
+        (Finished, Start, Running),
+        (Stopped, Start, Running),
+        (Running, Pause, Paused),
+        (Running, ResumeAtRate, Running),
+        (Running, Stop, Stopped),
+        (Running, End, Finished),
+        (Paused, Resume, Running),
+        (Paused, ResumeAtRate, Running),
+        (Paused, Stop, Stopped),
+    ]
+};
+
+/// What follows from a phase.
+pub(crate) fn next(phase: ScrubPhase, cause: Cause) -> Result<ScrubPhase, RaidError> {
+    let fits = |(from, by, _): &&(ScrubPhase, Cause, ScrubPhase)| *from == phase && *by == cause;
+    match (TRANSITIONS.iter().find(fits), phase) {
+        (Some((_, _, then)), _) => Ok(*then),
+        (None, ScrubPhase::Paused) if cause == Cause::Pause => Err(RaidError::ScrubPaused),
+        (None, ScrubPhase::Running | ScrubPhase::Paused) => Err(RaidError::ScrubUnderWay),
+        (None, ScrubPhase::Never | ScrubPhase::Finished | ScrubPhase::Stopped) => {
+            Err(RaidError::NoScrub)
+        }
+    }
+}
+
+/// The phases and their changes in the language of Graphviz, as `docs/disk-states.md` has them.
+#[cfg(test)]
+fn dot() -> String {
+    let mut text = String::from("digraph scrub {\n");
+    for (from, cause, to) in TRANSITIONS {
+        text.push_str(&format!("    {from:?} -> {to:?} [label={cause:?}];\n"));
+    }
+    text.push_str("}\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_diagram_is_that_of_the_code() {
+        let document = include_str!("../../../../docs/disk-states.md");
+        assert!(document.contains(&dot()), "the document lacks\n{}", dot());
+    }
 }

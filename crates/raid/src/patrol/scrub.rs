@@ -3,7 +3,7 @@
 use crate::error::RaidError;
 use crate::layout::TetrisId;
 use crate::patrol::findings::{ScrubFinding, ScrubStatus};
-use crate::patrol::order::{ScrubDone, ScrubOrder};
+use crate::patrol::order::{Cause, ScrubDone, ScrubOrder, next};
 use crate::stripe::RowSet;
 use crate::walk::{Pace, Walk};
 use ondisk::scrub::{ScrubPhase, ScrubRecord};
@@ -188,6 +188,14 @@ impl Scrub {
         std::mem::take(&mut self.waiters)
     }
 
+    /// Ends it, if it has seen everything.
+    fn end(&mut self) {
+        let ended = next(self.phase(), Cause::End);
+        if let Some(phase) = ended.ok().filter(|_| self.walk.is_over()) {
+            self.rest(phase);
+        }
+    }
+
     /// Ends it, or lets it rest.
     fn rest(&mut self, phase: ScrubPhase) {
         self.record.phase = phase.number();
@@ -211,9 +219,7 @@ impl Scrub {
         let room = NAMED_FINDINGS_MAX.saturating_sub(self.findings.len());
         self.findings.extend(outcome.findings.into_iter().take(room));
         self.walk.finish(step.number, step.bytes);
-        if self.is_running() && self.walk.is_over() {
-            self.rest(ScrubPhase::Finished);
-        }
+        self.end();
         // So that nothing is seen twice after it is resumed.
         self.is_told_late |= !self.is_running() && self.walk.is_at_rest();
     }
@@ -226,35 +232,24 @@ impl Scrub {
         tetrises: u64,
     ) -> Result<(), RaidError> {
         self.wall = wall;
-        let (phase, is_open) = (self.phase(), self.is_open());
+        let next = next(self.phase(), Cause::of(order))?;
         match order {
-            ScrubOrder::Start { .. } if is_open => return Err(RaidError::ScrubUnderWay),
-            ScrubOrder::Pause if phase == ScrubPhase::Paused => {
-                return Err(RaidError::ScrubPaused);
-            }
-            ScrubOrder::Resume { rate: None } if phase == ScrubPhase::Running => {
-                return Err(RaidError::ScrubUnderWay);
-            }
-            ScrubOrder::Start { rate } => self.restart(rate, tetrises),
-            _ if !is_open => return Err(RaidError::NoScrub),
-            ScrubOrder::Pause => self.rest(ScrubPhase::Paused),
-            ScrubOrder::Stop => self.rest(ScrubPhase::Stopped),
+            ScrubOrder::Start { rate } => self.restart(next, rate, tetrises),
+            ScrubOrder::Pause | ScrubOrder::Stop => self.rest(next),
             ScrubOrder::Resume { rate } => {
-                self.record.phase = ScrubPhase::Running.number();
+                self.record.phase = next.number();
                 self.record.ended_nanoseconds = 0.into();
                 self.record.rate = rate.unwrap_or(self.record.rate.get()).into();
                 self.walk.set_rate(rate_of(&self.record));
-                if self.walk.is_over() {
-                    self.rest(ScrubPhase::Finished);
-                }
+                self.end();
             }
         }
         Ok(())
     }
 
-    fn restart(&mut self, rate: Option<u64>, tetrises: u64) {
+    fn restart(&mut self, phase: ScrubPhase, rate: Option<u64>, tetrises: u64) {
         let mut record = ScrubRecord::never();
-        record.phase = ScrubPhase::Running.number();
+        record.phase = phase.number();
         record.serial = self.record.serial;
         record.started_nanoseconds = self.wall.get().into();
         record.rate = rate.unwrap_or(0).into();

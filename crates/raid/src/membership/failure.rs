@@ -115,7 +115,7 @@ impl Members {
             // What a disk did that was replaced since says nothing of the one in its place.
             if !self.is_taken_by((group, member), device) {
                 drop(state);
-                return self.fail_successor((group, member), device);
+                return self.fail_replacement((group, member), device);
             }
             let tolerated = self.group(group).kind.parity_disks();
             let complete_cp = state.points.complete;

@@ -96,7 +96,7 @@ impl Members {
         match told {
             None => {}
             Some((_, false)) => self.label_progress(task),
-            Some((Way::Copy, true)) => self.succeed(task.clone()),
+            Some((Way::Copy, true)) => self.take_over(task.clone()),
             Some((Way::Anew | Way::Resync, true)) => self.finish_place(task),
         }
     }

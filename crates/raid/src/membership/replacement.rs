@@ -85,7 +85,7 @@ impl Members {
     }
 
     /// A disk that has no place did not write what it should.
-    pub(super) fn fail_successor(
+    pub(super) fn fail_replacement(
         self: &Arc<Self>,
         (group, member): (u32, usize),
         device: &Arc<Device>,
@@ -96,7 +96,7 @@ impl Members {
     }
 
     /// The disk holds everything, durably: it gets the label of the place.
-    pub(super) fn succeed(self: &Arc<Self>, task: Task) {
+    pub(super) fn take_over(self: &Arc<Self>, task: Task) {
         let DiskPlace { group, member } = task.place;
         let place = self.group(group);
         let sequence = |member: &Arc<Member>| member.device().map(|one| one.label().sequence.get());
@@ -122,10 +122,10 @@ impl Members {
                 *identity = own.disk;
             }
         };
-        device.update_label(change, Box::new(move |result| members.succeeded(&task, result)));
+        device.update_label(change, Box::new(move |result| members.has_taken_over(&task, result)));
     }
 
-    fn succeeded(self: &Arc<Self>, task: &Task, result: Result<(), MediaError>) {
+    fn has_taken_over(self: &Arc<Self>, task: &Task, result: Result<(), MediaError>) {
         let DiskPlace { group, member } = task.place;
         if let Err(error) = result {
             return self.fail_writing((group, member), &task.device, error);

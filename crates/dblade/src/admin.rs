@@ -6,31 +6,26 @@
 //! Fails: [`EngineError`], with nothing changed.
 
 use crate::change::owed;
-use crate::create::volume_shared;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use affinity::{Access, Outcome};
-use aggregate::{Acted, Aggregate, AggregateError, Container, FreezeScope, Tiering};
-use cowfs::budget::{Spender, VOLUME_OVERHEAD_BLOCKS};
+use aggregate::{Acted, Aggregate, AggregateError, FreezeScope, Tiering};
 use cowfs::cache::BufferCache;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
-use ondisk::damage::Damage;
 use ondisk::pointer::DualPointer;
-use ondisk::records::{
-    EXPORT_RULES_MAX, ExportRuleRecord, STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord, name_field,
-};
+use ondisk::records::{ExportRuleRecord, VolumeRecord};
 use ondisk::root::metafile;
 use operations::Environment;
 use operations::format::make_root;
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::{InodeNumber, SnapshotUuid, Timestamp, VolumeId, VolumeUuid};
-use volume::{Birth, FlexibleVolume, Front, FrontAffinities, SnapshotRequest, format_logical};
-use zerocopy::little_endian::{I64, U32, U64};
+use units::{InodeNumber, SnapshotUuid, Timestamp, VolumeId};
+use volume::lifecycle::{self, NewVolume};
+use volume::{Birth, SnapshotRequest};
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
@@ -48,11 +43,6 @@ pub struct VolumeRequest {
     /// Which of its blocks lie in object stores.
     pub tiering: Tiering,
 }
-
-/// Smallest volume: its metafiles, and some room.
-const VOLUME_BLOCKS_MIN: u64 = 256;
-/// Largest volume that the format's block numbers reach: 64 PiB less the slack.
-const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
 
 impl Engine {
     pub(crate) fn environment(&self, record: &VolumeRecord) -> Environment {
@@ -75,7 +65,15 @@ impl Engine {
         let made: Arc<Mutex<Option<(VolumeRecord, VolumeKind)>>> = Arc::default();
         let (engine, slot) = (Arc::clone(self), Arc::clone(&made));
         let action = move |scope: &mut FreezeScope<'_, '_>| {
-            *slot.lock() = Some(engine.make_volume(scope, &request)?);
+            let VolumeRequest { name, size_blocks, exports, tiering, .. } = &request;
+            let (size_blocks, tiering) = (*size_blocks, *tiering);
+            let new = NewVolume { name, size_blocks, exports, tiering };
+            let make_root = |logical: &mut Logical<DualPointer>, now| {
+                engine.make_root(logical, request.root, now);
+            };
+            let entropy = &*engine.configuration.entropy;
+            let (record, volume) = lifecycle::create_flexible(scope, &new, entropy, make_root)?;
+            *slot.lock() = Some((record, VolumeKind::Flexible(volume)));
             Ok(Acted::Done)
         };
         let (engine, same) = (Arc::clone(self), Arc::clone(&aggregate));
@@ -86,87 +84,6 @@ impl Engine {
             done(outcome.map_err(EngineError::from));
         };
         aggregate.request_action(Box::new(action), Box::new(committed));
-    }
-
-    fn make_volume(
-        self: &Arc<Self>,
-        scope: &mut FreezeScope<'_, '_>,
-        request: &VolumeRequest,
-    ) -> Result<(VolumeRecord, VolumeKind), AggregateError> {
-        let refused = |text: String| Err(AggregateError::Refused(text));
-        let now = self.configuration.clock.wall();
-        let aggregate = Arc::clone(scope.aggregate);
-        let side = scope.block_side();
-        if side.traditional {
-            return refused("the aggregate is a traditional volume and takes no other".to_owned());
-        }
-        if !(VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&request.size_blocks) {
-            return refused(format!(
-                "a volume has {VOLUME_BLOCKS_MIN} to {VOLUME_BLOCKS_MAX} blocks, not {}",
-                request.size_blocks
-            ));
-        }
-        if side
-            .table
-            .iter()
-            .any(|slot| slot.record.state != 0 && slot.record.name() == request.name)
-        {
-            return refused(format!("volume '{}' exists or is being deleted", request.name));
-        }
-        // Nothing of a volume is there yet: its first image takes this much.
-        let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
-        if !aggregate.parts.shared.budget.promise(cost, Spender::Common) {
-            return Err(AggregateError::Full);
-        }
-        let side = scope.block_side();
-        let Some(slot) = side.free_slot() else {
-            return refused("the aggregate has as many volumes as it can have".to_owned());
-        };
-        let volume = VolumeId(side.next_volume);
-        let mut record = self
-            .new_record(&request.name, (VOLUME_FLEXIBLE, volume), now)
-            .map_err(|_| AggregateError::Refused("the name is too long".to_owned()))?;
-        record.container_inode = U64::new(aggregate::container_inode(volume).get());
-        record.size_blocks = U64::new(request.size_blocks);
-        set_rules(&mut record, &request.exports)?;
-        request.tiering.check().map_err(AggregateError::Refused)?;
-        request.tiering.store(&mut record);
-        record.scan_started = I64::new(now.get());
-        side.relocation.set(volume, &record);
-        side.next_volume += 1;
-        side.table[slot].record = record;
-        side.dirty_slots.insert(slot);
-        side.containers.insert(volume, Container::empty());
-        let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
-        let shared = volume_shared(&aggregate);
-        let mut logical = format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
-        self.make_root(&mut logical, request.root, now);
-        let space = FlexibleVolume::format_space(volume, request.size_blocks);
-        let front = Front::new(volume, affinities, logical);
-        let flexible = FlexibleVolume::new(&aggregate, front, space, request.size_blocks);
-        aggregate.add_member(Arc::clone(&flexible) as _);
-        Ok((record, VolumeKind::Flexible(flexible)))
-    }
-
-    /// The record of a volume that begins to be.
-    ///
-    /// # Errors
-    /// If the name is too long.
-    pub(crate) fn new_record(
-        &self,
-        name: &str,
-        (kind, volume): (u8, VolumeId),
-        now: Timestamp,
-    ) -> Result<VolumeRecord, Damage> {
-        let entropy = &self.configuration.entropy;
-        let mut record = VolumeRecord::empty();
-        (record.name, record.name_size) = name_field(name)?;
-        (record.state, record.kind) = (STATE_ONLINE, kind);
-        record.volume = U32::new(volume.get());
-        record.created = I64::new(now.get());
-        record.identity = VolumeUuid(entropy.next_identity());
-        record.handle_key = entropy.next_identity();
-        Ok(record)
     }
 
     /// Makes the content of the root directory of an empty file system.
@@ -205,11 +122,9 @@ impl Engine {
             served.check_there()?;
             served.set_gone();
             engine.unregister_volume(&served);
-            scope.aggregate.remove_member(served.environment.volume);
             if let VolumeKind::Flexible(volume) = &served.kind {
-                volume.discard(scope.access);
+                lifecycle::delete(scope, volume);
             }
-            scope.block_side().delete_volume(served.environment.volume);
             Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
@@ -301,12 +216,7 @@ impl Engine {
         let aggregate = Arc::clone(&served.aggregate);
         let (number, wanted) = (served.environment.volume, rules.clone());
         let action = move |scope: &mut FreezeScope<'_, '_>| {
-            let side = scope.block_side();
-            let Some(slot) = side.live_slot_of(number) else {
-                return Err(AggregateError::Refused("the volume is gone".to_owned()));
-            };
-            set_rules(&mut side.table[slot].record, &wanted)?;
-            side.dirty_slots.insert(slot);
+            lifecycle::set_exports(scope, number, &wanted)?;
             Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
@@ -381,17 +291,4 @@ impl Engine {
         };
         self.volumes().into_iter().map(summary).collect()
     }
-}
-
-fn set_rules(record: &mut VolumeRecord, rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
-    if rules.len() > EXPORT_RULES_MAX {
-        return Err(AggregateError::Refused(format!(
-            "a volume has {EXPORT_RULES_MAX} export rules at most"
-        )));
-    }
-    record.exports = VolumeRecord::empty().exports;
-    for (slot, rule) in record.exports.iter_mut().zip(rules) {
-        *slot = ExportRuleRecord { used: 1, ..*rule };
-    }
-    Ok(())
 }

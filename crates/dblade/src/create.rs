@@ -9,21 +9,20 @@ use crate::error::EngineError;
 use crate::served::VolumeKind;
 use affinity::{AffinityId, AffinityKind};
 use aggregate::{Aggregate, AggregateIdentity, BlockSide, LateJournal, Parts, format_block_side};
-use cowfs::budget::{Budget, Overhead};
+use cowfs::budget::Budget;
 use cowfs::cache::BufferCache;
 use cowfs::dirty_memory::DirtyMemory;
-use cowfs::logical::{AggregateShared, Shared};
+use cowfs::logical::{AggregateShared, Logical};
 use media::Profile;
 use nvlog::{Log, LogIdentity};
 use ondisk::label::{GROUP_DISKS_MAX, RaidKind};
 use ondisk::pointer::PhysicalPointer;
-use ondisk::records::{VOLUME_TRADITIONAL, VolumeRecord};
 use platform::Disk;
 use raid::{CreateRequest, GroupRequest, ManagedStore, Store};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use units::{CpNumber, VolumeId};
-use volume::{Front, FrontAffinities, TraditionalVolume, format_logical};
+use std::sync::atomic::AtomicU64;
+use units::CpNumber;
+use volume::lifecycle;
 
 /// An aggregate to be made.
 pub struct CreateAggregate {
@@ -161,10 +160,18 @@ impl Engine {
             Err(error) => return done(Err(error.into())),
         };
         let name = parts.identity.name.clone();
-        let record = traditional.then(|| self.traditional_record(&name, &mut block_side));
+        let (now, entropy) = (self.configuration.clock.wall(), &*self.configuration.entropy);
+        let record =
+            traditional.then(|| lifecycle::note_traditional(&mut block_side, &name, now, entropy));
         let affinities = self.aggregate_affinities();
         let aggregate = self.assemble(parts, affinities, block_side);
-        let volume = record.map(|record| (record, self.create_traditional(&aggregate)));
+        let volume = record.map(|record| {
+            let make_root = |logical: &mut Logical<PhysicalPointer>, now| {
+                self.make_root(logical, (0, 0, 0o755), now);
+            };
+            let volume = lifecycle::create_traditional(&aggregate, &record, make_root);
+            (record, VolumeKind::Traditional(volume))
+        });
         aggregate.force();
         let (this, same) = (Arc::clone(self), Arc::clone(&aggregate));
         aggregate.request_consistency_point(Some(Box::new(move |outcome| {
@@ -214,42 +221,4 @@ impl Engine {
         };
         Aggregate::new(parts, block_side)
     }
-
-    /// The record of a new aggregate's traditional volume, in its volume table.
-    fn traditional_record(&self, name: &str, side: &mut BlockSide) -> VolumeRecord {
-        let (kind, now) = (VOLUME_TRADITIONAL, self.configuration.clock.wall());
-        let Ok(record) = self.new_record(name, (kind, VolumeId(1)), now) else {
-            unreachable!("an aggregate's name was accepted by its labels")
-        };
-        let Some(slot) = side.free_slot() else { unreachable!("the table is empty") };
-        side.table[slot].record = record;
-        side.dirty_slots.insert(slot);
-        side.next_volume = 2;
-        record
-    }
-
-    /// The traditional volume of a new aggregate: an empty root, and everything dirty.
-    fn create_traditional(&self, aggregate: &Arc<Aggregate>) -> VolumeKind {
-        let now = self.configuration.clock.wall();
-        let affinities = FrontAffinities::new(&self.scheduler, aggregate.parts.affinity);
-        let shared = volume_shared(aggregate);
-        let mut logical =
-            format_logical::<PhysicalPointer>(VolumeId(0), &affinities.stripes, shared, now);
-        self.make_root(&mut logical, (0, 0, 0o755), now);
-        let front = Front::new(VolumeId(1), affinities, logical);
-        let volume = TraditionalVolume::new(aggregate, front);
-        aggregate.add_member(Arc::clone(&volume) as _);
-        VolumeKind::Traditional(volume)
-    }
-}
-
-/// The space of a volume, and what it shares with its aggregate.
-pub(crate) fn volume_shared(aggregate: &Arc<Aggregate>) -> Arc<Shared> {
-    Arc::new(Shared {
-        budget: Budget::default(),
-        overhead: Overhead::default(),
-        aggregate: Arc::clone(&aggregate.parts.shared),
-        reclaiming: AtomicBool::new(false),
-        used_inodes: AtomicU64::new(0),
-    })
 }

@@ -7,7 +7,7 @@
 //! Fails: with what is wrong and where. Nothing has been changed then, but for superblocks and
 //! labels of disks that had older ones, and parity that was not right.
 
-use crate::create::{OpenParts, volume_shared};
+use crate::create::OpenParts;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
@@ -17,7 +17,6 @@ use aggregate::{
     choose_superblock, decode_stripe_note, is_whole_slot, mount, suspend_for_load,
 };
 use cowfs::cache::BufferCache;
-use cowfs::logical::Shared;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
 use nvlog::{Log, LogIdentity, Record};
 use ondisk::features::FeatureScope;
@@ -29,10 +28,7 @@ use raid::{BlockStore, ManagedStore, Store, StripeNote};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Pvbn, VolumeId};
-use volume::{
-    FlexibleVolume, Front, FrontAffinities, TraditionalVolume, VolumeDamage, load_flexible,
-    load_logical, load_traditional,
-};
+use volume::{VolumeDamage, lifecycle};
 
 /// Volumes that are loaded together.
 const VOLUMES_AHEAD: usize = 64;
@@ -350,17 +346,9 @@ impl Opening {
     ) -> Vec<LoadRequest> {
         let reader = Reader { cache: &self.cache, held };
         let mut missing = Vec::new();
-        for VolumeSlot { record } in side.table.iter().skip(from).take(VOLUMES_AHEAD) {
-            let volume = VolumeId(record.volume.get());
-            let container = side.containers.get(&volume);
-            let Some(container) = container.filter(|_| record.state == STATE_ONLINE) else {
-                continue;
-            };
-            let loaded = load_flexible(volume, container, &reader).and_then(|loaded| {
-                let (root, snapshots) = (&loaded.root, &loaded.space.snapshots);
-                load_logical(volume, root, snapshots, &[], volume_shared(aggregate), &reader)
-            });
-            if let Err(Stop::Wait(Wait::Load(requests))) = loaded {
+        for slot in side.table.iter().skip(from).take(VOLUMES_AHEAD) {
+            let read = lifecycle::read_ahead(aggregate, side, slot, &reader);
+            if let Err(Stop::Wait(Wait::Load(requests))) = read {
                 missing.extend(requests);
             }
         }
@@ -374,47 +362,15 @@ impl Opening {
         record: &VolumeRecord,
         held: &HeldBlocks,
     ) -> Progress<()> {
-        let engine = Arc::clone(&self.engine);
         let reader = Reader { cache: &self.cache, held };
-        let volume = VolumeId(record.volume.get());
-        let shared = volume_shared(aggregate);
-        let affinity = aggregate.parts.affinity;
-        if record.kind != VOLUME_FLEXIBLE {
-            let root = &self.superblock.root;
-            let loaded = |stripes: &[AffinityId], shared: Arc<Shared>| {
-                load_traditional(&side.space, root, stripes, shared, &reader)
-            };
-            // Affinities are made once everything has been read.
-            loaded(&[], Arc::clone(&shared))?;
-            let affinities = FrontAffinities::new(&engine.scheduler, affinity);
-            let logical = loaded(&affinities.stripes, shared)?;
-            let front = Front::new(volume, affinities, logical);
-            let kind = VolumeKind::Traditional(TraditionalVolume::new(aggregate, front));
-            self.volumes.push(engine.serve_volume(aggregate, record, kind));
-            return Ok(());
-        }
-        let Some(container) = side.containers.get(&volume) else {
-            return Err(Stop::Damaged(Pvbn(0)));
+        let kind = if record.kind == VOLUME_FLEXIBLE {
+            VolumeKind::Flexible(lifecycle::open_flexible(aggregate, side, record, &reader)?)
+        } else {
+            let described = (record, &self.superblock.root);
+            let opened = lifecycle::open_traditional(aggregate, side, described, &reader)?;
+            VolumeKind::Traditional(opened)
         };
-        let loaded = load_flexible(volume, container, &reader)?;
-        let logical = |stripes: &[AffinityId], shared: Arc<Shared>| {
-            let snapshots = &loaded.space.snapshots;
-            load_logical(volume, &loaded.root, snapshots, stripes, shared, &reader)
-        };
-        logical(&[], Arc::clone(&shared))?;
-        let affinities = FrontAffinities::new(&engine.scheduler, affinity);
-        let logical = logical(&affinities.stripes, shared)?;
-        let front = Front::new(volume, affinities, logical);
-        let size_blocks = record.size_blocks.get();
-        let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
-        if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume) {
-            flexible.set_not_understood(feature);
-        }
-        if container.quarantined {
-            flexible.set_left_out();
-        }
-        let kind = VolumeKind::Flexible(flexible);
-        self.volumes.push(engine.serve_volume(aggregate, record, kind));
+        self.volumes.push(self.engine.served_volume(aggregate, record, kind));
         Ok(())
     }
 
@@ -425,34 +381,14 @@ impl Opening {
         record: &VolumeRecord,
         damage: VolumeDamage,
     ) {
-        let engine = Arc::clone(&self.engine);
-        let affinities = FrontAffinities::new(&engine.scheduler, aggregate.parts.affinity);
-        let (volume, size_blocks) = (VolumeId(record.volume.get()), record.size_blocks.get());
-        let (shared, of) = (volume_shared(aggregate), (volume, affinities));
-        let flexible = FlexibleVolume::unreadable(aggregate, of, shared, size_blocks, damage);
-        if let VolumeDamage::Feature(feature) = damage {
-            flexible.set_not_understood(feature);
-        }
-        let kind = VolumeKind::Flexible(flexible);
-        self.volumes.push(engine.serve_volume(aggregate, record, kind));
+        let volume = lifecycle::open_unreadable(aggregate, record, damage);
+        let kind = VolumeKind::Flexible(volume);
+        self.volumes.push(self.engine.served_volume(aggregate, record, kind));
     }
 }
 
 impl Engine {
-    /// Brings a volume online as far as consistency points go.
-    fn serve_volume(
-        self: &Arc<Self>,
-        aggregate: &Arc<Aggregate>,
-        record: &VolumeRecord,
-        kind: VolumeKind,
-    ) -> Arc<ServedVolume> {
-        match &kind {
-            VolumeKind::Flexible(volume) => aggregate.add_member(Arc::clone(volume) as _),
-            VolumeKind::Traditional(volume) => aggregate.add_member(Arc::clone(volume) as _),
-        }
-        self.served_volume(aggregate, record, kind)
-    }
-
+    /// A volume that was opened or made, as clients will find it.
     fn served_volume(
         self: &Arc<Self>,
         aggregate: &Arc<Aggregate>,

@@ -10,15 +10,15 @@
 
 use crate::backend::{DualBackend, Holdings};
 use crate::damage::VolumeDamage;
-use crate::flexible::{FlexibleVolume, VbnSide, file_work};
+use crate::flexible::{FlexibleVolume, VbnSide};
 use crate::front::SHARES_MAX;
 use crate::shares::{Share, Shares};
+use crate::under_way::{Cleaned, Finished, VolumeCleaning};
+use crate::work::file_work;
 use affinity::{Access, Outcome};
 use aggregate::{Aggregate, AggregateError, FreezeContext, MemberCleaned, vol_info_place};
-use cowfs::image::{GivenUp, ImageCleaner, ImageFacts, ImageFiles};
-use cowfs::logical::{CleanedInode, Image};
-use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
-use cowfs::space::DelayLimits;
+use cowfs::image::{ImageCleaner, ImageFiles};
+use cowfs::reader::{Progress, Reader, Stop};
 use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo};
 use platform::mutation::{self, Rule};
@@ -31,64 +31,6 @@ use zerocopy::little_endian::{I64, U32, U64};
 /// Blocks that one message keeps loaded before it lets go of them.
 const HELD_BLOCKS_MAX: usize = 4096;
 const UNREADABLE: &str = "what it cannot live without cannot be read";
-
-/// See the module.
-pub(crate) struct VolumeCleaning {
-    /// What the freeze set aside, until the cleaning begins: sorting it is no work for a moment in
-    /// which nothing else runs.
-    image: Option<(ImageFacts, Image<DualPointer>)>,
-    cleaner: Option<ImageCleaner<DualPointer>>,
-    /// The files, until they are shared out.
-    files: Option<Vec<ImageFiles<DualPointer>>>,
-    /// They are being cleaned, or were.
-    shares: Option<Arc<Shares>>,
-    held: HeldBlocks,
-    holdings: Holdings,
-    context: FreezeContext,
-    dirty_blocks: u64,
-    restore_ready: bool,
-    /// Map blocks that background work on snapshots may handle.
-    scan_blocks_max: u64,
-    delay_limits: DelayLimits,
-}
-
-/// What is left of a cleaning until the commit.
-pub(crate) struct Finished {
-    pub cleaned: Vec<CleanedInode<DualPointer>>,
-    pub dirty_blocks: u64,
-    pub given_up: Vec<GivenUp>,
-}
-
-/// What became of a cleaning.
-pub(crate) enum Cleaned {
-    /// It is finished.
-    Whole(Finished),
-    /// The volume is damaged: it has given the cleaning up.
-    Damaged,
-}
-
-impl VolumeCleaning {
-    pub(crate) fn new(
-        image: (ImageFacts, Image<DualPointer>),
-        dirty_blocks: u64,
-        context: FreezeContext,
-        (scan_blocks_max, delay_limits): (u64, DelayLimits),
-    ) -> Self {
-        Self {
-            image: Some(image),
-            cleaner: None,
-            files: None,
-            shares: None,
-            held: HeldBlocks::default(),
-            holdings: Holdings::default(),
-            context,
-            dirty_blocks,
-            restore_ready: false,
-            scan_blocks_max,
-            delay_limits,
-        }
-    }
-}
 
 impl FlexibleVolume {
     /// Begins the cleaning, and goes on with it.

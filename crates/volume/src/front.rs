@@ -78,12 +78,12 @@ pub struct Front<P: Pointer> {
     given_up_count: AtomicU64,
     /// Orphans that are held or cannot be read: commits do not try to free them.
     unreapable: Mutex<FxHashSet<InodeNumber>>,
-    pub(crate) damage: Mutex<Option<VolumeDamage>>,
+    damage: Mutex<Option<VolumeDamage>>,
     /// There is damage.
-    pub(crate) is_read_only: AtomicBool,
+    is_read_only: AtomicBool,
     /// And nothing of it can be read.
-    pub(crate) is_unreadable: AtomicBool,
-    pub(crate) damage_hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    is_unreadable: AtomicBool,
+    damage_hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Why the last restore was refused by its consistency point, until it is told.
     pub(crate) refused_restore: Mutex<Option<String>>,
 }
@@ -238,5 +238,60 @@ impl<P: Pointer> Front<P> {
             self.call_background();
         }
         reaping
+    }
+
+    /// The volume is damaged: it takes no changes from now on. The first damage counts.
+    pub fn set_damage(&self, damage: VolumeDamage) {
+        let mut known = self.damage.lock();
+        if known.is_some() {
+            return;
+        }
+        *known = Some(damage);
+        drop(known);
+        self.is_read_only.store(true, Ordering::Release);
+        tracing::error!(
+            volume = %self.id, %damage,
+            "the volume is read-only: it stays as its last consistency point has it, and later \
+             changes are dropped"
+        );
+        let hook = self.damage_hook.lock().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+
+    /// The volume cannot be loaded.
+    pub(crate) fn set_unreadable(&self, damage: VolumeDamage) {
+        self.is_unreadable.store(true, Ordering::Release);
+        self.set_damage(damage);
+    }
+
+    /// Why the volume is read-only, if it is.
+    #[must_use]
+    pub fn damage(&self) -> Option<VolumeDamage> {
+        *self.damage.lock()
+    }
+
+    /// Why the restore that was asked for last was refused by its consistency point; once.
+    #[must_use]
+    pub fn take_refused_restore(&self) -> Option<String> {
+        self.refused_restore.lock().take()
+    }
+
+    /// Whether the volume takes no changes; cheap, for every operation to ask.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Acquire)
+    }
+
+    /// Whether the volume could not be loaded: it has neither files nor snapshots to show.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.is_unreadable.load(Ordering::Acquire)
+    }
+
+    /// Sets what to call when the volume becomes read-only.
+    pub fn on_damage(&self, hook: Box<dyn FnOnce() + Send>) {
+        *self.damage_hook.lock() = Some(hook);
     }
 }

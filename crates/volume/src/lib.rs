@@ -19,19 +19,23 @@
 mod backend;
 mod cleaning;
 mod damage;
+mod delayed;
 mod delaying;
 mod flexible;
 mod format;
 mod front;
+pub mod lifecycle;
 mod load;
+mod member;
+mod reloading;
 mod shares;
 mod snapshots;
 mod traditional;
+mod under_way;
+mod work;
 
 pub use damage::VolumeDamage;
 pub use flexible::FlexibleVolume;
-pub use format::{format_logical, slack_blocks};
-pub use front::{Front, FrontAffinities};
-pub use load::{LoadedVolume, load_flexible, load_logical, load_traditional};
+pub use front::Front;
 pub use snapshots::{Birth, SnapshotInfo, SnapshotRequest};
 pub use traditional::TraditionalVolume;

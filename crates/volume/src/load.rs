@@ -13,7 +13,7 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::snapshot::Snapshot;
 use cowfs::space::Space;
-use ondisk::pointer::{DualPointer, PhysicalPointer};
+use ondisk::pointer::DualPointer;
 use ondisk::root::{FileSystemRoot, VOL_INFO_VVBN, VolInfo, metafile};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,20 +72,6 @@ pub fn load_logical<P: Pointer>(
     logical.snapshots = snapshot_views(snapshots);
     logical.orphans = read_orphans(volume, &logical.inode_file, reader)?.into();
     Ok(logical)
-}
-
-/// Reads the logical side of a traditional volume.
-///
-/// # Errors
-/// What to wait for.
-pub fn load_traditional(
-    space: &Space<PhysicalPointer>,
-    root: &FileSystemRoot,
-    stripes: &[AffinityId],
-    shared: Arc<Shared>,
-    reader: &Reader<'_>,
-) -> Progress<Logical<PhysicalPointer>> {
-    load_logical(VolumeId(0), root, &space.snapshots, stripes, shared, reader)
 }
 
 /// The snapshots that readers see.

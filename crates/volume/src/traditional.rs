@@ -4,10 +4,10 @@
 //! Invariants: its block side is the aggregate's; an aggregate has one traditional volume and no
 //! other.
 
-use crate::flexible::{file_work, image_facts};
 use crate::front::Front;
 use crate::load::snapshot_views;
 use crate::snapshots::{Birth, Requests, SnapshotInfo, SnapshotRequest};
+use crate::work::{file_work, image_facts};
 use affinity::{Access, Partition};
 use aggregate::{
     ActiveDone, Aggregate, AggregateError, Cleaning, FreezeContext, Member, MemberCleaned,

@@ -23,7 +23,7 @@ use cowfs::reader::HeldBlocks;
 use cowfs::space::Space;
 use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
-use ondisk::records::{STATE_DELETING, STATE_EMPTY, VolumeRecord};
+use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{FileSystemRoot, metafile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,17 +101,44 @@ pub struct AggregateCleaning {
 }
 
 impl BlockSide {
-    /// A free slot of the volume table.
+    /// Whether the volume table takes one more volume.
     #[must_use]
-    pub fn free_slot(&mut self) -> Option<usize> {
-        if let Some(at) = self.table.iter().position(|slot| slot.record.state == STATE_EMPTY) {
-            return Some(at);
+    pub fn has_free_slot(&self) -> bool {
+        self.table.len() < VOLUMES_MAX || self.empty_slot().is_some()
+    }
+
+    fn empty_slot(&self) -> Option<usize> {
+        self.table.iter().position(|slot| slot.record.state == STATE_EMPTY)
+    }
+
+    /// Whether a volume has this name, one that is being deleted included.
+    #[must_use]
+    pub fn has_volume_named(&self, name: &str) -> bool {
+        let mut used = self.table.iter().filter(|slot| slot.record.state != STATE_EMPTY);
+        used.any(|slot| slot.record.name() == name)
+    }
+
+    /// Adds a volume with the next number: its record, and the container of a flexible one; part of
+    /// a freeze's action.
+    ///
+    /// # Panics
+    /// If the record has another number, or the table is full.
+    pub fn add_volume(&mut self, record: VolumeRecord) {
+        assert_eq!(record.volume.get(), self.next_volume, "numbers are given in order");
+        assert!(self.has_free_slot(), "the volume table was looked at");
+        let slot = self.empty_slot().unwrap_or(self.table.len());
+        if slot == self.table.len() {
+            self.table.push(VolumeSlot { record });
+        } else {
+            self.table[slot].record = record;
         }
-        if self.table.len() >= VOLUMES_MAX {
-            return None;
+        self.dirty_slots.insert(slot);
+        let volume = VolumeId(self.next_volume);
+        self.next_volume += 1;
+        if record.kind == VOLUME_FLEXIBLE {
+            self.relocation.set(volume, &record);
+            self.containers.insert(volume, Container::empty());
         }
-        self.table.push(VolumeSlot { record: VolumeRecord::empty() });
-        Some(self.table.len() - 1)
     }
 
     /// The slot of a volume.

@@ -1,0 +1,335 @@
+//! The life of a volume: it is made, opened, given other export rules, and deleted.
+//!
+//! What is made, changed or deleted is an action of a freeze, in three steps: *check*, *promise*
+//! the space of its first image, *apply*. The volume table is the record of it. Whoever was told
+//! that a volume is there, or is gone, finds it so after a crash.
+//!
+//! Invariants: an action that is refused has promised nothing and changed nothing. A volume that is
+//! made or opened is a member of its aggregate; one that is deleted is none.
+//!
+//! Fails: [`AggregateError`]; opening with what to wait for, or with damage.
+
+use crate::damage::VolumeDamage;
+use crate::flexible::FlexibleVolume;
+use crate::format::{empty_logical, format_logical, slack_blocks};
+use crate::front::{Front, FrontAffinities};
+use crate::load::{load_flexible, load_logical};
+use crate::traditional::TraditionalVolume;
+use affinity::AffinityId;
+use aggregate::{
+    Aggregate, AggregateError, BlockSide, FreezeScope, Tiering, VolumeSlot, container_inode,
+};
+use cowfs::budget::{Budget, Overhead, Spender, VOLUME_OVERHEAD_BLOCKS};
+use cowfs::logical::{Logical, Shared};
+use cowfs::reader::{Progress, Reader, Stop};
+use cowfs::space::Space;
+use ondisk::features::FeatureScope;
+use ondisk::pointer::{DualPointer, PhysicalPointer};
+use ondisk::records::{
+    EXPORT_RULES_MAX, ExportRuleRecord, STATE_ONLINE, VOLUME_FLEXIBLE, VOLUME_TRADITIONAL,
+    VolumeRecord, name_field,
+};
+use ondisk::root::FileSystemRoot;
+use platform::Entropy;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use units::{Pvbn, Timestamp, VolumeId, VolumeUuid};
+use zerocopy::little_endian::{I64, U32, U64};
+
+/// Smallest volume: its metafiles, and some room.
+const VOLUME_BLOCKS_MIN: u64 = 256;
+/// Largest volume that the format's block numbers reach: 64 PiB less the slack.
+const VOLUME_BLOCKS_MAX: u64 = ondisk::pointer::BLOCK_NUMBER_MAX / 16 * 15;
+
+/// A flexible volume to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewVolume<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The size that users see.
+    pub size_blocks: u64,
+    /// Its export rules.
+    pub exports: &'a [ExportRuleRecord],
+    /// Which of its blocks lie in object stores.
+    pub tiering: Tiering,
+}
+
+impl NewVolume<'_> {
+    fn check(&self, side: &BlockSide) -> Result<(), AggregateError> {
+        let refused = |text: String| Err(AggregateError::Refused(text));
+        if side.traditional {
+            return refused("the aggregate is a traditional volume and takes no other".to_owned());
+        }
+        if !(VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&self.size_blocks) {
+            return refused(format!(
+                "a volume has {VOLUME_BLOCKS_MIN} to {VOLUME_BLOCKS_MAX} blocks, not {}",
+                self.size_blocks
+            ));
+        }
+        if side.has_volume_named(self.name) {
+            return refused(format!("volume '{}' exists or is being deleted", self.name));
+        }
+        if !side.has_free_slot() {
+            return refused("the aggregate has as many volumes as it can have".to_owned());
+        }
+        if name_field(self.name).is_err() {
+            return refused("the name is too long".to_owned());
+        }
+        check_rules(self.exports)?;
+        self.tiering.check().map_err(AggregateError::Refused)
+    }
+
+    fn record(&self, volume: VolumeId, now: Timestamp, entropy: &dyn Entropy) -> VolumeRecord {
+        let mut record = new_record(self.name, (VOLUME_FLEXIBLE, volume), now, entropy);
+        record.container_inode = U64::new(container_inode(volume).get());
+        record.size_blocks = U64::new(self.size_blocks);
+        set_rules(&mut record, self.exports);
+        self.tiering.store(&mut record);
+        record.scan_started = I64::new(now.get());
+        record
+    }
+}
+
+/// Makes a flexible volume, of which `make_root` makes the root directory; part of a freeze's
+/// action.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn create_flexible(
+    scope: &mut FreezeScope<'_, '_>,
+    new: &NewVolume<'_>,
+    entropy: &dyn Entropy,
+    make_root: impl FnOnce(&mut Logical<DualPointer>, Timestamp),
+) -> Result<(VolumeRecord, Arc<FlexibleVolume>), AggregateError> {
+    let aggregate = Arc::clone(scope.aggregate);
+    let side = scope.block_side();
+    new.check(side)?;
+    // Nothing of a volume is there yet: its first image takes this much.
+    let cost = 2 * VOLUME_OVERHEAD_BLOCKS;
+    if !aggregate.parts.shared.budget.promise(cost, Spender::Common) {
+        return Err(AggregateError::Full);
+    }
+    let now = aggregate.parts.clock.wall();
+    let volume = VolumeId(side.next_volume);
+    let record = new.record(volume, now, entropy);
+    side.add_volume(record);
+    let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
+    let shared = shared_of(&aggregate);
+    let mut logical = format_logical::<DualPointer>(volume, &affinities.stripes, shared, now);
+    make_root(&mut logical, now);
+    let space = FlexibleVolume::format_space(volume, new.size_blocks);
+    let front = Front::new(volume, affinities, logical);
+    let flexible = FlexibleVolume::new(&aggregate, front, space, new.size_blocks);
+    aggregate.add_member(Arc::clone(&flexible) as _);
+    Ok((record, flexible))
+}
+
+/// Notes the traditional volume of an aggregate that is being made in its volume table.
+///
+/// # Panics
+/// If the aggregate's name is longer than its disks' labels take.
+pub fn note_traditional(
+    side: &mut BlockSide,
+    name: &str,
+    now: Timestamp,
+    entropy: &dyn Entropy,
+) -> VolumeRecord {
+    let volume = VolumeId(side.next_volume);
+    let record = new_record(name, (VOLUME_TRADITIONAL, volume), now, entropy);
+    side.add_volume(record);
+    record
+}
+
+/// Makes the traditional volume of a new aggregate, of which `make_root` makes the root directory.
+pub fn create_traditional(
+    aggregate: &Arc<Aggregate>,
+    record: &VolumeRecord,
+    make_root: impl FnOnce(&mut Logical<PhysicalPointer>, Timestamp),
+) -> Arc<TraditionalVolume> {
+    let now = aggregate.parts.clock.wall();
+    let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
+    let shared = shared_of(aggregate);
+    let mut logical =
+        format_logical::<PhysicalPointer>(VolumeId(0), &affinities.stripes, shared, now);
+    make_root(&mut logical, now);
+    let front = Front::new(VolumeId(record.volume.get()), affinities, logical);
+    join(aggregate, TraditionalVolume::new(aggregate, front))
+}
+
+/// Opens a flexible volume as the last commit has it.
+///
+/// # Errors
+/// What to wait for, or what cannot be read.
+pub fn open_flexible(
+    aggregate: &Arc<Aggregate>,
+    side: &BlockSide,
+    record: &VolumeRecord,
+    reader: &Reader<'_>,
+) -> Progress<Arc<FlexibleVolume>> {
+    let volume = VolumeId(record.volume.get());
+    let Some(container) = side.containers.get(&volume) else {
+        return Err(Stop::Damaged(Pvbn(0)));
+    };
+    let loaded = load_flexible(volume, container, reader)?;
+    let shared = shared_of(aggregate);
+    let logical = |stripes: &[AffinityId], shared: Arc<Shared>| {
+        load_logical(volume, &loaded.root, &loaded.space.snapshots, stripes, shared, reader)
+    };
+    // Affinities are made once everything has been read.
+    logical(&[], Arc::clone(&shared))?;
+    let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
+    let logical = logical(&affinities.stripes, shared)?;
+    let front = Front::new(volume, affinities, logical);
+    let size_blocks = record.size_blocks.get();
+    let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
+    if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume) {
+        flexible.set_not_understood(feature);
+    }
+    if container.quarantined {
+        flexible.set_left_out();
+    }
+    aggregate.add_member(Arc::clone(&flexible) as _);
+    Ok(flexible)
+}
+
+/// Opens the traditional volume of an aggregate whose file system `root` describes.
+///
+/// # Errors
+/// What to wait for, or what cannot be read.
+pub fn open_traditional(
+    aggregate: &Arc<Aggregate>,
+    side: &BlockSide,
+    (record, root): (&VolumeRecord, &FileSystemRoot),
+    reader: &Reader<'_>,
+) -> Progress<Arc<TraditionalVolume>> {
+    let shared = shared_of(aggregate);
+    let logical = |stripes: &[AffinityId], shared: Arc<Shared>| {
+        load_logical(VolumeId(0), root, &side.space.snapshots, stripes, shared, reader)
+    };
+    // Affinities are made once everything has been read.
+    logical(&[], Arc::clone(&shared))?;
+    let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
+    let logical = logical(&affinities.stripes, shared)?;
+    let front = Front::new(VolumeId(record.volume.get()), affinities, logical);
+    Ok(join(aggregate, TraditionalVolume::new(aggregate, front)))
+}
+
+/// A volume that cannot be opened, for this reason: it is listed, and can be deleted. Its damage
+/// costs the other volumes nothing.
+#[must_use]
+pub fn open_unreadable(
+    aggregate: &Arc<Aggregate>,
+    record: &VolumeRecord,
+    damage: VolumeDamage,
+) -> Arc<FlexibleVolume> {
+    let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
+    let (volume, size_blocks) = (VolumeId(record.volume.get()), record.size_blocks.get());
+    let logical = empty_logical(volume, &affinities.stripes, shared_of(aggregate));
+    let front = Front::new(volume, affinities, logical);
+    front.set_unreadable(damage);
+    let space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
+    let flexible = FlexibleVolume::new(aggregate, front, space, size_blocks);
+    if let VolumeDamage::Feature(feature) = damage {
+        flexible.set_not_understood(feature);
+    }
+    aggregate.add_member(Arc::clone(&flexible) as _);
+    flexible
+}
+
+/// Reads what opening a volume waits for, so that several are read together. What is wrong with a
+/// volume is found when it is opened.
+///
+/// # Errors
+/// What to wait for.
+pub fn read_ahead(
+    aggregate: &Arc<Aggregate>,
+    side: &BlockSide,
+    VolumeSlot { record }: &VolumeSlot,
+    reader: &Reader<'_>,
+) -> Progress<()> {
+    let volume = VolumeId(record.volume.get());
+    let container = side.containers.get(&volume);
+    let Some(container) = container.filter(|_| record.state == STATE_ONLINE) else {
+        return Ok(());
+    };
+    let loaded = load_flexible(volume, container, reader)?;
+    let (root, snapshots) = (&loaded.root, &loaded.space.snapshots);
+    load_logical(volume, root, snapshots, &[], shared_of(aggregate), reader).map(drop)
+}
+
+/// Replaces a volume's export rules; part of a freeze's action.
+///
+/// # Errors
+/// Why they cannot be.
+pub fn set_exports(
+    scope: &mut FreezeScope<'_, '_>,
+    volume: VolumeId,
+    rules: &[ExportRuleRecord],
+) -> Result<(), AggregateError> {
+    let side = scope.block_side();
+    let Some(slot) = side.live_slot_of(volume) else {
+        return Err(AggregateError::Refused("the volume is gone".to_owned()));
+    };
+    check_rules(rules)?;
+    set_rules(&mut side.table[slot].record, rules);
+    side.dirty_slots.insert(slot);
+    Ok(())
+}
+
+/// Deletes a flexible volume: what is in memory of it goes at once, its blocks in the background;
+/// part of a freeze's action.
+pub fn delete(scope: &mut FreezeScope<'_, '_>, volume: &FlexibleVolume) {
+    scope.aggregate.remove_member(volume.front.id);
+    volume.discard(scope.access);
+    scope.block_side().delete_volume(volume.front.id);
+}
+
+fn join(aggregate: &Arc<Aggregate>, volume: Arc<TraditionalVolume>) -> Arc<TraditionalVolume> {
+    aggregate.add_member(Arc::clone(&volume) as _);
+    volume
+}
+
+/// The space of a volume, and what it shares with its aggregate.
+fn shared_of(aggregate: &Aggregate) -> Arc<Shared> {
+    Arc::new(Shared {
+        budget: Budget::default(),
+        overhead: Overhead::default(),
+        aggregate: Arc::clone(&aggregate.parts.shared),
+        reclaiming: AtomicBool::new(false),
+        used_inodes: AtomicU64::new(0),
+    })
+}
+
+/// The record of a volume that begins to be; its name was checked.
+fn new_record(
+    name: &str,
+    (kind, volume): (u8, VolumeId),
+    now: Timestamp,
+    entropy: &dyn Entropy,
+) -> VolumeRecord {
+    let mut record = VolumeRecord::empty();
+    let Ok(name) = name_field(name) else { unreachable!("the name was checked") };
+    (record.name, record.name_size) = name;
+    (record.state, record.kind) = (STATE_ONLINE, kind);
+    record.volume = U32::new(volume.get());
+    record.created = I64::new(now.get());
+    record.identity = VolumeUuid(entropy.next_identity());
+    record.handle_key = entropy.next_identity();
+    record
+}
+
+fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {
+    if rules.len() > EXPORT_RULES_MAX {
+        return Err(AggregateError::Refused(format!(
+            "a volume has {EXPORT_RULES_MAX} export rules at most"
+        )));
+    }
+    Ok(())
+}
+
+fn set_rules(record: &mut VolumeRecord, rules: &[ExportRuleRecord]) {
+    record.exports = VolumeRecord::empty().exports;
+    for (slot, rule) in record.exports.iter_mut().zip(rules) {
+        *slot = ExportRuleRecord { used: 1, ..*rule };
+    }
+}

@@ -425,7 +425,7 @@ item_kill() {
     local rounds=${KILL_ROUNDS:-100} began guest=()
     if has qemu-system-x86_64; then guest=(--kernel-client "$root/scripts/kernel-client.sh"); fi
     began=$(now)
-    (cd "$root" && cargo run --quiet --release --package tests --bin kill_loop -- \
+    (cd "$root" && cargo run --quiet --release --package torture --bin kill_loop -- \
         --server "$binary" --directory "$work" --rounds "$rounds" ${guest[@]+"${guest[@]}"}) >"$work/kill.out" 2>&1 ||
         { tail -n 60 "$work/kill.out" >&2; return 1; }
     figures="$(tail -n 1 "$work/kill.out") in $(since "$began")"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The stress run of `tests` under ThreadSanitizer: fails at the first report or finding.
+# The stress run of `torture` under ThreadSanitizer: fails at the first report or finding.
 #
 #   scripts/stress-tsan.sh [SECONDS [SEED [THREADS]]]
 #
@@ -16,7 +16,7 @@ target=x86_64-unknown-linux-gnu
 cd "$here"
 
 RUSTFLAGS="-Zsanitizer=thread" cargo +nightly build -Zbuild-std --target "$target" \
-    --profile simulation --package tests --bin stress --target-dir target-tsan
+    --profile simulation --package torture --bin stress --target-dir target-tsan
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT INT TERM

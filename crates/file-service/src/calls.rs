@@ -509,6 +509,20 @@ file_service! { $
     } -> ();
 }
 
+impl Rename {
+    /// From one name in a directory to another.
+    #[must_use]
+    pub fn between(from: (FileHandle, &[u8]), to: (FileHandle, &[u8]), flags: RenameFlags) -> Self {
+        Self {
+            from_directory: from.0,
+            from_name: from.1.to_vec(),
+            to_directory: to.0,
+            to_name: to.1.to_vec(),
+            flags,
+        }
+    }
+}
+
 impl Commit {
     /// The commit of a file that its caller has not open.
     #[must_use]

@@ -495,13 +495,7 @@ impl Executor {
                 let answer = Answer::to(|done| {
                     service.rename(
                         &caller,
-                        calls::Rename {
-                            from_directory: from,
-                            from_name: from_name.to_vec(),
-                            to_directory: to,
-                            to_name: to_name.to_vec(),
-                            flags: *flags,
-                        },
+                        calls::Rename::between((from, &from_name), (to, &to_name), *flags),
                         done,
                     );
                 });

@@ -21,8 +21,8 @@ const LEFTOVERS: [(&str, &str); 5] = [
 ];
 
 /// Crates that may name `platform::linux`, `platform::simulated` or `object_disk`.
-const PLATFORM_CRATES: [&str; 6] =
-    ["platform", "object-disk", "server", "simulator", "bench", "fuzzing"];
+const PLATFORM_CRATES: [&str; 7] =
+    ["platform", "object-disk", "server", "simulator", "bench", "torture", "fuzzing"];
 
 /// What is wrong with the file at `path`, below the repository's root.
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {

@@ -175,18 +175,7 @@ impl Fixture {
     ) -> Result<(), FsError> {
         let root = Caller::root();
         let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
-        ask(
-            &self.service,
-            &root,
-            calls::Rename {
-                from_directory: from.0,
-                from_name: from.1.to_vec(),
-                to_directory: to.0,
-                to_name: to.1.to_vec(),
-                flags,
-            },
-        )
-        .map(|_| ())
+        ask(&self.service, &root, calls::Rename::between(from, to, flags)).map(|_| ())
     }
 
     fn move_to(&self, from: (FileHandle, &str), to: (FileHandle, &str)) -> Result<(), FsError> {

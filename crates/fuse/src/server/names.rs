@@ -171,13 +171,7 @@ impl Server {
         let (from, to) = ((from, request.name()?), (to, request.name()?));
         self.service.rename(
             &self.caller,
-            calls::Rename {
-                from_directory: from.0,
-                from_name: from.1.to_vec(),
-                to_directory: to.0,
-                to_name: to.1.to_vec(),
-                flags,
-            },
+            calls::Rename::between(from, to, flags),
             empty_done(request.reply()),
         );
         Ok(())

@@ -159,13 +159,11 @@ impl Visitor<'_> {
                 0 | 1 => self.ask(calls::Remove { directory, name: name.to_vec() }),
                 2 => self.ask(calls::RemoveDirectory { directory, name: name.to_vec() }),
                 _ => self
-                    .ask(calls::Rename {
-                        from_directory: directory,
-                        from_name: name.to_vec(),
-                        to_directory: target,
-                        to_name: name.to_vec(),
-                        flags: RenameFlags::default(),
-                    })
+                    .ask(calls::Rename::between(
+                        (directory, &name),
+                        (target, &name),
+                        RenameFlags::default(),
+                    ))
                     .map(|(from, _)| from),
             };
         }

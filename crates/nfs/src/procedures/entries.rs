@@ -183,13 +183,7 @@ pub(super) fn rename(request: &mut Request<'_>) -> Result<(), Refusal> {
     let (left, entered) = ((from.file, from_name), (to.file, to_name));
     request.service().rename(
         &from.caller,
-        calls::Rename {
-            from_directory: left.0,
-            from_name: left.1.to_vec(),
-            to_directory: entered.0,
-            to_name: entered.1.to_vec(),
-            flags: RenameFlags::default(),
-        },
+        calls::Rename::between(left, entered, RenameFlags::default()),
         done,
     );
     Ok(())

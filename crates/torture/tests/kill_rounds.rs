@@ -10,11 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tests::node::Sizes;
-use tests::power;
-use tests::programs::Kind;
-use tests::rounds::{Plan, run};
-use tests::soak;
+use torture::node::Sizes;
+use torture::power;
+use torture::programs::Kind;
+use torture::rounds::{Plan, run};
+use torture::soak;
 
 /// Why this machine cannot run it.
 fn obstacle() -> Option<String> {

@@ -20,6 +20,7 @@
 //! a run in which no operation was answered for [`STALL_SECONDS_MAX`] (it prints what it knows
 //! first).
 
+mod abort;
 pub mod answer;
 pub mod content;
 pub mod media;
@@ -29,6 +30,7 @@ pub mod shared;
 
 use crate::Failure;
 use crate::random::Random;
+use abort::AbortOnPanic;
 use inspect::{Finding, Inspector};
 use media::{End, Media, Place, Sizes};
 use node::{AGGREGATE, Node, SHARED, Variety};
@@ -109,17 +111,6 @@ impl fmt::Display for Summary {
             self.replayed,
             self.inspections
         )
-    }
-}
-
-/// Ends the process when its thread panics: whoever waits for it would wait for ever.
-pub(crate) struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
     }
 }
 

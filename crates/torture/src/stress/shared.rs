@@ -38,13 +38,9 @@ const UNITS: u64 = 256;
 
 mod rules;
 pub use rules::check_tree;
-use rules::{check_places, check_record, place_word, record_word, unit_bytes};
+use rules::{check_places, check_record, lost, place_word, record_word, unit_bytes};
 
 type Outcome<T> = Result<Result<T, FsError>, Failure>;
-
-fn lost<T>(what: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::Lost { who: SHARED.to_owned(), what: what.into() })
-}
 
 /// Whether others, who change the same names, explain this answer.
 fn is_of_a_race(error: FsError) -> bool {
@@ -176,17 +172,7 @@ impl Shared<'_> {
         let caller = Caller::root();
         let turned = self.ask(|service, done| {
             let (from, to) = ((ring.handle, from.as_bytes()), (ring.handle, to.as_bytes()));
-            service.rename(
-                &caller,
-                calls::Rename {
-                    from_directory: from.0,
-                    from_name: from.1.to_vec(),
-                    to_directory: to.0,
-                    to_name: to.1.to_vec(),
-                    flags,
-                },
-                done,
-            );
+            service.rename(&caller, calls::Rename::between(from, to, flags), done);
         })?;
         match turned {
             // A restore has put another directory in its place, or there is no room.
@@ -332,13 +318,7 @@ impl Shared<'_> {
                     let to = (to, other.as_bytes());
                     service.rename(
                         &caller,
-                        calls::Rename {
-                            from_directory: directory,
-                            from_name: name_bytes.to_vec(),
-                            to_directory: to.0,
-                            to_name: to.1.to_vec(),
-                            flags,
-                        },
+                        calls::Rename::between((directory, name_bytes), to, flags),
                         done,
                     );
                 })?

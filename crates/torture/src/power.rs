@@ -18,24 +18,20 @@ pub mod history;
 pub mod write_log;
 
 use crate::Failure;
+use crate::crew::Crew;
 use crate::measure::now_ns;
 use crate::node::{Node, Sizes};
 use crate::random::Random;
 use crate::worker::Worker;
 use devices::{Devices, Layout};
 use history::{History, Meter};
-use platform::thread::{JoinHandle, spawn};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use write_log::{Entry, Kind, WriteLog};
 
-/// Writers over FUSE, and as many over NFS.
-const WRITERS_EACH: u64 = 2;
 /// Entries of the log within which a write to a disk makes a flush one of a consistency point.
 const NEAR_ENTRIES: usize = 4;
 /// Of 100 cuts, those that leave some of what was not flushed.
@@ -102,7 +98,7 @@ struct Run<'a> {
     random: Random,
     node: Node,
     layout: Layout,
-    workers: Vec<Worker>,
+    crew: Crew,
     summary: Summary,
 }
 
@@ -117,18 +113,12 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
     let mut node = Node::create(binary, &directory.join("node"), &plan.sizes)?;
-    let (mountpoint, address) = (node.mountpoint(), node.nfs_address()?);
-    let mut workers = Vec::new();
-    for number in 0..WRITERS_EACH {
-        let seed = plan.seed.wrapping_mul(1000) + number * 2;
-        workers.push(Worker::over_fuse(&format!("fuse{number}"), seed, &mountpoint)?);
-        workers.push(Worker::over_nfs(&format!("nfs{number}"), seed + 1, &mountpoint, address)?);
-    }
+    let crew = Crew::on(&node, plan.seed)?;
     node.stop()?;
     let layout = Layout::of(node.media()?)?;
     let (random, directory) = (Random::new(plan.seed), directory.to_owned());
     let summary = Summary::default();
-    let mut run = Run { plan, directory, random, node, layout, workers, summary };
+    let mut run = Run { plan, directory, random, node, layout, crew, summary };
     let began_ns = now_ns();
     while gone(began_ns) < plan.duration || run.summary.rounds == 0 {
         let before = run.summary;
@@ -175,13 +165,11 @@ impl Run<'_> {
         self.node.start()?;
         self.node.mount()?;
         let address = self.node.nfs_address()?;
-        for worker in &mut self.workers {
-            worker.verify(address)?;
-        }
+        self.crew.verify(address)?;
         self.node.check_log()?;
         self.node.stop()?;
         self.summary.rounds += 1;
-        self.summary.operations = self.workers.iter().map(Worker::answered).sum();
+        self.summary.operations = self.crew.answered();
         Ok(())
     }
 
@@ -192,35 +180,18 @@ impl Run<'_> {
         let address = self.node.nfs_address()?;
         let log = File::open(log).map_err(Failure::at("open", log))?;
         let meter = Meter::new(log);
-        let is_killed = Arc::new(AtomicBool::new(false));
-        let (report, reports) = channel();
-        let mut handles: Vec<JoinHandle<(Worker, Result<(), Failure>)>> = Vec::new();
-        for mut worker in self.workers.drain(..) {
+        for worker in &mut self.crew.workers {
             worker.verify(address)?;
             worker.begin_history(meter.clone());
-            let (is_killed, report) = (Arc::clone(&is_killed), report.clone());
-            let body = move || {
-                let result = worker.work(&is_killed);
-                if result.is_err() {
-                    let _ = report.send(());
-                }
-                (worker, result)
-            };
-            handles.push(spawn("writer", body).map_err(Failure::machine("start a thread"))?);
         }
-        // The moment of the kill, or a writer that found something.
-        let _ = reports.recv_timeout(self.plan.life);
-        is_killed.store(true, Ordering::SeqCst);
-        let mut failure = self.node.kill().err();
-        let mut histories = Vec::new();
-        for handle in handles {
-            let Ok((mut worker, result)) = handle.join() else { return Err(Failure::Panicked) };
-            histories.extend(worker.end_history());
-            self.workers.push(worker);
-            failure = failure.or(result.err());
-        }
+        let Self { crew, node, plan, .. } = self;
+        crew.work(plan.life, |is_killed| {
+            is_killed.store(true, Ordering::SeqCst);
+            node.kill()
+        })?;
+        let histories = crew.workers.iter_mut().filter_map(Worker::end_history).collect();
         self.node.unmount();
-        failure.map_or(Ok(histories), Err)
+        Ok(histories)
     }
 
     /// Starts the server on what was there at some flushes.
@@ -297,7 +268,7 @@ impl Run<'_> {
         self.node.start()?;
         self.summary.replayed += self.node.recovery()?.0;
         self.node.mount()?;
-        for (worker, history) in self.workers.iter().zip(histories) {
+        for (worker, history) in self.crew.workers.iter().zip(histories) {
             worker.verify_allowed(history.at(durable, end)).map_err(|failure| match failure {
                 Failure::Lost { who, what } => Failure::Lost {
                     who,

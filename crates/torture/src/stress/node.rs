@@ -5,14 +5,14 @@
 //! refused or not answered before the kill began is a finding, one after it is not.
 
 use crate::Failure;
-use crate::stress::AbortOnPanic;
+use crate::stress::abort::AbortOnPanic;
 use crate::stress::answer::{Answer, Desk};
 use crate::stress::media::{End, Media};
 use dblade::{
     Configuration, CreateAggregate, Engine, EngineError, Recovery, Service, Tiering, Tuning,
     VolumeRequest,
 };
-use file_service::{Caller, Done, FileHandle, FileService, FsError, calls};
+use file_service::{Caller, DirectoryPage, Done, FileHandle, FileService, FsError, calls};
 use ondisk::label::RaidKind;
 use platform::linux::{SystemClock, SystemEntropy};
 use platform::sync::{Condvar, Mutex};
@@ -239,6 +239,20 @@ impl Node {
         start: impl FnOnce(&Service, Done<T>),
     ) -> Result<Result<T, FsError>, Failure> {
         self.outcome(Answer::to(|done| start(&self.service, done)))
+    }
+
+    /// Reads a directory of at most `entries_max` entries, with their attributes.
+    ///
+    /// # Errors
+    /// As [`Self::outcome`].
+    pub fn list(
+        &self,
+        directory: FileHandle,
+        entries_max: u32,
+    ) -> Result<Result<DirectoryPage, FsError>, Failure> {
+        let call =
+            calls::ReadDirectory { directory, cookie: 0, entries_max, with_attributes: true };
+        self.ask(|service, done| service.read_directory(&Caller::root(), call, done))
     }
 
     /// Why the aggregate is out of service, if it is.

@@ -9,29 +9,22 @@ use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tests::absolute_path;
-use tests::node::Sizes;
-use tests::soak::{Plan, run};
+use torture::absolute_path;
+use torture::command_line::{NodeArguments, Place, end};
+use torture::soak::{Plan, run};
 
 /// Keeps a server under mixed load for hours, kills it now and then, and checks that nothing
 /// acknowledged is lost and that memory and latencies stay what they are.
 #[derive(Parser)]
 struct Arguments {
-    /// The binary `stroop`
-    #[arg(long, value_parser = absolute_path)]
-    server: PathBuf,
-    /// Where disks, log and notes are put; below it a new directory is made
-    #[arg(long, value_parser = absolute_path)]
-    directory: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Where soak.csv, lives.csv, soak.svg and soak.txt go; the directory if not given
     #[arg(long, value_parser = absolute_path)]
     output: Option<PathBuf>,
     /// How long
     #[arg(long, default_value_t = 120)]
     minutes: u64,
-    /// Where choices come from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Operations a second over NFS and FUSE, programs aside; 0 for as many as can be
     #[arg(long, default_value_t = 2000)]
     operations_per_second: u64,
@@ -44,50 +37,24 @@ struct Arguments {
     /// The media are read as a whole after every so many kills
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     inspect_every: u64,
-    /// The disks, four of them
-    #[arg(long, default_value = "4x2G")]
-    disks: String,
-    /// Size of the volume
-    #[arg(long, default_value = "4G")]
-    volume: String,
-    /// Memory of the server
-    #[arg(long, default_value = "256M")]
-    memory: String,
-    /// Size of the operation log
-    #[arg(long, default_value = "128M")]
-    journal: String,
+    #[command(flatten)]
+    node: NodeArguments,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let directory = arguments.directory.join(format!("soak-{}", std::process::id()));
-    let sizes = Sizes {
-        disks: arguments.disks,
-        disks_count: 4,
-        volume: arguments.volume,
-        memory: arguments.memory,
-        journal: arguments.journal,
-    };
+    let directory = arguments.place.new_directory("soak");
     let kill_every = arguments.kill_every_seconds;
     let plan = Plan {
         duration: Duration::from_secs(arguments.minutes * 60),
         kill_every: (kill_every > 0).then(|| Duration::from_secs(kill_every)),
         operations_per_second: arguments.operations_per_second,
-        seed: arguments.seed,
-        sizes,
+        seed: arguments.place.seed,
+        sizes: arguments.node.sizes("128M"),
         snapshots_kept: arguments.snapshots,
         inspect_every: arguments.inspect_every,
-        output: arguments.output.unwrap_or(arguments.directory),
+        output: arguments.output.unwrap_or(arguments.place.directory),
     };
-    match run(&arguments.server, &directory, &plan, &mut |line| println!("{line}")) {
-        Ok(()) => {
-            let _ = std::fs::remove_dir_all(&directory);
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            println!("finding: {failure}");
-            println!("kept: {}", directory.display());
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = run(&arguments.place.server, &directory, &plan, &mut |line| println!("{line}"));
+    end(outcome.map(|()| "nothing found".to_owned()), &directory)
 }

@@ -109,7 +109,7 @@ impl Media {
         for number in 0..COMPLETERS {
             let (world, bell) = (world.clone(), Arc::clone(&bell));
             let body = move || {
-                let _guard = super::AbortOnPanic;
+                let _guard = super::abort::AbortOnPanic;
                 bell.serve(&world);
             };
             let thread = spawn(&format!("completer-{number}"), body);

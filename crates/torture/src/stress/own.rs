@@ -296,13 +296,7 @@ impl Own {
             let (from, to) = (file_name(number), file_name(to));
             service.rename(
                 &caller,
-                calls::Rename {
-                    from_directory: directory,
-                    from_name: from.to_vec(),
-                    to_directory: directory,
-                    to_name: to.to_vec(),
-                    flags,
-                },
+                calls::Rename::between((directory, &from), (directory, &to), flags),
                 done,
             );
         })

@@ -6,23 +6,18 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tests::absolute_path;
-use tests::node::Sizes;
-use tests::power::{Plan, devices, run};
+use torture::command_line::{Place, end};
+use torture::node::Sizes;
+use torture::power::{Plan, devices, run};
 
 /// Cuts the power of a server at flushes of its disks, and checks that nothing acknowledged is
 /// lost.
 #[derive(Parser)]
 struct Arguments {
-    /// The binary `stroop`
-    #[arg(long, value_parser = absolute_path)]
-    server: PathBuf,
-    /// Where disks, logs and notes are put; below it a new directory is made
-    #[arg(long, value_parser = absolute_path)]
-    directory: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Seconds until the last round begins
     #[arg(long, default_value_t = 3600)]
     seconds: u64,
@@ -32,9 +27,6 @@ struct Arguments {
     /// Flushes that are replayed of each round
     #[arg(long, default_value_t = 10)]
     cuts: usize,
-    /// Where choices come from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 fn main() -> ExitCode {
@@ -43,25 +35,15 @@ fn main() -> ExitCode {
         println!("{tool} is not installed: apt-get install {package}");
         return ExitCode::FAILURE;
     }
-    let directory = arguments.directory.join(format!("flush-points-{}", std::process::id()));
+    let directory = arguments.place.new_directory("flush-points");
     let plan = Plan {
         duration: Duration::from_secs(arguments.seconds),
         life: Duration::from_millis(arguments.life),
         cuts_per_round: arguments.cuts,
-        seed: arguments.seed,
+        seed: arguments.place.seed,
         sizes: Sizes::small(),
     };
     let mut tell = |line: &str| println!("{line}");
-    match run(&arguments.server, &directory, &plan, &mut tell) {
-        Ok(summary) => {
-            println!("{summary}");
-            let _ = std::fs::remove_dir_all(&directory);
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            println!("finding: {failure}");
-            println!("kept: {}", directory.display());
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = run(&arguments.place.server, &directory, &plan, &mut tell);
+    end(outcome.map(|summary| summary.to_string()), &directory)
 }

@@ -5,9 +5,9 @@
 
 use platform::mutation::{Rule, break_rule};
 use std::time::Duration;
-use tests::Failure;
-use tests::stress::media::Place;
-use tests::stress::{Plan, Summary, run};
+use torture::Failure;
+use torture::stress::media::Place;
+use torture::stress::{Plan, Summary, run};
 
 fn lives(seed: u64, places: Vec<Place>, duration: Duration) -> Result<Summary, Failure> {
     let life = Duration::from_millis(300);

@@ -6,20 +6,15 @@
 //! Fails: with the first [`Failure`]; its round and seed are told with the progress.
 
 use crate::Failure;
+use crate::crew::Crew;
 use crate::node::{Node, Sizes};
 use crate::programs::{Kind, Program};
 use crate::random::Random;
-use crate::worker::Worker;
-use platform::thread::{JoinHandle, spawn};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Writers over FUSE, and as many over NFS.
-const WRITERS_EACH: u64 = 2;
 /// Longest time that a server lives in a round: over several ticks and, with programs, several CPs.
 const LIFE_MILLISECONDS_MAX: u64 = 2500;
 /// Longest time of a start that is killed, too: past the replay of what a round logs.
@@ -71,14 +66,12 @@ impl fmt::Display for Summary {
     }
 }
 
-type Handle = JoinHandle<(Worker, Result<(), Failure>)>;
-
 struct Run<'a> {
     plan: &'a Plan,
     tell: &'a mut dyn FnMut(&str),
     random: Random,
     node: Node,
-    workers: Vec<Worker>,
+    crew: Crew,
     programs: Vec<Program>,
     summary: Summary,
 }
@@ -95,12 +88,7 @@ pub fn run(
 ) -> Result<Summary, Failure> {
     let node = Node::create(binary, &directory.join("node"), &plan.sizes)?;
     let (mountpoint, address) = (node.mountpoint(), node.nfs_address()?);
-    let mut workers = Vec::new();
-    for number in 0..WRITERS_EACH {
-        let seed = plan.seed.wrapping_mul(1000) + number * 2;
-        workers.push(Worker::over_fuse(&format!("fuse{number}"), seed, &mountpoint)?);
-        workers.push(Worker::over_nfs(&format!("nfs{number}"), seed + 1, &mountpoint, address)?);
-    }
+    let crew = Crew::on(&node, plan.seed)?;
     let mut programs = Vec::new();
     for kind in Kind::ALL {
         match kind.missing_tool() {
@@ -112,7 +100,7 @@ pub fn run(
     }
     let random = Random::new(plan.seed);
     let summary = Summary::default();
-    let mut run = Run { plan, tell, random, node, workers, programs, summary };
+    let mut run = Run { plan, tell, random, node, crew, programs, summary };
     for round in 0..plan.rounds {
         run.round(round)?;
     }
@@ -142,7 +130,7 @@ impl Run<'_> {
         self.summary.replayed += self.node.recovery()?.0;
         self.verify(program)?;
         self.summary.rounds += 1;
-        self.summary.operations = self.workers.iter().map(Worker::answered).sum();
+        self.summary.operations = self.crew.answered();
         let after = self.summary;
         (self.tell)(&format!(
             "round {round} of seed {}: killed after {life} ms with {}; {} operations, {} promises, \
@@ -163,51 +151,27 @@ impl Run<'_> {
 
     /// Lets writers and a program work for some time, and kills the server under them.
     fn work(&mut self, program: Option<usize>, life: Duration) -> Result<(), Failure> {
-        let is_killed = Arc::new(AtomicBool::new(false));
-        let (report, reports) = channel();
-        let mut handles: Vec<Handle> = Vec::new();
-        for mut worker in self.workers.drain(..) {
-            let (is_killed, report) = (Arc::clone(&is_killed), report.clone());
-            let body = move || {
-                let result = worker.work(&is_killed);
-                if result.is_err() {
-                    let _ = report.send(());
-                }
-                (worker, result)
-            };
-            handles.push(spawn("writer", body).map_err(Failure::machine("start a thread"))?);
-        }
+        let Self { crew, node, programs, .. } = self;
         if let Some(index) = program {
-            self.programs[index].start()?;
+            programs[index].start()?;
         }
-        // The moment of the kill, or a writer that found something.
-        let early = reports.recv_timeout(life);
-        debug_assert!(early != Err(RecvTimeoutError::Disconnected));
-        let works = program.map_or(Ok(()), |index| self.programs[index].check_running());
-        is_killed.store(true, Ordering::SeqCst);
-        let killed = self.node.kill();
-        let mut first = works.err();
-        for handle in handles {
-            let Ok((worker, result)) = handle.join() else { panic!("a writer panicked") };
-            self.workers.push(worker);
-            first = first.or(result.err());
-        }
+        let worked = crew.work(life, |is_killed| {
+            let works = program.map_or(Ok(()), |index| programs[index].check_running());
+            is_killed.store(true, Ordering::SeqCst);
+            let killed = node.kill();
+            works.and(killed)
+        });
         if let Some(index) = program {
-            self.programs[index].end()?;
+            programs[index].end()?;
         }
-        self.node.check_log()?;
-        match first {
-            Some(failure) => Err(failure),
-            None => killed,
-        }
+        node.check_log()?;
+        worked
     }
 
     fn verify(&mut self, program: Option<usize>) -> Result<(), Failure> {
         self.node.mount()?;
         let address = self.node.nfs_address()?;
-        for worker in &mut self.workers {
-            worker.verify(address)?;
-        }
+        self.crew.verify(address)?;
         if let Some(index) = program {
             self.summary.promises += self.programs[index].verify()?;
         }

@@ -82,19 +82,7 @@ impl Own {
 
     /// All files of a directory of the client's.
     fn find_all(&mut self, node: &Node, directory: FileHandle) -> Result<Files, Failure> {
-        let caller = Caller::root();
-        let page = node.ask(|service, done| {
-            service.read_directory(
-                &caller,
-                calls::ReadDirectory {
-                    directory,
-                    cookie: 0,
-                    entries_max: 100,
-                    with_attributes: true,
-                },
-                done,
-            );
-        })?;
+        let page = node.list(directory, 100)?;
         let page = self.must("read a directory", page)?;
         let mut files = Files::new();
         for entry in page.entries {

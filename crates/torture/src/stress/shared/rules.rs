@@ -3,7 +3,6 @@
 //!
 //! Fails: with what is wrong; [`check_tree`] with [`Failure::Lost`].
 
-use super::lost;
 use crate::Failure;
 use crate::stress::content::{UNIT, words};
 use crate::stress::node::{Node, SHARED};
@@ -45,6 +44,11 @@ pub(super) fn check_places(data: &[u8], first: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// A finding.
+pub(super) fn lost<T>(what: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Lost { who: SHARED.to_owned(), what: what.into() })
+}
+
 /// Walks the volume while nobody changes it. Returns how many files there are.
 ///
 /// # Errors
@@ -54,18 +58,7 @@ pub fn check_tree(node: &Node) -> Result<u64, Failure> {
     let mut links: BTreeMap<FileHandle, (u32, u32)> = BTreeMap::new();
     let (mut directories, caller) = (vec![root], Caller::root());
     while let Some(directory) = directories.pop() {
-        let page = node.ask(|service, done| {
-            service.read_directory(
-                &caller,
-                calls::ReadDirectory {
-                    directory,
-                    cookie: 0,
-                    entries_max: 1000,
-                    with_attributes: true,
-                },
-                done,
-            );
-        })?;
+        let page = node.list(directory, 1000)?;
         let Ok(page) = page else { return lost(format!("a directory gives {page:?}")) };
         let mut below = 0;
         for entry in &page.entries {

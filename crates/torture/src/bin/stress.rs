@@ -1,4 +1,4 @@
-//! `stress`: the engine in this process, on real threads, for a while. See `tests::stress`.
+//! `stress`: the engine in this process, on real threads, for a while. See `torture::stress`.
 //!
 //! Fails: with status 1 at the first finding.
 
@@ -8,9 +8,9 @@ use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tests::absolute_path;
-use tests::stress::media::Place;
-use tests::stress::{Plan, run};
+use torture::absolute_path;
+use torture::stress::media::Place;
+use torture::stress::{Plan, run};
 
 /// Has clients work on an engine with real threads, stops and kills it every few seconds, and
 /// checks that nothing acknowledged is lost and nothing is seen that never was.

@@ -1,4 +1,5 @@
-//! Tests of the real binary on real files: SIGKILL at random moments, under load.
+//! Torture of the real binary on real files, by SIGKILL at random moments under load; and of the
+//! engine on real threads.
 //!
 //! A round starts the server, lets writers and a program (git, SQLite, make) work on a volume,
 //! kills the server, looks at the media with the independent reader, starts the server again
@@ -10,6 +11,8 @@
 //! | [`node`] | a state directory with disks, and the server on it |
 //! | [`tree`] | what must be there: a model with the freedom that a crash has |
 //! | [`found`] | what is there, read through the mount |
+//! | [`command_line`] | what the command lines have in common |
+//! | `crew` | writers that work together until the server is killed |
 //! | [`worker`] | a writer: random operations over FUSE or NFS, and what was promised of them |
 //! | [`kernel_client`] | Linux's own NFS client, in a guest, over kills |
 //! | [`measure`] | latencies by class, and what the server's process uses |
@@ -28,6 +31,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod command_line;
+mod crew;
 pub mod found;
 pub mod kernel_client;
 pub mod measure;

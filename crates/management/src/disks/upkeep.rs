@@ -47,6 +47,16 @@ impl Task {
 /// A disk, and what is done to it.
 type UnderWay = (Arc<dyn Disk>, Arc<Task>);
 
+/// A disk that is erased.
+pub(crate) struct Erasing {
+    pub disk: String,
+    /// The aggregate that it is to join.
+    pub aggregate: Option<String>,
+    /// Its share of what is done, of all disks that are erased together.
+    pub zeroed_blocks: u64,
+    pub blocks: u64,
+}
+
 /// The disks and what is done to them, by name.
 #[derive(Default)]
 pub(crate) struct Upkeep {
@@ -63,6 +73,23 @@ impl Upkeep {
             let entry = (Arc::clone(disk), Arc::clone(task));
             self.under_way.lock().insert(disk.name().to_owned(), entry);
         }
+    }
+
+    /// The disks that are being erased, in order of name.
+    pub(crate) fn erasing(&self) -> Vec<Erasing> {
+        let under_way = self.under_way.lock();
+        let erasing = under_way.iter().map(|(name, (_, task))| {
+            let is_with = |(_, other): &&UnderWay| Arc::ptr_eq(other, task);
+            let together = under_way.values().filter(is_with).count().max(1) as u64;
+            let (zeroed, blocks) = task.zeroing.progress();
+            Erasing {
+                disk: name.clone(),
+                aggregate: task.aggregate.clone(),
+                zeroed_blocks: zeroed / together,
+                blocks: blocks / together,
+            }
+        });
+        erasing.collect()
     }
 
     pub(crate) fn disk(&self, name: &str) -> Option<Arc<dyn Disk>> {

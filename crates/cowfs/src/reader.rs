@@ -13,7 +13,7 @@ use crate::content::Content;
 use crate::pointer::{BlockPlace, Pointer};
 use platform::sync::Mutex;
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 use units::{BlockRef, InodeNumber, Pvbn, VolumeId, Vvbn};
 
@@ -121,20 +121,32 @@ impl Stop {
     }
 }
 
-/// Blocks loaded for one message; `None` for one that could not be.
-#[derive(Clone, Default, Debug)]
-pub struct HeldBlocks(Arc<Mutex<Loaded>>);
+/// Blocks loaded for one message; `None` for one that could not be. Clones share them. Most
+/// messages wait for no load: the first clone, or the first block, allocates what is shared.
+#[derive(Default, Debug)]
+pub struct HeldBlocks(OnceLock<Arc<Mutex<Loaded>>>);
+
+impl Clone for HeldBlocks {
+    fn clone(&self) -> Self {
+        Self(OnceLock::from(Arc::clone(self.shared())))
+    }
+}
 
 impl HeldBlocks {
+    fn shared(&self) -> &Arc<Mutex<Loaded>> {
+        self.0.get_or_init(Arc::default)
+    }
+
     /// Keeps the outcome of a load.
     pub fn put(&self, request: &LoadRequest, block: Option<BlockRef>) {
-        self.0.lock().insert((request.pvbn, request.check), block);
+        self.shared().lock().insert((request.pvbn, request.check), block);
     }
 
     /// Forgets all once there are more than `blocks_max`: for long work that gets ahead between
     /// its loads.
     pub fn trim(&self, blocks_max: usize) {
-        let mut held = self.0.lock();
+        let Some(held) = self.0.get() else { return };
+        let mut held = held.lock();
         if held.len() > blocks_max {
             held.clear();
         }
@@ -143,11 +155,11 @@ impl HeldBlocks {
     /// Whether nothing had to be loaded for the message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.get().is_none_or(|held| held.lock().is_empty())
     }
 
     fn get(&self, request: &LoadRequest) -> Option<Option<BlockRef>> {
-        self.0.lock().get(&(request.pvbn, request.check)).cloned()
+        self.0.get()?.lock().get(&(request.pvbn, request.check)).cloned()
     }
 }
 
@@ -166,8 +178,11 @@ impl Reader<'_> {
     /// # Errors
     /// [`Stop::Wait`] when it must be loaded first.
     pub fn block<P: Pointer>(&self, pointer: &P, place: BlockPlace) -> Progress<BlockRef> {
+        if let Some(block) = self.cache.get(pointer.pvbn(), pointer.check()) {
+            return Ok(block);
+        }
         let request = pointer.request(place);
-        match self.find(&request)? {
+        match self.find_held(&request)? {
             Some(block) => Ok(block),
             None => Err(Stop::Wait(Wait::Load(vec![request]))),
         }
@@ -181,10 +196,43 @@ impl Reader<'_> {
         if let Some(block) = self.cache.get(request.pvbn, request.check) {
             return Ok(Some(block));
         }
+        self.find_held(request)
+    }
+
+    fn find_held(&self, request: &LoadRequest) -> Progress<Option<BlockRef>> {
         match self.held.get(request) {
             None => Ok(None),
             Some(Some(block)) => Ok(Some(block)),
             Some(None) => Err(Stop::Damaged(request.pvbn)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondisk::pointer::PhysicalPointer;
+    use units::Block;
+
+    /// A message gives a clone away before it waits, and finds in its own what was put into that.
+    #[test]
+    fn clones_of_held_blocks_share_what_is_loaded_later() {
+        let pointer = PhysicalPointer { pvbn: Pvbn(7), check: 3, age: 0 };
+        let (inode, content) = (InodeNumber(1), Content::Data);
+        let place = BlockPlace { volume: VolumeId(0), inode, level: 0, index: 0, content };
+        let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
+        assert!(held.is_empty());
+        let reader = Reader { cache: &cache, held: &held };
+        let Err(Stop::Wait(Wait::Load(requests))) = reader.block(&pointer, place) else {
+            panic!("nothing is in memory");
+        };
+        let given_away = held.clone();
+        given_away.put(&requests[0], Some(Block::shared(&[5])));
+        assert!(!held.is_empty());
+        assert_eq!(reader.block(&pointer, place).unwrap()[0], 5);
+        held.trim(0);
+        assert!(given_away.is_empty());
+        given_away.put(&requests[0], None);
+        assert_eq!(reader.block(&pointer, place).unwrap_err(), Stop::Damaged(Pvbn(7)));
     }
 }

@@ -8,7 +8,7 @@ use crate::change::change;
 use crate::holds::losses;
 use crate::host::{Halt, Host, Logged, refusal};
 use crate::messages::{Ask, Mutate};
-use crate::service::{CarryOut, Service, Work};
+use crate::service::{Addressed, CarryOut, Service, Work};
 use affinity::{Access, Message, Outcome};
 use aggregate::AggregateError;
 use cowfs::pointer::Pointer;
@@ -61,18 +61,16 @@ trait OfRange: Clone + Send + 'static {
 struct RangeWork<R>(R);
 
 impl<R: OfRange> Work<R::Reply> for RangeWork<R> {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<R::Reply>) {
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<R::Reply>) -> Addressed {
         let (file, offset, length) = self.0.range();
         let stripe = stripe_of_range(file.inode, offset, length).filter(|_| !file.is_read_only());
         let (held, done) = (HeldBlocks::default(), Some(done));
         match stripe {
             Some(stripe) => {
                 let affinity = host.fronted.front().affinities.stripes[stripe];
-                let message =
-                    InStripeOf { stripe, host: host.clone(), request: self.0, held, done };
-                host.engine.scheduler.send_direct(affinity, Box::new(message));
+                (affinity, Box::new(InStripeOf { stripe, host, request: self.0, held, done }))
             }
-            None => host.send_logical(self.0.whole(host.clone(), held, done)),
+            None => (host.logical_affinity(), self.0.whole(host, held, done)),
         }
     }
 }
@@ -96,7 +94,7 @@ impl<P: Pointer, R: OfRange> Message for InStripeOf<P, R> {
                 Outcome::Done
             }
             Ok(InStripe::Reroute) => {
-                let (host, held) = (self.host.clone(), self.held.clone());
+                let (host, held) = (self.host.clone(), std::mem::take(&mut self.held));
                 let whole = self.request.clone().whole(host, held, self.done.take());
                 self.host.send_logical(whole);
                 Outcome::Done
@@ -157,34 +155,41 @@ impl OfRange for Scoped<calls::Read> {
 
 impl CarryOut for calls::Write {
     fn carry_out(self, service: &Service, caller: &Caller, done: Done<WriteResult>) {
-        let (file, scope) = (self.file, service.scope(caller));
-        let verifier = service.0.verifier();
-        let done = move |outcome: Result<Written, FsError>| {
-            done(outcome.map(|written| WriteResult {
-                count: written.count,
-                stability: written.stability,
-                verifier,
-                change: written.change,
-            }));
-        };
-        service.on(file, RangeWork(Scoped { scope, call: self }), Box::new(done));
+        let (file, verifier) = (self.file, service.0.verifier());
+        let operation = Scoped { scope: service.scope(caller), call: self };
+        service.on(file, RangeWork(VerifiedWrite { operation, verifier }), done);
     }
 }
 
-/// When a write is answered: one that may stay in memory waits for nothing.
-fn durability(call: &calls::Write) -> Durability {
-    match call.stability {
-        Stability::Unstable => Durability::Ordered,
-        Stability::DataSync | Stability::FileSync => Durability::Logged,
+/// A write, and the verifier of the time before it: if the data is lost, a COMMIT tells another.
+#[derive(Clone)]
+struct VerifiedWrite {
+    operation: Scoped<calls::Write>,
+    verifier: u64,
+}
+
+impl VerifiedWrite {
+    /// When it is answered: a write that may stay in memory waits for nothing.
+    const fn durability(&self) -> Durability {
+        match self.operation.call.stability {
+            Stability::Unstable => Durability::Ordered,
+            Stability::DataSync | Stability::FileSync => Durability::Logged,
+        }
     }
 }
 
-impl OfRange for Scoped<calls::Write> {
-    type Reply = Written;
+fn write_result(written: Written, verifier: u64) -> WriteResult {
+    let Written { count, stability, change } = written;
+    WriteResult { count, stability, verifier, change }
+}
+
+impl OfRange for VerifiedWrite {
+    type Reply = WriteResult;
     type Attempted = (Written, Logged);
 
     fn range(&self) -> (FileHandle, u64, u64) {
-        (self.call.file, self.call.offset, self.call.data.len() as u64)
+        let call = &self.operation.call;
+        (call.file, call.offset, call.data.len() as u64)
     }
 
     fn attempt<P: Pointer>(
@@ -200,7 +205,8 @@ impl OfRange for Scoped<calls::Write> {
         let (written, logged) = change(host, logical, |logical| {
             let stripe = logical.stripes[stripe].write(&mut beneath);
             let reader = Reader { cache: front.cache(), held };
-            Ok(stripe::write(logical, stripe, &reader, &host.served.environment, self)?)
+            let environment = &host.served.environment;
+            Ok(stripe::write(logical, stripe, &reader, environment, &self.operation)?)
         })?;
         Ok(match written {
             InStripe::Done(written) => InStripe::Done((written, logged)),
@@ -212,19 +218,26 @@ impl OfRange for Scoped<calls::Write> {
         &self,
         host: &Host<P>,
         (written, logged): (Written, Logged),
-        done: Done<Written>,
+        done: Done<WriteResult>,
     ) {
-        host.answer(written, logged, durability(&self.call), done);
+        let result = write_result(written, self.verifier);
+        host.answer(result, logged, self.durability(), done);
     }
 
     fn whole<P: Pointer>(
         self,
         host: Host<P>,
         held: HeldBlocks,
-        done: Option<Done<Written>>,
+        done: Option<Done<WriteResult>>,
     ) -> Box<dyn Message> {
-        let (now, durability) = (self.scope.now, durability(&self.call));
-        Box::new(Mutate { host, mutation: self, now, durability, held, done })
+        let (now, durability) = (self.operation.scope.now, self.durability());
+        let Self { operation: mutation, verifier } = self;
+        let done = done.map(|done| -> Done<Written> {
+            Box::new(move |outcome| {
+                done(outcome.map(|written| write_result(written, verifier)));
+            })
+        });
+        Box::new(Mutate { host, mutation, now, durability, held, done })
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::background::reap;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::service::{CarryOut, Service, Work};
+use crate::service::{Addressed, CarryOut, Service, Work};
 use affinity::{Access, Outcome};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader};
@@ -32,50 +32,50 @@ impl CarryOut for calls::ReleaseHold {
 struct HoldWork(FileHandle);
 
 impl Work<Hold> for HoldWork {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<Hold>) {
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<Hold>) -> Addressed {
         let (file, held, mut done) = (self.0, HeldBlocks::default(), Some(done));
-        let same = host.clone();
+        let affinity = host.logical_affinity();
         let message = move |access: &mut Access<'_>| {
-            let logical = same.fronted.front().logical.write(access);
-            let reader = Reader { cache: same.fronted.front().cache(), held: &held };
-            let environment = &same.served.environment;
-            let outcome = same
+            let logical = host.fronted.front().logical.write(access);
+            let reader = Reader { cache: host.fronted.front().cache(), held: &held };
+            let environment = &host.served.environment;
+            let outcome = host
                 .check(logical)
                 .and_then(|()| Ok(operations::holds::hold(logical, &reader, environment, file)?));
             match outcome {
                 Ok(()) => {
                     if let Some(done) = done.take() {
                         // The aggregate does not come back before this message has ended.
-                        done(Ok(Hold { file, losses: losses(&same.engine, &file) }));
+                        done(Ok(Hold { file, losses: losses(&host.engine, &file) }));
                     }
                     Outcome::Done
                 }
-                Err(halt) => same.halt(halt, &held, &mut done),
+                Err(halt) => host.halt(halt, &held, &mut done),
             }
         };
-        host.send_logical(Box::new(message));
+        (affinity, Box::new(message))
     }
 }
 
 struct ReleaseWork(Hold);
 
 impl Work<()> for ReleaseWork {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<()>) {
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<()>) -> Addressed {
         let (Hold { file, losses }, mut done) = (self.0, Some(done));
-        let same = host.clone();
+        let affinity = host.logical_affinity();
         let message = move |access: &mut Access<'_>| {
-            let logical = same.fronted.front().logical.write(access);
-            let environment = &same.served.environment;
+            let logical = host.fronted.front().logical.write(access);
+            let environment = &host.served.environment;
             // Holds from before an outage are gone; those that there are now are of others.
-            let is_known = losses == self::losses(&same.engine, &file);
+            let is_known = losses == self::losses(&host.engine, &file);
             if is_known && operations::holds::release(logical, environment, file) {
-                reap(&same, file.inode);
+                reap(&host, file.inode);
             }
             if let Some(done) = done.take() {
                 done(Ok(()));
             }
             Outcome::Done
         };
-        host.send_logical(Box::new(message));
+        (affinity, Box::new(message))
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::engine::Engine;
 use crate::served::{Fronted, ServedVolume};
-use affinity::{Message, Outcome};
+use affinity::{AffinityId, Message, Outcome};
 use aggregate::AggregateError;
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
@@ -165,9 +165,13 @@ impl<P: Pointer> Host<P> {
         }
     }
 
+    /// The affinity of the volume's logical side.
+    pub fn logical_affinity(&self) -> AffinityId {
+        self.fronted.front().affinities.logical
+    }
+
     /// Sends a message to the logical affinity, running it here if that is free.
     pub fn send_logical(&self, message: Box<dyn Message>) {
-        let affinity = self.fronted.front().affinities.logical;
-        self.engine.scheduler.send_direct(affinity, message);
+        self.engine.scheduler.send_direct(self.logical_affinity(), message);
     }
 }

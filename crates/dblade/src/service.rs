@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::messages::{Ask, Mutate};
 use crate::served::VolumeKind;
+use affinity::{AffinityId, Message};
 use cowfs::pointer::Pointer;
 use cowfs::reader::HeldBlocks;
 use file_service::{Call, Caller, Done, Durability, FileHandle, FsError, Limits, calls};
@@ -40,9 +41,13 @@ pub(crate) fn limits(memory_bytes: u64) -> Limits {
     }
 }
 
+/// A message, and the affinity that it goes to.
+pub(crate) type Addressed = (AffinityId, Box<dyn Message>);
+
 /// Work on a volume of either pointer format.
 pub(crate) trait Work<T> {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<T>);
+    /// The message that does it.
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<T>) -> Addressed;
 }
 
 /// A query, and its time.
@@ -52,11 +57,10 @@ impl<Q: Query + 'static> Work<Q::Reply> for AskWork<Q>
 where
     Q::Reply: 'static,
 {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<Q::Reply>) {
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<Q::Reply>) -> Addressed {
         let Self(query, now) = self;
-        let held = HeldBlocks::default();
-        let message = Ask { host: host.clone(), query, now, held, done: Some(done) };
-        host.send_logical(Box::new(message));
+        let (affinity, held) = (host.logical_affinity(), HeldBlocks::default());
+        (affinity, Box::new(Ask { host, query, now, held, done: Some(done) }))
     }
 }
 
@@ -67,17 +71,10 @@ impl<M: Mutation + 'static> Work<M::Reply> for MutateWork<M>
 where
     M::Reply: 'static,
 {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<M::Reply>) {
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<M::Reply>) -> Addressed {
         let Self(mutation, now, durability) = self;
-        let message = Mutate {
-            host: host.clone(),
-            mutation,
-            now,
-            durability,
-            held: HeldBlocks::default(),
-            done: Some(done),
-        };
-        host.send_logical(Box::new(message));
+        let (affinity, held) = (host.logical_affinity(), HeldBlocks::default());
+        (affinity, Box::new(Mutate { host, mutation, now, durability, held, done: Some(done) }))
     }
 }
 
@@ -90,14 +87,15 @@ impl Service {
         let Some(served) = engine.volume_of(&file) else {
             return done(Err(engine.absence_of(&file)));
         };
-        match served.kind.clone() {
+        let (affinity, message) = match served.kind.clone() {
             VolumeKind::Flexible(volume) => {
-                work.on(Host { engine, served, fronted: volume }, done);
+                work.message(Host { engine, served, fronted: volume }, done)
             }
             VolumeKind::Traditional(volume) => {
-                work.on(Host { engine, served, fronted: volume }, done);
+                work.message(Host { engine, served, fronted: volume }, done)
             }
-        }
+        };
+        self.0.scheduler.send_direct(affinity, message);
     }
 
     pub(crate) fn ask<Q: Query + 'static>(

@@ -4,7 +4,7 @@
 //! if there is little room: what was removed counts as free.
 
 use crate::host::{Host, refusal};
-use crate::service::{AskWork, CarryOut, Service, Work};
+use crate::service::{Addressed, AskWork, CarryOut, Service, Work};
 use cowfs::pointer::Pointer;
 use file_service::{Attributes, Caller, Done, FileSystemStatistics, FsError, calls};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ impl CarryOut for calls::Statistics {
 struct StatisticsWork(calls::GetAttributes, Timestamp);
 
 impl Work<FileSystemStatistics> for StatisticsWork {
-    fn on<P: Pointer>(self, host: Host<P>, done: Done<FileSystemStatistics>) {
+    fn message<P: Pointer>(self, host: Host<P>, done: Done<FileSystemStatistics>) -> Addressed {
         let same = host.clone();
         // A handle whose file is gone is stale for this call as for any other.
         let found = move |outcome: Result<Attributes, FsError>| match outcome {
             Ok(_) => count_room(same, done),
             Err(error) => done(Err(error)),
         };
-        AskWork(self.0, self.1).on(host, Box::new(found));
+        AskWork(self.0, self.1).message(host, Box::new(found))
     }
 }
 

@@ -24,7 +24,6 @@ mod node;
 mod notify;
 mod serve;
 mod shutdown;
-mod state_file;
 
 use admin_api::{AdminError, Code, Remote};
 use clap::Parser as _;

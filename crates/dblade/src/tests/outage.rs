@@ -178,3 +178,28 @@ fn other_aggregates_are_not_disturbed() {
     node.write_file(root, "file", content(1, 2_000_000));
     assert_eq!(node.read_file(root, "file").unwrap(), content(1, 2_000_000));
 }
+
+/// What a write puts into memory may be lost with the time that the write came in.
+#[test]
+fn a_write_is_answered_with_the_verifier_of_the_time_it_came_in() {
+    let world = SimulatedWorld::new(6);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let file = node.write_file(node.root("home"), "file", content(1, 9_000));
+    let stripe_bytes = cowfs::overlay::STRIPE_BLOCKS * units::BLOCK_SIZE_U64;
+    let (within_a_stripe, across_two) = (0, stripe_bytes - units::BLOCK_SIZE_U64);
+    for offset in [within_a_stripe, across_two] {
+        let verifier = node.engine.verifier();
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let data = Bytes::from(content(2, 8192));
+        let write = calls::Write { file, offset, data, stability: Stability::Unstable };
+        let done = Box::new(move |outcome| *slot.lock() = Some(outcome));
+        let scheduler = node.engine.scheduler();
+        // Beside a message that shuts everything out, it is put in line.
+        scheduler.exclusive(|_| node.service.write(&Caller::root(), write, done));
+        node.engine.renew_verifier();
+        node.settle();
+        let written = answer.lock().take().unwrap().unwrap();
+        assert_eq!(written.verifier, verifier, "at {offset}");
+    }
+}

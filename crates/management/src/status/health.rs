@@ -336,7 +336,6 @@ mod tests {
                 groups: Vec::new(),
                 spares: Vec::new(),
                 leaving_disks: Vec::new(),
-                fillings: Vec::new(),
                 retired: Vec::new(),
                 waits_for_superblock: false,
                 counters: raid::Counters::default(),

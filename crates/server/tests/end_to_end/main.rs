@@ -8,7 +8,6 @@ mod command_line;
 mod faults;
 mod files;
 mod growth;
-mod jobs;
 mod memory;
 mod object_ranges;
 mod objects;

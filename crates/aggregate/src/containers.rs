@@ -6,11 +6,12 @@
 use cowfs::buftree::{self, FileKey, Root};
 use cowfs::content::Content;
 use cowfs::image::{FileWork, ImageFacts};
+use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::VolumeRecord;
 use ondisk::root::metafile;
-use units::{Fbn, InodeNumber, Pvbn, VolumeId};
+use units::{BlockNumber, InodeNumber, Pvbn, VolumeId, Vvbn};
 
 /// A volume's container file.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,7 @@ pub struct VolumeSlot {
 }
 
 /// A change of a container map: a VVBN's block is now here, or nowhere.
-pub type ContainerUpdate = (u64, Option<PhysicalPointer>);
+pub type ContainerUpdate = (Vvbn, Option<PhysicalPointer>);
 
 /// What a member's cleaning changed.
 #[derive(Debug)]
@@ -99,6 +100,21 @@ pub(crate) const fn container_key(volume: VolumeId) -> FileKey {
     FileKey { volume: VolumeId(0), inode: container_inode(volume), content: Content::Data }
 }
 
+/// The lowest-level node of a container map that has the entry of a VVBN.
+pub(crate) const fn node_of(vvbn: Vvbn) -> u64 {
+    vvbn.get() / PhysicalPointer::FANOUT
+}
+
+/// The first VVBN whose entry a node has.
+pub(crate) const fn first_of(node: u64) -> Vvbn {
+    Vvbn(node * PhysicalPointer::FANOUT)
+}
+
+/// The VVBNs whose entries a node has.
+pub(crate) fn entries_of(node: u64) -> impl Iterator<Item = Vvbn> {
+    first_of(node).until(first_of(node + 1))
+}
+
 /// The place of a VVBN's block: its container map entry.
 ///
 /// # Errors
@@ -106,8 +122,8 @@ pub(crate) const fn container_key(volume: VolumeId) -> FileKey {
 pub fn container_lookup(
     volume: VolumeId,
     container: &Container,
-    vvbn: u64,
+    vvbn: Vvbn,
     reader: &Reader<'_>,
 ) -> Progress<PhysicalPointer> {
-    buftree::find(&container.root, &container_key(volume), Fbn(vvbn), reader)
+    buftree::find(&container.root, &container_key(volume), vvbn.in_container(), reader)
 }

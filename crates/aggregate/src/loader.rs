@@ -108,9 +108,9 @@ impl LoadsUnderWay {
     }
 
     /// A commit has freed these places, in order.
-    pub(crate) fn note_freed(&self, freed: &[u64]) {
+    pub(crate) fn note_freed(&self, freed: &[Pvbn]) {
         for load in self.0.lock().values_mut() {
-            load.is_freed |= freed.binary_search(&load.at.get()).is_ok();
+            load.is_freed |= freed.binary_search(&load.at).is_ok();
         }
     }
 

@@ -37,7 +37,7 @@ pub fn block_owner(place: &BlockPlace, vvbn: Vvbn, cp: CpNumber) -> BlockOwner {
         Content::Snapshots => 4,
     };
     // A reader that comes through the container map knows no VVBN but that of vol_info.
-    let vvbn = if place.inode == VOL_INFO_INODE { Vvbn(VOL_INFO_VVBN) } else { vvbn };
+    let vvbn = if place.inode == VOL_INFO_INODE { VOL_INFO_VVBN } else { vvbn };
     BlockOwner {
         kind,
         level: place.level,

@@ -12,7 +12,7 @@
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::medium::Medium;
 use std::ops::Range;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, BlockNumber, Dbn, Pvbn};
 
 /// Regions of an area of hard disks: 64 of 63 stripes are the 4 Ki stripes of FreeSpace section
 /// 3.2.1, cut to whole AZCS regions.
@@ -56,10 +56,10 @@ impl StripeAreas {
     /// The areas that are right for a group of `regions` whose disks are `medium`; the data of each
     /// disk begins at `first_block`, and the PVBNs of its first data disk at `first_pvbn`.
     #[must_use]
-    pub fn of_medium(medium: Medium, regions: u64, first_block: u64, first_pvbn: u64) -> Self {
+    pub fn of_medium(medium: Medium, regions: u64, first_block: u64, first_pvbn: Pvbn) -> Self {
         let stripes = regions * REGION_STRIPES;
         if medium == Medium::Object {
-            let before = first_pvbn % OBJECT_AREA_STRIPES;
+            let before = first_pvbn.get() % OBJECT_AREA_STRIPES;
             let first = if before == 0 { 0 } else { OBJECT_AREA_STRIPES - before };
             return Self::new(stripes, OBJECT_AREA_STRIPES, first);
         }
@@ -99,8 +99,8 @@ impl StripeAreas {
 
     /// The area that a stripe is in.
     #[must_use]
-    pub const fn area_of(&self, stripe: u64) -> u32 {
-        match stripe.checked_sub(self.first_stripes) {
+    pub const fn area_of(&self, stripe: Dbn) -> u32 {
+        match stripe.get().checked_sub(self.first_stripes) {
             None => 0,
             Some(after) => 1 + (after / self.area_stripes) as u32,
         }
@@ -108,17 +108,17 @@ impl StripeAreas {
 
     /// The stripes of an area.
     #[must_use]
-    pub fn stripes_of(&self, area: u32) -> Range<u64> {
+    pub fn stripes_of(&self, area: u32) -> Range<Dbn> {
         let end = self.first_stripes + u64::from(area) * self.area_stripes;
         let start = if area == 0 { 0 } else { end - self.area_stripes };
-        start..end.min(self.stripes)
+        Dbn(start)..Dbn(end.min(self.stripes))
     }
 
     /// How many stripes an area has.
     #[must_use]
     pub fn len_of(&self, area: u32) -> u64 {
         let stripes = self.stripes_of(area);
-        stripes.end - stripes.start
+        stripes.end.since(stripes.start)
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     const REGIONS: u64 = 1 << 20;
 
     fn of(medium: Medium, regions: u64) -> StripeAreas {
-        StripeAreas::of_medium(medium, regions, FIRST_BLOCK, 0)
+        StripeAreas::of_medium(medium, regions, FIRST_BLOCK, Pvbn(0))
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             let areas = of(Medium::Ssd(unit_bytes), REGIONS);
             let unit_blocks = u64::from(unit_bytes) / BLOCK_SIZE_U64;
             for area in 1..areas.areas() {
-                let region = areas.stripes_of(area).start / REGION_STRIPES;
+                let region = areas.stripes_of(area).start.get() / REGION_STRIPES;
                 let block = FIRST_BLOCK + region * REGION_BLOCKS as u64;
                 let off = block % unit_blocks;
                 assert!(off.min(unit_blocks - off) < REGION_BLOCKS as u64, "block {block}");
@@ -164,9 +164,10 @@ mod tests {
     #[test]
     fn areas_of_objects_are_blocks_of_the_free_map() {
         for first_pvbn in [0, 1, 63 * 999, 32 << 10] {
-            let areas = StripeAreas::of_medium(Medium::Object, REGIONS, FIRST_BLOCK, first_pvbn);
+            let base = Pvbn(first_pvbn);
+            let areas = StripeAreas::of_medium(Medium::Object, REGIONS, FIRST_BLOCK, base);
             for area in 1..areas.areas() {
-                let pvbn = first_pvbn + areas.stripes_of(area).start;
+                let pvbn = base.offset(areas.stripes_of(area).start.get()).get();
                 assert!(pvbn.is_multiple_of(32 << 10), "PVBN {pvbn}");
             }
         }
@@ -181,10 +182,11 @@ mod tests {
             let mut next = 0;
             for area in 0..areas.areas() {
                 let range = areas.stripes_of(area);
-                prop_assert_eq!(range.start, next);
+                prop_assert_eq!(range.start, Dbn(next));
                 prop_assert!(!range.is_empty() && areas.len_of(area) <= area_stripes);
-                prop_assert!(range.clone().all(|stripe| areas.area_of(stripe) == area));
-                next = range.end;
+                let mut stripes = range.start.until(range.end);
+                prop_assert!(stripes.all(|stripe| areas.area_of(stripe) == area));
+                next = range.end.get();
             }
             prop_assert_eq!(next, stripes);
         }

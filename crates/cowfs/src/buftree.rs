@@ -199,7 +199,7 @@ pub fn numbers<P: Pointer>(
     key: &FileKey,
     fbn: Fbn,
     reader: &Reader<'_>,
-    found: &mut BTreeSet<u64>,
+    found: &mut BTreeSet<P::Number>,
 ) -> Progress<()> {
     if root.depth == 0 || fbn.get() >= Root::<P>::capacity(root.depth) {
         return Ok(());

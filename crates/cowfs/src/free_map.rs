@@ -15,7 +15,7 @@ use ondisk::inode::{InodeRecord, KIND_METAFILE};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, Block, BlockRef, Fbn, InodeNumber, VolumeId, zero_block};
+use units::{BLOCK_SIZE_U64, Block, BlockNumber, BlockRef, Fbn, InodeNumber, VolumeId, zero_block};
 use zerocopy::little_endian::U64;
 
 /// VBNs that a map block stands for: 32 Ki.
@@ -97,25 +97,48 @@ impl<P: Pointer> MapFile<P> {
     }
 }
 
-/// Where a VBN's bit lies: map block, byte, mask.
+/// Where a number's bit lies: map block, byte, mask.
 #[must_use]
-pub const fn position(vbn: u64) -> (u64, usize, u8) {
-    let bit = vbn % VBNS_PER_BLOCK;
-    (vbn / VBNS_PER_BLOCK, (bit / 8) as usize, 1 << (bit % 8))
+pub fn position<N: BlockNumber>(vbn: N) -> (u64, usize, u8) {
+    let bit = vbn.get() % VBNS_PER_BLOCK;
+    (map_block_of(vbn), (bit / 8) as usize, 1 << (bit % 8))
 }
 
-/// Whether a VBN's bit is set in its map block.
+/// The map block that has a number's bit.
 #[must_use]
-pub fn is_set(block: &Block, vbn: u64) -> bool {
+pub fn map_block_of<N: BlockNumber>(vbn: N) -> u64 {
+    vbn.get() / VBNS_PER_BLOCK
+}
+
+/// The first number that a map block stands for.
+#[must_use]
+pub fn first_of<N: BlockNumber>(index: u64) -> N {
+    N::new(index * VBNS_PER_BLOCK)
+}
+
+/// The map blocks that have the bits of some numbers, each with those of the numbers that it has.
+pub fn runs_of<N: BlockNumber>(numbers: Range<N>) -> impl Iterator<Item = (u64, Range<N>)> {
+    let mut next = numbers.start;
+    std::iter::from_fn(move || {
+        let index = map_block_of(next);
+        let part = next..numbers.end.min(first_of(index + 1));
+        next = part.end;
+        (!part.is_empty()).then_some((index, part))
+    })
+}
+
+/// Whether a number's bit is set in its map block.
+#[must_use]
+pub fn is_set<N: BlockNumber>(block: &Block, vbn: N) -> bool {
     let (_, byte, mask) = position(vbn);
     block[byte] & mask != 0
 }
 
 /// How many of these numbers, all of one map block, are in use.
 #[must_use]
-pub fn used_in(map: &Block, numbers: Range<u64>) -> u64 {
-    let start = numbers.start % VBNS_PER_BLOCK;
-    let end = start + (numbers.end - numbers.start);
+pub fn used_in<N: BlockNumber>(map: &Block, numbers: Range<N>) -> u64 {
+    let start = numbers.start.get() % VBNS_PER_BLOCK;
+    let end = start + numbers.end.since(numbers.start);
     let bit = |at: u64| u64::from(map[(at / 8) as usize] >> (at % 8) & 1);
     let (first, last) = (start.next_multiple_of(8).min(end), (end / 8 * 8).max(start));
     if first >= last {
@@ -134,6 +157,7 @@ pub fn used_in(map: &Block, numbers: Range<u64>) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use units::{Pvbn, Vvbn};
 
     proptest! {
         #[test]
@@ -143,9 +167,24 @@ mod tests {
             len in 0..112_u64,
         ) {
             let map = Block::from_prefix(&bytes);
-            let one_by_one = (start..start + len).filter(|at| is_set(&map, *at)).count() as u64;
-            let numbers = 5 * VBNS_PER_BLOCK + start..5 * VBNS_PER_BLOCK + start + len;
-            prop_assert_eq!(used_in(&map, numbers), one_by_one);
+            let first = first_of::<Vvbn>(5).offset(start);
+            let end = first.offset(len);
+            let one_by_one = first.until(end).filter(|vbn| is_set(&map, *vbn)).count() as u64;
+            prop_assert_eq!(used_in(&map, first..end), one_by_one);
+        }
+
+        #[test]
+        fn the_runs_of_a_range_are_the_range_cut_at_map_blocks(
+            start in 0..3 * VBNS_PER_BLOCK,
+            len in 0..3 * VBNS_PER_BLOCK,
+        ) {
+            let (mut next, end) = (Pvbn(start), Pvbn(start + len));
+            for (index, part) in runs_of(next..end) {
+                prop_assert!(part.start == next && !part.is_empty());
+                prop_assert!(part.start >= first_of(index) && part.end <= first_of(index + 1));
+                next = part.end;
+            }
+            prop_assert_eq!(next, end);
         }
     }
 }

@@ -89,7 +89,7 @@ pub trait Backend<P: Pointer> {
 
     /// Undoes what it has told the space below beyond the first so many. The addresses were taken
     /// for blocks that are nobody's now, and are not queued any more.
-    fn revert(&mut self, space: &mut Space<P>, addresses: Vec<u64>, told: usize);
+    fn revert(&mut self, space: &mut Space<P>, addresses: Vec<P::Number>, told: usize);
 
     /// See [`Sink::is_lost`].
     fn is_lost(&self, pvbn: Pvbn) -> bool;
@@ -158,7 +158,7 @@ pub struct ImageCleaner<P: Pointer> {
     new_snapshots_from: Option<usize>,
     reserved: VecDeque<P>,
     reserved_total: usize,
-    planned_frees: FxHashSet<u64>,
+    planned_frees: FxHashSet<P::Number>,
     inode_file: Root<P>,
     snapshot_table: Root<P>,
     /// Files of the seal that are done.
@@ -460,7 +460,7 @@ impl<P: Pointer> ImageCleaner<P> {
             // Blocks of it that were to be written still are.
             self.top_areas.extend(backend.score(space, reader)?);
             let plan = self.plan(space, reader)?;
-            let frees: Vec<u64> = plan
+            let frees: Vec<P::Number> = plan
                 .freed
                 .iter()
                 .map(Pointer::vbn)

@@ -9,7 +9,7 @@ use ondisk::inode::PAYLOAD_SIZE;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use std::fmt::Debug;
 use std::hash::Hash;
-use units::{BLOCK_SIZE, Block, InodeNumber, Pvbn, VolumeId};
+use units::{BLOCK_SIZE, Block, BlockNumber, InodeNumber, Pvbn, VolumeId, Vvbn};
 
 /// Which block of which file: what its identifier on media says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,9 @@ pub struct BlockPlace {
 
 /// A block pointer of one of the two formats.
 pub trait Pointer: Copy + Eq + Default + Debug + Hash + Send + Sync + 'static {
+    /// Block numbers of the space that the pointer belongs to.
+    type Number: BlockNumber;
+
     /// Encoded bytes.
     const SIZE: usize;
     /// Pointers in an indirect block.
@@ -37,11 +40,11 @@ pub trait Pointer: Copy + Eq + Default + Debug + Hash + Send + Sync + 'static {
 
     /// Whether it points nowhere.
     fn is_hole(&self) -> bool {
-        self.vbn() == 0
+        self.vbn() == Self::Number::default()
     }
 
     /// The block's number in the space that this pointer belongs to.
-    fn vbn(&self) -> u64;
+    fn vbn(&self) -> Self::Number;
 
     /// Where the block lies in the aggregate.
     fn pvbn(&self) -> Pvbn;
@@ -69,10 +72,12 @@ fn slot<const SIZE: usize>(bytes: &[u8], index: usize) -> [u8; SIZE] {
 }
 
 impl Pointer for DualPointer {
+    type Number = Vvbn;
+
     const SIZE: usize = DualPointer::SIZE;
 
-    fn vbn(&self) -> u64 {
-        self.vvbn.get()
+    fn vbn(&self) -> Vvbn {
+        self.vvbn
     }
 
     fn pvbn(&self) -> Pvbn {
@@ -107,10 +112,12 @@ impl Pointer for DualPointer {
 }
 
 impl Pointer for PhysicalPointer {
+    type Number = Pvbn;
+
     const SIZE: usize = PhysicalPointer::SIZE;
 
-    fn vbn(&self) -> u64 {
-        self.pvbn.get()
+    fn vbn(&self) -> Pvbn {
+        self.pvbn
     }
 
     fn pvbn(&self) -> Pvbn {

@@ -35,7 +35,7 @@ pub const SNAPSHOTS_MAX: usize = 1023;
 
 /// A snapshot as the consistency point sees it.
 #[derive(Debug)]
-pub struct Snapshot<P> {
+pub struct Snapshot<P: Pointer> {
     /// Its number.
     pub id: SnapshotId,
     /// Its name.
@@ -64,7 +64,7 @@ pub struct Snapshot<P> {
     /// Its free map, once it was looked up.
     pub map: Option<MapFile<P>>,
     /// The blocks on the way to its free map and of it, once they were looked up.
-    pub map_tree: Option<Arc<BTreeSet<u64>>>,
+    pub map_tree: Option<Arc<BTreeSet<P::Number>>>,
 }
 
 impl<P: Pointer> Snapshot<P> {
@@ -156,7 +156,7 @@ impl<P: Pointer> Snapshot<P> {
         &mut self,
         volume: VolumeId,
         reader: &Reader<'_>,
-    ) -> Progress<Arc<BTreeSet<u64>>> {
+    ) -> Progress<Arc<BTreeSet<P::Number>>> {
         if let Some(tree) = &self.map_tree {
             return Ok(Arc::clone(tree));
         }

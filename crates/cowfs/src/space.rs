@@ -17,7 +17,7 @@ mod delayed;
 mod pinned;
 
 use crate::buftree::Root;
-use crate::free_map::{MapFile, VBNS_PER_BLOCK, position};
+use crate::free_map::{MapFile, VBNS_PER_BLOCK, first_of, map_block_of, position};
 use crate::image::{read_snapshots, root_of};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
@@ -33,7 +33,7 @@ use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::{Block, BlockRef, InodeNumber, Pvbn, VolumeId};
+use units::{Block, BlockNumber, BlockRef, InodeNumber, Pvbn, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 pub const SCAN_BLOCKS_PER_CP: u64 = 256;
@@ -48,7 +48,7 @@ pub use areas::{read_top_areas, top_areas_key};
 pub use delayed::{DelayLimits, FreeCounts};
 
 /// See the module.
-pub struct Space<P> {
+pub struct Space<P: Pointer> {
     /// The volume; zero in the aggregate's own file system.
     pub volume: VolumeId,
     /// Numbers there are: 0 to this, exclusive.
@@ -87,25 +87,25 @@ pub struct Space<P> {
     /// The number of the next snapshot.
     pub next_snapshot: u32,
     /// Found free and handed out, not yet settled.
-    given: FxHashSet<u64>,
+    given: FxHashSet<P::Number>,
     /// Freed by the running consistency point.
-    freed: FxHashSet<u64>,
+    freed: FxHashSet<P::Number>,
     /// An image that is read beside consistency points.
-    pinned: Option<Pinned>,
+    pinned: Option<Pinned<P::Number>>,
     /// Queued to be settled.
-    taken: VecDeque<u64>,
+    taken: VecDeque<P::Number>,
     /// Queued to be freed.
-    freeing: VecDeque<u64>,
+    freeing: VecDeque<P::Number>,
     /// Released to the space below: no image holds them.
-    released: Vec<u64>,
+    released: Vec<P::Number>,
     /// See [`Self::take_kept`].
     kept: Vec<(Pvbn, u64)>,
     /// What areas are to be told: numbers taken, and released.
-    changes: (Vec<u64>, Vec<u64>),
+    changes: (Vec<P::Number>, Vec<P::Number>),
     /// Free numbers of the areas being filled.
-    pool: VecDeque<u64>,
+    pool: VecDeque<P::Number>,
     areas: Areas,
-    delayed: Delayed,
+    delayed: Delayed<P::Number>,
     chance: Chance,
 }
 
@@ -213,14 +213,14 @@ impl<P: Pointer> Space<P> {
     ///
     /// # Panics
     /// If it left work behind.
-    pub fn commit(&mut self) -> Vec<u64> {
+    pub fn commit(&mut self) -> Vec<P::Number> {
         assert!(self.taken.is_empty() && self.freeing.is_empty(), "everything was settled");
         let maps = [&self.active_map, &self.summary_map, &self.delayed_map];
         assert!(maps.iter().all(|map| map.dirty.is_empty()), "the maps were written");
         self.delayed.commit();
         self.search_again();
         let freed = self.freed.drain();
-        let mut freed: Vec<u64> = match &mut self.pinned {
+        let mut freed: Vec<P::Number> = match &mut self.pinned {
             Some(pinned) => pinned.sift(freed),
             None => freed.collect(),
         };
@@ -235,7 +235,7 @@ impl<P: Pointer> Space<P> {
     }
 
     /// Ends that; the numbers that may be given from now on, in order.
-    pub fn unpin(&mut self) -> Vec<u64> {
+    pub fn unpin(&mut self) -> Vec<P::Number> {
         self.pinned.take().map(Pinned::end).unwrap_or_default()
     }
 
@@ -252,19 +252,19 @@ impl<P: Pointer> Space<P> {
     }
 
     /// Queues a number that a block was placed at.
-    pub fn take(&mut self, vbn: u64) {
+    pub fn take(&mut self, vbn: P::Number) {
         self.taken.push_back(vbn);
     }
 
     /// Takes a number of a new space for good, before any is given.
-    pub fn claim(&mut self, vbn: u64) {
+    pub fn claim(&mut self, vbn: P::Number) {
         self.give(vbn);
         self.take(vbn);
     }
 
     /// Queues a number that the active image uses no more.
-    pub fn free(&mut self, vbn: u64) {
-        let is_chosen = vbn.is_multiple_of(MUTATED_BLOCKS);
+    pub fn free(&mut self, vbn: P::Number) {
+        let is_chosen = vbn.get().is_multiple_of(MUTATED_BLOCKS);
         if is_chosen && mutation::broken(Rule::FreeForgotten) {
             return;
         }
@@ -282,26 +282,26 @@ impl<P: Pointer> Space<P> {
 
     /// Queues those of `vbns` to be freed that are queued to be taken: blocks that were placed and
     /// that nothing has now.
-    pub fn free_taken(&mut self, vbns: impl Iterator<Item = u64>) {
-        let taken: FxHashSet<u64> = self.taken.iter().copied().collect();
+    pub fn free_taken(&mut self, vbns: impl Iterator<Item = P::Number>) {
+        let taken: FxHashSet<P::Number> = self.taken.iter().copied().collect();
         self.freeing.extend(vbns.filter(|vbn| taken.contains(vbn)));
     }
 
     /// Takes numbers off the queues that came after the first so many: they are not freed, and
     /// those that were to be taken are returned. Nothing was settled in between.
     #[must_use]
-    pub fn unqueue(&mut self, (taken, freeing): (usize, usize)) -> Vec<u64> {
+    pub fn unqueue(&mut self, (taken, freeing): (usize, usize)) -> Vec<P::Number> {
         self.freeing.truncate(freeing);
         self.taken.split_off(taken.min(self.taken.len())).into()
     }
 
     /// The numbers that were taken and released since the last call, for whoever keeps scores.
-    pub fn drain_changes(&mut self) -> (Vec<u64>, Vec<u64>) {
+    pub fn drain_changes(&mut self) -> (Vec<P::Number>, Vec<P::Number>) {
         std::mem::take(&mut self.changes)
     }
 
     /// The numbers released since the last call.
-    pub fn drain_released(&mut self) -> Vec<u64> {
+    pub fn drain_released(&mut self) -> Vec<P::Number> {
         std::mem::take(&mut self.released)
     }
 
@@ -346,9 +346,9 @@ impl<P: Pointer> Space<P> {
     /// Whether a number may be given: not in the running consistency point's hands, nor kept for a
     /// reader of a pinned image.
     #[must_use]
-    pub fn is_givable(&self, vbn: u64) -> bool {
+    pub fn is_givable(&self, vbn: P::Number) -> bool {
         // Number 0 is that of a hole: no map should say that it is free.
-        (1..self.size_blocks).contains(&vbn)
+        (1..self.size_blocks).contains(&vbn.get())
             && !self.given.contains(&vbn)
             && !self.freed.contains(&vbn)
             && !self.pinned.as_ref().is_some_and(|pinned| pinned.holds(vbn))
@@ -357,7 +357,7 @@ impl<P: Pointer> Space<P> {
     /// Whether a number is free by the maps and an image has it still: the committed one, whose
     /// number the running consistency point frees, or a pinned one.
     #[must_use]
-    pub fn is_being_freed(&self, vbn: u64) -> bool {
+    pub fn is_being_freed(&self, vbn: P::Number) -> bool {
         self.freed.contains(&vbn) || self.pinned.as_ref().is_some_and(|pinned| pinned.holds(vbn))
     }
 
@@ -365,12 +365,12 @@ impl<P: Pointer> Space<P> {
     ///
     /// # Panics
     /// If it was given before.
-    pub fn give(&mut self, vbn: u64) {
+    pub fn give(&mut self, vbn: P::Number) {
         assert!(self.given.insert(vbn), "block number {vbn} would be given twice");
     }
 
     /// A number that was given is not used.
-    pub fn take_back(&mut self, vbn: u64) {
+    pub fn take_back(&mut self, vbn: P::Number) {
         self.given.remove(&vbn);
     }
 
@@ -422,12 +422,12 @@ impl<P: Pointer> Space<P> {
         Ok(())
     }
 
-    fn release(&mut self, vbn: u64) -> Progress<()> {
+    fn release(&mut self, vbn: P::Number) -> Progress<()> {
         let few = Stop::Contradiction("more blocks are freed than are in use");
         self.used_blocks = self.used_blocks.checked_sub(1).ok_or(few)?;
         self.freed.insert(vbn);
         self.released.push(vbn);
-        if !(vbn.is_multiple_of(MUTATED_BLOCKS) && mutation::broken(Rule::ScoreForgotten)) {
+        if !(vbn.get().is_multiple_of(MUTATED_BLOCKS) && mutation::broken(Rule::ScoreForgotten)) {
             self.changes.1.push(vbn);
         }
         if mutation::broken(Rule::ReuseBeforeCommit) {
@@ -579,7 +579,7 @@ impl<P: Pointer> Space<P> {
         let mut alone = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
         // The blocks that this work reads stay to its end: their numbers may be used again at once.
         let tree = self.snapshots[at].map_tree(self.volume, reader)?;
-        for vbn in tree.iter().filter(|vbn| **vbn / VBNS_PER_BLOCK == index) {
+        for vbn in tree.iter().filter(|vbn| map_block_of(**vbn) == index) {
             let (_, byte, mask) = position(*vbn);
             Arc::make_mut(&mut alone)[byte] &= !mask;
         }
@@ -667,9 +667,9 @@ const fn table_block(at: usize) -> u64 {
 }
 
 /// In which run of so many numbers the first of a sorted queue lies, and how many of it do.
-fn first_run(queue: &VecDeque<u64>, numbers: u64) -> Option<(u64, usize)> {
-    let index = queue.front()? / numbers;
-    Some((index, queue.partition_point(|vbn| vbn / numbers == index)))
+fn first_run<N: BlockNumber>(queue: &VecDeque<N>, numbers: u64) -> Option<(u64, usize)> {
+    let index = queue.front()?.get() / numbers;
+    Some((index, queue.partition_point(|vbn| vbn.get() / numbers == index)))
 }
 
 fn or_into(block: &mut Block, other: &Block) {
@@ -681,21 +681,21 @@ fn and_not_into(block: &mut Block, other: &Block) {
 }
 
 /// The numbers whose bits are set in map block `index`.
-pub fn set_bits(block: &Block, index: u64) -> impl Iterator<Item = u64> {
+pub fn set_bits<N: BlockNumber>(block: &Block, index: u64) -> impl Iterator<Item = N> {
     bits(block, index, 0)
 }
 
 /// The numbers whose bits are clear in map block `index`.
-pub fn clear_bits(block: &Block, index: u64) -> impl Iterator<Item = u64> {
+pub fn clear_bits<N: BlockNumber>(block: &Block, index: u64) -> impl Iterator<Item = N> {
     bits(block, index, u8::MAX)
 }
 
-fn bits(block: &Block, index: u64, flip: u8) -> impl Iterator<Item = u64> {
+fn bits<N: BlockNumber>(block: &Block, index: u64, flip: u8) -> impl Iterator<Item = N> {
     block.bytes().iter().enumerate().filter(move |(_, byte)| **byte != flip).flat_map(
         move |(at, byte)| {
             let byte = byte ^ flip;
-            let first = index * VBNS_PER_BLOCK + at as u64 * 8;
-            (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first + bit)
+            let first = first_of::<N>(index).offset(at as u64 * 8);
+            (0..8).filter(move |bit| byte >> bit & 1 != 0).map(move |bit| first.offset(bit))
         },
     )
 }
@@ -714,7 +714,7 @@ mod tests {
         let (cache, held) = (BufferCache::new(8), HeldBlocks::default());
         let reader = Reader { cache: &cache, held: &held };
         let mut space = Space::new(VolumeId(0), 100);
-        (1..10).for_each(|vbn| space.take(vbn));
+        (1..10).for_each(|vbn| space.take(Pvbn(vbn)));
         assert_eq!(space.settle(&reader), Ok(()));
         work(&mut space, &reader)
     }
@@ -730,16 +730,16 @@ mod tests {
             });
             matches!(found, Err(Stop::Contradiction(_)))
         };
-        assert!(!is_refused(&|space| space.free(5)));
-        assert!(is_refused(&|space| space.free(50)), "free and freed");
-        assert!(is_refused(&|space| space.take(5)), "in use and taken");
+        assert!(!is_refused(&|space| space.free(Pvbn(5))));
+        assert!(is_refused(&|space| space.free(Pvbn(50))), "free and freed");
+        assert!(is_refused(&|space| space.take(Pvbn(5))), "in use and taken");
         assert!(is_refused(&|space| {
             space.used_blocks = 0;
-            space.free(5);
+            space.free(Pvbn(5));
         }));
         assert!(is_refused(&|space| {
             space.active_blocks = 0;
-            space.free(5);
+            space.free(Pvbn(5));
         }));
     }
 
@@ -757,15 +757,22 @@ mod tests {
             };
             assert_eq!(commit(space)?, []);
             space.pin(1 << 20);
-            space.free(5);
-            space.take(20);
+            space.free(Pvbn(5));
+            space.take(Pvbn(20));
             assert_eq!((commit(space)?, space.held_blocks()), (vec![], 1));
-            assert!(!space.is_givable(5) && space.is_being_freed(5), "the image has it");
-            space.free(20);
-            assert_eq!((commit(space)?, space.held_blocks()), (vec![20], 1), "it never had it");
-            assert!(space.is_givable(20) && !space.is_givable(5));
-            assert_eq!((space.unpin(), space.held_blocks()), (vec![5], 0));
-            assert!(space.is_givable(5) && !space.is_being_freed(5));
+            assert!(
+                !space.is_givable(Pvbn(5)) && space.is_being_freed(Pvbn(5)),
+                "the image has it"
+            );
+            space.free(Pvbn(20));
+            assert_eq!(
+                (commit(space)?, space.held_blocks()),
+                (vec![Pvbn(20)], 1),
+                "it never had it"
+            );
+            assert!(space.is_givable(Pvbn(20)) && !space.is_givable(Pvbn(5)));
+            assert_eq!((space.unpin(), space.held_blocks()), (vec![Pvbn(5)], 0));
+            assert!(space.is_givable(Pvbn(5)) && !space.is_being_freed(Pvbn(5)));
             Ok(())
         });
         assert_eq!(found, Ok(()));
@@ -785,7 +792,7 @@ mod tests {
         let found = outcome(|space, reader| {
             // Ninety are free but 0; the map says of it that it is free too.
             space.fill_pool(90, reader)?;
-            assert!((0..90).all(|_| space.take_from_pool() != 0));
+            assert!((0..90).all(|_| space.take_from_pool() != Pvbn(0)));
             space.fill_pool(1, reader)
         });
         assert!(matches!(found, Err(Stop::Contradiction(_))), "{found:?}");

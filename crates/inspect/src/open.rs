@@ -99,13 +99,13 @@ pub(crate) fn volume(
         medium.report.add(Finding::VolInfo { volume, damage });
         return Ok(None);
     }
-    let Some((pvbn, check)) = container.get(VOL_INFO_VVBN) else {
+    let Some((pvbn, check)) = container.get(VOL_INFO_VVBN.get()) else {
         medium.report.add(wrong("container"));
         return Ok(None);
     };
     let at = Place { image: fs.active(), inode: VOL_INFO_INODE, level: 0, index: 0 };
     // The owner of a volume's block, though the container is not in place yet.
-    let owner = Some(fs.owner(&at, Content::Data, VOL_INFO_VVBN));
+    let owner = Some(fs.owner(&at, Content::Data, VOL_INFO_VVBN.get()));
     let want = Want { at, pvbn, check, tree: None, owner, keep: false };
     let Some(block) = medium.fetch(&[want])?.into_iter().next().flatten() else { return Ok(None) };
     let found = match VolInfo::from_block(&block) {

@@ -94,7 +94,7 @@ pub(crate) fn check(
 
 /// Numbers that are in use without a pointer to them: zero, and in a volume that of vol_info.
 fn reserved(walker: &Walker<'_, '_, '_>) -> VbnSet {
-    let end = if walker.fs.container.is_some() { VOL_INFO_VVBN + 1 } else { 1 };
+    let end = if walker.fs.container.is_some() { VOL_INFO_VVBN.get() + 1 } else { 1 };
     (0..end).collect()
 }
 
@@ -301,7 +301,7 @@ fn check_unwalked(walker: &mut Walker<'_, '_, '_>) -> Result<(), InspectError> {
     let Some(container) = &walker.fs.container else { return Ok(()) };
     let left: Vec<u64> = container
         .numbers()
-        .filter(|vvbn| *vvbn != VOL_INFO_VVBN && !walker.is_proved(*vvbn))
+        .filter(|vvbn| *vvbn != VOL_INFO_VVBN.get() && !walker.is_proved(*vvbn))
         .collect();
     let places = left.into_iter().filter_map(|vvbn| Some((vvbn, container.get(vvbn)?)));
     let places: Vec<_> = places.collect();

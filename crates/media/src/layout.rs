@@ -1,6 +1,7 @@
 //! Where things lie on a device.
 
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
+use units::Dbn;
 
 /// The label's first copy. The second is in the last block.
 pub const LABEL_BLOCK: u64 = 0;
@@ -65,10 +66,10 @@ impl DeviceLayout {
         self.region_start(region) + REGION_DATA_BLOCKS as u64
     }
 
-    /// The device block of the data block at `index` of all data blocks.
+    /// The device block of a data block.
     #[must_use]
-    pub const fn data_block(&self, index: u64) -> u64 {
-        let per_region = REGION_DATA_BLOCKS as u64;
+    pub const fn data_block(&self, dbn: Dbn) -> u64 {
+        let (index, per_region) = (dbn.get(), REGION_DATA_BLOCKS as u64);
         self.region_start(index / per_region) + index % per_region
     }
 }

@@ -98,7 +98,7 @@ fn a_labelled_disk_opens_and_is_not_given_away() {
     let device = wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
     assert_eq!(device.layout().regions, 63);
     assert_eq!(device.layout().data_blocks(), 63 * 63);
-    assert_eq!(device.layout().data_block(63), DATA_START + 64);
+    assert_eq!(device.layout().data_block(units::Dbn(63)), DATA_START + 64);
     assert_eq!(device.layout().checksum_block(0), DATA_START + 63);
     let refused = wait(&world, |done| check_unused(&disk, false, done)).unwrap_err();
     assert!(refused.to_string().contains("aggregate 'pool' (0202"), "{refused}");

@@ -21,7 +21,7 @@ use crate::identity::crc32c;
 use crate::inode::{InodeRecord, KIND_METAFILE};
 use crate::versions::FORMAT_VERSION;
 use std::fmt;
-use units::{BLOCK_SIZE, Block, CpNumber};
+use units::{BLOCK_SIZE, Block, CpNumber, Vvbn};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -30,7 +30,7 @@ pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"STRPsupr");
 /// First bytes of a vol_info block.
 pub const VOL_INFO_MAGIC: u64 = u64::from_le_bytes(*b"STRPvoli");
 /// Where the vol_info block lies in its container.
-pub const VOL_INFO_VVBN: u64 = 1;
+pub const VOL_INFO_VVBN: Vvbn = Vvbn(1);
 /// Slots for superblocks on each disk, written in turn.
 pub const SUPERBLOCK_SLOTS: u64 = 2;
 

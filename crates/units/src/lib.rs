@@ -10,6 +10,8 @@
 //! | [`Pvbn`] | 4 KiB blocks | an aggregate |
 //! | [`Dbn`] | 4 KiB blocks | a disk |
 //!
+//! Code that serves several spaces is generic over [`BlockNumber`], which all four are.
+//!
 //! Invariants: no arithmetic crosses two address spaces; conversions are spelled out by name; no
 //! type here knows how anything is stored.
 
@@ -23,7 +25,7 @@ mod size;
 pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
 pub use identities::{SnapshotUuid, VolumeUuid};
 pub use numbers::{
-    CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId, Timestamp,
-    VolumeId, Vvbn,
+    BlockNumber, CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId,
+    Timestamp, VolumeId, Vvbn,
 };
 pub use size::{ByteSize, ParseByteSizeError};

@@ -4,7 +4,57 @@
 //! own limits are checked where a value is stored (`ondisk`), not here.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Debug, Display};
+use std::hash::Hash;
+
+/// The number of a 4 KiB block in one address space. Code that serves several spaces, such as the
+/// free map of a volume and of an aggregate, is generic over it; all other code names its space.
+///
+/// A number of one space does not pass for a number of another:
+///
+/// ```compile_fail
+/// fn free(block: units::Pvbn) {}
+/// free(units::Vvbn(7));
+/// ```
+pub trait BlockNumber:
+    Copy + Ord + Hash + Default + Debug + Display + Send + Sync + 'static
+{
+    /// The block with this number.
+    fn new(number: u64) -> Self;
+
+    /// The bare number.
+    fn get(self) -> u64;
+
+    /// The block that lies `count` further on.
+    #[inline]
+    #[must_use]
+    fn offset(self, count: u64) -> Self {
+        Self::new(self.get() + count)
+    }
+
+    /// The block that lies `count` further on; `None` beyond the last number there is.
+    #[inline]
+    #[must_use]
+    fn checked_offset(self, count: u64) -> Option<Self> {
+        self.get().checked_add(count).map(Self::new)
+    }
+
+    /// How many blocks lie from `earlier` to this one.
+    ///
+    /// # Panics
+    /// If `earlier` is the later one, in builds that check overflow.
+    #[inline]
+    #[must_use]
+    fn since(self, earlier: Self) -> u64 {
+        self.get() - earlier.get()
+    }
+
+    /// The blocks from this one to `end`, exclusive.
+    #[inline]
+    fn until(self, end: Self) -> impl DoubleEndedIterator<Item = Self> + Clone {
+        (self.get()..end.get()).map(Self::new)
+    }
+}
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
@@ -12,16 +62,19 @@ macro_rules! number {
         #[derive(
             Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
         )]
+        #[repr(transparent)]
         pub struct $name(pub $inner);
 
         impl $name {
             /// The bare number.
+            #[inline]
             #[must_use]
             pub const fn get(self) -> $inner {
                 self.0
             }
 
             /// The number that lies `count` further on.
+            #[inline]
             #[must_use]
             pub const fn offset(self, count: $inner) -> Self {
                 Self(self.0 + count)
@@ -42,26 +95,44 @@ macro_rules! number {
     };
 }
 
-number!(
+macro_rules! block_number {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        number!($(#[$doc])* $name(u64), $prefix);
+
+        impl BlockNumber for $name {
+            #[inline]
+            fn new(number: u64) -> Self {
+                Self(number)
+            }
+
+            #[inline]
+            fn get(self) -> u64 {
+                self.0
+            }
+        }
+    };
+}
+
+block_number!(
     /// File block number: the index of a 4 KiB block within a file.
-    Fbn(u64),
+    Fbn,
     "fbn:"
 );
-number!(
+block_number!(
     /// Virtual volume block number: the index of a block within a volume's container file. Zero is
     /// never a block; it marks a hole.
-    Vvbn(u64),
+    Vvbn,
     "vvbn:"
 );
-number!(
+block_number!(
     /// Physical volume block number: the index of a block within an aggregate. Zero is never a
     /// block; it marks a hole.
-    Pvbn(u64),
+    Pvbn,
     "pvbn:"
 );
-number!(
+block_number!(
     /// Disk block number: the index of a 4 KiB block within a disk's data area.
-    Dbn(u64),
+    Dbn,
     "dbn:"
 );
 number!(
@@ -99,6 +170,25 @@ number!(
     Timestamp(i64),
     "ns:"
 );
+
+impl Vvbn {
+    /// The same block as a block of the volume's container file, which has it in the same place
+    /// (FlexVol section 3.1).
+    #[inline]
+    #[must_use]
+    pub const fn in_container(self) -> Fbn {
+        Fbn(self.0)
+    }
+}
+
+impl Fbn {
+    /// A block of a volume's container file, as a block of the volume: see [`Vvbn::in_container`].
+    #[inline]
+    #[must_use]
+    pub const fn in_volume(self) -> Vvbn {
+        Vvbn(self.0)
+    }
+}
 
 impl SnapshotId {
     /// The active file system, as opposed to any snapshot.

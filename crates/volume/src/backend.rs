@@ -80,7 +80,7 @@ impl DualBackend<'_> {
         self.aggregate.parts.cache.insert(pvbn, checksum, BlockRef::clone(&block));
         self.aggregate.parts.store.write(BlockWrite { pvbn, block, owner, checksum: whole });
         let update = PhysicalPointer::new(pvbn, whole as u16);
-        self.holdings.updates.push((vvbn.get(), Some(update)));
+        self.holdings.updates.push((vvbn, Some(update)));
         DualPointer { vvbn, pvbn, flags: 0, checksum }
     }
 }
@@ -97,7 +97,7 @@ impl Backend<DualPointer> for DualBackend<'_> {
     }
 
     fn take(&mut self, space: &mut Space<DualPointer>) -> DualPointer {
-        let vvbn = Vvbn(space.take_from_pool());
+        let vvbn = space.take_from_pool();
         let Some(pvbn) = self.holdings.reserved.pop_front() else {
             panic!("block numbers of the aggregate were not reserved")
         };
@@ -133,7 +133,7 @@ impl Backend<DualPointer> for DualBackend<'_> {
         self.holdings.updates.len()
     }
 
-    fn revert(&mut self, space: &mut Space<DualPointer>, addresses: Vec<u64>, told: usize) {
+    fn revert(&mut self, space: &mut Space<DualPointer>, addresses: Vec<Vvbn>, told: usize) {
         space.forfeit(addresses);
         self.waste(told);
     }

@@ -25,7 +25,7 @@ use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use units::{Pvbn, Vvbn};
+use units::Pvbn;
 use zerocopy::little_endian::{I64, U32, U64};
 
 /// Blocks that one message keeps loaded before it lets go of them.
@@ -217,7 +217,7 @@ impl FlexibleVolume {
         backend.reserve(1)?;
         let root = cleaner.root(&side.space);
         let block = Arc::new(self.vol_info(root, &cleaning.context).to_block());
-        backend.write_at(Vvbn(VOL_INFO_VVBN), block, vol_info_place(self.front.id));
+        backend.write_at(VOL_INFO_VVBN, block, vol_info_place(self.front.id));
         let released = side.space.drain_released();
         cleaning.holdings.updates.extend(released.into_iter().map(|vvbn| (vvbn, None)));
         Ok(())

@@ -22,7 +22,7 @@ use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use units::VolumeId;
+use units::{VolumeId, Vvbn};
 
 /// Areas that one message counts, each a block of the free map.
 const AREAS_PER_MESSAGE: u64 = 64;
@@ -108,7 +108,7 @@ impl FlexibleVolume {
     pub fn format_space(volume: VolumeId, size_blocks: u64) -> Space<DualPointer> {
         let mut space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
         // Number 0 marks holes; the vol_info block keeps its number for ever.
-        space.claim(0);
+        space.claim(Vvbn(0));
         space.claim(VOL_INFO_VVBN);
         space
     }

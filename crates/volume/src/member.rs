@@ -14,14 +14,14 @@ use aggregate::{
     container_inode,
 };
 use cowfs::budget::Spender;
-use cowfs::free_map::{MapFile, VBNS_PER_BLOCK, is_set};
+use cowfs::free_map::{MapFile, is_set, map_block_of};
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use cowfs::space::SCAN_BLOCKS_PER_CP;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use units::VolumeId;
+use units::{VolumeId, Vvbn};
 
 /// The cleaning of a flexible volume begins with a message.
 struct FirstMessage {
@@ -126,7 +126,7 @@ impl Member for FlexibleVolume {
         }))
     }
 
-    fn find_active(&self, numbers: Vec<u64>, done: ActiveDone) {
+    fn find_active(&self, numbers: Vec<Vvbn>, done: ActiveDone) {
         let (Some(this), Some(aggregate)) = (self.this.upgrade(), self.aggregate.upgrade()) else {
             return done(Vec::new());
         };
@@ -139,8 +139,8 @@ impl Member for FlexibleVolume {
             let space = &this.vbn.read(access).space;
             let reader = Reader { cache: &aggregate.parts.cache, held: &held };
             // What is about to be freed is not worth moving either.
-            let find = |vvbn: &u64| {
-                let index = *vvbn / VBNS_PER_BLOCK;
+            let find = |vvbn: &Vvbn| {
+                let index = map_block_of(*vvbn);
                 let (active, delayed) = (&space.active_map, &space.delayed_map);
                 let is_in = |map: &MapFile<_>| Ok(is_set(&*map.read(index, &reader)?, *vvbn));
                 Ok(is_in(active)? || is_in(delayed)?)

@@ -75,16 +75,16 @@ pub(crate) struct Share {
 #[derive(Default)]
 pub(crate) struct Numbers {
     /// Reserved.
-    pub free: VecDeque<u64>,
+    pub free: VecDeque<Vvbn>,
     /// Acquired.
-    pub taken: Vec<u64>,
+    pub taken: Vec<Vvbn>,
     /// Those that the image uses no more.
-    pub freed: Vec<u64>,
+    pub freed: Vec<Vvbn>,
 }
 
 impl Share {
     /// One with the VVBNs that it may come to take.
-    pub fn new(files: ImageFiles<DualPointer>, numbers: Vec<u64>) -> Self {
+    pub fn new(files: ImageFiles<DualPointer>, numbers: Vec<Vvbn>) -> Self {
         let (held, holdings) = (HeldBlocks::default(), Holdings::default());
         let numbers = Numbers { free: numbers.into(), ..Numbers::default() };
         Self { files, held, holdings, numbers, written: 0 }
@@ -128,7 +128,7 @@ impl Sink<DualPointer> for ShareSink<'_> {
         };
         self.numbers.taken.push(vvbn);
         *self.written += 1;
-        self.backend.write_at(Vvbn(vvbn), block, place)
+        self.backend.write_at(vvbn, block, place)
     }
 
     fn free(&mut self, pointer: DualPointer) {

@@ -351,7 +351,7 @@ impl<P: Pointer> Requests<P> {
 }
 
 /// Where the snapshot of this name is that is not being deleted.
-fn live<P>(space: &Space<P>, name: &str) -> Option<usize> {
+fn live<P: Pointer>(space: &Space<P>, name: &str) -> Option<usize> {
     space.snapshots.iter().position(|found| !found.deleting && found.name == name)
 }
 

@@ -151,7 +151,7 @@ impl Member for TraditionalVolume {
         Some(Box::new(SharedFiles { aggregate, volume: self.front.id, files }))
     }
 
-    fn find_active(&self, _: Vec<u64>, done: ActiveDone) {
+    fn find_active(&self, _: Vec<units::Vvbn>, done: ActiveDone) {
         // Nothing of it moves.
         done(Vec::new());
     }

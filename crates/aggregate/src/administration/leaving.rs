@@ -52,7 +52,7 @@ impl Aggregate {
             let geometry = this.parts.store.geometry();
             let is_there = |pvbn| geometry.locate(pvbn).is_some_and(|at| at.group == group);
             for pvbn in this.pool.take_out(is_there) {
-                side.space.take_back(pvbn.get());
+                side.space.take_back(pvbn);
             }
             // From now on its room is nobody's to promise.
             settle_budget(&this.parts.shared, side, &geometry);

@@ -25,7 +25,7 @@ use crate::service::action::Acted;
 use crate::service::aggregate::Aggregate;
 use crate::service::pins::{ImagePin, PinError, State};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, ByteSize};
+use units::{BLOCK_SIZE_U64, ByteSize, Pvbn};
 
 /// The share of what is free that a pin may keep.
 const HELD_DIVISOR: u64 = 4;
@@ -101,7 +101,7 @@ impl Aggregate {
 
 /// What may be given from now on, in order: what the consistency point freed, and what a pin
 /// kept that ends with it.
-pub(crate) fn freed(aggregate: &Aggregate, side: &mut BlockSide) -> Vec<u64> {
+pub(crate) fn freed(aggregate: &Aggregate, side: &mut BlockSide) -> Vec<Pvbn> {
     let mut freed = side.space.commit();
     let released =
         settle_pin(aggregate, side, free_blocks(side, &aggregate.parts.store.geometry()));
@@ -114,7 +114,7 @@ pub(crate) fn freed(aggregate: &Aggregate, side: &mut BlockSide) -> Vec<u64> {
 
 /// A consistency point has committed: begins a pin, or ends one. `free` is what operations
 /// could be promised without one. The numbers that it kept and keeps no more.
-fn settle_pin(aggregate: &Aggregate, side: &mut BlockSide, free: u64) -> Vec<u64> {
+fn settle_pin(aggregate: &Aggregate, side: &mut BlockSide, free: u64) -> Vec<Pvbn> {
     let mut pins = aggregate.pins.lock();
     let is_refused = aggregate.parts.shared.budget.take_refused();
     match pins.state {

@@ -13,7 +13,7 @@
 //!   last one is durable on every disk.
 //! - What somebody reads now stays until it was read: such a unit waits for the next commit.
 
-use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
+use cowfs::free_map::{is_set, runs_of};
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::identity::REGION_DATA_BLOCKS;
@@ -21,7 +21,8 @@ use ondisk::pointer::PhysicalPointer;
 use platform::mutation::{self, Rule};
 use raid::{BlockStore, DiskRegion, Geometry, Location, TetrisId};
 use std::collections::BTreeSet;
-use units::Pvbn;
+use std::ops::Range;
+use units::{BlockNumber, Pvbn};
 
 /// Regions of a disk that give their room back together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,7 +46,7 @@ pub struct Reclaim {
 
 impl Reclaim {
     /// A commit has freed these blocks, in order. Whether a message must be sent.
-    pub(crate) fn note(&mut self, store: &dyn BlockStore, freed: &[u64]) -> bool {
+    pub(crate) fn note(&mut self, store: &dyn BlockStore, freed: &[Pvbn]) -> bool {
         let geometry = store.geometry();
         let groups = 0..geometry.groups().len() as u32;
         let units: Vec<Option<u64>> = groups.map(|at| store.discard_unit_regions(at)).collect();
@@ -55,7 +56,7 @@ impl Reclaim {
         self.waiting.append(&mut self.put_off);
         let mut last = None;
         for pvbn in freed {
-            let unit = geometry.locate(Pvbn(*pvbn)).and_then(|at| unit_of(&geometry, &units, at));
+            let unit = geometry.locate(*pvbn).and_then(|at| unit_of(&geometry, &units, at));
             if unit != last {
                 self.waiting.extend(unit);
                 last = unit;
@@ -79,12 +80,12 @@ impl Unit {
     }
 }
 
-/// The first block of a region, and how many follow.
-pub(crate) fn blocks_of(geometry: &Geometry, region: DiskRegion) -> Option<std::ops::Range<u64>> {
-    let DiskRegion { disk, tetris: TetrisId { group, region } } = region;
-    let stripe = region * REGION_DATA_BLOCKS as u64;
-    let first = geometry.pvbn(Location { group, disk, stripe })?.get();
-    Some(first..first + REGION_DATA_BLOCKS as u64)
+/// The blocks of a region.
+pub(crate) fn blocks_of(geometry: &Geometry, region: DiskRegion) -> Option<Range<Pvbn>> {
+    let DiskRegion { disk, tetris } = region;
+    let location = Location { group: tetris.group, disk, stripe: tetris.stripe(0) };
+    let first = geometry.pvbn(location)?;
+    Some(first..first.offset(REGION_DATA_BLOCKS as u64))
 }
 
 /// Whether nothing is in a region, nor may come into it.
@@ -95,13 +96,11 @@ pub(crate) fn is_free(
     reader: &Reader<'_>,
 ) -> Progress<bool> {
     let Some(blocks) = blocks_of(geometry, region) else { return Ok(false) };
-    for index in blocks.start / VBNS_PER_BLOCK..=(blocks.end - 1) / VBNS_PER_BLOCK {
+    for (index, part) in runs_of(blocks) {
         let map = space.in_use(index, reader)?;
-        let within = (index * VBNS_PER_BLOCK).max(blocks.start)
-            ..((index + 1) * VBNS_PER_BLOCK).min(blocks.end);
         // Number 0 is never a block, and no reason to keep what is beside it.
-        let is_free = |vbn: u64| vbn == 0 || !is_set(&map, vbn) && space.is_givable(vbn);
-        if !within.into_iter().all(is_free) {
+        let is_free = |pvbn| pvbn == Pvbn(0) || !is_set(&map, pvbn) && space.is_givable(pvbn);
+        if !part.start.until(part.end).all(is_free) {
             return Ok(mutation::broken(Rule::DiscardUnchecked));
         }
     }

@@ -24,7 +24,7 @@ use super::area_map::GroupMap;
 use super::pool::BlockPool;
 use super::tuning::Tuning;
 use allocator::{AreaChoice, Chance, Picks};
-use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
+use cowfs::free_map::{is_set, map_block_of};
 use cowfs::reader::{Progress, Reader, Stop};
 use cowfs::space::{Space, read_top_areas};
 pub(crate) use emptying::Cursor;
@@ -36,7 +36,7 @@ use raid::{BlockStore, Geometry, GroupGeometry, Location, TetrisId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
-use units::{BlockRef, Pvbn, VolumeId};
+use units::{BlockNumber, BlockRef, Dbn, Pvbn, VolumeId};
 
 /// Areas that are counted at a time when none is known that has free blocks.
 const AREAS_PER_COUNT: usize = 16;
@@ -197,13 +197,13 @@ impl Refill {
     fn note(
         &mut self,
         geometry: &Geometry,
-        numbers: &[u64],
+        numbers: &[Pvbn],
         mut note: impl FnMut(&mut GroupAreas, u32, u64),
     ) {
         // They come in runs of ascending numbers: one look for each run and area.
         let mut rest = numbers;
-        while let Some(first) = rest.first() {
-            let Some(location) = geometry.locate(Pvbn(*first)) else {
+        while let Some(first) = rest.first().copied() {
+            let Some(location) = geometry.locate(first) else {
                 // Its group was removed.
                 rest = &rest[1..];
                 continue;
@@ -211,8 +211,8 @@ impl Refill {
             let areas = &mut self.groups[location.group as usize];
             let area = areas.area_of(&location);
             // Those that follow on the same disk, up to the area's end.
-            let end = first + (areas.areas.stripes_of(area).end - location.stripe);
-            let is_in = |number: &&u64| (*first..end).contains(*number);
+            let end = first.offset(areas.areas.stripes_of(area).end.since(location.stripe));
+            let is_in = |number: &&Pvbn| (first..end).contains(*number);
             let count = rest.iter().take_while(is_in).count();
             note(areas, area, count as u64);
             rest = &rest[count..];
@@ -326,8 +326,9 @@ impl Refill {
             let Some(Filling { stripes, .. }) = &mut self.groups[group].filling else {
                 unreachable!("the group's turn is to fill an area")
             };
-            let tetris = TetrisId { group: group as u32, region: stripes.start / REGION_STRIPES };
-            let end = stripes.end.min((tetris.region + 1) * REGION_STRIPES);
+            let region = stripes.start.get() / REGION_STRIPES;
+            let tetris = TetrisId { group: group as u32, region };
+            let end = stripes.end.min(tetris.stripe(REGION_DATA_BLOCKS));
             let free = free_blocks(tetris, stripes.start..end, space, &geometry, reader)?;
             stripes.start = end;
             if stripes.is_empty() {
@@ -335,7 +336,7 @@ impl Refill {
             }
             if !free.is_empty() {
                 store.open_tetris(tetris, free.len() as u32);
-                free.iter().for_each(|pvbn| space.give(pvbn.get()));
+                free.iter().for_each(|pvbn| space.give(*pvbn));
                 self.turn = group + 1;
                 return Ok(free);
             }
@@ -416,7 +417,7 @@ impl Refill {
 /// The free blocks of some stripes of a tetris, disk by disk.
 fn free_blocks(
     tetris: TetrisId,
-    stripes: Range<u64>,
+    stripes: Range<Dbn>,
     space: &mut Space<PhysicalPointer>,
     geometry: &Geometry,
     reader: &Reader<'_>,
@@ -424,15 +425,15 @@ fn free_blocks(
     let mut maps: FxHashMap<u64, BlockRef> = FxHashMap::default();
     let mut free = Vec::new();
     for disk in 0..geometry.group(tetris.group).data_disks() {
-        for stripe in stripes.clone() {
+        for stripe in stripes.start.until(stripes.end) {
             let location = Location { group: tetris.group, disk, stripe };
             let Some(pvbn) = geometry.pvbn(location) else { continue };
-            let index = pvbn.get() / VBNS_PER_BLOCK;
+            let index = map_block_of(pvbn);
             let map = match maps.entry(index) {
                 Entry::Occupied(found) => found.into_mut(),
                 Entry::Vacant(slot) => slot.insert(space.in_use(index, reader)?),
             };
-            if !is_set(map, pvbn.get()) && space.is_givable(pvbn.get()) {
+            if !is_set(map, pvbn) && space.is_givable(pvbn) {
                 free.push(pvbn);
             }
         }

@@ -13,12 +13,13 @@ use affinity::{Access, Outcome};
 use cowfs::reader::{HeldBlocks, Progress, Reader, Stop};
 use raid::DiskRegion;
 use std::sync::Arc;
+use units::Pvbn;
 
 /// Units that one message looks at: some milliseconds, for which nothing else is allocated.
 const UNITS_PER_MESSAGE: usize = 64;
 
 /// Looks where blocks were freed, if there are disks that want to know.
-pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed: &[u64]) {
+pub(crate) fn go_on(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed: &[Pvbn]) {
     if side.reclaim.note(&*aggregate.parts.store, freed) {
         send_reclaim(aggregate);
     }
@@ -63,8 +64,8 @@ fn look(aggregate: &Aggregate, access: &mut Access<'_>, held: &HeldBlocks) -> Pr
     let under_way = aggregate.loads.places();
     let is_read = |region: &DiskRegion| {
         let blocks = blocks_of(&geometry, *region).unwrap_or_default();
-        let at = under_way.partition_point(|pvbn| pvbn.get() < blocks.start);
-        under_way.get(at).is_some_and(|pvbn| pvbn.get() < blocks.end)
+        let at = under_way.partition_point(|pvbn| *pvbn < blocks.start);
+        under_way.get(at).is_some_and(|pvbn| *pvbn < blocks.end)
     };
     let mut discarded = Vec::new();
     for (unit, free) in found {

@@ -47,13 +47,13 @@ fn are_used(
     let mut found = Vec::with_capacity(blocks.len());
     let mut last = None;
     for block in blocks {
-        let (index, byte, mask) = position(block.get());
+        let (index, byte, mask) = position(*block);
         let map = match last.take() {
             Some((at, map)) if at == index => map,
             _ => space.in_use(index, &reader)?,
         };
         // What the running consistency point frees is of the committed image still.
-        found.push(map[byte] & mask != 0 || space.is_being_freed(block.get()));
+        found.push(map[byte] & mask != 0 || space.is_being_freed(*block));
         last = Some((index, map));
     }
     Ok(found)

@@ -43,7 +43,7 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
 
     fn take(&mut self, space: &mut Space<PhysicalPointer>) -> PhysicalPointer {
         let Some(pvbn) = self.pool.take() else { panic!("the pool was not stocked") };
-        space.take(pvbn.get());
+        space.take(pvbn);
         PhysicalPointer::new(pvbn, 0)
     }
 
@@ -83,7 +83,7 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         0
     }
 
-    fn revert(&mut self, space: &mut Space<PhysicalPointer>, addresses: Vec<u64>, _: usize) {
+    fn revert(&mut self, space: &mut Space<PhysicalPointer>, addresses: Vec<Pvbn>, _: usize) {
         // Their blocks are on their way to the disks: they are free with the commit only.
         for pvbn in addresses {
             space.take(pvbn);

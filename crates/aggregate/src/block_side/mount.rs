@@ -55,7 +55,7 @@ pub fn format_block_side(
     }
     let mut space = Space::new(VolumeId(0), size_blocks).without_areas();
     // Number 0 marks holes and is never a block.
-    space.claim(0);
+    space.claim(Pvbn(0));
     Ok(BlockSide {
         space,
         refill: Refill::of_empty(geometry),

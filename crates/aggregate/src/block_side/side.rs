@@ -27,7 +27,7 @@ use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord
 use ondisk::root::{FileSystemRoot, metafile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId};
+use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId, Vvbn};
 
 /// Volumes of an aggregate at most.
 pub const VOLUMES_MAX: usize = 1000;
@@ -324,16 +324,17 @@ fn container_work(
     container: &Container,
     updates: Vec<ContainerUpdate>,
 ) -> FileWork<PhysicalPointer> {
-    let latest: BTreeMap<u64, Option<PhysicalPointer>> = updates.into_iter().collect();
-    let size = latest.keys().next_back().map_or(0, |last| (last + 1) * BLOCK_SIZE_U64);
+    let latest: BTreeMap<Vvbn, Option<PhysicalPointer>> = updates.into_iter().collect();
+    let size = latest.keys().next_back().map_or(0, |last| (last.get() + 1) * BLOCK_SIZE_U64);
     let root = (container.root, container.blocks);
     let mut inode = frozen(container_inode(volume), KIND_CONTAINER, size, root);
     inode.attributes.quarantined = container.quarantined;
     let mut leaves = Vec::with_capacity(latest.len());
     for (vvbn, update) in latest {
+        let fbn = vvbn.in_container().get();
         match update {
-            Some(pointer) => leaves.push((vvbn, Leaf::Placed(pointer))),
-            None => inode.holes.add(vvbn, vvbn + 1),
+            Some(pointer) => leaves.push((fbn, Leaf::Placed(pointer))),
+            None => inode.holes.add(fbn, fbn + 1),
         }
     }
     FileWork { inode, leaves }

@@ -124,10 +124,10 @@ fn take_cleaned(aggregate: &Aggregate, side: &mut BlockSide, cp: CpNumber) -> Ve
     }
     let mut cleaned = std::mem::take(&mut aggregate.state.lock().cleaned);
     for pvbn in aggregate.pool.drain_used() {
-        side.space.take(pvbn.get());
+        side.space.take(pvbn);
     }
     for member in &mut cleaned {
-        member.wasted.drain(..).for_each(|pvbn| side.space.free(pvbn.get()));
+        member.wasted.drain(..).for_each(|pvbn| side.space.free(pvbn));
         if member.is_damaged && !mutation::broken(Rule::VolumeDamageUnmarked) {
             side.quarantine(member.volume);
         }

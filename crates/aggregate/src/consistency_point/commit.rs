@@ -21,7 +21,7 @@ use ondisk::pointer::PhysicalPointer;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use units::CpNumber;
+use units::{CpNumber, Pvbn};
 
 /// A commit under way.
 pub struct Commit<'a, 'run> {
@@ -37,7 +37,7 @@ struct Facts {
     cleaned: Vec<CleanedInode<PhysicalPointer>>,
     given_up: Vec<GivenUp>,
     /// What may be given again from now on, in order.
-    freed: Vec<u64>,
+    freed: Vec<Pvbn>,
     /// Work is left that wants another consistency point.
     wants_another: bool,
     /// Who waited for this consistency point.

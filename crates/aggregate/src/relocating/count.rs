@@ -13,7 +13,7 @@ use ondisk::pointer::PhysicalPointer;
 use platform::mutation::{self, Rule};
 use raid::Geometry;
 use std::collections::BTreeMap;
-use units::VolumeId;
+use units::{VolumeId, Vvbn};
 
 /// Nodes of container maps that are loaded together at most.
 const LOADS_MAX: usize = 256;
@@ -71,7 +71,7 @@ fn change_of(
         i64::from(!pointer.is_hole() && !is_near(geometry, pointer.pvbn))
     };
     // The last change of a number counts.
-    let latest: BTreeMap<u64, Option<PhysicalPointer>> = updates.iter().copied().collect();
+    let latest: BTreeMap<Vvbn, Option<PhysicalPointer>> = updates.iter().copied().collect();
     let mut change = 0;
     for (vvbn, new) in latest {
         match container_lookup(volume, container, vvbn, reader) {

@@ -5,7 +5,9 @@
 //! ([`QueueChange`]).
 
 use crate::allocation::refill::{Tier, is_near};
-use crate::containers::{Container, container_key, container_lookup};
+use crate::containers::{
+    Container, container_key, container_lookup, entries_of, first_of, node_of,
+};
 use crate::relocation::moves::{Aged, BATCH_BLOCKS, Batch, Move};
 use crate::relocation::plan::Queue;
 use cowfs::buftree;
@@ -15,7 +17,7 @@ use ondisk::pointer::{AGE_COLD, AGE_STAYS, PhysicalPointer};
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
 use raid::Geometry;
-use units::{Fbn, VolumeId};
+use units::{Fbn, VolumeId, Vvbn};
 
 /// Nodes that one message looks at: 32 Ki entries of a container map.
 const NODES_PER_MESSAGE: usize = 64;
@@ -39,8 +41,8 @@ pub(crate) struct Look<'a> {
 #[derive(Default)]
 pub(crate) struct QueueChange {
     /// Where looking at all of the map goes on, if it was looked at.
-    sweep: Option<Option<u64>>,
-    reads: Vec<u64>,
+    sweep: Option<Option<Vvbn>>,
+    reads: Vec<Vvbn>,
 }
 
 impl QueueChange {
@@ -79,21 +81,16 @@ impl Look<'_> {
                 Some(node) => *node,
                 None => {
                     let Some(from) = sweep else { break };
-                    let key = container_key(self.volume);
-                    let (root, end) = (&self.container.root, Fbn(u64::MAX));
-                    let next = buftree::next_present(root, &key, Fbn(from), end, self.reader)?;
-                    sweep = next.map(|at| {
-                        (at.get() / PhysicalPointer::FANOUT + 1) * PhysicalPointer::FANOUT
-                    });
-                    let Some(at) = next else { break };
-                    at.get() / PhysicalPointer::FANOUT
+                    let node = self.next_node(from)?;
+                    sweep = node.map(|node| first_of(node + 1));
+                    let Some(node) = node else { break };
+                    node
                 }
             };
             if !batch.nodes.insert(node) {
                 continue;
             }
-            let first = node * PhysicalPointer::FANOUT;
-            for vvbn in first..first + PhysicalPointer::FANOUT {
+            for vvbn in entries_of(node) {
                 let from = self.entry(vvbn)?;
                 let is_block = !from.is_hole() && vvbn != VOL_INFO_VVBN;
                 if is_block && is_near(self.geometry, from.pvbn) {
@@ -105,28 +102,30 @@ impl Look<'_> {
         Ok(batch)
     }
 
-    fn entry(&self, vvbn: u64) -> Progress<PhysicalPointer> {
+    /// The first node that has an entry at or after a VVBN.
+    fn next_node(&self, from: Vvbn) -> Progress<Option<u64>> {
+        let (root, key) = (&self.container.root, container_key(self.volume));
+        let (from, end) = (from.in_container(), Fbn(u64::MAX));
+        let found = buftree::next_present(root, &key, from, end, self.reader)?;
+        Ok(found.map(|fbn| node_of(fbn.in_volume())))
+    }
+
+    fn entry(&self, vvbn: Vvbn) -> Progress<PhysicalPointer> {
         container_lookup(self.volume, self.container, vvbn, self.reader)
     }
 
     /// Some nodes of the scan under way.
     fn scan(&self, queue: &Queue) -> Progress<Batch> {
-        let key = container_key(self.volume);
         let mut batch = Batch::new(self.volume, queue.tiering.policy);
         let mut scan = queue.scan;
         while batch.nodes.len() < NODES_PER_MESSAGE && batch.moves.len() < BATCH_BLOCKS {
-            let from = Fbn(scan.next * PhysicalPointer::FANOUT);
-            let (root, end) = (&self.container.root, Fbn(u64::MAX));
-            let next = buftree::next_present(root, &key, from, end, self.reader)?;
-            let Some(at) = next else {
+            let Some(node) = self.next_node(first_of(scan.next))? else {
                 (scan.next, scan.is_running) = (0, false);
                 break;
             };
-            let node = at.get() / PhysicalPointer::FANOUT;
             batch.nodes.insert(node);
             scan.next = node + 1;
-            let first = node * PhysicalPointer::FANOUT;
-            for vvbn in first..first + PhysicalPointer::FANOUT {
+            for vvbn in entries_of(node) {
                 let from = self.entry(vvbn)?;
                 let is_block = !from.is_hole() && vvbn != VOL_INFO_VVBN;
                 if is_block && is_near(self.geometry, from.pvbn) && from.age != AGE_STAYS {
@@ -138,7 +137,7 @@ impl Look<'_> {
         Ok(batch)
     }
 
-    fn cool(&self, batch: &mut Batch, vvbn: u64, from: PhysicalPointer) {
+    fn cool(&self, batch: &mut Batch, vvbn: Vvbn, from: PhysicalPointer) {
         let age = (from.age + 1).min(AGE_COLD);
         if age != from.age {
             batch.aged.push(Aged { vvbn, to: PhysicalPointer { age, ..from } });
@@ -150,23 +149,23 @@ impl Look<'_> {
     }
 
     /// What clients have read: it is young again, or moves back. Returns what was looked at, too.
-    fn reads(&self, queue: &Queue) -> Progress<(Batch, Vec<u64>)> {
+    fn reads(&self, queue: &Queue) -> Progress<(Batch, Vec<Vvbn>)> {
         let mut batch = Batch::new(self.volume, queue.tiering.policy);
-        let reads: Vec<u64> = queue.reads.iter().take(BATCH_BLOCKS).copied().collect();
-        for vvbn in &reads {
-            let from = self.entry(*vvbn)?;
+        let reads: Vec<Vvbn> = queue.reads.iter().take(BATCH_BLOCKS).copied().collect();
+        for vvbn in reads.iter().copied() {
+            let from = self.entry(vvbn)?;
             if from.is_hole() {
                 continue;
             }
-            let node = vvbn / PhysicalPointer::FANOUT;
+            let node = node_of(vvbn);
             if !is_near(self.geometry, from.pvbn) {
                 if self.has_near_room {
                     batch.nodes.insert(node);
-                    batch.moves.push(Move::new((self.volume, *vvbn), from, Tier::Near));
+                    batch.moves.push(Move::new((self.volume, vvbn), from, Tier::Near));
                 }
             } else if (AGE_WORTH_NOTING..=AGE_COLD).contains(&from.age) {
                 batch.nodes.insert(node);
-                batch.aged.push(Aged { vvbn: *vvbn, to: PhysicalPointer { age: 0, ..from } });
+                batch.aged.push(Aged { vvbn, to: PhysicalPointer { age: 0, ..from } });
             }
         }
         Ok((batch, reads))

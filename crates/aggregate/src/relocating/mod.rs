@@ -44,7 +44,7 @@ use std::sync::atomic::Ordering;
 use units::Pvbn;
 
 /// A consistency point has committed: what it has moved is moved; `freed` was freed by it.
-pub(crate) fn committed(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed: &[u64]) {
+pub(crate) fn committed(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed: &[Pvbn]) {
     let geometry = aggregate.parts.store.geometry();
     let relocation = &mut side.relocation;
     for queue in relocation.volumes.values_mut() {
@@ -67,7 +67,7 @@ pub(crate) fn committed(aggregate: &Arc<Aggregate>, side: &mut BlockSide, freed:
     for Placed { from, checksum, to } in placed.into_iter().chain(emptied) {
         aggregate.parts.cache.note_moved(from, checksum, to);
     }
-    relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, Pvbn(*pvbn)));
+    relocation.is_full &= freed.iter().all(|pvbn| is_near(&geometry, *pvbn));
     batches::go_on(aggregate, side);
     areas::go_on(aggregate, side);
 }

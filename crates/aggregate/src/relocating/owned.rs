@@ -55,7 +55,7 @@ impl BlockSide {
         (block, owner): (&BlockRef, &BlockOwner),
         reader: &Reader<'_>,
     ) -> Progress<Option<Move>> {
-        let (volume, vvbn) = (owner.volume, owner.vvbn.get());
+        let (volume, vvbn) = (owner.volume, owner.vvbn);
         let Some(container) = self.containers.get(&volume).filter(|one| one.is_live()) else {
             return Ok(None);
         };
@@ -81,7 +81,7 @@ impl BlockSide {
         let Some(fbn) = below else { return Ok(()) };
         let mut numbers = BTreeSet::new();
         buftree::numbers(&root, &key, fbn, reader, &mut numbers)?;
-        if !numbers.contains(&pvbn.get()) {
+        if !numbers.contains(&pvbn) {
             return Ok(());
         }
         match container_of(owner.inode) {
@@ -90,8 +90,9 @@ impl BlockSide {
                 else {
                     return Ok(());
                 };
-                let entry = container_lookup(volume, container, fbn.get(), reader)?;
-                batch.kept.push(((volume, fbn.get()), entry));
+                let vvbn = fbn.in_volume();
+                let entry = container_lookup(volume, container, vvbn, reader)?;
+                batch.kept.push(((volume, vvbn), entry));
             }
             None if owner.inode.get() == metafile::VOLUME_TABLE => {
                 batch.slots.insert(fbn.get() as usize);

@@ -29,7 +29,7 @@ type Expected = (VolumeId, Vvbn, u16);
 impl Wanted {
     /// The block of a move.
     pub(crate) fn of(one: &Move) -> Self {
-        let expected = Some((one.volume, Vvbn(one.vvbn), one.from.check));
+        let expected = Some((one.volume, one.vvbn, one.from.check));
         Self { pvbn: one.from.pvbn, expected, owner: Arc::default() }
     }
 
@@ -68,7 +68,7 @@ pub(crate) fn read_all(
     let geometry = aggregate.parts.store.geometry();
     let place = |pvbn| geometry.locate(pvbn).map(|at| (at.group, at.disk));
     let is_run = |one: &Wanted, next: &Wanted| {
-        one.pvbn.get() + 1 == next.pvbn.get() && place(one.pvbn) == place(next.pvbn)
+        one.pvbn.offset(1) == next.pvbn && place(one.pvbn) == place(next.pvbn)
     };
     let runs = wanted.chunk_by(is_run).flat_map(|run| run.chunks(BLOCKS_PER_READ));
     let runs: Vec<Vec<Wanted>> = runs.map(<[Wanted]>::to_vec).collect();

@@ -41,7 +41,7 @@ pub(crate) fn note_random_reads(aggregate: &Arc<Aggregate>, blocks: &[(VolumeId,
         let cooling = blocks.iter().filter(|(volume, _)| tiers.cooling.contains(volume));
         for (volume, vvbn) in cooling {
             if reads.blocks.len() < READS_MAX {
-                reads.blocks.insert((*volume, vvbn.get()));
+                reads.blocks.insert((*volume, *vvbn));
             }
         }
         !reads.blocks.is_empty() && !std::mem::replace(&mut reads.is_sent, true)

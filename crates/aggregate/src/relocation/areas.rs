@@ -4,11 +4,11 @@
 
 use super::moves::{Found, Move, Placed};
 use crate::allocation::refill::Cursor;
+use crate::containers::node_of;
 use cowfs::budget::VOLUME_OVERHEAD_BLOCKS;
-use cowfs::pointer::Pointer;
 use ondisk::pointer::PhysicalPointer;
 use std::collections::BTreeSet;
-use units::{InodeNumber, Pvbn, VolumeId};
+use units::{InodeNumber, Pvbn, VolumeId, Vvbn};
 
 /// Blocks of a tree that are written with one that is written again: those on the way to it.
 const PATH_BLOCKS: u64 = 4;
@@ -59,7 +59,7 @@ pub(crate) struct FoundBlocks {
 pub(crate) struct AreaBatch {
     pub moves: Vec<Move>,
     /// Entries of container maps that are written again as they are: the nodes that have them move.
-    pub kept: Vec<((VolumeId, u64), PhysicalPointer)>,
+    pub kept: Vec<((VolumeId, Vvbn), PhysicalPointer)>,
     /// Blocks of metafiles that are written again.
     pub rewritten: Vec<MetafileBlock>,
     /// Slots of the volume table that are.
@@ -96,7 +96,7 @@ impl AreaBatch {
 
     /// Blocks that a consistency point may take for it.
     pub(crate) fn cost_blocks(&self) -> u64 {
-        let node = |one: &Move| (one.volume, one.vvbn / PhysicalPointer::FANOUT);
+        let node = |one: &Move| (one.volume, node_of(one.vvbn));
         let nodes: BTreeSet<_> = self.moves.iter().map(node).collect();
         // The blocks and what is freed, and each node of a container map with one above it; of each
         // volume the record, the container's inode, and the ways to them.

@@ -13,7 +13,7 @@ use ondisk::pointer::{AGE_STAYS, PhysicalPointer};
 use ondisk::root::metafile;
 use raid::BlockStore;
 use std::collections::{BTreeMap, BTreeSet};
-use units::{BlockRef, CpNumber, Pvbn, VolumeId};
+use units::{BlockRef, CpNumber, Pvbn, VolumeId, Vvbn};
 
 /// Blocks that a batch is filled up to, by whole nodes: 4 MiB, an object.
 pub(crate) const BATCH_BLOCKS: usize = 1024;
@@ -89,7 +89,7 @@ impl Batch {
 
 pub(crate) struct Move {
     pub(crate) volume: VolumeId,
-    pub(crate) vvbn: u64,
+    pub(crate) vvbn: Vvbn,
     pub(crate) from: PhysicalPointer,
     pub(crate) to: Tier,
     pub(crate) found: Found,
@@ -98,7 +98,7 @@ pub(crate) struct Move {
 impl Move {
     /// One of a block that is to be read.
     pub(crate) const fn new(
-        (volume, vvbn): (VolumeId, u64),
+        (volume, vvbn): (VolumeId, Vvbn),
         from: PhysicalPointer,
         to: Tier,
     ) -> Self {
@@ -108,7 +108,7 @@ impl Move {
 
 /// A block that stays where it is, and the entry that it gets.
 pub(crate) struct Aged {
-    pub(crate) vvbn: u64,
+    pub(crate) vvbn: Vvbn,
     pub(crate) to: PhysicalPointer,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Placed {
 }
 
 /// What container maps say of blocks from the consistency point on that is running.
-pub(crate) type Entries = BTreeMap<(VolumeId, u64), PhysicalPointer>;
+pub(crate) type Entries = BTreeMap<(VolumeId, Vvbn), PhysicalPointer>;
 
 /// Where a consistency point places what moves.
 pub(crate) struct Placing<'a> {

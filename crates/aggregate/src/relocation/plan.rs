@@ -9,10 +9,9 @@ use super::scan::Scan;
 use super::tiering::{Tiering, TieringPolicy};
 use crate::allocation::pool::BlockPool;
 use crate::allocation::refill::{Refill, Tier, is_near};
-use crate::containers::{Container, MemberCleaned, VolumeSlot};
+use crate::containers::{Container, MemberCleaned, VolumeSlot, node_of};
 use crate::owner::content_of;
 use cowfs::content::content_checksum;
-use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::identity::BlockOwner;
@@ -21,7 +20,7 @@ use ondisk::records::VolumeRecord;
 use platform::mutation::{self, Rule};
 use raid::{BlockStore, BlockWrite};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::{Pvbn, VolumeId};
+use units::{Pvbn, VolumeId, Vvbn};
 
 /// Nodes that are remembered for a volume; beyond that all of its map is looked at.
 const NODES_MAX: usize = 1 << 16;
@@ -40,7 +39,7 @@ pub struct Relocation {
     pub(crate) areas: AreaCleaning,
     /// Entries that consistency points have changed since what is to be moved was looked for, or
     /// that the running one changes.
-    pub(crate) changed: BTreeSet<(VolumeId, u64)>,
+    pub(crate) changed: BTreeSet<(VolumeId, Vvbn)>,
     /// A message looks, or there is a batch.
     pub(crate) is_running: bool,
     /// Blocks are being read or wait for a consistency point.
@@ -59,11 +58,11 @@ pub(crate) struct Queue {
     /// The same, of the consistency point that is running.
     pub(crate) fresh: BTreeSet<u64>,
     /// Where looking at all of the map goes on.
-    pub(crate) sweep: Option<u64>,
+    pub(crate) sweep: Option<Vvbn>,
     /// How its blocks cool, if their age counts.
     pub(crate) scan: Scan,
     /// Blocks that clients have read.
-    pub(crate) reads: BTreeSet<u64>,
+    pub(crate) reads: BTreeSet<Vvbn>,
 }
 
 impl Queue {
@@ -72,7 +71,7 @@ impl Queue {
             tiering,
             nodes: BTreeSet::new(),
             fresh: BTreeSet::new(),
-            sweep: (tiering.policy == TieringPolicy::All).then_some(0),
+            sweep: (tiering.policy == TieringPolicy::All).then_some(Vvbn(0)),
             scan,
             reads: BTreeSet::new(),
         }
@@ -165,7 +164,7 @@ impl Relocation {
             }
             if let Some(queue) = queue.filter(|one| one.tiering.policy == TieringPolicy::All) {
                 let placed = member.updates.iter().filter(|(_, to)| to.is_some());
-                queue.fresh.extend(placed.map(|(vvbn, _)| vvbn / PhysicalPointer::FANOUT));
+                queue.fresh.extend(placed.map(|(vvbn, _)| node_of(*vvbn)));
             }
         }
     }
@@ -249,7 +248,7 @@ impl Relocation {
     }
 
     /// Whether an entry is as it was when it was looked up, and the volume there to stay.
-    fn is_unchanged(&self, (volume, vvbn): (VolumeId, u64), to: &Placing<'_>) -> bool {
+    fn is_unchanged(&self, (volume, vvbn): (VolumeId, Vvbn), to: &Placing<'_>) -> bool {
         let is_changed =
             self.changed.contains(&(volume, vvbn)) && !mutation::broken(Rule::ChangedBlockMoved);
         let container = to.containers.get(&volume);
@@ -259,7 +258,7 @@ impl Relocation {
     /// Has blocks stay where they are, with these entries.
     pub(crate) fn keep(
         &self,
-        kept: impl Iterator<Item = ((VolumeId, u64), PhysicalPointer)>,
+        kept: impl Iterator<Item = ((VolumeId, Vvbn), PhysicalPointer)>,
         to: &Placing<'_>,
         entries: &mut Entries,
     ) {
@@ -283,7 +282,7 @@ impl Relocation {
                 Tier::Near => to.pool.take_if(|pvbn| is_near(&geometry, pvbn)),
             };
             let Some(pvbn) = number else { return (placed, false) };
-            to.space.take(pvbn.get());
+            to.space.take(pvbn);
             let checksum = content_checksum(&block, content_of(&owner));
             let write = BlockWrite::new(pvbn, block, BlockOwner { cp: to.cp, ..owner });
             // Nobody has used what is moved from disks to disks: it is as old as it was.

@@ -4,12 +4,12 @@ use super::plan::Relocation;
 use crate::containers::VolumeSlot;
 use ondisk::records::VolumeRecord;
 use std::collections::{BTreeMap, BTreeSet};
-use units::VolumeId;
+use units::{VolumeId, Vvbn};
 
 /// What clients have read.
 #[derive(Default)]
 pub(crate) struct Reads {
-    pub blocks: BTreeSet<(VolumeId, u64)>,
+    pub blocks: BTreeSet<(VolumeId, Vvbn)>,
     /// A message takes them in.
     pub is_sent: bool,
 }

@@ -73,7 +73,7 @@ impl ContainerMaps for Maps {
             let mut places = Vec::with_capacity(blocks.len());
             for (volume, vvbn) in &blocks {
                 let container = side.containers.get(volume);
-                let find = |container| container_lookup(*volume, container, vvbn.get(), &reader);
+                let find = |container| container_lookup(*volume, container, *vvbn, &reader);
                 places.push(match container.map(find) {
                     Some(Err(Stop::Wait(wait))) => return aggregate.suspend(wait, &held),
                     Some(Ok(pointer)) if !pointer.is_hole() => Place::At(pointer.pvbn),

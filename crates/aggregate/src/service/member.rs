@@ -8,7 +8,7 @@ use cowfs::buftree::Root;
 use cowfs::image::GivenUp;
 use cowfs::logical::CleanedInode;
 use ondisk::pointer::PhysicalPointer;
-use units::{CpNumber, Timestamp, VolumeId};
+use units::{CpNumber, Timestamp, VolumeId, Vvbn};
 
 /// What members learn at a freeze.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub trait Member: Send + Sync {
 
     /// Which of these block numbers the active image uses or are delayed frees, as far as is known
     /// now; fewer answers than questions if that cannot be told.
-    fn find_active(&self, numbers: Vec<u64>, done: ActiveDone);
+    fn find_active(&self, numbers: Vec<Vvbn>, done: ActiveDone);
 
     /// The aggregate has failed: drops the dirty blocks, which no consistency point will write.
     fn let_go(&self, access: &mut Access<'_>);

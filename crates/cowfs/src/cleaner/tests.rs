@@ -9,7 +9,7 @@ use crate::reader::{HeldBlocks, Stop, Wait};
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use units::{Fbn, InodeNumber, Pvbn, VolumeId, Vvbn};
+use units::{BlockNumber, Fbn, InodeNumber, Pvbn, VolumeId, Vvbn};
 
 /// A pointer format that a test can make addresses of.
 trait Addressed: Pointer {
@@ -54,8 +54,8 @@ impl<P: Addressed> Sink<P> for Media {
     }
 
     fn free(&mut self, pointer: P) {
-        assert!(self.blocks.contains_key(&pointer.vbn()), "freed what was not in use");
-        assert!(self.freed.insert(pointer.vbn()), "freed twice");
+        assert!(self.blocks.contains_key(&pointer.vbn().get()), "freed what was not in use");
+        assert!(self.freed.insert(pointer.vbn().get()), "freed twice");
     }
 
     fn mark(&self) -> SinkMark {

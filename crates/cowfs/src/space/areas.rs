@@ -18,7 +18,7 @@ use super::delayed::BLOCKS_AHEAD;
 use super::{Space, TopAreasFile};
 use crate::buftree::{self, FileKey, Root};
 use crate::content::Content;
-use crate::free_map::{VBNS_PER_BLOCK, used_in};
+use crate::free_map::{VBNS_PER_BLOCK, first_of, map_block_of, used_in};
 use crate::logical::read_record;
 use crate::pointer::Pointer;
 use crate::reader::{self, Progress, Reader, Stop, Wait};
@@ -26,7 +26,7 @@ use allocator::{AreaChoice, Hbps};
 use ondisk::inode::{InodeRecord, KIND_METAFILE};
 use ondisk::root::metafile;
 use std::collections::{BTreeMap, VecDeque};
-use units::{BLOCK_SIZE_U64, BlockRef, Fbn, InodeNumber, VolumeId};
+use units::{BLOCK_SIZE_U64, BlockNumber, BlockRef, Fbn, InodeNumber, VolumeId};
 use zerocopy::little_endian::U64;
 
 /// Areas that are counted at a time when there is none to give numbers of.
@@ -225,10 +225,9 @@ impl<P: Pointer> Space<P> {
     /// Free numbers of an area, as the maps are now.
     fn count_area(&mut self, area: u64, reader: &Reader<'_>) -> Progress<u32> {
         let in_use = self.in_use(area, reader)?;
-        let first = area * VBNS_PER_BLOCK;
-        let numbers = first..self.size_blocks.min(first + VBNS_PER_BLOCK);
-        let used = used_in(&in_use, numbers.clone());
-        Ok((numbers.end - numbers.start - used) as u32)
+        let (first, last) = (first_of::<P::Number>(area), P::Number::new(self.size_blocks));
+        let end = last.min(first_of(area + 1));
+        Ok((end.since(first) - used_in(&in_use, first..end)) as u32)
     }
 
     /// Has the areas follow what was taken and released since the last call: a batch at the end of
@@ -241,12 +240,12 @@ impl<P: Pointer> Space<P> {
         let (taken, released) = self.drain_changes();
         let changes = &mut self.known().changes;
         // They come in runs of one area.
-        let is_same = |one: &u64, next: &u64| one / VBNS_PER_BLOCK == next / VBNS_PER_BLOCK;
+        let is_same = |one: &P::Number, next: &P::Number| map_block_of(*one) == map_block_of(*next);
         for run in taken.chunk_by(is_same) {
-            changes.entry(run[0] / VBNS_PER_BLOCK).or_default().0 += run.len() as u32;
+            changes.entry(map_block_of(run[0])).or_default().0 += run.len() as u32;
         }
         for run in released.chunk_by(is_same) {
-            changes.entry(run[0] / VBNS_PER_BLOCK).or_default().1 += run.len() as u32;
+            changes.entry(map_block_of(run[0])).or_default().1 += run.len() as u32;
         }
         while let Some((area, (taken, released))) = self.known().changes.first_key_value() {
             let (area, taken, released) = (*area, *taken, *released);
@@ -261,7 +260,7 @@ impl<P: Pointer> Space<P> {
 
     /// The end of a consistency point: areas whose numbers are used up may be chosen again.
     pub fn put_back_areas(&mut self) {
-        let front = self.pool.front().map(|vbn| (vbn / VBNS_PER_BLOCK) as u32);
+        let front = self.pool.front().map(|vbn| map_block_of(*vbn) as u32);
         let Areas::Known(known) = &mut self.areas else { return };
         while known.out.front().is_some_and(|area| Some(*area) != front) {
             known.out.pop_front();
@@ -385,7 +384,7 @@ impl<P: Pointer> Space<P> {
     ///
     /// # Panics
     /// If [`Self::fill_pool`] was not called for it.
-    pub fn take_from_pool(&mut self) -> u64 {
+    pub fn take_from_pool(&mut self) -> P::Number {
         let Some(vbn) = self.pool.pop_front() else { panic!("the pool was not filled") };
         self.take(vbn);
         vbn
@@ -399,16 +398,18 @@ impl<P: Pointer> Space<P> {
     }
 
     /// Free numbers from the pool, at most so many: given, for whoever takes them elsewhere.
-    pub fn reserve(&mut self, count: usize) -> Vec<u64> {
+    pub fn reserve(&mut self, count: usize) -> Vec<P::Number> {
         let count = count.min(self.pool.len());
         self.pool.drain(..count).collect()
     }
 
     /// Takes back numbers that were reserved and not taken: they come first again, in order.
-    pub fn forfeit(&mut self, mut unused: Vec<u64>) {
+    pub fn forfeit(&mut self, mut unused: Vec<P::Number>) {
         let Areas::Known(known) = &self.areas else { return };
-        let area =
-            |vbn: &u64| known.out.iter().position(|area| u64::from(*area) == vbn / VBNS_PER_BLOCK);
+        let area = |vbn: &P::Number| {
+            let of = map_block_of(*vbn);
+            known.out.iter().position(|area| u64::from(*area) == of)
+        };
         unused.sort_unstable_by_key(|vbn| (area(vbn), *vbn));
         unused.into_iter().rev().for_each(|vbn| self.pool.push_front(vbn));
     }

@@ -18,7 +18,7 @@
 
 use super::counted::Counted;
 use super::{Space, first_run};
-use crate::free_map::{VBNS_PER_BLOCK, position, used_in};
+use crate::free_map::{VBNS_PER_BLOCK, map_block_of, position, used_in};
 use crate::pointer::Pointer;
 use crate::reader::{self, Progress, Reader, Stop};
 use allocator::Hbps;
@@ -27,6 +27,7 @@ use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::ops::Range;
+use units::BlockNumber;
 
 /// Numbers that a page of a container map stands for.
 const PAGE_NUMBERS: u64 = PhysicalPointer::FANOUT;
@@ -81,21 +82,21 @@ impl FreeCounts {
 }
 
 /// The delayed frees of a space, beside their map.
-pub(super) struct Delayed {
+pub(super) struct Delayed<N> {
     /// Pages by how many they have.
     pages: Counted,
     /// Released by the running consistency point, and not decided on.
-    undecided: VecDeque<u64>,
+    undecided: VecDeque<N>,
     /// What it decided to release. Apart until all is decided: who is run again after a wait must
     /// not decide on it once more.
-    decided: Vec<u64>,
+    decided: Vec<N>,
     /// Whether it delays any, once that is known.
     delays: Option<bool>,
     /// Blocks of the map that it counted.
     counted_blocks: u64,
 }
 
-impl Delayed {
+impl<N: BlockNumber> Delayed<N> {
     pub fn new() -> Self {
         let pages = Counted::new(Hbps::new(SCORE_MAX));
         let (undecided, decided) = (VecDeque::new(), Vec::new());
@@ -115,7 +116,7 @@ impl Delayed {
     fn delays(&mut self) -> bool {
         *self.delays.get_or_insert_with(|| {
             let (numbers, _) = self.undecided.as_slices();
-            let pages = numbers.chunk_by(|one, next| one / PAGE_NUMBERS == next / PAGE_NUMBERS);
+            let pages = numbers.chunk_by(|one, next| page_of(*one) == page_of(*next));
             numbers.len() < MEAN_FREES * pages.count()
         })
     }
@@ -145,7 +146,7 @@ impl<P: Pointer> Space<P> {
     fn decide(
         &mut self,
         limits: &mut DelayLimits,
-        delayed: &mut FxHashSet<u64>,
+        delayed: &mut FxHashSet<P::Number>,
         reader: &Reader<'_>,
     ) -> Progress<()> {
         let delays = self.delayed.delays();
@@ -188,7 +189,7 @@ impl<P: Pointer> Space<P> {
     /// What to wait for with that: the next blocks of the map that will be asked for, too.
     fn wait_ahead(&self, stop: Stop, reader: &Reader<'_>) -> Stop {
         let mut indices: Vec<u64> =
-            self.delayed.undecided.iter().map(|vbn| vbn / VBNS_PER_BLOCK).collect();
+            self.delayed.undecided.iter().map(|vbn| map_block_of(*vbn)).collect();
         indices.dedup();
         let ahead = indices.into_iter().take(BLOCKS_AHEAD);
         reader::all(ahead.map(|index| self.delayed_map.read(index, reader))).err().unwrap_or(stop)
@@ -229,15 +230,15 @@ impl<P: Pointer> Space<P> {
     /// Delayed frees of a page.
     fn delayed_in(&self, page: u64, reader: &Reader<'_>) -> Progress<u64> {
         let map = self.delayed_map.read(page / PAGES_PER_BLOCK, reader)?;
-        Ok(used_in(&map, numbers_of(page)))
+        Ok(used_in(&map, numbers_of::<P::Number>(page)))
     }
 
     /// Releases the delayed numbers of a page.
     fn clear(&mut self, page: u64, reader: &Reader<'_>) -> Progress<()> {
-        let numbers = numbers_of(page);
+        let numbers = numbers_of::<P::Number>(page);
         let block = self.delayed_map.modify(page / PAGES_PER_BLOCK, reader)?;
         let before = used_in(block, numbers.clone());
-        for vbn in numbers {
+        for vbn in numbers.start.until(numbers.end) {
             let (_, byte, mask) = position(vbn);
             if block[byte] & mask != 0 {
                 block[byte] &= !mask;
@@ -270,7 +271,8 @@ impl<P: Pointer> Space<P> {
         }
         let end = first.saturating_add(PAGES_PER_BLOCK as u32).min(pages);
         for page in first..end {
-            let score = map.as_ref().map_or(0, |map| used_in(map, numbers_of(u64::from(page))));
+            let score =
+                map.as_ref().map_or(0, |map| used_in(map, numbers_of::<P::Number>(page.into())));
             self.delayed.pages.count(pages, 1, score as u32);
         }
         self.delayed.counted_blocks += 1;
@@ -283,9 +285,14 @@ impl<P: Pointer> Space<P> {
     }
 }
 
+/// The page of a number.
+fn page_of<N: BlockNumber>(vbn: N) -> u64 {
+    vbn.get() / PAGE_NUMBERS
+}
+
 /// The numbers of a page.
-const fn numbers_of(page: u64) -> Range<u64> {
-    page * PAGE_NUMBERS..(page + 1) * PAGE_NUMBERS
+fn numbers_of<N: BlockNumber>(page: u64) -> Range<N> {
+    N::new(page * PAGE_NUMBERS)..N::new((page + 1) * PAGE_NUMBERS)
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@
 
 use platform::mutation::{self, Rule};
 use rustc_hash::FxHashMap;
+use std::marker::PhantomData;
+use units::BlockNumber;
 
 /// Numbers of a chunk.
 const CHUNK_NUMBERS: u64 = 512;
@@ -25,27 +27,31 @@ const WORDS: usize = (CHUNK_NUMBERS / WORD_BITS) as usize;
 const CHUNK_BYTES: u64 = 176;
 
 /// Numbers, in chunks of a hash table.
-#[derive(Default, Debug)]
-struct Numbers(FxHashMap<u64, [u64; WORDS]>);
+#[derive(Debug)]
+struct Numbers<N>(FxHashMap<u64, [u64; WORDS]>, PhantomData<N>);
 
-const fn position(number: u64) -> (u64, usize, u64) {
-    let bit = number % CHUNK_NUMBERS;
-    (number / CHUNK_NUMBERS, (bit / WORD_BITS) as usize, 1 << (bit % WORD_BITS))
+fn position<N: BlockNumber>(number: N) -> (u64, usize, u64) {
+    let bit = number.get() % CHUNK_NUMBERS;
+    (number.get() / CHUNK_NUMBERS, (bit / WORD_BITS) as usize, 1 << (bit % WORD_BITS))
 }
 
-impl Numbers {
-    fn contains(&self, number: u64) -> bool {
+impl<N: BlockNumber> Numbers<N> {
+    fn new() -> Self {
+        Self(FxHashMap::default(), PhantomData)
+    }
+
+    fn contains(&self, number: N) -> bool {
         let (chunk, word, mask) = position(number);
         self.0.get(&chunk).is_some_and(|words| words[word] & mask != 0)
     }
 
-    fn insert(&mut self, number: u64) {
+    fn insert(&mut self, number: N) {
         let (chunk, word, mask) = position(number);
         self.0.entry(chunk).or_default()[word] |= mask;
     }
 
     /// Whether it was there.
-    fn remove(&mut self, number: u64) -> bool {
+    fn remove(&mut self, number: N) -> bool {
         let (chunk, word, mask) = position(number);
         let Some(words) = self.0.get_mut(&chunk) else { return false };
         let was_there = words[word] & mask != 0;
@@ -57,13 +63,13 @@ impl Numbers {
     }
 
     /// All of them, in order.
-    fn into_sorted(self) -> Vec<u64> {
-        let mut numbers: Vec<u64> = Vec::new();
+    fn into_sorted(self) -> Vec<N> {
+        let mut numbers: Vec<N> = Vec::new();
         for (chunk, words) in self.0 {
             for (at, word) in (0..).zip(words) {
                 let first = chunk * CHUNK_NUMBERS + at * WORD_BITS;
                 let set = (0..WORD_BITS).filter(|bit| word >> bit & 1 == 1);
-                numbers.extend(set.map(|bit| first + bit));
+                numbers.extend(set.map(|bit| N::new(first + bit)));
             }
         }
         numbers.sort_unstable();
@@ -73,36 +79,36 @@ impl Numbers {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(super) struct Pinned<N> {
     /// Freed since, and of the image.
-    held: Numbers,
+    held: Numbers<N>,
     held_count: u64,
     /// In use, and not of the image.
-    written: Numbers,
+    written: Numbers<N>,
     chunks_max: usize,
 }
 
-impl Pinned {
+impl<N: BlockNumber> Pinned<N> {
     /// A pin of the image that was committed just now.
     pub fn new(memory_bytes: u64) -> Self {
         let chunks_max = memory_bytes / 2 / CHUNK_BYTES;
         Self {
-            held: Numbers::default(),
+            held: Numbers::new(),
             held_count: 0,
-            written: Numbers::default(),
+            written: Numbers::new(),
             chunks_max: usize::try_from(chunks_max).unwrap_or(usize::MAX),
         }
     }
 
     /// A block was placed at a number.
-    pub fn note_taken(&mut self, number: u64) {
+    pub fn note_taken(&mut self, number: N) {
         if self.written.0.len() < self.chunks_max {
             self.written.insert(number);
         }
     }
 
     /// A consistency point has committed and freed these; what of them may be given.
-    pub fn sift(&mut self, freed: impl Iterator<Item = u64>) -> Vec<u64> {
+    pub fn sift(&mut self, freed: impl Iterator<Item = N>) -> Vec<N> {
         let mut given = Vec::new();
         for number in freed {
             if self.written.remove(number) || mutation::broken(Rule::PinnedBlockUsed) {
@@ -116,7 +122,7 @@ impl Pinned {
     }
 
     /// Whether a number is kept.
-    pub fn holds(&self, number: u64) -> bool {
+    pub fn holds(&self, number: N) -> bool {
         self.held.contains(number)
     }
 
@@ -131,7 +137,7 @@ impl Pinned {
     }
 
     /// Ends it: the numbers that were kept, in order.
-    pub fn end(self) -> Vec<u64> {
+    pub fn end(self) -> Vec<N> {
         self.held.into_sorted()
     }
 }
@@ -141,15 +147,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use units::Vvbn;
 
     proptest! {
         /// Numbers are taken and freed at random: those of the image are kept, others are not.
         #[test]
         fn what_the_image_has_is_kept(steps in proptest::collection::vec(0..2000_u64, 1..400)) {
-            let image: BTreeSet<u64> = (0..2000).filter(|number| number % 3 == 0).collect();
+            let image = (0..2000).filter(|number| number % 3 == 0).map(Vvbn);
+            let image: BTreeSet<Vvbn> = image.collect();
             let (mut used, mut held) = (image.clone(), BTreeSet::new());
             let mut pinned = Pinned::new(1 << 20);
-            for number in steps {
+            for number in steps.into_iter().map(Vvbn) {
                 if used.remove(&number) {
                     let given = pinned.sift(std::iter::once(number));
                     if given.is_empty() {
@@ -170,9 +178,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_what_is_not_remembered_is_kept() {
         let mut pinned = Pinned::new(2 * 4 * CHUNK_BYTES);
-        (0..10).for_each(|chunk| pinned.note_taken(chunk * CHUNK_NUMBERS));
-        let given = pinned.sift((0..10).map(|chunk| chunk * CHUNK_NUMBERS));
-        assert_eq!(given, [0, 512, 1024, 1536]);
+        (0..10).for_each(|chunk| pinned.note_taken(Vvbn(chunk * CHUNK_NUMBERS)));
+        let given = pinned.sift((0..10).map(|chunk| Vvbn(chunk * CHUNK_NUMBERS)));
+        assert_eq!(given, [0, 512, 1024, 1536].map(Vvbn));
         assert!(pinned.is_overfull());
     }
 }

@@ -39,7 +39,7 @@ fn of_metafile(volume: VolumeId, inode: u64, level: u8) -> impl Fn(&BlockIdentit
         identity.volume.get() == volume.get()
             && identity.inode.get() == inode
             && identity.level == level
-            && identity.vvbn.get() != VOL_INFO_VVBN
+            && identity.vvbn.get() != VOL_INFO_VVBN.get()
             && identity.cp.get() > 0
     }
 }
@@ -217,7 +217,7 @@ fn regression_a_volume_that_cannot_be_loaded_keeps_no_aggregate_closed() {
     let node = two_volumes(34);
     let home = number(&node, "home");
     let (disk, at) = find(&node.world, |identity| {
-        identity.volume.get() == home.get() && identity.vvbn.get() == VOL_INFO_VVBN
+        identity.volume.get() == home.get() && identity.vvbn.get() == VOL_INFO_VVBN.get()
     });
     node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
     node.write_file(node.root("other"), "more", content(1, SMALL_BYTES));

@@ -16,7 +16,7 @@ use crate::io::Io;
 use crate::layout::{Missing, TetrisId};
 use crate::membership::Trouble;
 use crate::stripe::{Answer, CHECKSUM_ROW, Column, DATA_ROWS, RowSet};
-use ondisk::identity::{ChecksumBlock, REGION_DATA_BLOCKS};
+use ondisk::identity::ChecksumBlock;
 use units::Pvbn;
 
 impl Io {
@@ -91,8 +91,7 @@ impl Io {
         let (geometry, group) = (self.members.geometry(), self.members.group(tetris.group));
         let found = answer.found.get(group.code().member(disk));
         let found = found.and_then(|column| column.get(CHECKSUM_ROW));
-        let first_stripe = tetris.region * REGION_DATA_BLOCKS as u64;
-        let base = geometry.group(tetris.group).bases[disk].offset(first_stripe);
+        let base = geometry.group(tetris.group).bases[disk].offset(tetris.stripe(0).get());
         let identities = &ChecksumBlock::view(decided).identities;
         for row in DATA_ROWS.iter() {
             let (identity, own) = (&identities[row], base.offset(row as u64));

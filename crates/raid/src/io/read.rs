@@ -11,7 +11,7 @@ use ondisk::identity::REGION_DATA_BLOCKS;
 use platform::DiskError;
 use platform::completion::gather;
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockNumber, BlockRef, Pvbn};
 
 const fn is_of_disk(result: &Result<Vec<BlockRef>, DiskError>) -> bool {
     matches!(result, Err(error) if error.is_of_disk())
@@ -29,8 +29,8 @@ impl Io {
     fn start_read(&self, geometry: &Geometry, first: Pvbn, count: usize, last: Location) -> Start {
         let (queued, checksums, generation) = {
             let state = self.state.lock();
-            let queued = (first.get()..).take(count).map(|number| {
-                let pvbn = Pvbn(number);
+            let queued = (0..count as u64).map(|at| {
+                let pvbn = first.offset(at);
                 state.tetrises.get(&geometry.tetris_of(pvbn)?)?.queued(pvbn)
             });
             let tetris = last.tetris();
@@ -123,7 +123,7 @@ impl Io {
             return;
         }
         let out_of_range = ReadFailure::OutOfRange { pvbn: first };
-        let last = first.get().checked_add(proofs.len() as u64 - 1).map(Pvbn);
+        let last = first.checked_offset(proofs.len() as u64 - 1);
         let layout = self.members.layout();
         let geometry = &layout.geometry;
         let ends = geometry.locate(first).zip(last.and_then(|last| geometry.locate(last)));
@@ -159,8 +159,8 @@ impl Io {
         let dones = gather(proofs.len(), move |results: Vec<Result<BlockRef, ReadFailure>>| {
             done(results.into_iter().collect());
         });
-        for ((number, proof), part) in (first.get()..).zip(proofs).zip(dones) {
-            self.read(BlockRead { pvbn: Pvbn(number), proof }, part);
+        for ((at, proof), part) in (0..).zip(proofs).zip(dones) {
+            self.read(BlockRead { pvbn: first.offset(at), proof }, part);
         }
     }
 }
@@ -195,7 +195,7 @@ impl Run {
         });
         let mut queued = start.queued.into_iter();
         for (index, (proof, part)) in proofs.into_iter().zip(dones).enumerate() {
-            let location = Location { stripe: from.stripe + index as u64, ..from };
+            let location = Location { stripe: from.stripe.offset(index as u64), ..from };
             let at = |row| {
                 let block = layout.geometry.device_block(location.tetris(), row);
                 loaded.get((block - begin) as usize)

@@ -14,7 +14,7 @@ use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::label::RaidKind;
 use ondisk::medium::Medium;
 use std::fmt;
-use units::Pvbn;
+use units::{BlockNumber, Dbn, Pvbn};
 
 /// A disk's place in an aggregate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,14 @@ pub struct TetrisId {
     pub region: u64,
 }
 
+impl TetrisId {
+    /// The stripe of a row: the same number on each data disk of the group.
+    #[must_use]
+    pub const fn stripe(&self, row: usize) -> Dbn {
+        Dbn(self.region * STRIPES_PER_TETRIS + row as u64)
+    }
+}
+
 impl fmt::Display for TetrisId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "tetris {} of group {}", self.region, self.group)
@@ -59,20 +67,20 @@ pub struct Location {
     /// The data disk's index among the data disks of its group.
     pub disk: usize,
     /// The stripe: the block's index among the disk's data blocks.
-    pub stripe: u64,
+    pub stripe: Dbn,
 }
 
 impl Location {
     /// The tetris that the stripe is part of.
     #[must_use]
     pub const fn tetris(&self) -> TetrisId {
-        TetrisId { group: self.group, region: self.stripe / STRIPES_PER_TETRIS }
+        TetrisId { group: self.group, region: self.stripe.get() / STRIPES_PER_TETRIS }
     }
 
     /// The stripe's row in its tetris.
     #[must_use]
     pub const fn row(&self) -> usize {
-        (self.stripe % STRIPES_PER_TETRIS) as usize
+        (self.stripe.get() % STRIPES_PER_TETRIS) as usize
     }
 }
 
@@ -213,7 +221,7 @@ impl Geometry {
             if range.base < last || blocks == 0 {
                 return None;
             }
-            last = Pvbn(range.base.get().checked_add(blocks)?);
+            last = range.base.checked_offset(blocks)?;
             end = end.checked_add(blocks)?;
         }
         let end = Pvbn(end);
@@ -261,8 +269,9 @@ impl Geometry {
     pub fn locate(&self, pvbn: Pvbn) -> Option<Location> {
         let index = self.ranges.partition_point(|range| range.base <= pvbn).checked_sub(1)?;
         let Range { base, group, disk } = *self.ranges.get(index)?;
-        let stripe = pvbn.get() - base.get();
-        (stripe < self.group(group).blocks_per_disk()).then_some(Location { group, disk, stripe })
+        let stripe = Dbn(pvbn.since(base));
+        let end = Dbn(self.group(group).blocks_per_disk());
+        (stripe < end).then_some(Location { group, disk, stripe })
     }
 
     /// The PVBN at a location; `None` if there is no such place.
@@ -270,7 +279,8 @@ impl Geometry {
     pub fn pvbn(&self, location: Location) -> Option<Pvbn> {
         let group = self.groups.get(location.group as usize)?;
         let base = group.bases.get(location.disk)?;
-        (location.stripe < group.blocks_per_disk()).then(|| base.offset(location.stripe))
+        let stripe = location.stripe.get();
+        (stripe < group.blocks_per_disk()).then(|| base.offset(stripe))
     }
 
     /// The tetris that a PVBN is part of.

@@ -26,7 +26,7 @@ use crate::patrol::scrub::{Due, Outcome, Scrub, Step};
 use crate::patrol::verdict::{Place, Verdict, judge, names_in_parity};
 use crate::patrol::{Patrol, ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus};
 use crate::stripe::{Answer, CHECKSUM_ROW, Column, Question, RowSet};
-use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
+use ondisk::identity::REGION_BLOCKS;
 use platform::completion::Sender;
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Pvbn, Timestamp};
@@ -111,7 +111,7 @@ impl Patrol {
 
     fn place(&self, tetris: TetrisId, outcome: &Outcome) -> Place {
         let geometry = self.members.geometry();
-        let stripe = tetris.region * REGION_DATA_BLOCKS as u64;
+        let stripe = tetris.stripe(0).get();
         let first = geometry.group(tetris.group).bases.iter().map(|base| base.offset(stripe));
         let (missing, missing_after_crash) = self.members.missing_now_and_after_crash(tetris);
         Place {
@@ -262,8 +262,7 @@ impl Patrol {
         let Some(disk) = disk else { return ScrubFinding::Row { tetris, row } };
         let group = self.members.group(tetris.group);
         let name = group.name(group.code().member(disk));
-        let stripe = tetris.region * REGION_DATA_BLOCKS as u64 + row as u64;
-        let location = Location { group: tetris.group, disk, stripe };
+        let location = Location { group: tetris.group, disk, stripe: tetris.stripe(row) };
         match self.members.geometry().pvbn(location).filter(|_| row != CHECKSUM_ROW) {
             Some(pvbn) => ScrubFinding::Block { pvbn, disk: name },
             None => ScrubFinding::Checksums { tetris, disk: name },

@@ -13,7 +13,6 @@ use crate::layout::{Location, TetrisId};
 use crate::patrol::Patrol;
 use crate::patrol::scrub::{Outcome, Step};
 use crate::stripe::{DATA_ROWS, RowSet};
-use ondisk::identity::REGION_DATA_BLOCKS;
 use platform::completion::Sender;
 use std::sync::Arc;
 use units::Pvbn;
@@ -44,12 +43,10 @@ impl Patrol {
         let data_disks = self.members.group(tetris.group).code().data_disks;
         let mut unused = vec![RowSet::EMPTY; data_disks];
         let Some(query) = self.use_query.lock().clone() else { return done(unused) };
-        let first = tetris.region * REGION_DATA_BLOCKS as u64;
         let places = (0..data_disks).flat_map(|disk| DATA_ROWS.iter().map(move |row| (disk, row)));
         let (places, blocks): (Vec<(usize, usize)>, Vec<Pvbn>) = places
             .filter_map(|(disk, row)| {
-                let stripe = first + row as u64;
-                let location = Location { group: tetris.group, disk, stripe };
+                let location = Location { group: tetris.group, disk, stripe: tetris.stripe(row) };
                 Some(((disk, row), geometry.pvbn(location)?))
             })
             .unzip();

@@ -50,8 +50,9 @@ fn regions_go_as_a_whole_and_no_others() {
             model.store.discard(&gone);
             // Some of it is written again at once.
             for region in gone.iter().step_by(4) {
-                let (stripe, group) = (region.tetris.region * 63, region.tetris.group);
-                let at = Location { group, disk: region.disk, stripe: stripe + model.choose(63) };
+                let (stripe, group) = (region.tetris.stripe(0), region.tetris.group);
+                let stripe = stripe.offset(model.choose(63));
+                let at = Location { group, disk: region.disk, stripe };
                 model.write(geometry.pvbn(at).unwrap());
             }
             model.world.run_until_idle();

@@ -3,7 +3,7 @@
 use crate::*;
 use ondisk::label::RaidKind;
 use proptest::prelude::*;
-use units::Pvbn;
+use units::{Dbn, Pvbn};
 
 /// Groups of so many data disks and regions, and after all of them so many disks more for each.
 fn geometry(shapes: &[(usize, u64, usize)]) -> Geometry {
@@ -59,12 +59,12 @@ proptest! {
         for (group, shape) in geometry.groups().iter().enumerate() {
             for disk in 0..shape.data_disks() {
                 for stripe in 0..shape.blocks_per_disk() {
-                    let location = Location { group: group as u32, disk, stripe };
+                    let location = Location { group: group as u32, disk, stripe: Dbn(stripe) };
                     let pvbn = geometry.pvbn(location).unwrap();
                     prop_assert!(seen.insert(pvbn), "{} twice", pvbn);
                     prop_assert_eq!(geometry.locate(pvbn), Some(location));
                     let block = geometry.device_block(location.tetris(), location.row());
-                    prop_assert_eq!(block, shape.layout().data_block(stripe));
+                    prop_assert_eq!(block, shape.layout().data_block(Dbn(stripe)));
                 }
             }
         }
@@ -72,7 +72,7 @@ proptest! {
         prop_assert_eq!(geometry.end(), Pvbn(number));
         prop_assert_eq!(geometry.locate(Pvbn(number)), None);
         prop_assert_eq!(geometry.locate(Pvbn(u64::MAX)), None);
-        let beyond = Location { group: 0, disk: 99, stripe: 0 };
+        let beyond = Location { group: 0, disk: 99, stripe: Dbn(0) };
         prop_assert_eq!(geometry.pvbn(beyond), None);
     }
 

@@ -8,7 +8,7 @@ use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockRef, Dbn, Pvbn};
 
 const KINDS: [(RaidKind, usize); 3] = [(Raid4, 3), (Dp, 4), (Tp, 5)];
 
@@ -36,7 +36,7 @@ fn write_within(model: &mut Model, geometry: &Geometry, count: u64) {
     for _ in 0..count {
         let group = model.choose(geometry.groups().len() as u64) as u32;
         let disk = model.choose(geometry.group(group).data_disks() as u64) as usize;
-        let location = Location { group, disk, stripe: 1 + model.choose(63 * 3) };
+        let location = Location { group, disk, stripe: Dbn(1 + model.choose(63 * 3)) };
         let pvbn = geometry.pvbn(location).unwrap();
         if !model.blocks.contains_key(&pvbn) {
             model.write(pvbn);

@@ -5,14 +5,14 @@ use crate::*;
 use ondisk::label::RaidKind::{self, Dp, None as Unprotected, Raid4, Tp};
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::Pvbn;
+use units::{Dbn, Pvbn};
 
 /// A PVBN in the first regions, so that batches meet.
 fn some_pvbn(model: &Model) -> Pvbn {
     let geometry = model.store.geometry();
     let group = model.choose(geometry.groups().len() as u64) as u32;
     let disk = model.choose(geometry.group(group).data_disks() as u64) as usize;
-    let location = Location { group, disk, stripe: model.choose(63 * 3) };
+    let location = Location { group, disk, stripe: Dbn(model.choose(63 * 3)) };
     geometry.pvbn(location).filter(|pvbn| *pvbn != Pvbn(0)).unwrap_or(Pvbn(1))
 }
 

@@ -10,7 +10,7 @@ use ondisk::scrub::ScrubPhase;
 use platform::simulated::{Fate, SimulatedWorld};
 use platform::{Clock, Disk};
 use std::sync::Arc;
-use units::{Pvbn, Timestamp};
+use units::{Dbn, Pvbn, Timestamp};
 
 const SHAPES: [(RaidKind, usize); 3] = [(Raid4, 3), (Dp, 4), (Raid4, 3)];
 
@@ -32,7 +32,7 @@ fn write_some(model: &mut Model, groups: &[u32], count: u64) {
     for _ in 0..count {
         let group = one_of(model, groups);
         let disk = model.choose(geometry.group(group).data_disks() as u64) as usize;
-        let location = Location { group, disk, stripe: 1 + model.choose(63 * 3) };
+        let location = Location { group, disk, stripe: Dbn(1 + model.choose(63 * 3)) };
         let pvbn = geometry.pvbn(location).unwrap();
         if !model.blocks.contains_key(&pvbn) {
             model.write(pvbn);

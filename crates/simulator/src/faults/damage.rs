@@ -24,7 +24,7 @@ use ondisk::root::metafile;
 use raid::Location;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{InodeNumber, Pvbn, VolumeId};
+use units::{Dbn, InodeNumber, Pvbn, VolumeId};
 
 /// Blocks that one life damages.
 const DAMAGED_BLOCKS_MAX: u64 = 4;
@@ -124,7 +124,7 @@ fn pvbn_of(machine: &Machine<'_>, disk: &str, block: u64) -> Option<Pvbn> {
     let find = |(group, of): (u32, &raid::GroupStatus)| {
         let data = of.members.iter().filter(|member| member.role == DiskRole::Data);
         let disk = data.map(|member| &member.name).position(|name| name.as_deref() == Some(disk));
-        let stripe = region * REGION_DATA_BLOCKS as u64 + row;
+        let stripe = Dbn(region * REGION_DATA_BLOCKS as u64 + row);
         disk.and_then(|disk| store.geometry().pvbn(Location { group, disk, stripe }))
     };
     (0..).zip(&status.groups).find_map(find)

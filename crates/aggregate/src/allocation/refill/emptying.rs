@@ -6,13 +6,13 @@
 
 use super::group::{Cache, GroupAreas};
 use super::{Refill, Tier};
-use cowfs::free_map::{VBNS_PER_BLOCK, is_set};
+use cowfs::free_map::{is_set, runs_of};
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
 use platform::mutation::{self, Rule};
 use std::cmp::Reverse;
-use units::Pvbn;
+use units::{BlockNumber, Dbn, Pvbn};
 
 /// The share of an area that must be free for it to be emptied, in thousandths: below, more than a
 /// block would be moved for each that is won.
@@ -22,7 +22,7 @@ const FREE_PERMILLE_MIN: u64 = 500;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Cursor {
     disk: usize,
-    stripe: u64,
+    stripe: Dbn,
 }
 
 impl Refill {
@@ -119,22 +119,19 @@ impl Refill {
         let mut used = Vec::new();
         let mut at = from;
         while let Some(base) = group.bases.get(at.disk) {
-            let mut next = base.get() + at.stripe;
-            let end = base.get() + stripes.end;
-            while next < end {
-                let map = space.in_use(next / VBNS_PER_BLOCK, reader)?;
-                let until = end.min((next / VBNS_PER_BLOCK + 1) * VBNS_PER_BLOCK);
-                for pvbn in next..until {
+            let left = base.offset(at.stripe.get())..base.offset(stripes.end.get());
+            for (index, part) in runs_of(left) {
+                let map = space.in_use(index, reader)?;
+                for pvbn in part.start.until(part.end) {
                     // Number 0 is never a block.
-                    if is_set(&map, pvbn) && pvbn != 0 {
+                    if is_set(&map, pvbn) && pvbn != Pvbn(0) {
                         if used.len() == blocks_max {
-                            let stripe = pvbn - base.get();
+                            let stripe = Dbn(pvbn.since(*base));
                             return Ok((used, Cursor { stripe, ..at }));
                         }
-                        used.push(Pvbn(pvbn));
+                        used.push(pvbn);
                     }
                 }
-                next = until;
             }
             at = Cursor { disk: at.disk + 1, stripe: stripes.start };
         }
@@ -205,7 +202,7 @@ impl GroupAreas {
     }
 
     /// Nothing is placed in the area from now on; its first stripe.
-    fn begin_emptying(&mut self, area: u32) -> u64 {
+    fn begin_emptying(&mut self, area: u32) -> Dbn {
         if let Cache::All(heap) = &mut self.cache {
             heap.take_out(area);
         }

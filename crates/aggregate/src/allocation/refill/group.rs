@@ -8,14 +8,14 @@
 //! the consistency point on, when its score was told.
 
 use allocator::{AreaChoice, AreaHeap, Chance, Hbps, Picks, StripeAreas};
-use cowfs::free_map::{VBNS_PER_BLOCK, used_in};
+use cowfs::free_map::{runs_of, used_in};
 use cowfs::reader::{Progress, Reader, Stop, all};
 use cowfs::space::Space;
 use ondisk::pointer::PhysicalPointer;
 use raid::{GroupGeometry, Location};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use units::Pvbn;
+use units::{BlockNumber, Dbn, Pvbn};
 
 /// Map blocks that are loaded at a time, or those of one area.
 const BLOCKS_AHEAD: usize = 64;
@@ -57,7 +57,7 @@ pub(super) struct GroupAreas {
 pub(super) struct Filling {
     pub area: u32,
     /// What is left of it.
-    pub stripes: Range<u64>,
+    pub stripes: Range<Dbn>,
     /// The share that was free when it was chosen, in thousandths: that of what is left, too.
     permille: u64,
 }
@@ -78,7 +78,7 @@ impl GroupAreas {
     pub fn new(group: &GroupGeometry, area_stripes: Option<u64>) -> Self {
         // One that was removed has no regions, and no areas.
         let first_block = if group.is_removed() { 0 } else { group.layout().region_start(0) };
-        let first_pvbn = group.bases.first().map_or(0, |base| base.get());
+        let first_pvbn = group.bases.first().copied().unwrap_or_default();
         let areas = StripeAreas::of_medium(group.medium, group.regions, first_block, first_pvbn);
         let given = area_stripes.filter(|_| !group.is_object());
         let areas =
@@ -313,13 +313,10 @@ impl GroupAreas {
         let stripes = self.areas.stripes_of(area);
         let mut free = 0;
         for base in &self.bases {
-            let mut next = base.get() + stripes.start;
-            let end = base.get() + stripes.end;
-            while next < end {
-                let map = space.in_use(next / VBNS_PER_BLOCK, reader)?;
-                let until = end.min((next / VBNS_PER_BLOCK + 1) * VBNS_PER_BLOCK);
-                free += until - next - used_in(&map, next..until);
-                next = until;
+            let numbers = base.offset(stripes.start.get())..base.offset(stripes.end.get());
+            for (index, part) in runs_of(numbers) {
+                let map = space.in_use(index, reader)?;
+                free += part.end.since(part.start) - used_in(&map, part);
             }
         }
         Ok(free as u32)
@@ -336,8 +333,8 @@ impl GroupAreas {
         let mut indices = BTreeSet::new();
         for stripes in (area..self.areas.areas()).map(|area| self.areas.stripes_of(area)) {
             for base in &self.bases {
-                let (first, last) = (base.get() + stripes.start, base.get() + stripes.end - 1);
-                indices.extend(first / VBNS_PER_BLOCK..=last / VBNS_PER_BLOCK);
+                let numbers = base.offset(stripes.start.get())..base.offset(stripes.end.get());
+                indices.extend(runs_of(numbers).map(|(index, _)| index));
             }
             if indices.len() >= BLOCKS_AHEAD {
                 break;

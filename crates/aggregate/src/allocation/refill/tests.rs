@@ -102,6 +102,6 @@ fn a_removed_group_has_nothing_to_give() {
     assert_eq!(given(&mut Refill::of_empty(&grown)), [1, 2]);
     // What it freed before is no one's score.
     let mut noted = Vec::new();
-    refill.note(&grown, &[1, 2, blocks + 1], |_, area, count| noted.push((area, count)));
+    refill.note(&grown, &[1, 2, blocks + 1].map(Pvbn), |_, area, count| noted.push((area, count)));
     assert_eq!(noted, [(0, 1)]);
 }

@@ -6,6 +6,7 @@ use crate::reader::HeldBlocks;
 use ondisk::pointer::PhysicalPointer;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use units::Pvbn;
 
 /// A little more than three areas.
 const NUMBERS: u64 = 3 * VBNS_PER_BLOCK + 1000;
@@ -14,15 +15,15 @@ struct Rig {
     cache: BufferCache,
     held: HeldBlocks,
     space: Space<PhysicalPointer>,
-    used: BTreeSet<u64>,
+    used: BTreeSet<Pvbn>,
 }
 
 impl Rig {
     fn new() -> Self {
         let (cache, held) = (BufferCache::new(8), HeldBlocks::default());
         let mut space = Space::new(VolumeId(0), NUMBERS);
-        space.claim(0);
-        Self { cache, held, space, used: BTreeSet::from([0]) }
+        space.claim(Pvbn(0));
+        Self { cache, held, space, used: BTreeSet::from([Pvbn(0)]) }
     }
 
     fn run<T>(
@@ -33,7 +34,7 @@ impl Rig {
         work(&mut self.space, &reader)
     }
 
-    fn take(&mut self, count: usize) -> Progress<Vec<u64>> {
+    fn take(&mut self, count: usize) -> Progress<Vec<Pvbn>> {
         let found = self.run(|space, reader| {
             space.fill_pool(count, reader)?;
             Ok((0..count).map(|_| space.take_from_pool()).collect::<Vec<_>>())
@@ -44,7 +45,7 @@ impl Rig {
         Ok(found)
     }
 
-    fn free(&mut self, vbn: u64) {
+    fn free(&mut self, vbn: Pvbn) {
         assert!(self.used.remove(&vbn), "{vbn} is in use");
         self.space.free(vbn);
     }
@@ -69,9 +70,9 @@ impl Rig {
         let known = self.space.known();
         let mut expected = empty_sort();
         for area in 0..areas {
-            let numbers = area * VBNS_PER_BLOCK..NUMBERS.min((area + 1) * VBNS_PER_BLOCK);
-            let used = self.used.range(numbers.clone()).count() as u64;
-            expected.count(1, (numbers.end - numbers.start - used) as u32);
+            let (first, end) = (first_of(area), Pvbn(NUMBERS).min(first_of(area + 1)));
+            let used = self.used.range(first..end).count() as u64;
+            expected.count(1, (end.since(first) - used) as u32);
         }
         if known.counted.sorted.counted() == areas as u32 {
             let [found, _] = known.counted.sorted.blocks();
@@ -95,9 +96,9 @@ fn every_number_is_given_and_then_no_more() {
     assert!(matches!(rig.take(1), Err(Stop::Contradiction(_))));
     rig.commit();
     assert!(matches!(rig.take(1), Err(Stop::Contradiction(_))));
-    rig.free(70_000);
+    rig.free(Pvbn(70_000));
     rig.commit();
-    assert_eq!(rig.take(1), Ok(vec![70_000]));
+    assert_eq!(rig.take(1), Ok(vec![Pvbn(70_000)]));
 }
 
 /// The area whose numbers are in the pool is not chosen again, unless there is no other.
@@ -106,12 +107,12 @@ fn numbers_freed_in_the_area_in_hand_are_found() {
     let mut rig = Rig::new();
     rig.take(NUMBERS as usize - 1 - 10).expect("there are so many");
     rig.commit();
-    rig.free(99_000);
-    rig.free(5);
+    rig.free(Pvbn(99_000));
+    rig.free(Pvbn(5));
     rig.commit();
     let mut rest = rig.take(12).expect("ten in the pool, and two");
     rest.sort_unstable();
-    assert_eq!(rest[0], 5);
+    assert_eq!(rest[0], Pvbn(5));
     assert!(rig.take(1).is_err());
 }
 
@@ -144,7 +145,7 @@ fn lost_pages_cost_a_look_and_no_number() {
     assert!(!rig.space.wants_count(), "nothing is read before it is asked for");
     let best = rig.take(1).expect("there is room");
     assert!(rig.space.known().counted.sorted.counted() == 4, "all were counted");
-    assert_eq!(best[0] / VBNS_PER_BLOCK, 2, "the emptiest");
+    assert_eq!(map_block_of(best[0]), 2, "the emptiest");
     rig.commit();
     rig.take(NUMBERS as usize - 1 - 40_001).expect("all that is left");
     assert!(rig.take(1).is_err());
@@ -168,8 +169,8 @@ proptest! {
         for (count, frees, loses) in steps {
             let room = (NUMBERS as usize - rig.used.len()).min(count);
             rig.take(room).expect("there is room");
-            let used: Vec<u64> = rig.used.iter().copied().skip(1).collect();
-            let frees: BTreeSet<u64> =
+            let used: Vec<Pvbn> = rig.used.iter().copied().skip(1).collect();
+            let frees: BTreeSet<Pvbn> =
                 frees.into_iter().filter(|_| !used.is_empty()).map(|at| *at.get(&used)).collect();
             rig.commit();
             frees.into_iter().for_each(|vbn| rig.free(vbn));

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::cache::BufferCache;
-use crate::free_map::is_set;
+use crate::free_map::{first_of, is_set};
 use crate::reader::HeldBlocks;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use units::VolumeId;
+use units::{Pvbn, VolumeId};
 
 /// A little more than two blocks of the map.
 const NUMBERS: u64 = 2 * VBNS_PER_BLOCK + 1000;
@@ -16,16 +16,16 @@ struct Rig {
     cache: BufferCache,
     held: HeldBlocks,
     space: Space<PhysicalPointer>,
-    used: BTreeSet<u64>,
-    delayed: BTreeSet<u64>,
+    used: BTreeSet<Pvbn>,
+    delayed: BTreeSet<Pvbn>,
 }
 
 impl Rig {
     fn new() -> Self {
         let (cache, held) = (BufferCache::new(8), HeldBlocks::default());
         let mut space = Space::new(VolumeId(0), NUMBERS);
-        space.claim(0);
-        Self { cache, held, space, used: BTreeSet::from([0]), delayed: BTreeSet::new() }
+        space.claim(Pvbn(0));
+        Self { cache, held, space, used: BTreeSet::from([Pvbn(0)]), delayed: BTreeSet::new() }
     }
 
     fn take(&mut self, count: usize) {
@@ -39,7 +39,7 @@ impl Rig {
     }
 
     /// A consistency point that frees these; what it releases.
-    fn free(&mut self, numbers: &BTreeSet<u64>, mut limits: DelayLimits) -> BTreeSet<u64> {
+    fn free(&mut self, numbers: &BTreeSet<Pvbn>, mut limits: DelayLimits) -> BTreeSet<Pvbn> {
         for vbn in numbers {
             assert!(self.used.remove(vbn), "{vbn} is in use");
             self.space.free(*vbn);
@@ -49,9 +49,9 @@ impl Rig {
         self.space.delay_frees(&mut limits, &reader).expect("nothing is waited for");
         self.space.settle_scores(&reader).expect("nothing is waited for");
         let list = self.space.drain_released();
-        let released: BTreeSet<u64> = list.iter().copied().collect();
+        let released: BTreeSet<Pvbn> = list.iter().copied().collect();
         assert_eq!(list.len(), released.len(), "each is released once");
-        let candidates: BTreeSet<u64> = self.delayed.union(numbers).copied().collect();
+        let candidates: BTreeSet<Pvbn> = self.delayed.union(numbers).copied().collect();
         assert!(released.is_subset(&candidates));
         self.delayed = candidates.difference(&released).copied().collect();
         // Nothing is written here.
@@ -64,10 +64,10 @@ impl Rig {
     }
 
     /// Consistency points that free these, few of a page at a time, and delay all of them.
-    fn delay(&mut self, numbers: &BTreeSet<u64>) {
+    fn delay(&mut self, numbers: &BTreeSet<Pvbn>) {
         for at in 0..PAGE_NUMBERS {
-            let is_its = |vbn: &&u64| **vbn % PAGE_NUMBERS == at;
-            let some: BTreeSet<u64> = numbers.iter().filter(is_its).copied().collect();
+            let is_its = |vbn: &&Pvbn| vbn.get() % PAGE_NUMBERS == at;
+            let some: BTreeSet<Pvbn> = numbers.iter().filter(is_its).copied().collect();
             assert!(some.is_empty() || self.free(&some, ALL).is_empty(), "no page is worth it");
         }
     }
@@ -78,7 +78,7 @@ impl Rig {
         for index in 0..NUMBERS.div_ceil(VBNS_PER_BLOCK) {
             let map = self.space.delayed_map.read(index, &reader).expect("it is in memory");
             let in_use = self.space.in_use(index, &reader).expect("it is in memory");
-            for vbn in index * VBNS_PER_BLOCK..NUMBERS.min((index + 1) * VBNS_PER_BLOCK) {
+            for vbn in first_of::<Pvbn>(index).until(Pvbn(NUMBERS).min(first_of(index + 1))) {
                 let is_delayed = self.delayed.contains(&vbn);
                 assert_eq!(is_set(&map, vbn), is_delayed, "{vbn}");
                 assert_eq!(is_set(&in_use, vbn), is_delayed || self.used.contains(&vbn), "{vbn}");
@@ -92,16 +92,17 @@ impl Rig {
     fn pages(&self) -> BTreeMap<u64, usize> {
         let mut pages = BTreeMap::new();
         for vbn in &self.delayed {
-            *pages.entry(vbn / PAGE_NUMBERS).or_default() += 1;
+            *pages.entry(page_of(*vbn)).or_default() += 1;
         }
         pages
     }
 }
 
 /// Some numbers of each page, fewer than are worth a change of it: one, two, and so on.
-fn some(pages: u64) -> BTreeSet<u64> {
+fn some(pages: u64) -> BTreeSet<Pvbn> {
     let frees = |page: u64| 0..=page % (PAGE_FREES - 1);
-    (0..pages).flat_map(|page| frees(page).map(move |at| (page + 1) * PAGE_NUMBERS + at)).collect()
+    let numbers = |page| frees(page).map(move |at| Pvbn((page + 1) * PAGE_NUMBERS + at));
+    (0..pages).flat_map(numbers).collect()
 }
 
 #[test]
@@ -130,13 +131,13 @@ fn the_fullest_pages_are_cleared_and_no_more_than_has_to_be() {
 fn a_page_that_is_worth_it_is_cleared_at_once() {
     let mut rig = Rig::new();
     rig.take(2000);
-    let page = |counts: std::ops::Range<u64>| counts.map(|at| PAGE_NUMBERS + at).collect();
-    let few: BTreeSet<u64> = page(0..PAGE_FREES - 1);
+    let page = |counts: std::ops::Range<u64>| counts.map(|at| Pvbn(PAGE_NUMBERS + at)).collect();
+    let few: BTreeSet<Pvbn> = page(0..PAGE_FREES - 1);
     rig.delay(&few);
     // Not more pages than there was promised for.
     assert!(rig.free(&page(100..101), DelayLimits { pages_max: 0, ..ALL }).is_empty());
     assert_eq!(rig.free(&page(200..201), ALL).len() as u64, PAGE_FREES + 1);
-    let many: BTreeSet<u64> = page(300..300 + PAGE_FREES);
+    let many: BTreeSet<Pvbn> = page(300..300 + PAGE_FREES);
     assert_eq!(rig.free(&many, DelayLimits { pages_max: 0, ..ALL }), many, "none were delayed");
 }
 
@@ -146,12 +147,13 @@ fn where_many_of_each_page_are_freed_none_is_delayed() {
     rig.take(60_000);
     rig.delay(&some(20));
     let before = rig.delayed.clone();
-    let of_page = |page: u64| (0..MEAN_FREES as u64).map(move |at| page * PAGE_NUMBERS + 100 + at);
-    let many: BTreeSet<u64> = (5..10).chain(40..45).flat_map(of_page).collect();
+    let of_page =
+        |page: u64| (0..MEAN_FREES as u64).map(move |at| Pvbn(page * PAGE_NUMBERS + 100 + at));
+    let many: BTreeSet<Pvbn> = (5..10).chain(40..45).flat_map(of_page).collect();
     let released = rig.free(&many, ALL);
     assert!(many.is_subset(&released));
-    let is_changed = |vbn: &&u64| (5..10).contains(&(**vbn / PAGE_NUMBERS));
-    let with_them: BTreeSet<u64> = before.iter().filter(is_changed).copied().collect();
+    let is_changed = |vbn: &&Pvbn| (5..10).contains(&page_of(**vbn));
+    let with_them: BTreeSet<Pvbn> = before.iter().filter(is_changed).copied().collect();
     assert!(!with_them.is_empty());
     assert_eq!(released, many.union(&with_them).copied().collect(), "pages that change anyway");
 }
@@ -162,7 +164,7 @@ fn where_nothing_may_be_delayed_all_is_released() {
     rig.take(60_000);
     rig.delay(&some(20));
     let none = DelayLimits { delayed_max: 0, pages_max: 5 };
-    assert!(rig.free(&BTreeSet::from([40_000]), none).contains(&40_000));
+    assert!(rig.free(&BTreeSet::from([Pvbn(40_000)]), none).contains(&Pvbn(40_000)));
     assert_eq!(rig.pages().len(), 15, "five pages were promised for");
     rig.free(&BTreeSet::new(), DelayLimits { pages_max: 100, ..none });
     assert!(rig.delayed.is_empty());
@@ -187,7 +189,7 @@ proptest! {
         for (count, frees, (delayed_max, pages_max), restarts) in steps {
             let room = NUMBERS as usize - rig.used.len() - rig.delayed.len();
             rig.take(room.min(count));
-            let used: Vec<u64> = rig.used.iter().copied().skip(1).collect();
+            let used: Vec<Pvbn> = rig.used.iter().copied().skip(1).collect();
             let mut numbers = BTreeSet::new();
             for (at, run) in frees.into_iter().filter(|_| !used.is_empty()) {
                 numbers.extend(used.iter().skip(at.index(used.len())).take(run));
@@ -216,7 +218,7 @@ fn pages_beyond_those_that_are_counted() {
     let far = PAGES_MAX * PAGE_NUMBERS;
     rig.space = Space::new(VolumeId(0), far + 3 * PAGE_NUMBERS);
     let reader = Reader { cache: &rig.cache, held: &rig.held };
-    let free = |space: &mut Space<PhysicalPointer>, numbers: &[u64], mut limits: DelayLimits| {
+    let free = |space: &mut Space<PhysicalPointer>, numbers: &[Pvbn], mut limits: DelayLimits| {
         numbers.iter().for_each(|vbn| space.free(*vbn));
         space.settle(&reader).expect("nothing is waited for");
         space.delay_frees(&mut limits, &reader).expect("nothing is waited for");
@@ -225,12 +227,13 @@ fn pages_beyond_those_that_are_counted() {
         space.delayed.commit();
         released
     };
-    let near = [3, far - 1];
-    for vbn in near.into_iter().chain([far, far + 2 * PAGE_NUMBERS]) {
+    let near = [Pvbn(3), Pvbn(far - 1)];
+    let beyond = [Pvbn(far), Pvbn(far + 2 * PAGE_NUMBERS)];
+    for vbn in near.into_iter().chain(beyond) {
         rig.space.claim(vbn);
     }
     rig.space.settle(&reader).expect("nothing is waited for");
-    assert_eq!(free(&mut rig.space, &[far, far + 2 * PAGE_NUMBERS], ALL).len(), 2);
+    assert_eq!(free(&mut rig.space, &beyond, ALL).len(), 2);
     assert_eq!(free(&mut rig.space, &near, ALL), []);
     assert_eq!(rig.space.delayed_blocks, 2);
     let none = DelayLimits { delayed_max: 0, ..ALL };

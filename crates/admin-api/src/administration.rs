@@ -9,6 +9,7 @@ use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
+use crate::jobs::{JobInfo, JobName};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
     VolumeExports, VolumeInfo,
@@ -150,6 +151,10 @@ administration! {
     ScrubChange scrub_change(request: ScrubChange) -> ScrubInfo;
     /// The scrub of an aggregate: the last one, or the one under way.
     ScrubShow scrub_show(request: Named) -> ScrubInfo;
+    /// The jobs that are not over, and the last that are, in order of number.
+    JobList job_list() -> Vec<JobInfo>;
+    /// One job.
+    JobShow job_show(request: JobName) -> JobInfo;
     /// Makes a volume; says how it is, or would be.
     VolumeCreate volume_create(request: VolumeCreate) -> VolumeInfo;
     /// All volumes, in order of name.

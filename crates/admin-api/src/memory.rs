@@ -8,12 +8,14 @@
 
 mod area_map;
 mod check;
+mod jobs;
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove, LeavingGroup};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
+use crate::jobs::{JobInfo, JobName};
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
     MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo,
@@ -44,6 +46,7 @@ struct State {
     snapshots: BTreeMap<String, Vec<SnapshotInfo>>,
     mounts: BTreeMap<String, String>,
     checks: check::Checks,
+    jobs: jobs::Jobs,
     shut_down: bool,
     objects_made: u32,
 }
@@ -482,7 +485,17 @@ impl Administration for MemoryAdministration {
         if action == ScrubAction::Start || request.rate_bytes_per_second.is_some() {
             scrub.rate_bytes_per_second = request.rate_bytes_per_second;
         }
-        Ok(scrub.clone())
+        let scrub = scrub.clone();
+        state.jobs.note_scrub(&scrub);
+        Ok(scrub)
+    }
+
+    fn job_list(&self) -> Result<Vec<JobInfo>, AdminError> {
+        Ok(self.state.lock().jobs.list())
+    }
+
+    fn job_show(&self, request: &JobName) -> Result<JobInfo, AdminError> {
+        self.state.lock().jobs.show(request.job)
     }
 
     fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {

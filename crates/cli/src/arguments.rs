@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod job;
 
 use admin_api::exports::ANONYMOUS_ID;
 use admin_api::{Access, ExportRule, Network, RaidKind, Squash, TieringPolicy};
@@ -20,6 +21,7 @@ pub use bench::{
     BenchRaidArguments, BenchStartArguments,
 };
 pub use check::CheckCommand;
+pub use job::JobCommand;
 
 /// Where the configuration is looked for unless something else is said.
 pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
@@ -174,6 +176,9 @@ pub enum ClientCommand {
     /// Scrubs: everything of an aggregate read, proved and repaired
     #[command(subcommand)]
     Scrub(ScrubCommand),
+    /// Jobs: work that takes a while, by number; they go on after a restart
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Volumes: thin file systems within an aggregate
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -217,7 +222,13 @@ pub enum DiskCommand {
         dry_run: bool,
     },
     /// Forget the errors that were counted for a disk, and that it is sick
-    Clear(crate::commands::ClearArguments),
+    Clear {
+        /// The disk, as 'aggr show' or 'status' names it
+        disk: String,
+        /// Only say what would be forgotten
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Give the place of a disk to another: one that failed or is missing at once, one that works
     /// when all is copied
     Replace {

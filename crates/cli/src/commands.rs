@@ -6,6 +6,7 @@ mod aggregate;
 mod area_map;
 mod disk;
 mod export;
+mod job;
 mod mount;
 mod scrub;
 mod snapshot;
@@ -17,7 +18,6 @@ use crate::arguments::{ClientCommand, Options};
 use crate::output::{Output, print_error};
 use crate::terminal::Terminal;
 use admin_api::{AdminError, Administration, Code};
-pub use disk::ClearArguments;
 use std::io;
 use telemetry::render_prometheus;
 
@@ -55,6 +55,7 @@ fn execute(
         ClientCommand::Disk(command) => disk::run(command, options, node, terminal),
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
         ClientCommand::Scrub(command) => scrub::run(command, node),
+        ClientCommand::Job(command) => job::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
         ClientCommand::Export(command) => export::run(command, node),

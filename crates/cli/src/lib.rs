@@ -33,7 +33,7 @@ pub use arguments::{
     BenchBigArguments, BenchCommand, BenchCompareCommand, BenchEngineArguments,
     BenchFreespaceArguments, BenchFuseArguments, BenchNfsArguments, BenchNodeArguments,
     BenchRaidArguments, BenchStartArguments, CheckCommand, Cli, ClientCommand, Command,
-    InitArguments, LogFormat, Options, ServeArguments,
+    InitArguments, JobCommand, LogFormat, Options, ServeArguments,
 };
 pub use commands::run;
 pub use terminal::Terminal;

@@ -352,6 +352,7 @@ mod tests {
             ],
             spares: vec![spare("one", 100, true), spare("two", 100, true)],
             leaving_disks: Vec::new(),
+            fillings: Vec::new(),
             retired: Vec::new(),
             waits_for_superblock: false,
             counters: raid::Counters::default(),

@@ -5,10 +5,21 @@ use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
     AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead, DiskClear, DiskFail,
     DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, GroupRemove,
-    MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo,
-    SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange,
+    ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
     StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
 };
+
+impl Management {
+    /// Makes a change that begins or ends long work. A look before and one after, so that short
+    /// work has a job, too.
+    fn seen<T>(&self, change: impl FnOnce() -> T) -> T {
+        self.jobs.look();
+        let changed = change();
+        self.jobs.look();
+        changed
+    }
+}
 
 impl Administration for Management {
     fn status(&self) -> Result<StatusReply, AdminError> {
@@ -28,7 +39,7 @@ impl Administration for Management {
     }
 
     fn disk_replace(&self, request: &DiskReplace) -> Result<DiskInfo, AdminError> {
-        self.disk_administration.replace_disk(request)
+        self.seen(|| self.disk_administration.replace_disk(request))
     }
 
     fn disk_locate(&self, request: &DiskLocate) -> Result<DiskLocated, AdminError> {
@@ -36,7 +47,7 @@ impl Administration for Management {
     }
 
     fn disk_zero(&self, request: &DiskZero) -> Result<Removal, AdminError> {
-        self.disk_administration.zero_disk(request)
+        self.seen(|| self.disk_administration.zero_disk(request))
     }
 
     fn spare_add(&self, request: &SpareAdd) -> Result<Vec<DiskInfo>, AdminError> {
@@ -52,11 +63,11 @@ impl Administration for Management {
     }
 
     fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
-        self.aggregates.add_disks(request)
+        self.seen(|| self.aggregates.add_disks(request))
     }
 
     fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
-        self.aggregates.remove_group(request)
+        self.seen(|| self.aggregates.remove_group(request))
     }
 
     fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {
@@ -92,11 +103,19 @@ impl Administration for Management {
     }
 
     fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {
-        self.scrubs.change_scrub(request)
+        self.seen(|| self.scrubs.change_scrub(request))
     }
 
     fn scrub_show(&self, request: &Named) -> Result<ScrubInfo, AdminError> {
         self.scrubs.scrub_info("cannot show the scrub of", &request.name)
+    }
+
+    fn job_list(&self) -> Result<Vec<JobInfo>, AdminError> {
+        Ok(self.jobs.list())
+    }
+
+    fn job_show(&self, request: &JobName) -> Result<JobInfo, AdminError> {
+        self.jobs.show(request)
     }
 
     fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {

@@ -17,6 +17,7 @@
 //! | `aggregates` | aggregates, their groups and spares |
 //! | `disk_administration` | disks that are failed, replaced, zeroed, looked for |
 //! | `volumes` | volumes, their snapshots and export rules |
+//! | `jobs` | long work of the engine, with numbers that outlive restarts |
 //! | `checks` | checks that another process makes |
 //! | `recovery` | aggregates that are opened at the start, and later |
 //! | `status` | health checks, the node at a glance, metrics |
@@ -39,6 +40,7 @@ mod checks;
 mod disk_administration;
 mod disks;
 mod exports;
+mod jobs;
 mod management;
 mod node;
 mod pace;
@@ -54,5 +56,5 @@ mod waits;
 pub use disks::{DiskOwner, owner_of};
 pub use management::{Management, Parts};
 pub use patience::Patience;
-pub use ports::{DiskSource, FrontEnds, JournalPlaces, Light, Process};
+pub use ports::{DiskSource, FrontEnds, JournalPlaces, Light, Process, StateFile};
 pub use waits::{Driver, Waits};

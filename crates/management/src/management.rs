@@ -7,8 +7,9 @@ use crate::aggregates::Aggregates;
 use crate::checks::{CheckTable, Checks};
 use crate::disk_administration::DiskAdministration;
 use crate::disks::table::DiskTable;
+use crate::jobs::Jobs;
 use crate::node::Node;
-use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process};
+use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
 use crate::recovery::{Recovery, Tries};
 use crate::scrub::Scrubs;
 use crate::status::Status;
@@ -49,6 +50,8 @@ pub struct Parts {
     pub front_ends: Arc<dyn FrontEnds>,
     /// Its process.
     pub process: Arc<dyn Process>,
+    /// Keeps its jobs.
+    pub job_file: Arc<dyn StateFile>,
 }
 
 /// See the module.
@@ -59,6 +62,7 @@ pub struct Management {
     pub(crate) disk_administration: DiskAdministration,
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) scrubs: Scrubs,
+    pub(crate) jobs: Jobs,
     pub(crate) checks: Arc<Checks>,
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) status: Status,
@@ -115,6 +119,7 @@ impl Management {
             recovery: Arc::clone(&recovery),
         };
         let scrubs = Scrubs { node: Arc::clone(&node) };
+        let jobs = Jobs::new(Arc::clone(&aggregates), parts.job_file);
         Self {
             node,
             disks,
@@ -122,6 +127,7 @@ impl Management {
             disk_administration,
             volumes,
             scrubs,
+            jobs,
             checks,
             recovery,
             status,
@@ -132,6 +138,7 @@ impl Management {
     /// Opens every aggregate that the disks hold.
     pub fn open_aggregates(&self) {
         self.recovery.open_aggregates();
+        self.jobs.look();
     }
 
     /// What is to be done about disks every second.
@@ -140,6 +147,7 @@ impl Management {
         self.aggregates.watch_leaving();
         self.checks.expire_checks();
         self.recovery.bring_back();
+        self.jobs.look();
     }
 
     /// Ends what was begun with disks and would go on by itself: the node is about to stop.

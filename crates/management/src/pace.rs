@@ -6,9 +6,45 @@
 use admin_api::{Activity, DiskInfo, duration};
 use dblade::AggregateSummary;
 use raid::{MemberState, MemberStatus, Pace, SuccessorStatus};
+use std::collections::VecDeque;
 use units::ByteSize;
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The pace is that of the last so many nanoseconds: a minute, as raid tells it of rebuilds.
+const RECENT_NANOSECONDS: u64 = 60 * NANOSECONDS_PER_SECOND;
+
+/// How something got on of late: how many bytes were done, and when.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Recent(VecDeque<(u64, u64)>);
+
+impl Recent {
+    /// Notes how much is done. One note a second is kept, and the last.
+    pub(crate) fn add(&mut self, now: u64, done_bytes: u64) {
+        let before_last = self.0.len().checked_sub(2).and_then(|at| self.0.get(at));
+        if before_last.is_some_and(|(at, _)| now.saturating_sub(*at) < NANOSECONDS_PER_SECOND) {
+            self.0.pop_back();
+        }
+        self.0.push_back((now, done_bytes));
+        let is_old = |at: u64| now.saturating_sub(at) >= RECENT_NANOSECONDS;
+        while self.0.get(1).is_some_and(|(at, _)| is_old(*at)) {
+            self.0.pop_front();
+        }
+    }
+
+    /// How fast it gets on, and when so many bytes more will be done.
+    pub(crate) fn pace(&self, left_bytes: u64) -> Pace {
+        let (Some((then, before)), Some((now, done))) = (self.0.front(), self.0.back()) else {
+            return Pace::default();
+        };
+        let nanoseconds = u128::from(now.saturating_sub(*then));
+        let bytes = u128::from(done.saturating_sub(*before)) * u128::from(NANOSECONDS_PER_SECOND);
+        let per_second = bytes.checked_div(nanoseconds).unwrap_or(0);
+        let number = |wide: u128| u64::try_from(wide).unwrap_or(u64::MAX);
+        let seconds_left = u128::from(left_bytes).checked_div(per_second).map(number);
+        Pace { bytes_per_second: number(per_second), seconds_left }
+    }
+}
 
 /// The disks that take the places of lost ones.
 pub(crate) fn rebuilding(summary: &AggregateSummary) -> Vec<Activity> {

@@ -9,6 +9,7 @@ use admin_api::{AdminError, ExportRule, Listener, MemoryUse, MountCreate, MountI
 use dblade::LogProvider;
 use file_service::HandleKey;
 use platform::DiskOpener;
+use std::io;
 use units::VolumeUuid;
 
 /// The light of a disk's slot, lit. It is put out when this is dropped.
@@ -64,6 +65,22 @@ pub trait FrontEnds: Send + Sync {
 
     /// Where clients and administrators are listened to.
     fn listeners(&self) -> Vec<Listener>;
+}
+
+/// A small text that outlives restarts.
+pub trait StateFile: Send + Sync {
+    /// The text; empty if none was stored yet.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn load(&self) -> io::Result<String>;
+
+    /// Replaces the text. After a loss of power it is whole, as before or as given; after the
+    /// answer it is as given.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn store(&self, text: &str) -> io::Result<()>;
 }
 
 /// The process of a node.

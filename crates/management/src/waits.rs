@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
+/// How often a node without threads looks whether something has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Receives the end of a call.
 pub(crate) type Answer<T> = Box<dyn FnOnce(T) + Send>;
 
@@ -25,6 +28,34 @@ pub trait Driver: Send + Sync {
     /// Does a little of what is to be done; false if nothing is left but waiting for time to pass
     /// that does not pass by itself.
     fn step(&self) -> bool;
+
+    /// Does what is to be done until a moment has passed; false if no time passes any more.
+    fn pause(&self, moment: Duration) -> bool;
+}
+
+/// What comes to an end while others may wait for it, and how it ended.
+pub(crate) struct Ending<T> {
+    outcome: Mutex<Option<T>>,
+    changed: Condvar,
+}
+
+impl<T> Default for Ending<T> {
+    fn default() -> Self {
+        Self { outcome: Mutex::new(None), changed: Condvar::new() }
+    }
+}
+
+impl<T: Clone> Ending<T> {
+    /// It is over.
+    pub(crate) fn end(&self, outcome: T) {
+        *self.outcome.lock() = Some(outcome);
+        self.changed.notify_all();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn outcome(&self) -> Option<T> {
+        self.outcome.lock().clone()
+    }
 }
 
 /// How calls wait. Cheap to clone.
@@ -74,10 +105,38 @@ impl Waits {
         }
     }
 
+    /// How something ended, if it ends within `patience`.
+    pub(crate) fn wait_a_while<T: Clone>(
+        &self,
+        ending: &Ending<T>,
+        patience: Duration,
+    ) -> Option<T> {
+        let mut left = patience;
+        while ending.outcome.lock().is_none() && !left.is_zero() {
+            match &self.0 {
+                Some(_) => {
+                    let moment = left.min(LOOK_INTERVAL);
+                    left = left.saturating_sub(moment);
+                    if !self.pause(moment) {
+                        break;
+                    }
+                }
+                None => {
+                    let mut outcome = ending.outcome.lock();
+                    if outcome.is_none() {
+                        ending.changed.wait_for(&mut outcome, patience);
+                    }
+                    break;
+                }
+            }
+        }
+        ending.outcome()
+    }
+
     /// Lets a moment pass; false if none passes any more.
     pub(crate) fn pause(&self, moment: Duration) -> bool {
         if let Some(driver) = &self.0 {
-            return driver.step();
+            return driver.pause(moment);
         }
         // Nobody notifies: this is how to wait for a time.
         let (never, changed) = (Mutex::new(()), Condvar::new());
@@ -111,6 +170,10 @@ mod tests {
             let next = self.0.lock().pop();
             next.map(|step| step()).is_some()
         }
+
+        fn pause(&self, _: Duration) -> bool {
+            self.step()
+        }
     }
 
     #[test]
@@ -125,5 +188,24 @@ mod tests {
         let mut kept = None;
         assert_eq!(waits.wait_for::<u32>(|done| kept = Some(done)), None, "nothing is left to do");
         assert!(!waits.pause(Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn a_while_is_as_long_as_the_node_says_that_it_is() {
+        let steps = Arc::new(Steps(Mutex::default()));
+        let waits = Waits::driving(Arc::clone(&steps) as Arc<dyn Driver>);
+        let ending = Arc::new(Ending::default());
+        let idle = |count| (0..count).for_each(|_| steps.0.lock().push(Box::new(|| ())));
+        idle(3);
+        let while_of = |moments: u32| waits.wait_a_while(&ending, moments * LOOK_INTERVAL);
+        assert_eq!(while_of(2), None, "it is longer than two moments");
+        assert_eq!(steps.0.lock().len(), 1);
+        assert_eq!(while_of(2), None, "no time passes any more");
+        let same = Arc::clone(&ending);
+        steps.0.lock().push(Box::new(move || same.end(7)));
+        idle(1);
+        assert_eq!(while_of(1000), Some(7));
+        assert_eq!(while_of(0), Some(7), "it has ended already");
+        assert_eq!(Waits::default().wait_a_while(&ending, Duration::MAX), Some(7));
     }
 }

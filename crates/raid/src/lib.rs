@@ -71,8 +71,9 @@ pub use io::Counters;
 pub use journal::{NoJournal, StripeJournal, StripeNote};
 pub use layout::{DiskPlace, DiskRegion, Geometry, GroupGeometry, GroupList, Location, TetrisId};
 pub use membership::{
-    ErrorCounts, FAILURES_MAX, GroupStatus, MemberState, MemberStatus, ROTTEN_BLOCKS_MAX,
-    RetiredDisk, SpareStatus, SuccessorStatus, UNREADABLE_BLOCKS_MAX, WINDOW_NANOSECONDS,
+    ErrorCounts, FAILURES_MAX, FillingStatus, GroupStatus, MemberState, MemberStatus,
+    ROTTEN_BLOCKS_MAX, RetiredDisk, SpareStatus, SuccessorStatus, UNREADABLE_BLOCKS_MAX,
+    WINDOW_NANOSECONDS, Way as FillingWay,
 };
 pub use opening::{CreateRequest, GroupRequest, assemble, create};
 pub use patrol::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};

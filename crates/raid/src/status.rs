@@ -1,7 +1,7 @@
 //! What is well and what is not, for operators and metrics.
 
 use crate::io::Counters;
-use crate::membership::{GroupStatus, RetiredDisk, SpareStatus};
+use crate::membership::{FillingStatus, GroupStatus, RetiredDisk, SpareStatus};
 use crate::patrol::ScrubStatus;
 
 /// All of it.
@@ -14,6 +14,8 @@ pub struct Status {
     /// Names of disks that are no spares any more and have no place yet, and of those whose group
     /// was removed and whose labels still are to be erased.
     pub leaving_disks: Vec<String>,
+    /// Disks that are being filled, in order of place.
+    pub fillings: Vec<FillingStatus>,
     /// Disks that were replaced for being sick, since the start.
     pub retired: Vec<RetiredDisk>,
     /// Whether a disk that is being filled waits for a superblock, which the next consistency point

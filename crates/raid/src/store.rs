@@ -223,6 +223,7 @@ impl DiskAdministration for Store {
         leaving_disks.extend(self.resizing.leaving_disks());
         Status {
             groups: report.groups,
+            fillings: report.fillings,
             spares,
             leaving_disks,
             retired: report.retired,

@@ -8,14 +8,13 @@
 //! Fails: by `AdminError`, naming address, volume or mountpoint.
 
 mod exports;
-mod ledger;
 mod mounts;
 
 use crate::memory::Shares;
+use crate::state_file::StateFile;
 use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, MountRemove};
 use exports::ExportTable;
 use file_service::{FileService, HandleKey};
-use ledger::LedgerFile;
 use locks::{Limits, LockManager};
 use mounts::Mounts;
 use nfs::{RegisterError, RpcError, StartError};
@@ -25,6 +24,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use units::VolumeUuid;
+
+/// The file of the state directory that keeps which NFS clients have locks.
+const LEDGER_FILE: &str = "nfs-locks";
 
 /// What all front ends share.
 pub(crate) struct FrontEnds {
@@ -124,7 +126,7 @@ fn start_nfs(
 ) -> Result<nfs::Server, AdminError> {
     let locking = nfs::Locking {
         locks,
-        ledger: Arc::new(LedgerFile::new(&config.state_directory)),
+        ledger: Arc::new(StateFile::new(&config.state_directory, LEDGER_FILE)),
         node: config.name.clone(),
         grace_nanoseconds: config.nfs_grace_seconds * 1_000_000_000,
         rpcbind: config.nfs_rpcbind,

@@ -24,6 +24,7 @@ mod node;
 mod notify;
 mod serve;
 mod shutdown;
+mod state_file;
 
 use admin_api::{AdminError, Code, Remote};
 use clap::Parser as _;

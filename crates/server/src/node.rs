@@ -21,6 +21,7 @@ use crate::disks::openers::Openers;
 use crate::front_ends::FrontEnds;
 use crate::memory::{self, Shares};
 use crate::shutdown::Shutdown;
+use crate::state_file::StateFile;
 use admin_api::{AdminError, Administration, Code, MemoryUse};
 use dblade::{Configuration, Engine, LogProvider, Service, Tuning};
 use journals::Journals;
@@ -37,6 +38,9 @@ use threads::{Threads, Watcher};
 const CP_INTERVAL_NANOSECONDS: u64 = 10_000_000_000;
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The file of the state directory that keeps which jobs there are.
+const JOB_FILE: &str = "jobs";
 
 /// A running node.
 pub(crate) struct Node {
@@ -107,6 +111,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         journals: journals as Arc<dyn JournalPlaces>,
         front_ends: Arc::clone(&front_ends) as Arc<dyn management::FrontEnds>,
         process: Arc::new(process),
+        job_file: Arc::new(StateFile::new(&config.state_directory, JOB_FILE)),
     }));
     management.open_aggregates();
     let watched = Arc::clone(&management);

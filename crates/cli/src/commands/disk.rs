@@ -14,16 +14,6 @@ use admin_api::{
 };
 use units::ByteSize;
 
-/// `stroop disk clear`.
-#[derive(clap::Args, Debug)]
-pub struct ClearArguments {
-    /// The disk, as 'aggr show' or 'status' names it
-    pub disk: String,
-    /// Only say what would be forgotten
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
 pub(super) fn run(
     command: &DiskCommand,
     options: &Options,
@@ -44,7 +34,7 @@ pub(super) fn run(
                 .line(format!("{}: failed", done.object))
                 .next("stroop disk replace OLD NEW"))
         }
-        DiskCommand::Clear(ClearArguments { disk, dry_run }) => {
+        DiskCommand::Clear { disk, dry_run } => {
             // One that was replaced for being sick is no member any more.
             let disk = resolve(&members(node)?, disk)
                 .or_else(|_| resolve(&node.disk_list()?, disk))

@@ -107,6 +107,26 @@ fn media_are_given_and_shown() {
 }
 
 #[test]
+fn jobs_are_listed_and_shown() {
+    let session = with_volume();
+    assert!(session.ok("stroop job list").contains("no job is under way"));
+    session.ok("stroop scrub start a1");
+    let table = session.ok("stroop job list");
+    assert!(
+        table.starts_with("JOB  KIND   AGGR  TARGET     STATE    DONE  RATE  LEFT\n"),
+        "{table}"
+    );
+    assert!(table.contains("  1  scrub  a1    all disks  running    0%     -     -\n"), "{table}");
+    assert!(table.ends_with("next: ./stroop --config x job show 1\n"), "{table}");
+    let shown = session.ok("stroop job show 1");
+    assert!(shown.contains("work        scrub of all disks in a1\n"), "{shown}");
+    let job = session.json("stroop job list")["records"][0].clone();
+    assert_eq!((&job["job"], &job["size_bytes"]), (&1.into(), &(1_u64 << 30).into()));
+    assert_eq!(session.ok("stroop job list -o name"), "1\n");
+    assert!(session.fails("stroop job show 2", 3).ends_with("job list\n"));
+}
+
+#[test]
 fn errors_of_disks_are_cleared() {
     let session = with_volume();
     let text = session.ok("stroop disk clear d2");

@@ -2,43 +2,29 @@
 //!
 //! Invariant: how much is left is the engine's, also after a start; only the pace is kept here.
 
+use crate::pace::Recent;
 use aggregate::Leaving;
 use platform::sync::Mutex;
 use raid::Pace;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use units::BLOCK_SIZE_U64;
 
-/// The pace is that of the last so many nanoseconds: a minute, as for rebuilds.
-const RECENT_NANOSECONDS: u64 = 60_000_000_000;
-
-const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
-
-/// What was in use in a group, and when.
+/// What was free in a group of late, and how much is left.
 struct Marks {
     group: u32,
-    marks: VecDeque<(u64, u64)>,
+    left_bytes: u64,
+    recent: Recent,
 }
 
 impl Marks {
-    fn add(&mut self, now: u64, used_blocks: u64) {
-        self.marks.push_back((now, used_blocks));
-        while self.marks.get(1).is_some_and(|(at, _)| now - at >= RECENT_NANOSECONDS) {
-            self.marks.pop_front();
-        }
+    fn add(&mut self, now: u64, used_blocks: u64, blocks: u64) {
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE_U64);
+        self.left_bytes = bytes(used_blocks);
+        self.recent.add(now, bytes(blocks.saturating_sub(used_blocks)));
     }
 
     fn pace(&self) -> Pace {
-        let (Some((then, before)), Some((now, left))) = (self.marks.front(), self.marks.back())
-        else {
-            return Pace::default();
-        };
-        let (nanoseconds, second) = (u128::from(now - then), u128::from(NANOSECONDS_PER_SECOND));
-        let bytes = u128::from(before.saturating_sub(*left)) * u128::from(BLOCK_SIZE_U64);
-        let per_second = (bytes * second).checked_div(nanoseconds).unwrap_or(0);
-        let bytes_left = u128::from(*left) * u128::from(BLOCK_SIZE_U64);
-        let number = |wide: u128| u64::try_from(wide).unwrap_or(u64::MAX);
-        let seconds_left = bytes_left.checked_div(per_second).map(number);
-        Pace { bytes_per_second: number(per_second), seconds_left }
+        self.recent.pace(self.left_bytes)
     }
 }
 
@@ -54,9 +40,9 @@ impl Emptying {
         known.retain(|name, marks| leaving.get(name).is_some_and(|one| one.group == marks.group));
         let has_ended = known.len() < before;
         for (name, one) in leaving {
-            let new = || Marks { group: one.group, marks: VecDeque::new() };
+            let new = || Marks { group: one.group, left_bytes: 0, recent: Recent::default() };
             let marks = known.entry(name.clone()).or_insert_with(new);
-            one.used_blocks.into_iter().for_each(|used| marks.add(now, used));
+            one.used_blocks.into_iter().for_each(|used| marks.add(now, used, one.blocks));
         }
         has_ended
     }
@@ -70,7 +56,7 @@ impl Emptying {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = NANOSECONDS_PER_SECOND;
+    const SECOND: u64 = 1_000_000_000;
 
     fn leaving(group: u32, used_blocks: u64) -> BTreeMap<String, Leaving> {
         let one = Leaving { group, used_blocks: Some(used_blocks), blocks: 8192 };

@@ -68,9 +68,9 @@ impl Aggregates {
         self.node.engine.add_disks(
             &wanted.name,
             adding,
-            Box::new(move |outcome| ended.end(outcome)),
+            Box::new(move |outcome| ended.ending.end(outcome)),
         );
-        let outcome = task.wait(PATIENCE);
+        let outcome = self.node.waits.wait_a_while(&task.ending, PATIENCE);
         self.settle_upkeep();
         match outcome {
             Some(Err(error)) => Err(refusal(ADD, &wanted.name, &error)),

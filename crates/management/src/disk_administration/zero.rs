@@ -42,7 +42,7 @@ impl DiskAdministration {
         self.disks.upkeep.begin(std::slice::from_ref(disk), &task);
         let ended = Arc::clone(&task);
         let done = Box::new(move |outcome: Result<(), media::MediaError>| {
-            ended.end(outcome.map_err(|error| raid::RaidError::from(error).into()));
+            ended.ending.end(outcome.map_err(|error| raid::RaidError::from(error).into()));
         });
         media::zero(disk, 0..disk.size_blocks(), &task.zeroing, done);
     }

@@ -5,14 +5,14 @@
 //!
 //! Fails: what went wrong is told of the disk until something else is done to it.
 
+use crate::waits::Ending;
 use admin_api::{DiskInfo, DiskState};
 use dblade::EngineError;
 use media::{Profile, Zeroing};
 use platform::Disk;
-use platform::sync::{Condvar, Mutex};
+use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use units::BLOCK_SIZE_U64;
 
 /// How something ended.
@@ -24,29 +24,14 @@ pub(crate) struct Task {
     /// The aggregate that they are to join.
     pub aggregate: Option<String>,
     pub zeroing: Arc<Zeroing>,
-    outcome: Mutex<Option<Outcome>>,
-    has_ended: Condvar,
+    /// How it ended.
+    pub ending: Ending<Outcome>,
 }
 
 impl Task {
     /// For disks that are to join an aggregate.
     pub(crate) fn joining(aggregate: &str) -> Arc<Self> {
         Arc::new(Self { aggregate: Some(aggregate.to_owned()), ..Self::default() })
-    }
-
-    /// It is over.
-    pub(crate) fn end(&self, outcome: Outcome) {
-        *self.outcome.lock() = Some(outcome);
-        self.has_ended.notify_all();
-    }
-
-    /// How it ended, if it does so soon.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Outcome> {
-        let mut outcome = self.outcome.lock();
-        if outcome.is_none() {
-            self.has_ended.wait_for(&mut outcome, patience);
-        }
-        outcome.clone()
     }
 
     fn note(&self) -> String {
@@ -61,6 +46,16 @@ impl Task {
 
 /// A disk, and what is done to it.
 type UnderWay = (Arc<dyn Disk>, Arc<Task>);
+
+/// A disk that is erased.
+pub(crate) struct Erasing {
+    pub disk: String,
+    /// The aggregate that it is to join.
+    pub aggregate: Option<String>,
+    /// Its share of what is done, of all disks that are erased together.
+    pub zeroed_blocks: u64,
+    pub blocks: u64,
+}
 
 /// The disks and what is done to them, by name.
 #[derive(Default)]
@@ -78,6 +73,23 @@ impl Upkeep {
             let entry = (Arc::clone(disk), Arc::clone(task));
             self.under_way.lock().insert(disk.name().to_owned(), entry);
         }
+    }
+
+    /// The disks that are being erased, in order of name.
+    pub(crate) fn erasing(&self) -> Vec<Erasing> {
+        let under_way = self.under_way.lock();
+        let erasing = under_way.iter().map(|(name, (_, task))| {
+            let is_with = |(_, other): &&UnderWay| Arc::ptr_eq(other, task);
+            let together = under_way.values().filter(is_with).count().max(1) as u64;
+            let (zeroed, blocks) = task.zeroing.progress();
+            Erasing {
+                disk: name.clone(),
+                aggregate: task.aggregate.clone(),
+                zeroed_blocks: zeroed / together,
+                blocks: blocks / together,
+            }
+        });
+        erasing.collect()
     }
 
     pub(crate) fn disk(&self, name: &str) -> Option<Arc<dyn Disk>> {
@@ -111,8 +123,7 @@ impl Upkeep {
     pub(crate) fn settle(&self) -> Vec<(String, Arc<dyn Disk>)> {
         let mut joined = Vec::new();
         self.under_way.lock().retain(|name, (disk, task)| {
-            let outcome = task.outcome.lock().clone();
-            match (outcome, &task.aggregate) {
+            match (task.ending.outcome(), &task.aggregate) {
                 (None, _) => return true,
                 (Some(Ok(())), Some(aggregate)) => {
                     joined.push((aggregate.clone(), Arc::clone(disk)));

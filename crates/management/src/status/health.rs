@@ -336,6 +336,7 @@ mod tests {
                 groups: Vec::new(),
                 spares: Vec::new(),
                 leaving_disks: Vec::new(),
+                fillings: Vec::new(),
                 retired: Vec::new(),
                 waits_for_superblock: false,
                 counters: raid::Counters::default(),

@@ -23,7 +23,7 @@ pub(crate) struct Task {
 
 /// How a disk comes to hold what its place must.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub enum Way {
     /// All of it is written.
     Anew,
     /// What may have changed since it went is written.
@@ -97,6 +97,11 @@ impl Rebuild {
 
     pub(crate) fn regions(&self) -> u64 {
         self.walk.done()
+    }
+
+    /// Regions that it has to hold.
+    pub(crate) const fn end(&self) -> u64 {
+        self.walk.end()
     }
 
     /// How fast the disk is filled.

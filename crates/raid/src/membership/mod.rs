@@ -45,11 +45,14 @@ pub use errors::{
     WINDOW_NANOSECONDS,
 };
 pub(crate) use errors::{Known, Trouble};
-pub(crate) use filling::{Rebuild, Task, Way};
+pub use filling::Way;
+pub(crate) use filling::{Rebuild, Task};
 pub(crate) use group_state::{GroupState, Starting};
 pub(crate) use sequence::first_sequence;
 pub(crate) use standing::{Found, Standing, at_start};
-pub use status::{GroupStatus, MemberState, MemberStatus, SpareStatus, SuccessorStatus};
+pub use status::{
+    FillingStatus, GroupStatus, MemberState, MemberStatus, SpareStatus, SuccessorStatus,
+};
 pub(crate) use told::Told;
 
 /// Fills disks that have a place with what it must hold.

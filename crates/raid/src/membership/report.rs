@@ -1,9 +1,10 @@
 //! How the groups and their disks are, told.
 
-use crate::layout::Member;
+use crate::layout::{DiskPlace, Member};
 use crate::membership::errors::Known;
 use crate::membership::{
-    GroupState, GroupStatus, MemberState, MemberStatus, Members, RetiredDisk, SuccessorStatus,
+    FillingStatus, GroupState, GroupStatus, MemberState, MemberStatus, Members, RetiredDisk,
+    SuccessorStatus,
 };
 use crate::walk::Pace;
 use media::Profile;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 /// What the room tells of the disks in places, at one moment.
 pub(crate) struct Report {
     pub groups: Vec<GroupStatus>,
+    pub fillings: Vec<FillingStatus>,
     pub retired: Vec<RetiredDisk>,
     pub waits_for_superblock: bool,
 }
@@ -40,10 +42,26 @@ impl Members {
         let mut filled = state.groups.iter().flat_map(GroupState::fillings);
         Report {
             groups: groups.collect(),
+            fillings: fillings_of(&state.groups),
             retired: state.retired.clone(),
             waits_for_superblock: filled.any(|(_, filled)| !filled.has_superblock),
         }
     }
+}
+
+/// The disks of all groups that are being filled.
+fn fillings_of(groups: &[GroupState]) -> Vec<FillingStatus> {
+    let mut fillings = Vec::new();
+    for (group, disks) in (0..).zip(groups) {
+        fillings.extend(disks.fillings().map(|(member, filled)| FillingStatus {
+            place: DiskPlace { group, member },
+            disk: filled.device().name().to_owned(),
+            way: filled.way,
+            done_regions: filled.regions(),
+            regions: filled.end(),
+        }));
+    }
+    fillings
 }
 
 /// How a disk of a group is; `saved` is what the labels say of errors.

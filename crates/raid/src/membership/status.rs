@@ -1,6 +1,8 @@
 //! How the groups and their disks are, for operators and metrics.
 
+use crate::layout::DiskPlace;
 use crate::membership::errors::ErrorCounts;
+use crate::membership::filling::Way;
 use crate::walk::Pace;
 use media::Profile;
 use ondisk::label::{DiskRole, RaidKind, Sickness};
@@ -64,6 +66,22 @@ pub struct SuccessorStatus {
     pub regions: u64,
     /// How it gets on.
     pub pace: Pace,
+}
+
+/// A disk that is being filled with what its place must hold, beside the disk that has the place or
+/// in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FillingStatus {
+    /// The place.
+    pub place: DiskPlace,
+    /// The disk's name.
+    pub disk: String,
+    /// How it is filled.
+    pub way: Way,
+    /// Regions that it holds.
+    pub done_regions: u64,
+    /// Regions that it has to.
+    pub regions: u64,
 }
 
 /// A disk that waits for a place.

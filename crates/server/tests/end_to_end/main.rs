@@ -8,6 +8,7 @@ mod command_line;
 mod faults;
 mod files;
 mod growth;
+mod jobs;
 mod memory;
 mod object_ranges;
 mod objects;

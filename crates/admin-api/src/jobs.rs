@@ -1,0 +1,172 @@
+//! Jobs: work of a node that takes a while, with a number that stays the same over restarts.
+//!
+//! A job is begun by another call (a scrub, a replacement, a group that leaves) or by the node
+//! itself (a rebuild). Here it is listed, and, where the engine can, paused, resumed and cancelled.
+//!
+//! Invariants: a number is never given to a second job of the node; what is not known yet is
+//! `None`, never guessed.
+//!
+//! Fails: `NotFound` if the node has no job of a number, or has forgotten it.
+
+use crate::error::AdminError;
+use crate::requests::Validate;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a job does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// Reads all disks of an aggregate and repairs what is damaged.
+    Scrub,
+    /// Fills a disk that has the place of a lost one with all that the place must hold.
+    Rebuild,
+    /// Writes to a disk that returned what changed while it was away.
+    Resync,
+    /// Copies a disk in use to another, which takes its place then.
+    Replacement,
+    /// Moves all blocks out of a RAID group, which leaves its aggregate then.
+    Evacuation,
+    /// Erases a disk that no aggregate uses.
+    Zeroing,
+    /// Erases a disk that is to join an aggregate.
+    Growth,
+}
+
+impl JobKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Scrub,
+        Self::Rebuild,
+        Self::Resync,
+        Self::Replacement,
+        Self::Evacuation,
+        Self::Zeroing,
+        Self::Growth,
+    ];
+}
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Scrub => "scrub",
+            Self::Rebuild => "rebuild",
+            Self::Resync => "resync",
+            Self::Replacement => "replacement",
+            Self::Evacuation => "evacuation",
+            Self::Zeroing => "zeroing",
+            Self::Growth => "growth",
+        })
+    }
+}
+
+/// Whether a job goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Waits for its aggregate, which is not in service.
+    Queued,
+    /// Goes on, also after a restart.
+    Running,
+    /// Waits until it is resumed, also after a restart.
+    Paused,
+    /// Has done all of it.
+    Succeeded,
+    /// Ended before all was done, and will not go on.
+    Failed,
+    /// Was given up by an administrator.
+    Cancelled,
+}
+
+impl JobState {
+    /// All states.
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::Running, Self::Paused, Self::Succeeded, Self::Failed, Self::Cancelled];
+
+    /// Whether the job is over.
+    #[must_use]
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// A job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobInfo {
+    /// Its number.
+    pub job: u64,
+    /// What it does.
+    pub kind: JobKind,
+    /// The aggregate, if it is about one.
+    pub aggregate: Option<String>,
+    /// What it is done to: a disk, a group, an aggregate.
+    pub target: String,
+    /// Whether it goes on.
+    pub state: JobState,
+    /// When it began; of work that was under way before the node kept jobs, when it was first seen.
+    pub began: Time,
+    /// When it was over.
+    pub ended: Option<Time>,
+    /// Bytes that are done.
+    pub done_bytes: u64,
+    /// Bytes that are to be done.
+    pub size_bytes: u64,
+    /// Bytes a second in the last minute.
+    pub bytes_per_second: Option<u64>,
+    /// How long it will still take at that.
+    pub left_ns: Option<u64>,
+    /// Why it failed, or why it waits.
+    pub reason: Option<String>,
+}
+
+impl JobInfo {
+    /// How much is done, in whole percent; 100 only if that is all.
+    #[must_use]
+    pub fn percent_done(&self) -> u64 {
+        let share = u128::from(self.done_bytes) * 100 / u128::from(self.size_bytes.max(1));
+        u64::try_from(share.min(100)).unwrap_or(100)
+    }
+}
+
+/// One job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobName {
+    /// Its number.
+    pub job: u64,
+}
+
+impl Validate for JobName {
+    fn validate(&self) -> Result<(), AdminError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_on_the_wire_is_the_word_that_people_read() {
+        for kind in JobKind::ALL {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+        }
+        for state in JobState::ALL {
+            assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{state}\""));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A job, and what tells it from others.
+
+use crate::pace::Recent;
+use admin_api::{JobInfo, JobKind, JobState, Time};
+use std::fmt;
+use units::Timestamp;
+
+/// What work is done to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Subject {
+    /// All of the aggregate.
+    Aggregate,
+    /// A disk, by name.
+    Disk(String),
+    /// A RAID group of the aggregate.
+    Group(u32),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Aggregate => formatter.write_str("all disks"),
+            Self::Disk(name) => formatter.write_str(name),
+            Self::Group(group) => write!(formatter, "group {group}"),
+        }
+    }
+}
+
+/// What tells work from other work of the node at the same time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Key {
+    pub kind: JobKind,
+    /// The aggregate, by name.
+    pub aggregate: Option<String>,
+    pub subject: Subject,
+    /// Tells work from earlier work of the kind on the same subject, where the engine can: when a
+    /// scrub began, which start of the node a disk is erased in.
+    pub birth: i64,
+}
+
+/// How work came to its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Outcome {
+    pub state: JobState,
+    pub reason: Option<String>,
+}
+
+impl Outcome {
+    pub(crate) const fn succeeded() -> Self {
+        Self { state: JobState::Succeeded, reason: None }
+    }
+
+    pub(crate) const fn cancelled() -> Self {
+        Self { state: JobState::Cancelled, reason: None }
+    }
+
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self { state: JobState::Failed, reason: Some(reason.into()) }
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub number: u64,
+    pub key: Key,
+    pub state: JobState,
+    pub began: Timestamp,
+    pub ended: Option<Timestamp>,
+    pub done_bytes: u64,
+    pub size_bytes: u64,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// How it got on of late. Not kept over a restart.
+    pub recent: Recent,
+}
+
+impl Job {
+    /// The job as administrators see it.
+    pub(crate) fn info(&self) -> JobInfo {
+        let pace = match self.state {
+            JobState::Running => self.recent.pace(self.size_bytes.saturating_sub(self.done_bytes)),
+            _ => raid::Pace::default(),
+        };
+        let nanoseconds = |seconds: u64| seconds.saturating_mul(1_000_000_000);
+        let waits = (self.state == JobState::Queued)
+            .then(|| "its aggregate is not in service (stroop status)".to_owned());
+        JobInfo {
+            job: self.number,
+            kind: self.key.kind,
+            aggregate: self.key.aggregate.clone(),
+            target: self.key.subject.to_string(),
+            state: self.state,
+            began: Time(self.began),
+            ended: self.ended.map(Time),
+            done_bytes: self.done_bytes,
+            size_bytes: self.size_bytes,
+            bytes_per_second: pace.seconds_left.map(|_| pace.bytes_per_second),
+            left_ns: pace.seconds_left.map(nanoseconds),
+            reason: waits.or_else(|| self.reason.clone()),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The room of jobs: the calls, and the file that keeps the jobs over a restart.
+//!
+//! Order of locks: the table before anything of the engine. A look at the engine is made under the
+//! table's lock, so that an older look never comes after a newer one.
+
+use crate::aggregates::Aggregates;
+use crate::jobs::job::Job;
+use crate::jobs::stored;
+use crate::jobs::table::{Now, Table};
+use crate::jobs::works::Look;
+use crate::ports::StateFile;
+use admin_api::{AdminError, Code, JobInfo, JobName};
+use platform::sync::Mutex;
+use std::sync::Arc;
+use units::Timestamp;
+
+/// The jobs, and how they are kept.
+struct Kept {
+    table: Table,
+    /// The file does not say what the table does.
+    is_due: bool,
+    /// The file could not be written the last time; it is told once.
+    has_failed: bool,
+}
+
+/// See the module.
+pub(crate) struct Jobs {
+    aggregates: Arc<Aggregates>,
+    file: Arc<dyn StateFile>,
+    /// When the node was started.
+    start: Timestamp,
+    kept: Mutex<Kept>,
+}
+
+impl Jobs {
+    /// The jobs that the file tells of.
+    pub(crate) fn new(aggregates: Arc<Aggregates>, file: Arc<dyn StateFile>) -> Self {
+        let start = aggregates.node.clock.wall();
+        let table = restore(&*file, start);
+        let kept = Mutex::new(Kept { table, is_due: false, has_failed: false });
+        Self { aggregates, file, start, kept }
+    }
+
+    /// Looks what the engine does, and keeps what has begun, changed or ended.
+    pub(crate) fn look(&self) {
+        self.looked(|_| ());
+    }
+
+    /// The same, and then asks the table.
+    fn looked<T>(&self, ask: impl FnOnce(&mut Table) -> T) -> T {
+        let mut kept = self.kept.lock();
+        let clock = &self.aggregates.node.clock;
+        let now = Now { wall: clock.wall(), monotonic_nanoseconds: clock.monotonic_nanoseconds() };
+        let look = Look::new(&self.aggregates, self.start.get());
+        kept.is_due |= kept.table.observe(now, &look.works, &|key| look.fate(key));
+        self.store(&mut kept);
+        ask(&mut kept.table)
+    }
+
+    /// Has the file say what the table does.
+    fn store(&self, kept: &mut Kept) {
+        if !kept.is_due {
+            return;
+        }
+        match self.file.store(&stored::print(&kept.table)) {
+            Ok(()) => (kept.is_due, kept.has_failed) = (false, false),
+            Err(error) if !kept.has_failed => {
+                kept.has_failed = true;
+                tracing::error!(
+                    %error,
+                    "the list of jobs could not be written, and is tried again every second; make \
+                     room in the state directory"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<JobInfo> {
+        self.looked(|table| table.jobs().iter().map(Job::info).collect())
+    }
+
+    pub(crate) fn show(&self, wanted: &JobName) -> Result<JobInfo, AdminError> {
+        let found = self.looked(|table| table.job(wanted.job).map(Job::info));
+        found.ok_or_else(|| missing("cannot show job", wanted.job))
+    }
+}
+
+/// There is no such job.
+fn missing(message: &str, number: u64) -> AdminError {
+    AdminError::new(Code::NotFound, message, number.to_string())
+        .because("there is no job of this number, or it was over long ago")
+        .try_next("stroop job list")
+}
+
+/// The table that the file tells of. If it cannot be read the history is lost; numbers go on from
+/// the time in seconds, above all that were given: a node does not begin a job every second.
+fn restore(file: &dyn StateFile, start: Timestamp) -> Table {
+    let cause = match file.load() {
+        Ok(text) if text.is_empty() => return Table::new(Vec::new(), 1),
+        Ok(text) => match stored::parse(&text) {
+            Ok(table) => return table,
+            Err(cause) => cause,
+        },
+        Err(error) => error.to_string(),
+    };
+    let next = u64::try_from(start.seconds()).unwrap_or(0).max(1);
+    tracing::error!(
+        cause,
+        next,
+        "the list of jobs cannot be read; jobs that are over are forgotten, and new ones are \
+         numbered from the time on"
+    );
+    Table::new(Vec::new(), next)
+}

@@ -1,0 +1,217 @@
+//! The jobs of a node as a text that outlives restarts: a line that says what it is, one with the
+//! next number, and one for each job, its fields apart by blanks.
+//!
+//! ```text
+//! stroop-jobs 1
+//! next 8
+//! 7 rebuild running 0 1732541528000000000 - 0 268435456 aggregate a1 disk /dev/sdb -
+//! ```
+//!
+//! A field that may hold anything is escaped: `%` and two hexadecimal digits stand for each byte
+//! that is not printable, a blank or `%`, and `-` alone for nothing.
+//!
+//! Invariants: what is printed is parsed to the same; how far a job is counts only until the engine
+//! is asked.
+//!
+//! Fails: with a sentence that says which line cannot be read; nothing of such a text is used.
+
+use crate::jobs::job::{Job, Key, Subject};
+use crate::jobs::table::Table;
+use crate::pace::Recent;
+use admin_api::{JobKind, JobState};
+use units::Timestamp;
+
+/// The first line: what the file is, and the version of its form.
+const TITLE: &str = "stroop-jobs 1";
+/// Nothing, where something could be.
+const NOTHING: &str = "-";
+const ESCAPE: char = '%';
+
+/// The text of all jobs.
+pub(crate) fn print(table: &Table) -> String {
+    let mut text = format!("{TITLE}\nnext {}\n", table.next_number());
+    table.jobs().iter().for_each(|job| text.push_str(&line(job)));
+    text
+}
+
+/// The jobs of a text.
+///
+/// # Errors
+/// What cannot be read of it.
+pub(crate) fn parse(text: &str) -> Result<Table, String> {
+    let mut lines = (1..).zip(text.lines());
+    match lines.next() {
+        Some((_, TITLE)) => {}
+        Some((_, other)) => {
+            return Err(format!("it begins with '{}', not with '{TITLE}'", other.escape_debug()));
+        }
+        None => return Err("it is empty".to_owned()),
+    }
+    let next = lines.next().and_then(|(_, line)| line.strip_prefix("next ")?.parse::<u64>().ok());
+    let Some(next) = next else { return Err("line 2 does not say the next number".to_owned()) };
+    let mut jobs: Vec<Job> = Vec::new();
+    for (number, line) in lines {
+        let job = job(line).ok_or_else(|| format!("line {number} is no job"))?;
+        if job.number >= next || jobs.last().is_some_and(|before| before.number >= job.number) {
+            return Err(format!("line {number} is out of order"));
+        }
+        jobs.push(job);
+    }
+    Ok(Table::new(jobs, next))
+}
+
+fn line(job: &Job) -> String {
+    let Key { kind, aggregate, subject, birth } = &job.key;
+    let subject = match subject {
+        Subject::Aggregate => format!("all {NOTHING}"),
+        Subject::Disk(name) => format!("disk {}", escape(Some(name))),
+        Subject::Group(group) => format!("group {group}"),
+    };
+    format!(
+        "{} {kind} {} {birth} {} {} {} {} {} {subject} {}\n",
+        job.number,
+        job.state,
+        job.began.get(),
+        job.ended.map_or_else(|| NOTHING.to_owned(), |ended| ended.get().to_string()),
+        job.done_bytes,
+        job.size_bytes,
+        escape(aggregate.as_deref()),
+        escape(job.reason.as_deref()),
+    )
+}
+
+fn job(line: &str) -> Option<Job> {
+    let mut fields = line.split(' ');
+    let mut next = || fields.next();
+    let number = next()?.parse().ok()?;
+    let kind = next()?;
+    let kind = JobKind::ALL.into_iter().find(|known| known.to_string() == kind)?;
+    let state = next()?;
+    let state = JobState::ALL.into_iter().find(|known| known.to_string() == state)?;
+    let birth = next()?.parse().ok()?;
+    let began = Timestamp(next()?.parse().ok()?);
+    let ended = match next()? {
+        NOTHING => None,
+        ended => Some(Timestamp(ended.parse().ok()?)),
+    };
+    let (done_bytes, size_bytes) = (next()?.parse().ok()?, next()?.parse().ok()?);
+    let aggregate = unescape(next()?)?;
+    let subject = match (next()?, next()?) {
+        ("all", NOTHING) => Subject::Aggregate,
+        ("disk", name) => Subject::Disk(unescape(name)??),
+        ("group", group) => Subject::Group(group.parse().ok()?),
+        _ => return None,
+    };
+    let reason = unescape(next()?)?;
+    if next().is_some() || state.is_over() != ended.is_some() {
+        return None;
+    }
+    let (key, recent) = (Key { kind, aggregate, subject, birth }, Recent::default());
+    Some(Job { number, key, state, began, ended, done_bytes, size_bytes, reason, recent })
+}
+
+/// An empty text is nothing.
+fn escape(text: Option<&str>) -> String {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return NOTHING.to_owned() };
+    let mut line = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let is_plain = byte.is_ascii_graphic() && char::from(byte) != ESCAPE;
+        match is_plain && text != NOTHING {
+            true => line.push(char::from(byte)),
+            false => line.push_str(&format!("{ESCAPE}{byte:02x}")),
+        }
+    }
+    line
+}
+
+/// The text of a field; `None` if it is none.
+fn unescape(field: &str) -> Option<Option<String>> {
+    if field == NOTHING {
+        return Some(None);
+    }
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut pieces = field.split(ESCAPE);
+    bytes.extend_from_slice(pieces.next()?.as_bytes());
+    for piece in pieces {
+        let (digits, plain) = piece.split_at_checked(2)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(plain.as_bytes());
+    }
+    String::from_utf8(bytes).ok().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn job_strategy() -> impl Strategy<Value = Job> {
+        let subject = prop_oneof![
+            Just(Subject::Aggregate),
+            ".{1,20}".prop_map(Subject::Disk),
+            any::<u32>().prop_map(Subject::Group),
+        ];
+        let kind = prop::sample::select(JobKind::ALL.to_vec());
+        let state = prop::sample::select(JobState::ALL.to_vec());
+        let texts = prop::option::of(".{1,20}");
+        let numbers = (any::<i64>(), any::<i64>(), any::<i64>(), any::<u64>(), any::<u64>());
+        (subject, kind, state, (texts.clone(), texts), numbers).prop_map(
+            |(subject, kind, state, (aggregate, reason), (birth, began, ended, done, size))| Job {
+                number: 0,
+                key: Key { kind, aggregate, subject, birth },
+                state,
+                began: Timestamp(began),
+                ended: state.is_over().then_some(Timestamp(ended)),
+                done_bytes: done,
+                size_bytes: size,
+                reason,
+                recent: Recent::default(),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_parsed_to_the_same(
+            jobs in prop::collection::vec(job_strategy(), 0..5),
+            first in 1_u64..1 << 40,
+        ) {
+            let numbered = |(number, job)| Job { number, ..job };
+            let jobs: Vec<Job> = (first..).zip(jobs).map(numbered).collect();
+            let table = Table::new(jobs.clone(), first + jobs.len() as u64);
+            let text = print(&table);
+            let parsed = parse(&text).unwrap();
+            prop_assert_eq!(parsed.next_number(), table.next_number());
+            prop_assert_eq!(format!("{:?}", parsed.jobs()), format!("{jobs:?}"));
+            prop_assert!(text.is_ascii());
+        }
+
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "(stroop-jobs 1\nnext 9\n)?(.|\n){0,80}") {
+            let _ = parse(&text);
+        }
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_read_is_refused_with_the_line() {
+        let whole = "stroop-jobs 1\nnext 8\n\
+                     7 rebuild running 0 5 - 0 9 a1 disk /dev/a%20b -\n";
+        let parsed = parse(whole).unwrap();
+        assert_eq!(parsed.jobs()[0].key.subject, Subject::Disk("/dev/a b".to_owned()));
+        for (from, to, cause) in [
+            ("jobs 1", "jobs 2", "it begins with 'stroop-jobs 2', not with 'stroop-jobs 1'"),
+            ("next 8", "next x", "line 2 does not say the next number"),
+            ("next 8", "next 7", "line 3 is out of order"),
+            ("rebuild", "mend", "line 3 is no job"),
+            ("running", "failed", "line 3 is no job"),
+            ("%20", "%+f", "line 3 is no job"),
+            (" -\n", " - -\n", "line 3 is no job"),
+        ] {
+            assert_eq!(parse(&whole.replacen(from, to, 1)).unwrap_err(), cause);
+        }
+        assert_eq!(parse("").unwrap_err(), "it is empty");
+    }
+}

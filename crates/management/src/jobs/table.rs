@@ -1,0 +1,189 @@
+//! The jobs of a node, and how a look at the engine changes them.
+//!
+//! Invariants:
+//! - A number is given once, in ascending order.
+//! - Work that goes on has exactly one job that is not over.
+//! - A job that is over changes no more, and is forgotten when [`ENDED_MAX`] later ones are over. A
+//!   job whose work the engine still tells of is not forgotten: the work would look new.
+//!
+//! Fails: never. Work beyond [`OPEN_MAX`] gets no job.
+
+use crate::jobs::job::{Job, Key, Outcome};
+use crate::pace::Recent;
+use admin_api::JobState;
+use std::collections::BTreeSet;
+use units::Timestamp;
+
+/// Jobs that are over and are kept: a screen or two, and weeks of a node that is well.
+pub(crate) const ENDED_MAX: usize = 100;
+/// Jobs that are not over: several for each disk of the largest node.
+pub(crate) const OPEN_MAX: usize = 4096;
+
+/// Whether work goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Going {
+    Running,
+    /// Waits until it is resumed.
+    Held,
+    /// Ended, at a time.
+    Over(Outcome, Timestamp),
+}
+
+/// Work that the engine tells of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Work {
+    pub key: Key,
+    pub going: Going,
+    /// When it began, if the engine knows.
+    pub began: Option<Timestamp>,
+    pub done_bytes: u64,
+    pub size_bytes: u64,
+}
+
+/// What became of work of which the engine tells nothing any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its aggregate is not in service, so nobody can tell.
+    Away,
+    /// All is done, and the labels that say so are being written.
+    Ending,
+    Ended(Outcome),
+}
+
+/// When a look was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub wall: Timestamp,
+    pub monotonic_nanoseconds: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// In order of number.
+    jobs: Vec<Job>,
+    next_number: u64,
+}
+
+impl Table {
+    /// The jobs that a file told of. No job with `next_number` or above was there ever.
+    pub(crate) const fn new(jobs: Vec<Job>, next_number: u64) -> Self {
+        Self { jobs, next_number }
+    }
+
+    pub(crate) fn jobs(&self) -> &[Job] {
+        &self.jobs
+    }
+
+    pub(crate) const fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    pub(crate) fn job(&self, number: u64) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.number == number)
+    }
+
+    /// Takes in a look at the engine; whether a job began, changed its state or ended. `fate` tells
+    /// what became of work that is not among `works`.
+    pub(crate) fn observe(
+        &mut self,
+        now: Now,
+        works: &[Work],
+        fate: &dyn Fn(&Key) -> Fate,
+    ) -> bool {
+        let (before, mut has_changed) = (self.next_number, false);
+        let mut told = BTreeSet::new();
+        for work in works {
+            let at = self.position_of(work).or_else(|| self.begin(work, now));
+            let Some(job) = at.and_then(|at| self.jobs.get_mut(at)) else { continue };
+            told.insert(job.number);
+            has_changed |= take_in(job, work, now);
+        }
+        for job in &mut self.jobs {
+            if job.state.is_over() || told.contains(&job.number) {
+                continue;
+            }
+            has_changed |= match fate(&job.key) {
+                Fate::Away if job.state == JobState::Running => change(job, JobState::Queued),
+                Fate::Away | Fate::Ending => false,
+                Fate::Ended(outcome) => end(job, &outcome, now.wall),
+            };
+        }
+        self.forget(&told);
+        has_changed || self.next_number != before
+    }
+
+    /// The job of work that goes on, or of work that is over.
+    fn position_of(&self, work: &Work) -> Option<usize> {
+        let is_over = matches!(work.going, Going::Over(..));
+        self.jobs.iter().rposition(|job| job.key == work.key && (is_over || !job.state.is_over()))
+    }
+
+    /// Gives work a number.
+    fn begin(&mut self, work: &Work, now: Now) -> Option<usize> {
+        if self.jobs.iter().filter(|job| !job.state.is_over()).count() >= OPEN_MAX {
+            return None;
+        }
+        self.jobs.push(Job {
+            number: self.next_number,
+            key: work.key.clone(),
+            state: JobState::Running,
+            began: work.began.unwrap_or(now.wall),
+            ended: None,
+            done_bytes: 0,
+            size_bytes: 0,
+            reason: None,
+            recent: Recent::default(),
+        });
+        self.next_number += 1;
+        Some(self.jobs.len() - 1)
+    }
+
+    /// Forgets the oldest jobs that are over, but those that the engine still tells of.
+    fn forget(&mut self, told: &BTreeSet<u64>) {
+        let is_old = |job: &Job| job.state.is_over() && !told.contains(&job.number);
+        let mut excess =
+            self.jobs.iter().filter(|job| is_old(job)).count().saturating_sub(ENDED_MAX);
+        self.jobs.retain(|job| {
+            let is_kept = excess == 0 || !is_old(job);
+            excess -= usize::from(!is_kept);
+            is_kept
+        });
+    }
+}
+
+/// Takes in what the engine tells of a job's work; whether its state changes.
+fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
+    if job.state.is_over() {
+        return false;
+    }
+    (job.done_bytes, job.size_bytes) = (work.done_bytes, work.size_bytes);
+    match &work.going {
+        Going::Running => {
+            job.recent.add(now.monotonic_nanoseconds, work.done_bytes);
+            change(job, JobState::Running)
+        }
+        Going::Held => change(job, JobState::Paused),
+        Going::Over(outcome, at) => end(job, outcome, *at),
+    }
+}
+
+/// Changes the state; whether it was another.
+fn change(job: &mut Job, state: JobState) -> bool {
+    if state != JobState::Running {
+        job.recent = Recent::default();
+    }
+    std::mem::replace(&mut job.state, state) != state
+}
+
+fn end(job: &mut Job, outcome: &Outcome, at: Timestamp) -> bool {
+    job.ended = Some(at);
+    job.reason.clone_from(&outcome.reason);
+    if outcome.state == JobState::Succeeded {
+        job.done_bytes = job.size_bytes;
+    }
+    change(job, outcome.state)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The table against a naive model, and its bounds.
+
+use super::*;
+use crate::jobs::job::Subject;
+use admin_api::JobKind;
+use proptest::prelude::*;
+
+fn now(seconds: u64) -> Now {
+    let nanoseconds = seconds * 1_000_000_000;
+    Now { wall: Timestamp(nanoseconds as i64), monotonic_nanoseconds: nanoseconds }
+}
+
+fn work(disk: u8, going: Going) -> Work {
+    let subject = Subject::Disk(format!("d{disk}"));
+    let key = Key { kind: JobKind::Rebuild, aggregate: Some("a1".to_owned()), subject, birth: 0 };
+    Work { key, going, began: None, done_bytes: 1 << 20, size_bytes: 4 << 20 }
+}
+
+/// What the engine does with a disk, as one look finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    Running,
+    Held,
+    Succeeded,
+    Failed,
+    Away,
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    use Seen::{Away, Failed, Held, Running, Succeeded};
+    prop::sample::select(vec![Running, Running, Held, Succeeded, Failed, Away])
+}
+
+/// A look at disks: what goes on is told, what ended is asked for.
+fn observe(table: &mut Table, seconds: u64, seen: &[Seen]) -> bool {
+    let going = |(disk, seen): (u8, &Seen)| match seen {
+        Seen::Running => Some(work(disk, Going::Running)),
+        Seen::Held => Some(work(disk, Going::Held)),
+        Seen::Succeeded | Seen::Failed | Seen::Away => None,
+    };
+    let works: Vec<Work> = (0..).zip(seen).filter_map(going).collect();
+    table.observe(now(seconds), &works, &|key| {
+        let its = (0_u8..).zip(seen).find(|(disk, _)| work(*disk, Going::Running).key == *key);
+        match its.map(|(_, seen)| seen) {
+            Some(Seen::Succeeded) => Fate::Ended(Outcome::succeeded()),
+            Some(Seen::Failed) => Fate::Ended(Outcome::failed("it broke")),
+            _ => Fate::Away,
+        }
+    })
+}
+
+/// The naive model: every job that there ever was, as disk and state, number by number.
+#[derive(Default)]
+struct Model(Vec<(u8, JobState)>);
+
+impl Model {
+    fn observe(&mut self, seen: &[Seen]) {
+        for (disk, seen) in (0_u8..).zip(seen) {
+            let open = self.0.iter_mut().find(|(of, state)| *of == disk && !state.is_over());
+            match (open, seen) {
+                (Some((_, state)), Seen::Running) => *state = JobState::Running,
+                (Some((_, state)), Seen::Held) => *state = JobState::Paused,
+                (Some((_, state)), Seen::Succeeded) => *state = JobState::Succeeded,
+                (Some((_, state)), Seen::Failed) => *state = JobState::Failed,
+                (Some((_, state)), Seen::Away) => {
+                    if *state == JobState::Running {
+                        *state = JobState::Queued;
+                    }
+                }
+                (None, Seen::Running) => self.0.push((disk, JobState::Running)),
+                (None, Seen::Held) => self.0.push((disk, JobState::Paused)),
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_table_does_what_a_naive_one_does(
+        looks in prop::collection::vec(prop::collection::vec(seen(), 4), 1..60),
+    ) {
+        let (mut table, mut model) = (Table::new(Vec::new(), 1), Model::default());
+        for (seconds, look) in (0..).zip(&looks) {
+            let before = format!("{:?}", model.0);
+            model.observe(look);
+            let has_changed = observe(&mut table, seconds, look);
+            prop_assert_eq!(has_changed, before != format!("{:?}", model.0));
+            for job in table.jobs() {
+                let (disk, state) = model.0[job.number as usize - 1];
+                prop_assert_eq!(&job.key, &work(disk, Going::Running).key);
+                prop_assert_eq!((job.state, job.ended.is_some()), (state, state.is_over()));
+            }
+            // None is missing but old ones.
+            let open = |(_, state): &&(u8, JobState)| !state.is_over();
+            let kept = model.0.iter().filter(open).count()
+                + model.0.iter().filter(|one| !open(one)).count().min(ENDED_MAX);
+            prop_assert_eq!(table.jobs().len(), kept);
+            prop_assert_eq!(table.next_number(), model.0.len() as u64 + 1);
+        }
+    }
+}
+
+#[test]
+fn of_jobs_that_are_over_the_last_are_kept_and_numbers_go_on() {
+    let mut table = Table::new(Vec::new(), 1);
+    for seconds in 0..250 {
+        observe(&mut table, 2 * seconds, &[Seen::Running]);
+        observe(&mut table, 2 * seconds + 1, &[Seen::Succeeded]);
+    }
+    let numbers: Vec<u64> = table.jobs().iter().map(|job| job.number).collect();
+    assert_eq!(numbers, (151..=250).collect::<Vec<u64>>());
+    assert_eq!(table.next_number(), 251);
+    let last = table.job(250).unwrap();
+    assert_eq!((last.state, last.done_bytes), (JobState::Succeeded, last.size_bytes));
+    assert!(table.job(150).is_none());
+}
+
+#[test]
+fn what_the_engine_still_tells_of_is_not_forgotten_and_not_new() {
+    let mut table = Table::new(Vec::new(), 1);
+    let over = |disk| work(disk, Going::Over(Outcome::cancelled(), Timestamp(7)));
+    let fate = |_: &Key| Fate::Ended(Outcome::succeeded());
+    assert!(table.observe(now(1), &[over(0)], &fate));
+    for seconds in 2..250 {
+        let others = [over(0), work(1, Going::Running)];
+        table.observe(now(seconds), if seconds % 2 == 0 { &others } else { &others[..1] }, &fate);
+    }
+    let first = table.job(1).unwrap();
+    assert_eq!((first.state, first.ended), (JobState::Cancelled, Some(Timestamp(7))));
+    assert_eq!(table.jobs().len(), ENDED_MAX + 1);
+    assert!(!table.observe(now(300), &[over(0)], &fate));
+}
+
+#[test]
+fn work_beyond_the_limit_gets_no_job() {
+    let mut table = Table::new(Vec::new(), 1);
+    let works: Vec<Work> = (0..=OPEN_MAX as u32)
+        .map(|group| {
+            let mut one = work(0, Going::Running);
+            one.key.subject = Subject::Group(group);
+            one
+        })
+        .collect();
+    assert!(table.observe(now(1), &works, &|_| Fate::Away));
+    assert_eq!(table.jobs().len(), OPEN_MAX);
+    assert!(!table.observe(now(2), &works, &|_| Fate::Away));
+}
+
+#[test]
+fn the_pace_is_told_of_jobs_that_run() {
+    let mut table = Table::new(Vec::new(), 1);
+    for seconds in 0..3 {
+        let done_bytes = (seconds + 1) << 20;
+        let one = Work { done_bytes, ..work(0, Going::Running) };
+        table.observe(now(seconds), &[one], &|_| Fate::Away);
+    }
+    let info = table.job(1).unwrap().info();
+    assert_eq!((info.bytes_per_second, info.left_ns), (Some(1 << 20), Some(1_000_000_000)));
+    assert_eq!((info.percent_done(), info.began), (75, admin_api::Time(Timestamp(0))));
+    table.observe(now(4), &[work(0, Going::Held)], &|_| Fate::Away);
+    assert_eq!(table.job(1).unwrap().info().bytes_per_second, None);
+    // Work whose aggregate is not in service waits; paused work stays paused.
+    table.observe(now(5), &[], &|_| Fate::Away);
+    assert_eq!(table.job(1).unwrap().state, JobState::Paused);
+    table.observe(now(6), &[work(0, Going::Running)], &|_| Fate::Away);
+    assert!(!table.observe(now(7), &[], &|_| Fate::Ending));
+    table.observe(now(8), &[], &|_| Fate::Away);
+    let info = table.job(1).unwrap().info();
+    assert_eq!(info.state, JobState::Queued);
+    assert!(info.reason.unwrap().contains("not in service"));
+}

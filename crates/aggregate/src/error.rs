@@ -3,6 +3,7 @@
 use crate::block_side::leaving::LeavingError;
 use nvlog::LogError;
 use ondisk::damage::Damage;
+use ondisk::features::FeatureName;
 use raid::{RaidError, StoreError};
 use thiserror::Error;
 use units::{CpNumber, Pvbn};
@@ -83,6 +84,17 @@ pub enum AggregateError {
     /// A volume has no room for what was asked for.
     #[error("the volume is full; remove files or snapshots")]
     VolumeFull,
+    /// A newer build wrote the volume, and this build must not change it.
+    #[error(
+        "volume '{volume}' uses the feature '{feature}', which this build of Stroop lacks; start \
+         the build that wrote it, or a later one"
+    )]
+    NotUnderstood {
+        /// The volume's name.
+        volume: String,
+        /// The feature, as the volume's record names it.
+        feature: FeatureName,
+    },
     /// A group cannot leave.
     #[error(transparent)]
     Leaving(#[from] LeavingError),

@@ -107,7 +107,9 @@ impl Engine {
         assert!(outcome.is_ok(), "an empty file system is in memory: {outcome:?}");
     }
 
-    /// Deletes a volume with its snapshots; its space comes back in the background.
+    /// Deletes a volume with its snapshots; its space comes back in the background. Container maps
+    /// are the aggregate's, so a volume with a feature that this build lacks can be deleted too
+    /// (decision 34).
     pub fn delete_volume(self: &Arc<Self>, name: &str, done: Done<()>) {
         let Some(served) = self.volume_named(name) else {
             return done(Err(EngineError::NotFound { kind: "volume", name: name.to_owned() }));
@@ -161,6 +163,7 @@ impl Engine {
         };
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
+            scope.block_side().changeable_slot_of(served.environment.volume)?;
             match &served.kind {
                 VolumeKind::Flexible(volume) => volume.accept(scope.access, &request, birth),
                 VolumeKind::Traditional(volume) => {

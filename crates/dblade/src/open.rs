@@ -1,11 +1,14 @@
 //! Opening an aggregate after a stop or a crash.
 //!
-//! Order: put the disks together, choose the newest superblock, have every disk have it, open the
-//! log, make the parity of noted stripes right, mount the aggregate and its
+//! Order: put the disks together, choose the newest superblock, open the log, have every disk have
+//! the superblock, make the parity of noted stripes right, mount the aggregate and its
 //! volumes, replay the log, and commit that with a consistency point before anyone is served.
 //!
-//! Fails: with what is wrong and where. Nothing has been changed then, but for superblocks and
-//! labels of disks that had older ones, and parity that was not right.
+//! Labels, superblocks and log headers are all read before anything is written: where this build
+//! lacks a feature of one of them, the start is refused and nothing has been changed.
+//!
+//! Fails: with what is wrong and where. Nothing has been changed then, but for the log's header,
+//! superblocks and labels of disks that had older ones, and parity that was not right.
 
 use crate::create::OpenParts;
 use crate::engine::{Done, Engine};
@@ -122,7 +125,7 @@ impl Engine {
                 started_nanoseconds,
                 done,
             };
-            opening.adopt();
+            opening.open_log();
         }));
     }
 }
@@ -144,12 +147,12 @@ impl Opening {
     /// superblock were lost then, the others would lead to an image that is not there any more.
     fn adopt(self) {
         if mutation::broken(Rule::AdoptedSuperblockKept) {
-            return self.open_log();
+            return self.recover_stripes();
         }
         let (store, slot) = (Arc::clone(&self.store), self.slot);
         let block = Arc::new(self.superblock.to_block());
         let adopted = move |outcome: Result<(), raid::StoreError>| match outcome {
-            Ok(()) => self.open_log(),
+            Ok(()) => self.recover_stripes(),
             Err(error) => self.give_up(AggregateError::from(error).into()),
         };
         store.adopt_superblock(slot, block, is_whole_slot, Box::new(adopted));
@@ -173,7 +176,7 @@ impl Opening {
                 }
                 self.log = Some(Arc::new(log));
                 self.records = records;
-                self.recover_stripes();
+                self.adopt();
             }
             Err(error) => {
                 let error = EngineError::journal(&self.identity.name, &error);
@@ -276,21 +279,25 @@ impl Opening {
         engine.scheduler.send(affinity, Box::new(message));
     }
 
-    /// A volume of which this build lacks a feature is not written, so nothing can be replayed into
-    /// it; and a traditional volume is the aggregate itself.
+    /// A volume of which this build lacks a feature is not written, so the log must have nothing to
+    /// replay into it; and a traditional volume is the aggregate itself. A record that cannot be
+    /// read may be such a volume's.
     fn check_features(&self, side: &BlockSide) -> Result<(), AggregateError> {
-        let is_clean = self.superblock.clean.get() == 1;
+        let volumes = self.records.iter().map(|record| operations::record_volume(&record.body));
+        let logged: Vec<_> = volumes.map(Result::ok).collect();
         for VolumeSlot { record } in &side.table {
             let lacking = record.features.forbids_writing(FeatureScope::Volume);
             let Some(feature) = lacking.filter(|_| record.state == STATE_ONLINE) else { continue };
-            if is_clean && record.kind == VOLUME_FLEXIBLE {
+            let number = VolumeId(record.volume.get());
+            let is_logged = logged.iter().any(|volume| volume.is_none_or(|one| one == number));
+            if !is_logged && record.kind == VOLUME_FLEXIBLE {
                 continue;
             }
             return Err(AggregateError::Refused(format!(
                 "volume '{}' uses the feature '{feature}', which this build of Stroop lacks; start \
                  the build that wrote it, or a later one{}",
                 record.name(),
-                if is_clean { "" } else { ", and stop it in order before you start this one" }
+                if is_logged { ", and stop it in order before you start this one" } else { "" }
             )));
         }
         Ok(())

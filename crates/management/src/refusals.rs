@@ -31,6 +31,7 @@ fn code_of(error: &EngineError) -> Code {
         EngineError::Aggregate(
             AggregateError::Leaving(_)
             | AggregateError::Refused(_)
+            | AggregateError::NotUnderstood { .. }
             | AggregateError::Full
             | AggregateError::VolumeFull,
         ) => Code::Conflict,

@@ -359,6 +359,7 @@ fn choose_label(
     let mut best: Option<(DiskLabel, LabelCopy)> = None;
     let mut damaged: Option<Damage> = None;
     let mut failed: Option<MediaError> = None;
+    let read: Vec<BlockRef> = copies.iter().flatten().cloned().collect();
     for (result, copy) in copies.into_iter().zip([LabelCopy::First, LabelCopy::Last]) {
         let label = match result {
             Ok(block) if DiskLabel::is_claimed_by(&block) => DiskLabel::from_block(&block),
@@ -382,6 +383,11 @@ fn choose_label(
                 }
             }
         }
+    }
+    // The newer build may have died between the two copies. This build must not write over its copy.
+    let lacking = |label: &DiskLabel| read.iter().find_map(|block| label.lacking_for(block));
+    if let Some(damage) = best.as_ref().and_then(|(label, _)| lacking(label)) {
+        return Err(MediaError::AnotherBuild { disk, damage });
     }
     match (best, damaged, failed) {
         (Some(best), _, _) => Ok(best),

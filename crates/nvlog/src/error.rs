@@ -32,6 +32,17 @@ pub enum LogError {
         /// What is wrong with the copy that is nearest to a header.
         damage: Damage,
     },
+    /// A newer build wrote a copy of the header, and this build must not use the log.
+    #[error(
+        "the log on disk {disk} is not opened: {damage}; start the build that wrote it, or a later \
+         one"
+    )]
+    NewerBuild {
+        /// The disk's name.
+        disk: String,
+        /// What this build lacks.
+        damage: Damage,
+    },
     /// The log belongs to another aggregate.
     #[error("the log on disk {disk} belongs to aggregate {:032x}", u128::from_be_bytes(*.found))]
     OtherAggregate {

@@ -4,6 +4,10 @@
 //! before the log takes a record: whatever a crash leaves, one copy is whole, and no batch has an
 //! incarnation that its header does not know. The flushes also make durable what was read.
 //!
+//! A copy of the header that a newer build wrote refuses the log, even if the other copy is whole:
+//! the newer build may have died between the two, and this build would write over its header.
+//! Nothing is written then.
+//!
 //! The records of a half whose life ended in the durable consistency point are skipped. If a half
 //! is missing that must be there, because the other one says so, the log is refused. If a chain
 //! ends before records that were durable, replay ends there, and [`Log::missing`] says so.
@@ -195,17 +199,20 @@ fn choose_header(
     let mut whole: Vec<LogHeader> = Vec::new();
     let mut damaged: Option<Damage> = None;
     let mut unreadable = None;
+    let name = disk.name().to_owned();
     for block in read {
         match block {
             Ok(block) => match LogHeader::from_block(&block) {
                 Ok(header) => whole.push(header),
+                Err(damage) if damage.is_of_newer_build() => {
+                    return Err(LogError::NewerBuild { disk: name, damage });
+                }
                 Err(damage) if LogHeader::is_claimed_by(&block) => damaged = Some(damage),
                 Err(_) => {}
             },
             Err(cause) => unreadable = Some(cause),
         }
     }
-    let name = disk.name().to_owned();
     let fits =
         |header: &&LogHeader| header.aggregate == expected.aggregate && header.log == expected.log;
     if let Some(header) = whole.iter().filter(fits).max_by_key(|header| header.incarnation.get()) {

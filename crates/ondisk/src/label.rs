@@ -314,6 +314,18 @@ impl DiskLabel {
         block.bytes().starts_with(&LABEL_MAGIC.to_le_bytes())
     }
 
+    /// What this build lacks to read the block, if a newer build wrote it as a label of the disk
+    /// that has this label. A label of an unknown version counts as this disk's.
+    #[must_use]
+    pub fn lacking_for(&self, block: &Block) -> Option<Damage> {
+        let Ok(other) = Self::read_from_bytes(block.bytes()) else {
+            unreachable!("a label is as large as a block")
+        };
+        let damage = other.validate().err().filter(Damage::is_of_newer_build)?;
+        let has_unknown_layout = matches!(damage, Damage::Version { .. });
+        (has_unknown_layout || other.disk == self.disk).then_some(damage)
+    }
+
     /// The label in a block.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ pub mod inode;
 pub mod label;
 pub mod log;
 pub mod medium;
+pub mod newer;
 pub mod object_range;
 pub mod operation;
 pub mod pointer;

@@ -267,9 +267,7 @@ pub fn set_exports(
     rules: &[ExportRuleRecord],
 ) -> Result<(), AggregateError> {
     let side = scope.block_side();
-    let Some(slot) = side.live_slot_of(volume) else {
-        return Err(AggregateError::Refused("the volume is gone".to_owned()));
-    };
+    let slot = side.changeable_slot_of(volume)?;
     check_rules(rules)?;
     set_rules(&mut side.table[slot].record, rules);
     side.dirty_slots.insert(slot);

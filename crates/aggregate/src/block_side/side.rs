@@ -21,6 +21,7 @@ use cowfs::logical::{CleanedInode, FrozenInode};
 use cowfs::ranges::RangeSet;
 use cowfs::reader::HeldBlocks;
 use cowfs::space::Space;
+use ondisk::features::FeatureScope;
 use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
@@ -149,11 +150,23 @@ impl BlockSide {
         })
     }
 
-    /// The slot of a volume that is not being deleted.
-    #[must_use]
-    pub fn live_slot_of(&self, volume: VolumeId) -> Option<usize> {
-        let slot = self.slot_of(volume)?;
-        (self.table[slot].record.state != STATE_DELETING).then_some(slot)
+    /// The slot of a volume whose record an administrator's request may change. A volume with a
+    /// feature that this build lacks stays as the build that has the feature left it (decision 34).
+    ///
+    /// # Errors
+    /// The volume is gone, or it has such a feature.
+    pub fn changeable_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
+        let is_live = |slot: &usize| self.table[*slot].record.state != STATE_DELETING;
+        let Some(slot) = self.slot_of(volume).filter(is_live) else {
+            return Err(AggregateError::Refused("the volume is gone".to_owned()));
+        };
+        let record = &self.table[slot].record;
+        match record.features.forbids_writing(FeatureScope::Volume) {
+            None => Ok(slot),
+            Some(feature) => {
+                Err(AggregateError::NotUnderstood { volume: record.name().to_owned(), feature })
+            }
+        }
     }
 
     /// Whether a consistency point changes maps and trees now: they are not those of the last
@@ -253,9 +266,7 @@ impl BlockSide {
         now: Timestamp,
     ) -> Result<(), AggregateError> {
         tiering.check().map_err(AggregateError::Refused)?;
-        let Some(slot) = self.live_slot_of(volume) else {
-            return Err(AggregateError::Refused("the volume is gone".to_owned()));
-        };
+        let slot = self.changeable_slot_of(volume)?;
         let record = &mut self.table[slot].record;
         if !(tiering.is_cooling() && Tiering::of(record).is_cooling()) {
             // Blocks begin to cool now.

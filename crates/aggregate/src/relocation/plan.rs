@@ -14,6 +14,7 @@ use crate::owner::content_of;
 use cowfs::content::content_checksum;
 use cowfs::reader::{Progress, Reader};
 use cowfs::space::Space;
+use ondisk::features::FeatureScope;
 use ondisk::identity::BlockOwner;
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::VolumeRecord;
@@ -109,7 +110,9 @@ impl Relocation {
     /// From now on a volume's blocks are moved as its record says.
     pub fn set(&mut self, volume: VolumeId, record: &VolumeRecord) {
         let tiering = Tiering::of(record);
-        if tiering.policy == TieringPolicy::None {
+        // Ages and scans are the volume's. Of a volume that this build must not write they stay.
+        let is_kept = record.features.forbids_writing(FeatureScope::Volume).is_some();
+        if tiering.policy == TieringPolicy::None || is_kept {
             self.volumes.remove(&volume);
         } else {
             self.volumes.insert(volume, Queue::new(tiering, Scan::of(record)));

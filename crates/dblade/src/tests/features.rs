@@ -4,8 +4,12 @@
 use super::*;
 use crate::EngineError;
 use aggregate::{Acted, BlockSide, FreezeScope};
+use media::{LABEL_BLOCK, SUPERBLOCK_BLOCK};
 use ondisk::features::FeatureClass::{Compatible, Incompatible, ReadOnlyCompatible};
-use ondisk::features::{FeatureClass, FeatureSet};
+use ondisk::features::{FeatureClass, FeatureScope, FeatureSet};
+use ondisk::newer::with_feature as newer;
+use ondisk::root::Superblock;
+use units::BlockRef;
 use units::VolumeId;
 use volume::VolumeDamage;
 
@@ -32,6 +36,18 @@ fn use_feature(node: &Node, volume: &'static str, class: FeatureClass) {
         record.padding[9] = 1;
         side.dirty_slots.insert(slot);
     });
+}
+
+/// A volume's record, as the next consistency point would write it.
+fn record(node: &Node, volume: &'static str) -> Box<[u8]> {
+    let found = Arc::new(Mutex::new(None));
+    let same = Arc::clone(&found);
+    change(node, move |side| {
+        let slot = side.table.iter().find(|slot| slot.record.name() == volume);
+        *same.lock() = slot.map(|slot| slot.record.to_block());
+    });
+    let block = found.lock().take().expect("the volume is there");
+    Box::from(&block[..])
 }
 
 fn features(node: &Node) -> FeatureSet {
@@ -121,12 +137,87 @@ fn a_volume_with_an_incompatible_feature_is_refused_and_costs_the_others_nothing
 
 /// Logged operations of a volume that lacks a feature cannot be replayed, and must not be dropped.
 #[test]
-fn an_aggregate_is_not_opened_after_a_crash_while_a_feature_of_a_volume_is_lacking() {
+fn an_aggregate_is_not_opened_while_the_log_has_operations_of_a_volume_that_lacks_a_feature() {
     for class in [ReadOnlyCompatible, Incompatible] {
-        let world = with_feature(class).power_cut();
-        let refused = refusal(&world);
+        let node = with_feature(class);
+        node.write_file(node.root("home"), "logged", content(3, 9_000));
+        let refused = refusal(&node.power_cut());
         assert!(refused.contains("'later'") && refused.contains("stop it in order"), "{refused}");
     }
+}
+
+/// This build has logged nothing of the volume that it does not write.
+#[test]
+fn a_crash_of_the_build_that_lacks_the_feature_costs_no_more_than_a_stop() {
+    for class in [ReadOnlyCompatible, Incompatible] {
+        let node = restarted(with_feature(class));
+        node.write_file(node.root("other"), "logged", content(3, 9_000));
+        let (node, recovery) = Node::open(&node.power_cut());
+        assert!(!recovery.clean && recovery.replayed > 0, "{recovery:?}");
+        check_lacking(&node);
+        assert!(node.read_file(node.root("other"), "logged").unwrap() == content(3, 9_000));
+        check_other(&node);
+    }
+}
+
+/// Whatever an administrator asks for, the record stays as the newer build wrote it.
+#[test]
+fn no_request_changes_the_record_of_a_volume_that_lacks_a_feature() {
+    for class in [ReadOnlyCompatible, Incompatible] {
+        let node = restarted(with_feature(class));
+        let before = record(&node, "home");
+        let refused = |outcome: Result<(), EngineError>| {
+            let refused = outcome.expect_err("it is refused").to_string();
+            assert!(refused.contains("volume 'home' uses the feature 'later'"), "{refused}");
+        };
+        let tiering = Tiering { policy: TieringPolicy::Auto, cooling_days: None };
+        refused(node.wait(|done| node.engine.set_tiering("home", tiering, done)));
+        refused(node.wait(|done| node.engine.set_exports("home", Vec::new(), done)));
+        for request in [
+            SnapshotRequest::Create("one".to_owned()),
+            SnapshotRequest::Delete("one".to_owned()),
+            SnapshotRequest::Restore("one".to_owned()),
+        ] {
+            refused(node.wait(|done| node.engine.request_snapshot("home", request, done)));
+        }
+        assert_eq!(node.engine.volume_named("home").unwrap().tiering(), Tiering::default());
+        assert!(record(&node, "home") == before);
+        let node = restarted(node);
+        assert!(record(&node, "home") == before);
+        node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
+        assert!(restarted(node).engine.volume_named("home").is_none());
+    }
+}
+
+/// Ages and temperature scans are the volume's, too.
+#[test]
+fn blocks_of_a_volume_that_lacks_a_feature_do_not_cool() {
+    let node = with_feature(ReadOnlyCompatible);
+    let tiering = Tiering { policy: TieringPolicy::SnapshotOnly, cooling_days: Some(2) };
+    change(&node, move |side| {
+        let slot = side.table.iter().position(|slot| slot.record.name() == "home").unwrap();
+        tiering.store(&mut side.table[slot].record);
+        side.dirty_slots.insert(slot);
+    });
+    node.wait(|done| node.engine.stop(done)).unwrap();
+    let world = node.power_cut();
+    world.add_disk("objects", DISK_BLOCKS);
+    let (node, _) = Node::open(&world);
+    let request = AddDisks {
+        disks: vec![world.open("objects").unwrap()],
+        to: Joining::NewGroups { kind: RaidKind::None, group_size: 1 },
+        media: Some(Profile::Object),
+        force: false,
+        zeroing: Arc::default(),
+    };
+    node.wait(|done| node.engine.add_disks("a1", request, done)).unwrap();
+    let before = record(&node, "home");
+    for _ in 0..4 {
+        node.world.advance(6 * 3600 * 1_000_000_000);
+        node.engine.tick();
+        node.settle();
+    }
+    assert!(record(&node, "home") == before);
 }
 
 #[test]
@@ -143,5 +234,76 @@ fn an_aggregate_is_refused_by_the_feature_that_is_lacking_and_keeps_those_that_a
         node.wait(|done| node.engine.stop(done)).unwrap();
         let refused = refusal(&node.power_cut());
         assert!(refused.contains("uses the feature 'later'"), "{refused}");
+    }
+}
+
+/// All blocks of all disks.
+fn bytes(world: &SimulatedWorld) -> Vec<Option<BlockRef>> {
+    let names = world.disk_names().into_iter();
+    let blocks = names.flat_map(|name| {
+        let size = world.disk(&name).map_or(0, |disk| disk.size_blocks());
+        (0..size).map(move |block| (Arc::clone(&name), block))
+    });
+    blocks.map(|(name, block)| world.read_block(&name, block)).collect()
+}
+
+/// Where labels, superblocks and the log's header lie.
+fn places() -> Vec<(FeatureScope, Vec<(String, u64)>)> {
+    let disk = |disk: usize| format!("disk{disk}");
+    let of_all = |block: u64| (0..3).map(|one| (disk(one), block)).collect::<Vec<_>>();
+    let log = |copies: &[u64]| copies.iter().map(|copy| ("log".to_owned(), *copy)).collect();
+    let last = DISK_BLOCKS - 1;
+    vec![
+        (FeatureScope::Disk, vec![(disk(1), LABEL_BLOCK)]),
+        (FeatureScope::Disk, vec![(disk(1), last)]),
+        (FeatureScope::Disk, [of_all(LABEL_BLOCK), of_all(last)].concat()),
+        (FeatureScope::Aggregate, vec![(disk(2), SUPERBLOCK_BLOCK)]),
+        (FeatureScope::Aggregate, of_all(SUPERBLOCK_BLOCK + 1)),
+        (FeatureScope::Log, log(&[0])),
+        (FeatureScope::Log, log(&[1])),
+        (FeatureScope::Log, log(&[0, 1])),
+    ]
+}
+
+/// After a stop and after a crash, whichever copy has the feature.
+#[test]
+fn a_start_that_is_refused_for_a_feature_changes_nothing() {
+    for is_clean in [true, false] {
+        let world = SimulatedWorld::new(8);
+        let node = Node::create(&world, RaidKind::Raid4, false);
+        node.write_file(node.root("home"), "file", content(1, 300_000));
+        node.consistency_point();
+        node.write_file(node.root("home"), "logged", content(2, 30_000));
+        if is_clean {
+            node.wait(|done| node.engine.stop(done)).unwrap();
+        }
+        let world = node.power_cut();
+        if !is_clean {
+            // The power went before the newest superblock was on the last disk.
+            let cp = |slot: &u64| {
+                let block = world.read_block("disk3", SUPERBLOCK_BLOCK + slot).unwrap();
+                Superblock::from_block(&block).unwrap().cp()
+            };
+            let newest = [0, 1].into_iter().max_by_key(cp).unwrap();
+            world.write_block("disk3", SUPERBLOCK_BLOCK + newest, &units::Block::zeroed());
+        }
+        let left = world.snapshot();
+        for (scope, blocks) in places() {
+            for class in [ReadOnlyCompatible, Incompatible] {
+                world.restore(&left);
+                for (disk, block) in &blocks {
+                    let old = world.read_block(disk, *block).unwrap();
+                    world.write_block(disk, *block, &newer(&old, scope, class, (40, "later")));
+                }
+                let before = bytes(&world);
+                let refused = refusal(&world);
+                assert!(refused.contains("uses the feature 'later'"), "{refused}");
+                assert!(bytes(&world) == before, "{scope} {blocks:?}: {refused}");
+            }
+        }
+        world.restore(&left);
+        let (node, _) = Node::open(&world);
+        assert!(node.read_file(node.root("home"), "file").unwrap() == content(1, 300_000));
+        assert!(node.read_file(node.root("home"), "logged").unwrap() == content(2, 30_000));
     }
 }

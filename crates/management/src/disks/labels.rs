@@ -3,6 +3,7 @@
 //! Invariants: nothing is written, and nothing decided: a candidate says what is there.
 
 use crate::disks::table::Content;
+use admin_api::{AdminError, Code};
 use media::MediaError;
 use ondisk::label::{DiskLabel, RaidKind};
 use platform::{Disk, DiskError};
@@ -28,8 +29,52 @@ pub(crate) struct Found {
     pub candidates: BTreeMap<[u8; 16], Candidate>,
     /// Disks that cannot be used: name, identity if it is known, why.
     pub left_out: Vec<(String, Option<[u8; 16]>, MediaError)>,
-    /// Those of them that another process has.
+    /// Those of them that an aggregate may miss.
+    pub doubtful: Doubtful,
+}
+
+/// Disks whose labels this process cannot read though nothing is wrong with them. An aggregate that
+/// misses a disk is not opened while there is one: what is written meanwhile would make the disk
+/// useless.
+#[derive(Default)]
+pub(crate) struct Doubtful {
+    /// Another process has them.
     pub busy: Vec<String>,
+    /// A newer build labelled them.
+    pub newer: Vec<String>,
+}
+
+impl Doubtful {
+    fn note(&mut self, name: &str, error: &MediaError) {
+        match error {
+            MediaError::Disk(DiskError::InUse { .. }) => self.busy.push(name.to_owned()),
+            MediaError::AnotherBuild { damage, .. } if damage.is_of_newer_build() => {
+                self.newer.push(name.to_owned());
+            }
+            _ => (),
+        }
+    }
+
+    /// Why an aggregate that misses disks is not opened, if it is not.
+    pub(crate) fn refusal(&self, aggregate: &str) -> Option<AdminError> {
+        let (cause, names, next) = if !self.busy.is_empty() {
+            (
+                "disks of it are missing, and disks are in use by another process:",
+                &self.busy,
+                "end that process; the aggregate is opened by itself then",
+            )
+        } else if !self.newer.is_empty() {
+            (
+                "disks of it are missing, and a newer build of Stroop labelled these disks:",
+                &self.newer,
+                "start the build that labelled them, or a later one",
+            )
+        } else {
+            return None;
+        };
+        let error = AdminError::new(Code::Conflict, "cannot open aggregate", aggregate);
+        Some(error.because(cause).because(names.join(", ")).try_next(next))
+    }
 }
 
 impl Found {
@@ -50,9 +95,7 @@ impl Found {
                     candidate.cut_off.push(name);
                 }
                 Content::Unknown(error) => {
-                    if matches!(error, MediaError::Disk(DiskError::InUse { .. })) {
-                        found.busy.push(name.clone());
-                    }
+                    found.doubtful.note(&name, &error);
                     found.left_out.push((name, None, error));
                 }
                 Content::Other(_) => tracing::debug!(disk = name, "the disk has no label"),
@@ -120,6 +163,7 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ondisk::damage::Damage;
 
     /// The label of a disk of the second of its group's changes.
     fn label((group, groups): (u32, u32), disk: u8, members: &[u8]) -> DiskLabel {
@@ -152,6 +196,23 @@ mod tests {
         assert!(is_enough(&groups(0)) && is_enough(&groups(0)[1..]) && !is_enough(&groups(0)[2..]));
         assert!(is_enough(&groups(1)) && is_enough(&groups(1)[1..]) && !is_enough(&groups(1)[..2]));
         assert!(!is_enough(&[]) && !is_enough(&[label((0, 2), 1, &[1])]));
+    }
+
+    /// The disk may be the one that the aggregate misses.
+    #[test]
+    fn a_disk_of_a_newer_build_keeps_an_aggregate_shut_that_misses_a_disk() {
+        let found = |damage: Damage| {
+            let disk = "d1".to_owned();
+            Found::on(vec![disk.clone()], |_| {
+                let disk = disk.clone();
+                Content::Unknown(MediaError::AnotherBuild { disk, damage: damage.clone() })
+            })
+        };
+        let refusal = |damage| found(damage).doubtful.refusal("a1");
+        let newer = refusal(Damage::Version { structure: "disk label", found: u16::MAX });
+        let newer = newer.expect("it is refused").to_string();
+        assert!(newer.contains("a newer build of Stroop labelled") && newer.contains("d1"));
+        assert!(refusal(Damage::Version { structure: "disk label", found: 1 }).is_none());
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!
 //! Fails: never; what is wrong is in the status.
 
-use crate::disks::labels::{Candidate, Found};
+use crate::disks::labels::{Candidate, Doubtful, Found};
 use crate::exports;
 use crate::node::OfflineAggregate;
 use crate::recovery::room::Recovery;
@@ -59,7 +59,7 @@ impl Recovery {
         let mut candidates = found.candidates;
         for (identity, name) in wanted {
             let Some(candidate) = candidates.remove(&identity) else { continue };
-            self.try_candidate(identity, &name, candidate, &found.busy);
+            self.try_candidate(identity, &name, candidate, &found.doubtful);
         }
         for (aggregate, members) in missing {
             if self.checks.table.is_at_rest(&aggregate.identity) {
@@ -110,15 +110,22 @@ impl Recovery {
         }
     }
 
-    fn try_candidate(&self, identity: [u8; 16], name: &str, candidate: Candidate, busy: &[String]) {
+    fn try_candidate(
+        &self,
+        identity: [u8; 16],
+        name: &str,
+        candidate: Candidate,
+        doubtful: &Doubtful,
+    ) {
         let now = self.node.clock.monotonic_nanoseconds();
         let (found, is_complete) = (candidate.found(), candidate.is_complete());
         let is_free = self.node.engine.is_closed(&identity);
-        // One that another process has may be the one that is missing.
-        let is_busy = !is_complete && busy.iter().any(|name| !self.disks.hangs(name));
+        // A disk that another process has, or a newer build labelled, may be the one that is missing.
+        let is_busy = doubtful.busy.iter().any(|name| !self.disks.hangs(name));
+        let is_doubtful = !is_complete && (is_busy || !doubtful.newer.is_empty());
         if !candidate.is_enough()
             || !is_free
-            || is_busy
+            || is_doubtful
             || !self.tries.is_due(identity, (&found, is_complete), now)
         {
             return;

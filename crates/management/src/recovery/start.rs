@@ -3,13 +3,13 @@
 //! Invariants: an aggregate that cannot be opened stops no other one; it is reported with its
 //! reason ([`OfflineAggregate`]) and its disks are let go of, so that tools can look at them. No
 //! aggregate starts degraded while a disk that may be the missing one is in use by another
-//! process: what is written meanwhile would make that disk useless. What is not opened here is
-//! opened later, when its disks come ([`crate::recovery::returning`]).
+//! process, or was labelled by a newer build: what is written meanwhile would make that disk
+//! useless. What is not opened here is opened later, when its disks come ([`crate::recovery::returning`]).
 //!
 //! Fails: never as a whole.
 
 use crate::aggregates::names_of;
-use crate::disks::labels::{Candidate, Found};
+use crate::disks::labels::{Candidate, Doubtful, Found};
 use crate::disks::table::title;
 use crate::exports;
 use crate::node::{LeftOut, OfflineAggregate};
@@ -31,7 +31,7 @@ impl Recovery {
         }
         for (identity, candidate) in found.candidates {
             self.journals.await_free(&identity, &patience);
-            self.open_candidate(candidate, &found.busy);
+            self.open_candidate(candidate, &found.doubtful);
         }
         self.node.engine.volumes().iter().for_each(|volume| {
             exports::publish(&*self.node.front_ends, volume);
@@ -44,19 +44,15 @@ impl Recovery {
         self.node.left_out.lock().push(LeftOut { name, identity, reason });
     }
 
-    fn open_candidate(&self, candidate: Candidate, busy: &[String]) {
+    fn open_candidate(&self, candidate: Candidate, doubtful: &Doubtful) {
         let Some(first) = candidate.labels.first() else { return };
         let (name, kind, identity) = (title(first), candidate.kind(), first.aggregate);
         let complete = candidate.is_complete();
         let (mut names, cut_off) = (candidate.names(), candidate.cut_off.clone());
         let disks = candidate.into_disks();
-        let outcome = if complete || busy.is_empty() {
-            self.open_disks(&name, disks)
-        } else {
-            Err(AdminError::new(Code::Conflict, "cannot open aggregate", &name)
-                .because("disks of it are missing, and disks are in use by another process:")
-                .because(busy.join(", "))
-                .try_next("end that process; the aggregate is opened by itself then"))
+        let outcome = match doubtful.refusal(&name).filter(|_| !complete) {
+            None => self.open_disks(&name, disks),
+            Some(refusal) => Err(refusal),
         };
         if let Err(error) = outcome {
             tracing::error!(aggregate = name, %error, "the aggregate stays out of service");

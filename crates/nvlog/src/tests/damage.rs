@@ -1,6 +1,7 @@
 //! Disks that hold something else than a whole log.
 
 use super::*;
+use ondisk::features::FeatureClass;
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogHeader};
 use proptest::prelude::*;
 use units::{BLOCK_SIZE, Block};
@@ -38,6 +39,52 @@ fn one_whole_header_is_enough() {
         // Opening has written both again.
         world.flip_bit(DISK, 1 - copy, 77);
         assert_eq!(bodies(&open(&world, 0).1), [b"kept"]);
+    }
+}
+
+/// The newer build may have died before it wrote the other copy. What is refused is not changed.
+#[test]
+fn one_header_of_a_newer_build_refuses_the_log() {
+    for class in [FeatureClass::ReadOnlyCompatible, FeatureClass::Incompatible] {
+        for copies in [&[0][..], &[1], &[0, 1]] {
+            let (world, log) = fresh(16);
+            log_durably(&world, &log, b"kept");
+            let old = world.read_block(DISK, 0).unwrap();
+            let mut newer = LogHeader::from_block(&old).unwrap();
+            newer.features.set_named(class, 40, "later");
+            for copy in copies {
+                world.write_block(DISK, *copy, &newer.to_block());
+            }
+            let before = [0, 1].map(|copy| world.read_block(DISK, copy));
+            let refused = try_open(&world, 0).unwrap_err();
+            assert_eq!(
+                refused.to_string(),
+                "the log on disk log is not opened: log header: uses the feature 'later', which \
+                 this build of Stroop lacks; a newer build wrote it; start the build that wrote \
+                 it, or a later one"
+            );
+            assert!([0, 1].map(|copy| world.read_block(DISK, copy)) == before);
+            for copy in copies {
+                world.write_block(DISK, *copy, &old);
+            }
+            assert_eq!(bodies(&open(&world, 0).1), [b"kept"]);
+        }
+    }
+}
+
+/// A compatible feature forbids nothing, and its bit stays.
+#[test]
+fn a_header_keeps_compatible_features() {
+    let (world, log) = fresh(16);
+    log_durably(&world, &log, b"kept");
+    let mut newer = LogHeader::from_block(&world.read_block(DISK, 0).unwrap()).unwrap();
+    newer.features.set_named(FeatureClass::Compatible, 40, "later");
+    [0, 1].iter().for_each(|copy| world.write_block(DISK, *copy, &newer.to_block()));
+    assert_eq!(bodies(&open(&world, 0).1), [b"kept"]);
+    for copy in [0, 1] {
+        let header = LogHeader::from_block(&world.read_block(DISK, copy).unwrap()).unwrap();
+        assert_eq!(header.features, newer.features);
+        assert!(header.incarnation.get() > newer.incarnation.get());
     }
 }
 

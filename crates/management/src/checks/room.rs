@@ -180,11 +180,17 @@ impl Checks {
         });
         let mut found = Found::on(names, |name| self.disks.look(name));
         // A disk that hangs is in use by nobody else.
-        found.busy.retain(|name| !self.disks.hangs(name));
-        let unread = found.left_out.iter().filter(|(name, ..)| !found.busy.contains(name));
+        found.doubtful.busy.retain(|name| !self.disks.hangs(name));
+        let unread = found.left_out.iter().filter(|(name, ..)| !found.doubtful.busy.contains(name));
         let left_out = unread.map(|(.., error)| error.to_string()).collect();
         let candidate = found.candidates.remove(&identity).unwrap_or_default();
-        AtRest { identity, state, disks: candidate.into_disks(), left_out, busy: found.busy }
+        AtRest {
+            identity,
+            state,
+            disks: candidate.into_disks(),
+            left_out,
+            busy: found.doubtful.busy,
+        }
     }
 
     /// The aggregate whose image a check reads.

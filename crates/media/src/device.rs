@@ -384,7 +384,7 @@ fn choose_label(
             }
         }
     }
-    // The newer build may have died between the two copies. This build must not write over its copy.
+    // The newer build may have died between the two copies. This build must not write over one.
     let lacking = |label: &DiskLabel| read.iter().find_map(|block| label.lacking_for(block));
     if let Some(damage) = best.as_ref().and_then(|(label, _)| lacking(label)) {
         return Err(MediaError::AnotherBuild { disk, damage });

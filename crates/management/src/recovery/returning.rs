@@ -120,7 +120,8 @@ impl Recovery {
         let now = self.node.clock.monotonic_nanoseconds();
         let (found, is_complete) = (candidate.found(), candidate.is_complete());
         let is_free = self.node.engine.is_closed(&identity);
-        // A disk that another process has, or a newer build labelled, may be the one that is missing.
+        // A disk that another process has, or a newer build labelled, may be the one that is
+        // missing.
         let is_busy = doubtful.busy.iter().any(|name| !self.disks.hangs(name));
         let is_doubtful = !is_complete && (is_busy || !doubtful.newer.is_empty());
         if !candidate.is_enough()

@@ -4,7 +4,8 @@
 //! reason ([`OfflineAggregate`]) and its disks are let go of, so that tools can look at them. No
 //! aggregate starts degraded while a disk that may be the missing one is in use by another
 //! process, or was labelled by a newer build: what is written meanwhile would make that disk
-//! useless. What is not opened here is opened later, when its disks come ([`crate::recovery::returning`]).
+//! useless. What is not opened here is opened later, when its disks come
+//! ([`crate::recovery::returning`]).
 //!
 //! Fails: never as a whole.
 

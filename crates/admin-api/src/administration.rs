@@ -9,7 +9,7 @@ use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
-use crate::jobs::{JobInfo, JobName};
+use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
     VolumeExports, VolumeInfo,
@@ -155,6 +155,9 @@ administration! {
     JobList job_list() -> Vec<JobInfo>;
     /// One job.
     JobShow job_show(request: JobName) -> JobInfo;
+    /// Pauses, resumes or cancels a job; says how it is then. `Conflict` if work of its kind cannot
+    /// be, and what can be done instead.
+    JobChange job_change(request: JobChange) -> JobInfo;
     /// Makes a volume; says how it is, or would be.
     VolumeCreate volume_create(request: VolumeCreate) -> VolumeInfo;
     /// All volumes, in order of name.

@@ -156,6 +156,44 @@ impl Validate for JobName {
     }
 }
 
+/// What can be asked of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobAction {
+    /// Has it wait, also after a restart.
+    Pause,
+    /// Has it go on.
+    Resume,
+    /// Gives it up.
+    Cancel,
+}
+
+impl fmt::Display for JobAction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+        })
+    }
+}
+
+/// Asks something of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobChange {
+    /// Its number.
+    pub job: u64,
+    /// What.
+    pub action: JobAction,
+}
+
+impl Validate for JobChange {
+    fn validate(&self) -> Result<(), AdminError> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

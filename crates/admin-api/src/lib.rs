@@ -40,7 +40,7 @@ pub use changes::{AggregateSet, GroupRemove, LeavingGroup};
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
-pub use jobs::{JobInfo, JobKind, JobName, JobState};
+pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
 pub use replies::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
     DiskState, Health, HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery,

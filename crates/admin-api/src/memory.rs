@@ -15,7 +15,7 @@ use crate::changes::{AggregateSet, GroupRemove, LeavingGroup};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
-use crate::jobs::{JobInfo, JobName};
+use crate::jobs::{JobAction, JobChange, JobInfo, JobName};
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
     MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo,
@@ -496,6 +496,18 @@ impl Administration for MemoryAdministration {
 
     fn job_show(&self, request: &JobName) -> Result<JobInfo, AdminError> {
         self.state.lock().jobs.show(request.job)
+    }
+
+    fn job_change(&self, request: &JobChange) -> Result<JobInfo, AdminError> {
+        let job = self.job_show(&JobName { job: request.job })?;
+        let action = match request.action {
+            JobAction::Pause => ScrubAction::Pause,
+            JobAction::Resume => ScrubAction::Resume,
+            JobAction::Cancel => ScrubAction::Stop,
+        };
+        let (aggregate, rate_bytes_per_second) = (job.aggregate.unwrap_or_default(), None);
+        self.scrub_change(&ScrubChange { aggregate, action, rate_bytes_per_second })?;
+        self.job_show(&JobName { job: request.job })
     }
 
     fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {

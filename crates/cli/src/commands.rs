@@ -55,7 +55,7 @@ fn execute(
         ClientCommand::Disk(command) => disk::run(command, options, node, terminal),
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
         ClientCommand::Scrub(command) => scrub::run(command, node),
-        ClientCommand::Job(command) => job::run(command, node),
+        ClientCommand::Job(command) => job::run(command, options, node, terminal),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
         ClientCommand::Export(command) => export::run(command, node),

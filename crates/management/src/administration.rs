@@ -5,9 +5,10 @@ use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
     AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead, DiskClear, DiskFail,
     DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, GroupRemove,
-    JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange,
-    ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
+    JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal,
+    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
+    SpareRemove, StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
+    VolumeSet,
 };
 
 impl Management {
@@ -116,6 +117,10 @@ impl Administration for Management {
 
     fn job_show(&self, request: &JobName) -> Result<JobInfo, AdminError> {
         self.jobs.show(request)
+    }
+
+    fn job_change(&self, request: &JobChange) -> Result<JobInfo, AdminError> {
+        self.jobs.change(request)
     }
 
     fn volume_create(&self, request: &VolumeCreate) -> Result<VolumeInfo, AdminError> {

@@ -28,6 +28,10 @@ pub trait DiskAdministration: Send + Sync {
         done: ReplaceDone,
     );
 
+    /// Has the disk wait that is being filled at a place, or lets it go on; false if none is. What
+    /// was begun is ended. It is not kept over a restart: the caller asks again then.
+    fn hold_filling(&self, place: DiskPlace, is_held: bool) -> bool;
+
     /// Takes a disk out of use, as if it had failed, if the group can do without it. Answers when
     /// the labels say so.
     fn fail_disk(&self, place: DiskPlace, done: ReplaceDone);

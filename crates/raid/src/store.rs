@@ -150,6 +150,10 @@ impl DiskAdministration for Store {
         self.members.replace_disk(place, disk, identity, done);
     }
 
+    fn hold_filling(&self, place: DiskPlace, is_held: bool) -> bool {
+        self.repair.hold(place, is_held)
+    }
+
     fn fail_disk(&self, place: DiskPlace, done: ReplaceDone) {
         self.members.fail_disk(place, done);
     }

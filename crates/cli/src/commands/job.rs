@@ -1,15 +1,114 @@
 //! `stroop job`: long work of the server, by number.
+//!
+//! Invariants: a job goes on in the server whether anybody waits or not; progress is shown only
+//! where somebody can be asked as well, and on standard error.
+//!
+//! Fails: as the server says; waiting for a job that failed or was cancelled fails.
 
-use crate::arguments::JobCommand;
+use super::upkeep::{LOOK_INTERVAL, let_a_moment_pass};
+use crate::arguments::{JobCommand, Options};
 use crate::output::Output;
 use crate::table::{Column, Table};
-use admin_api::{AdminError, Administration, JobInfo, JobName, JobState, duration};
+use crate::terminal::Terminal;
+use admin_api::{
+    AdminError, Administration, Code, JobAction, JobChange, JobInfo, JobKind, JobName, JobState,
+    duration,
+};
 use units::ByteSize;
 
-pub(super) fn run(command: &JobCommand, node: &dyn Administration) -> Result<Output, AdminError> {
+pub(super) fn run(
+    command: &JobCommand,
+    options: &Options,
+    node: &dyn Administration,
+    terminal: &mut Terminal<'_>,
+) -> Result<Output, AdminError> {
     match command {
         JobCommand::List => list(node),
         JobCommand::Show { job } => show(&node.job_show(&JobName { job: *job })?),
+        JobCommand::Pause { job } => change(node, *job, JobAction::Pause),
+        JobCommand::Resume { job } => change(node, *job, JobAction::Resume),
+        JobCommand::Cancel { job } => change(node, *job, JobAction::Cancel),
+        JobCommand::Wait { job } => wait((options, terminal), node, *job),
+    }
+}
+
+fn change(node: &dyn Administration, number: u64, action: JobAction) -> Result<Output, AdminError> {
+    let job = node.job_change(&JobChange { job: number, action })?;
+    let output = Output::of(&number.to_string(), &job)?;
+    let output = output.line(format!("job {number}: {}, {}", title(&job), brief(&job)));
+    Ok(match action {
+        JobAction::Pause if matches!(job.kind, JobKind::Rebuild | JobKind::Resync) => output
+            .line("its group stays degraded until the job is resumed")
+            .next(format!("stroop job resume {number}")),
+        JobAction::Pause => output.next(format!("stroop job resume {number}")),
+        JobAction::Resume => output.next(format!("stroop job wait {number}")),
+        JobAction::Cancel => output.next("stroop job list"),
+    })
+}
+
+/// `running 54%, 412MiB/s, about 2h10m left`.
+fn brief(job: &JobInfo) -> String {
+    if job.state.is_over() {
+        return job.state.to_string();
+    }
+    let mut text = format!("{} {}%", job.state, job.percent_done());
+    if let Some(rate) = job.bytes_per_second {
+        text.push_str(&format!(", {}/s", ByteSize(rate)));
+    }
+    if let Some(left) = job.left_ns {
+        text.push_str(&format!(", about {} left", duration::format(left)));
+    }
+    text
+}
+
+/// Waits until a job is over.
+fn wait(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    number: u64,
+) -> Result<Output, AdminError> {
+    let error = |code, cause: String| {
+        AdminError::new(code, "cannot wait for job", number.to_string()).because(cause)
+    };
+    let mut moments = options.wait.as_nanos() / LOOK_INTERVAL.as_nanos();
+    let mut has_shown = false;
+    let mut job = node.job_show(&JobName { job: number })?;
+    while !matches!(job.state, JobState::Paused) && !job.state.is_over() && moments > 0 {
+        if terminal.input.is_some() {
+            // Nobody is told that progress could not be shown.
+            let _ = write!(terminal.err, "\rjob {number}: {}\x1b[K", brief(&job));
+            let _ = terminal.err.flush();
+            has_shown = true;
+        }
+        let_a_moment_pass();
+        moments -= 1;
+        job = node.job_show(&JobName { job: number })?;
+    }
+    if has_shown {
+        let _ = writeln!(terminal.err);
+    }
+    match job.state {
+        JobState::Succeeded => show(&job),
+        JobState::Failed | JobState::Cancelled => {
+            let cause = format!("the {} {}", title(&job), over(&job));
+            Err(error(Code::Failed, cause).try_next(format!("stroop job show {number}")))
+        }
+        JobState::Paused => Err(error(Code::Conflict, "it is paused".to_owned())
+            .try_next(format!("stroop job resume {number}"))),
+        JobState::Queued | JobState::Running => {
+            let cause = format!("it goes on: {}", brief(&job));
+            let next = format!("stroop job show {number}, or a longer --wait");
+            Err(error(Code::TimedOut, cause).try_next(next))
+        }
+    }
+}
+
+/// `failed: the disk has gone`, `was cancelled`.
+fn over(job: &JobInfo) -> String {
+    match (job.state, &job.reason) {
+        (JobState::Cancelled, _) => "was cancelled".to_owned(),
+        (state, Some(reason)) => format!("{state}: {reason}"),
+        (state, None) => state.to_string(),
     }
 }
 

@@ -124,6 +124,15 @@ fn jobs_are_listed_and_shown() {
     assert_eq!((&job["job"], &job["size_bytes"]), (&1.into(), &(1_u64 << 30).into()));
     assert_eq!(session.ok("stroop job list -o name"), "1\n");
     assert!(session.fails("stroop job show 2", 3).ends_with("job list\n"));
+    let text = session.fails("stroop job wait 1 --wait 0s", 7);
+    assert!(text.contains("it goes on: running 0%"), "{text}");
+    let text = session.ok("stroop job pause 1");
+    assert!(text.starts_with("job 1: scrub of all disks in a1, paused 0%\nnext: "), "{text}");
+    assert!(session.fails("stroop job wait 1", 4).ends_with("job resume 1\n"));
+    assert!(session.ok("stroop job resume 1").ends_with("job wait 1\n"));
+    assert_eq!(session.json("stroop job cancel 1")["state"], "cancelled");
+    let text = session.fails("stroop job wait 1", 1);
+    assert!(text.contains("the scrub of all disks in a1 was cancelled"), "{text}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use platform::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// How often the server is asked how far it is.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `stroop disk locate`.
 pub(super) fn locate(
@@ -95,9 +95,13 @@ pub(super) fn wait_for_zeroing(
             let _ = terminal.err.flush();
             has_shown = true;
         }
-        // Nobody tells of it: the server only answers.
-        Condvar::new().wait_for(&mut Mutex::new(()).lock(), LOOK_INTERVAL);
+        let_a_moment_pass();
     }
+}
+
+/// Waits before the server is asked again: it tells of nothing by itself, it only answers.
+pub(super) fn let_a_moment_pass() {
+    Condvar::new().wait_for(&mut Mutex::new(()).lock(), LOOK_INTERVAL);
 }
 
 /// Something was not done to a disk.

@@ -138,6 +138,15 @@ impl Upkeep {
         joined
     }
 
+    /// Has what is done to a disk end early; the disks to which it is done.
+    pub(crate) fn cancel(&self, name: &str) -> Vec<String> {
+        let under_way = self.under_way.lock();
+        let Some((_, task)) = under_way.get(name) else { return Vec::new() };
+        task.zeroing.stop();
+        let is_with = |(_, (_, other)): &(&String, &UnderWay)| Arc::ptr_eq(other, task);
+        under_way.iter().filter(is_with).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Has all of it end early.
     pub(crate) fn stop(&self) {
         self.under_way.lock().values().for_each(|(_, task)| task.zeroing.stop());

@@ -71,6 +71,8 @@ pub(crate) struct Job {
     pub size_bytes: u64,
     /// Why it failed.
     pub reason: Option<String>,
+    /// It was cancelled, and has not ended yet. Not kept over a restart.
+    pub is_given_up: bool,
     /// How it got on of late. Not kept over a restart.
     pub recent: Recent,
 }

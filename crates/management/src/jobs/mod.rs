@@ -11,6 +11,7 @@
 //! Fails: a file that cannot be read costs the history, never the start of the node; one that
 //! cannot be written is tried again with the next look.
 
+mod changes;
 mod job;
 mod room;
 mod stored;

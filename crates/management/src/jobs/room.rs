@@ -9,27 +9,29 @@ use crate::jobs::stored;
 use crate::jobs::table::{Now, Table};
 use crate::jobs::works::Look;
 use crate::ports::StateFile;
+use crate::scrub::Scrubs;
 use admin_api::{AdminError, Code, JobInfo, JobName};
 use platform::sync::Mutex;
 use std::sync::Arc;
 use units::Timestamp;
 
 /// The jobs, and how they are kept.
-struct Kept {
-    table: Table,
+pub(crate) struct Kept {
+    pub table: Table,
     /// The file does not say what the table does.
-    is_due: bool,
+    pub is_due: bool,
     /// The file could not be written the last time; it is told once.
     has_failed: bool,
 }
 
 /// See the module.
 pub(crate) struct Jobs {
-    aggregates: Arc<Aggregates>,
+    pub(crate) aggregates: Arc<Aggregates>,
+    pub(crate) scrubs: Scrubs,
     file: Arc<dyn StateFile>,
     /// When the node was started.
-    start: Timestamp,
-    kept: Mutex<Kept>,
+    pub(crate) start: Timestamp,
+    pub(crate) kept: Mutex<Kept>,
 }
 
 impl Jobs {
@@ -38,7 +40,8 @@ impl Jobs {
         let start = aggregates.node.clock.wall();
         let table = restore(&*file, start);
         let kept = Mutex::new(Kept { table, is_due: false, has_failed: false });
-        Self { aggregates, file, start, kept }
+        let scrubs = Scrubs { node: Arc::clone(&aggregates.node) };
+        Self { aggregates, scrubs, file, start, kept }
     }
 
     /// Looks what the engine does, and keeps what has begun, changed or ended.
@@ -52,13 +55,18 @@ impl Jobs {
         let clock = &self.aggregates.node.clock;
         let now = Now { wall: clock.wall(), monotonic_nanoseconds: clock.monotonic_nanoseconds() };
         let look = Look::new(&self.aggregates, self.start.get());
-        kept.is_due |= kept.table.observe(now, &look.works, &|key| look.fate(key));
+        let observed = kept.table.observe(now, &look.works, &|key| look.fate(key));
+        kept.is_due |= observed.has_changed;
+        // After a start: what was paused before it.
+        for key in &observed.to_hold {
+            look.hold(key, true);
+        }
         self.store(&mut kept);
         ask(&mut kept.table)
     }
 
     /// Has the file say what the table does.
-    fn store(&self, kept: &mut Kept) {
+    pub(crate) fn store(&self, kept: &mut Kept) {
         if !kept.is_due {
             return;
         }
@@ -87,7 +95,7 @@ impl Jobs {
 }
 
 /// There is no such job.
-fn missing(message: &str, number: u64) -> AdminError {
+pub(crate) fn missing(message: &str, number: u64) -> AdminError {
     AdminError::new(Code::NotFound, message, number.to_string())
         .because("there is no job of this number, or it was over long ago")
         .try_next("stroop job list")

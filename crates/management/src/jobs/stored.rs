@@ -107,7 +107,19 @@ fn job(line: &str) -> Option<Job> {
         return None;
     }
     let (key, recent) = (Key { kind, aggregate, subject, birth }, Recent::default());
-    Some(Job { number, key, state, began, ended, done_bytes, size_bytes, reason, recent })
+    let is_given_up = false;
+    Some(Job {
+        number,
+        key,
+        state,
+        began,
+        ended,
+        done_bytes,
+        size_bytes,
+        reason,
+        is_given_up,
+        recent,
+    })
 }
 
 /// An empty text is nothing.
@@ -168,6 +180,7 @@ mod tests {
                 done_bytes: done,
                 size_bytes: size,
                 reason,
+                is_given_up: false,
                 recent: Recent::default(),
             },
         )

@@ -8,9 +8,9 @@
 //!
 //! Fails: never. Work beyond [`OPEN_MAX`] gets no job.
 
-use crate::jobs::job::{Job, Key, Outcome};
+use crate::jobs::job::{Job, Key, Outcome, Subject};
 use crate::pace::Recent;
-use admin_api::JobState;
+use admin_api::{JobKind, JobState};
 use std::collections::BTreeSet;
 use units::Timestamp;
 
@@ -25,6 +25,8 @@ pub(crate) enum Going {
     Running,
     /// Waits until it is resumed.
     Held,
+    /// Goes on, and is to wait if its job is paused: the engine does not keep that over a restart.
+    Unheld,
     /// Ended, at a time.
     Over(Outcome, Timestamp),
 }
@@ -48,6 +50,15 @@ pub(crate) enum Fate {
     /// All is done, and the labels that say so are being written.
     Ending,
     Ended(Outcome),
+}
+
+/// What a look came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Observed {
+    /// A job began, changed its state or ended.
+    pub has_changed: bool,
+    /// Work that goes on though its job is paused.
+    pub to_hold: Vec<Key>,
 }
 
 /// When a look was made.
@@ -83,21 +94,24 @@ impl Table {
         self.jobs.iter().find(|job| job.number == number)
     }
 
-    /// Takes in a look at the engine; whether a job began, changed its state or ended. `fate` tells
-    /// what became of work that is not among `works`.
+    /// Takes in a look at the engine. `fate` tells what became of work that is not among `works`.
     pub(crate) fn observe(
         &mut self,
         now: Now,
         works: &[Work],
         fate: &dyn Fn(&Key) -> Fate,
-    ) -> bool {
+    ) -> Observed {
         let (before, mut has_changed) = (self.next_number, false);
+        let mut to_hold = Vec::new();
         let mut told = BTreeSet::new();
         for work in works {
             let at = self.position_of(work).or_else(|| self.begin(work, now));
             let Some(job) = at.and_then(|at| self.jobs.get_mut(at)) else { continue };
             told.insert(job.number);
             has_changed |= take_in(job, work, now);
+            if job.state == JobState::Paused && work.going == Going::Unheld {
+                to_hold.push(job.key.clone());
+            }
         }
         for job in &mut self.jobs {
             if job.state.is_over() || told.contains(&job.number) {
@@ -110,7 +124,27 @@ impl Table {
             };
         }
         self.forget(&told);
-        has_changed || self.next_number != before
+        Observed { has_changed: has_changed || self.next_number != before, to_hold }
+    }
+
+    /// Marks a job as paused or running before the engine is asked, or takes the mark back; the
+    /// state that it had. `None` if it is over.
+    pub(crate) fn mark(&mut self, number: u64, state: JobState) -> Option<JobState> {
+        let mut open = self.jobs.iter_mut().filter(|job| !job.state.is_over());
+        let job = open.find(|job| job.number == number)?;
+        let before = job.state;
+        change(job, state);
+        Some(before)
+    }
+
+    /// The jobs of this kind on these disks are given up: when they end early, that is why.
+    pub(crate) fn give_up(&mut self, kind: JobKind, disks: &[String]) {
+        let is_one = |job: &&mut Job| {
+            job.key.kind == kind
+                && disks.iter().any(|disk| job.key.subject == Subject::Disk(disk.clone()))
+        };
+        let open = self.jobs.iter_mut().filter(|job| !job.state.is_over());
+        open.filter(is_one).for_each(|job| job.is_given_up = true);
     }
 
     /// The job of work that goes on, or of work that is over.
@@ -133,6 +167,7 @@ impl Table {
             done_bytes: 0,
             size_bytes: 0,
             reason: None,
+            is_given_up: false,
             recent: Recent::default(),
         });
         self.next_number += 1;
@@ -159,7 +194,8 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
     }
     (job.done_bytes, job.size_bytes) = (work.done_bytes, work.size_bytes);
     match &work.going {
-        Going::Running => {
+        Going::Unheld if job.state == JobState::Paused => false,
+        Going::Running | Going::Unheld => {
             job.recent.add(now.monotonic_nanoseconds, work.done_bytes);
             change(job, JobState::Running)
         }
@@ -178,6 +214,9 @@ fn change(job: &mut Job, state: JobState) -> bool {
 
 fn end(job: &mut Job, outcome: &Outcome, at: Timestamp) -> bool {
     job.ended = Some(at);
+    if job.is_given_up && outcome.state == JobState::Failed {
+        return change(job, JobState::Cancelled);
+    }
     job.reason.clone_from(&outcome.reason);
     if outcome.state == JobState::Succeeded {
         job.done_bytes = job.size_bytes;

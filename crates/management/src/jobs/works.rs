@@ -62,6 +62,20 @@ impl Look {
         }
     }
 
+    /// Has the disk of a job wait that is being filled, or lets it go on; false if none is.
+    pub(crate) fn hold(&self, key: &Key, is_held: bool) -> bool {
+        let (Some(aggregate), Subject::Disk(disk)) = (&key.aggregate, &key.subject) else {
+            return false;
+        };
+        let named = |summary: &&AggregateSummary| summary.name == *aggregate;
+        let Some(summary) = self.summaries.iter().find(named) else { return false };
+        let filling = summary.status.fillings.iter().find(|filling| filling.disk == *disk);
+        let found = self.aggregates.node.engine.aggregate_named(aggregate);
+        found
+            .zip(filling)
+            .is_some_and(|(found, filling)| found.parts.store.hold_filling(filling.place, is_held))
+    }
+
     fn end_of_erasing(&self, disk: &str, birth: i64) -> Outcome {
         if birth != self.start {
             return Outcome::failed(
@@ -110,7 +124,8 @@ fn filling(aggregate: &str, filling: &FillingStatus) -> Work {
     };
     let blocks = |regions: u64| regions.saturating_mul(REGION_BLOCKS as u64);
     let key = key(kind, aggregate, Subject::Disk(filling.disk.clone()));
-    running(key, blocks(filling.done_regions), blocks(filling.regions))
+    let going = if filling.is_held { Going::Held } else { Going::Unheld };
+    Work { going, ..running(key, blocks(filling.done_regions), blocks(filling.regions)) }
 }
 
 fn evacuation(aggregate: &str, leaving: Leaving) -> Work {

@@ -95,7 +95,7 @@ impl Members {
         group.is_some_and(|group| place.member < group.members.len())
     }
 
-    pub(super) fn check_place(&self, place: DiskPlace) -> Result<(), RaidError> {
+    pub(crate) fn check_place(&self, place: DiskPlace) -> Result<(), RaidError> {
         let DiskPlace { group, member } = place;
         self.has_place(place).then_some(()).ok_or(RaidError::NoSuchPlace { group, member })
     }

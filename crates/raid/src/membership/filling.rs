@@ -45,6 +45,10 @@ pub(crate) struct Rebuild {
     pub copy: Option<u64>,
     /// Whether a start would know that it has the place; what it holds counts only then.
     pub is_told: bool,
+    /// An operator has it wait.
+    is_held: bool,
+    /// A region would have been begun but for that.
+    has_waited: bool,
     walk: Walk,
 }
 
@@ -61,6 +65,8 @@ impl Rebuild {
             has_superblock: false,
             copy: None,
             is_told: true,
+            is_held: false,
+            has_waited: false,
             walk: Walk::new(below, regions, TETRISES_AT_A_TIME),
         }
     }
@@ -109,8 +115,26 @@ impl Rebuild {
         self.walk.pace(REGION_BYTES)
     }
 
+    pub(crate) const fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Has it wait, or lets it go; whether somebody has to begin regions now, who was refused one
+    /// before.
+    pub(crate) const fn hold(&mut self, is_held: bool) -> bool {
+        self.is_held = is_held;
+        if is_held {
+            return false;
+        }
+        std::mem::replace(&mut self.has_waited, false)
+    }
+
     /// The next region to fill, if one may begin now.
     pub(crate) fn begin(&mut self) -> Option<u64> {
+        if self.is_held {
+            self.has_waited = true;
+            return None;
+        }
         self.walk.begin()
     }
 

@@ -57,6 +57,7 @@ fn fillings_of(groups: &[GroupState]) -> Vec<FillingStatus> {
             place: DiskPlace { group, member },
             disk: filled.device().name().to_owned(),
             way: filled.way,
+            is_held: filled.is_held(),
             done_regions: filled.regions(),
             regions: filled.end(),
         }));

@@ -78,6 +78,8 @@ pub struct FillingStatus {
     pub disk: String,
     /// How it is filled.
     pub way: Way,
+    /// Whether it is held: nothing more is filled until it is let go.
+    pub is_held: bool,
     /// Regions that it holds.
     pub done_regions: u64,
     /// Regions that it has to.

@@ -42,6 +42,23 @@ impl Repair {
         }
     }
 
+    /// Has disks wait that are being filled at a place, or lets them go on; whether there are any.
+    pub(crate) fn hold(self: &Arc<Self>, place: DiskPlace, is_held: bool) -> bool {
+        if self.members.check_place(place).is_err() {
+            return false;
+        }
+        let tasks = self.members.fillings_at(place);
+        let mut is_filled = false;
+        for task in &tasks {
+            let goes_on = self.members.with_rebuild(task, |rebuild| rebuild.hold(is_held));
+            is_filled |= goes_on.is_some();
+            if goes_on == Some(true) {
+                self.rebuild_next(task);
+            }
+        }
+        is_filled
+    }
+
     /// Begins as much as may be under way.
     fn rebuild_next(self: &Arc<Self>, task: &Task) {
         while let Some(region) = self.members.with_rebuild(task, Rebuild::begin).flatten() {

@@ -90,6 +90,75 @@ fn a_replaced_disk_is_rebuilt_beside_writes() {
     }
 }
 
+/// However far it is, whatever is written meanwhile: it stands, and ends when it is let go.
+#[test]
+fn a_disk_that_is_held_is_not_filled_until_it_is_let_go() {
+    for seed in 0..24 {
+        let (kind, disks) = KINDS[seed as usize % 3];
+        let lost = seed as usize / 3 % disks;
+        let mut model = Model::new(seed, &[(kind, disks)]);
+        let place = DiskPlace { group: 0, member: lost };
+        assert!(!model.store.hold_filling(place, true), "nothing is filled");
+        assert!(!model.store.hold_filling(DiskPlace { group: 9, member: 9 }, true));
+        write_some(&mut model, 100);
+        model.commit();
+        let is_copy = seed % 2 == 0;
+        if !is_copy {
+            lose(&mut model, lost);
+        }
+        replace(&model, lost, "gnew").unwrap();
+        for _ in 0..model.choose(100) {
+            model.world.step();
+        }
+        let filling = |model: &Model| model.store.status().fillings.first().cloned();
+        assert!(model.store.hold_filling(place, true));
+        model.world.run_until_idle();
+        let held = filling(&model).expect("it is not whole");
+        assert_eq!((held.place, held.is_held, held.disk.as_str()), (place, true, "gnew"));
+        assert!(held.done_regions < held.regions);
+        write_some(&mut model, 30);
+        model.commit();
+        model.check();
+        model.world.run_until_idle();
+        assert_eq!(filling(&model), Some(held));
+        assert!(model.store.hold_filling(place, false));
+        model.rest();
+        assert_eq!(filling(&model), None);
+        assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
+        model.check();
+        assert!(!model.store.hold_filling(place, false), "it is whole");
+    }
+}
+
+/// It may be held before the labels name it, and be let go before they do.
+#[test]
+fn a_disk_may_be_held_before_it_is_begun() {
+    for lets_go_first in [false, true] {
+        let mut model = Model::new(7, &[(Dp, 5)]);
+        write_some(&mut model, 100);
+        model.commit();
+        lose(&mut model, 1);
+        let answer = begin_replacing(&model, 1, "gnew");
+        let place = DiskPlace { group: 0, member: 1 };
+        while !model.store.hold_filling(place, true) {
+            assert!(model.world.step());
+        }
+        assert!(answer.lock().is_none(), "the labels do not name it");
+        if lets_go_first {
+            assert!(model.store.hold_filling(place, false));
+        }
+        model.world.run_until_idle();
+        assert!(answer.lock().as_ref().is_some_and(Result::is_ok));
+        assert_eq!(model.store.status().fillings.first().is_some_and(|one| one.is_held), {
+            !lets_go_first
+        });
+        model.store.hold_filling(place, false);
+        model.rest();
+        assert!(!model.store.status().is_degraded());
+        model.check();
+    }
+}
+
 #[test]
 fn a_rebuild_goes_on_after_a_cut() {
     for seed in 0..60 {

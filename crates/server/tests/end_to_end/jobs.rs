@@ -1,5 +1,6 @@
 //! Jobs of the real binary: a number, progress, and what of both outlives a restart.
 
+use crate::files::{check, connect, fill};
 use crate::place::Place;
 use serde_json::Value;
 
@@ -54,5 +55,86 @@ fn a_list_of_jobs_that_cannot_be_read_costs_the_history_only() {
     let jobs = jobs(&place);
     assert_eq!(jobs.len(), 1, "the engine tells of the scrub: {jobs:?}");
     assert!(jobs[0]["job"].as_u64().unwrap() > 1_000_000_000, "{jobs:?}");
+    server.stop();
+}
+
+/// Begins to replace a disk that works, and pauses the job before it is over: its number.
+fn pause_a_replacement(place: &Place) -> u64 {
+    let (mut old, mut new) = ("d4", "d5");
+    loop {
+        place.ok(&["disk", "replace", old, new, "--force"]);
+        let begun = jobs(place).pop().unwrap();
+        assert_eq!(begun["kind"], "replacement", "{begun}");
+        let number = begun["job"].as_u64().unwrap();
+        if place.stroop(&["job", "pause", &number.to_string()]).status.success() {
+            return number;
+        }
+        // It was done in a moment. The other way round, then.
+        place.ok(&["job", "wait", &number.to_string()]);
+        (old, new) = (new, old);
+    }
+}
+
+/// Through a kill and a clean stop; then it goes on, ends, and is listed after another start.
+#[test]
+fn a_job_that_is_paused_stays_so_over_restarts() {
+    let (place, server) = Place::with_volume_on("5x256M", ("4", "raid4"));
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    let number = pause_a_replacement(&place);
+    let word = number.to_string();
+    let check_paused = || {
+        let paused = job(&place, number);
+        assert_eq!(paused["state"], "paused", "{paused}");
+        assert!(paused["done_bytes"].as_u64() < paused["size_bytes"].as_u64(), "{paused}");
+        paused["done_bytes"].as_u64().unwrap()
+    };
+    check_paused();
+    assert!(place.refused(&["job", "wait", &word], 4).contains("it is paused"));
+    assert!(place.refused(&["job", "pause", &word], 4).contains("job resume"));
+    let refused = place.refused(&["job", "cancel", &word], 4);
+    assert!(refused.contains("the labels name both disks"), "{refused}");
+    server.kill();
+    let server = place.serve();
+    let done_bytes = check_paused();
+    server.stop();
+    let server = place.serve();
+    assert!(check_paused() >= done_bytes);
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    place.ok(&["job", "resume", &word]);
+    let told = place.ok(&["job", "wait", &word]);
+    assert!(told.contains("state       succeeded"), "{told}");
+    let ended = job(&place, number);
+    assert!(place.refused(&["job", "resume", &word], 4).contains("it is over"));
+    server.stop();
+    let server = place.serve();
+    assert_eq!(job(&place, number), ended);
+    assert_eq!(place.json(&["aggr", "show", "a1"])["state"], "online");
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    server.stop();
+}
+
+/// A scrub, which the labels keep, is paused, resumed and cancelled under its number; a group that
+/// leaves is a job, too.
+#[test]
+fn jobs_are_changed_by_number() {
+    let (place, server) = Place::with_volume_on("6x64M", ("3", "raid4"));
+    place.ok(&["aggr", "add", "a1", "--disks", "3", "--raid", "raid4"]);
+    place.ok(&["scrub", "start", "a1", "--rate", "1M"]);
+    place.ok(&["job", "pause", "1"]);
+    assert_eq!(place.json(&["scrub", "status", "a1"])["state"], "paused");
+    place.ok(&["scrub", "resume", "a1"]);
+    assert_eq!(job(&place, 1)["state"], "running");
+    let told = place.refused(&["job", "wait", "1", "--wait", "0s"], 7);
+    assert!(told.contains("it goes on: running"), "{told}");
+    assert_eq!(place.json(&["job", "cancel", "1"])["state"], "cancelled");
+    assert!(place.refused(&["job", "wait", "1"], 1).contains("was cancelled"));
+    place.ok(&["aggr", "remove-group", "a1", "1", "--yes"]);
+    let leaves = jobs(&place).pop().unwrap();
+    assert_eq!((&leaves["kind"], &leaves["target"]), (&"evacuation".into(), &"group 1".into()));
+    place.ok(&["job", "wait", "2"]);
+    assert_eq!(place.json(&["aggr", "show", "a1"])["groups"], 1);
     server.stop();
 }

@@ -21,21 +21,23 @@ fn work(disk: u8, going: Going) -> Work {
 enum Seen {
     Running,
     Held,
+    Unheld,
     Succeeded,
     Failed,
     Away,
 }
 
 fn seen() -> impl Strategy<Value = Seen> {
-    use Seen::{Away, Failed, Held, Running, Succeeded};
-    prop::sample::select(vec![Running, Running, Held, Succeeded, Failed, Away])
+    use Seen::{Away, Failed, Held, Running, Succeeded, Unheld};
+    prop::sample::select(vec![Running, Unheld, Held, Succeeded, Failed, Away])
 }
 
 /// A look at disks: what goes on is told, what ended is asked for.
-fn observe(table: &mut Table, seconds: u64, seen: &[Seen]) -> bool {
+fn observe(table: &mut Table, seconds: u64, seen: &[Seen]) -> Observed {
     let going = |(disk, seen): (u8, &Seen)| match seen {
         Seen::Running => Some(work(disk, Going::Running)),
         Seen::Held => Some(work(disk, Going::Held)),
+        Seen::Unheld => Some(work(disk, Going::Unheld)),
         Seen::Succeeded | Seen::Failed | Seen::Away => None,
     };
     let works: Vec<Work> = (0..).zip(seen).filter_map(going).collect();
@@ -58,7 +60,8 @@ impl Model {
         for (disk, seen) in (0_u8..).zip(seen) {
             let open = self.0.iter_mut().find(|(of, state)| *of == disk && !state.is_over());
             match (open, seen) {
-                (Some((_, state)), Seen::Running) => *state = JobState::Running,
+                (Some((_, JobState::Paused)), Seen::Unheld) => {}
+                (Some((_, state)), Seen::Running | Seen::Unheld) => *state = JobState::Running,
                 (Some((_, state)), Seen::Held) => *state = JobState::Paused,
                 (Some((_, state)), Seen::Succeeded) => *state = JobState::Succeeded,
                 (Some((_, state)), Seen::Failed) => *state = JobState::Failed,
@@ -67,7 +70,7 @@ impl Model {
                         *state = JobState::Queued;
                     }
                 }
-                (None, Seen::Running) => self.0.push((disk, JobState::Running)),
+                (None, Seen::Running | Seen::Unheld) => self.0.push((disk, JobState::Running)),
                 (None, Seen::Held) => self.0.push((disk, JobState::Paused)),
                 (None, _) => {}
             }
@@ -84,8 +87,16 @@ proptest! {
         for (seconds, look) in (0..).zip(&looks) {
             let before = format!("{:?}", model.0);
             model.observe(look);
-            let has_changed = observe(&mut table, seconds, look);
-            prop_assert_eq!(has_changed, before != format!("{:?}", model.0));
+            let observed = observe(&mut table, seconds, look);
+            prop_assert_eq!(observed.has_changed, before != format!("{:?}", model.0));
+            // What the engine does though the job is paused, and nothing else, is to be held.
+            let is_to_hold = |(disk, seen): &(u8, &Seen)| {
+                **seen == Seen::Unheld && model.0.contains(&(*disk, JobState::Paused))
+            };
+            let to_hold = (0_u8..).zip(look).filter(is_to_hold);
+            let to_hold: Vec<Key> =
+                to_hold.map(|(disk, _)| work(disk, Going::Running).key).collect();
+            prop_assert_eq!(observed.to_hold, to_hold);
             for job in table.jobs() {
                 let (disk, state) = model.0[job.number as usize - 1];
                 prop_assert_eq!(&job.key, &work(disk, Going::Running).key);
@@ -121,7 +132,7 @@ fn what_the_engine_still_tells_of_is_not_forgotten_and_not_new() {
     let mut table = Table::new(Vec::new(), 1);
     let over = |disk| work(disk, Going::Over(Outcome::cancelled(), Timestamp(7)));
     let fate = |_: &Key| Fate::Ended(Outcome::succeeded());
-    assert!(table.observe(now(1), &[over(0)], &fate));
+    assert!(table.observe(now(1), &[over(0)], &fate).has_changed);
     for seconds in 2..250 {
         let others = [over(0), work(1, Going::Running)];
         table.observe(now(seconds), if seconds % 2 == 0 { &others } else { &others[..1] }, &fate);
@@ -129,7 +140,7 @@ fn what_the_engine_still_tells_of_is_not_forgotten_and_not_new() {
     let first = table.job(1).unwrap();
     assert_eq!((first.state, first.ended), (JobState::Cancelled, Some(Timestamp(7))));
     assert_eq!(table.jobs().len(), ENDED_MAX + 1);
-    assert!(!table.observe(now(300), &[over(0)], &fate));
+    assert!(!table.observe(now(300), &[over(0)], &fate).has_changed);
 }
 
 #[test]
@@ -142,9 +153,9 @@ fn work_beyond_the_limit_gets_no_job() {
             one
         })
         .collect();
-    assert!(table.observe(now(1), &works, &|_| Fate::Away));
+    assert!(table.observe(now(1), &works, &|_| Fate::Away).has_changed);
     assert_eq!(table.jobs().len(), OPEN_MAX);
-    assert!(!table.observe(now(2), &works, &|_| Fate::Away));
+    assert!(!table.observe(now(2), &works, &|_| Fate::Away).has_changed);
 }
 
 #[test]
@@ -164,9 +175,44 @@ fn the_pace_is_told_of_jobs_that_run() {
     table.observe(now(5), &[], &|_| Fate::Away);
     assert_eq!(table.job(1).unwrap().state, JobState::Paused);
     table.observe(now(6), &[work(0, Going::Running)], &|_| Fate::Away);
-    assert!(!table.observe(now(7), &[], &|_| Fate::Ending));
+    assert!(!table.observe(now(7), &[], &|_| Fate::Ending).has_changed);
     table.observe(now(8), &[], &|_| Fate::Away);
     let info = table.job(1).unwrap().info();
     assert_eq!(info.state, JobState::Queued);
     assert!(info.reason.unwrap().contains("not in service"));
+}
+
+/// A mark is set before the engine is asked: a look in between does not take it for another state.
+#[test]
+fn a_mark_stays_until_the_engine_follows() {
+    let mut table = Table::new(Vec::new(), 1);
+    let observe = |table: &mut Table, going: Going| {
+        table.observe(now(1), &[work(0, going)], &|_| Fate::Away).to_hold.len()
+    };
+    assert_eq!(observe(&mut table, Going::Unheld), 0);
+    assert_eq!(table.mark(1, JobState::Paused), Some(JobState::Running));
+    assert_eq!(observe(&mut table, Going::Unheld), 1);
+    assert_eq!(observe(&mut table, Going::Held), 0);
+    assert_eq!(table.job(1).unwrap().state, JobState::Paused);
+    assert_eq!(table.mark(1, JobState::Running), Some(JobState::Paused));
+    assert_eq!(observe(&mut table, Going::Unheld), 0);
+    assert_eq!(table.job(1).unwrap().state, JobState::Running);
+    table.observe(now(2), &[], &|_| Fate::Ended(Outcome::succeeded()));
+    assert_eq!(table.mark(1, JobState::Paused), None);
+}
+
+#[test]
+fn a_job_that_is_given_up_and_ends_early_was_cancelled() {
+    for (outcome, state) in [
+        (Outcome::failed("stopped"), JobState::Cancelled),
+        (Outcome::succeeded(), JobState::Succeeded),
+    ] {
+        let mut table = Table::new(Vec::new(), 1);
+        table.observe(now(1), &[work(0, Going::Running), work(1, Going::Running)], &|_| Fate::Away);
+        table.give_up(JobKind::Rebuild, &["d0".to_owned()]);
+        table.observe(now(2), &[work(1, Going::Running)], &|_| Fate::Ended(outcome.clone()));
+        assert_eq!((table.job(1).unwrap().state, &table.job(1).unwrap().reason), (state, &None));
+        table.observe(now(3), &[], &|_| Fate::Ended(Outcome::failed("stopped")));
+        assert_eq!(table.job(2).unwrap().state, JobState::Failed);
+    }
 }

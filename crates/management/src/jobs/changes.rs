@@ -1,0 +1,214 @@
+//! Jobs that are paused, resumed and cancelled, as far as the engine can.
+//!
+//! A scrub keeps in the labels whether it is paused. A disk that is being filled does not: its job
+//! keeps it, and every look has the engine wait again ([`super::table`]). So the job is marked
+//! before the engine is asked, under the lock of looks, and the mark is taken back if the engine
+//! cannot, or if the file cannot be written.
+//!
+//! Invariant: what was answered as paused is paused after a restart, too.
+//!
+//! Fails: `Conflict` if the job is over, or work of its kind cannot be changed so.
+
+use crate::jobs::job::{Job, Key, Subject};
+use crate::jobs::room::{Jobs, missing};
+use crate::jobs::works::Look;
+use admin_api::{
+    AdminError, Code, GroupRemove, JobAction, JobChange, JobInfo, JobKind, JobName, JobState,
+    ScrubAction, ScrubChange,
+};
+
+impl Jobs {
+    pub(crate) fn change(&self, wanted: &JobChange) -> Result<JobInfo, AdminError> {
+        let JobChange { job: number, action } = *wanted;
+        let message = format!("cannot {action} job");
+        self.look();
+        let found = self.kept.lock().table.job(number).cloned();
+        let job = found.ok_or_else(|| missing(&message, number))?;
+        check(&message, &job, action)?;
+        match job.key.kind {
+            JobKind::Scrub => self.change_scrub(&job.key, action)?,
+            JobKind::Rebuild | JobKind::Resync | JobKind::Replacement => {
+                self.hold(&message, number, action == JobAction::Pause)?;
+            }
+            JobKind::Evacuation => self.keep_group(&job.key)?,
+            JobKind::Zeroing | JobKind::Growth => self.stop_erasing(&job.key),
+        }
+        tracing::info!(job = number, kind = %job.key.kind, "{action}, for an administrator");
+        self.show(&JobName { job: number })
+    }
+
+    fn change_scrub(&self, key: &Key, action: JobAction) -> Result<(), AdminError> {
+        let action = match action {
+            JobAction::Pause => ScrubAction::Pause,
+            JobAction::Resume => ScrubAction::Resume,
+            JobAction::Cancel => ScrubAction::Stop,
+        };
+        let aggregate = key.aggregate.clone().unwrap_or_default();
+        let change = ScrubChange { aggregate, action, rate_bytes_per_second: None };
+        self.scrubs.change_scrub(&change).map(drop)
+    }
+
+    fn keep_group(&self, key: &Key) -> Result<(), AdminError> {
+        let (Some(name), Subject::Group(group)) = (&key.aggregate, &key.subject) else {
+            unreachable!("a group leaves an aggregate")
+        };
+        let (name, group) = (name.clone(), *group);
+        let wanted = GroupRemove { name, group, cancel: true, dry_run: false };
+        self.aggregates.remove_group(&wanted).map(drop)
+    }
+
+    fn stop_erasing(&self, key: &Key) {
+        let Subject::Disk(disk) = &key.subject else { unreachable!("a disk is erased") };
+        let mut kept = self.kept.lock();
+        let disks = self.aggregates.disks.upkeep.cancel(disk);
+        kept.table.give_up(key.kind, &disks);
+    }
+
+    /// Has a disk wait that is being filled, or lets it go on.
+    fn hold(&self, message: &str, number: u64, is_held: bool) -> Result<(), AdminError> {
+        let mut kept = self.kept.lock();
+        let error =
+            |cause: &str| AdminError::new(Code::Failed, message, number.to_string()).because(cause);
+        let Some(key) = kept.table.job(number).map(|job| job.key.clone()) else {
+            return Err(missing(message, number));
+        };
+        let look = Look::new(&self.aggregates, self.start.get());
+        let state = if is_held { JobState::Paused } else { JobState::Running };
+        let before = kept.table.mark(number, state);
+        let is_done = before.is_some() && look.hold(&key, is_held);
+        if is_done {
+            kept.is_due = true;
+            self.store(&mut kept);
+            if !kept.is_due {
+                return Ok(());
+            }
+        }
+        if let Some(before) = before {
+            kept.table.mark(number, before);
+        }
+        if !is_done {
+            return Err(error("it ended in this moment").try_next("stroop job list"));
+        }
+        look.hold(&key, !is_held);
+        Err(error("the list of jobs cannot be written, so a restart would not know it")
+            .try_next("make room in the state directory, and the same command again"))
+    }
+}
+
+/// Whether a job can be changed so.
+fn check(message: &str, job: &Job, action: JobAction) -> Result<(), AdminError> {
+    let number = job.number;
+    let refused = |cause: String, next: String| {
+        let error = AdminError::new(Code::Conflict, message, number.to_string());
+        Err(error.because(cause).try_next(next))
+    };
+    if job.state.is_over() {
+        return refused(format!("it is over: {}", job.state), "stroop job list".to_owned());
+    }
+    if job.state == JobState::Queued {
+        return refused("its aggregate is not in service".to_owned(), "stroop status".to_owned());
+    }
+    let (kind, subject) = (job.key.kind, &job.key.subject);
+    let aggregate = job.key.aggregate.as_deref().unwrap_or_default();
+    match (kind, action) {
+        (JobKind::Rebuild | JobKind::Resync, JobAction::Cancel) => refused(
+            format!(
+                "{subject} has its place already, and the group is degraded until it holds all; a \
+                 {kind} can be paused"
+            ),
+            format!("stroop job pause {number}; or stroop disk fail {subject}, to do without it"),
+        ),
+        (JobKind::Replacement, JobAction::Cancel) => refused(
+            "the labels name both disks until one of them fails; a replacement can be paused"
+                .to_owned(),
+            format!("stroop job pause {number}"),
+        ),
+        (JobKind::Evacuation, JobAction::Pause | JobAction::Resume) => refused(
+            "a group that leaves is emptied without a pause; what has moved stays where it is when \
+             the job is cancelled"
+                .to_owned(),
+            format!("stroop job cancel {number}, and later stroop aggr remove-group {aggregate}"),
+        ),
+        (JobKind::Zeroing | JobKind::Growth, JobAction::Pause | JobAction::Resume) => {
+            let again = match kind {
+                JobKind::Zeroing => format!("stroop disk zero {subject}"),
+                _ => format!("stroop aggr add {aggregate}"),
+            };
+            refused(
+                "a disk is erased without a pause; what holds zeros is passed over quickly when it \
+                 is begun again"
+                    .to_owned(),
+                format!("stroop job cancel {number}, and later {again}"),
+            )
+        }
+        (_, JobAction::Pause) if job.state == JobState::Paused => {
+            refused("it is paused already".to_owned(), format!("stroop job resume {number}"))
+        }
+        (_, JobAction::Resume) if job.state == JobState::Running => {
+            refused("it is not paused".to_owned(), format!("stroop job show {number}"))
+        }
+        (_, JobAction::Pause | JobAction::Resume | JobAction::Cancel) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pace::Recent;
+    use units::Timestamp;
+
+    fn job(kind: JobKind, state: JobState) -> Job {
+        let subject = match kind {
+            JobKind::Scrub => Subject::Aggregate,
+            JobKind::Evacuation => Subject::Group(1),
+            _ => Subject::Disk("d4".to_owned()),
+        };
+        Job {
+            number: 7,
+            key: Key { kind, aggregate: Some("a1".to_owned()), subject, birth: 0 },
+            state,
+            began: Timestamp(0),
+            ended: None,
+            done_bytes: 0,
+            size_bytes: 0,
+            reason: None,
+            is_given_up: false,
+            recent: Recent::default(),
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_what_to_type_next() {
+        use JobAction::{Cancel, Pause, Resume};
+        use JobKind::{Evacuation, Growth, Rebuild, Replacement, Resync, Scrub, Zeroing};
+        use JobState::{Paused, Queued, Running, Succeeded};
+        for (kind, state, action, next) in [
+            (Scrub, Succeeded, Pause, "stroop job list"),
+            (Scrub, Queued, Cancel, "stroop status"),
+            (Scrub, Paused, Pause, "stroop job resume 7"),
+            (Rebuild, Running, Resume, "stroop job show 7"),
+            (Rebuild, Running, Cancel, "stroop job pause 7; or stroop disk fail d4"),
+            (Resync, Paused, Cancel, "stroop job pause 7; or stroop disk fail d4"),
+            (Replacement, Running, Cancel, "stroop job pause 7"),
+            (Evacuation, Running, Pause, "stroop job cancel 7, and later stroop aggr remove-"),
+            (Zeroing, Running, Pause, "stroop job cancel 7, and later stroop disk zero d4"),
+            (Growth, Running, Resume, "stroop job cancel 7, and later stroop aggr add a1"),
+        ] {
+            let refused = check("cannot change job", &job(kind, state), action).unwrap_err();
+            assert_eq!((refused.code, refused.cause.len()), (Code::Conflict, 1));
+            let found = refused.next.unwrap_or_default();
+            assert!(found.starts_with(next), "{kind} {state} {action}: {found}");
+        }
+        for (kind, state, action) in [
+            (Scrub, Running, Pause),
+            (Scrub, Paused, Resume),
+            (Scrub, Paused, Cancel),
+            (Resync, Running, Pause),
+            (Replacement, Paused, Resume),
+            (Evacuation, Running, Cancel),
+            (Growth, Running, Cancel),
+        ] {
+            assert!(check("", &job(kind, state), action).is_ok(), "{kind} {state} {action}");
+        }
+    }
+}

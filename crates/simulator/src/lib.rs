@@ -20,6 +20,7 @@
 //! | [`faults`] | disks and logs that do not do what they should |
 //! | [`management`] | growth, removal, tiering, scrubs, checks |
 //! | [`life`] | rounds of work, cuts, recovery and checks |
+//! | `operator` | a node that is managed by calls of an administrator, and by nothing else |
 //! | `nfs` | clients over a network instead of operations at the engine's interface |
 //! | [`runs`] | many seeds on many threads; boundaries; findings made small; broken rules |
 //!
@@ -37,6 +38,7 @@ pub mod life;
 pub mod machine;
 pub mod management;
 mod nfs;
+mod operator;
 pub mod plan;
 pub mod runs;
 pub mod seed;

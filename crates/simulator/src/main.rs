@@ -118,6 +118,10 @@ struct HowArguments {
     /// read.
     #[arg(long)]
     log_faults: bool,
+    /// In every life an operator manages the node: volumes, snapshots and the like are made and
+    /// changed by calls of an administrator.
+    #[arg(long, conflicts_with = "front_end")]
+    operator: bool,
     /// How operations come to the node.
     #[arg(long, value_enum, default_value_t)]
     front_end: FrontEndArgument,
@@ -146,6 +150,7 @@ impl HowArguments {
             neighbours: self.neighbours,
             kills: self.kills,
             log_faults: self.log_faults,
+            operator: self.operator,
             reduction: self.reduced.clone(),
             front_end: self.front_end.into(),
             boundary: None,

@@ -19,8 +19,9 @@ impl Aggregates {
         wanted: &AggregateCreate,
     ) -> Result<AggregateInfo, AdminError> {
         let _turn = self.node.turn();
-        if self.aggregate_list().iter().any(|known| known.name == wanted.name) {
-            return Err(taken("aggregate", &wanted.name));
+        let is_known = self.aggregate_list().iter().any(|known| known.name == wanted.name);
+        if is_known && !self.is_remainder_erased(wanted) {
+            return Err(self.taken_by_remainder(&wanted.name));
         }
         if wanted.traditional && self.node.engine.volume_named(&wanted.name).is_some() {
             return Err(taken("volume", &wanted.name));

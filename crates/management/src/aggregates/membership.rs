@@ -1,7 +1,8 @@
 //! Which disks are whose: disks that join aggregates, that leave them, and that are erased.
 
 use crate::aggregates::room::Aggregates;
-use admin_api::{DiskInfo, DiskState};
+use crate::refusals::taken;
+use admin_api::{AdminError, AggregateCreate, DiskInfo, DiskState};
 use dblade::AggregateSummary;
 use platform::Disk;
 use std::sync::Arc;
@@ -18,10 +19,45 @@ impl Aggregates {
                 self.node.engine.forget_aggregate(outage.summary.identity);
             }
         }
+        let outages = self.node.engine.outages();
         self.node.offline.lock().retain_mut(|offline| {
             offline.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
-            !offline.disks.is_empty()
+            let identity = offline.identity;
+            let is_left = !offline.disks.is_empty();
+            if !is_left && outages.iter().all(|outage| outage.summary.identity != identity) {
+                // Nobody waits for it any more.
+                self.node.engine.forget_aggregate(identity);
+                self.node.front_ends.set_away(identity, false);
+            }
+            is_left
         });
+    }
+
+    /// Whether a new aggregate takes the name of one that is not there any more: all that was found
+    /// of that one are disks which the request erases. A creation that was cut off leaves such.
+    pub(crate) fn is_remainder_erased(&self, wanted: &AggregateCreate) -> bool {
+        let summaries = self.node.engine.aggregate_summaries();
+        let outages = self.node.engine.outages();
+        let mut known = summaries.iter().chain(outages.iter().map(|outage| &outage.summary));
+        let is_known = known.any(|summary| summary.name == wanted.name);
+        let is_erased = |disks: &[String]| disks.iter().all(|disk| wanted.disks.contains(disk));
+        let offline = self.node.offline.lock();
+        let mut remainders = offline.iter().filter(|offline| offline.name == wanted.name);
+        wanted.force && !is_known && remainders.all(|offline| is_erased(&offline.disks))
+    }
+
+    /// A name is taken; by what is left of an aggregate that could not be opened, perhaps.
+    pub(crate) fn taken_by_remainder(&self, name: &str) -> AdminError {
+        let refused = taken("aggregate", name);
+        let offline = self.node.offline.lock();
+        match offline.iter().find(|offline| offline.name == name) {
+            Some(offline) => refused.try_next(format!(
+                "another name; or the same command with --force and all disks of the aggregate that \
+                 could not be opened, to erase it: {}",
+                offline.disks.join(" ")
+            )),
+            None => refused,
+        }
     }
 
     /// Takes in what became of disks to which something was done.

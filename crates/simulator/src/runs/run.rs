@@ -58,6 +58,7 @@ pub fn live_seed(seed: u64, lives: &Lives, is_verbose: bool) -> Outcome {
     let mut trace = Trace::new(is_verbose);
     LIVES.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| match lives.front_end {
+        FrontEnd::None if lives.operator => crate::operator::life::live(seed, lives, &mut trace),
         FrontEnd::None => live(seed, lives, &mut trace),
         FrontEnd::Nfs => crate::nfs::life::live(seed, lives, &mut trace),
     }));

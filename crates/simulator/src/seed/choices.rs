@@ -33,6 +33,8 @@ pub enum Purpose {
     Check = 11,
     /// Superblock slots that cannot be read.
     Slots = 12,
+    /// What an operator types.
+    Operator = 20,
 }
 
 /// SplitMix64: small, fast, and good enough to choose with.

@@ -95,6 +95,14 @@ pub enum Finding {
     /// Two affinities ran at once of which one covers the other.
     #[error("exclusion: {0}")]
     Exclusion(String),
+    /// What an operator is told, or what came of a call, is wrong.
+    #[error("{asked}: {wrong}")]
+    Operator {
+        /// The call.
+        asked: String,
+        /// What is wrong.
+        wrong: String,
+    },
     /// What a client of a front end is told is wrong.
     #[error("{0}")]
     Client(String),

@@ -57,6 +57,8 @@ pub struct Lives {
     pub kills: bool,
     /// Whether the log's disk has a fault, in every life in which no other has.
     pub log_faults: bool,
+    /// Whether an operator manages the node, in every life, with volumes and calls of its own.
+    pub operator: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// How operations come to the node.

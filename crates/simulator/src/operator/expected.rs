@@ -1,0 +1,268 @@
+//! What an operator should see: volumes with their snapshots and rules, as lists and nothing more.
+//!
+//! Invariants: [`Expected::after`] is the whole of what a call may do and of why it may be refused;
+//! it knows no engine.
+
+use crate::machine::AGGREGATE;
+use admin_api::{
+    Code, ExportRule, Owner, Request, SnapshotRestore, TieringPolicy, VolumeCreate, VolumeSet,
+};
+use std::collections::BTreeMap;
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ExpectedVolume {
+    pub(super) size_bytes: u64,
+    pub(super) owner: Owner,
+    pub(super) exports: Vec<ExportRule>,
+    pub(super) policy: TieringPolicy,
+    /// The days that were chosen.
+    chosen_days: Option<u16>,
+    /// Oldest first.
+    pub(super) snapshots: Vec<String>,
+}
+
+impl ExpectedVolume {
+    fn new(wanted: &VolumeCreate) -> Self {
+        Self {
+            size_bytes: wanted.size_bytes,
+            owner: wanted.owner.unwrap_or(Owner { uid: 0, gid: 0 }),
+            exports: wanted.exports.clone(),
+            policy: wanted.tiering_policy,
+            chosen_days: wanted.tiering_minimum_cooling_days,
+            snapshots: Vec::new(),
+        }
+    }
+
+    /// The days after which blocks are cold.
+    pub(super) fn days(&self) -> Option<u16> {
+        self.chosen_days.or_else(|| self.policy.default_cooling_days())
+    }
+
+    fn set(&mut self, wanted: &VolumeSet) -> Result<(), Code> {
+        let policy = wanted.tiering_policy.unwrap_or(self.policy);
+        let kept = self.chosen_days.filter(|_| policy == self.policy);
+        let days = wanted.tiering_minimum_cooling_days.or(kept);
+        check_days(policy, days)?;
+        (self.policy, self.chosen_days) = (policy, days);
+        Ok(())
+    }
+
+    fn restore(&mut self, wanted: &SnapshotRestore) -> Result<(), Code> {
+        let at = self.place(&wanted.name)?;
+        if at + 1 < self.snapshots.len() && !wanted.discard_newer {
+            return Err(Code::Conflict);
+        }
+        self.snapshots.truncate(at + 1);
+        Ok(())
+    }
+
+    fn place(&self, snapshot: &str) -> Result<usize, Code> {
+        self.snapshots.iter().position(|name| name == snapshot).ok_or(Code::NotFound)
+    }
+}
+
+fn check_days(policy: TieringPolicy, days: Option<u16>) -> Result<(), Code> {
+    let cools = policy.default_cooling_days().is_some();
+    if cools || days.is_none() { Ok(()) } else { Err(Code::Usage) }
+}
+
+fn add_rule(rules: &mut Vec<ExportRule>, rule: ExportRule, at: Option<usize>) -> Result<(), Code> {
+    if rules.iter().any(|other| other.client == rule.client) {
+        return Err(Code::Conflict);
+    }
+    let end = rules.len();
+    rules.insert(at.map_or(end, |at| at.min(end)), rule);
+    Ok(())
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Expected {
+    /// The aggregate has been made.
+    pub(super) is_made: bool,
+    /// What was set; none if nobody said.
+    pub(super) area_cleaning: Option<bool>,
+    pub(super) volumes: BTreeMap<String, ExpectedVolume>,
+    /// Volumes by mountpoint; they end with the process.
+    pub(super) mounts: BTreeMap<String, String>,
+}
+
+impl Expected {
+    /// What there is after a call, or the code with which it is refused.
+    pub(super) fn after(&self, request: &Request) -> Result<Self, Code> {
+        let mut after = self.clone();
+        after.change(request)?;
+        Ok(if is_dry(request) { self.clone() } else { after })
+    }
+
+    fn change(&mut self, request: &Request) -> Result<(), Code> {
+        match request {
+            Request::AggregateCreate(_) if self.is_made => return Err(Code::Conflict),
+            Request::AggregateCreate(_) => self.is_made = true,
+            Request::AggregateSet(wanted) => {
+                self.check_aggregate(&wanted.name)?;
+                self.area_cleaning = wanted.area_cleaning.or(self.area_cleaning);
+            }
+            Request::AggregateShow(named) | Request::ScrubShow(named) => {
+                self.check_aggregate(&named.name)?;
+            }
+            Request::ScrubChange(wanted) => self.check_aggregate(&wanted.aggregate)?,
+            Request::VolumeCreate(wanted) => self.create(wanted)?,
+            Request::VolumeShow(named) => drop(self.volume(&named.name)?),
+            Request::VolumeSet(wanted) => self.volume(&wanted.name)?.set(wanted)?,
+            Request::VolumeDelete(wanted) => {
+                self.volume(&wanted.name)?;
+                if self.mounts.values().any(|volume| *volume == wanted.name) {
+                    return Err(Code::Conflict);
+                }
+                self.volumes.remove(&wanted.name);
+            }
+            Request::SnapshotCreate(wanted) => {
+                let volume = self.volume(&wanted.volume)?;
+                if volume.snapshots.contains(&wanted.name) {
+                    return Err(Code::Conflict);
+                }
+                volume.snapshots.push(wanted.name.clone());
+            }
+            Request::SnapshotDelete(wanted) => {
+                let volume = self.volume(&wanted.volume)?;
+                let at = volume.place(&wanted.name)?;
+                volume.snapshots.remove(at);
+            }
+            Request::SnapshotRestore(wanted) => self.volume(&wanted.volume)?.restore(wanted)?,
+            Request::ExportAdd(wanted) => {
+                let volume = self.volume(&wanted.volume)?;
+                add_rule(&mut volume.exports, wanted.rule, wanted.index)?;
+            }
+            Request::ExportRemove(wanted) => {
+                let rules = &mut self.volume(&wanted.volume)?.exports;
+                let at = rules.iter().position(|rule| rule.client == wanted.client);
+                rules.remove(at.ok_or(Code::NotFound)?);
+            }
+            Request::SnapshotList(filter) | Request::ExportList(filter) => {
+                if let Some(name) = &filter.volume {
+                    self.volume(name)?;
+                }
+            }
+            Request::FuseMount(wanted) => {
+                self.volume(&wanted.volume)?;
+                if self.mounts.contains_key(&wanted.mountpoint) {
+                    return Err(Code::Conflict);
+                }
+                self.mounts.insert(wanted.mountpoint.clone(), wanted.volume.clone());
+            }
+            Request::FuseUnmount(wanted) => {
+                self.mounts.remove(&wanted.mountpoint).ok_or(Code::NotFound)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, wanted: &VolumeCreate) -> Result<(), Code> {
+        if self.volumes.contains_key(&wanted.name) {
+            return Err(Code::Conflict);
+        }
+        self.check_aggregate(&wanted.aggregate)?;
+        let mut rules = Vec::new();
+        wanted.exports.iter().try_for_each(|rule| add_rule(&mut rules, *rule, None))?;
+        check_days(wanted.tiering_policy, wanted.tiering_minimum_cooling_days)?;
+        self.volumes.insert(wanted.name.clone(), ExpectedVolume::new(wanted));
+        Ok(())
+    }
+
+    fn check_aggregate(&self, name: &str) -> Result<(), Code> {
+        if self.is_made && name == AGGREGATE { Ok(()) } else { Err(Code::NotFound) }
+    }
+
+    fn volume(&mut self, name: &str) -> Result<&mut ExpectedVolume, Code> {
+        self.volumes.get_mut(name).ok_or(Code::NotFound)
+    }
+
+    /// The rules that clients should be let in by.
+    pub(super) fn exports(&self) -> BTreeMap<String, Vec<ExportRule>> {
+        let volumes = self.volumes.iter();
+        volumes.map(|(name, volume)| (name.clone(), volume.exports.clone())).collect()
+    }
+}
+
+/// Volumes that clients work on.
+pub(super) const WORKED_ON: [&str; 3] = ["v0", "v1", "v2"];
+
+/// Whether clients work on a volume of this name.
+pub(super) fn is_worked_on(volume: &str) -> bool {
+    WORKED_ON.contains(&volume)
+}
+
+/// Whether a call only says what it would do.
+pub(super) const fn is_dry(request: &Request) -> bool {
+    match request {
+        Request::AggregateCreate(wanted) => wanted.dry_run,
+        Request::VolumeCreate(wanted) => wanted.dry_run,
+        Request::VolumeDelete(wanted) => wanted.dry_run,
+        Request::SnapshotDelete(wanted) => wanted.dry_run,
+        Request::SnapshotRestore(wanted) => wanted.dry_run,
+        _ => false,
+    }
+}
+
+/// Whether a call may be refused because of what a scrub is doing.
+pub(super) const fn depends_on_scrub(request: &Request) -> bool {
+    matches!(request, Request::ScrubChange(_))
+}
+
+/// Whether a call may find no room.
+pub(super) const fn takes_room(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::VolumeCreate(_)
+            | Request::SnapshotCreate(_)
+            | Request::SnapshotRestore(_)
+            | Request::SnapshotDelete(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin_api::{SnapshotName, VolumeDelete};
+
+    fn create(name: &str) -> Request {
+        Request::VolumeCreate(VolumeCreate {
+            name: name.to_owned(),
+            aggregate: AGGREGATE.to_owned(),
+            size_bytes: 1 << 24,
+            owner: None,
+            exports: Vec::new(),
+            tiering_policy: TieringPolicy::Auto,
+            tiering_minimum_cooling_days: None,
+            dry_run: false,
+        })
+    }
+
+    #[test]
+    fn calls_do_what_they_say_or_are_refused() {
+        let none = Expected::default();
+        assert_eq!(none.after(&create("v")), Err(Code::NotFound));
+        let made = Expected { is_made: true, ..none };
+        let one = made.after(&create("v")).unwrap();
+        assert_eq!(one.after(&create("v")), Err(Code::Conflict));
+        assert_eq!(one.volumes["v"].days(), Some(31));
+        let snapshot = |name: &str| SnapshotName { volume: "v".to_owned(), name: name.to_owned() };
+        let mut held = one.clone();
+        for name in ["s1", "s2", "s3"] {
+            held = held.after(&Request::SnapshotCreate(snapshot(name))).unwrap();
+        }
+        let restore = |discard_newer, dry_run| {
+            let SnapshotName { volume, name } = snapshot("s2");
+            Request::SnapshotRestore(SnapshotRestore { volume, name, discard_newer, dry_run })
+        };
+        assert_eq!(held.after(&restore(false, false)), Err(Code::Conflict));
+        assert_eq!(held.after(&restore(true, true)), Ok(held.clone()));
+        let restored = held.after(&restore(true, false)).unwrap();
+        assert_eq!(restored.volumes["v"].snapshots, ["s1", "s2"]);
+        let delete = VolumeDelete { name: "v".to_owned(), dry_run: false };
+        assert_eq!(restored.after(&Request::VolumeDelete(delete)), Ok(made));
+    }
+}

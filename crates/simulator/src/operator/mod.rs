@@ -1,0 +1,30 @@
+//! A node that is managed as an administrator manages it: nothing but the calls of
+//! [`admin_api::Administration`] makes, changes and opens what it has.
+//!
+//! What runs is what a server runs: `management` over the engine of the [`crate::machine`], with
+//! the world's disks behind its ports. The operator asks one thing at a time while clients work on
+//! the volumes; the power goes, or the process dies, in the middle of calls.
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `turns` | calls that block, on a thread that runs only while the machine waits for it |
+//! | `outside` | the ports of management: disks, journals, front ends, process |
+//! | `expected` | what an operator should see, naively: lists of volumes, snapshots, rules |
+//! | `views` | what an operator sees, against that |
+//! | `typing` | what the operator types next |
+//! | `desk` | management of the present start, and the call that is under way |
+//! | `life` | rounds, calls, power cuts, starts |
+//!
+//! Invariants: everything follows from the seed. A call is granted or refused as the model says,
+//! with the same code; what was refused has changed nothing; what was answered is there after any
+//! crash; of a call that was cut off all has happened or nothing. No call hangs.
+//!
+//! Fails: [`crate::Finding::Operator`], and all that the other lives find.
+
+mod desk;
+mod expected;
+pub(crate) mod life;
+mod outside;
+mod turns;
+mod typing;
+mod views;

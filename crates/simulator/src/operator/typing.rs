@@ -1,0 +1,213 @@
+//! What the operator types next: mostly what may be granted, now and then what must be refused.
+//!
+//! Invariants: a choice depends on the seed's numbers and on what is expected. Names are few, so
+//! that they come again.
+
+use super::expected::{Expected, WORKED_ON, is_worked_on};
+use crate::machine::AGGREGATE;
+use crate::seed::choices::Choices;
+use admin_api::requests::VOLUME_BYTES_MIN;
+use admin_api::{
+    Access, AggregateSet, ExportAdd, ExportRemove, ExportRule, MapShow, MountCreate, MountRemove,
+    Named, Network, Owner, Request, ScrubAction, ScrubChange, SnapshotDelete, SnapshotName,
+    SnapshotRestore, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+};
+use std::net::Ipv4Addr;
+
+/// Volumes that only the operator knows: these are restored.
+const QUIET: [&str; 3] = ["q0", "q1", "q2"];
+const SNAPSHOTS: [&str; 4] = ["s0", "s1", "s2", "s3"];
+const MOUNTPOINTS: [&str; 2] = ["/m0", "/m1"];
+const POLICIES: [TieringPolicy; 4] =
+    [TieringPolicy::None, TieringPolicy::SnapshotOnly, TieringPolicy::Auto, TieringPolicy::All];
+/// Of 100 names, those that are of nothing.
+const WRONG_PERCENT: u64 = 8;
+/// Of 100 calls that can be asked what they would do, those that are.
+const DRY_PERCENT: u64 = 12;
+
+/// Whoever types.
+pub(super) struct Typist<'a> {
+    pub(super) choices: &'a mut Choices,
+    pub(super) expected: &'a Expected,
+}
+
+impl Typist<'_> {
+    /// The next call.
+    pub(super) fn next(&mut self) -> Request {
+        match self.choices.below(100) {
+            0..16 => Request::VolumeCreate(self.volume_create()),
+            16..24 => {
+                let name = self.volume();
+                Request::VolumeDelete(VolumeDelete { name, dry_run: self.is_dry() })
+            }
+            24..32 => Request::VolumeSet(self.volume_set()),
+            32..46 => {
+                let volume = self.volume();
+                Request::SnapshotCreate(SnapshotName { volume, name: self.any(&SNAPSHOTS) })
+            }
+            46..54 => {
+                let (volume, name) = self.snapshot();
+                Request::SnapshotDelete(SnapshotDelete { volume, name, dry_run: self.is_dry() })
+            }
+            54..62 => self.restore(),
+            62..72 => self.export_add(),
+            72..78 => self.export_remove(),
+            78..82 => {
+                let (volume, mountpoint) = (self.volume(), self.any(&MOUNTPOINTS));
+                Request::FuseMount(MountCreate { volume, mountpoint })
+            }
+            82..86 => Request::FuseUnmount(MountRemove { mountpoint: self.any(&MOUNTPOINTS) }),
+            86..89 => {
+                let name = self.aggregate();
+                let area_cleaning = Some(self.choices.chance(50));
+                Request::AggregateSet(AggregateSet { name, area_cleaning })
+            }
+            89..93 => self.scrub(),
+            _ => self.look(),
+        }
+    }
+
+    /// A volume that is there from the start, mostly.
+    pub(super) fn volume_to_begin_with(&mut self) -> Request {
+        Request::VolumeCreate(self.volume_create())
+    }
+
+    /// A look at something.
+    pub(super) fn look(&mut self) -> Request {
+        match self.choices.below(12) {
+            0..3 => Request::VolumeList,
+            3 => Request::VolumeShow(Named { name: self.volume() }),
+            4 => Request::SnapshotList(VolumeFilter { volume: Some(self.volume()) }),
+            5 => Request::SnapshotList(VolumeFilter::default()),
+            6 => Request::ExportList(VolumeFilter::default()),
+            7 => Request::MountList,
+            8 => Request::Status,
+            9 => Request::AggregateShow(Named { name: self.aggregate() }),
+            10 => Request::DiskList,
+            _ => Request::AggregateMap(MapShow { name: AGGREGATE.to_owned(), cells: 4 }),
+        }
+    }
+
+    fn is_dry(&mut self) -> bool {
+        self.choices.chance(DRY_PERCENT)
+    }
+
+    fn any(&mut self, names: &[&str]) -> String {
+        self.choices.pick(names).to_owned()
+    }
+
+    fn aggregate(&mut self) -> String {
+        let is_wrong = self.choices.chance(WRONG_PERCENT);
+        if is_wrong { "a2".to_owned() } else { AGGREGATE.to_owned() }
+    }
+
+    /// One of the volumes that there are, or another.
+    fn volume(&mut self) -> String {
+        let names: Vec<&str> = self.expected.volumes.keys().map(String::as_str).collect();
+        if names.is_empty() || self.choices.chance(WRONG_PERCENT) {
+            return self.any(&QUIET);
+        }
+        self.any(&names)
+    }
+
+    /// One of the snapshots that there are, or another, of a volume.
+    fn snapshot(&mut self) -> (String, String) {
+        let volume = self.volume();
+        let name = self.snapshot_of(&volume);
+        (volume, name)
+    }
+
+    fn snapshot_of(&mut self, volume: &str) -> String {
+        let held = self.expected.volumes.get(volume).map(|volume| &volume.snapshots);
+        let held: Vec<&str> = held.into_iter().flatten().map(String::as_str).collect();
+        if held.is_empty() || self.choices.chance(WRONG_PERCENT) {
+            return self.any(&SNAPSHOTS);
+        }
+        self.any(&held)
+    }
+
+    fn volume_create(&mut self) -> VolumeCreate {
+        let name = match self.choices.chance(50) {
+            true => self.any(&WORKED_ON),
+            false => self.any(&QUIET),
+        };
+        let has_owner = !is_worked_on(&name) && self.choices.chance(40);
+        let policy = self.choices.pick(&POLICIES);
+        let exports = (0..self.choices.below(3)).map(|_| self.rule()).collect();
+        VolumeCreate {
+            name,
+            aggregate: self.aggregate(),
+            size_bytes: VOLUME_BYTES_MIN * (1 + self.choices.below(4)),
+            owner: has_owner.then_some(Owner { uid: 7, gid: 8 }),
+            exports,
+            tiering_policy: policy,
+            tiering_minimum_cooling_days: self.days(policy),
+            dry_run: self.is_dry(),
+        }
+    }
+
+    /// Days that fit a policy, now and then such that do not.
+    fn days(&mut self, policy: TieringPolicy) -> Option<u16> {
+        let fits = policy.default_cooling_days().is_some();
+        let are_said = self.choices.chance(if fits { 50 } else { 10 });
+        let days = 3 + self.choices.below(20) as u16;
+        are_said.then_some(days)
+    }
+
+    fn volume_set(&mut self) -> VolumeSet {
+        let name = self.volume();
+        let policy = self.choices.pick(&POLICIES);
+        let is_said = self.choices.chance(70);
+        let held = self.expected.volumes.get(&name).map_or(policy, |volume| volume.policy);
+        let days = self.days(if is_said { policy } else { held });
+        // Something must be changed.
+        let tiering_policy = (is_said || days.is_none()).then_some(policy);
+        VolumeSet { name, tiering_policy, tiering_minimum_cooling_days: days }
+    }
+
+    fn restore(&mut self) -> Request {
+        let names = self.expected.volumes.keys().map(String::as_str);
+        let quiet: Vec<&str> = names.filter(|name| !is_worked_on(name)).collect();
+        let volume = if quiet.is_empty() { self.any(&QUIET) } else { self.any(&quiet) };
+        let name = self.snapshot_of(&volume);
+        let (discard_newer, dry_run) = (self.choices.chance(60), self.is_dry());
+        Request::SnapshotRestore(SnapshotRestore { volume, name, discard_newer, dry_run })
+    }
+
+    fn client(&mut self) -> Network {
+        let address = Ipv4Addr::new(10, self.choices.below(4) as u8, 0, 0);
+        Network::new(address.into(), 16).unwrap_or(Network::EVERY)
+    }
+
+    fn rule(&mut self) -> ExportRule {
+        let access = self.choices.pick(&[Access::ReadWrite, Access::ReadOnly]);
+        let squash = self.choices.pick(&[Squash::None, Squash::Root, Squash::All]);
+        ExportRule::new(self.client(), access, squash)
+    }
+
+    fn export_add(&mut self) -> Request {
+        let (volume, rule) = (self.volume(), self.rule());
+        let index = self.choices.chance(30).then(|| self.choices.index(3));
+        Request::ExportAdd(ExportAdd { volume, rule, index })
+    }
+
+    fn export_remove(&mut self) -> Request {
+        let volume = self.volume();
+        let held = self.expected.volumes.get(&volume).map(|volume| &volume.exports);
+        let held: Vec<Network> = held.into_iter().flatten().map(|rule| rule.client).collect();
+        let is_there = !held.is_empty() && !self.choices.chance(WRONG_PERCENT);
+        let client = if is_there { self.choices.pick(&held) } else { self.client() };
+        Request::ExportRemove(ExportRemove { volume, client })
+    }
+
+    fn scrub(&mut self) -> Request {
+        let aggregate = self.aggregate();
+        let actions =
+            [ScrubAction::Start, ScrubAction::Pause, ScrubAction::Resume, ScrubAction::Stop];
+        let action = self.choices.pick(&actions);
+        let starts = matches!(action, ScrubAction::Start | ScrubAction::Resume);
+        let rate = self.choices.pick(&[None, Some(1 << 20), Some(1 << 30)]);
+        let rate_bytes_per_second = rate.filter(|_| starts);
+        Request::ScrubChange(ScrubChange { aggregate, action, rate_bytes_per_second })
+    }
+}

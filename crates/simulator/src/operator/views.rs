@@ -1,0 +1,155 @@
+//! What an operator is shown, held against what it should be.
+//!
+//! Fails: in words, which say what was expected and what was shown.
+
+use super::expected::{Expected, ExpectedVolume, is_dry, is_worked_on};
+use crate::machine::AGGREGATE;
+use admin_api::{
+    AggregateInfo, AggregateState, ExportRule, MountInfo, Reply, Request, SnapshotInfo,
+    StatusReply, VolumeExports, VolumeInfo, VolumeState,
+};
+use std::fmt::Debug;
+
+type Checked = Result<(), String>;
+
+fn same<T: PartialEq + Debug>(what: &str, expected: &T, shown: &T) -> Checked {
+    if expected == shown {
+        return Ok(());
+    }
+    Err(format!("{what}: expected {expected:?}, shown {shown:?}"))
+}
+
+/// Whether an answer shows what there is: `expected` is the state after the call.
+pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Checked {
+    match reply {
+        _ if is_dry(request) => Ok(()),
+        Reply::VolumeCreate(info) | Reply::VolumeShow(info) | Reply::VolumeSet(info) => {
+            check_named(expected, info)
+        }
+        Reply::VolumeList(list) => check_volumes(expected, list),
+        Reply::SnapshotCreate(info) => {
+            let volume = expected.volumes.get(&info.volume);
+            let last = volume.and_then(|volume| volume.snapshots.last());
+            same("the snapshot that was made", &last, &Some(&info.name))
+        }
+        Reply::SnapshotList(list) => {
+            let Request::SnapshotList(filter) = request else { return Ok(()) };
+            check_snapshots(expected, filter.volume.as_deref(), list)
+        }
+        Reply::ExportAdd(one) | Reply::ExportRemove(one) => check_exports(expected, one),
+        Reply::ExportList(list) => {
+            let Request::ExportList(filter) = request else { return Ok(()) };
+            let wanted = |name: &&String| filter.volume.as_ref().is_none_or(|one| one == *name);
+            let names: Vec<&String> = expected.volumes.keys().filter(wanted).collect();
+            let shown: Vec<&String> = list.iter().map(|one| &one.volume).collect();
+            same("volumes with rules", &names, &shown)?;
+            list.iter().try_for_each(|one| check_exports(expected, one))
+        }
+        Reply::MountList(list) => check_mounts(expected, list),
+        Reply::AggregateList(list) => check_aggregates(expected, list),
+        Reply::AggregateCreate(info) | Reply::AggregateShow(info) | Reply::AggregateSet(info) => {
+            check_aggregate(expected, info)
+        }
+        Reply::Status(status) => check_status(expected, status),
+        _ => Ok(()),
+    }
+}
+
+fn check_named(expected: &Expected, info: &VolumeInfo) -> Checked {
+    match expected.volumes.get(&info.name) {
+        Some(volume) => check_volume(expected, volume, info),
+        None => Err(format!("volume {} is shown, and there is none", info.name)),
+    }
+}
+
+/// All volumes, in order of name.
+pub(super) fn check_volumes(expected: &Expected, list: &[VolumeInfo]) -> Checked {
+    let names: Vec<&String> = expected.volumes.keys().collect();
+    let shown: Vec<&String> = list.iter().map(|info| &info.name).collect();
+    same("volumes", &names, &shown)?;
+    list.iter().try_for_each(|info| check_named(expected, info))
+}
+
+fn check_volume(expected: &Expected, volume: &ExpectedVolume, info: &VolumeInfo) -> Checked {
+    let name = &info.name;
+    same(&format!("aggregate of {name}"), &AGGREGATE, &info.aggregate.as_str())?;
+    same(&format!("state of {name}"), &VolumeState::Online, &info.state)?;
+    same(&format!("damage of {name}"), &None, &info.damage)?;
+    same(&format!("damaged files of {name}"), &0, &info.damaged_files.len())?;
+    same(&format!("size of {name}"), &volume.size_bytes, &info.size_bytes)?;
+    // Those who work on a volume may give it away.
+    if !is_worked_on(name) {
+        same(&format!("owner of {name}"), &volume.owner, &info.owner)?;
+    }
+    same(&format!("rules of {name}"), &volume.exports, &info.exports)?;
+    let tiering = (info.tiering_policy, info.tiering_minimum_cooling_days);
+    same(&format!("tiering of {name}"), &(volume.policy, volume.days()), &tiering)?;
+    same(&format!("snapshots of {name}"), &(volume.snapshots.len() as u64), &info.snapshots)?;
+    let mounts = expected.mounts.iter().filter(|(_, of)| *of == name);
+    let mounts: Vec<String> = mounts.map(|(mountpoint, _)| mountpoint.clone()).collect();
+    same(&format!("mounts of {name}"), &mounts, &info.mountpoints)?;
+    if info.available_bytes > info.size_bytes {
+        return Err(format!("{name} has more room than it is large: {info:?}"));
+    }
+    Ok(())
+}
+
+/// The snapshots of all volumes or one, oldest first.
+pub(super) fn check_snapshots(
+    expected: &Expected,
+    of: Option<&str>,
+    list: &[SnapshotInfo],
+) -> Checked {
+    let volumes = expected.volumes.iter().filter(|(name, _)| of.is_none_or(|of| of == *name));
+    let there = volumes.flat_map(|(name, volume)| {
+        volume.snapshots.iter().map(move |snapshot| (name.as_str(), snapshot.as_str()))
+    });
+    let there: Vec<(&str, &str)> = there.collect();
+    let shown: Vec<(&str, &str)> =
+        list.iter().map(|info| (info.volume.as_str(), info.name.as_str())).collect();
+    same("snapshots", &there, &shown)
+}
+
+fn check_exports(expected: &Expected, shown: &VolumeExports) -> Checked {
+    let rules: Option<&Vec<ExportRule>> =
+        expected.volumes.get(&shown.volume).map(|volume| &volume.exports);
+    same(&format!("rules of {}", shown.volume), &rules, &Some(&shown.rules))
+}
+
+fn check_mounts(expected: &Expected, list: &[MountInfo]) -> Checked {
+    let mounts: Vec<(&String, &String)> = expected.mounts.iter().collect();
+    let shown: Vec<(&String, &String)> =
+        list.iter().map(|info| (&info.mountpoint, &info.volume)).collect();
+    same("mounts", &mounts, &shown)
+}
+
+fn check_aggregates(expected: &Expected, list: &[AggregateInfo]) -> Checked {
+    if !expected.is_made {
+        // What is left of one whose making was cut off is shown, and serves nothing.
+        let states: Vec<AggregateState> = list.iter().map(|info| info.state).collect();
+        let offline = vec![AggregateState::Offline; list.len()];
+        return same("aggregates before one is made", &offline, &states);
+    }
+    same("aggregates", &1, &list.len())?;
+    list.iter().try_for_each(|info| check_aggregate(expected, info))
+}
+
+fn check_aggregate(expected: &Expected, info: &AggregateInfo) -> Checked {
+    same("the aggregate", &AGGREGATE, &info.name.as_str())?;
+    same("its state", &AggregateState::Online, &info.state)?;
+    same("its volumes", &(expected.volumes.len() as u64), &info.volumes)?;
+    if let Some(is_on) = expected.area_cleaning {
+        same("its area cleaning", &is_on, &info.area_cleaning)?;
+    }
+    let leaving = info.leaving.map_or(0, |leaving| {
+        leaving.size_bytes.saturating_sub(leaving.used_bytes.unwrap_or(leaving.size_bytes))
+    });
+    let sum = info.used_bytes + info.reserve_bytes + info.free_bytes + leaving;
+    same("its bytes, used, reserved and free", &info.size_bytes, &sum)
+}
+
+fn check_status(expected: &Expected, status: &StatusReply) -> Checked {
+    same("volumes in the status", &(expected.volumes.len() as u64), &status.volumes)?;
+    check_mounts(expected, &status.mounts)?;
+    check_aggregates(expected, &status.aggregates)
+}

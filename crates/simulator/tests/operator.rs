@@ -1,0 +1,43 @@
+//! A fixed range of seeds with an operator finds nothing, meets what it must meet, and replays bit
+//! for bit.
+
+use simulator::{Lives, live_seed, run};
+
+/// Few enough for every build, many enough to meet each situation below.
+const SEEDS: u64 = 100;
+
+fn lives() -> Lives {
+    Lives { operator: true, ..Lives::default() }
+}
+
+#[test]
+fn an_operator_finds_nothing_and_meets_what_matters() {
+    let summary = run(0..SEEDS, &lives(), platform::thread::parallelism(), &|_| {});
+    let reports: String = summary.failures.iter().map(simulator::Outcome::report).collect();
+    assert!(summary.failures.is_empty(), "{reports}");
+    for what in [
+        "operator: volume create",
+        "operator: volume delete",
+        "operator: volume set",
+        "operator: snapshot create",
+        "operator: snapshot delete",
+        "operator: snapshot restore",
+        "operator: export rules changed",
+        "operator: mounts",
+        "operator: scrub",
+        "operator: a call refused",
+        "operator: a call that was cut off has happened",
+        "operator: a call that was cut off has not happened",
+        "operator: the aggregate is made again after a cut",
+        "operator: a clean stop",
+        "cut: during recovery",
+    ] {
+        assert!(summary.coverage.count(what) > 0, "no seed met '{what}'");
+    }
+}
+
+#[test]
+fn a_life_with_an_operator_replays_bit_for_bit() {
+    let [first, second] = [0, 1].map(|_| live_seed(7, &lives(), false).trace.hash());
+    assert_eq!(first, second);
+}

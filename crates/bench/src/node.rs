@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
-use units::BLOCK_SIZE_U64;
+use units::{AggregateUuid, BLOCK_SIZE_U64};
 
 /// Why a bench ended early.
 #[derive(Debug, Error)]
@@ -89,12 +89,12 @@ pub(crate) struct FileLog {
 }
 
 impl LogProvider for FileLog {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         create_file_disk(&self.path, LOG_BYTES).map_err(|error| error.to_string())?;
         self.open(aggregate)
     }
 
-    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         self.opener.open(&self.path.display().to_string()).map_err(|error| error.to_string())
     }
 }

@@ -19,7 +19,7 @@ use platform::sync::Mutex;
 use platform::{Clock, Disk, Entropy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::Timestamp;
+use units::{AggregateUuid, Timestamp};
 
 /// What can be counted.
 pub const OPERATIONS: [&str; 9] = [
@@ -73,11 +73,11 @@ impl Entropy for Counted {
 struct Logs(Arc<Completions>);
 
 impl LogProvider for Logs {
-    fn create(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         Ok(MemoryDisk::new("log".to_owned(), LOG_BLOCKS, &self.0))
     }
 
-    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         Err("nothing is kept here".to_owned())
     }
 }

@@ -264,7 +264,7 @@ impl<'a> Rig<'a> {
         self.disks_made += 1;
         let member = self.store.geometry().group(0).member(0);
         let place = DiskPlace { group: 0, member };
-        let identity = [self.disks_made as u8; 16];
+        let identity = units::DiskUuid([self.disks_made as u8; 16]);
         let begin = SystemClock.monotonic_nanoseconds();
         wait(|done| self.store.replace_disk(place, disk, identity, done))
             .map_err(failed("replace a disk"))?;

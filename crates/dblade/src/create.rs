@@ -21,7 +21,7 @@ use platform::Disk;
 use raid::{CreateRequest, GroupRequest, ManagedStore, Store};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use units::CpNumber;
+use units::{CpNumber, LogUuid};
 use volume::lifecycle;
 
 /// An aggregate to be made.
@@ -122,7 +122,7 @@ impl Engine {
         done: Done<()>,
     ) {
         let (aggregate, name) = store.aggregate();
-        let log = self.configuration.entropy.next_identity();
+        let log = LogUuid(self.configuration.entropy.next_identity());
         let identity = AggregateIdentity { name, aggregate, log };
         let disk = match self.configuration.logs.create(aggregate) {
             Ok(disk) => disk,

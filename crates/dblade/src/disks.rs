@@ -10,6 +10,7 @@ use platform::Disk;
 use platform::completion::gather;
 use raid::{DiskAdministration, DiskPlace, NewDisk, NewGroup, RaidError};
 use std::sync::Arc;
+use units::DiskUuid;
 
 /// Disks that are to join an aggregate.
 pub struct AddDisks {
@@ -49,7 +50,7 @@ impl Engine {
         let AddDisks { disks, to, media, force, zeroing } = request;
         let new = disks.iter().map(|disk| NewDisk {
             disk: Arc::clone(disk),
-            identity: self.configuration.entropy.next_identity(),
+            identity: DiskUuid(self.configuration.entropy.next_identity()),
             profile: media.unwrap_or_else(|| Profile::of(&**disk)),
         });
         let new: Vec<NewDisk> = new.collect();
@@ -155,7 +156,7 @@ impl Engine {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
         };
-        let identity = self.configuration.entropy.next_identity();
+        let identity = DiskUuid(self.configuration.entropy.next_identity());
         let store = Arc::clone(&found.parts.store);
         let replaced = move |outcome: Result<(), RaidError>| {
             // So that the disk has a superblock.

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{BLOCK_SIZE_U64, VolumeUuid};
+use units::{AggregateUuid, BLOCK_SIZE_U64, VolumeUuid};
 
 /// Receives the end of an administrator's request.
 pub type Done<T> = Box<dyn FnOnce(Result<T, EngineError>) + Send>;
@@ -30,13 +30,13 @@ pub trait LogProvider: Send + Sync {
     ///
     /// # Errors
     /// Why there is none.
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String>;
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String>;
 
     /// The disk with the log of an aggregate.
     ///
     /// # Errors
     /// Why it cannot be used.
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String>;
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String>;
 }
 
 /// What an engine needs of its world.
@@ -91,7 +91,7 @@ pub(crate) struct Register {
     pub by_identity: FxHashMap<VolumeUuid, Arc<ServedVolume>>,
     pub by_name: BTreeMap<String, Arc<ServedVolume>>,
     /// Aggregates that are known and away ([`crate::outage`]), by identity.
-    pub away: BTreeMap<[u8; 16], AwayVolumes>,
+    pub away: BTreeMap<AggregateUuid, AwayVolumes>,
     /// How often volumes came back with an aggregate that had been in service.
     pub losses: FxHashMap<VolumeUuid, u64>,
 }

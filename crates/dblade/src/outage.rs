@@ -24,6 +24,7 @@ use aggregate::Aggregate;
 use file_service::FsError;
 use std::any::Any;
 use std::sync::{Arc, Weak};
+use units::AggregateUuid;
 
 impl Engine {
     /// Aggregates that were in service and are away, in order of name.
@@ -35,19 +36,19 @@ impl Engine {
     }
 
     /// Clients shall wait for an aggregate that could not be opened: it is known to exist.
-    pub fn expect_aggregate(&self, aggregate: [u8; 16]) {
+    pub fn expect_aggregate(&self, aggregate: AggregateUuid) {
         self.register.write().away.entry(aggregate).or_insert(AwayVolumes::Unknown);
     }
 
     /// An aggregate will not come back: its disks were given to another use.
-    pub fn forget_aggregate(&self, aggregate: [u8; 16]) {
+    pub fn forget_aggregate(&self, aggregate: AggregateUuid) {
         self.outages.lock().away.remove(&aggregate);
         self.register.write().away.remove(&aggregate);
     }
 
     /// Whether nothing is left of an aggregate that was closed: it may be opened.
     #[must_use]
-    pub fn is_closed(&self, aggregate: &[u8; 16]) -> bool {
+    pub fn is_closed(&self, aggregate: &AggregateUuid) -> bool {
         self.sweep();
         self.outages.lock().remains.iter().all(|one| one.aggregate != *aggregate)
     }
@@ -92,7 +93,7 @@ impl Engine {
     /// Keeps in mind what is left of an aggregate.
     pub(crate) fn leave(
         &self,
-        aggregate: [u8; 16],
+        aggregate: AggregateUuid,
         parts: Vec<Weak<dyn Any + Send + Sync>>,
         affinity: Option<AffinityId>,
     ) {

@@ -7,7 +7,7 @@ use affinity::AffinityId;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Weak;
-use units::Timestamp;
+use units::{AggregateUuid, Timestamp};
 
 /// An aggregate that was in service, and is away.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub struct Outage {
 #[derive(Default)]
 pub(crate) struct Outages {
     /// By identity.
-    pub away: BTreeMap<[u8; 16], Outage>,
+    pub away: BTreeMap<AggregateUuid, Outage>,
     pub remains: Vec<Remains>,
 }
 
 /// What may be left of an aggregate that was closed.
 pub(crate) struct Remains {
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
     pub parts: Vec<Weak<dyn Any + Send + Sync>>,
     /// Its Aggregate affinity, with all beneath.
     pub affinity: Option<AffinityId>,

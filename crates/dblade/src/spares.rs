@@ -24,6 +24,7 @@ use platform::Disk;
 use raid::{DiskPlace, GroupStatus, MemberState, MemberStatus, RaidError, SpareStatus, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::DiskUuid;
 
 /// How long a disk may be away before a spare takes its place: longer than it takes to push a cable
 /// back in or to restart a shelf; a rebuild of hours is not worth beginning before.
@@ -135,7 +136,7 @@ impl Engine {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
         };
-        let identity = self.configuration.entropy.next_identity();
+        let identity = DiskUuid(self.configuration.entropy.next_identity());
         let (unused, store) = (Arc::clone(&disk), Arc::clone(&found.parts.store));
         let added = move |outcome: Result<(), RaidError>| done(outcome.map_err(EngineError::from));
         let checked = move |outcome: Result<(), MediaError>| match outcome {
@@ -146,7 +147,7 @@ impl Engine {
     }
 
     /// Lets go of a spare.
-    pub fn remove_spare(&self, aggregate: &str, identity: [u8; 16], done: Done<()>) {
+    pub fn remove_spare(&self, aggregate: &str, identity: DiskUuid, done: Done<()>) {
         let Some(found) = self.aggregate_named(aggregate) else {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));
@@ -262,10 +263,16 @@ fn choose_spare<'a>(group: &GroupStatus, spares: &'a [SpareStatus]) -> Option<&'
 mod tests {
     use super::*;
     use ondisk::label::{DiskRole, RaidKind, Sickness};
+    use units::AggregateUuid;
 
     fn spare(name: &str, regions: u64, is_rotational: bool) -> SpareStatus {
         let media = if is_rotational { Profile::Hdd } else { Profile::Object };
-        SpareStatus { name: name.to_owned(), identity: [name.as_bytes()[0]; 16], regions, media }
+        SpareStatus {
+            name: name.to_owned(),
+            identity: DiskUuid([name.as_bytes()[0]; 16]),
+            regions,
+            media,
+        }
     }
 
     #[test]
@@ -293,7 +300,7 @@ mod tests {
         let mut due = |state: &MemberState, is_away, now| {
             let member = MemberStatus {
                 name: None,
-                identity: [1; 16],
+                identity: DiskUuid([1; 16]),
                 role: DiskRole::Data,
                 state: state.clone(),
                 media: None,
@@ -302,7 +309,7 @@ mod tests {
                 errors: raid::ErrorCounts::default(),
                 sickness: None,
             };
-            is_due(&mut since, ([1; 16], 0, 0), &member, now)
+            is_due(&mut since, (AggregateUuid([1; 16]), 0, 0), &member, now)
         };
         let failed = MemberState::Failed { reason: "worn".to_owned() };
         assert!(due(&failed, false, 5));
@@ -317,7 +324,7 @@ mod tests {
     fn of_each_group_one_sick_disk_is_copied_at_a_time() {
         let member = |sickness, state| MemberStatus {
             name: None,
-            identity: [1; 16],
+            identity: DiskUuid([1; 16]),
             role: DiskRole::Data,
             state,
             media: None,

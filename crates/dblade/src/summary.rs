@@ -3,7 +3,7 @@
 use aggregate::AggregateError;
 use ondisk::records::ExportRuleRecord;
 use std::sync::Arc;
-use units::{Timestamp, VolumeId};
+use units::{AggregateUuid, Timestamp, VolumeId};
 use volume::SnapshotInfo;
 
 /// An aggregate at a glance.
@@ -12,7 +12,7 @@ pub struct AggregateSummary {
     /// Its name.
     pub name: String,
     /// Its identity.
-    pub identity: [u8; 16],
+    pub identity: AggregateUuid,
     /// Blocks there are.
     pub size_blocks: u64,
     /// Blocks in use.

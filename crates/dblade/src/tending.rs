@@ -5,12 +5,13 @@
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use units::AggregateUuid;
 
 /// The memory of the ticks.
 pub(crate) type SharedTending = Arc<Mutex<Tending>>;
 
 /// An aggregate and a place in it.
-pub(crate) type Place = ([u8; 16], u32, usize);
+pub(crate) type Place = (AggregateUuid, u32, usize);
 
 /// What the ticks remember.
 #[derive(Default)]

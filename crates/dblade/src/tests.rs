@@ -16,6 +16,7 @@ use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use platform::{Disk, disk::DiskOpener};
 use std::sync::Arc;
+use units::AggregateUuid;
 use volume::SnapshotRequest;
 
 mod areas;
@@ -37,7 +38,7 @@ const DISKS: usize = 4;
 struct Logs(SimulatedWorld);
 
 impl LogProvider for Logs {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         // Tests with one aggregate choose the size of its log.
         if self.0.disk("log").is_none() {
             return Ok(self.0.add_disk(&format!("log {aggregate:?}"), 1412));
@@ -45,7 +46,7 @@ impl LogProvider for Logs {
         self.open(aggregate)
     }
 
-    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         self.0.open("log").map_err(|error| error.to_string())
     }
 }

@@ -17,7 +17,7 @@ use platform::{Disk, DiskError};
 use raid::{Geometry, GroupGeometry, GroupList};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{AggregateUuid, BlockRef, Pvbn};
 
 /// Requests under way at once.
 const REQUESTS_MAX: usize = 128;
@@ -47,7 +47,7 @@ pub(crate) struct Array {
     /// Labels say what each group is made of; early ones do not.
     pub knows_media: bool,
     groups: Vec<Members>,
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
 }
 
 impl Array {

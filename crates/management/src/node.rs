@@ -13,12 +13,13 @@ use file_service::FileService;
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
+use units::{AggregateUuid, DiskUuid};
 
 /// An aggregate that was found and could not be opened.
 #[derive(Clone, Debug)]
 pub(crate) struct OfflineAggregate {
     /// Its identity.
-    pub identity: [u8; 16],
+    pub identity: AggregateUuid,
     /// Its name.
     pub name: String,
     /// How it is protected, as a disk of it says.
@@ -35,7 +36,7 @@ pub(crate) struct LeftOut {
     /// Its name.
     pub name: String,
     /// Its identity, if its label could be read.
-    pub identity: Option<[u8; 16]>,
+    pub identity: Option<DiskUuid>,
     /// Why.
     pub reason: String,
 }

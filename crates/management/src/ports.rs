@@ -10,7 +10,7 @@ use dblade::LogProvider;
 use file_service::HandleKey;
 use platform::DiskOpener;
 use std::io;
-use units::VolumeUuid;
+use units::{AggregateUuid, VolumeUuid};
 
 /// The light of a disk's slot, lit. It is put out when this is dropped.
 pub trait Light: Send {}
@@ -30,11 +30,11 @@ pub trait DiskSource: DiskOpener {
 /// Where the journals of aggregates are.
 pub trait JournalPlaces: LogProvider {
     /// Where the journal of an aggregate is, in words: "journal file /a/b.log".
-    fn title(&self, aggregate: &[u8; 16]) -> String;
+    fn title(&self, aggregate: &AggregateUuid) -> String;
 
     /// Waits until no server that was killed has the journal of an aggregate. Whatever else is the
     /// matter with it, opening it will tell.
-    fn await_free(&self, aggregate: &[u8; 16], patience: &Patience);
+    fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience);
 }
 
 /// The front ends: who sees which volume, and the mounts that the node keeps.
@@ -46,7 +46,7 @@ pub trait FrontEnds: Send + Sync {
     fn forget_exports(&self, name: &str);
 
     /// Clients with handles of unknown volumes shall wait for an aggregate, or no longer.
-    fn set_away(&self, aggregate: [u8; 16], is_away: bool);
+    fn set_away(&self, aggregate: AggregateUuid, is_away: bool);
 
     /// Mounts a volume on this machine.
     ///

@@ -3,9 +3,9 @@
 //! Not a complete list of formats, and it need not be: what is not zero is refused as well. Names
 //! are for the operator, who must decide.
 
-use ondisk::label::{DiskLabel, Hexadecimal};
+use ondisk::label::DiskLabel;
 use std::fmt;
-use units::{BLOCK_SIZE, BlockRef};
+use units::{AggregateUuid, BLOCK_SIZE, BlockRef};
 
 /// Blocks that are looked at, at each end of the disk: 256 KiB, the largest structure that a
 /// format keeps there (ZFS labels).
@@ -19,7 +19,7 @@ pub enum Found {
         /// The aggregate's name.
         aggregate_name: String,
         /// The aggregate's identity.
-        aggregate: [u8; 16],
+        aggregate: AggregateUuid,
     },
     /// A format that we know by name.
     Foreign(&'static str),
@@ -34,8 +34,7 @@ impl fmt::Display for Found {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stroop { aggregate_name, aggregate } => {
-                let identity = Hexadecimal(aggregate);
-                write!(formatter, "a part of the Stroop aggregate '{aggregate_name}' ({identity})")
+                write!(formatter, "a part of the Stroop aggregate '{aggregate_name}' ({aggregate})")
             }
             Self::Foreign(name) => formatter.write_str(name),
             Self::Data { block } => write!(formatter, "unknown data (block {block} is not zero)"),

@@ -36,9 +36,9 @@ fn wait<T: Send + 'static>(
 
 fn label() -> DiskLabel {
     let mut label = DiskLabel::empty();
-    label.disk = [1; 16];
-    label.members[0] = [1; 16];
-    label.aggregate = [2; 16];
+    label.disk = units::DiskUuid([1; 16]);
+    label.members[0] = units::DiskUuid([1; 16]);
+    label.aggregate = units::AggregateUuid([2; 16]);
     assert!(label.set_name("pool"));
     label.data_regions = regions_of(SIZE).into();
     label.groups_count = 1.into();

@@ -3,6 +3,7 @@
 use ondisk::damage::Damage;
 use platform::DiskError;
 use thiserror::Error;
+use units::{AggregateUuid, LogUuid};
 
 /// Why a log cannot be formatted or opened.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -44,20 +45,20 @@ pub enum LogError {
         damage: Damage,
     },
     /// The log belongs to another aggregate.
-    #[error("the log on disk {disk} belongs to aggregate {:032x}", u128::from_be_bytes(*.found))]
+    #[error("the log on disk {disk} belongs to aggregate {found}")]
     OtherAggregate {
         /// The disk's name.
         disk: String,
         /// Whose it is.
-        found: [u8; 16],
+        found: AggregateUuid,
     },
     /// A log of this aggregate, but not the one that it uses now.
-    #[error("disk {disk} holds log {:032x}, another of the aggregate's", u128::from_be_bytes(*.found))]
+    #[error("disk {disk} holds log {found}, another of the aggregate's")]
     OtherLog {
         /// The disk's name.
         disk: String,
         /// Which it is.
-        found: [u8; 16],
+        found: LogUuid,
     },
     /// Records that were durable are gone: without them later ones must not be replayed.
     #[error("the log on disk {disk} lost durable records: number {first} to {last}")]

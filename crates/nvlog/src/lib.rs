@@ -44,15 +44,15 @@ pub use log::Log;
 pub use notes::{Found, Notes};
 pub use open::{FormatDone, OpenDone};
 
-use units::CpNumber;
+use units::{AggregateUuid, CpNumber, LogUuid};
 
 /// Which log it is, and whose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LogIdentity {
     /// The aggregate.
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
     /// The log itself; new with each format.
-    pub log: [u8; 16],
+    pub log: LogUuid,
 }
 
 /// A record's place in the order of appends.

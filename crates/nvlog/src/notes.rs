@@ -21,7 +21,7 @@ use platform::sync::{Mutex, MutexGuard};
 use platform::{Disk, DiskError, WriteDone};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, Block, BlockRef, CpNumber};
+use units::{BLOCK_SIZE, Block, BlockRef, CpNumber, LogUuid};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -61,7 +61,7 @@ struct State {
 /// See the module.
 pub struct Notes {
     disk: Arc<dyn Disk>,
-    log: [u8; 16],
+    log: LogUuid,
     first_block: u64,
     half_blocks: u64,
     state: Mutex<State>,

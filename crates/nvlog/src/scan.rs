@@ -12,7 +12,7 @@ use crate::staging::BATCH_HEADER_BYTES;
 use crate::{LogPosition, Record};
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogRecord};
 use platform::mutation::{self, Rule};
-use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef, CpNumber};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef, CpNumber, LogUuid};
 use zerocopy::FromBytes;
 
 /// Numbers of records beyond are nonsense: a log would take millions of years to get there. Keeps
@@ -22,7 +22,7 @@ const SEQUENCE_MAX: u64 = 1 << 62;
 /// What is known of the log before its halves are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
-    pub(crate) log: [u8; 16],
+    pub(crate) log: LogUuid,
     /// The highest that a batch can have.
     pub(crate) incarnation: u64,
     pub(crate) half_blocks: u64,

@@ -7,7 +7,7 @@ use crate::half::OtherLife;
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogRecord};
 use platform::WriteDone;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, Block, BlockRef};
+use units::{BLOCK_SIZE, Block, BlockRef, LogUuid};
 use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
@@ -98,12 +98,7 @@ impl Batch {
     }
 
     /// Completes the header; the blocks are to be written from `disk_block`.
-    pub(crate) fn seal(
-        mut self,
-        log: [u8; 16],
-        incarnation: u64,
-        disk_block: u64,
-    ) -> Vec<BlockRef> {
+    pub(crate) fn seal(mut self, log: LogUuid, incarnation: u64, disk_block: u64) -> Vec<BlockRef> {
         let Ok(byte_count) = u32::try_from(self.byte_count) else {
             unreachable!("a half is shorter than 4 GiB")
         };

@@ -13,10 +13,11 @@ use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use platform::{Disk, DiskError};
 use std::sync::Arc;
-use units::CpNumber;
+use units::{AggregateUuid, CpNumber, LogUuid};
 
 const DISK: &str = "log";
-const IDENTITY: LogIdentity = LogIdentity { aggregate: [1; 16], log: [2; 16] };
+const IDENTITY: LogIdentity =
+    LogIdentity { aggregate: AggregateUuid([1; 16]), log: LogUuid([2; 16]) };
 
 /// Runs the world until `start`'s callback has been called.
 fn await_answer<T: Send + 'static>(

@@ -20,7 +20,7 @@ use platform::{Disk, DiskError, MediaHints, ReadDone, WriteDone};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
-use units::BlockRef;
+use units::{BlockRef, IncarnationUuid};
 
 /// What keeps other processes away.
 pub(crate) enum Exclusive {
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) exclusive: Exclusive,
     pub(crate) descriptor: ObjectRangeDescriptor,
     /// Of this opening: it stands behind the blocks of every object that is put.
-    pub(crate) incarnation: [u8; 16],
+    pub(crate) incarnation: IncarnationUuid,
     /// Whether the descriptor is in the store.
     pub(crate) is_created: tokio::sync::Mutex<bool>,
     pub(crate) versions: Versions,

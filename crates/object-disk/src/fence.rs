@@ -14,13 +14,13 @@ use crate::geometry::{Geometry, ObjectId};
 use crate::requests::Requests;
 use bytes::Bytes;
 use object_store::PutPayload;
-use units::BLOCK_SIZE;
+use units::{BLOCK_SIZE, IncarnationUuid};
 
 /// Marks the objects of single blocks with our incarnation.
 pub(crate) async fn shut_out(
     requests: &Requests,
     geometry: Geometry,
-    incarnation: [u8; 16],
+    incarnation: IncarnationUuid,
 ) -> Result<(), RequestError> {
     let marks =
         geometry.single_blocks().map(|object| mark(requests, geometry, object, incarnation));
@@ -31,7 +31,7 @@ async fn mark(
     requests: &Requests,
     geometry: Geometry,
     object: ObjectId,
-    incarnation: [u8; 16],
+    incarnation: IncarnationUuid,
 ) -> Result<(), RequestError> {
     let (key, expected_bytes) = (object.key(), geometry.bytes_of(object));
     let mut attempt = 1;
@@ -47,7 +47,7 @@ async fn mark(
             }
         };
         let payload: PutPayload =
-            [block, Bytes::copy_from_slice(&incarnation)].into_iter().collect();
+            [block, Bytes::copy_from_slice(&incarnation.0)].into_iter().collect();
         match requests.put(&key, payload, version).await {
             // One of theirs came first, or the answer was lost.
             Err(RequestError::Changed | RequestError::Failed { .. })

@@ -23,13 +23,14 @@ use platform::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Mutex;
+use units::{IncarnationUuid, NodeUuid};
 
 /// Who wants a lease.
 #[derive(Clone)]
 pub(crate) struct Claimant {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) owner: [u8; 16],
-    pub(crate) incarnation: [u8; 16],
+    pub(crate) owner: NodeUuid,
+    pub(crate) incarnation: IncarnationUuid,
 }
 
 struct Held {

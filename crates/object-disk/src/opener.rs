@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use units::{BLOCK_SIZE, ByteSize};
+use units::{BLOCK_SIZE, ByteSize, IncarnationUuid, NodeUuid, ObjectRangeUuid};
 
 /// The world, and who we are in it.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub struct Environment {
     /// Randomness, for identities.
     pub entropy: Arc<dyn Entropy>,
     /// The node's identity, the same after a restart: it takes its own lease back at once.
-    pub owner: [u8; 16],
+    pub owner: NodeUuid,
 }
 
 /// Opens object ranges; they share threads.
@@ -133,7 +133,7 @@ impl ObjectDiskOpener {
         let claimant = Claimant {
             clock: Arc::clone(&self.environment.clock),
             owner: self.environment.owner,
-            incarnation: self.environment.entropy.next_identity(),
+            incarnation: IncarnationUuid(self.environment.entropy.next_identity()),
         };
         let incarnation = claimant.incarnation;
         let opening = Opening { requests: &requests, name: &name, size_blocks, claimant };
@@ -316,7 +316,7 @@ impl Opening<'_> {
             return Err(self.failed(format!("it holds something else, such as {key}")));
         }
         let mut descriptor = ObjectRangeDescriptor::empty();
-        descriptor.identity = entropy.next_identity();
+        descriptor.identity = ObjectRangeUuid(entropy.next_identity());
         descriptor.size_blocks = size_blocks.into();
         descriptor.blocks_per_object = BLOCKS_PER_OBJECT.into();
         descriptor.created_nanoseconds = created_nanoseconds.into();

@@ -109,7 +109,7 @@ impl Shared {
             self.old_content(object, &key).await?
         };
         let payload: object_store::PutPayload = merge(blocks, old.as_ref(), changes, zeros)
-            .chain([Bytes::copy_from_slice(&self.incarnation)])
+            .chain([Bytes::copy_from_slice(&self.incarnation.0)])
             .collect();
         let version = self.requests.put(&key, payload, version).await?;
         self.versions.set(object, version);

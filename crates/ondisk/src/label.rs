@@ -25,7 +25,7 @@ use crate::scrub::ScrubRecord;
 use crate::versions::FORMAT_VERSION;
 use std::fmt;
 use std::mem::{offset_of, size_of};
-use units::{BLOCK_SIZE, Block};
+use units::{AggregateUuid, BLOCK_SIZE, Block, DiskUuid};
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -203,9 +203,9 @@ pub struct DiskLabel {
     /// Standard CRC32C of the block with this field zero.
     pub checksum: U32,
     /// The disk's identity.
-    pub disk: [u8; 16],
+    pub disk: DiskUuid,
     /// The aggregate's identity.
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
     /// The aggregate's name, filled up with zeros.
     pub aggregate_name: [u8; AGGREGATE_NAME_BYTES_MAX],
     /// When the disk was labelled, in nanoseconds since 1970.
@@ -238,7 +238,7 @@ pub struct DiskLabel {
     /// The size of an erase block or zone in bytes; 0 where the medium has none.
     pub medium_unit_bytes: U32,
     /// The identities of all disks of the group, in order.
-    pub members: [[u8; 16]; GROUP_DISKS_MAX],
+    pub members: [DiskUuid; GROUP_DISKS_MAX],
     /// A bit for each member that is being rebuilt; they are missing as well.
     pub rebuilding: U32,
     /// Zero.
@@ -263,7 +263,7 @@ pub struct DiskLabel {
     pub reserved_c: [u8; 16],
     /// The spare that is being filled to take a place in this group; zero if none is. A spare that
     /// its group's labels name here has copied what its own label says, any other nothing.
-    pub successor: [u8; 16],
+    pub successor: DiskUuid,
     /// What consistency points up to this one wrote is on all members that are `away`.
     pub trusted_cp: U64,
     /// A bit for each missing member that went, or was not there, and has not failed: it may be
@@ -434,7 +434,7 @@ impl DiskLabel {
     /// A spare has no group: a place, if it is being filled for one, and no say in who has which.
     fn validate_spare(&self) -> Result<(), Damage> {
         let wrong = |field| Err(Damage::Field { structure: STRUCTURE, field });
-        if self.disk == [0; 16] {
+        if self.disk.is_nil() {
             return wrong("disk");
         }
         if usize::from(self.disk_index.get()) >= GROUP_DISKS_MAX {
@@ -443,7 +443,7 @@ impl DiskLabel {
         if self.raid_kind != 0 || self.disks_in_group.get() != 0 {
             return wrong("raid_kind");
         }
-        if self.members != [[0; 16]; GROUP_DISKS_MAX] {
+        if self.members != [DiskUuid::NIL; GROUP_DISKS_MAX] {
             return wrong("members");
         }
         if self.removed_blocks.get() != 0 {
@@ -481,7 +481,7 @@ impl DiskLabel {
             return wrong("settled");
         }
         let last_set =
-            |(at, member): (usize, &[u8; 16])| (*member == [0; 16]) == (at >= usize::from(count));
+            |(at, member): (usize, &DiskUuid)| member.is_nil() == (at >= usize::from(count));
         if !self.members.iter().enumerate().all(last_set)
             || self.members.get(usize::from(index)) != Some(&self.disk)
         {
@@ -629,7 +629,7 @@ impl fmt::Display for DiskLabel {
         let kind = self.kind().map_or_else(|| "?".to_owned(), |kind| kind.to_string());
         let role = self.disk_role().map_or_else(|| "?".to_owned(), |role| role.to_string());
         if self.is_spare() {
-            let (name, aggregate) = (self.name().unwrap_or("?"), Hexadecimal(&self.aggregate));
+            let (name, aggregate) = (self.name().unwrap_or("?"), self.aggregate);
             return write!(
                 formatter,
                 "spare of aggregate '{name}' ({aggregate}), {} regions",
@@ -645,7 +645,7 @@ impl fmt::Display for DiskLabel {
             kind,
             self.group_index,
             self.name().unwrap_or("?"),
-            Hexadecimal(&self.aggregate),
+            self.aggregate,
             self.data_regions,
             units::Pvbn(self.data_bases().next().unwrap_or(0)),
         )?;
@@ -660,15 +660,6 @@ impl fmt::Display for DiskLabel {
 impl fmt::Debug for DiskLabel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "DiskLabel({self})")
-    }
-}
-
-/// An identity as people see it.
-pub struct Hexadecimal<'a>(pub &'a [u8; 16]);
-
-impl fmt::Display for Hexadecimal<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 

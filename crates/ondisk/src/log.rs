@@ -25,7 +25,7 @@ use crate::versions::FORMAT_VERSION;
 use crc_fast::{CrcAlgorithm, Digest};
 use std::fmt;
 use std::mem::{offset_of, size_of};
-use units::{BLOCK_SIZE, Block};
+use units::{AggregateUuid, BLOCK_SIZE, Block, LogUuid};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -71,9 +71,9 @@ pub struct LogHeader {
     /// Standard CRC32C of the block with this field zero.
     pub checksum: U32,
     /// The aggregate whose operations are logged.
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
     /// The identity of the log.
-    pub log: [u8; 16],
+    pub log: LogUuid,
     /// How often the log was opened; of two copies the higher counts.
     pub incarnation: U64,
     /// The size of each half.
@@ -97,7 +97,7 @@ pub struct LogBatch {
     /// and of a sum over such pieces a torn write may leave some out without a trace.
     pub checksum: U32,
     /// The identity of the log.
-    pub log: [u8; 16],
+    pub log: LogUuid,
     /// The opening of the log that wrote the batch.
     pub incarnation: U64,
     /// The number of the first record.
@@ -140,7 +140,7 @@ pub struct LogNote {
     /// CRC64/NVME of all blocks, with this field zero; its halves XORed.
     pub checksum: U32,
     /// The identity of the log.
-    pub log: [u8; 16],
+    pub log: LogUuid,
     /// Epochs are numbered over the life of the log; even ones have the first half.
     pub epoch: U64,
     /// The block of the disk where the note begins.
@@ -185,7 +185,12 @@ const _: () = {
 impl LogHeader {
     /// A header, to be turned into a block.
     #[must_use]
-    pub fn new(aggregate: [u8; 16], log: [u8; 16], half_blocks: u64, notes_blocks: u64) -> Self {
+    pub fn new(
+        aggregate: AggregateUuid,
+        log: LogUuid,
+        half_blocks: u64,
+        notes_blocks: u64,
+    ) -> Self {
         let mut header = Self::new_zeroed();
         header.magic = U64::new(LOG_MAGIC);
         header.version = U16::new(FORMAT_VERSION);
@@ -268,13 +273,12 @@ impl LogHeader {
 
 impl fmt::Display for LogHeader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let aggregate = u128::from_be_bytes(self.aggregate);
-        let log = u128::from_be_bytes(self.log);
+        let (aggregate, log) = (self.aggregate, self.log);
         let (incarnation, half_blocks) = (self.incarnation.get(), self.half_blocks.get());
         write!(
             formatter,
-            "log {log:032x} of aggregate {aggregate:032x}, incarnation {incarnation}, 2 halves of \
-             {half_blocks} blocks, {} for notes",
+            "log {log} of aggregate {aggregate}, incarnation {incarnation}, 2 halves of {half_blocks} \
+             blocks, {} for notes",
             self.notes_blocks.get()
         )
     }
@@ -360,7 +364,8 @@ mod tests {
 
     #[test]
     fn headers_survive_and_every_flipped_bit_is_seen() {
-        let mut header = LogHeader::new([1; 16], [2; 16], 64, LOG_NOTES_BLOCKS_MIN);
+        let mut header =
+            LogHeader::new(AggregateUuid([1; 16]), LogUuid([2; 16]), 64, LOG_NOTES_BLOCKS_MIN);
         header.incarnation = U64::new(3);
         let block = header.to_block();
         assert!(LogHeader::is_claimed_by(&block));
@@ -381,12 +386,18 @@ mod tests {
     #[test]
     fn headers_out_of_range_are_refused() {
         for half_blocks in [0, LOG_HALF_BLOCKS_MIN - 1, LOG_HALF_BLOCKS_MAX + 1, u64::MAX] {
-            let block =
-                LogHeader::new([1; 16], [2; 16], half_blocks, LOG_NOTES_BLOCKS_MIN).to_block();
+            let block = LogHeader::new(
+                AggregateUuid([1; 16]),
+                LogUuid([2; 16]),
+                half_blocks,
+                LOG_NOTES_BLOCKS_MIN,
+            )
+            .to_block();
             let damage = Damage::Field { structure: HEADER, field: "half_blocks" };
             assert_eq!(LogHeader::from_block(&block), Err(damage));
         }
-        let mut header = LogHeader::new([1; 16], [2; 16], 64, LOG_NOTES_BLOCKS_MIN);
+        let mut header =
+            LogHeader::new(AggregateUuid([1; 16]), LogUuid([2; 16]), 64, LOG_NOTES_BLOCKS_MIN);
         // Neither what comes nor what was: a log without a place for notes is not read any more.
         for version in [0, 1, FORMAT_VERSION + 1] {
             header.version = U16::new(version);
@@ -394,7 +405,8 @@ mod tests {
             assert!(matches!(refused, Err(Damage::Version { found, .. }) if found == version));
         }
         for notes_blocks in [0, LOG_NOTES_BLOCKS_MIN + 1, LOG_NOTES_BLOCKS_MAX + 2, u64::MAX] {
-            let block = LogHeader::new([1; 16], [2; 16], 64, notes_blocks).to_block();
+            let block = LogHeader::new(AggregateUuid([1; 16]), LogUuid([2; 16]), 64, notes_blocks)
+                .to_block();
             let damage = Damage::Field { structure: HEADER, field: "notes_blocks" };
             assert_eq!(LogHeader::from_block(&block), Err(damage));
         }

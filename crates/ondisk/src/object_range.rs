@@ -16,6 +16,7 @@ use crate::identity::{REGION_BLOCKS, crc32c_of_bytes};
 use crate::versions::FORMAT_VERSION;
 use std::fmt;
 use std::mem::{offset_of, size_of};
+use units::{IncarnationUuid, NodeUuid, ObjectRangeUuid};
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -49,7 +50,7 @@ pub struct ObjectRangeDescriptor {
     /// Standard CRC32C of the structure with this field zero.
     pub checksum: U32,
     /// Which range it is: of two that are made at once one remains.
-    pub identity: [u8; 16],
+    pub identity: ObjectRangeUuid,
     /// How many blocks the range has.
     pub size_blocks: U64,
     /// How many blocks a data object holds: a multiple of a region's 64.
@@ -75,9 +76,9 @@ pub struct ObjectRangeLease {
     /// Standard CRC32C of the structure with this field zero.
     pub checksum: U32,
     /// The node that has it: the same after a restart.
-    pub owner: [u8; 16],
+    pub owner: NodeUuid,
     /// The opening that has it: another one each time.
-    pub incarnation: [u8; 16],
+    pub incarnation: IncarnationUuid,
     /// How often this opening has written it; no two writes are the same bytes.
     pub sequence: U64,
     /// Until when, in nanoseconds since 1970; 0 if it was given back.
@@ -162,7 +163,7 @@ impl ObjectRangeDescriptor {
             [self.reserved_a.as_bytes(), self.reserved_b.as_bytes(), self.reserved_c.as_bytes()];
         Damage::unless_zero(DESCRIPTOR, &reserved)?;
         let wrong = |field| Err(Damage::Field { structure: DESCRIPTOR, field });
-        if self.identity == [0; 16] {
+        if self.identity.is_nil() {
             return wrong("identity");
         }
         if self.size_blocks.get() == 0 || self.size_blocks.get() > OBJECT_RANGE_BLOCKS_MAX {
@@ -182,9 +183,7 @@ impl fmt::Display for ObjectRangeDescriptor {
         write!(
             formatter,
             "object range {}: {} blocks, {} in an object",
-            crate::label::Hexadecimal(&self.identity),
-            self.size_blocks,
-            self.blocks_per_object,
+            self.identity, self.size_blocks, self.blocks_per_object,
         )
     }
 }
@@ -243,10 +242,10 @@ impl ObjectRangeLease {
         check(LEASE, (self.magic, OBJECT_LEASE_MAGIC), self.version, checksums)?;
         Damage::unless_zero(LEASE, &[self.reserved_a.as_bytes()])?;
         let wrong = |field| Err(Damage::Field { structure: LEASE, field });
-        if self.owner == [0; 16] {
+        if self.owner.is_nil() {
             return wrong("owner");
         }
-        if self.incarnation == [0; 16] {
+        if self.incarnation.is_nil() {
             return wrong("incarnation");
         }
         if self.expires_nanoseconds.get() < 0 {
@@ -261,10 +260,7 @@ impl fmt::Display for ObjectRangeLease {
         write!(
             formatter,
             "lease of {}, opening {}, written {} times, until {}",
-            crate::label::Hexadecimal(&self.owner),
-            crate::label::Hexadecimal(&self.incarnation),
-            self.sequence,
-            self.expires_nanoseconds,
+            self.owner, self.incarnation, self.sequence, self.expires_nanoseconds,
         )
     }
 }
@@ -281,7 +277,7 @@ mod tests {
 
     fn descriptor() -> ObjectRangeDescriptor {
         let mut descriptor = ObjectRangeDescriptor::empty();
-        descriptor.identity = [7; 16];
+        descriptor.identity = ObjectRangeUuid([7; 16]);
         descriptor.size_blocks = 4096.into();
         descriptor.blocks_per_object = 1024.into();
         descriptor
@@ -289,7 +285,7 @@ mod tests {
 
     fn lease() -> ObjectRangeLease {
         let mut lease = ObjectRangeLease::empty();
-        (lease.owner, lease.incarnation) = ([1; 16], [2; 16]);
+        (lease.owner, lease.incarnation) = (NodeUuid([1; 16]), IncarnationUuid([2; 16]));
         lease.expires_nanoseconds = 5.into();
         lease
     }
@@ -301,7 +297,7 @@ mod tests {
         let text = "object range 07070707070707070707070707070707: 4096 blocks, 1024 in an object";
         assert_eq!(read.to_string(), text);
         let written = lease().to_bytes();
-        assert_eq!(ObjectRangeLease::from_bytes(&written).unwrap().owner, [1; 16]);
+        assert_eq!(ObjectRangeLease::from_bytes(&written).unwrap().owner, NodeUuid([1; 16]));
         for bit in 0..bytes.len() * 8 {
             for (good, is_descriptor) in [(&bytes, true), (&written, false)] {
                 let mut bad = good.clone();
@@ -327,7 +323,7 @@ mod tests {
         };
         let wrong = |field| Err(Damage::Field { structure: DESCRIPTOR, field });
         assert_eq!(sealed(&|_| ()), Ok(()));
-        assert_eq!(sealed(&|it| it.identity = [0; 16]), wrong("identity"));
+        assert_eq!(sealed(&|it| it.identity = ObjectRangeUuid::NIL), wrong("identity"));
         assert_eq!(sealed(&|it| it.size_blocks = 0.into()), wrong("size_blocks"));
         assert_eq!(sealed(&|it| it.blocks_per_object = 65.into()), wrong("blocks_per_object"));
         assert_eq!(sealed(&|it| it.blocks_per_object = 0.into()), wrong("blocks_per_object"));

@@ -21,7 +21,7 @@ use crate::identity::crc32c;
 use crate::inode::{InodeRecord, KIND_METAFILE};
 use crate::versions::FORMAT_VERSION;
 use std::fmt;
-use units::{BLOCK_SIZE, Block, CpNumber, Vvbn};
+use units::{AggregateUuid, BLOCK_SIZE, Block, CpNumber, LogUuid, Vvbn};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -132,9 +132,9 @@ pub struct Superblock {
     /// CRC32C of the block with this field as zero.
     pub checksum: U32,
     /// The aggregate's identity.
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
     /// The identity of its log.
-    pub log: [u8; 16],
+    pub log: LogUuid,
     /// The consistency point that this superblock completes.
     pub cp: U64,
     /// When, in nanoseconds since the epoch.

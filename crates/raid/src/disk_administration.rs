@@ -13,7 +13,7 @@ use crate::status::Status;
 use media::Zeroing;
 use platform::Disk;
 use std::sync::Arc;
-use units::Timestamp;
+use units::{DiskUuid, Timestamp};
 
 /// Disks of an aggregate in service. An answer comes when the labels say what was asked.
 pub trait DiskAdministration: Send + Sync {
@@ -24,7 +24,7 @@ pub trait DiskAdministration: Send + Sync {
         &self,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
-        identity: [u8; 16],
+        identity: DiskUuid,
         done: ReplaceDone,
     );
 
@@ -59,13 +59,13 @@ pub trait DiskAdministration: Send + Sync {
     fn return_disk(&self, disk: Arc<dyn Disk>, done: ReplaceDone);
 
     /// Labels a disk, whose content may be lost, as a spare.
-    fn add_spare(&self, disk: Arc<dyn Disk>, identity: [u8; 16], done: ReplaceDone);
+    fn add_spare(&self, disk: Arc<dyn Disk>, identity: DiskUuid, done: ReplaceDone);
 
     /// Lets go of a spare: its label is erased.
-    fn remove_spare(&self, identity: [u8; 16], done: ReplaceDone);
+    fn remove_spare(&self, identity: DiskUuid, done: ReplaceDone);
 
     /// Gives a place to a spare, as `replace_disk` does to another disk.
-    fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone);
+    fn take_spare(&self, place: DiskPlace, identity: DiskUuid, done: ReplaceDone);
 
     /// After recovery: takes back what is there again, lets go of disks of removed groups, and goes
     /// on with rebuilding and scrubbing what was interrupted.

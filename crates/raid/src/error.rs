@@ -5,7 +5,7 @@ use ondisk::identity::BlockOwner;
 use platform::DiskError;
 use std::fmt;
 use thiserror::Error;
-use units::Pvbn;
+use units::{DiskUuid, Pvbn};
 
 /// Why an aggregate's disks cannot be created or put together.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -158,10 +158,10 @@ pub enum RaidError {
         disk: String,
     },
     /// There is no such spare.
-    #[error("there is no spare {}", ondisk::label::Hexadecimal(.identity))]
+    #[error("there is no spare {identity}")]
     NoSuchSpare {
         /// Its identity.
-        identity: [u8; 16],
+        identity: DiskUuid,
     },
     /// The disk is out of use already.
     #[error("disk {disk} is not in use")]

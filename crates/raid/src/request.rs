@@ -7,7 +7,7 @@ use ondisk::identity::{BlockOwner, crc32c};
 use ondisk::label::RaidKind;
 use platform::Disk;
 use std::sync::Arc;
-use units::{BlockRef, Pvbn};
+use units::{BlockRef, DiskUuid, Pvbn};
 
 /// Receives the end of a `sync`, of a superblock write or of a recovery.
 pub type SyncDone = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -75,7 +75,7 @@ pub struct NewDisk {
     /// The disk.
     pub disk: Arc<dyn Disk>,
     /// What it will be known by.
-    pub identity: [u8; 16],
+    pub identity: DiskUuid,
     /// What it is good at.
     pub profile: Profile,
 }

@@ -20,7 +20,7 @@ use media::{Device, Zeroing};
 use platform::Disk;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use units::{Block, BlockRef, Pvbn, Timestamp};
+use units::{AggregateUuid, Block, BlockRef, DiskUuid, Pvbn, Timestamp};
 
 /// An aggregate's blocks.
 pub struct Store {
@@ -53,7 +53,7 @@ impl Store {
 
     /// The aggregate's identity and name, from the labels.
     #[must_use]
-    pub fn aggregate(&self) -> ([u8; 16], String) {
+    pub fn aggregate(&self) -> (AggregateUuid, String) {
         let Some(label) = self.members.common_label() else { unreachable!("a store has a disk") };
         (label.aggregate, label.name().unwrap_or_default().to_owned())
     }
@@ -144,7 +144,7 @@ impl DiskAdministration for Store {
         &self,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
-        identity: [u8; 16],
+        identity: DiskUuid,
         done: ReplaceDone,
     ) {
         self.members.replace_disk(place, disk, identity, done);
@@ -178,15 +178,15 @@ impl DiskAdministration for Store {
         self.members.return_disk(disk, done);
     }
 
-    fn add_spare(&self, disk: Arc<dyn Disk>, identity: [u8; 16], done: ReplaceDone) {
+    fn add_spare(&self, disk: Arc<dyn Disk>, identity: DiskUuid, done: ReplaceDone) {
         self.members.add_spare(disk, identity, done);
     }
 
-    fn remove_spare(&self, identity: [u8; 16], done: ReplaceDone) {
+    fn remove_spare(&self, identity: DiskUuid, done: ReplaceDone) {
         self.members.remove_spare(identity, done);
     }
 
-    fn take_spare(&self, place: DiskPlace, identity: [u8; 16], done: ReplaceDone) {
+    fn take_spare(&self, place: DiskPlace, identity: DiskUuid, done: ReplaceDone) {
         self.members.take_spare(place, identity, done);
     }
 

@@ -23,7 +23,7 @@ use server::config::Config;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use units::VolumeUuid;
+use units::{AggregateUuid, VolumeUuid};
 
 /// The file of the state directory that keeps which NFS clients have locks.
 const LEDGER_FILE: &str = "nfs-locks";
@@ -90,7 +90,7 @@ impl management::FrontEnds for FrontEnds {
         self.exports.remove(name);
     }
 
-    fn set_away(&self, aggregate: [u8; 16], is_away: bool) {
+    fn set_away(&self, aggregate: AggregateUuid, is_away: bool) {
         self.exports.set_away(aggregate, is_away);
     }
 

@@ -68,6 +68,30 @@ identity!(
     /// A snapshot.
     SnapshotUuid
 );
+identity!(
+    /// An aggregate.
+    AggregateUuid
+);
+identity!(
+    /// A disk of an aggregate or a spare, from the day it is labelled.
+    DiskUuid
+);
+identity!(
+    /// An operation log. An aggregate whose log was lost gets another.
+    LogUuid
+);
+identity!(
+    /// A range of an object store that serves as a disk.
+    ObjectRangeUuid
+);
+identity!(
+    /// A node: the owner that a range of an object store names.
+    NodeUuid
+);
+identity!(
+    /// One life of a node's process, from its start to its end.
+    IncarnationUuid
+);
 
 #[cfg(test)]
 mod tests {

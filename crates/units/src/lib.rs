@@ -23,7 +23,10 @@ mod numbers;
 mod size;
 
 pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
-pub use identities::{SnapshotUuid, VolumeUuid};
+pub use identities::{
+    AggregateUuid, DiskUuid, IncarnationUuid, LogUuid, NodeUuid, ObjectRangeUuid, SnapshotUuid,
+    VolumeUuid,
+};
 pub use numbers::{
     BlockNumber, CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId,
     Timestamp, VolumeId, Vvbn,

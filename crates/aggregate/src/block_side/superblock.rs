@@ -8,7 +8,7 @@ use crate::error::AggregateError;
 use ondisk::root::Superblock;
 use platform::mutation::{self, Rule};
 use raid::SuperblockCopy;
-use units::Block;
+use units::{AggregateUuid, Block};
 
 /// The superblock of the last consistency point that may have committed, and its slot.
 ///
@@ -22,7 +22,7 @@ use units::Block;
 /// If no superblock is valid, or a slot can be read on no disk that has one.
 pub fn choose_superblock(
     copies: &[SuperblockCopy],
-    aggregate: &[u8; 16],
+    aggregate: &AggregateUuid,
 ) -> Result<(Superblock, usize), AggregateError> {
     let mut valid: Vec<(&SuperblockCopy, Superblock)> = Vec::new();
     let mut last = String::from("nothing could be read");
@@ -93,7 +93,7 @@ mod tests {
     use std::sync::Arc;
     use units::CpNumber;
 
-    const AGGREGATE: [u8; 16] = [7; 16];
+    const AGGREGATE: AggregateUuid = AggregateUuid([7; 16]);
 
     /// A slot of a disk with the superblock of a consistency point; `None`: it cannot be read.
     fn copy(disk: &str, slot: usize, cp: Option<u64>) -> SuperblockCopy {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_superblock_of_another_aggregate_counts_for_nothing() {
         let copies = [copy("a", 0, Some(4)), empty("a", 1)];
-        let refused = choose_superblock(&copies, &[8; 16]);
+        let refused = choose_superblock(&copies, &AggregateUuid([8; 16]));
         assert!(matches!(refused, Err(AggregateError::NoSuperblock { .. })));
     }
 }

@@ -27,7 +27,7 @@ use raid::{GroupGeometry, ManagedStore};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use units::{CpNumber, Pvbn, VolumeId, Vvbn};
+use units::{AggregateUuid, CpNumber, LogUuid, Pvbn, VolumeId, Vvbn};
 
 /// Who an aggregate is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,9 +35,9 @@ pub struct AggregateIdentity {
     /// Its name.
     pub name: String,
     /// Its identity, as on the labels of its disks.
-    pub aggregate: [u8; 16],
+    pub aggregate: AggregateUuid,
     /// The identity of its log.
-    pub log: [u8; 16],
+    pub log: LogUuid,
 }
 
 /// What an aggregate is put together from.

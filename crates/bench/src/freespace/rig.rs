@@ -25,7 +25,7 @@ use platform::linux::{SystemClock, SystemEntropy};
 use platform::thread::{JoinHandle, spawn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use units::BLOCK_SIZE_U64;
+use units::{AggregateUuid, BLOCK_SIZE_U64};
 
 const NAME: &str = "freespace";
 const LOG_BYTES: u64 = 128 << 20;
@@ -94,11 +94,11 @@ fn no_threads(error: std::io::Error) -> BenchError {
 }
 
 impl LogProvider for Log {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         self.open(aggregate)
     }
 
-    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         Ok(Arc::clone(&self.0) as _)
     }
 }

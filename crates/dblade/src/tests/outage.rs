@@ -6,6 +6,7 @@ use crate::holds::losses;
 use aggregate::AggregateError;
 use file_service::calls;
 use raid::{MemberState, RaidError};
+use units::AggregateUuid;
 
 /// Commits, with these disks gone, until the aggregate knows.
 fn lose(node: &Node, disks: &[usize]) -> Result<(), AggregateError> {
@@ -172,7 +173,7 @@ fn other_aggregates_are_not_disturbed() {
     let node = Node::create(&world, RaidKind::Raid4, false);
     let missing = FileHandle { volume: units::VolumeUuid([1; 16]), ..node.root("home") };
     assert_eq!(node.read_file(missing, "x"), Err(FsError::Stale));
-    node.engine.expect_aggregate([9; 16]);
+    node.engine.expect_aggregate(AggregateUuid([9; 16]));
     assert_eq!(node.read_file(missing, "x"), Err(FsError::Offline));
     let root = node.root("home");
     node.write_file(root, "file", content(1, 2_000_000));

@@ -21,8 +21,8 @@ use raid::{BlockStore, BlockWrite, CreateRequest, GroupRequest, NoJournal, Store
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{
-    BLOCK_SIZE, Block, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotUuid, Timestamp, VolumeId,
-    VolumeUuid, Vvbn,
+    AggregateUuid, BLOCK_SIZE, Block, CpNumber, Fbn, InodeNumber, Pvbn, SnapshotUuid, Timestamp,
+    VolumeId, VolumeUuid, Vvbn,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -475,7 +475,7 @@ fn volume(writer: &mut Writer<'_>) {
 }
 
 /// Blocks of the aggregate's own files: from PVBN 100 on.
-fn aggregate(writer: &mut Writer<'_>, size_blocks: u64, identity: [u8; 16]) -> Superblock {
+fn aggregate(writer: &mut Writer<'_>, size_blocks: u64, identity: AggregateUuid) -> Superblock {
     let cp = CPS[1];
     let mut place = |pvbn: u64, kind, level, inode, index, block: Block| {
         let check = crc32c(&block) as u16;

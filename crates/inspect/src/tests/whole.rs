@@ -60,7 +60,11 @@ fn a_removed_group_is_no_finding() {
     };
     let media = build(&larger);
     let disk: Arc<dyn Disk> = media.world.add_disk("d3", 4096);
-    let new = NewDisk { disk: Arc::clone(&disk), identity: [7; 16], profile: media::Profile::Hdd };
+    let new = NewDisk {
+        disk: Arc::clone(&disk),
+        identity: units::DiskUuid([7; 16]),
+        profile: media::Profile::Hdd,
+    };
     let groups = vec![NewGroup { kind: RaidKind::None, disks: vec![new] }];
     wait(&media.world, |done| media.store.add_groups(groups, done)).unwrap();
     let inspect = |disks: Vec<Arc<dyn Disk>>| {

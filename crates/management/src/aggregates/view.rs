@@ -16,7 +16,6 @@ use admin_api::{
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, Outage};
-use ondisk::label::Hexadecimal;
 use raid::{GroupStatus, MemberState, MemberStatus, SuccessorStatus};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -132,7 +131,7 @@ impl Aggregates {
             (MemberState::Missing, Some(disk)) => (DiskState::Failed, Some(disk.reason.clone())),
             (MemberState::Missing, None) => (DiskState::Missing, Some(missing_note(member))),
         };
-        let unnamed = || format!("({})", Hexadecimal(&member.identity));
+        let unnamed = || format!("({})", member.identity);
         let name = member.name.clone().or_else(|| known.map(|disk| disk.name.clone()));
         let name = name.unwrap_or_else(unnamed);
         DiskInfo {

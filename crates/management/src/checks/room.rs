@@ -25,7 +25,7 @@ use aggregate::{Aggregate, ImagePin, PinError};
 use platform::{Disk, DiskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, BlockRef};
+use units::{AggregateUuid, BLOCK_SIZE_U64, BlockRef};
 
 const MESSAGE: &str = "cannot check aggregate";
 fn refusal(name: &str, error: &PinError) -> AdminError {
@@ -63,7 +63,7 @@ fn stopped(name: &str) -> AdminError {
 
 /// The disks of an aggregate that is out of service, as far as they were found.
 struct AtRest {
-    identity: [u8; 16],
+    identity: AggregateUuid,
     state: CheckedState,
     disks: Vec<Arc<dyn Disk>>,
     left_out: Vec<String>,
@@ -145,7 +145,7 @@ impl Checks {
             let (left_out, busy) = (Vec::new(), Vec::new());
             return Ok(AtRest { identity, state: CheckedState::Failed, disks, left_out, busy });
         }
-        let mut known: BTreeMap<[u8; 16], CheckedState> = BTreeMap::new();
+        let mut known: BTreeMap<AggregateUuid, CheckedState> = BTreeMap::new();
         for one in self.node.offline.lock().iter().filter(|one| one.name == name) {
             known.insert(one.identity, CheckedState::NotOpened);
         }
@@ -169,7 +169,7 @@ impl Checks {
     }
 
     /// Opens the disks of an aggregate that nothing in this process uses.
-    fn open_at_rest(&self, name: &str, identity: [u8; 16], state: CheckedState) -> AtRest {
+    fn open_at_rest(&self, name: &str, identity: AggregateUuid, state: CheckedState) -> AtRest {
         if state == CheckedState::Away {
             self.disks.keep(name, &[]);
         }

@@ -15,6 +15,7 @@ use platform::sync::Mutex;
 use platform::{Disk, Entropy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::AggregateUuid;
 
 /// A process that reads is heard of every few seconds, also on a busy machine.
 pub(crate) const KEEP_NANOSECONDS: u64 = 60_000_000_000;
@@ -29,7 +30,7 @@ pub(crate) enum Kind {
     /// The disks of an aggregate that is out of service.
     AtRest {
         /// The aggregate's identity.
-        identity: [u8; 16],
+        identity: AggregateUuid,
         /// Its disks. They stay open, so no other process can take them.
         disks: Vec<Arc<dyn Disk>>,
     },
@@ -118,7 +119,7 @@ impl CheckTable {
     }
 
     /// Whether an aggregate that is out of service is checked, so that it must stay so.
-    pub(crate) fn is_at_rest(&self, aggregate: &[u8; 16]) -> bool {
+    pub(crate) fn is_at_rest(&self, aggregate: &AggregateUuid) -> bool {
         self.any_at_rest(|identity, _| identity == aggregate)
     }
 
@@ -127,7 +128,7 @@ impl CheckTable {
         self.any_at_rest(|_, disks| disks.iter().any(|disk| disk.name() == name))
     }
 
-    fn any_at_rest(&self, is_it: impl Fn(&[u8; 16], &[Arc<dyn Disk>]) -> bool) -> bool {
+    fn any_at_rest(&self, is_it: impl Fn(&AggregateUuid, &[Arc<dyn Disk>]) -> bool) -> bool {
         self.table.lock().checks.values().any(|check| match &check.kind {
             Kind::AtRest { identity, disks } => is_it(identity, disks),
             Kind::Pinned(_) => false,
@@ -155,16 +156,19 @@ mod tests {
     fn at_rest() -> Kind {
         let world = SimulatedWorld::new(1);
         let disks: Vec<Arc<dyn Disk>> = vec![world.add_disk("d1", 16)];
-        Kind::AtRest { identity: [1; 16], disks }
+        Kind::AtRest { identity: AggregateUuid([1; 16]), disks }
     }
 
     #[test]
     fn an_aggregate_stays_at_rest_until_its_check_ends_or_is_late() {
         let checks = checks();
-        let is_at_rest = || (checks.is_at_rest(&[1; 16]), checks.has_disk("d1"));
+        let is_at_rest = || (checks.is_at_rest(&AggregateUuid([1; 16])), checks.has_disk("d1"));
         assert_eq!(is_at_rest(), (false, false));
         let number = checks.begin("a1", at_rest(), 0).unwrap();
-        assert_eq!((is_at_rest(), checks.is_at_rest(&[2; 16])), ((true, true), false));
+        assert_eq!(
+            (is_at_rest(), checks.is_at_rest(&AggregateUuid([2; 16]))),
+            ((true, true), false)
+        );
         assert!(checks.end("a1", number).is_some());
         assert_eq!(is_at_rest(), (false, false));
         let number = checks.begin("a1", at_rest(), 5).unwrap();
@@ -200,7 +204,7 @@ mod tests {
         assert!(matches!(checks.end("a1", second), Some(Kind::Pinned(2))));
         let third = checks.begin("a1", at_rest(), 3).unwrap();
         assert_eq!(checks.begin("a1", Kind::Pinned(3), 3), None);
-        assert!(checks.end("a1", second).is_none() && checks.is_at_rest(&[1; 16]));
+        assert!(checks.end("a1", second).is_none() && checks.is_at_rest(&AggregateUuid([1; 16])));
         assert!(checks.end("a1", third).is_some());
     }
 

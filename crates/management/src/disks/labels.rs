@@ -10,12 +10,13 @@ use platform::{Disk, DiskError};
 use raid::GroupList;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use units::{AggregateUuid, DiskUuid};
 
 /// What the disks say of an aggregate.
 #[derive(Default)]
 pub(crate) struct Candidate {
     /// Disks that can be used, with the identities that their labels give.
-    pub disks: Vec<([u8; 16], Arc<dyn Disk>)>,
+    pub disks: Vec<(DiskUuid, Arc<dyn Disk>)>,
     /// What all say.
     pub labels: Vec<DiskLabel>,
     /// Disks that are too short to be used.
@@ -26,9 +27,9 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 pub(crate) struct Found {
     /// By identity of the aggregate.
-    pub candidates: BTreeMap<[u8; 16], Candidate>,
+    pub candidates: BTreeMap<AggregateUuid, Candidate>,
     /// Disks that cannot be used: name, identity if it is known, why.
-    pub left_out: Vec<(String, Option<[u8; 16]>, MediaError)>,
+    pub left_out: Vec<(String, Option<DiskUuid>, MediaError)>,
     /// Those of them that an aggregate may miss.
     pub doubtful: Doubtful,
 }
@@ -117,7 +118,7 @@ impl Candidate {
     }
 
     /// Identities of the disks that were found.
-    pub(crate) fn found(&self) -> BTreeSet<[u8; 16]> {
+    pub(crate) fn found(&self) -> BTreeSet<DiskUuid> {
         self.labels.iter().map(|label| label.disk).collect()
     }
 
@@ -145,7 +146,7 @@ impl Candidate {
         let found = self.found();
         let enough = |label: &DiskLabel| {
             let members = label.members.iter().take(usize::from(label.disks_in_group.get()));
-            let is_missing = |(at, member): &(usize, &[u8; 16])| {
+            let is_missing = |(at, member): &(usize, &DiskUuid)| {
                 label.is_missing(*at) || !found.contains(*member)
             };
             let missing = members.enumerate().filter(is_missing).count();
@@ -170,11 +171,11 @@ mod tests {
         let mut label = DiskLabel::empty();
         label.group_index = group.into();
         label.groups_count = groups.into();
-        label.disk = [disk; 16];
+        label.disk = DiskUuid([disk; 16]);
         label.disks_in_group = (members.len() as u16).into();
         label.sequence = 2.into();
         for (into, member) in label.members.iter_mut().zip(members) {
-            *into = [*member; 16];
+            *into = DiskUuid([*member; 16]);
         }
         label
     }

@@ -8,12 +8,13 @@ use media::MediaError;
 use platform::{Disk, DiskError};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use units::AggregateUuid;
 
 /// The aggregate that a disk belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskOwner {
     /// Its identity.
-    pub identity: [u8; 16],
+    pub identity: AggregateUuid,
     /// Its name, if the label has one.
     pub name: Option<String>,
 }

@@ -24,6 +24,7 @@ use dblade::AggregateSummary;
 use raid::{MemberState, MemberStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::{AggregateUuid, DiskUuid};
 
 impl Recovery {
     /// Looks whether disks that are missed are there again, and does what follows.
@@ -43,7 +44,7 @@ impl Recovery {
         // What failed is open by a handle that is dead.
         let dead = missing.iter().flat_map(|(_, members)| members);
         dead.filter_map(|member| member.name.as_deref()).for_each(|name| self.disks.give_up(name));
-        let wanted: BTreeMap<[u8; 16], String> = {
+        let wanted: BTreeMap<AggregateUuid, String> = {
             let offline = self.node.offline.lock();
             let offline = offline.iter().map(|one| (one.identity, one.name.clone()));
             let away = outages.iter().map(|one| (one.summary.identity, one.summary.name.clone()));
@@ -87,7 +88,7 @@ impl Recovery {
 
     /// Gives an aggregate in service those of its disks that it misses.
     fn take_back(&self, aggregate: &str, missed: &[MemberStatus], candidate: Candidate) {
-        let is_missed = |identity: &[u8; 16]| missed.iter().any(|one| one.identity == *identity);
+        let is_missed = |identity: &DiskUuid| missed.iter().any(|one| one.identity == *identity);
         for (_, disk) in candidate.disks.into_iter().filter(|(identity, _)| is_missed(identity)) {
             let (engine, given) = (&self.node.engine, Arc::clone(&disk));
             let returned = self.node.request("cannot take back disk", disk.name(), |done| {
@@ -112,7 +113,7 @@ impl Recovery {
 
     fn try_candidate(
         &self,
-        identity: [u8; 16],
+        identity: AggregateUuid,
         name: &str,
         candidate: Candidate,
         doubtful: &Doubtful,
@@ -146,7 +147,7 @@ impl Recovery {
     }
 
     /// An aggregate is in service again.
-    fn welcome(&self, identity: [u8; 16], name: &str) {
+    fn welcome(&self, identity: AggregateUuid, name: &str) {
         tracing::info!(aggregate = name, "the aggregate is back in service");
         self.node.offline.lock().retain(|one| one.identity != identity);
         let held: Vec<String> = self.disks.held_by(name);

@@ -20,6 +20,7 @@ use admin_api::{AdminError, Code};
 use media::MediaError;
 use platform::Disk;
 use std::sync::Arc;
+use units::DiskUuid;
 
 impl Recovery {
     /// Opens every aggregate that the disks hold.
@@ -39,7 +40,7 @@ impl Recovery {
         });
     }
 
-    fn leave_out(&self, name: &str, identity: Option<[u8; 16]>, error: &MediaError) {
+    fn leave_out(&self, name: &str, identity: Option<DiskUuid>, error: &MediaError) {
         tracing::error!(disk = name, %error, "the disk is left out");
         let (name, reason) = (name.to_owned(), error.to_string());
         self.node.left_out.lock().push(LeftOut { name, identity, reason });

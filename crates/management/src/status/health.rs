@@ -308,6 +308,7 @@ mod tests {
     use super::*;
     use admin_api::memory::MemoryAdministration;
     use admin_api::{AdminError, Administration as _, AggregateCreate, Code};
+    use units::{AggregateUuid, DiskUuid};
 
     const JOURNAL: &str = "journal file /journal/1.log";
 
@@ -329,7 +330,7 @@ mod tests {
             .unwrap();
         let summary = AggregateSummary {
             name: "a1".to_owned(),
-            identity: [1; 16],
+            identity: AggregateUuid([1; 16]),
             size_blocks: 1000,
             used_blocks: 10,
             status: raid::Status {
@@ -419,7 +420,7 @@ mod tests {
             .because("its journal is gone")
             .try_next("bring it back");
         let offline = OfflineAggregate {
-            identity: [1; 16],
+            identity: AggregateUuid([1; 16]),
             name: "a1".to_owned(),
             kind: None,
             disks: Vec::new(),
@@ -444,7 +445,13 @@ mod tests {
         assert!(check.action.starts_with("put back /disks/d2, or make"), "{}", check.action);
         let error = AdminError::new(Code::Failed, "cannot open", "a1").because("no journal");
         let (name, kind) = ("a1".to_owned(), None);
-        let retry = OfflineAggregate { identity: [1; 16], name, kind, disks: Vec::new(), error };
+        let retry = OfflineAggregate {
+            identity: AggregateUuid([1; 16]),
+            name,
+            kind,
+            disks: Vec::new(),
+            error,
+        };
         assert!(check_outage(&outage, &info, Some(&retry)).message.ends_with("failed: no journal"));
     }
 
@@ -453,7 +460,7 @@ mod tests {
         let mut disk =
             LeftOut { name: "d1".to_owned(), identity: None, reason: "in use".to_owned() };
         assert_eq!(check_left_out(&disk).unwrap().code, "DISK_UNREADABLE");
-        disk.identity = Some([1; 16]);
+        disk.identity = Some(DiskUuid([1; 16]));
         assert_eq!(check_left_out(&disk), None);
     }
 }

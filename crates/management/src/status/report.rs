@@ -10,6 +10,7 @@ use crate::status::health::{
 use crate::status::room::Status;
 use admin_api::{AggregateInfo, HealthCheck, Recovery, StatusReply, Time, VolumeInfo};
 use telemetry::definitions;
+use units::AggregateUuid;
 
 impl Status {
     /// The node at a glance.
@@ -91,7 +92,7 @@ impl Status {
 
     /// Says, too, that somebody reads an aggregate which is out of service: it does not come back
     /// by itself meanwhile.
-    fn with_reader(&self, mut check: HealthCheck, identity: &[u8; 16]) -> HealthCheck {
+    fn with_reader(&self, mut check: HealthCheck, identity: &AggregateUuid) -> HealthCheck {
         if self.checks.table.is_at_rest(identity) {
             check.action.push_str(
                 "; a 'stroop check aggr' reads it, and it stays out of service until that ends",

@@ -4,7 +4,7 @@ use super::*;
 use ondisk::features::FeatureClass;
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogHeader};
 use proptest::prelude::*;
-use units::{BLOCK_SIZE, Block};
+use units::{AggregateUuid, BLOCK_SIZE, Block, LogUuid};
 
 fn open_as(world: &SimulatedWorld, identity: LogIdentity) -> Result<(), LogError> {
     await_answer(world, |done| {
@@ -15,12 +15,15 @@ fn open_as(world: &SimulatedWorld, identity: LogIdentity) -> Result<(), LogError
 #[test]
 fn logs_of_others_are_refused() {
     let (world, _log) = fresh(16);
-    let other = LogIdentity { aggregate: [9; 16], ..IDENTITY };
+    let other = LogIdentity { aggregate: AggregateUuid([9; 16]), ..IDENTITY };
     let refused = open_as(&world, other);
-    assert_eq!(refused, Err(LogError::OtherAggregate { disk: DISK.into(), found: [1; 16] }));
-    let other = LogIdentity { log: [9; 16], ..IDENTITY };
+    assert_eq!(
+        refused,
+        Err(LogError::OtherAggregate { disk: DISK.into(), found: AggregateUuid([1; 16]) })
+    );
+    let other = LogIdentity { log: LogUuid([9; 16]), ..IDENTITY };
     let refused = open_as(&world, other);
-    assert_eq!(refused, Err(LogError::OtherLog { disk: DISK.into(), found: [2; 16] }));
+    assert_eq!(refused, Err(LogError::OtherLog { disk: DISK.into(), found: LogUuid([2; 16]) }));
     assert_eq!(
         refused.unwrap_err().to_string(),
         "disk log holds log 02020202020202020202020202020202, another of the aggregate's"
@@ -157,7 +160,7 @@ fn records_behind_damage_are_told_and_never_replayed() {
 fn a_new_format_hides_the_old_log() {
     let (world, log) = fresh(16);
     log_durably(&world, &log, b"old");
-    let new = LogIdentity { log: [3; 16], ..IDENTITY };
+    let new = LogIdentity { log: LogUuid([3; 16]), ..IDENTITY };
     let formatted = await_answer(&world, |done| Log::format(&disk(&world), new, done));
     assert_eq!(formatted, Ok(()));
     let found = await_answer(&world, |done| Log::open(&disk(&world), new, CpNumber(0), done));

@@ -12,12 +12,13 @@ use platform::simulated::SimulatedWorld;
 use platform::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 use std::sync::Arc;
-use units::{Block, CpNumber};
+use units::{AggregateUuid, Block, CpNumber, LogUuid};
 
 const RUNS: usize = 5000;
 /// Bugs of this kind show with few changes of the thread.
 const DEPTH: usize = 4;
-const IDENTITY: LogIdentity = LogIdentity { aggregate: [1; 16], log: [2; 16] };
+const IDENTITY: LogIdentity =
+    LogIdentity { aggregate: AggregateUuid([1; 16]), log: LogUuid([2; 16]) };
 /// Few, so that a half is full now and then.
 const HALF_BLOCKS: u64 = 16;
 

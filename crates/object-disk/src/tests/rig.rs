@@ -318,7 +318,7 @@ impl Machine {
         let environment = Environment {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             entropy: Arc::new(SystemEntropy),
-            owner: [owner; 16],
+            owner: units::NodeUuid([owner; 16]),
         };
         Self { opener: ObjectDiskOpener::new(environment, limits), clock }
     }

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::features::FeatureClass;
+use units::{AggregateUuid, DiskUuid};
 
 fn example() -> DiskLabel {
     let mut label = DiskLabel::empty();
-    label.disk = [2; 16];
-    label.aggregate = [9; 16];
+    label.disk = DiskUuid([2; 16]);
+    label.aggregate = AggregateUuid([9; 16]);
     assert!(label.set_name("pool"));
     label.data_regions = U64::new(100);
     label.groups_count = U32::new(1);
@@ -16,7 +17,7 @@ fn example() -> DiskLabel {
     label.role = DiskRole::Data.number();
     label.bases[2] = U64::new(6300);
     for (member, byte) in label.members.iter_mut().zip(1..=3) {
-        *member = [byte; 16];
+        *member = DiskUuid([byte; 16]);
     }
     label
 }
@@ -67,7 +68,7 @@ fn a_label_has_the_features_that_its_group_uses_and_keeps_those_of_newer_builds(
     let mut label = example();
     assert_eq!(features(&label), "");
     label.raid_kind = RaidKind::Dp.number();
-    (label.disk_index, label.disk, label.bases) = (U16::new(2), [3; 16], [U64::ZERO; 32]);
+    (label.disk_index, label.disk, label.bases) = (U16::new(2), DiskUuid([3; 16]), [U64::ZERO; 32]);
     label.features.set_named(FeatureClass::Compatible, 40, "later");
     assert_eq!(features(&label), "later, double-parity");
     label.features.set_named(FeatureClass::Incompatible, 40, "much-later");
@@ -105,7 +106,7 @@ fn wrong_fields_are_named() {
         ("raid_kind", |label| label.raid_kind = 9),
         ("role", |label| label.role = DiskRole::Parity.number()),
         ("missing", |label| label.missing = U32::new(8)),
-        ("members", |label| label.members[2] = [0; 16]),
+        ("members", |label| label.members[2] = DiskUuid::NIL),
         ("data_regions", |label| label.data_regions = U64::ZERO),
         ("bases", |label| label.bases[2] = U64::ZERO),
         ("removed", |label| label.set_removed(1)),
@@ -149,7 +150,7 @@ fn wrong_fields_are_named() {
 #[test]
 fn a_spare_has_no_group() {
     let mut spare = DiskLabel::empty();
-    (spare.disk, spare.aggregate) = ([2; 16], [9; 16]);
+    (spare.disk, spare.aggregate) = (DiskUuid([2; 16]), AggregateUuid([9; 16]));
     assert!(spare.set_name("pool"));
     spare.data_regions = U64::new(100);
     spare.groups_count = U32::new(1);
@@ -162,7 +163,7 @@ fn a_spare_has_no_group() {
     );
     type Change = fn(&mut DiskLabel);
     let changes: [(&str, Change); 6] = [
-        ("disk", |label| label.disk = [0; 16]),
+        ("disk", |label| label.disk = DiskUuid::NIL),
         ("disk_index", |label| label.disk_index = U16::new(32)),
         ("raid_kind", |label| label.raid_kind = RaidKind::Dp.number()),
         ("members", |label| label.members[0] = label.disk),

@@ -10,7 +10,7 @@ use media::Device;
 use ondisk::label::{DiskLabel, DiskRole, GROUP_DISKS_MAX, RaidKind};
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::Pvbn;
+use units::{DiskUuid, Pvbn};
 
 /// A group's disks: parity disks first, then data.
 pub(crate) struct Group {
@@ -28,7 +28,7 @@ pub(crate) struct Member {
 /// The disk that has a place.
 #[derive(Clone)]
 pub(crate) struct Seat {
-    pub identity: [u8; 16],
+    pub identity: DiskUuid,
     /// Not there: the disk was absent when the aggregate was put together.
     pub device: Option<Arc<Device>>,
     /// The number of its replacement in the group; 0 since the start.
@@ -39,7 +39,7 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// The place of a disk that is not there.
-    pub(crate) const fn empty(identity: [u8; 16]) -> Self {
+    pub(crate) const fn empty(identity: DiskUuid) -> Self {
         Self { identity, device: None, replacement: 0, copy: None }
     }
 }
@@ -142,7 +142,7 @@ impl Group {
     pub(crate) fn name(&self, member: usize) -> String {
         match self.members.get(member).map(|member| member.seat()) {
             Some(Seat { device: Some(device), .. }) => device.name().to_owned(),
-            Some(seat) => ondisk::label::Hexadecimal(&seat.identity).to_string(),
+            Some(seat) => seat.identity.to_string(),
             None => "?".to_owned(),
         }
     }
@@ -210,7 +210,7 @@ impl Layout {
         label.disks_in_group = (place.members.len() as u16).into();
         label.raid_kind = place.kind.number();
         label.data_regions = geometry.regions.into();
-        label.members = [[0; 16]; GROUP_DISKS_MAX];
+        label.members = [DiskUuid::NIL; GROUP_DISKS_MAX];
         for (into, member) in label.members.iter_mut().zip(&place.members) {
             *into = member.seat().identity;
         }

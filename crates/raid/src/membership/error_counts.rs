@@ -8,6 +8,7 @@ use ondisk::label::DiskLabel;
 use platform::DiskError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::DiskUuid;
 
 /// Disks that are remembered after they were replaced for being sick: more than anybody has spares.
 const RETIRED_MAX: usize = 16;
@@ -59,7 +60,7 @@ impl Members {
     }
 
     /// What the labels of all disks say, by identity.
-    pub(super) fn saved_errors(&self) -> BTreeMap<[u8; 16], Known> {
+    pub(super) fn saved_errors(&self) -> BTreeMap<DiskUuid, Known> {
         let layout = self.layout();
         let members = layout.groups.iter().flat_map(|group| &group.members);
         let labels = members.filter_map(|member| member.device()).map(|device| device.label());

@@ -21,6 +21,7 @@
 use ondisk::label::{DiskLabel, Sickness};
 use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
+use units::DiskUuid;
 
 /// Errors are too many if they come within this time: a trickle of them over days is what large
 /// disks have.
@@ -106,7 +107,7 @@ const fn most(sickness: Sickness) -> usize {
 /// The errors of a disk that had some since the start.
 pub(crate) struct Health {
     /// Its identity.
-    pub disk: [u8; 16],
+    pub disk: DiskUuid,
     pub known: Known,
     /// When its label took them in last.
     pub saved_nanoseconds: Option<u64>,
@@ -131,7 +132,7 @@ impl Trouble {
 }
 
 impl Health {
-    pub(crate) const fn new(disk: [u8; 16], known: Known) -> Self {
+    pub(crate) const fn new(disk: DiskUuid, known: Known) -> Self {
         Self {
             disk,
             known,

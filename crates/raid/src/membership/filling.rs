@@ -6,7 +6,7 @@ use media::Device;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::DiskLabel;
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, DiskUuid};
 
 /// Tetrises that are rebuilt at a time.
 const TETRISES_AT_A_TIME: usize = 4;
@@ -36,7 +36,7 @@ pub enum Way {
 pub(crate) struct Rebuild {
     pub way: Way,
     device: Arc<Device>,
-    identity: [u8; 16],
+    identity: DiskUuid,
     /// Of a spare: its label once it has the place.
     label_of_place: Option<Box<DiskLabel>>,
     /// A superblock was written to it since the start, so that it can stand for its place.
@@ -85,7 +85,7 @@ impl Rebuild {
         Arc::ptr_eq(&self.device, device)
     }
 
-    pub(crate) const fn identity(&self) -> [u8; 16] {
+    pub(crate) const fn identity(&self) -> DiskUuid {
         self.identity
     }
 

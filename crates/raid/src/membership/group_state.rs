@@ -16,6 +16,7 @@ use crate::membership::told::Told;
 use media::{Device, MediaError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::DiskUuid;
 
 /// See the module.
 #[derive(Default)]
@@ -339,7 +340,7 @@ impl GroupState {
         Told {
             missing: self.missing,
             rebuilding: mask(&mut self.rebuilding.keys().copied()),
-            successor: self.copies.values().next().map_or([0; 16], Rebuild::identity),
+            successor: self.copies.values().next().map_or(DiskUuid::NIL, Rebuild::identity),
             // Of disks that went at different times what all of them have.
             trusted_cp: self
                 .lost
@@ -409,12 +410,12 @@ impl GroupState {
     }
 
     /// Forgets the errors of the disk that has a place.
-    pub(crate) fn forget_errors(&mut self, member: usize, disk: [u8; 16]) {
+    pub(crate) fn forget_errors(&mut self, member: usize, disk: DiskUuid) {
         self.health.insert(member, Health::new(disk, Known::default()));
     }
 
     /// The errors of the disk that has a place; `saved` is what its label says.
-    pub(crate) fn errors_of(&self, member: usize, disk: [u8; 16], saved: Known) -> Known {
+    pub(crate) fn errors_of(&self, member: usize, disk: DiskUuid, saved: Known) -> Known {
         let health = self.health.get(&member).filter(|health| health.disk == disk);
         health.map_or(saved, |health| health.known)
     }

@@ -21,6 +21,7 @@ use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::sync::Arc;
+use units::DiskUuid;
 
 impl Members {
     /// Begins to fill a disk with what another holds, to take its place.
@@ -28,7 +29,7 @@ impl Members {
         self: &Arc<Self>,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
-        identity: [u8; 16],
+        identity: DiskUuid,
         done: ReplaceDone,
     ) {
         let copyable = self.check_copyable(place, &self.state.lock());
@@ -117,7 +118,7 @@ impl Members {
             label.sequence = own.sequence;
             *own = label;
             self.tell_label(group, member, own);
-            own.successor = [0; 16];
+            own.successor = DiskUuid::NIL;
             if let Some(identity) = own.members.get_mut(member) {
                 *identity = own.disk;
             }

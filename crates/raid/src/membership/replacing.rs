@@ -21,6 +21,7 @@ use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use platform::Disk;
 use std::sync::Arc;
+use units::DiskUuid;
 
 /// Whether a disk may have its place again and be filled in this way.
 const fn may_return(standing: Standing, way: Way) -> bool {
@@ -36,7 +37,7 @@ impl Members {
         self: &Arc<Self>,
         place: DiskPlace,
         disk: Arc<dyn Disk>,
-        identity: [u8; 16],
+        identity: DiskUuid,
         done: ReplaceDone,
     ) {
         if let Some(failure) = self.failure() {
@@ -91,7 +92,7 @@ impl Members {
         &self,
         place: DiskPlace,
         disk: &dyn Disk,
-        identity: [u8; 16],
+        identity: DiskUuid,
     ) -> Result<DiskLabel, RaidError> {
         self.check_replacement(place, disk)?;
         let (layout, group) = (self.layout(), self.group(place.group));

@@ -9,6 +9,7 @@ use crate::membership::{
 use crate::walk::Pace;
 use media::Profile;
 use std::collections::BTreeMap;
+use units::DiskUuid;
 
 /// What the room tells of the disks in places, at one moment.
 pub(crate) struct Report {
@@ -70,7 +71,7 @@ fn status_of(
     member: &Member,
     disks: &GroupState,
     index: usize,
-    (regions, saved): (u64, &BTreeMap<[u8; 16], Known>),
+    (regions, saved): (u64, &BTreeMap<DiskUuid, Known>),
 ) -> MemberStatus {
     let seat = member.seat();
     let state = match (disks.filled(index), disks.reason(index)) {

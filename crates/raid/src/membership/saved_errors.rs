@@ -9,6 +9,7 @@ use media::{Device, MediaError};
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
+use units::DiskUuid;
 
 impl Members {
     /// Time passes: has labels take counts in.
@@ -25,7 +26,7 @@ impl Members {
     }
 
     fn save_due(self: &Arc<Self>, now: Option<u64>, done: SyncDone) {
-        let candidates: Vec<((u32, usize), [u8; 16], Known)> = {
+        let candidates: Vec<((u32, usize), DiskUuid, Known)> = {
             let state = self.state.lock();
             let groups = (0..).zip(&state.groups);
             let is_over = state.failure.is_some() || state.is_abandoned;

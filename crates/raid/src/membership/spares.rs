@@ -12,6 +12,7 @@ use media::{Device, MediaError, Profile, regions_of};
 use ondisk::label::{DiskLabel, DiskRole};
 use platform::Disk;
 use std::sync::Arc;
+use units::DiskUuid;
 
 impl Members {
     /// The label of some member.
@@ -25,7 +26,7 @@ impl Members {
     pub(super) fn spare_label(
         &self,
         disk: &dyn Disk,
-        identity: [u8; 16],
+        identity: DiskUuid,
     ) -> Result<DiskLabel, RaidError> {
         let common = self.common_label().ok_or(RaidError::NoDisks)?;
         let mut label = DiskLabel::empty();
@@ -44,7 +45,7 @@ impl Members {
     pub(crate) fn add_spare(
         self: &Arc<Self>,
         disk: Arc<dyn Disk>,
-        identity: [u8; 16],
+        identity: DiskUuid,
         done: ReplaceDone,
     ) {
         let label = self.check_useful(&*disk).and_then(|()| self.spare_label(&*disk, identity));
@@ -73,7 +74,7 @@ impl Members {
         check_size(disk, least)
     }
 
-    fn find_spare(&self, identity: [u8; 16]) -> Result<Arc<Device>, RaidError> {
+    fn find_spare(&self, identity: DiskUuid) -> Result<Arc<Device>, RaidError> {
         let spares = self.spares.lock();
         let found = spares.iter().find(|device| device.label().disk == identity);
         found.cloned().ok_or(RaidError::NoSuchSpare { identity })
@@ -83,7 +84,7 @@ impl Members {
         self.spares.lock().retain(|known| !Arc::ptr_eq(known, device));
     }
 
-    pub(crate) fn remove_spare(self: &Arc<Self>, identity: [u8; 16], done: ReplaceDone) {
+    pub(crate) fn remove_spare(self: &Arc<Self>, identity: DiskUuid, done: ReplaceDone) {
         match self.find_spare(identity) {
             Ok(device) => {
                 self.forget_spare(&device);
@@ -96,7 +97,7 @@ impl Members {
     pub(crate) fn take_spare(
         self: &Arc<Self>,
         place: DiskPlace,
-        identity: [u8; 16],
+        identity: DiskUuid,
         done: ReplaceDone,
     ) {
         let device = match self.find_spare(identity) {

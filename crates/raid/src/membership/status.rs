@@ -6,6 +6,7 @@ use crate::membership::filling::Way;
 use crate::walk::Pace;
 use media::Profile;
 use ondisk::label::{DiskRole, RaidKind, Sickness};
+use units::DiskUuid;
 
 /// The state of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +37,7 @@ pub struct MemberStatus {
     /// Its name, if it is there.
     pub name: Option<String>,
     /// Its identity.
-    pub identity: [u8; 16],
+    pub identity: DiskUuid,
     /// What it does.
     pub role: DiskRole,
     /// How it is.
@@ -92,7 +93,7 @@ pub struct SpareStatus {
     /// Its name.
     pub name: String,
     /// Its identity.
-    pub identity: [u8; 16],
+    pub identity: DiskUuid,
     /// Regions that it has room for.
     pub regions: u64,
     /// What its medium is.

@@ -4,13 +4,14 @@ use crate::layout::Layout;
 use crate::membership::group_state::GroupState;
 use ondisk::label::DiskLabel;
 use ondisk::scrub::ScrubRecord;
+use units::DiskUuid;
 
 /// What all labels of a group say that may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Told {
     pub missing: u32,
     pub rebuilding: u32,
-    pub successor: [u8; 16],
+    pub successor: DiskUuid,
     pub trusted_cp: u64,
     pub away: u32,
     pub settled: u32,

@@ -12,12 +12,12 @@ use crate::membership::{
 };
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError};
-use ondisk::label::{DiskLabel, DiskRole, Hexadecimal};
+use ondisk::label::{DiskLabel, DiskRole};
 use platform::Disk;
 use platform::completion::gather;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{Pvbn, Timestamp};
+use units::{DiskUuid, Pvbn, Timestamp};
 
 /// Receives a store.
 pub(crate) type StoreDone = Box<dyn FnOnce(Result<Store, RaidError>) + Send>;
@@ -56,7 +56,7 @@ pub(crate) fn join(
     let mut groups: BTreeMap<u32, Vec<Arc<Device>>> = BTreeMap::new();
     let mut first: Option<(String, DiskLabel)> = None;
     let mut spares: Vec<Arc<Device>> = Vec::new();
-    let mut seen: BTreeMap<[u8; 16], String> = BTreeMap::new();
+    let mut seen: BTreeMap<DiskUuid, String> = BTreeMap::new();
     // What a spare says of the groups may be old.
     devices.sort_by_key(|device| device.label().is_spare());
     for device in devices {
@@ -203,7 +203,7 @@ fn join_replacement(
     let at = usize::from(own.disk_index.get());
     let mut label = latest.clone();
     (label.disk, label.disk_index) = (own.disk, own.disk_index);
-    label.successor = [0; 16];
+    label.successor = DiskUuid::NIL;
     label.clear_errors();
     let is_parity = latest.kind().is_some_and(|kind| at < kind.parity_disks());
     label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();
@@ -220,7 +220,7 @@ fn too_few(index: u32, group: &Group, standings: &[Standing]) -> RaidError {
     let missing = absent.len();
     let absent = absent.into_iter().map(|(at, member)| match member.seat() {
         Seat { device: Some(device), .. } => format!("{} (which missed writes)", device.name()),
-        Seat { identity, .. } => format!("disk {at} ({})", Hexadecimal(&identity)),
+        Seat { identity, .. } => format!("disk {at} ({})", identity),
     });
     RaidError::TooFewDisks {
         group: index,

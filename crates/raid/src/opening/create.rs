@@ -11,7 +11,7 @@ use ondisk::label::{AGGREGATE_NAME_BYTES_MAX, DiskLabel, GROUPS_MAX, RaidKind};
 use platform::completion::gather;
 use platform::{Disk, Entropy};
 use std::sync::Arc;
-use units::{Pvbn, Timestamp};
+use units::{AggregateUuid, DiskUuid, Pvbn, Timestamp};
 
 /// Disks that become a group.
 pub struct GroupRequest {
@@ -86,7 +86,7 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
         let name = request.name.clone();
         return Err(RaidError::Name { name, maximum: AGGREGATE_NAME_BYTES_MAX });
     }
-    common.aggregate = entropy.next_identity();
+    common.aggregate = AggregateUuid(entropy.next_identity());
     common.created_nanoseconds = request.created.get().into();
     // Those of disks that are about to join have none: they are believed last.
     common.sequence = 1.into();
@@ -98,7 +98,7 @@ fn labels(request: &CreateRequest, entropy: &dyn Entropy) -> Result<Vec<DiskLabe
         let place = new_place(group.kind, group.disks.len(), regions.unwrap_or(0), base)?;
         base = base.offset(place.blocks());
         places.push(place);
-        let seat = |_| Seat::empty(entropy.next_identity());
+        let seat = |_| Seat::empty(DiskUuid(entropy.next_identity()));
         groups.push(Arc::new(Group::new(group.kind, group.disks.iter().map(seat))));
     }
     let geometry = Arc::new(Geometry::new(places).ok_or(RaidError::Ranges)?);

@@ -6,7 +6,7 @@ use ondisk::label::RaidKind::{None as Unprotected, Raid4};
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
 use std::sync::Arc;
-use units::{Block, Pvbn, Timestamp};
+use units::{Block, DiskUuid, Pvbn, Timestamp};
 
 fn refusal(world: &SimulatedWorld, disks: Vec<Arc<dyn Disk>>) -> String {
     let journal = Arc::new(NoJournal);
@@ -68,7 +68,7 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
         assert_eq!(store.status().groups[0].members[0].media, None);
         // What takes its place is labelled like the others of its group.
         let (place, disk) = (DiskPlace { group: 0, member: 0 }, world.disk("c").unwrap());
-        wait(&world, |done| store.replace_disk(place, disk, [7; 16], done)).unwrap();
+        wait(&world, |done| store.replace_disk(place, disk, DiskUuid([7; 16]), done)).unwrap();
         let replaced = store.status().groups[0].members[0].media;
         assert_eq!(replaced.map(|media| media.to_string()).as_deref(), Some(shown));
     }

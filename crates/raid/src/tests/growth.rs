@@ -8,7 +8,7 @@ use platform::Disk;
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{BlockRef, Dbn, Pvbn};
+use units::{BlockRef, Dbn, DiskUuid, Pvbn};
 
 const KINDS: [(RaidKind, usize); 3] = [(Raid4, 3), (Dp, 4), (Tp, 5)];
 
@@ -20,8 +20,8 @@ pub(super) fn new_disk(model: &Model, group: usize, disk: usize) -> NewDisk {
     for block in (16..300).filter(|_| model.choose(3) > 0) {
         model.world.write_block(&name, block, &random_block(&model.world));
     }
-    let mut identity = [7; 16];
-    identity[..8].copy_from_slice(&model.choose(u64::MAX).to_le_bytes());
+    let mut identity = DiskUuid([7; 16]);
+    identity.0[..8].copy_from_slice(&model.choose(u64::MAX).to_le_bytes());
     NewDisk { disk, identity, profile: media::Profile::Hdd }
 }
 
@@ -206,7 +206,7 @@ fn what_cannot_join_is_refused() {
     let many: Vec<_> = (0..30).map(|at| new_disk(&model, 4, at)).collect();
     assert!(matches!(refused(1, many), RaidError::DiskCount { count: 33, .. }));
     let small: Arc<dyn Disk> = model.world.add_disk("g5d0", DISK_BLOCKS - 64);
-    let small = NewDisk { disk: small, identity: [1; 16], profile: media::Profile::Hdd };
+    let small = NewDisk { disk: small, identity: DiskUuid([1; 16]), profile: media::Profile::Hdd };
     assert!(matches!(refused(1, vec![small]), RaidError::Media(_)));
     let group = NewGroup { kind: Tp, disks: vec![disk] };
     let refused = wait(&model.world, |done| model.store.add_groups(vec![group], done));

@@ -8,7 +8,7 @@ use ondisk::label::Sickness;
 use ondisk::scrub::ScrubPhase;
 use platform::Disk;
 use std::sync::Arc;
-use units::Pvbn;
+use units::{DiskUuid, Pvbn};
 
 const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
 const SECOND: u64 = 1_000_000_000;
@@ -182,10 +182,12 @@ fn a_sick_disk_that_was_copied_is_remembered_and_its_successor_is_well() {
             assert_eq!(before, (counts(most as u32, 0), Some(Sickness::Unreadable)));
             save(&model);
             let spare: Arc<dyn Disk> = model.world.add_disk("gspare", DISK_BLOCKS);
-            let added = wait(&model.world, |done| model.store.add_spare(spare, [99; 16], done));
+            let added =
+                wait(&model.world, |done| model.store.add_spare(spare, DiskUuid([99; 16]), done));
             assert!(added.is_ok());
             let place = DiskPlace { group: 0, member };
-            let taken = wait(&model.world, |done| model.store.take_spare(place, [99; 16], done));
+            let taken =
+                wait(&model.world, |done| model.store.take_spare(place, DiskUuid([99; 16]), done));
             assert!(taken.is_ok());
             if is_restarted {
                 model.reassemble().unwrap();
@@ -233,7 +235,8 @@ fn sickness_does_not_pass_to_whom_has_the_place() {
     assert!(failed.is_ok());
     model.commit();
     let new = model.world.add_disk("gnew", DISK_BLOCKS);
-    let replaced = wait(&model.world, |done| model.store.replace_disk(place, new, [9; 16], done));
+    let replaced =
+        wait(&model.world, |done| model.store.replace_disk(place, new, DiskUuid([9; 16]), done));
     assert!(replaced.is_ok());
     assert_eq!(errors(&model), well);
     model.rest();

@@ -6,7 +6,7 @@ use ondisk::label::RaidKind::{self, Dp, Raid4, Tp};
 use platform::Disk;
 use platform::simulated::{IoKind, PendingIo};
 use std::sync::Arc;
-use units::Pvbn;
+use units::{DiskUuid, Pvbn};
 
 pub const KINDS: [(RaidKind, usize); 3] = [(Raid4, 4), (Dp, 5), (Tp, 6)];
 /// Stripes that are written: the first regions, which are rebuilt first, and the last ones.
@@ -41,7 +41,7 @@ pub type Answer = Arc<platform::sync::Mutex<Option<Result<(), RaidError>>>>;
 pub fn begin_replacing(model: &Model, member: usize, name: &str) -> Answer {
     let disk: Arc<dyn Disk> = model.world.add_disk(name, DISK_BLOCKS);
     let place = DiskPlace { group: 0, member };
-    let identity = [1 + model.choose(250) as u8; 16];
+    let identity = DiskUuid([1 + model.choose(250) as u8; 16]);
     let answer = Answer::default();
     let told = Arc::clone(&answer);
     let done = Box::new(move |result| *told.lock() = Some(result));
@@ -355,7 +355,7 @@ fn disks_are_replaced_by_large_ones() {
     let small: Arc<dyn Disk> = model.world.add_disk("gsmall", DISK_BLOCKS - 64);
     let place = DiskPlace { group: 0, member: 2 };
     let refused = wait(&model.world, |done| {
-        model.store.replace_disk(place, small, [7; 16], done);
+        model.store.replace_disk(place, small, DiskUuid([7; 16]), done);
     });
     let refused = refused.unwrap_err().to_string();
     assert!(refused.starts_with("disk gsmall has "), "{refused}");

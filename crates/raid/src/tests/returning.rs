@@ -4,6 +4,7 @@ use super::model::*;
 use super::rebuild::{KINDS, states, write_some};
 use crate::*;
 use std::sync::Arc;
+use units::DiskUuid;
 
 /// A disk goes under load, unnoticed blocks and all, and the others go on without it.
 fn go(model: &mut Model, lost: usize) {
@@ -178,7 +179,8 @@ fn no_place_changes_hands_after_the_store_has_failed() {
     let disk: Arc<dyn platform::Disk> = model.world.add_disk("spare", 4096);
     let before = model.world.read_block("spare", 0);
     let again = Arc::clone(&disk);
-    let refused = wait(&model.world, |done| model.store.replace_disk(place, again, [9; 16], done));
+    let refused =
+        wait(&model.world, |done| model.store.replace_disk(place, again, DiskUuid([9; 16]), done));
     assert!(matches!(refused, Err(RaidError::Store(_))), "{refused:?}");
     assert_eq!(model.world.read_block("spare", 0), before);
     model.world.set_gone(&disk_name(0, 1), false);

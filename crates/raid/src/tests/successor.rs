@@ -6,7 +6,7 @@ use crate::*;
 use ondisk::label::RaidKind::{Dp, None as Unprotected};
 use platform::Disk;
 use std::sync::Arc;
-use units::Pvbn;
+use units::{DiskUuid, Pvbn};
 
 /// Not to its end.
 fn start(model: &Model, call: impl FnOnce(ReplaceDone)) -> Result<(), RaidError> {
@@ -23,7 +23,8 @@ fn copy(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
         Some(disk) => disk,
         None => model.world.add_disk(name, DISK_BLOCKS + 64),
     };
-    let (place, identity) = (DiskPlace { group: 0, member }, [77 + model.choose(99) as u8; 16]);
+    let place = DiskPlace { group: 0, member };
+    let identity = DiskUuid([77 + model.choose(99) as u8; 16]);
     start(model, |done| model.store.replace_disk(place, disk, identity, done))
 }
 
@@ -199,7 +200,7 @@ fn a_group_grows_while_a_disk_is_copied() {
         let joining = disk_name(0, disks);
         let new = NewDisk {
             disk: model.world.add_disk(&joining, DISK_BLOCKS),
-            identity: [3; 16],
+            identity: DiskUuid([3; 16]),
             profile: media::Profile::Hdd,
         };
         start(&model, |done| model.store.add_disks(0, vec![new], &Arc::default(), done)).unwrap();
@@ -288,7 +289,7 @@ fn spares_are_kept_and_take_places() {
     model.commit();
     let add = |model: &Model, name: &str, blocks: u64, identity: u8| {
         let disk: Arc<dyn Disk> = model.world.add_disk(name, blocks);
-        wait(&model.world, |done| model.store.add_spare(disk, [identity; 16], done))
+        wait(&model.world, |done| model.store.add_spare(disk, DiskUuid([identity; 16]), done))
     };
     let refused = add(&model, "gsmall", DISK_BLOCKS - 64, 1).unwrap_err().to_string();
     assert!(refused.starts_with("disk gsmall has "), "{refused}");
@@ -296,9 +297,9 @@ fn spares_are_kept_and_take_places() {
     add(&model, "gspare1", DISK_BLOCKS, 2).unwrap();
     add(&model, "gspare2", DISK_BLOCKS * 2, 3).unwrap();
     add(&model, "gspare3", DISK_BLOCKS * 2, 4).unwrap();
-    wait(&model.world, |done| model.store.remove_spare([4; 16], done)).unwrap();
-    let gone = wait(&model.world, |done| model.store.remove_spare([4; 16], done));
-    assert_eq!(gone, Err(RaidError::NoSuchSpare { identity: [4; 16] }));
+    wait(&model.world, |done| model.store.remove_spare(DiskUuid([4; 16]), done)).unwrap();
+    let gone = wait(&model.world, |done| model.store.remove_spare(DiskUuid([4; 16]), done));
+    assert_eq!(gone, Err(RaidError::NoSuchSpare { identity: DiskUuid([4; 16]) }));
     model.world.set_gone("gspare3", true);
     model.reassemble().unwrap();
     let spares = model.store.status().spares;
@@ -310,7 +311,7 @@ fn spares_are_kept_and_take_places() {
     model.commit();
     let take = |model: &Model, member, identity: u8| {
         let place = DiskPlace { group: 0, member };
-        start(model, |done| model.store.take_spare(place, [identity; 16], done))
+        start(model, |done| model.store.take_spare(place, DiskUuid([identity; 16]), done))
     };
     take(&model, 1, 2).unwrap();
     // One in use is copied to the other.
@@ -336,15 +337,20 @@ fn a_spare_that_comes_too_late_stays_a_spare() {
         model.commit();
         let disk = |name: &str| -> Arc<dyn Disk> { model.world.add_disk(name, DISK_BLOCKS) };
         let (spare, new) = (disk("gspare"), disk("gnew"));
-        wait(&model.world, |done| model.store.add_spare(spare, [2; 16], done)).unwrap();
+        wait(&model.world, |done| model.store.add_spare(spare, DiskUuid([2; 16]), done)).unwrap();
         model.world.set_gone(&disk_name(0, 1), true);
         write_some(&mut model, 20);
         model.commit();
         let place = DiskPlace { group: 0, member: 1 };
         let outcome = Arc::new(platform::sync::Mutex::new(None));
         let told = Arc::clone(&outcome);
-        model.store.take_spare(place, [2; 16], Box::new(move |end| *told.lock() = Some(end)));
-        let placed = start(&model, |done| model.store.replace_disk(place, new, [9; 16], done));
+        model.store.take_spare(
+            place,
+            DiskUuid([2; 16]),
+            Box::new(move |end| *told.lock() = Some(end)),
+        );
+        let placed =
+            start(&model, |done| model.store.replace_disk(place, new, DiskUuid([9; 16]), done));
         model.world.run_until_idle();
         let taken = outcome.lock().take().expect("answered");
         assert_ne!(taken.is_ok(), placed.is_ok(), "{taken:?}, {placed:?}");

@@ -20,6 +20,7 @@ use platform::{Disk, DiskError, DiskOpener};
 use server::config::{Config, DiskPattern};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::AggregateUuid;
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -27,7 +28,7 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Default)]
 struct Found {
     /// Disks of aggregates of the name, by the aggregate's identity.
-    disks: BTreeMap<[u8; 16], Vec<Arc<dyn Disk>>>,
+    disks: BTreeMap<AggregateUuid, Vec<Arc<dyn Disk>>>,
     /// Disks that another process has.
     busy: Vec<String>,
     /// Disks that cannot be used, and why.

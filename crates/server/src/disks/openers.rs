@@ -23,6 +23,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use units::NodeUuid;
 
 /// The file with the node's identity, 32 hexadecimal digits.
 const IDENTITY_FILE: &str = "node-identity";
@@ -104,7 +105,7 @@ fn range(pattern: &DiskPattern) -> Option<RangeName> {
 }
 
 /// The node's identity; drawn if there is none.
-fn identity(state_directory: &Path) -> Result<[u8; 16], AdminError> {
+fn identity(state_directory: &Path) -> Result<NodeUuid, AdminError> {
     let path = state_directory.join(IDENTITY_FILE);
     let failed = |cause: String| {
         let shown = path.display().to_string();
@@ -116,8 +117,8 @@ fn identity(state_directory: &Path) -> Result<[u8; 16], AdminError> {
                 .try_next("remove it; ranges that a killed server had are free after a minute")
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let identity = SystemEntropy.next_identity();
-            let text: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+            let identity = NodeUuid(SystemEntropy.next_identity());
+            let text = identity.to_string();
             let beside = path.with_extension("new");
             fs::write(&beside, text + "\n")
                 .and_then(|()| fs::File::open(&beside)?.sync_all())
@@ -129,12 +130,12 @@ fn identity(state_directory: &Path) -> Result<[u8; 16], AdminError> {
     }
 }
 
-fn parse(text: &str) -> Option<[u8; 16]> {
+fn parse(text: &str) -> Option<NodeUuid> {
     if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let identity = u128::from_str_radix(text, 16).ok().filter(|identity| *identity != 0)?;
-    Some(identity.to_be_bytes())
+    Some(NodeUuid(identity.to_be_bytes()))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use nfs::{Export, ExportAccess, ExportPolicy};
 use platform::sync::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use units::VolumeUuid;
+use units::{AggregateUuid, VolumeUuid};
 
 /// What clients may do with a volume, and what seals its handles.
 struct Exported {
@@ -22,7 +22,7 @@ struct Tables {
     volumes: BTreeMap<VolumeUuid, Exported>,
     names: BTreeMap<String, VolumeUuid>,
     /// Aggregates that are known to exist, and whose volumes are not known yet.
-    away: BTreeSet<[u8; 16]>,
+    away: BTreeSet<AggregateUuid>,
 }
 
 /// The rules.
@@ -45,7 +45,7 @@ impl ExportTable {
     }
 
     /// Clients with handles of unknown volumes shall wait for an aggregate, or no longer.
-    pub(crate) fn set_away(&self, aggregate: [u8; 16], is_away: bool) {
+    pub(crate) fn set_away(&self, aggregate: AggregateUuid, is_away: bool) {
         let mut tables = self.tables.write();
         match is_away {
             true => tables.away.insert(aggregate),
@@ -154,11 +154,11 @@ mod tests {
     fn clients_of_unknown_volumes_wait_while_an_aggregate_is_away() {
         let table = table(&[]);
         assert!(!table.is_away(OTHER));
-        table.set_away([1; 16], true);
-        table.set_away([2; 16], true);
-        table.set_away([1; 16], false);
+        table.set_away(AggregateUuid([1; 16]), true);
+        table.set_away(AggregateUuid([2; 16]), true);
+        table.set_away(AggregateUuid([1; 16]), false);
         assert!(table.is_away(OTHER), "another is still away");
-        table.set_away([2; 16], false);
+        table.set_away(AggregateUuid([2; 16]), false);
         assert!(!table.is_away(OTHER));
     }
 }

@@ -20,7 +20,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use units::BLOCK_SIZE;
+use units::{AggregateUuid, BLOCK_SIZE};
 
 /// Blocks at the start of a device that must be zero before it becomes a journal: the places where
 /// file systems and other journals keep what says so.
@@ -38,8 +38,8 @@ impl Journals {
         Self { place, opener }
     }
 
-    fn file(directory: &Path, aggregate: &[u8; 16]) -> PathBuf {
-        directory.join(format!("{}.log", hexadecimal(aggregate)))
+    fn file(directory: &Path, aggregate: &AggregateUuid) -> PathBuf {
+        directory.join(format!("{aggregate}.log"))
     }
 
     fn open_path(&self, path: &Path) -> Result<Arc<dyn Disk>, String> {
@@ -51,7 +51,7 @@ impl Journals {
 }
 
 impl LogProvider for Journals {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         let path = match &self.place {
             Journal::Directory { path, size } => {
                 make_directory(path).map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ impl LogProvider for Journals {
         self.open_path(&path)
     }
 
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         match &self.place {
             Journal::Directory { path, .. } => {
                 let file = Self::file(path, &aggregate);
@@ -87,7 +87,7 @@ impl LogProvider for Journals {
 }
 
 impl JournalPlaces for Journals {
-    fn title(&self, aggregate: &[u8; 16]) -> String {
+    fn title(&self, aggregate: &AggregateUuid) -> String {
         match &self.place {
             Journal::Directory { path, .. } => {
                 format!("journal file {}", Self::file(path, aggregate).display())
@@ -96,7 +96,7 @@ impl JournalPlaces for Journals {
         }
     }
 
-    fn await_free(&self, aggregate: &[u8; 16], patience: &Patience) {
+    fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience) {
         let path = match &self.place {
             Journal::Directory { path, .. } => Self::file(path, aggregate),
             Journal::Device { path } => path.clone(),
@@ -105,11 +105,6 @@ impl JournalPlaces for Journals {
             drop(patience.open(&*self.opener, path));
         }
     }
-}
-
-/// An identity as it is written.
-fn hexadecimal(identity: &[u8; 16]) -> String {
-    identity.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes a file with all its blocks, durably.
@@ -161,12 +156,12 @@ mod tests {
         let path = directory.path().join("journal");
         let size = ByteSize(1 << 20);
         let journals = Journals::new(Journal::Directory { path: path.clone(), size }, opener());
-        let disk = journals.create([7; 16]).unwrap();
+        let disk = journals.create(AggregateUuid([7; 16])).unwrap();
         assert_eq!(disk.size_blocks(), 256);
         drop(disk);
-        assert!(journals.create([7; 16]).err().unwrap().contains("0707"));
-        drop(journals.open([7; 16]).unwrap());
-        let missing = journals.open([8; 16]).err().unwrap();
+        assert!(journals.create(AggregateUuid([7; 16])).err().unwrap().contains("0707"));
+        drop(journals.open(AggregateUuid([7; 16])).unwrap());
+        let missing = journals.open(AggregateUuid([8; 16])).err().unwrap();
         assert!(missing.contains("08080808") && missing.contains("is missing"), "{missing}");
         assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
     }
@@ -177,11 +172,11 @@ mod tests {
         let path = directory.path().join("device");
         platform::linux::create_file_disk(&path, 1 << 20).unwrap();
         let journals = Journals::new(Journal::Device { path: path.clone() }, opener());
-        drop(journals.create([7; 16]).unwrap());
+        drop(journals.create(AggregateUuid([7; 16])).unwrap());
         let mut content = vec![0; 1 << 20];
         content[5000] = 1;
         std::fs::write(&path, &content).unwrap();
-        assert!(journals.create([7; 16]).err().unwrap().contains("not blank"));
+        assert!(journals.create(AggregateUuid([7; 16])).err().unwrap().contains("not blank"));
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
 }

@@ -12,9 +12,10 @@ use raid::{
     ErrorCounts, FAILURES_MAX, MemberState, MemberStatus, ROTTEN_BLOCKS_MAX, UNREADABLE_BLOCKS_MAX,
 };
 use std::collections::BTreeMap;
+use units::DiskUuid;
 
 /// What was known of disks in use before a stop, by identity.
-type Remembered = BTreeMap<[u8; 16], (ErrorCounts, Option<Sickness>)>;
+type Remembered = BTreeMap<DiskUuid, (ErrorCounts, Option<Sickness>)>;
 
 fn known(members: Vec<MemberStatus>) -> Remembered {
     let used = members.into_iter().filter(|member| member.state == MemberState::Online);

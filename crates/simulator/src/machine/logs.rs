@@ -10,6 +10,7 @@ use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use units::AggregateUuid;
 
 /// The name of the log's disk.
 pub const LOG_DISK: &str = "log";
@@ -31,7 +32,7 @@ pub fn neighbour_name(index: usize) -> String {
 /// The logs of neighbours, by the identity of their aggregates. They outlive engines.
 #[derive(Default)]
 pub struct NeighbourLogs {
-    names: BTreeMap<[u8; 16], String>,
+    names: BTreeMap<AggregateUuid, String>,
     /// That of the aggregate that is being made.
     next: Option<String>,
 }
@@ -46,7 +47,7 @@ impl NeighbourLogs {
     }
 
     /// The log for a new aggregate, if that is a neighbour.
-    pub fn create(&mut self, aggregate: [u8; 16]) -> Option<String> {
+    pub fn create(&mut self, aggregate: AggregateUuid) -> Option<String> {
         let name = self.next.take()?;
         self.names.insert(aggregate, name.clone());
         Some(name)
@@ -54,7 +55,7 @@ impl NeighbourLogs {
 
     /// The log of an aggregate, if that is a neighbour.
     #[must_use]
-    pub fn find(&self, aggregate: &[u8; 16]) -> Option<String> {
+    pub fn find(&self, aggregate: &AggregateUuid) -> Option<String> {
         self.names.get(aggregate).cloned()
     }
 }
@@ -63,12 +64,12 @@ impl NeighbourLogs {
 pub struct Logs(pub SimulatedWorld, pub SharedLogs);
 
 impl LogProvider for Logs {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         let name = self.1.lock().create(aggregate);
         self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
     }
 
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         let name = self.1.lock().find(&aggregate);
         self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
     }

@@ -19,7 +19,7 @@ use platform::{Disk, DiskError, DiskOpener, MediaHints, ReadDone, WriteDone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Weak};
-use units::{BLOCK_SIZE_U64, BlockRef, VolumeUuid};
+use units::{AggregateUuid, BLOCK_SIZE_U64, BlockRef, VolumeUuid};
 
 /// A disk that is open: nobody else opens it.
 struct OpenDisk(Arc<dyn Disk>);
@@ -93,28 +93,28 @@ impl DiskSource for Disks {
 struct Journals(Logs);
 
 impl LogProvider for Journals {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         self.0.create(aggregate)
     }
 
-    fn open(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         self.0.open(aggregate)
     }
 }
 
 impl JournalPlaces for Journals {
-    fn title(&self, _: &[u8; 16]) -> String {
+    fn title(&self, _: &AggregateUuid) -> String {
         format!("journal device {LOG_DISK}")
     }
 
-    fn await_free(&self, _: &[u8; 16], _: &Patience) {}
+    fn await_free(&self, _: &AggregateUuid, _: &Patience) {}
 }
 
 /// What front ends were told.
 #[derive(Default)]
 struct Told {
     exports: BTreeMap<String, Vec<ExportRule>>,
-    away: BTreeSet<[u8; 16]>,
+    away: BTreeSet<AggregateUuid>,
     mounts: BTreeMap<String, String>,
 }
 
@@ -143,7 +143,7 @@ impl FrontEnds for Clients {
         self.0.lock().exports.remove(name);
     }
 
-    fn set_away(&self, aggregate: [u8; 16], is_away: bool) {
+    fn set_away(&self, aggregate: AggregateUuid, is_away: bool) {
         let mut told = self.0.lock();
         if is_away {
             told.away.insert(aggregate);

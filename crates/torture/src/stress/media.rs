@@ -20,7 +20,7 @@ use platform::thread::{JoinHandle, spawn};
 use platform::{Disk, MediaHints, ReadDone, WriteDone};
 use std::path::PathBuf;
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, BlockRef};
+use units::{AggregateUuid, BLOCK_SIZE_U64, BlockRef};
 
 /// Threads that complete requests to disks in memory.
 const COMPLETERS: usize = 3;
@@ -182,11 +182,11 @@ impl Drop for Media {
 struct OneLog(Arc<dyn Disk>);
 
 impl LogProvider for OneLog {
-    fn create(&self, aggregate: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         self.open(aggregate)
     }
 
-    fn open(&self, _: [u8; 16]) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         Ok(Arc::clone(&self.0))
     }
 }

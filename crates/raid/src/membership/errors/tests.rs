@@ -5,7 +5,7 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 
 fn health() -> Health {
-    Health::new([1; 16], Known::default())
+    Health::new(units::DiskUuid([1; 16]), Known::default())
 }
 
 fn unreadable(health: &mut Health, blocks: std::ops::Range<u64>) {
@@ -106,7 +106,7 @@ fn the_label_takes_counts_in_at_once_and_then_now_and_then() {
     let mut label = DiskLabel::empty();
     tell(known, &mut label);
     assert_eq!(known_of(&label), known);
-    let mut full = Health::new([1; 16], known);
+    let mut full = Health::new(units::DiskUuid([1; 16]), known);
     full.add(Trouble::Rotten { block: 1 });
     assert_eq!(full.known.0.checksum_errors, u32::MAX);
     label.clear_errors();

@@ -95,8 +95,8 @@ impl Model {
         let at = self.disks.len();
         let disk: Arc<dyn Disk> = self.world.add_disk(&format!("d{at}"), media::DISK_BLOCKS_MIN);
         let mut label = DiskLabel::empty();
-        label.disk = [at as u8 + 1; 16];
-        label.aggregate = [200; 16];
+        label.disk = units::DiskUuid([at as u8 + 1; 16]);
+        label.aggregate = units::AggregateUuid([200; 16]);
         assert!(label.set_name("pool"));
         label.groups_count = 1.into();
         // What it says of places the model keeps itself.

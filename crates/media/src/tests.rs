@@ -157,7 +157,7 @@ fn a_newer_label_of_a_former_life_is_passed_over() {
     wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
     let mut former = wait(&world, |done| read_label(&disk, done)).unwrap();
     former.features.set_named(FeatureClass::Incompatible, 50, "later");
-    former.disk = [0xee; 16];
+    former.disk = units::DiskUuid([0xee; 16]);
     former.checksum = 0.into();
     former.checksum = crc32c_of_bytes(former.as_bytes()).into();
     world.write_block("a", SIZE - 1, &Block::from_prefix(former.as_bytes()));

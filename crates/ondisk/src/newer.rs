@@ -67,8 +67,13 @@ mod tests {
     fn a_newer_structure_is_refused_for_its_feature_alone() {
         let (compatible, incompatible) = (FeatureClass::Compatible, FeatureClass::Incompatible);
         let later = (40, "later");
-        let header =
-            LogHeader::new([1; 16], [2; 16], LOG_HALF_BLOCKS_MIN, LOG_NOTES_BLOCKS_MIN).to_block();
+        let header = LogHeader::new(
+            units::AggregateUuid([1; 16]),
+            units::LogUuid([2; 16]),
+            LOG_HALF_BLOCKS_MIN,
+            LOG_NOTES_BLOCKS_MIN,
+        )
+        .to_block();
         let newer = |class| with_feature(&header, FeatureScope::Log, class, later);
         let found = LogHeader::from_block(&newer(compatible)).map(|found| found.features);
         assert_eq!(found.map(|features| features.to_string()), Ok("later".to_owned()));

@@ -153,14 +153,7 @@ impl Node {
         let request = CreateAggregate { force: true, ..CreateAggregate::new("bench", kind, disks) };
         wait(|done| node.engine.create_aggregate(request, done))?;
         let size_blocks = disk_bytes / BLOCK_SIZE_U64 * (DISKS as u64 - 1);
-        let volume = VolumeRequest {
-            name: "bench".to_owned(),
-            aggregate: "bench".to_owned(),
-            size_blocks,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
-        };
+        let volume = VolumeRequest::new("bench", "bench", size_blocks);
         wait(|done| node.engine.create_volume(volume, done))?;
         Ok(node)
     }

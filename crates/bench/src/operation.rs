@@ -15,7 +15,7 @@ use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability, calls,
 };
 use ondisk::label::RaidKind;
-use platform::sync::Mutex;
+use platform::completion;
 use platform::{Clock, Disk, Entropy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,32 +109,16 @@ impl World {
         let (disks, kind) = ((0..4).map(disk).collect(), RaidKind::Raid4);
         let request = CreateAggregate { force: true, ..CreateAggregate::new("a", kind, disks) };
         world.wait(|done| world.engine.create_aggregate(request, done))?;
-        let volume = VolumeRequest {
-            name: "v".to_owned(),
-            aggregate: "a".to_owned(),
-            size_blocks: DISK_BLOCKS,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
-        };
+        let volume = VolumeRequest::new("v", "a", DISK_BLOCKS);
         world.wait(|done| world.engine.create_volume(volume, done))?;
         Ok(world)
     }
 
     /// Runs messages and completions, in order, until the answer is there.
     fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-        let slot = Arc::new(Mutex::new(None));
-        let same = Arc::clone(&slot);
-        start(Box::new(move |value| *same.lock() = Some(value)));
-        loop {
-            if let Some(value) = slot.lock().take() {
-                return value;
-            }
-            let ran = self.engine.scheduler().run_one(&mut |_| 0);
-            if !ran && !self.completions.run_one() {
-                unreachable!("one thread has nothing left to do and no answer");
-            }
-        }
+        completion::wait(start, || {
+            self.engine.scheduler().run_one(&mut |_| 0) || self.completions.run_one()
+        })
     }
 
     fn ask<T: Send + 'static>(&self, start: impl FnOnce(Done<T>)) -> Result<T, BenchError> {

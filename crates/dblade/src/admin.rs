@@ -44,6 +44,22 @@ pub struct VolumeRequest {
     pub tiering: Tiering,
 }
 
+impl VolumeRequest {
+    /// A volume whose root directory is root's alone to write in, without exports, all of it on
+    /// disks.
+    #[must_use]
+    pub fn new(name: &str, aggregate: &str, size_blocks: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            aggregate: aggregate.to_owned(),
+            size_blocks,
+            root: (0, 0, 0o755),
+            exports: Vec::new(),
+            tiering: Tiering::default(),
+        }
+    }
+}
+
 impl Engine {
     pub(crate) fn environment(&self, record: &VolumeRecord) -> Environment {
         let (volume, identity) = (VolumeId(record.volume.get()), record.identity);

@@ -22,7 +22,7 @@ use cowfs::reader::Reader;
 use cowfs::transaction::{Promised, Transaction};
 use operations::data::Written;
 use operations::data::stripe::{InStripe, StripeWrite};
-use operations::{Environment, Executed, Mutation, OperationStop, Record};
+use operations::{Environment, Executed, Files, Mutation, OperationStop, Record};
 use std::ops::Deref;
 use units::{InodeNumber, Timestamp};
 
@@ -89,7 +89,7 @@ impl<'l, P: Pointer, R> DecidedMutation<'l, P, R> {
         environment: &Environment,
     ) -> Result<Self, Halt> {
         let Executed { reply, records, spender } =
-            mutation.execute(&mut transaction, environment)?;
+            mutation.execute(&mut Files::new(&mut transaction, environment))?;
         let promised = transaction.promise(spender)?;
         Ok(Self { reply, records, promised })
     }

@@ -13,7 +13,7 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::{HeldBlocks, Reader, Wait};
 use cowfs::transaction::Transaction;
 use file_service::{Done, Durability};
-use operations::{Mutation, Query};
+use operations::{Files, Mutation, Query};
 use platform::mutation::{self, Rule};
 use units::Timestamp;
 
@@ -81,7 +81,8 @@ impl<P: Pointer, Q: Query> Ask<P, Q> {
         logical.trim();
         let reader = Reader { cache: self.host.fronted.front().cache(), held: &self.held };
         let mut transaction = Transaction::new(logical, reader, self.now);
-        Ok(self.query.execute(&mut transaction, &self.host.served.environment)?)
+        let environment = &self.host.served.environment;
+        Ok(self.query.execute(&mut Files::new(&mut transaction, environment))?)
     }
 }
 

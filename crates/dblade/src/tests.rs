@@ -12,6 +12,7 @@ use file_service::{
 };
 use media::Profile;
 use ondisk::label::RaidKind;
+use platform::completion;
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use platform::{Disk, disk::DiskOpener};
@@ -20,6 +21,7 @@ use units::AggregateUuid;
 use volume::SnapshotRequest;
 
 mod areas;
+mod blocks;
 mod damage;
 mod features;
 mod frees;
@@ -106,14 +108,7 @@ impl Node {
 
     /// Makes a volume of the usual size in the aggregate.
     fn create_volume(&self, name: &str) {
-        let request = VolumeRequest {
-            name: name.to_owned(),
-            aggregate: "a1".to_owned(),
-            size_blocks: 8192,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: Tiering::default(),
-        };
+        let request = VolumeRequest::new(name, "a1", 8192);
         self.wait(|done| self.engine.create_volume(request, done)).unwrap();
     }
 
@@ -135,17 +130,7 @@ impl Node {
     }
 
     fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-        let answer: Arc<Mutex<Option<T>>> = Arc::default();
-        let slot = Arc::clone(&answer);
-        start(Box::new(move |value| *slot.lock() = Some(value)));
-        loop {
-            if let Some(value) = answer.lock().take() {
-                return value;
-            }
-            if !self.run() {
-                panic!("nothing left to run and no answer");
-            }
-        }
+        completion::wait(start, || self.run())
     }
 
     fn call<T: Send + 'static>(&self, start: impl FnOnce(&Service, Done<T>)) -> Result<T, FsError> {
@@ -174,36 +159,25 @@ impl Node {
         self.ask(calls::Root { name: volume.to_owned() }).unwrap().handle
     }
 
+    fn create_file(&self, directory: FileHandle, name: &str) -> Result<FileHandle, FsError> {
+        let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+        let create = calls::Create { directory, name: name.as_bytes().to_vec(), mode, set };
+        self.ask(create).map(|(entry, _)| entry.handle)
+    }
+
     fn write_file(&self, directory: FileHandle, name: &str, data: Vec<u8>) -> FileHandle {
-        let root = Caller::root();
-        let (entry, _) = self
-            .call(|service, done| {
-                let set = SetAttributes::default();
-                let mode = CreateMode::Unchecked;
-                service.create(
-                    &root,
-                    calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
-                    done,
-                );
-            })
-            .unwrap();
+        let file = self.create_file(directory, name).unwrap();
         for (index, piece) in data.chunks(1 << 16).enumerate() {
             let offset = (index << 16) as u64;
-            let piece = Bytes::copy_from_slice(piece);
-            let written = self.ask(calls::Write {
-                file: entry.handle,
-                offset,
-                data: piece,
-                stability: Stability::Unstable,
-            });
-            written.unwrap();
+            let data = Bytes::copy_from_slice(piece);
+            let stability = Stability::Unstable;
+            self.ask(calls::Write { file, offset, data, stability }).unwrap();
         }
-        self.ask(calls::Commit::of(entry.handle)).unwrap();
-        entry.handle
+        self.ask(calls::Commit::of(file)).unwrap();
+        file
     }
 
     fn read_file(&self, directory: FileHandle, name: &str) -> Result<Vec<u8>, FsError> {
-        let _root = Caller::root();
         let entry = self.ask(calls::Lookup { directory, name: name.as_bytes().to_vec() })?;
         let mut data = Vec::new();
         loop {
@@ -219,6 +193,20 @@ impl Node {
     fn consistency_point(&self) {
         let aggregate = self.engine.aggregate_named("a1").unwrap();
         self.wait(|done| aggregate.request_consistency_point(Some(done))).unwrap();
+    }
+
+    /// A consistency point after which the log has nothing to replay.
+    fn commit_all(&self) {
+        self.engine.aggregate_named("a1").unwrap().force();
+        self.consistency_point();
+        self.settle();
+    }
+
+    /// The node after a power cut, when a block cannot be read any more.
+    fn cut_and_fail(self, (disk, block): &(String, u64)) -> (Self, Recovery) {
+        let world = self.power_cut();
+        world.fail_block(disk, *block);
+        Self::open(&world)
     }
 }
 
@@ -485,37 +473,15 @@ fn a_full_volume_refuses_and_deleting_helps() {
     let world = SimulatedWorld::new(17);
     let node = Node::create(&world, RaidKind::Raid4, false);
     let root = node.root("home");
-    let caller = Caller::root();
     let mut names = Vec::new();
     'fill: for number in 0..10_000_u64 {
         let name = format!("file{number}");
-        let set = SetAttributes::default();
-        let created = node.call(|service, done| {
-            let mode = CreateMode::Unchecked;
-            service.create(
-                &caller,
-                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
-                done,
-            );
-        });
-        let Ok((entry, _)) = created else { break };
+        let Ok(file) = node.create_file(root, &name) else { break };
         names.push(name);
         for piece in 0..16 {
+            let (offset, stability) = (piece << 16, Stability::Unstable);
             let data = Bytes::from(content(number, 1 << 16));
-            let written = node.call(|service, done| {
-                let offset = piece << 16;
-                service.write(
-                    &caller,
-                    calls::Write {
-                        file: entry.handle,
-                        offset,
-                        data,
-                        stability: Stability::Unstable,
-                    },
-                    done,
-                );
-            });
-            match written {
+            match node.ask(calls::Write { file, offset, data, stability }) {
                 Ok(_) => {}
                 Err(FsError::NoSpace) => break 'fill,
                 Err(error) => panic!("{error}"),
@@ -524,8 +490,7 @@ fn a_full_volume_refuses_and_deleting_helps() {
     }
     assert!(names.len() > 20, "{} files fit", names.len());
     for name in &names {
-        node.ask_as(&caller, calls::Remove { directory: root, name: name.as_bytes().to_vec() })
-            .unwrap();
+        node.ask(calls::Remove { directory: root, name: name.as_bytes().to_vec() }).unwrap();
     }
     node.settle();
     node.write_file(root, "again", content(1, 5_000_000));
@@ -543,15 +508,9 @@ fn regression_handles_lost_in_a_crash_stay_stale_after_a_clean_stop_too() {
         node.consistency_point();
         let caller = Caller { durability: Durability::Ordered, ..Caller::root() };
         let create = |node: &Node| {
-            let made = node.call(|service, done| {
-                let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
-                service.create(
-                    &caller,
-                    calls::Create { directory: root, name: b"file".to_vec(), mode, set },
-                    done,
-                );
-            });
-            made.unwrap().0.handle
+            let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+            let create = calls::Create { directory: root, name: b"file".to_vec(), mode, set };
+            node.ask_as(&caller, create).unwrap().0.handle
         };
         let lost = create(&node);
         let (node, recovery) = Node::open(&node.power_cut());

@@ -14,10 +14,10 @@ use dblade::Tuning;
 use file_service::Durability;
 use model_fs::Mix;
 use ondisk::label::RaidKind;
+use platform::completion::{Promise, promise};
 use platform::simulated::Fate;
 use simulator::Finding;
 use simulator::checks::media::check_media;
-use simulator::machine::promise::{Promise, promise};
 use simulator::machine::{AGGREGATE, Machine};
 use simulator::plan::order::{MessageOrder, RequestOrder};
 use simulator::plan::{Filling, Plan, VolumePlan};
@@ -60,12 +60,8 @@ fn live(input: &mut Input<'_>, trace: &mut Trace) -> Result<(), Finding> {
     if !is_traditional {
         root_mode = u32::from(ROOT_MODE);
         let request = dblade::VolumeRequest {
-            name: name.clone(),
-            aggregate: AGGREGATE.to_owned(),
-            size_blocks: volume.size_blocks,
             root: (0, 0, ROOT_MODE),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
+            ..dblade::VolumeRequest::new(&name, AGGREGATE, volume.size_blocks)
         };
         let made = promise(|done| machine.engine.create_volume(request, done));
         let made = machine.wait("create volume", &made)?;

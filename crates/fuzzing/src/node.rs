@@ -8,10 +8,10 @@
 
 use dblade::{Configuration, Engine, Service, Tuning};
 use platform::Disk;
+use platform::completion::promise;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
 use simulator::machine::logs::{LOG_DISK, Logs, SharedLogs};
-use simulator::machine::promise::promise;
 use std::cell::Cell;
 use std::sync::Arc;
 

@@ -26,7 +26,6 @@ use ondisk::identity::crc32c_of_bytes;
 use ondisk::label::RaidKind;
 use ondisk::log::LogHeader;
 use platform::simulated::SimulatedWorld;
-use platform::sync::Mutex;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -104,11 +103,7 @@ fn refusals(world: &SimulatedWorld) -> String {
         let refused = if LogHeader::is_claimed_by(&head) {
             LogHeader::from_block(&head).unwrap_err().to_string()
         } else {
-            let label = Arc::new(Mutex::new(None));
-            let found = Arc::clone(&label);
-            media::read_label(&disk, Box::new(move |result| *found.lock() = Some(result)));
-            world.run_until_idle();
-            label.lock().take().unwrap().unwrap_err().to_string()
+            world.wait(|done| media::read_label(&disk, done)).unwrap_err().to_string()
         };
         writeln!(text, "{name}: {refused}").unwrap();
     }

@@ -6,38 +6,20 @@
 #![allow(clippy::unwrap_used, reason = "a test's helpers")]
 
 mod logs;
+mod node;
 
-use dblade::{Configuration, CreateAggregate, Engine, Service, Tuning, VolumeRequest};
+use dblade::{CreateAggregate, VolumeRequest};
 use file_service::{Caller, CreateMode, Done, FileService, SetAttributes, calls};
 use inspect::Inspector;
-use logs::Logs;
+use node::Node;
 use ondisk::label::RaidKind;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
-use platform::sync::Mutex;
-use std::sync::Arc;
 use volume::SnapshotRequest;
 
 const FILES: usize = 25_000;
 const SNAPSHOTS: usize = 60;
 const DISK_BLOCKS: u64 = 32_768;
-
-fn wait<T: Send + 'static>(
-    engine: &Engine,
-    world: &SimulatedWorld,
-    start: impl FnOnce(Box<dyn FnOnce(T) + Send>),
-) -> T {
-    let answer: Arc<Mutex<Option<T>>> = Arc::default();
-    let slot = Arc::clone(&answer);
-    start(Box::new(move |value| *slot.lock() = Some(value)));
-    loop {
-        if let Some(value) = answer.lock().take() {
-            return value;
-        }
-        let mut choose = |count: usize| world.choose(count as u64) as usize;
-        assert!(engine.scheduler().run_one(&mut choose) || world.step(), "it stands still");
-    }
-}
 
 /// Bytes of a line of `/proc/self/status`.
 fn memory(line: &str) -> u64 {
@@ -52,50 +34,24 @@ fn a_check_of_many_files_and_snapshots_takes_no_more_memory_than_it_says() {
     let world = SimulatedWorld::new(1);
     world.add_disk("disk", DISK_BLOCKS);
     world.add_disk("log", 4096);
-    let engine = Engine::new(Configuration {
-        clock: Arc::new(world.clone()),
-        entropy: Arc::new(world.clone()),
-        logs: Arc::new(Logs(world.clone())),
-        memory_bytes: 64 << 20,
-        cp_interval_nanoseconds: 10_000_000_000,
-        tuning: Tuning::default(),
-    });
-    let service = Service(Arc::clone(&engine));
+    let node = Node::start_with(&world, false, 64 << 20);
     let disks = || vec![world.open("disk").unwrap()];
     let request = CreateAggregate::new("a1", RaidKind::None, disks());
-    wait(&engine, &world, |done| engine.create_aggregate(request, done)).unwrap();
-    let request = VolumeRequest {
-        name: "home".to_owned(),
-        aggregate: "a1".to_owned(),
-        size_blocks: 16_384,
-        root: (0, 0, 0o755),
-        exports: Vec::new(),
-        tiering: dblade::Tiering::default(),
-    };
-    wait(&engine, &world, |done| engine.create_volume(request, done)).unwrap();
-    let root = wait(&engine, &world, |done: Done<_>| {
-        service.root(&Caller::root(), calls::Root { name: "home".to_owned() }, done)
-    })
-    .unwrap()
-    .handle;
+    node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
+    let request = VolumeRequest::new("home", "a1", 16_384);
+    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    let directory = node.root();
     for file in 0..FILES {
         let (set, mode) = (SetAttributes::default(), CreateMode::Guarded);
-        let name = format!("f{file}");
-        let made = wait(&engine, &world, |done: Done<_>| {
-            service.create(
-                &Caller::root(),
-                calls::Create { directory: root, name: name.as_bytes().to_vec(), mode, set },
-                done,
-            );
-        });
-        made.unwrap();
+        let name = format!("f{file}").into_bytes();
+        let create = calls::Create { directory, name, mode, set };
+        node.wait(|done: Done<_>| node.service.create(&Caller::root(), create, done)).unwrap();
     }
     for snapshot in 0..SNAPSHOTS {
-        let request = SnapshotRequest::Create(format!("s{snapshot}"));
-        wait(&engine, &world, |done| engine.request_snapshot("home", request, done)).unwrap();
+        node.snapshot(SnapshotRequest::Create(format!("s{snapshot}"))).unwrap();
     }
-    wait(&engine, &world, |done| engine.stop(done)).unwrap();
-    engine.halt();
+    node.wait(|done| node.engine.stop(done)).unwrap();
+    node.engine.halt();
     let same = world.clone();
     let mut drive = move || {
         same.run_until_idle();

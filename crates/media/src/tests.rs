@@ -22,18 +22,6 @@ fn world() -> (SimulatedWorld, Arc<dyn Disk>) {
     (world, disk)
 }
 
-fn wait<T: Send + 'static>(
-    world: &SimulatedWorld,
-    call: impl FnOnce(DeviceDone<T>),
-) -> Result<T, MediaError> {
-    let result = Arc::new(Mutex::new(None));
-    let shared = Arc::clone(&result);
-    call(Box::new(move |value| *shared.lock() = Some(value)));
-    world.run_until_idle();
-    let result = result.lock().take();
-    result.expect("completed")
-}
-
 fn label() -> DiskLabel {
     let mut label = DiskLabel::empty();
     label.disk = units::DiskUuid([1; 16]);
@@ -76,51 +64,51 @@ fn foreign_disks_are_refused_by_name() {
         let mut content = Block::zeroed();
         content[offset..offset + magic.len()].copy_from_slice(magic);
         world.write_block("a", block, &content);
-        let refused = wait(&world, |done| check_unused(&disk, false, done)).unwrap_err();
+        let refused = world.wait(|done| check_unused(&disk, false, done)).unwrap_err();
         let expected = format!("disk a holds {name}; if it is to be erased, use --force");
         assert_eq!(refused.to_string(), expected);
-        assert_eq!(wait(&world, |done| check_unused(&disk, true, done)), Ok(()));
+        assert_eq!(world.wait(|done| check_unused(&disk, true, done)), Ok(()));
     }
     let (world, disk) = world();
-    assert_eq!(wait(&world, |done| check_unused(&disk, false, done)), Ok(()));
+    assert_eq!(world.wait(|done| check_unused(&disk, false, done)), Ok(()));
     let small: Arc<dyn Disk> = world.add_disk("small", 100);
-    let refused = wait(&world, |done| check_unused(&small, true, done)).unwrap_err();
+    let refused = world.wait(|done| check_unused(&small, true, done)).unwrap_err();
     assert_eq!(refused.to_string(), "disk small has 400KiB, the least is 16MiB; use a larger disk");
 }
 
 #[test]
 fn a_labelled_disk_opens_and_is_not_given_away() {
     let (world, disk) = world();
-    let unlabelled = wait(&world, |done| open(Arc::clone(&disk), done)).err();
+    let unlabelled = world.wait(|done| open(Arc::clone(&disk), done)).err();
     assert_eq!(unlabelled, Some(MediaError::NoLabel { disk: "a".to_owned() }));
     // A superblock of an earlier life.
     world.write_block("a", SUPERBLOCK_BLOCK + 1, &Block::from_prefix(b"old"));
-    let device = wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    let device = world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
     assert_eq!(device.layout().regions, 63);
     assert_eq!(device.layout().data_blocks(), 63 * 63);
     assert_eq!(device.layout().data_block(units::Dbn(63)), DATA_START + 64);
     assert_eq!(device.layout().checksum_block(0), DATA_START + 63);
-    let refused = wait(&world, |done| check_unused(&disk, false, done)).unwrap_err();
+    let refused = world.wait(|done| check_unused(&disk, false, done)).unwrap_err();
     assert!(refused.to_string().contains("aggregate 'pool' (0202"), "{refused}");
-    let device = wait(&world, |done| open(Arc::clone(&disk), done)).unwrap();
-    let slot = wait(&world, |done| device.read_superblock(1, done)).unwrap();
+    let device = world.wait(|done| open(Arc::clone(&disk), done)).unwrap();
+    let slot = world.wait(|done| device.read_superblock(1, done)).unwrap();
     assert_eq!(slot, zero_block());
     let block = Arc::new(Block::from_prefix(b"new"));
-    wait(&world, |done| device.write_superblock(1, Arc::clone(&block), done)).unwrap();
-    assert_eq!(wait(&world, |done| device.read_superblock(1, done)), Ok(block));
+    world.wait(|done| device.write_superblock(1, Arc::clone(&block), done)).unwrap();
+    assert_eq!(world.wait(|done| device.read_superblock(1, done)), Ok(block));
 }
 
 #[test]
 fn one_damaged_copy_is_no_loss_and_two_are_told() {
     for copy in [0, SIZE - 1] {
         let (world, disk) = world();
-        wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+        world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
         world.flip_bit("a", copy, 777);
-        assert!(wait(&world, |done| open(Arc::clone(&disk), done)).is_ok());
+        assert!(world.wait(|done| open(Arc::clone(&disk), done)).is_ok());
         world.fail_block("a", copy);
-        assert!(wait(&world, |done| open(Arc::clone(&disk), done)).is_ok());
+        assert!(world.wait(|done| open(Arc::clone(&disk), done)).is_ok());
         world.flip_bit("a", SIZE - 1 - copy, 777);
-        let refused = wait(&world, |done| open(Arc::clone(&disk), done)).err().unwrap();
+        let refused = world.wait(|done| open(Arc::clone(&disk), done)).err().unwrap();
         assert!(matches!(refused, MediaError::DamagedLabel { .. }), "{refused}");
     }
 }
@@ -129,8 +117,8 @@ fn one_damaged_copy_is_no_loss_and_two_are_told() {
 #[test]
 fn labels_of_another_build_are_told_from_damaged_ones() {
     let (world, disk) = world();
-    wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
-    let mut newer = wait(&world, |done| read_label(&disk, done)).unwrap();
+    world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    let mut newer = world.wait(|done| read_label(&disk, done)).unwrap();
     newer.features.set_named(FeatureClass::Incompatible, 50, "later");
     newer.checksum = 0.into();
     newer.checksum = crc32c_of_bytes(newer.as_bytes()).into();
@@ -140,7 +128,7 @@ fn labels_of_another_build_are_told_from_damaged_ones() {
     for second in [&old, &newer, &Block::from_prefix(&newer.bytes()[..100])] {
         world.write_block("a", 0, &newer);
         world.write_block("a", SIZE - 1, second);
-        let refused = wait(&world, |done| open(Arc::clone(&disk), done)).err().unwrap();
+        let refused = world.wait(|done| open(Arc::clone(&disk), done)).err().unwrap();
         assert_eq!(
             refused.to_string(),
             "disk a is of another build of Stroop: disk label: uses the feature 'later', which \
@@ -154,14 +142,14 @@ fn labels_of_another_build_are_told_from_damaged_ones() {
 #[test]
 fn a_newer_label_of_a_former_life_is_passed_over() {
     let (world, disk) = world();
-    wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
-    let mut former = wait(&world, |done| read_label(&disk, done)).unwrap();
+    world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    let mut former = world.wait(|done| read_label(&disk, done)).unwrap();
     former.features.set_named(FeatureClass::Incompatible, 50, "later");
     former.disk = units::DiskUuid([0xee; 16]);
     former.checksum = 0.into();
     former.checksum = crc32c_of_bytes(former.as_bytes()).into();
     world.write_block("a", SIZE - 1, &Block::from_prefix(former.as_bytes()));
-    assert!(wait(&world, |done| open(Arc::clone(&disk), done)).is_ok());
+    assert!(world.wait(|done| open(Arc::clone(&disk), done)).is_ok());
 }
 
 #[test]
@@ -169,7 +157,7 @@ fn power_cuts_leave_one_label_or_the_next() {
     for seed in 0..200 {
         let world = SimulatedWorld::new(seed);
         let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
-        let mut device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let mut device = Arc::new(world.wait(|done| initialize(disk, label(), done)).unwrap());
         // A cut in each of many updates: none falls back behind what was acknowledged.
         for _ in 0..6 {
             let before = device.label().sequence.get();
@@ -180,7 +168,7 @@ fn power_cuts_leave_one_label_or_the_next() {
             let finished = world.pending_count() == 0;
             world.power_cut();
             let disk: Arc<dyn Disk> = world.disk("a").unwrap();
-            device = Arc::new(wait(&world, |done| open(disk, done)).unwrap());
+            device = Arc::new(world.wait(|done| open(disk, done)).unwrap());
             let after = device.label().sequence.get();
             assert!(after == before + 1 || after == before && !finished, "{before} {after}");
         }
@@ -193,7 +181,7 @@ fn a_power_cut_after_a_kill_leaves_a_label() {
     for seed in 0..400 {
         let world = SimulatedWorld::new(seed);
         let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
-        let device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let device = Arc::new(world.wait(|done| initialize(disk, label(), done)).unwrap());
         let updates = |device: &Arc<Device>, steps: u64| {
             device.update_label(count_error, Box::new(|_| ()));
             for _ in 0..world.choose(steps) {
@@ -202,26 +190,26 @@ fn a_power_cut_after_a_kill_leaves_a_label() {
         };
         updates(&device, 5);
         world.kill();
-        let opened = wait(&world, |done| open(world.disk("a").unwrap(), done)).unwrap();
+        let opened = world.wait(|done| open(world.disk("a").unwrap(), done)).unwrap();
         updates(&Arc::new(opened), 6);
         world.power_cut_with(if seed % 2 == 0 { Fate::AllTorn } else { Fate::Each });
-        wait(&world, |done| open(world.disk("a").unwrap(), done)).unwrap();
+        world.wait(|done| open(world.disk("a").unwrap(), done)).unwrap();
     }
 }
 
 #[test]
 fn an_erased_disk_is_unused() {
     let (world, disk) = world();
-    let device = wait(&world, |done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+    let device = world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
     let device = Arc::new(device);
     let content = Block::from_prefix(b"content");
     let superblock = Arc::new(content.clone());
-    assert_eq!(wait(&world, |done| device.write_superblock(1, superblock, done)), Ok(()));
+    assert_eq!(world.wait(|done| device.write_superblock(1, superblock, done)), Ok(()));
     world.write_block("a", DATA_START + 3, &content);
     world.write_block("a", SIZE - 20, &content);
-    assert!(wait(&world, |done| check_unused(&disk, false, done)).is_err());
-    assert_eq!(wait(&world, |done| device.erase(done)), Ok(()));
-    assert_eq!(wait(&world, |done| check_unused(&disk, false, done)), Ok(()));
+    assert!(world.wait(|done| check_unused(&disk, false, done)).is_err());
+    assert_eq!(world.wait(|done| device.erase(done)), Ok(()));
+    assert_eq!(world.wait(|done| check_unused(&disk, false, done)), Ok(()));
 }
 
 /// What a disk that hangs was told may be torn by a power cut, whenever it was told.
@@ -231,7 +219,7 @@ fn a_disk_that_hangs_keeps_a_whole_label() {
         let world = SimulatedWorld::new(seed);
         let watch = Watch::new(Arc::new(world.clone()), 1_000);
         let disk = watch.over(world.add_disk("a", SIZE));
-        let device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let device = Arc::new(world.wait(|done| initialize(disk, label(), done)).unwrap());
         let before = device.label().sequence.get();
         for change in 1..3 {
             // The first one's time is over when the second begins, or it is met by it. They change
@@ -252,7 +240,7 @@ fn a_disk_that_hangs_keeps_a_whole_label() {
         world.set_hung("a", false);
         world.power_cut();
         let disk: Arc<dyn Disk> = world.disk("a").unwrap();
-        let found = wait(&world, |done| open(disk, done)).unwrap().label().sequence.get();
+        let found = world.wait(|done| open(disk, done)).unwrap().label().sequence.get();
         assert!((before..=before + 2).contains(&found), "seed {seed}: {found}");
     }
 }
@@ -262,7 +250,7 @@ fn changes_that_meet_are_all_durable_when_they_are_told() {
     for seed in 0..100 {
         let world = SimulatedWorld::new(seed);
         let disk: Arc<dyn Disk> = world.add_disk("a", SIZE);
-        let device = Arc::new(wait(&world, |done| initialize(disk, label(), done)).unwrap());
+        let device = Arc::new(world.wait(|done| initialize(disk, label(), done)).unwrap());
         let told = Arc::new(Mutex::new(0_i64));
         for bit in 0..3 {
             let told = Arc::clone(&told);
@@ -284,7 +272,7 @@ fn changes_that_meet_are_all_durable_when_they_are_told() {
         world.power_cut();
         let disk: Arc<dyn Disk> = world.disk("a").unwrap();
         let found =
-            wait(&world, |done| open(disk, done)).unwrap().label().created_nanoseconds.get();
+            world.wait(|done| open(disk, done)).unwrap().label().created_nanoseconds.get();
         assert_eq!(found & told, told, "seed {seed}: {found:b}, told {told:b}");
     }
 }
@@ -296,7 +284,7 @@ fn a_disk_that_shrank_is_told() {
     large.data_regions = (regions_of(SIZE) + 1).into();
     let block = large.to_block();
     world.write_block("a", 0, &block);
-    let refused = wait(&world, |done| open(disk, done)).err().unwrap();
+    let refused = world.wait(|done| open(disk, done)).err().unwrap();
     assert!(matches!(refused, MediaError::Shrunk { .. }), "{refused}");
 }
 
@@ -308,14 +296,14 @@ fn the_label_says_what_a_disk_is_and_the_disk_where_it_does_not() {
     let recorded = |medium| {
         let mut label = label();
         label.set_medium(medium);
-        let made = wait(&world, |done| initialize(Arc::clone(&rotational), label, done)).unwrap();
+        let made = world.wait(|done| initialize(Arc::clone(&rotational), label, done)).unwrap();
         // The label is changed once: what it says of the medium stays.
         let (made, opened) = (Arc::new(made), Arc::clone(&rotational));
-        wait(&world, |done| made.update_label(|_| (), done)).unwrap();
-        let profile = wait(&world, |done| open(opened, done)).unwrap().profile();
+        world.wait(|done| made.update_label(|_| (), done)).unwrap();
+        let profile = world.wait(|done| open(opened, done)).unwrap().profile();
         assert_eq!(made.profile(), profile);
         // Another disk below tells otherwise, and is not asked.
-        let elsewhere = wait(&world, |done| open(Arc::clone(&disk), done)).unwrap().profile();
+        let elsewhere = world.wait(|done| open(Arc::clone(&disk), done)).unwrap().profile();
         (profile.to_string(), elsewhere.to_string())
     };
     let same = |text: &str| (text.to_owned(), text.to_owned());
@@ -333,7 +321,7 @@ fn a_stretch_holds_zeros_and_nothing_else_is_touched() {
     let garbage = Arc::new(Block::from_prefix(&[7; 64]));
     (0..600).for_each(|block| world.write_block("a", block, &garbage));
     let zeroing = Arc::<Zeroing>::default();
-    wait(&world, |done| zero(&disk, 3..500, &zeroing, done)).unwrap();
+    world.wait(|done| zero(&disk, 3..500, &zeroing, done)).unwrap();
     assert_eq!(zeroing.progress(), (497, 497));
     world.power_cut();
     for block in 0..600 {
@@ -348,7 +336,7 @@ fn zeroing_that_is_stopped_says_so() {
     let (world, disk) = world();
     let zeroing = Arc::<Zeroing>::default();
     zeroing.stop();
-    let stopped = wait(&world, |done| zero(&disk, 0..SIZE, &zeroing, done)).unwrap_err();
+    let stopped = world.wait(|done| zero(&disk, 0..SIZE, &zeroing, done)).unwrap_err();
     assert!(stopped.to_string().contains("disk a was stopped"), "{stopped}");
     assert!(zeroing.progress().0 < SIZE);
 }

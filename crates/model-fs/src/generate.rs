@@ -15,6 +15,7 @@ use file_service::{
     Allocation, CreateMode, NewNode, RenameFlags, SeekTarget, SetAttributes, SetTime, Stability,
     XattrSetMode,
 };
+use platform::Seeded;
 use proptest::prelude::{Strategy, any};
 use units::{BLOCK_SIZE_U64, Timestamp};
 
@@ -65,6 +66,14 @@ impl Mix {
     /// Mostly data, by root.
     pub const DATA: Self =
         Self { names: 2, data: 9, attributes: 0, snapshots: 0, users_percent: 0 };
+
+    /// The operations of a seed.
+    #[must_use]
+    pub fn operations(self, seed: u64, count: usize) -> Vec<Operation> {
+        let mut seeded = Seeded::new(seed);
+        let mut next = || seeded.number();
+        (0..count).map(|_| self.operation(&mut Numbers(&mut next))).collect()
+    }
 
     /// An operation.
     pub fn operation(self, numbers: &mut Numbers<'_>) -> Operation {

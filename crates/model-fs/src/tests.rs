@@ -8,8 +8,8 @@ mod wrapper;
 
 use crate::build::Translation;
 use crate::{
-    Mismatch, Mix, Model, Numbers, Operation, PlainSubject, Runner, SnapshotAction, Subject,
-    Tolerance, compare_images, compare_run, compare_step, operation_strategy,
+    Mismatch, Mix, Model, Operation, PlainSubject, Runner, SnapshotAction, Subject, Tolerance,
+    compare_images, compare_run, compare_step, operation_strategy,
 };
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use file_service::{Durability, FileHandle, FileService, FsError};
@@ -51,22 +51,6 @@ fn model() -> Runner<Model> {
     Runner::model(Model::with_own_limits(0o777), Durability::Logged)
 }
 
-/// SplitMix64.
-fn stream(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
-fn operations(seed: u64, mix: Mix, count: usize) -> Vec<Operation> {
-    let mut next = stream(seed);
-    (0..count).map(|_| mix.operation(&mut Numbers(&mut next))).collect()
-}
-
 fn compare(
     service: Arc<dyn FileService>,
     operations: &[Operation],
@@ -82,7 +66,7 @@ fn compare(
 #[test]
 fn a_right_service_agrees() {
     for (seed, mix) in (0..24).zip([Mix::EVERYTHING, Mix::NAMES, Mix::DATA].into_iter().cycle()) {
-        let operations = operations(seed, mix, 600);
+        let operations = mix.operations(seed, 600);
         compare(memory(), &operations, &mut || {}).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     }
 }
@@ -91,7 +75,7 @@ fn a_right_service_agrees() {
 fn the_mix_reaches_every_operation_and_mostly_succeeds() {
     let mut model = model();
     let (mut kinds, mut done) = (std::collections::BTreeMap::<String, [u32; 2]>::new(), 0);
-    let operations = operations(7, Mix::WITH_SNAPSHOTS, 20_000);
+    let operations = Mix::WITH_SNAPSHOTS.operations(7, 20_000);
     for operation in &operations {
         let kind = format!("{operation:?}");
         let kind = kind.split([' ', '(']).next().unwrap().to_owned();
@@ -114,7 +98,7 @@ fn every_mutant_is_caught() {
         let caught = (0..40).find_map(|seed| {
             let mix = [Mix::EVERYTHING, Mix::NAMES, Mix::DATA][seed as usize % 3];
             let service = Arc::new(Wrapper::new(memory(), Some(bug)));
-            compare(service, &operations(seed, mix, 500), &mut || {}).err()
+            compare(service, &mix.operations(seed, 500), &mut || {}).err()
         });
         let caught = caught.unwrap_or_else(|| panic!("{bug:?} was not caught"));
         assert!(caught.to_string().lines().count() >= 1);
@@ -132,7 +116,7 @@ fn answers_may_come_later() {
             turns += 1;
             late.answer_one();
         };
-        let operations = operations(seed, Mix::EVERYTHING, 300);
+        let operations = Mix::EVERYTHING.operations(seed, 300);
         compare(service, &operations, &mut drive).unwrap_or_else(|mismatch| panic!("{mismatch}"));
         assert!(turns > 200);
     }
@@ -147,7 +131,7 @@ fn a_service_without_room_is_tolerated() {
     let (mut model, mut refused) = (model(), 0);
     let subject = plain(Arc::new(service));
     let mut subject = Runner::new(subject, Durability::Logged, &mut || {}).unwrap();
-    for step in operations(3, Mix::EVERYTHING, 1500).iter().enumerate() {
+    for step in Mix::EVERYTHING.operations(3, 1500).iter().enumerate() {
         let seen = compare_step(&mut model, &mut subject, step, Tolerance::WIDE, &mut || {});
         let no_space = crate::Observation::Failed(FsError::NoSpace);
         refused += u32::from(seen.unwrap_or_else(|mismatch| panic!("{mismatch}")) == no_space);
@@ -187,7 +171,7 @@ fn snapshots_and_restores_agree() {
         let mut model = model();
         let subject = ModelSubject(Model::with_own_limits(0o777));
         let mut subject = Runner::new(subject, Durability::Logged, &mut || {}).unwrap();
-        let operations = operations(seed, Mix::WITH_SNAPSHOTS, 600);
+        let operations = Mix::WITH_SNAPSHOTS.operations(seed, 600);
         let how = (Tolerance::STRICT, 50);
         compare_run(&mut model, &mut subject, &operations, how, &mut || {})
             .unwrap_or_else(|mismatch| panic!("{mismatch}"));
@@ -197,12 +181,12 @@ fn snapshots_and_restores_agree() {
 #[test]
 fn a_restore_brings_the_tree_back() {
     let mut model = model();
-    let before = operations(11, Mix::EVERYTHING, 400);
+    let before = Mix::EVERYTHING.operations(11, 400);
     before.iter().for_each(|operation| drop(model.run(operation, &mut || {})));
     model.run(&Operation::Snapshot(SnapshotAction::Create(0)), &mut || {});
     let image = model.image(&mut || {}).unwrap();
     assert!(image.nodes.len() > 10, "{} files", image.nodes.len());
-    let after = operations(12, Mix::EVERYTHING, 400);
+    let after = Mix::EVERYTHING.operations(12, 400);
     after.iter().for_each(|operation| drop(model.run(operation, &mut || {})));
     assert_ne!(image.difference(&model.image(&mut || {}).unwrap()), []);
     model.run(&Operation::Snapshot(SnapshotAction::Restore(0)), &mut || {});
@@ -218,7 +202,7 @@ fn the_model_follows_a_service_over_a_restart() {
             Runner::new(plain(service.clone()), Durability::Logged, &mut || {}).unwrap();
         let how = (Tolerance::STRICT, 100);
         for epoch in 0..4 {
-            let operations = operations(seed * 10 + epoch, Mix::EVERYTHING, 200);
+            let operations = Mix::EVERYTHING.operations(seed * 10 + epoch, 200);
             // What is held would outlive a real restart no more than here.
             let operations: Vec<_> = operations
                 .into_iter()

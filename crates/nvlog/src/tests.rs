@@ -19,31 +19,18 @@ const DISK: &str = "log";
 const IDENTITY: LogIdentity =
     LogIdentity { aggregate: AggregateUuid([1; 16]), log: LogUuid([2; 16]) };
 
-/// Runs the world until `start`'s callback has been called.
-fn await_answer<T: Send + 'static>(
-    world: &SimulatedWorld,
-    start: impl FnOnce(Box<dyn FnOnce(T) + Send>),
-) -> T {
-    let slot = Arc::new(Mutex::new(None));
-    let filled = Arc::clone(&slot);
-    start(Box::new(move |answer| *filled.lock() = Some(answer)));
-    world.run_until_idle();
-    let answer = slot.lock().take();
-    answer.expect("the call was answered")
-}
-
 fn disk(world: &SimulatedWorld) -> Arc<dyn Disk> {
     world.disk(DISK).expect("there is a disk")
 }
 
 fn format(world: &SimulatedWorld, size_blocks: u64) {
     world.add_disk(DISK, size_blocks);
-    let result = await_answer(world, |done| Log::format(&disk(world), IDENTITY, done));
+    let result = world.wait(|done| Log::format(&disk(world), IDENTITY, done));
     assert_eq!(result, Ok(()));
 }
 
 fn try_open(world: &SimulatedWorld, committed: u64) -> Result<(Log, Vec<Record>), LogError> {
-    await_answer(world, |done| Log::open(&disk(world), IDENTITY, CpNumber(committed), done))
+    world.wait(|done| Log::open(&disk(world), IDENTITY, CpNumber(committed), done))
 }
 
 fn open(world: &SimulatedWorld, committed: u64) -> (Log, Vec<Record>) {

@@ -5,7 +5,7 @@
 //! zero beyond the file's end, and no block lies beyond it.
 
 use crate::attributes::take_over_state;
-use crate::{OperationStop, directory_file, file, xattrs};
+use crate::{Outcome, directory_file, file, xattrs};
 use cowfs::directory::{self, Entry, Member};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Progress, Stop, Wait};
@@ -42,7 +42,7 @@ pub fn make<P: Pointer>(
     name: &[u8],
     new: &NewFile<'_>,
     now: Timestamp,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     let inode = new.member.inode;
     let is_directory = new.kind == KIND_DIRECTORY;
     let state = transaction.edit(inode)?;
@@ -79,7 +79,7 @@ pub fn add_name<P: Pointer>(
     name: &[u8],
     entry: Entry,
     now: Timestamp,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     directory_file::with(transaction, parent, |blocks| directory::insert(blocks, name, entry))?;
     transaction.edit(parent)?.touch_content(now);
     Ok(())
@@ -95,7 +95,7 @@ pub fn remove_name<P: Pointer>(
     name: &[u8],
     victim: InodeNumber,
     now: Timestamp,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     directory_file::with(transaction, parent, |blocks| directory::remove(blocks, name))?;
     transaction.edit(parent)?.touch_content(now);
     unlink(transaction, parent, victim, now)
@@ -110,7 +110,7 @@ pub fn unlink<P: Pointer>(
     parent: InodeNumber,
     victim: InodeNumber,
     now: Timestamp,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     let state = transaction.edit(victim)?;
     let is_directory = state.kind == KIND_DIRECTORY;
     // An empty directory loses its own `.` with its name.
@@ -137,10 +137,7 @@ pub fn unlink<P: Pointer>(
 ///
 /// # Errors
 /// What to wait for.
-pub fn free<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    inode: InodeNumber,
-) -> Result<(), OperationStop> {
+pub fn free<P: Pointer>(transaction: &mut Transaction<'_, P>, inode: InodeNumber) -> Outcome<()> {
     if let Some(holder) = xattrs::holder(transaction, inode)? {
         transaction.free(holder.inode)?;
     }

@@ -4,16 +4,13 @@
 
 use crate::apply::{self, NewFile};
 use crate::attributes::{change, kind_code, state_of, take_over};
-use crate::file::{self, File};
+use crate::file::File;
 use crate::mutation::{prefix, reference};
-use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, directory_file,
-};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped};
 use cowfs::budget::Spender;
 use cowfs::directory::Member;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::rules::attributes::{NewIdentity, created};
 use file_service::rules::{entries, names};
 use file_service::{CreateMode, Entry, FileKind, FsError, NodeChange, SetAttributes, calls};
@@ -23,21 +20,17 @@ use platform::mutation::{self, Rule};
 impl Mutation for Scoped<calls::Create> {
     type Reply = (Entry, NodeChange);
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<Self::Reply>, OperationStop> {
-        let directory = file::open(transaction, environment, self.call.directory)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>> {
+        let directory = files.open(self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
-        let found = directory_file::lookup(transaction, directory.inode, &self.call.name)?;
+        let found = files.lookup(directory.inode, &self.call.name)?;
         if let Some(found) = found {
-            let existing = file::named(transaction, environment, found)?;
-            return self.find(transaction, environment, &directory, &existing);
+            let existing = files.named(found)?;
+            return self.find(files, &directory, &existing);
         }
         names::check_new_name(&self.call.name)?;
         let size = self.call.set.size.unwrap_or(0);
-        if size > environment.limits.file_bytes_max {
+        if size > files.environment.limits.file_bytes_max {
             return Err(FsError::FileTooLarge.into());
         }
         let create_verifier = match self.call.mode {
@@ -53,7 +46,7 @@ impl Mutation for Scoped<calls::Create> {
             text: &[],
         };
         let (scope, name) = (&self.scope, self.call.name.as_slice());
-        add(transaction, environment, scope, (&directory, name), &self.call.set, &parts)
+        add(files, scope, (&directory, name), &self.call.set, &parts)
     }
 }
 
@@ -61,11 +54,10 @@ impl Scoped<calls::Create> {
     /// What the name leads to already.
     fn find<P: Pointer>(
         &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
+        files: &mut Files<'_, '_, P>,
         directory: &File,
         existing: &File,
-    ) -> Result<Executed<(Entry, NodeChange)>, OperationStop> {
+    ) -> Outcome<Executed<(Entry, NodeChange)>> {
         let mut records = Vec::new();
         let mut spender = Spender::Common;
         match self.call.mode {
@@ -84,14 +76,14 @@ impl Scoped<calls::Create> {
             }
             CreateMode::Unchecked => {
                 let set = SetAttributes { size: self.call.set.size, ..SetAttributes::default() };
-                let file = file::entry(transaction, environment, existing.inode)?.handle;
+                let file = files.entry(existing.inode)?.handle;
                 let call = calls::SetFileAttributes { file, set };
                 let resize = Scoped { scope: self.scope.clone(), call };
-                let resized = resize.execute(transaction, environment)?;
+                let resized = resize.execute(files)?;
                 (records, spender) = (resized.records, resized.spender);
             }
         }
-        let entry = file::entry(transaction, environment, existing.inode)?;
+        let entry = files.entry(existing.inode)?;
         let parent = change(&directory.attributes, directory.attributes.clone());
         Ok(Executed { reply: (entry, parent), records, spender })
     }
@@ -114,17 +106,16 @@ pub(crate) struct NewParts<'n> {
 
 /// Makes a file under a name that is free.
 pub(crate) fn add<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
+    files: &mut Files<'_, '_, P>,
     scope: &Scope,
     (directory, name): (&File, &[u8]),
     set: &SetAttributes,
     parts: &NewParts<'_>,
-) -> Result<Executed<(Entry, NodeChange)>, OperationStop> {
+) -> Outcome<Executed<(Entry, NodeChange)>> {
     entries::check_add(&scope.caller, &directory.attributes, parts.kind)?;
-    transaction.now = scope.now;
+    files.transaction.now = scope.now;
     let kind = kind_code(parts.kind);
-    let (inode, generation) = transaction.create(kind, 0, None)?;
+    let (inode, generation) = files.transaction.create(kind, 0, None)?;
     let identity = NewIdentity { inode, generation, kind: parts.kind };
     let decided = created(&scope.caller, &directory.attributes, identity, set, scope.now)?;
     let mut state = InodeAttributes::new(kind, 0, generation, scope.now);
@@ -140,9 +131,9 @@ pub(crate) fn add<P: Pointer>(
         text: parts.text,
     };
     let parent = directory.member();
-    apply::make(transaction, parent, name, &new, scope.now)?;
+    apply::make(files.transaction, parent, name, &new, scope.now)?;
     let record = CreateRecord {
-        prefix: prefix(environment.volume, scope.now),
+        prefix: prefix(files.environment.volume, scope.now),
         directory: reference(parent.inode, parent.generation),
         file: reference(inode, generation),
         state: new.state,
@@ -157,7 +148,7 @@ pub(crate) fn add<P: Pointer>(
         reserved_b: 0.into(),
     };
     let record = Record::new(KIND_CREATE, &record, &[name, parts.text]);
-    let entry = file::entry(transaction, environment, inode)?;
-    let after = file::attributes(transaction, environment, directory.inode)?;
+    let entry = files.entry(inode)?;
+    let after = files.attributes(directory.inode)?;
     Ok(Executed::storing((entry, change(&directory.attributes, after)), record))
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a directory's size is its blocks; block 0 to the last are all there.
 
-use crate::OperationStop;
+use crate::{OperationStop, Outcome};
 use cowfs::directory::{self, DirectoryBlocks, DirectoryError, Entry};
 use cowfs::pointer::Pointer;
 use cowfs::reader::Stop;
@@ -21,10 +21,7 @@ impl<'f, 'a, P: Pointer> DirectoryFile<'f, 'a, P> {
     ///
     /// # Errors
     /// What to wait for; `Dangling` if it is not there.
-    pub fn open(
-        transaction: &'f mut Transaction<'a, P>,
-        inode: InodeNumber,
-    ) -> Result<Self, OperationStop> {
+    pub fn open(transaction: &'f mut Transaction<'a, P>, inode: InodeNumber) -> Outcome<Self> {
         let state = transaction.attributes(inode)?.ok_or(OperationStop::Dangling { inode })?;
         Ok(Self { transaction, inode, size_blocks: state.size_blocks() })
     }
@@ -80,7 +77,7 @@ pub fn with<P: Pointer, T>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
     body: impl FnOnce(&mut DirectoryFile<'_, '_, P>) -> Result<T, DirectoryError<Stop>>,
-) -> Result<T, OperationStop> {
+) -> Outcome<T> {
     let mut blocks = DirectoryFile::open(transaction, inode)?;
     body(&mut blocks).map_err(|error| OperationStop::of_directory(inode, error))
 }
@@ -93,6 +90,6 @@ pub fn lookup<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
     name: &[u8],
-) -> Result<Option<Entry>, OperationStop> {
+) -> Outcome<Option<Entry>> {
     with(transaction, inode, |blocks| directory::lookup(blocks, name))
 }

@@ -4,7 +4,7 @@
 //! the orphan list for its blocks to be freed.
 
 use crate::attributes::visible;
-use crate::{Environment, OperationStop};
+use crate::{Environment, OperationStop, Outcome, directory_file};
 use cowfs::directory::{Entry as NameEntry, Member};
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
@@ -33,23 +33,95 @@ impl File {
     }
 }
 
-/// The file that a client's handle names.
-///
-/// # Errors
-/// `Stale`, `ReadOnly`, or what to wait for.
-pub fn open<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
-    handle: FileHandle,
-) -> Result<File, OperationStop> {
-    environment.check_active(handle)?;
-    let state = transaction.file(handle.inode, handle.generation)?;
-    let file = state.and_then(|state| seen(transaction, environment, handle.inode, state));
-    let file = file.ok_or(FsError::Stale)?;
-    if is_gone(transaction, handle.inode, &file.state) {
-        return Err(FsError::Stale.into());
+/// The files of a volume's active image, as an operation finds them and as its changes leave them.
+pub struct Files<'t, 'a, P: Pointer> {
+    pub(crate) transaction: &'t mut Transaction<'a, P>,
+    pub(crate) environment: &'t Environment,
+}
+
+impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
+    /// Those that a transaction shows.
+    pub const fn new(
+        transaction: &'t mut Transaction<'a, P>,
+        environment: &'t Environment,
+    ) -> Self {
+        Self { transaction, environment }
     }
-    Ok(file)
+
+    /// The file that a client's handle names.
+    ///
+    /// # Errors
+    /// `Stale`, `ReadOnly`, or what to wait for.
+    pub(crate) fn open(&mut self, handle: FileHandle) -> Outcome<File> {
+        self.environment.check_active(handle)?;
+        let state = self.transaction.file(handle.inode, handle.generation)?;
+        let file = state.and_then(|state| self.seen(handle.inode, state));
+        let file = file.ok_or(FsError::Stale)?;
+        if is_gone(self.transaction, handle.inode, &file.state) {
+            return Err(FsError::Stale.into());
+        }
+        Ok(file)
+    }
+
+    fn seen(&mut self, inode: InodeNumber, state: InodeAttributes) -> Option<File> {
+        let blocks = self.transaction.blocks_in_use(inode);
+        let image_number = self.environment.image_number(SnapshotId::ACTIVE);
+        let attributes = visible(inode, &state, blocks, image_number)?;
+        Some(File { inode, state, attributes })
+    }
+
+    /// What `name` in a directory leads to; nothing for what cannot be an entry's name.
+    ///
+    /// # Errors
+    /// As [`directory_file::with`].
+    pub(crate) fn lookup(
+        &mut self,
+        directory: InodeNumber,
+        name: &[u8],
+    ) -> Outcome<Option<NameEntry>> {
+        directory_file::lookup(self.transaction, directory, name)
+    }
+
+    /// A file that an earlier step found, as it is now.
+    ///
+    /// # Errors
+    /// `Dangling` if it is not there, or what to wait for.
+    fn known(&mut self, inode: InodeNumber) -> Outcome<File> {
+        let state = self.transaction.attributes(inode)?;
+        let file = state.and_then(|state| self.seen(inode, state));
+        file.ok_or(OperationStop::Dangling { inode })
+    }
+
+    /// The file that a directory entry leads to.
+    ///
+    /// # Errors
+    /// As [`Self::known`].
+    pub(crate) fn named(&mut self, entry: NameEntry) -> Outcome<File> {
+        let member = entry.member;
+        let file = self.known(member.inode)?;
+        if file.member() != member {
+            return Err(OperationStop::Dangling { inode: member.inode });
+        }
+        Ok(file)
+    }
+
+    /// A file's attributes as they are now.
+    ///
+    /// # Errors
+    /// As [`Self::known`].
+    pub(crate) fn attributes(&mut self, inode: InodeNumber) -> Outcome<Attributes> {
+        self.known(inode).map(|file| file.attributes)
+    }
+
+    /// A file's handle and attributes as they are now.
+    ///
+    /// # Errors
+    /// As [`Self::known`].
+    pub(crate) fn entry(&mut self, inode: InodeNumber) -> Outcome<Entry> {
+        let attributes = self.attributes(inode)?;
+        let handle = self.environment.handle(inode, attributes.generation, SnapshotId::ACTIVE);
+        Ok(Entry { handle, attributes })
+    }
 }
 
 /// Whether a file has no name and nobody who holds it.
@@ -68,73 +140,4 @@ pub fn is_held<P: Pointer>(
     state: &InodeAttributes,
 ) -> bool {
     transaction.logical().holds.has(inode, state.generation)
-}
-
-fn seen<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
-    inode: InodeNumber,
-    state: InodeAttributes,
-) -> Option<File> {
-    let blocks = transaction.blocks_in_use(inode);
-    let image_number = environment.image_number(SnapshotId::ACTIVE);
-    let attributes = visible(inode, &state, blocks, image_number)?;
-    Some(File { inode, state, attributes })
-}
-
-/// A file that an earlier step found, as it is now.
-///
-/// # Errors
-/// `Dangling` if it is not there, or what to wait for.
-pub fn known<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
-    inode: InodeNumber,
-) -> Result<File, OperationStop> {
-    let state = transaction.attributes(inode)?;
-    let file = state.and_then(|state| seen(transaction, environment, inode, state));
-    file.ok_or(OperationStop::Dangling { inode })
-}
-
-/// The file that a directory entry leads to.
-///
-/// # Errors
-/// As [`known`].
-pub fn named<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
-    entry: NameEntry,
-) -> Result<File, OperationStop> {
-    let member = entry.member;
-    let file = known(transaction, environment, member.inode)?;
-    if file.member() != member {
-        return Err(OperationStop::Dangling { inode: member.inode });
-    }
-    Ok(file)
-}
-
-/// A file's attributes as they are now.
-///
-/// # Errors
-/// As [`known`].
-pub fn attributes<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
-    inode: InodeNumber,
-) -> Result<Attributes, OperationStop> {
-    known(transaction, environment, inode).map(|file| file.attributes)
-}
-
-/// A file's handle and attributes as they are now.
-///
-/// # Errors
-/// As [`known`].
-pub fn entry<P: Pointer>(
-    transaction: &mut Transaction<'_, P>,
-    environment: &Environment,
-    inode: InodeNumber,
-) -> Result<Entry, OperationStop> {
-    let attributes = attributes(transaction, environment, inode)?;
-    let handle = environment.handle(inode, attributes.generation, SnapshotId::ACTIVE);
-    Ok(Entry { handle, attributes })
 }

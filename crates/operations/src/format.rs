@@ -1,6 +1,6 @@
 //! The first file of a new volume: its root directory.
 
-use crate::{OperationStop, directory_file};
+use crate::{Outcome, directory_file};
 use cowfs::directory::{self, Member};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
@@ -20,7 +20,7 @@ pub fn make_root<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     mode: u16,
     hash_seed: [u64; 2],
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     let inode = InodeNumber(metafile::ROOT_DIRECTORY);
     transaction.create(KIND_DIRECTORY, mode, Some((inode, ROOT_GENERATION)))?;
     transaction.edit(inode)?.links = 2;

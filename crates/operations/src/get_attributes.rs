@@ -2,10 +2,8 @@
 //!
 //! Fails: `Stale`.
 
-use crate::view::View;
-use crate::{Environment, OperationStop, Query, file};
+use crate::{Files, Outcome, Query};
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::{Attributes, Entry, calls};
 use ondisk::root::metafile;
 use units::InodeNumber;
@@ -13,12 +11,8 @@ use units::InodeNumber;
 impl Query for calls::GetAttributes {
     type Reply = Attributes;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Attributes, OperationStop> {
-        View::open(transaction, environment, self.file)?.file(self.file)
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Attributes> {
+        files.view(self.file)?.file(self.file)
     }
 }
 
@@ -29,11 +23,7 @@ pub struct GetRoot;
 impl Query for GetRoot {
     type Reply = Entry;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Entry, OperationStop> {
-        file::entry(transaction, environment, InodeNumber(metafile::ROOT_DIRECTORY))
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Entry> {
+        files.entry(InodeNumber(metafile::ROOT_DIRECTORY))
     }
 }

@@ -5,7 +5,7 @@
 //! Nothing here panics by what a front end asks for.
 
 use crate::attributes::file_kind;
-use crate::{Environment, OperationStop};
+use crate::{Environment, Outcome};
 use cowfs::logical::Logical;
 use cowfs::pointer::Pointer;
 use cowfs::reader::Reader;
@@ -20,7 +20,7 @@ pub fn hold<P: Pointer>(
     reader: &Reader<'_>,
     environment: &Environment,
     file: FileHandle,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     environment.check(file)?;
     if file.is_read_only() {
         return Ok(());

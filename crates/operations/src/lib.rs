@@ -56,9 +56,10 @@ mod xattrs;
 mod tests;
 
 pub use environment::{Environment, Scope, Scoped};
+pub use file::Files;
 pub use get_attributes::GetRoot;
 pub use make_node::MakeNode;
 pub use mutation::{Executed, Mutation, Query, Record};
 pub use reap::{Reap, Reaped};
 pub use replay::{record_file, record_volume, replay};
-pub use stop::{OperationStop, RecordError};
+pub use stop::{OperationStop, Outcome, RecordError};

@@ -4,10 +4,9 @@
 //! Fails: `Stale`, `NotDirectory`, `AccessDenied`, `Invalid`, `NameTooLong`, `NotFound`.
 
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scoped};
+use crate::{Files, Outcome, Query, Scoped};
 use cowfs::directory;
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::rules::{entries, names};
 use file_service::{Attributes, Entry, FileHandle, FsError, calls};
 use units::SnapshotId;
@@ -15,12 +14,8 @@ use units::SnapshotId;
 impl Query for Scoped<calls::Lookup> {
     type Reply = Entry;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Entry, OperationStop> {
-        let mut view = View::open(transaction, environment, self.call.directory)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Entry> {
+        let mut view = files.view(self.call.directory)?;
         let directory = view.file(self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory)?;
         names::check_name(&self.call.name)?;
@@ -31,7 +26,8 @@ impl Query for Scoped<calls::Lookup> {
             SnapshotId::DIRECTORY => self.in_snapshot_directory(&mut view),
             SnapshotId::ACTIVE if self.call.name == names::SNAPSHOT_DIRECTORY => {
                 let handle = FileHandle { snapshot: SnapshotId::DIRECTORY, ..self.call.directory };
-                let attributes = View::open(view.transaction, environment, handle)?.file(handle)?;
+                let attributes =
+                    View::open(view.transaction, view.environment, handle)?.file(handle)?;
                 Ok(Entry { handle, attributes })
             }
             _ => self.in_directory(&mut view, &directory),
@@ -44,7 +40,7 @@ impl Scoped<calls::Lookup> {
         &self,
         view: &mut View<'_, '_, P>,
         directory: &Attributes,
-    ) -> Result<Entry, OperationStop> {
+    ) -> Outcome<Entry> {
         if self.call.name == b".." {
             // The parent of a removed directory may be gone.
             if directory.links == 0 {
@@ -59,10 +55,7 @@ impl Scoped<calls::Lookup> {
         view.entry(member.inode, member.generation)
     }
 
-    fn in_snapshot_directory<P: Pointer>(
-        &self,
-        view: &mut View<'_, '_, P>,
-    ) -> Result<Entry, OperationStop> {
+    fn in_snapshot_directory<P: Pointer>(&self, view: &mut View<'_, '_, P>) -> Outcome<Entry> {
         if self.call.name == b".." {
             let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.call.directory };
             let mut active = View::open(view.transaction, view.environment, handle)?;

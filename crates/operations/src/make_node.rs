@@ -3,9 +3,8 @@
 //! Fails: as `file_service::rules` refuse; `NoSpace`.
 
 use crate::create::{NewParts, add};
-use crate::{Environment, Executed, Mutation, OperationStop, Scope, directory_file, file};
+use crate::{Executed, Files, Mutation, Outcome, Scope};
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::rules::{entries, names};
 use file_service::{Entry, FileKind, FsError, NewNode, NodeChange, calls};
 
@@ -23,14 +22,10 @@ pub struct MakeNode {
 impl Mutation for MakeNode {
     type Reply = (Entry, NodeChange);
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<Self::Reply>, OperationStop> {
-        let directory = file::open(transaction, environment, self.call.directory)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>> {
+        let directory = files.open(self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory.attributes)?;
-        if directory_file::lookup(transaction, directory.inode, &self.call.name)?.is_some() {
+        if files.lookup(directory.inode, &self.call.name)?.is_some() {
             return Err(FsError::Exists.into());
         }
         names::check_new_name(&self.call.name)?;
@@ -59,6 +54,6 @@ impl Mutation for MakeNode {
         };
         let parts = NewParts { kind, size: 0, device, create_verifier: 0, hash_seed, text };
         let (scope, name) = (&self.scope, self.call.name.as_slice());
-        add(transaction, environment, scope, (&directory, name), &self.call.set, &parts)
+        add(files, scope, (&directory, name), &self.call.set, &parts)
     }
 }

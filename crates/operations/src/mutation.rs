@@ -3,11 +3,10 @@
 //! Invariants: `execute` decides from what the transaction shows it and nothing else, so that it
 //! can run any number of times until it does not stop.
 
-use crate::{Environment, OperationStop};
+use crate::{Files, Outcome};
 use bytes::Bytes;
 use cowfs::budget::Spender;
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use ondisk::operation::{FileReference, OperationPrefix};
 use units::{BlockRef, Generation, InodeNumber, Timestamp, VolumeId};
 use zerocopy::{Immutable, IntoBytes};
@@ -20,12 +19,8 @@ pub trait Mutation: Send {
     /// Puts the changes into the transaction. The transaction's time is the operation's.
     ///
     /// # Errors
-    /// [`OperationStop`]; then the transaction is to be dropped.
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<Self::Reply>, OperationStop>;
+    /// [`crate::OperationStop`]; then the transaction is to be dropped.
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>>;
 }
 
 /// An operation that changes nothing but times of last read, which are not worth a record.
@@ -36,12 +31,8 @@ pub trait Query: Send {
     /// The answer. The transaction is not to be applied.
     ///
     /// # Errors
-    /// [`OperationStop`].
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Self::Reply, OperationStop>;
+    /// [`crate::OperationStop`].
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Self::Reply>;
 }
 
 /// A mutation whose changes are in its transaction.

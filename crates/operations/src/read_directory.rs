@@ -7,11 +7,10 @@
 
 use crate::attributes::file_kind;
 use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scoped};
+use crate::{Files, OperationStop, Outcome, Query, Scoped};
 use cowfs::directory::{self, Listed};
 use cowfs::pointer::Pointer;
 use cowfs::reader::{Stop, Wait};
-use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_READ};
 use file_service::{
     Attributes, DirectoryEntry, DirectoryPage, Entry, FileHandle, FileKind, FsError, calls,
@@ -27,12 +26,8 @@ const ENTRIES_MAX: usize = 32 << 10;
 impl Query for Scoped<calls::ReadDirectory> {
     type Reply = DirectoryPage;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<DirectoryPage, OperationStop> {
-        let mut view = View::open(transaction, environment, self.call.directory)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<DirectoryPage> {
+        let mut view = files.view(self.call.directory)?;
         let mut attributes = view.file(self.call.directory)?;
         if attributes.kind != FileKind::Directory {
             return Err(FsError::NotDirectory.into());
@@ -60,7 +55,7 @@ impl Scoped<calls::ReadDirectory> {
         &self,
         view: &mut View<'_, '_, P>,
         directory: &Attributes,
-    ) -> Result<Entries, OperationStop> {
+    ) -> Outcome<Entries> {
         let mut entries = Vec::new();
         // A removed directory that is held has nothing, not even its parent.
         if directory.links > 0 && self.call.cookie < COOKIE_PARENT {
@@ -107,7 +102,7 @@ impl Scoped<calls::ReadDirectory> {
         view: &mut View<'_, '_, P>,
         listed: Vec<Listed>,
         entries: &mut Vec<DirectoryEntry>,
-    ) -> Result<(), OperationStop> {
+    ) -> Outcome<()> {
         let mut missing = Vec::new();
         for Listed { cookie, name, entry: found } in listed {
             let member = found.member;
@@ -136,7 +131,7 @@ impl Scoped<calls::ReadDirectory> {
         &self,
         view: &mut View<'_, '_, P>,
         directory: &Attributes,
-    ) -> Result<Entries, OperationStop> {
+    ) -> Outcome<Entries> {
         let this = Entry { handle: self.call.directory, attributes: directory.clone() };
         let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.call.directory };
         let mut active = View::open(view.transaction, view.environment, handle)?;

@@ -2,10 +2,8 @@
 //!
 //! Fails: `Stale`; `Invalid` for what is no symbolic link.
 
-use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scoped};
+use crate::{Files, OperationStop, Outcome, Query, Scoped};
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::rules::names::SYMLINK_BYTES_MAX;
 use file_service::{Attributes, FileKind, FsError, calls};
 use ondisk::damage::Damage;
@@ -13,12 +11,8 @@ use ondisk::damage::Damage;
 impl Query for Scoped<calls::ReadLink> {
     type Reply = (Vec<u8>, Attributes);
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<(Vec<u8>, Attributes), OperationStop> {
-        let mut view = View::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<(Vec<u8>, Attributes)> {
+        let mut view = files.view(self.call.file)?;
         let mut attributes = view.file(self.call.file)?;
         if attributes.kind != FileKind::Symlink {
             return Err(FsError::Invalid.into());

@@ -4,10 +4,9 @@
 //! Invariants: an inode is freed at once when its file is small or empty; the blocks of others are
 //! freed some in each consistency point, and the inode when none is left.
 
-use crate::{Environment, Executed, Mutation, OperationStop, apply, file};
+use crate::{Executed, Files, Mutation, Outcome, apply, file};
 use cowfs::budget::Spender;
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use units::InodeNumber;
 
 /// What became of an orphan.
@@ -31,11 +30,8 @@ pub struct Reap {
 impl Mutation for Reap {
     type Reply = Reaped;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        _: &Environment,
-    ) -> Result<Executed<Reaped>, OperationStop> {
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Reaped>> {
+        let transaction = &mut *files.transaction;
         let done = |reply| Ok(Executed { reply, records: Vec::new(), spender: Spender::Free });
         let inode = self.inode;
         let Some(state) = transaction.attributes(inode)? else { return done(Reaped::Freed) };

@@ -9,8 +9,8 @@ use crate::attributes::change;
 use crate::file::File;
 use crate::mutation::{prefix, reference};
 use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scoped, apply as changes,
-    directory_file, file,
+    Environment, Executed, Files, Mutation, OperationStop, Outcome, Record, Scoped,
+    apply as changes, directory_file,
 };
 use cowfs::directory::{self, Entry, Member};
 use cowfs::pointer::Pointer;
@@ -34,12 +34,8 @@ struct Parties {
 impl Mutation for Scoped<calls::Rename> {
     type Reply = (NodeChange, NodeChange);
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<Self::Reply>, OperationStop> {
-        let parties = self.find(transaction, environment)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Self::Reply>> {
+        let parties = self.find(files)?;
         let Parties { from_directory, to_directory, source, target } = &parties;
         let action = entries::check_rename(
             &self.scope.caller,
@@ -59,7 +55,7 @@ impl Mutation for Scoped<calls::Rename> {
             }
             (RenameAction::Move, _) => (RENAME_MOVE, None),
             (RenameAction::Replace, target) => {
-                self.check_empty(transaction, target.as_ref())?;
+                self.check_empty(files.transaction, target.as_ref())?;
                 (RENAME_REPLACE, target.as_ref())
             }
             (RenameAction::Exchange, target) => (RENAME_EXCHANGE, target.as_ref()),
@@ -74,10 +70,10 @@ impl Mutation for Scoped<calls::Rename> {
             source: part(source),
             target: target.map(part),
         };
-        apply(transaction, &step, self.scope.now)?;
-        let record = self.record(environment, &step);
-        let from = file::attributes(transaction, environment, from_directory.inode)?;
-        let to = file::attributes(transaction, environment, to_directory.inode)?;
+        apply(files.transaction, &step, self.scope.now)?;
+        let record = self.record(files.environment, &step);
+        let from = files.attributes(from_directory.inode)?;
+        let to = files.attributes(to_directory.inode)?;
         let reply =
             (change(&from_directory.attributes, from), change(&to_directory.attributes, to));
         if code == RENAME_REPLACE {
@@ -88,40 +84,35 @@ impl Mutation for Scoped<calls::Rename> {
 }
 
 impl Scoped<calls::Rename> {
-    fn find<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Parties, OperationStop> {
+    fn find<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Parties> {
         let caller = &self.scope.caller;
-        environment.check(self.call.from_directory)?;
-        environment.check_same(self.call.to_directory)?;
-        let to_directory = file::open(transaction, environment, self.call.to_directory)?;
+        files.environment.check(self.call.from_directory)?;
+        files.environment.check_same(self.call.to_directory)?;
+        let to_directory = files.open(self.call.to_directory)?;
         if !to_directory.is_directory() {
             return Err(FsError::NotDirectory.into());
         }
-        let from_directory = file::open(transaction, environment, self.call.from_directory)?;
+        let from_directory = files.open(self.call.from_directory)?;
         entries::check_search(caller, &from_directory.attributes)?;
-        let source =
-            directory_file::lookup(transaction, from_directory.inode, &self.call.from_name)?;
+        let source = files.lookup(from_directory.inode, &self.call.from_name)?;
         entries::check_search(caller, &to_directory.attributes)?;
-        let target = directory_file::lookup(transaction, to_directory.inode, &self.call.to_name)?;
+        let target = files.lookup(to_directory.inode, &self.call.to_name)?;
         entries::check_rename_arguments(&self.call.from_name, &self.call.to_name, self.call.flags)?;
         let source = source.ok_or(FsError::NotFound)?;
-        let source = file::named(transaction, environment, source)?;
+        let source = files.named(source)?;
         let mut found = None;
         if let Some(target) = target {
-            found = Some(file::named(transaction, environment, target)?);
+            found = Some(files.named(target)?);
         }
         let may_loop = from_directory.inode != to_directory.inode;
         if may_loop && !mutation::broken(Rule::RenameMakesLoop) {
             let below = to_directory.member();
-            if is_ancestor(transaction, &source, below)? {
+            if is_ancestor(files.transaction, &source, below)? {
                 return Err(entries::ancestor_error(true, self.call.flags).into());
             }
             if let Some(target) = &found {
                 let below = from_directory.member();
-                if is_ancestor(transaction, target, below)? {
+                if is_ancestor(files.transaction, target, below)? {
                     return Err(entries::ancestor_error(false, self.call.flags).into());
                 }
             }
@@ -135,7 +126,7 @@ impl Scoped<calls::Rename> {
         &self,
         transaction: &mut Transaction<'_, P>,
         target: Option<&File>,
-    ) -> Result<(), OperationStop> {
+    ) -> Outcome<()> {
         let Some(target) = target.filter(|target| target.is_directory()) else { return Ok(()) };
         let empty =
             directory_file::with(transaction, target.inode, |blocks| directory::is_empty(blocks))?;
@@ -166,7 +157,7 @@ fn is_ancestor<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     file: &File,
     below: Member,
-) -> Result<bool, OperationStop> {
+) -> Outcome<bool> {
     if !file.is_directory() {
         return Ok(false);
     }
@@ -226,7 +217,7 @@ pub(crate) fn apply<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     step: &RenameStep<'_>,
     now: Timestamp,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     let (from, to) = (step.from_directory.inode, step.to_directory.inode);
     let source = step.source.entry();
     match (step.action, step.target) {
@@ -272,7 +263,7 @@ fn adopt<P: Pointer>(
     child: Party,
     from: InodeNumber,
     to: Member,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     if from == to.inode || child.kind != KIND_DIRECTORY {
         return Ok(());
     }

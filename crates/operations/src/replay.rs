@@ -14,7 +14,7 @@
 use crate::apply::{self, NewFile};
 use crate::attributes::{file_kind, take_over_state};
 use crate::rename::{self, Party, RenameStep};
-use crate::{OperationStop, RecordError, directory_file, xattrs};
+use crate::{OperationStop, Outcome, RecordError, directory_file, xattrs};
 use cowfs::directory::{Entry, Member, is_entry_name};
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
@@ -46,7 +46,7 @@ pub fn replay<P: Pointer>(
     kind: u16,
     body: &[u8],
     transaction: &mut Transaction<'_, P>,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     assert!(transaction.logical().replaying, "replay is for mounting");
     let mut replay = Replay { kind, rest: body, transaction };
     let done = match kind {
@@ -81,8 +81,6 @@ struct Replay<'r, 'b, 'a, P: Pointer> {
     rest: &'b [u8],
     transaction: &'r mut Transaction<'a, P>,
 }
-
-type Outcome<T> = Result<T, OperationStop>;
 
 impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
     fn fixed<T: records::RecordPart>(&mut self) -> Outcome<T> {

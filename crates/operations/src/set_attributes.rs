@@ -4,11 +4,8 @@
 
 use crate::attributes::{change, state_of, take_over};
 use crate::mutation::{prefix, reference};
-use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, apply, file, xattrs,
-};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, xattrs};
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::rules::attributes::changed;
 use file_service::{NodeChange, calls};
 use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_SET_ATTRIBUTES, SetAttributesRecord};
@@ -16,35 +13,31 @@ use ondisk::operation::{FLAG_DROPS_CAPABILITY, KIND_SET_ATTRIBUTES, SetAttribute
 impl Mutation for Scoped<calls::SetFileAttributes> {
     type Reply = NodeChange;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<NodeChange>, OperationStop> {
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<NodeChange>> {
         let (Scope { caller, now }, set) = (&self.scope, &self.call.set);
-        let found = file::open(transaction, environment, self.call.file)?;
+        let found = files.open(self.call.file)?;
         let inode = found.inode;
         let before = &found.attributes;
-        let limit = environment.limits.file_bytes_max;
+        let limit = files.environment.limits.file_bytes_max;
         let decided = changed(caller, before, set, limit, *now)?;
         if decided == *before {
             return Ok(Executed::silent(change(before, decided)));
         }
         if set.size.is_some() {
-            apply::resize(transaction, inode, decided.size)?;
+            apply::resize(files.transaction, inode, decided.size)?;
         }
         let drops = (set.size.is_some() || set.uid.is_some() || set.gid.is_some())
-            && xattrs::drop_capability(transaction, inode)?;
-        take_over(transaction.edit(inode)?, &decided);
+            && xattrs::drop_capability(files.transaction, inode)?;
+        take_over(files.transaction.edit(inode)?, &decided);
         let record = SetAttributesRecord {
-            prefix: prefix(environment.volume, *now),
+            prefix: prefix(files.environment.volume, *now),
             file: reference(inode, found.state.generation),
-            state: state_of(transaction.edit(inode)?),
+            state: state_of(files.transaction.edit(inode)?),
             flags: if drops { FLAG_DROPS_CAPABILITY } else { 0 }.into(),
             reserved: 0.into(),
         };
         let record = Record::new(KIND_SET_ATTRIBUTES, &record, &[]);
-        let after = file::attributes(transaction, environment, inode)?;
+        let after = files.attributes(inode)?;
         let reply = change(before, after);
         if decided.size < before.size {
             return Ok(Executed::freeing(reply, record));

@@ -9,6 +9,9 @@ use ondisk::damage::Damage;
 use thiserror::Error;
 use units::{InodeNumber, Pvbn};
 
+/// What a step of an operation came to.
+pub type Outcome<T> = Result<T, OperationStop>;
+
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum OperationStop {

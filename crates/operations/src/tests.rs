@@ -12,9 +12,10 @@ use model_fs::answer::Answer;
 use model_fs::build::Translation;
 use model_fs::crash::Journal;
 use model_fs::{
-    Image, Mix, Model, Numbers, Operation, Runner, SnapshotAction, Subject, Tolerance,
-    compare_images, compare_run, compare_step,
+    Image, Mix, Model, Operation, Runner, SnapshotAction, Subject, Tolerance, compare_images,
+    compare_run, compare_step,
 };
+use platform::Seeded;
 use service::{Behaviour, Service};
 use std::sync::Arc;
 
@@ -84,22 +85,6 @@ impl Subject for Volume {
     }
 }
 
-/// SplitMix64.
-fn stream(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
-fn operations(seed: u64, mix: Mix, count: usize) -> Vec<Operation> {
-    let mut next = stream(seed);
-    (0..count).map(|_| mix.operation(&mut Numbers(&mut next))).collect()
-}
-
 fn runners(behaviour: Behaviour) -> (Runner<Model>, Runner<Volume>) {
     let model = Runner::model(Model::with_own_limits(0o777), Durability::Logged);
     let volume = Volume(Service::new(behaviour));
@@ -130,7 +115,7 @@ const LOOSE: Tolerance = Tolerance { no_space: false, seek: true };
 fn operations_answer_as_the_memory_backend_does() {
     for (seed, mix) in seeds(0, 12).zip(MIXES.into_iter().cycle()) {
         let behaviour = Behaviour { stripes: false, calls_between: 0 };
-        compare(behaviour, &operations(seed, mix, 600), Tolerance::STRICT);
+        compare(behaviour, &mix.operations(seed, 600), Tolerance::STRICT);
     }
 }
 
@@ -138,7 +123,7 @@ fn operations_answer_as_the_memory_backend_does() {
 fn consistency_points_between_and_amid_change_nothing() {
     for (seed, mix) in seeds(100, 24).zip(MIXES.into_iter().cycle()) {
         let behaviour = Behaviour { stripes: false, calls_between: 2 + seed % 9 };
-        compare(behaviour, &operations(seed, mix, 600), LOOSE);
+        compare(behaviour, &mix.operations(seed, 600), LOOSE);
     }
 }
 
@@ -147,7 +132,7 @@ fn stripes_do_what_the_whole_does() {
     let mut in_stripe = 0;
     for (seed, mix) in seeds(200, 24).zip([Mix::DATA, Mix::EVERYTHING].into_iter().cycle()) {
         let behaviour = Behaviour { stripes: true, calls_between: seed % 7 };
-        in_stripe += compare(behaviour, &operations(seed, mix, 600), LOOSE);
+        in_stripe += compare(behaviour, &mix.operations(seed, 600), LOOSE);
     }
     assert!(in_stripe > 1_000, "{in_stripe}");
 }
@@ -156,22 +141,22 @@ fn stripes_do_what_the_whole_does() {
 fn snapshots_keep_what_was() {
     for seed in seeds(300, 12) {
         let behaviour = Behaviour { stripes: seed % 2 == 0, calls_between: 5 + seed % 40 };
-        compare(behaviour, &operations(seed, Mix::WITH_SNAPSHOTS, 1_000), LOOSE);
+        compare(behaviour, &Mix::WITH_SNAPSHOTS.operations(seed, 1_000), LOOSE);
     }
 }
 
 fn crash(seed: u64, mix: Mix, behaviour: Behaviour) {
     let (mut model, mut subject) = runners(behaviour);
-    let mut next = stream(seed ^ 0xc0ffee);
+    let mut seeded = Seeded::new(seed ^ 0xc0ffee);
     for round in 0..6 {
         let mut journal = Journal::new(&model).unwrap();
-        let count = 1 + (next() % 120) as usize;
-        for (index, operation) in operations(seed * 100 + round, mix, count).iter().enumerate() {
+        let count = 1 + (seeded.number() % 120) as usize;
+        for (index, operation) in mix.operations(seed * 100 + round, count).iter().enumerate() {
             let step = (index, operation);
             let seen = compare_step(&mut model, &mut subject, step, LOOSE, &mut || {});
             let seen = seen.unwrap_or_else(|mismatch| panic!("{seed} {round}: {mismatch}"));
             journal.answered(operation.clone(), seen, true);
-            if next().is_multiple_of(40) {
+            if seeded.number().is_multiple_of(40) {
                 subject.subject.0.state.lock().consistency_point();
                 journal.barrier();
             }
@@ -179,7 +164,7 @@ fn crash(seed: u64, mix: Mix, behaviour: Behaviour) {
         {
             let mut state = subject.subject.0.state.lock();
             state.restart();
-            if next().is_multiple_of(2) {
+            if seeded.number().is_multiple_of(2) {
                 state.restart();
             }
             state.reap_orphans();

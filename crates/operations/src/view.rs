@@ -10,7 +10,8 @@
 
 use crate::attributes::visible;
 use crate::data::read::ReadRange;
-use crate::{Environment, OperationStop, file};
+use crate::file::{self, Files};
+use crate::{Environment, OperationStop, Outcome};
 use cowfs::buftree::{self, FileKey, Root, Walk};
 use cowfs::directory::{DirectoryBlocks, DirectoryError};
 use cowfs::inode::InodeAttributes;
@@ -40,16 +41,23 @@ pub struct View<'t, 'a, P: Pointer> {
     last: Option<(InodeNumber, InodeRecord)>,
 }
 
-impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
+impl<'a, P: Pointer> Files<'_, 'a, P> {
     /// The image that a handle's file lies in.
     ///
     /// # Errors
     /// `Stale` if there is none.
+    pub(crate) fn view(&mut self, handle: FileHandle) -> Outcome<View<'_, 'a, P>> {
+        View::open(self.transaction, self.environment, handle)
+    }
+}
+
+impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
+    /// As [`Files::view`].
     pub fn open(
         transaction: &'t mut Transaction<'a, P>,
         environment: &'t Environment,
         handle: FileHandle,
-    ) -> Result<Self, OperationStop> {
+    ) -> Outcome<Self> {
         environment.check(handle)?;
         let inode_file = match handle.snapshot {
             SnapshotId::ACTIVE | SnapshotId::DIRECTORY => Root::default(),
@@ -62,7 +70,7 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     ///
     /// # Errors
     /// `Stale`, or what to wait for.
-    pub fn file(&mut self, handle: FileHandle) -> Result<Attributes, OperationStop> {
+    pub fn file(&mut self, handle: FileHandle) -> Outcome<Attributes> {
         if self.image == SnapshotId::DIRECTORY {
             return self.snapshot_directory(handle);
         }
@@ -75,7 +83,7 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         &mut self,
         inode: InodeNumber,
         generation: Generation,
-    ) -> Result<Option<Attributes>, OperationStop> {
+    ) -> Outcome<Option<Attributes>> {
         let Some((state, blocks)) = self.state(inode)? else { return Ok(None) };
         if state.generation != generation {
             return Ok(None);
@@ -115,11 +123,7 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     ///
     /// # Errors
     /// `Dangling`, or what to wait for.
-    pub fn entry(
-        &mut self,
-        inode: InodeNumber,
-        generation: Generation,
-    ) -> Result<Entry, OperationStop> {
+    pub fn entry(&mut self, inode: InodeNumber, generation: Generation) -> Outcome<Entry> {
         let found = self.attributes(inode, generation)?;
         let attributes = found.ok_or(OperationStop::Dangling { inode })?;
         let handle = self.environment.handle(inode, generation, self.image);
@@ -181,9 +185,9 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     }
 
     /// The attributes of the `.snapshot` directory that a handle names.
-    fn snapshot_directory(&mut self, handle: FileHandle) -> Result<Attributes, OperationStop> {
+    fn snapshot_directory(&mut self, handle: FileHandle) -> Outcome<Attributes> {
         let active = FileHandle { snapshot: SnapshotId::ACTIVE, ..handle };
-        let directory = file::open(self.transaction, self.environment, active)?;
+        let directory = Files::new(self.transaction, self.environment).open(active)?;
         if !directory.is_directory() {
             return Err(FsError::Stale.into());
         }
@@ -214,7 +218,7 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         &mut self,
         handle: FileHandle,
         snapshot: &SnapshotView<P>,
-    ) -> Result<Option<Entry>, OperationStop> {
+    ) -> Outcome<Option<Entry>> {
         let mut view = View {
             transaction: self.transaction,
             environment: self.environment,
@@ -236,7 +240,7 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         &mut self,
         directory: &Attributes,
         body: impl FnOnce(&mut DirectoryView<'_, 't, 'a, P>) -> Result<T, DirectoryError<Stop>>,
-    ) -> Result<T, OperationStop> {
+    ) -> Outcome<T> {
         let (inode, size_blocks) = (directory.inode, directory.size / BLOCK_SIZE_U64);
         let mut blocks = DirectoryView { view: self, inode, size_blocks };
         body(&mut blocks).map_err(|error| OperationStop::of_directory(inode, error))

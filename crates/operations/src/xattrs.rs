@@ -9,7 +9,7 @@
 
 use crate::mutation::{prefix, reference};
 use crate::view::View;
-use crate::{Environment, Executed, Mutation, OperationStop, Query, Record, Scoped, file};
+use crate::{Executed, Files, Mutation, OperationStop, Outcome, Query, Record, Scoped};
 use cowfs::directory::Member;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
@@ -33,12 +33,8 @@ pub const XATTRS_BYTES_MAX: u64 = 4 << 20;
 impl Query for Scoped<calls::GetXattr> {
     type Reply = Vec<u8>;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Vec<u8>, OperationStop> {
-        let mut view = View::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Vec<u8>> {
+        let mut view = files.view(self.call.file)?;
         let attributes = view.file(self.call.file)?;
         check_get(&self.scope.caller, &attributes, &self.call.name)?;
         let mut list = load_from(&mut view, self.call.file.inode)?;
@@ -49,12 +45,8 @@ impl Query for Scoped<calls::GetXattr> {
 impl Query for Scoped<calls::ListXattrs> {
     type Reply = Vec<Vec<u8>>;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Vec<Vec<u8>>, OperationStop> {
-        let mut view = View::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Vec<Vec<u8>>> {
+        let mut view = files.view(self.call.file)?;
         view.file(self.call.file)?;
         let names = load_from(&mut view, self.call.file.inode)?.into_keys();
         Ok(names.filter(|name| is_listed(&self.scope.caller, name)).collect())
@@ -64,14 +56,10 @@ impl Query for Scoped<calls::ListXattrs> {
 impl Mutation for Scoped<calls::SetXattr> {
     type Reply = ();
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<()>, OperationStop> {
-        let found = file::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<()>> {
+        let found = files.open(self.call.file)?;
         check_set(&self.scope.caller, &found.attributes, &self.call.name, self.call.value.len())?;
-        let mut list = load(transaction, found.inode)?;
+        let mut list = load(files.transaction, found.inode)?;
         let there = list.contains_key(&self.call.name);
         match self.call.mode {
             XattrSetMode::Create if there => return Err(FsError::Exists.into()),
@@ -87,11 +75,11 @@ impl Mutation for Scoped<calls::SetXattr> {
             return Err(FsError::AttributeTooLarge.into());
         }
         let now = self.scope.now;
-        transaction.now = now;
-        let (inode, generation) = store(transaction, found.inode, &list, None)?;
-        transaction.edit(found.inode)?.touch(now);
+        files.transaction.now = now;
+        let (inode, generation) = store(files.transaction, found.inode, &list, None)?;
+        files.transaction.edit(found.inode)?.touch(now);
         let record = SetXattrRecord {
-            prefix: prefix(environment.volume, now),
+            prefix: prefix(files.environment.volume, now),
             file: reference(found.inode, found.state.generation),
             holder: reference(inode, generation),
             value_size: (self.call.value.len() as u32).into(),
@@ -106,19 +94,15 @@ impl Mutation for Scoped<calls::SetXattr> {
 impl Mutation for Scoped<calls::RemoveXattr> {
     type Reply = ();
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<()>, OperationStop> {
-        let found = file::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<()>> {
+        let found = files.open(self.call.file)?;
         check_set(&self.scope.caller, &found.attributes, &self.call.name, 0)?;
-        if !remove(transaction, found.inode, &self.call.name)? {
+        if !remove(files.transaction, found.inode, &self.call.name)? {
             return Err(FsError::NoAttribute.into());
         }
-        transaction.edit(found.inode)?.touch(self.scope.now);
+        files.transaction.edit(found.inode)?.touch(self.scope.now);
         let record = RemoveXattrRecord {
-            prefix: prefix(environment.volume, self.scope.now),
+            prefix: prefix(files.environment.volume, self.scope.now),
             file: reference(found.inode, found.state.generation),
             name_size: (self.call.name.len() as u16).into(),
             reserved: [0; 6],
@@ -135,7 +119,7 @@ impl Mutation for Scoped<calls::RemoveXattr> {
 pub(crate) fn drop_capability<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
-) -> Result<bool, OperationStop> {
+) -> Outcome<bool> {
     remove(transaction, inode, CAPABILITY)
 }
 
@@ -147,7 +131,7 @@ pub(crate) fn remove<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
     name: &[u8],
-) -> Result<bool, OperationStop> {
+) -> Outcome<bool> {
     let mut list = load(transaction, inode)?;
     if list.remove(name).is_none() {
         return Ok(false);
@@ -168,7 +152,7 @@ pub(crate) fn remove<P: Pointer>(
 pub(crate) fn holder<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
-) -> Result<Option<Member>, OperationStop> {
+) -> Outcome<Option<Member>> {
     let state = transaction.attributes(inode)?.ok_or(OperationStop::Dangling { inode })?;
     let Some(holder) = holder_of(&state) else { return Ok(None) };
     let found = transaction.attributes(holder)?;
@@ -188,7 +172,7 @@ fn holder_of(state: &InodeAttributes) -> Option<InodeNumber> {
 pub(crate) fn load<P: Pointer>(
     transaction: &mut Transaction<'_, P>,
     inode: InodeNumber,
-) -> Result<Xattrs, OperationStop> {
+) -> Outcome<Xattrs> {
     let Some(holder) = holder(transaction, inode)? else { return Ok(Xattrs::new()) };
     let holder = holder.inode;
     let state = transaction.attributes(holder)?;
@@ -199,10 +183,7 @@ pub(crate) fn load<P: Pointer>(
 }
 
 /// A file's extended attributes in the image of a view.
-fn load_from<P: Pointer>(
-    view: &mut View<'_, '_, P>,
-    inode: InodeNumber,
-) -> Result<Xattrs, OperationStop> {
+fn load_from<P: Pointer>(view: &mut View<'_, '_, P>, inode: InodeNumber) -> Outcome<Xattrs> {
     if view.image == SnapshotId::DIRECTORY {
         return Ok(Xattrs::new());
     }
@@ -217,7 +198,7 @@ fn load_from<P: Pointer>(
     decode(holder, state.size, &blocks)
 }
 
-fn block_count(holder: InodeNumber, size: u64) -> Result<u64, OperationStop> {
+fn block_count(holder: InodeNumber, size: u64) -> Outcome<u64> {
     if size > XATTRS_BYTES_MAX {
         let damage = Damage::Field { structure: "extended attributes", field: "size" };
         return Err(OperationStop::Content { inode: holder, damage });
@@ -225,11 +206,7 @@ fn block_count(holder: InodeNumber, size: u64) -> Result<u64, OperationStop> {
     Ok(size.div_ceil(BLOCK_SIZE_U64))
 }
 
-fn decode(
-    holder: InodeNumber,
-    size: u64,
-    blocks: &[Option<BlockRef>],
-) -> Result<Xattrs, OperationStop> {
+fn decode(holder: InodeNumber, size: u64, blocks: &[Option<BlockRef>]) -> Outcome<Xattrs> {
     let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_SIZE);
     for block in blocks {
         match block {
@@ -251,7 +228,7 @@ pub(crate) fn store<P: Pointer>(
     inode: InodeNumber,
     list: &Xattrs,
     chosen: Option<(InodeNumber, Generation)>,
-) -> Result<(InodeNumber, Generation), OperationStop> {
+) -> Outcome<(InodeNumber, Generation)> {
     let (holder, generation) = match holder(transaction, inode)? {
         Some(holder) => (holder.inode, holder.generation),
         None => {

@@ -1,6 +1,7 @@
-//! Joining completions: one function that runs when the last of several calls has completed.
+//! Joining completions: one function that runs when the last of several calls has completed. And
+//! waiting for one, by a driver that brings the world on itself.
 //!
-//! Invariants: the function runs once, on the thread of the last completion, with no lock held; if
+//! Invariants: the joint function runs once, on the thread of the last completion, with no lock held; if
 //! a completion is dropped without being called (a power cut) the function never runs and is
 //! dropped with the last of them.
 
@@ -9,6 +10,32 @@ use std::sync::Arc;
 
 /// Receives one value.
 pub type Sender<T> = Box<dyn FnOnce(T) + Send>;
+
+/// What a call will answer; empty until it has, and again when the answer was taken.
+pub type Promise<T> = Arc<Mutex<Option<T>>>;
+
+/// Starts a call whose answer is kept.
+pub fn promise<T: Send + 'static>(call: impl FnOnce(Sender<T>)) -> Promise<T> {
+    let promise: Promise<T> = Arc::default();
+    let place = Arc::clone(&promise);
+    call(Box::new(move |value| *place.lock() = Some(value)));
+    promise
+}
+
+/// Starts a call and takes steps until it has answered. `step` says whether there was one to take.
+///
+/// # Panics
+/// If no step is left and the call has not answered.
+#[track_caller]
+pub fn wait<T: Send + 'static>(call: impl FnOnce(Sender<T>), mut step: impl FnMut() -> bool) -> T {
+    let promise = promise(call);
+    loop {
+        if let Some(value) = promise.lock().take() {
+            return value;
+        }
+        assert!(step(), "nothing is left to run, and the call has not answered");
+    }
+}
 
 struct Gathering<T> {
     values: Vec<Option<T>>,

@@ -28,4 +28,4 @@ pub mod watched;
 
 pub use clock::Clock;
 pub use disk::{Disk, DiskError, DiskOpener, MediaHints, ReadDone, WriteDone};
-pub use entropy::Entropy;
+pub use entropy::{Entropy, Seeded};

@@ -123,14 +123,7 @@ impl Rig {
 
     /// Adds a volume as large as the first.
     pub fn add_volume(&self, name: &str) -> Result<(), BenchError> {
-        let volume = VolumeRequest {
-            name: name.to_owned(),
-            aggregate: NAME.to_owned(),
-            size_blocks: self.shape.volume_bytes / BLOCK_SIZE_U64,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
-        };
+        let volume = VolumeRequest::new(name, NAME, self.shape.volume_bytes / BLOCK_SIZE_U64);
         Ok(wait(|done| self.engine().create_volume(volume, done))?)
     }
 

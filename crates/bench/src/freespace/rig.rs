@@ -12,8 +12,8 @@ use crate::memory::{Completions, MemoryDisk};
 use crate::node::{BenchError, start_threads, wait};
 use aggregate::Aggregate;
 use dblade::{
-    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Service, Tiering,
-    Tuning, VolumeRequest,
+    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Service, Tuning,
+    VolumeRequest,
 };
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, calls,
@@ -190,14 +190,7 @@ impl Rig {
 
     /// A new volume with an empty file.
     pub fn new_file(&self, volume: &str, volume_blocks: u64) -> Result<FileHandle, BenchError> {
-        let request = VolumeRequest {
-            name: volume.to_owned(),
-            aggregate: NAME.to_owned(),
-            size_blocks: volume_blocks,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: Tiering::default(),
-        };
+        let request = VolumeRequest::new(volume, NAME, volume_blocks);
         wait(|done| self.engine.create_volume(request, done))?;
         let failed = |error: FsError| BenchError::Operation { load: "create", error };
         let root = wait(|done: Done<_>| {

@@ -1,37 +1,17 @@
 //! Blocks that a volume cannot live without cannot be read, and no parity makes them good: the
 //! volume is read-only, or refused if it cannot be loaded, and nothing else is lost.
 
+use super::blocks::find;
 use super::*;
 use crate::{ServedVolume, VolumeKind};
 use file_service::calls;
-use ondisk::identity::{BlockIdentity, ChecksumBlock, REGION_BLOCKS};
+use ondisk::identity::BlockIdentity;
 use ondisk::root::{VOL_INFO_VVBN, metafile};
 use units::VolumeId;
 
 const FILE_BYTES: usize = 600 * 4096;
 /// So little that the log keeps it.
 const SMALL_BYTES: usize = 40_000;
-
-/// Where the newest block lies that `is_it` says.
-fn find(world: &SimulatedWorld, is_it: impl Fn(&BlockIdentity) -> bool) -> (String, u64) {
-    let mut newest: Option<(u64, String, u64)> = None;
-    for disk in (0..DISKS).map(|disk| format!("disk{disk}")) {
-        let mut region = media::DATA_START;
-        while region + REGION_BLOCKS as u64 <= DISK_BLOCKS {
-            let checksums = region + REGION_BLOCKS as u64 - 1;
-            let block = world.read_block(&disk, checksums).unwrap();
-            for (row, identity) in (0..).zip(&ChecksumBlock::view(&block).identities) {
-                let cp = identity.cp.get();
-                if is_it(identity) && newest.as_ref().is_none_or(|(other, ..)| *other < cp) {
-                    newest = Some((cp, disk.clone(), region + row));
-                }
-            }
-            region += REGION_BLOCKS as u64;
-        }
-    }
-    let (_, disk, block) = newest.expect("there is such a block");
-    (disk, block)
-}
 
 /// A block of a metafile of a volume.
 fn of_metafile(volume: VolumeId, inode: u64, level: u8) -> impl Fn(&BlockIdentity) -> bool {
@@ -68,32 +48,16 @@ fn two_volumes(seed: u64) -> Node {
     for name in ["home", "other"] {
         node.write_file(node.root(name), "file", content(1, FILE_BYTES));
     }
-    commit_all(&node);
+    node.commit_all();
     node
 }
 
-fn commit_all(node: &Node) {
-    node.engine.aggregate_named("a1").unwrap().force();
-    node.consistency_point();
-    node.settle();
-}
-
 fn create(node: &Node, volume: &str, name: &str) -> Result<(), FsError> {
-    let (root, directory) = (Caller::root(), node.root(volume));
-    node.call(|service, done| {
-        let set = SetAttributes::default();
-        let mode = CreateMode::Unchecked;
-        service.create(
-            &root,
-            calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
-            done,
-        );
-    })
-    .map(drop)
+    node.create_file(node.root(volume), name).map(drop)
 }
 
 fn write(node: &Node, file: FileHandle, data: Vec<u8>) -> Result<(), FsError> {
-    let (_root, data) = (Caller::root(), Bytes::from(data));
+    let data = Bytes::from(data);
     node.ask(calls::Write { file, offset: 0, data, stability: Stability::FileSync }).map(drop)
 }
 
@@ -145,12 +109,10 @@ fn delete(node: &Node, blocks: u64) {
 /// A consistency point meets the damage.
 fn while_in_service(seed: u64, freed_blocks: u64, block: impl Fn(&Node) -> (String, u64)) {
     let node = two_volumes(seed);
-    let (disk, at) = block(&node);
+    let block = block(&node);
     // After a crash each volume is written to at once.
     node.wait(|done| node.engine.stop(done)).unwrap();
-    let world = node.power_cut();
-    world.fail_block(&disk, at);
-    let (node, _) = Node::open(&world);
+    let (node, _) = node.cut_and_fail(&block);
     assert!(volume(&node, "home").damage().is_none());
     let verifier = node.service.0.verifier();
     node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
@@ -160,7 +122,7 @@ fn while_in_service(seed: u64, freed_blocks: u64, block: impl Fn(&Node) -> (Stri
     is_read_only(&node);
     assert_ne!(node.service.0.verifier(), verifier, "what was written unstably is gone");
     check_other(&node, &["file", "more"]);
-    commit_all(&node);
+    node.commit_all();
     // A start remembers it; what is logged for the others is replayed.
     node.write_file(node.root("other"), "again", content(1, FILE_BYTES));
     let world = node.power_cut();
@@ -195,13 +157,11 @@ fn regression_a_container_map_that_cannot_be_read_costs_its_volume_only() {
 fn regression_an_inode_map_that_cannot_be_read_costs_its_volume_only() {
     let node = two_volumes(33);
     let map = of_metafile(number(&node, "home"), metafile::INODE_MAP, 0);
-    let (disk, at) = find(&node.world, map);
+    let block = find(&node.world, map);
     // The log has operations of both volumes.
     node.write_file(node.root("home"), "lost", content(1, SMALL_BYTES));
     node.write_file(node.root("other"), "more", content(1, SMALL_BYTES));
-    let world = node.power_cut();
-    world.fail_block(&disk, at);
-    let (node, recovery) = Node::open(&world);
+    let (node, recovery) = node.cut_and_fail(&block);
     assert!(recovery.skipped > 0 && recovery.replayed > 0, "{recovery:?}");
     is_read_only(&node);
     check_other(&node, &["file", "more"]);
@@ -232,7 +192,7 @@ fn regression_a_volume_that_cannot_be_loaded_keeps_no_aggregate_closed() {
         assert_eq!(root.map(drop).unwrap_err(), FsError::Io);
         check_other(&node, &["file", "more"]);
         node.write_file(node.root("other"), "file", content(1, FILE_BYTES));
-        commit_all(&node);
+        node.commit_all();
         world = node.power_cut();
     }
     // The block can be read again: what the log had is lost all the same, and that is known.
@@ -253,18 +213,16 @@ fn regression_a_restore_of_a_damaged_snapshot_costs_the_restore_only() {
     let snapshots = node.wait(|done| node.engine.snapshots("home", done)).unwrap();
     let own = of_metafile(number(&node, "home"), metafile::ACTIVE_MAP, 0);
     let cp = snapshots[0].cp.get();
-    let (disk, at) = find(&node.world, |identity| own(identity) && identity.cp.get() == cp);
+    let block = find(&node.world, |identity| own(identity) && identity.cp.get() == cp);
     node.write_file(node.root("home"), "new", content(3, FILE_BYTES));
-    commit_all(&node);
-    let world = node.power_cut();
-    world.fail_block(&disk, at);
-    let (node, _) = Node::open(&world);
+    node.commit_all();
+    let (node, _) = node.cut_and_fail(&block);
     node.write_file(node.root("home"), "newer", content(4, FILE_BYTES));
     let refused = request(&node, SnapshotRequest::Restore("old".to_owned())).unwrap_err();
     assert_eq!(volume(&node, "home").damage(), None);
     assert!(refused.to_string().contains("snapshot 'old' cannot be restored"), "{refused}");
     node.write_file(node.root("home"), "newest", content(5, FILE_BYTES));
-    commit_all(&node);
+    node.commit_all();
     let world = node.power_cut();
     let (node, _) = Node::open(&world);
     for (name, seed) in [("file", 1), ("new", 3), ("newer", 4), ("newest", 5)] {
@@ -285,12 +243,10 @@ fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {
     let snapshots = |node: &Node| node.wait(|done| node.engine.snapshots("home", done)).unwrap();
     let cp = snapshots(&node)[0].cp;
     let own = of_metafile(number(&node, "home"), metafile::ACTIVE_MAP, 0);
-    let (disk, at) = find(&node.world, |identity| own(identity) && identity.cp.get() == cp.get());
+    let block = find(&node.world, |identity| own(identity) && identity.cp.get() == cp.get());
     node.write_file(node.root("home"), "file", content(1, FILE_BYTES));
-    commit_all(&node);
-    let world = node.power_cut();
-    world.fail_block(&disk, at);
-    let (node, _) = Node::open(&world);
+    node.commit_all();
+    let (node, _) = node.cut_and_fail(&block);
     request(&node, SnapshotRequest::Delete("old".to_owned())).unwrap();
     for _ in 0..4 {
         node.consistency_point();
@@ -300,7 +256,7 @@ fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {
     let home = volume(&node, "home");
     assert!(home.damage().is_none() && home.given_up()[0].leaked_blocks.is_some());
     node.write_file(node.root("home"), "file", content(2, FILE_BYTES));
-    commit_all(&node);
+    node.commit_all();
     let world = node.power_cut();
     let (node, _) = Node::open(&world);
     assert!(node.read_file(node.root("home"), "file").unwrap() == content(2, FILE_BYTES));
@@ -313,13 +269,11 @@ fn regression_a_snapshots_map_that_cannot_be_read_keeps_it_from_no_deletion() {
 /// consistency point then retired the log, and the CREATE was answered as done.
 fn dropped_before_it_is_logged(seed: u64, block: impl Fn(&Node) -> (String, u64)) {
     let node = two_volumes(seed);
-    let (disk, at) = block(&node);
+    let block = block(&node);
     node.wait(|done| node.engine.stop(done)).unwrap();
-    let world = node.power_cut();
-    world.fail_block(&disk, at);
-    let (node, _) = Node::open(&world);
+    let (node, _) = node.cut_and_fail(&block);
     let root = node.root("home");
-    world.set_hung("log", true);
+    node.world.set_hung("log", true);
     let answer: Arc<Mutex<Option<Result<(), FsError>>>> = Arc::default();
     let slot = Arc::clone(&answer);
     let (set, mode) = (SetAttributes::default(), CreateMode::Guarded);
@@ -333,7 +287,7 @@ fn dropped_before_it_is_logged(seed: u64, block: impl Fn(&Node) -> (String, u64)
     assert_eq!(*answer.lock(), None);
     node.consistency_point();
     assert!(volume(&node, "home").damage().is_some());
-    world.set_hung("log", false);
+    node.world.set_hung("log", false);
     node.settle();
     assert_eq!(answer.lock().take(), Some(Err(FsError::Io)));
     is_read_only(&node);

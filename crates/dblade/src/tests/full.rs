@@ -20,21 +20,11 @@ pub(super) fn tiny(world: &SimulatedWorld, kind: RaidKind, volumes: usize) -> No
     let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, disks) };
     node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
     for volume in 0..volumes {
-        let request = volume_request(&format!("v{volume}"), TINY_DISK_BLOCKS * DISKS as u64);
+        let request =
+            VolumeRequest::new(&format!("v{volume}"), "a1", TINY_DISK_BLOCKS * DISKS as u64);
         node.wait(|done| node.engine.create_volume(request, done)).unwrap();
     }
     node
-}
-
-fn volume_request(name: &str, size_blocks: u64) -> VolumeRequest {
-    VolumeRequest {
-        name: name.to_owned(),
-        aggregate: "a1".to_owned(),
-        size_blocks,
-        root: (0, 0, 0o755),
-        exports: Vec::new(),
-        tiering: Tiering::default(),
-    }
 }
 
 fn names(volumes: usize) -> Vec<String> {
@@ -45,27 +35,9 @@ fn names(volumes: usize) -> Vec<String> {
 }
 
 impl Node {
-    fn create_file(&self, directory: FileHandle, name: &str) -> Result<FileHandle, FsError> {
-        let (_caller, set) = (Caller::root(), SetAttributes::default());
-        let (entry, _) = self.ask(calls::Create {
-            directory,
-            name: name.as_bytes().to_vec(),
-            mode: CreateMode::Unchecked,
-            set,
-        })?;
-        Ok(entry.handle)
-    }
-
     fn write_piece(&self, file: FileHandle, offset: u64, data: Vec<u8>) -> Result<(), FsError> {
-        let (caller, data) = (Caller::root(), Bytes::from(data));
-        let write = |service: &Service, done: Done<file_service::WriteResult>| {
-            service.write(
-                &caller,
-                calls::Write { file, offset, data, stability: Stability::FileSync },
-                done,
-            );
-        };
-        self.call(write).map(drop)
+        let (data, stability) = (Bytes::from(data), Stability::FileSync);
+        self.ask(calls::Write { file, offset, data, stability }).map(drop)
     }
 
     fn remove(&self, directory: FileHandle, name: &str) -> Result<(), FsError> {
@@ -168,14 +140,7 @@ fn volumes_are_refused_before_the_aggregate_has_no_room_for_their_roots() {
     node.fill(&[root], 16);
     let mut made = 0;
     let refusal = loop {
-        let request = VolumeRequest {
-            name: format!("w{made}"),
-            aggregate: "a1".to_owned(),
-            size_blocks: 1024,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: Tiering::default(),
-        };
+        let request = VolumeRequest::new(&format!("w{made}"), "a1", 1024);
         match node.wait(|done| node.engine.create_volume(request, done)) {
             Ok(()) => made += 1,
             Err(error) => break error,
@@ -272,7 +237,7 @@ fn snapshots_fill_what_there_is_and_are_refused_then() {
         let world = SimulatedWorld::new(13);
         let node = tiny(&world, RaidKind::Raid4, usize::from(volume != "a1"));
         if volume == "small" {
-            let request = volume_request("small", 1024);
+            let request = VolumeRequest::new("small", "a1", 1024);
             node.wait(|done| node.engine.create_volume(request, done)).unwrap();
         }
         let root = node.root(volume);
@@ -447,7 +412,7 @@ fn regression_removals_without_room_are_refused_and_snapshots_make_room() {
 fn regression_a_volume_is_restored_after_everything_was_removed() {
     let world = SimulatedWorld::new(12);
     let node = tiny(&world, RaidKind::None, 1);
-    let request = volume_request("small", 1024);
+    let request = VolumeRequest::new("small", "a1", 1024);
     node.wait(|done| node.engine.create_volume(request, done)).unwrap();
     let root = node.root("small");
     let name = |number: u64| format!("a file with a long name, number {number}");

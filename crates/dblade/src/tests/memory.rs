@@ -4,6 +4,7 @@ use super::*;
 use aggregate::AggregateError;
 use file_service::WriteResult;
 use file_service::calls;
+use platform::completion::{Promise, promise};
 use platform::watched::Watch;
 
 /// Bytes of each write.
@@ -13,7 +14,7 @@ const STEPS_MAX: u32 = 20_000;
 /// What a disk may take before it counts as failed.
 const TIMEOUT_NANOSECONDS: u64 = 60_000_000_000;
 
-type Answer = Arc<Mutex<Option<Result<WriteResult, FsError>>>>;
+type Answer = Promise<Result<WriteResult, FsError>>;
 
 /// A node with two aggregates, each a traditional volume on disks and a log of its own.
 struct Two {
@@ -62,17 +63,10 @@ impl Two {
 
     /// Writes a piece that may stay in memory.
     fn write(&self, index: usize, piece: u64) -> Answer {
-        let answer = Answer::default();
-        let (slot, caller) = (Arc::clone(&answer), Caller::root());
+        let (file, stability) = (self.files[index], Stability::Unstable);
         let data = Bytes::from(content(piece, PIECE));
-        let offset = piece * PIECE as u64;
-        let done = move |outcome| *slot.lock() = Some(outcome);
-        self.node.service.write(
-            &caller,
-            calls::Write { file: self.files[index], offset, data, stability: Stability::Unstable },
-            Box::new(done),
-        );
-        answer
+        let write = calls::Write { file, offset: piece * PIECE as u64, data, stability };
+        promise(|done| self.node.service.write(&Caller::root(), write, done))
     }
 
     /// Runs until it is answered, and fails if that takes long: whoever waits must not spin.

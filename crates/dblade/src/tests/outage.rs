@@ -42,15 +42,7 @@ fn comes_back(kind: RaidKind, traditional: bool, lost: &[usize]) {
     assert!(error.is_of_disks(), "{error}");
     // From this moment on nothing is answered but that: not by the old one, not after its end.
     for is_closed in [false, true] {
-        let create = node.call(|service, done| {
-            let (set, mode) = (SetAttributes::default(), CreateMode::Unchecked);
-            service.create(
-                &Caller::root(),
-                calls::Create { directory: root, name: b"more".to_vec(), mode, set },
-                done,
-            );
-        });
-        assert_eq!(create.map(drop), Err(FsError::Offline));
+        assert_eq!(node.create_file(root, "more"), Err(FsError::Offline));
         assert_eq!(node.read_file(root, "file1"), Err(FsError::Offline));
         let found = node.ask(calls::Root { name: volume.to_owned() });
         assert_eq!(found.map(drop), Err(FsError::Offline));

@@ -1,9 +1,9 @@
 //! Blocks that cannot be read, and no parity to make them good: the file is lost, and nothing else.
 
+use super::blocks::find;
 use super::*;
 use file_service::NodeChange;
 use file_service::calls;
-use ondisk::identity::{ChecksumBlock, REGION_BLOCKS};
 use units::InodeNumber;
 
 const BLOCK: usize = 4096;
@@ -12,37 +12,15 @@ const FILE_BYTES: usize = 600 * BLOCK;
 
 /// Where the newest block of a file's tree lies, by its level and place in it.
 fn block_of(world: &SimulatedWorld, inode: InodeNumber, level: u8, index: u64) -> (String, u64) {
-    let mut newest: Option<(u64, String, u64)> = None;
-    for disk in (0..DISKS).map(|disk| format!("disk{disk}")) {
-        let mut region = media::DATA_START;
-        while region + REGION_BLOCKS as u64 <= DISK_BLOCKS {
-            let checksums = region + REGION_BLOCKS as u64 - 1;
-            let block = world.read_block(&disk, checksums).unwrap();
-            for (row, identity) in (0..).zip(&ChecksumBlock::view(&block).identities) {
-                let is_it = identity.inode.get() == inode.get()
-                    && identity.level == level
-                    && identity.fbn.get() == index
-                    && identity.volume.get() != 0;
-                if is_it && newest.as_ref().is_none_or(|(cp, ..)| *cp < identity.cp.get()) {
-                    newest = Some((identity.cp.get(), disk.clone(), region + row));
-                }
-            }
-            region += REGION_BLOCKS as u64;
-        }
-    }
-    let (_, disk, block) = newest.expect("the file has such a block");
-    (disk, block)
-}
-
-/// A consistency point after which the log has nothing to replay.
-fn commit_all(node: &Node) {
-    node.engine.aggregate_named("a1").unwrap().force();
-    node.consistency_point();
-    node.settle();
+    find(world, |identity| {
+        identity.inode.get() == inode.get()
+            && identity.level == level
+            && identity.fbn.get() == index
+            && identity.volume.get() != 0
+    })
 }
 
 fn write(node: &Node, file: FileHandle, block: usize, data: Vec<u8>) -> Result<(), FsError> {
-    let _root = Caller::root();
     let (offset, data) = ((block * BLOCK) as u64, Bytes::from(data));
     node.ask(calls::Write { file, offset, data, stability: Stability::FileSync }).map(drop)
 }
@@ -62,7 +40,7 @@ fn damaged_of(file_bytes: usize, tuning: Tuning) -> (Node, FileHandle) {
     let root = node.root("home");
     node.write_file(root, "well", content(1, FILE_BYTES));
     let file = node.write_file(root, "file", content(2, file_bytes));
-    commit_all(&node);
+    node.commit_all();
     let world = node.power_cut();
     let (disk, block) = block_of(&world, file.inode, 1, 1);
     world.fail_block(&disk, block);
@@ -79,7 +57,6 @@ fn check_others(node: &Node) {
 }
 
 fn is_refused(node: &Node, file: FileHandle) {
-    let _root = Caller::root();
     assert_eq!(write(node, file, 300, content(3, BLOCK)), Err(FsError::Io));
     // Blocks that can be read, too: what was acknowledged may have been in them.
     let read = node.ask(calls::Read { file, offset: 0, count: 4096 });
@@ -104,7 +81,7 @@ fn regression_a_node_that_cannot_be_read_costs_its_file_only() {
     is_refused(&node, file);
     check_others(&node);
     node.write_file(node.root("home"), "new", content(5, FILE_BYTES));
-    commit_all(&node);
+    node.commit_all();
     // A start remembers it.
     let world = node.power_cut();
     let (node, recovery) = Node::open(&world);
@@ -128,7 +105,6 @@ fn regression_a_node_that_cannot_be_read_costs_its_file_only() {
 fn regression_a_commit_of_what_is_given_up_is_refused() {
     let tuning = Tuning { commit_bytes_max: 1 << 20, ..Tuning::default() };
     let (node, file) = damaged_of(FILE_BYTES, tuning);
-    let _root = Caller::root();
     for block in (260..580).step_by(32) {
         let (offset, data) = ((block * BLOCK) as u64, Bytes::from(content(3, 32 * BLOCK)));
         node.ask(calls::Write { file, offset, data, stability: Stability::Unstable }).unwrap();
@@ -184,7 +160,7 @@ fn regression_a_block_that_cannot_be_read_keeps_no_record_from_being_replayed() 
     node.consistency_point();
     node.settle();
     node.write_file(root, "new", content(5, FILE_BYTES));
-    commit_all(&node);
+    node.commit_all();
     // A part of a block, which must be read again to be replayed.
     write(&node, file, 300, content(3, 100)).unwrap();
     // Those of the same file that follow find it quarantined.
@@ -209,7 +185,7 @@ fn regression_a_node_that_cannot_be_read_keeps_no_file_from_being_removed() {
         let root = node.root("home");
         node.write_file(root, "well", content(1, FILE_BYTES));
         let file = node.write_file(root, "file", content(2, bytes));
-        commit_all(&node);
+        node.commit_all();
         let world = node.power_cut();
         let (disk, block) = block_of(&world, file.inode, 1, 1);
         world.fail_block(&disk, block);

@@ -3,10 +3,9 @@
 use super::{Node, content};
 use crate::EngineError;
 use aggregate::{AggregateError, Phase};
-use file_service::{
-    Caller, CreateMode, FileHandle, FileService, FsError, Hold, SetAttributes, calls,
-};
+use file_service::{Caller, FileHandle, FileService, FsError, Hold, calls};
 use ondisk::label::RaidKind;
+use platform::completion::{Promise, promise};
 use platform::simulated::SimulatedWorld;
 use platform::sync::Mutex;
 use std::sync::Arc;
@@ -41,43 +40,24 @@ impl Node {
     }
 
     fn unlink(&self, directory: FileHandle, name: &str) {
-        let _caller = Caller::root();
         self.ask(calls::Remove { directory, name: name.as_bytes().to_vec() }).unwrap();
     }
 
     fn begin_of(&self, file: FileHandle) -> Result<Vec<u8>, FsError> {
-        let _caller = Caller::root();
         let read = self.ask(calls::Read { file, offset: 0, count: 4 })?;
         Ok(read.to_vec())
     }
 
-    fn make(&self, directory: FileHandle, name: &str) -> FileHandle {
-        let (caller, set) = (Caller::root(), SetAttributes::default());
-        let made = self.call(|service, done| {
-            let mode = CreateMode::Guarded;
-            service.create(
-                &caller,
-                calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
-                done,
-            );
-        });
-        made.unwrap().0.handle
-    }
-
     /// Begins a request, and leaves its answer to come.
-    fn begin(&self, request: SnapshotRequest) -> Arc<Mutex<Option<Outcome>>> {
-        let answer: Arc<Mutex<Option<Outcome>>> = Arc::default();
-        let slot = Arc::clone(&answer);
-        let done = Box::new(move |outcome| *slot.lock() = Some(outcome));
-        self.engine.request_snapshot("home", request, done);
-        answer
+    fn begin(&self, request: SnapshotRequest) -> Promise<Outcome> {
+        promise(|done| self.engine.request_snapshot("home", request, done))
     }
 
     /// What becomes of requests that one freeze takes in, in this order: none, or its refusal.
     pub(super) fn together(&self, requests: &[SnapshotRequest]) -> Vec<Option<String>> {
         let answers: Vec<_> = requests.iter().map(|request| self.begin(request.clone())).collect();
         self.settle();
-        let refusal = |answer: &Arc<Mutex<Option<Outcome>>>| {
+        let refusal = |answer: &Promise<Outcome>| {
             let answer = answer.lock().take().expect("answered when nothing runs any more");
             answer.err().map(|error| match error {
                 EngineError::Aggregate(AggregateError::Refused(text)) => text,
@@ -124,7 +104,7 @@ fn regression_a_close_after_a_restore_ends_its_own_hold_only() {
     node.consistency_point();
     node.settle();
     // Another file with the number of one that the snapshot has.
-    let later = (0..8).map(|number| node.make(root, &format!("later{number}")));
+    let later = (0..8).map(|number| node.create_file(root, &format!("later{number}")).unwrap());
     let later: Vec<FileHandle> = later.collect();
     let same = later.iter().find(|file| file.inode == replaced.inode).unwrap();
     let first = node.hold(kept).unwrap();
@@ -305,10 +285,8 @@ fn a_volume_that_is_deleted_beside_a_restore() {
             let done = Box::new(move |outcome| slot.lock().push(outcome));
             node.engine.delete_volume("home", done);
         }
-        let tiered: Arc<Mutex<Option<Outcome>>> = Arc::default();
-        let slot = Arc::clone(&tiered);
-        let done = Box::new(move |outcome| *slot.lock() = Some(outcome));
-        node.engine.set_tiering("home", super::tiering(crate::TieringPolicy::All), done);
+        let all = super::tiering(crate::TieringPolicy::All);
+        let tiered = promise(|done| node.engine.set_tiering("home", all, done));
         let found = node.together(&[create("y"), restore("x"), delete("x")]);
         let is_gone = Some("the volume is gone".to_owned());
         assert_eq!(found, [is_gone.clone(), is_gone.clone(), is_gone]);

@@ -21,14 +21,7 @@ fn huge(world: &SimulatedWorld, kind: RaidKind, traditional: bool, tuning: Tunin
     let request = CreateAggregate { traditional, ..CreateAggregate::new("a1", kind, node.disks()) };
     node.wait(|done| node.engine.create_aggregate(request, done)).unwrap();
     if !traditional {
-        let request = VolumeRequest {
-            name: "home".to_owned(),
-            aggregate: "a1".to_owned(),
-            size_blocks: 1 << 34,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: Tiering::default(),
-        };
+        let request = VolumeRequest::new("home", "a1", 1 << 34);
         node.wait(|done| node.engine.create_volume(request, done)).unwrap();
     }
     node
@@ -235,63 +228,23 @@ fn regression_a_block_that_is_freed_while_it_is_read_is_not_lost() {
         node.engine.scheduler().run_one(&mut |_| 0)
             || next().is_some_and(|index| world.complete_one(index))
     };
-    let wait = |start: &dyn Fn(Box<dyn FnOnce(bool) + Send>)| {
-        let answer: Arc<Mutex<Option<bool>>> = Arc::default();
-        let slot = Arc::clone(&answer);
-        start(Box::new(move |value| *slot.lock() = Some(value)));
-        while answer.lock().is_none() {
-            assert!(run(), "nothing left to run and no answer");
-        }
-        answer.lock().take().unwrap()
-    };
-    assert!(wait(&|done| {
-        let done = Box::new(|outcome: Result<_, FsError>| done(outcome.is_ok()));
-        node.service.remove(
-            &caller,
-            calls::Remove { directory: root, name: b"old".to_vec() },
-            done,
-        );
-    }));
+    let remove = calls::Remove { directory: root, name: b"old".to_vec() };
+    completion::wait(|done| node.service.remove(&caller, remove, done), run).unwrap();
     let aggregate = node.engine.aggregate_named("a1").unwrap();
     for _ in 0..3 {
-        assert!(wait(&|done| {
-            let done = Box::new(|outcome: Result<(), _>| done(outcome.is_ok()));
-            aggregate.request_consistency_point(Some(done));
-        }));
+        completion::wait(|done| aggregate.request_consistency_point(Some(done)), run).unwrap();
         while run() {}
     }
     // Until nothing is free that it had.
-    let new: Arc<Mutex<Option<FileHandle>>> = Arc::default();
-    let slot = Arc::clone(&new);
-    assert!(wait(&|done| {
-        let slot = Arc::clone(&slot);
-        let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
-        let done = Box::new(move |made: Result<(file_service::Entry, _), FsError>| {
-            *slot.lock() = made.as_ref().ok().map(|made| made.0.handle);
-            done(made.is_ok());
-        });
-        node.service.create(
-            &caller,
-            calls::Create { directory: root, name: b"new".to_vec(), mode, set },
-            done,
-        );
-    }));
-    let new = new.lock().take().unwrap();
+    let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+    let create = calls::Create { directory: root, name: b"new".to_vec(), mode, set };
+    let made = completion::wait(|done| node.service.create(&caller, create, done), run);
+    let file = made.unwrap().0.handle;
     let write = |piece: u64| {
-        wait(&|done| {
-            let data = Bytes::from(content(piece + 9, 1 << 16));
-            let done = Box::new(|outcome: Result<_, FsError>| done(outcome.is_ok()));
-            node.service.write(
-                &caller,
-                calls::Write {
-                    file: new,
-                    offset: piece << 16,
-                    data,
-                    stability: Stability::Unstable,
-                },
-                done,
-            );
-        })
+        let data = Bytes::from(content(piece + 9, 1 << 16));
+        let write =
+            calls::Write { file, offset: piece << 16, data, stability: Stability::Unstable };
+        completion::wait(|done| node.service.write(&caller, write, done), run).is_ok()
     };
     let pieces = (0..).take_while(|piece| write(*piece)).count();
     assert!(pieces > 500, "{pieces} fit");

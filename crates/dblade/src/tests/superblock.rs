@@ -187,7 +187,6 @@ fn regression_an_older_superblock_is_not_opened_beside_one_that_has_rotted() {
     let file = node.write_file(node.root("a1"), "file", Vec::new());
     node.consistency_point();
     node.settle();
-    let _root = Caller::root();
     for piece in 0..48_u64 {
         let data = Bytes::from(content(piece, 1 << 16));
         let written = node.ask(calls::Write {

@@ -173,12 +173,8 @@ fn cold_blocks_move_and_those_that_are_read_at_random_come_back() {
 fn a_policy_is_chosen_at_birth_and_none_leaves_what_moved() {
     let node = node_with_objects(41);
     let request = VolumeRequest {
-        name: "kept".to_owned(),
-        aggregate: "a1".to_owned(),
-        size_blocks: 4096,
-        root: (0, 0, 0o755),
-        exports: Vec::new(),
         tiering: Tiering { policy: TieringPolicy::Auto, cooling_days: Some(1) },
+        ..VolumeRequest::new("kept", "a1", 4096)
     };
     let refused = node.wait(|done| node.engine.create_volume(request.clone(), done));
     assert!(refused.unwrap_err().to_string().contains("2 to 183 days, not 1"));

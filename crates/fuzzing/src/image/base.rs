@@ -97,12 +97,8 @@ fn make(kind: &Kind) -> Base {
     let volume = if kind.traditional { "a1" } else { "home" };
     if !kind.traditional {
         let request = VolumeRequest {
-            name: volume.to_owned(),
-            aggregate: "a1".to_owned(),
-            size_blocks: VOLUME_BLOCKS,
             root: (0, 0, 0o777),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
+            ..VolumeRequest::new(volume, "a1", VOLUME_BLOCKS)
         };
         let made = node.wait("create volume", |done| node.engine.create_volume(request, done));
         assert!(made.is_ok(), "{made:?}");

@@ -16,7 +16,6 @@ use ondisk::root::{FileSystemRoot, Superblock, VolInfo, metafile};
 use ondisk::versions::FORMAT_VERSION;
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
-use platform::sync::Mutex;
 use raid::{BlockStore, BlockWrite, CreateRequest, GroupRequest, NoJournal, Store, create};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,19 +67,6 @@ fn run<T>(hook: &Hook<T>, value: &mut T) {
     if let Some(hook) = hook {
         hook(value);
     }
-}
-
-/// Runs a call to its end.
-pub fn wait<T: Send + 'static>(
-    world: &SimulatedWorld,
-    call: impl FnOnce(Box<dyn FnOnce(T) + Send>),
-) -> T {
-    let result = Arc::new(Mutex::new(None));
-    let shared = Arc::clone(&result);
-    call(Box::new(move |value| *shared.lock() = Some(value)));
-    world.run_until_idle();
-    let result = result.lock().take();
-    result.expect("completed")
 }
 
 /// The media.
@@ -549,7 +535,7 @@ pub fn build(wrong: &Wrong) -> Media {
         force: false,
         media: None,
     };
-    let store = wait(&world, |done| create(request, &world, Arc::new(NoJournal), done)).unwrap();
+    let store = world.wait(|done| create(request, &world, Arc::new(NoJournal), done)).unwrap();
     let (writes, container) = (BTreeMap::new(), BTreeMap::new());
     let mut writer = Writer { wrong, next: 2, cp: 0, writes, container };
     volume(&mut writer);
@@ -561,8 +547,8 @@ pub fn build(wrong: &Wrong) -> Media {
         let owner = owners[&pvbn];
         store.write(BlockWrite::new(Pvbn(pvbn), Arc::new(block), owner));
     }
-    wait(&world, |done| store.sync(done)).unwrap();
+    world.wait(|done| store.sync(done)).unwrap();
     let block = Arc::new(superblock.to_block());
-    wait(&world, |done| store.write_superblock(0, block, done)).unwrap();
+    world.wait(|done| store.write_superblock(0, block, done)).unwrap();
     Media { world, store, vvbn_end }
 }

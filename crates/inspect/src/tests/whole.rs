@@ -66,7 +66,7 @@ fn a_removed_group_is_no_finding() {
         profile: media::Profile::Hdd,
     };
     let groups = vec![NewGroup { kind: RaidKind::None, disks: vec![new] }];
-    wait(&media.world, |done| media.store.add_groups(groups, done)).unwrap();
+    media.world.wait(|done| media.store.add_groups(groups, done)).unwrap();
     let inspect = |disks: Vec<Arc<dyn Disk>>| {
         let mut drive = || {
             media.world.run_until_idle();
@@ -78,7 +78,7 @@ fn a_removed_group_is_no_finding() {
     let report = inspect(all()).unwrap();
     assert!(report.is_clean(), "{report}");
     let label = media.world.read_block("d3", 0).unwrap();
-    wait(&media.world, |done| media.store.remove_group(1, done)).unwrap();
+    media.world.wait(|done| media.store.remove_group(1, done)).unwrap();
     let report = inspect(media.disks()).unwrap();
     assert!(report.is_clean(), "{report}");
     media.world.write_block("d3", 0, &label);

@@ -8,8 +8,8 @@ use file_service::{Caller, Done, Durability, FileService, calls};
 use inspect::{Inspector, Report};
 use model_fs::Executor;
 use ondisk::label::RaidKind;
+use platform::completion;
 use platform::simulated::SimulatedWorld;
-use platform::sync::Mutex;
 use platform::{Disk, disk::DiskOpener};
 use std::sync::Arc;
 use volume::SnapshotRequest;
@@ -26,11 +26,15 @@ pub struct Node {
 
 impl Node {
     pub fn start(world: &SimulatedWorld, traditional: bool) -> Self {
+        Self::start_with(world, traditional, 16 << 20)
+    }
+
+    pub fn start_with(world: &SimulatedWorld, traditional: bool, memory_bytes: u64) -> Self {
         let engine = Engine::new(Configuration {
             clock: Arc::new(world.clone()),
             entropy: Arc::new(world.clone()),
             logs: Arc::new(Logs(world.clone())),
-            memory_bytes: 16 << 20,
+            memory_bytes,
             cp_interval_nanoseconds: 10_000_000_000,
             tuning: Tuning::default(),
         });
@@ -56,14 +60,7 @@ impl Node {
     }
 
     pub fn create_volume(&self, name: &str) -> Result<(), EngineError> {
-        let request = VolumeRequest {
-            name: name.to_owned(),
-            aggregate: "a1".to_owned(),
-            size_blocks: 8192,
-            root: (0, 0, 0o755),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
-        };
+        let request = VolumeRequest::new(name, "a1", 8192);
         self.wait(|done| self.engine.create_volume(request, done))
     }
 
@@ -82,15 +79,7 @@ impl Node {
     }
 
     pub fn wait<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-        let answer: Arc<Mutex<Option<T>>> = Arc::default();
-        let slot = Arc::clone(&answer);
-        start(Box::new(move |value| *slot.lock() = Some(value)));
-        loop {
-            if let Some(value) = answer.lock().take() {
-                return value;
-            }
-            assert!(self.run(), "nothing left to run and no answer");
-        }
+        completion::wait(start, || self.run())
     }
 
     pub fn root(&self) -> file_service::FileHandle {

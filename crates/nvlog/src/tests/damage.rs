@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use units::{AggregateUuid, BLOCK_SIZE, Block, LogUuid};
 
 fn open_as(world: &SimulatedWorld, identity: LogIdentity) -> Result<(), LogError> {
-    await_answer(world, |done| {
+    world.wait(|done| {
         Log::open(&disk(world), identity, CpNumber(0), Box::new(|result| done(result.map(drop))));
     })
 }
@@ -111,7 +111,7 @@ fn no_whole_header_is_told_as_it_is() {
 fn small_disks_are_refused() {
     let world = SimulatedWorld::new(1);
     world.add_disk(DISK, 33);
-    let result = await_answer(&world, |done| Log::format(&disk(&world), IDENTITY, done));
+    let result = world.wait(|done| Log::format(&disk(&world), IDENTITY, done));
     let small = LogError::TooSmall { disk: DISK.into(), size_blocks: 33, needed_blocks: 422 };
     assert_eq!(result, Err(small));
     // A header that promises more than the disk has.
@@ -161,9 +161,9 @@ fn a_new_format_hides_the_old_log() {
     let (world, log) = fresh(16);
     log_durably(&world, &log, b"old");
     let new = LogIdentity { log: LogUuid([3; 16]), ..IDENTITY };
-    let formatted = await_answer(&world, |done| Log::format(&disk(&world), new, done));
+    let formatted = world.wait(|done| Log::format(&disk(&world), new, done));
     assert_eq!(formatted, Ok(()));
-    let found = await_answer(&world, |done| Log::open(&disk(&world), new, CpNumber(0), done));
+    let found = world.wait(|done| Log::open(&disk(&world), new, CpNumber(0), done));
     assert_eq!(found.unwrap().1, []);
 }
 

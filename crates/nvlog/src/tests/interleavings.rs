@@ -39,7 +39,7 @@ impl Rig {
         let world = SimulatedWorld::new(1);
         world.add_disk("log", LOG_HEADER_BLOCKS + 2 * HALF_BLOCKS + LOG_NOTES_BLOCKS_MIN);
         let rig = Arc::new(Self { world, bell: Arc::default() });
-        rig.await_answer(|done| Log::format(&rig.disk(), IDENTITY, done)).unwrap();
+        rig.world.wait(|done| Log::format(&rig.disk(), IDENTITY, done)).unwrap();
         let (log, _) = rig.open(0);
         let bell = Arc::clone(&rig.bell);
         rig.world.set_submit_hook(Some(Arc::new(move || {
@@ -53,18 +53,9 @@ impl Rig {
         self.world.disk("log").unwrap()
     }
 
-    fn await_answer<T: Send + 'static>(&self, start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-        let slot = Arc::new(Mutex::new(None));
-        let filled = Arc::clone(&slot);
-        start(Box::new(move |answer| *filled.lock() = Some(answer)));
-        self.world.run_until_idle();
-        let answer = slot.lock().take();
-        answer.unwrap()
-    }
-
     fn open(&self, committed: u64) -> (Log, Vec<Record>) {
         let committed = CpNumber(committed);
-        self.await_answer(|done| Log::open(&self.disk(), IDENTITY, committed, done)).unwrap()
+        self.world.wait(|done| Log::open(&self.disk(), IDENTITY, committed, done)).unwrap()
     }
 
     fn completer(self: &Arc<Self>) -> JoinHandle<()> {

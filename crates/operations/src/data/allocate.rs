@@ -7,11 +7,9 @@
 //! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`, `FileTooLarge`, `NoSpace`.
 
 use crate::attributes::{change, state_of};
+use crate::data::write::note_write;
 use crate::mutation::{prefix, reference};
-use crate::{
-    Environment, Executed, Mutation, OperationStop, Record, Scope, Scoped, apply,
-    data::write::note_write, file, xattrs,
-};
+use crate::{Executed, Files, Mutation, Outcome, Record, Scope, Scoped, apply, xattrs};
 use cowfs::pointer::Pointer;
 use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_WRITE};
@@ -25,12 +23,8 @@ use units::InodeNumber;
 impl Mutation for Scoped<calls::Allocate> {
     type Reply = NodeChange;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<NodeChange>, OperationStop> {
-        let found = file::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<NodeChange>> {
+        let found = files.open(self.call.file)?;
         let (inode, before) = (found.inode, &found.attributes);
         let Scope { caller, now } = &self.scope;
         check_has_data(before)?;
@@ -38,8 +32,11 @@ impl Mutation for Scoped<calls::Allocate> {
         if self.call.length == 0 {
             return Err(FsError::Invalid.into());
         }
-        let end =
-            check_range(self.call.offset, self.call.length, environment.limits.file_bytes_max)?;
+        let end = check_range(
+            self.call.offset,
+            self.call.length,
+            files.environment.limits.file_bytes_max,
+        )?;
         let (action, keep_size) = match self.call.allocation {
             Allocation::Reserve { keep_size } => (ALLOCATE_RESERVE, keep_size),
             Allocation::ZeroRange { keep_size } => (ALLOCATE_ZERO, keep_size),
@@ -47,18 +44,18 @@ impl Mutation for Scoped<calls::Allocate> {
         };
         let frees = self.call.allocation == Allocation::PunchHole;
         if !frees {
-            check_room(transaction, inode, self.call.offset, end)?;
+            check_room(files.transaction, inode, self.call.offset, end)?;
         }
         if action == ALLOCATE_ZERO {
-            apply::zero_range(transaction, inode, self.call.offset, end)?;
+            apply::zero_range(files.transaction, inode, self.call.offset, end)?;
         }
-        let drops = xattrs::drop_capability(transaction, inode)?;
+        let drops = xattrs::drop_capability(files.transaction, inode)?;
         let size = if keep_size { before.size } else { before.size.max(end) };
         let cleared = before.mode & !mode_after_write(caller, before);
-        let state = transaction.edit(inode)?;
+        let state = files.transaction.edit(inode)?;
         note_write(state, size, cleared, *now);
         let record = AllocateRecord {
-            prefix: prefix(environment.volume, *now),
+            prefix: prefix(files.environment.volume, *now),
             file: reference(inode, found.state.generation),
             state: state_of(state),
             start: self.call.offset.into(),
@@ -68,7 +65,7 @@ impl Mutation for Scoped<calls::Allocate> {
             reserved: [0; 3],
         };
         let record = Record::new(KIND_ALLOCATE, &record, &[]);
-        let after = file::attributes(transaction, environment, inode)?;
+        let after = files.attributes(inode)?;
         let reply = change(before, after);
         if frees {
             return Ok(Executed::freeing(reply, record));
@@ -84,7 +81,7 @@ fn check_room<P: Pointer>(
     inode: InodeNumber,
     start: u64,
     end: u64,
-) -> Result<(), OperationStop> {
+) -> Outcome<()> {
     let shared = &transaction.logical().shared;
     let room = shared.budget.free_blocks().min(shared.aggregate.budget.free_blocks());
     let blocks = apply::touched(start, end);

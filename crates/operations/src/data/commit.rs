@@ -12,10 +12,9 @@
 
 use crate::attributes::{change, state_of};
 use crate::mutation::{prefix, reference};
-use crate::{Environment, Executed, Mutation, OperationStop, Record, file};
+use crate::{Executed, Files, Mutation, Outcome, Record};
 use cowfs::budget::Spender;
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::{NodeChange, calls};
 use ondisk::operation::{CommitRecord, KIND_COMMIT};
 use units::{BLOCK_SIZE_U64, Fbn, zero_block};
@@ -35,26 +34,22 @@ pub enum CommitReply {
 impl Mutation for calls::Commit {
     type Reply = CommitReply;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<CommitReply>, OperationStop> {
-        let found = file::open(transaction, environment, self.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<CommitReply>> {
+        let found = files.open(self.file)?;
         let unchanged = change(&found.attributes, found.attributes.clone());
         // What was written may have been dropped.
-        transaction.check_content(found.inode)?;
-        let numbers = transaction.unlogged(found.inode);
+        files.transaction.check_content(found.inode)?;
+        let numbers = files.transaction.unlogged(found.inode);
         if numbers.is_empty() {
             return Ok(Executed::silent(CommitReply::Logged(unchanged)));
         }
-        if numbers.len() as u64 * BLOCK_SIZE_U64 > environment.commit_bytes_max {
+        if numbers.len() as u64 * BLOCK_SIZE_U64 > files.environment.commit_bytes_max {
             return Ok(Executed::silent(CommitReply::TooMuchToLog(unchanged)));
         }
         let mut records = Vec::new();
         for numbers in numbers.chunks(COMMIT_RECORD_BLOCKS_MAX) {
             let fixed = CommitRecord {
-                prefix: prefix(environment.volume, found.state.mtime),
+                prefix: prefix(files.environment.volume, found.state.mtime),
                 file: reference(found.inode, found.state.generation),
                 state: state_of(&found.state),
                 block_count: (numbers.len() as u32).into(),
@@ -63,12 +58,12 @@ impl Mutation for calls::Commit {
             let list: Vec<u8> = numbers.iter().flat_map(|fbn| fbn.to_le_bytes()).collect();
             let mut record = Record::new(KIND_COMMIT, &fixed, &[&list]);
             for number in numbers {
-                let block = transaction.read(found.inode, Fbn(*number))?;
+                let block = files.transaction.read(found.inode, Fbn(*number))?;
                 record.with_block(block.unwrap_or_else(zero_block));
             }
             records.push(record);
         }
-        transaction.set_logged(found.inode);
+        files.transaction.set_logged(found.inode);
         let reply = CommitReply::Logged(unchanged);
         Ok(Executed { reply, records, spender: Spender::Common })
     }

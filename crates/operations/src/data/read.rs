@@ -3,10 +3,8 @@
 //! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`.
 
 use crate::apply::{part, touched};
-use crate::view::View;
-use crate::{Environment, OperationStop, Query, Scoped};
+use crate::{Environment, Files, Outcome, Query, Scoped};
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_READ};
 use file_service::requests::Segment;
 use file_service::rules::attributes::check_has_data;
@@ -16,15 +14,11 @@ use units::{BlockRef, zero_block};
 impl Query for Scoped<calls::Read> {
     type Reply = ReadData;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<ReadData, OperationStop> {
-        let mut view = View::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<ReadData> {
+        let mut view = files.view(self.call.file)?;
         let mut attributes = view.file(self.call.file)?;
         self.check(&attributes)?;
-        let range = self.range(environment, &attributes);
+        let range = self.range(view.environment, &attributes);
         let blocks = touched(range.start, range.end);
         let content = view.blocks(self.call.file.inode, blocks.start, blocks.end - blocks.start);
         let content = content.map_err(|stop| {

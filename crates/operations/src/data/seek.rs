@@ -4,11 +4,10 @@
 //! follows.
 
 use crate::view::View;
-use crate::{Environment, OperationStop, Query};
+use crate::{Files, Outcome, Query};
 use cowfs::buftree;
 use cowfs::pointer::Pointer;
 use cowfs::reader::Progress;
-use cowfs::transaction::Transaction;
 use file_service::rules::attributes::check_has_data;
 use file_service::{FsError, SeekTarget, calls};
 use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, SnapshotId};
@@ -20,12 +19,8 @@ const HOLE_BLOCKS_MAX: u64 = 1 << 20;
 impl Query for calls::Seek {
     type Reply = u64;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<u64, OperationStop> {
-        let mut view = View::open(transaction, environment, self.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<u64> {
+        let mut view = files.view(self.file)?;
         let attributes = view.file(self.file)?;
         check_has_data(&attributes)?;
         let size = attributes.size;

@@ -19,7 +19,7 @@ use super::write::{WritePlan, note_write};
 use crate::Scoped;
 use crate::apply::{part, touched};
 use crate::attributes::{change, visible};
-use crate::{Environment, OperationStop, Record};
+use crate::{Environment, Outcome, Record};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Walk};
 use cowfs::inode::{Inode, InodeAttributes};
@@ -92,7 +92,7 @@ pub fn read<P: Pointer>(
     reader: &Reader<'_>,
     environment: &Environment,
     request: &Scoped<calls::Read>,
-) -> Result<InStripe<StripeRead>, OperationStop> {
+) -> Outcome<InStripe<StripeRead>> {
     environment.check(request.call.file)?;
     let number = request.call.file.inode;
     if request.call.file.is_read_only() {
@@ -221,7 +221,7 @@ pub fn write<'s, P: Pointer>(
     reader: &Reader<'_>,
     environment: &Environment,
     request: &'s Scoped<calls::Write>,
-) -> Result<InStripe<StripeWrite<'s, P>>, OperationStop> {
+) -> Outcome<InStripe<StripeWrite<'s, P>>> {
     environment.check_active(request.call.file)?;
     let number = request.call.file.inode;
     let Some((inode, state, before)) = find(logical, environment, request.call.file) else {

@@ -8,11 +8,10 @@
 
 use crate::attributes::change;
 use crate::mutation::{prefix, reference};
-use crate::{Environment, Executed, Mutation, OperationStop, Record, Scoped, apply, file, xattrs};
+use crate::{Environment, Executed, Files, Mutation, Outcome, Record, Scoped, apply, xattrs};
 use bytes::Bytes;
 use cowfs::inode::InodeAttributes;
 use cowfs::pointer::Pointer;
-use cowfs::transaction::Transaction;
 use file_service::permission::{self, MODE_WRITE};
 use file_service::rules::attributes::{check_has_data, check_range, mode_after_write};
 use file_service::{Attributes, FsError, NodeChange, Stability, calls};
@@ -102,31 +101,27 @@ pub(crate) fn note_write(
 impl Mutation for Scoped<calls::Write> {
     type Reply = Written;
 
-    fn execute<P: Pointer>(
-        &self,
-        transaction: &mut Transaction<'_, P>,
-        environment: &Environment,
-    ) -> Result<Executed<Written>, OperationStop> {
-        let found = file::open(transaction, environment, self.call.file)?;
+    fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Executed<Written>> {
+        let found = files.open(self.call.file)?;
         let (inode, before) = (found.inode, &found.attributes);
-        let plan = self.plan(environment, before)?;
+        let plan = self.plan(files.environment, before)?;
         if plan.data.is_empty() {
             let unchanged = change(before, before.clone());
             return Ok(Executed::silent(self.written(&plan, unchanged)));
         }
-        apply::write(transaction, inode, self.call.offset, &plan.data)?;
-        let drops = xattrs::drop_capability(transaction, inode)?;
-        let state = transaction.edit(inode)?;
+        apply::write(files.transaction, inode, self.call.offset, &plan.data)?;
+        let drops = xattrs::drop_capability(files.transaction, inode)?;
+        let state = files.transaction.edit(inode)?;
         note_write(state, plan.end, plan.mode_cleared, self.scope.now);
         let (size, counter) = (state.size, state.change);
-        let after = file::attributes(transaction, environment, inode)?;
+        let after = files.attributes(inode)?;
         let reply = self.written(&plan, change(before, after));
         if self.call.stability == Stability::Unstable && !drops {
-            transaction.set_unlogged();
+            files.transaction.set_unlogged();
             return Ok(Executed::silent(reply));
         }
         let names = (inode, found.state.generation);
-        let record = self.record(environment, &plan, names, (size, counter), drops);
+        let record = self.record(files.environment, &plan, names, (size, counter), drops);
         Ok(Executed::storing(reply, record))
     }
 }

@@ -37,6 +37,28 @@ pub(super) fn create(
     state.mutate(&create).map(|(entry, _)| entry.handle)
 }
 
+/// A volume with one file, and the root directory that holds it.
+fn with_file(name: &[u8]) -> (State, FileHandle, FileHandle) {
+    let mut state = State::new(BLOCKS);
+    let root = root(&mut state);
+    let file = create(&mut state, root, name).unwrap();
+    (state, root, file)
+}
+
+/// A volume with an orphan that is too large to be freed at once, when its reaping has begun.
+fn with_orphan(stability: Stability) -> (State, FileHandle) {
+    let (mut state, root, file) = with_file(b"large");
+    set_size(&mut state, file, apply::FREE_AT_ONCE_BYTES_MAX * 2).unwrap();
+    for block in (0..2_000).step_by(100) {
+        let content = vec![7; BLOCK_SIZE];
+        write(&mut state, file, block * BLOCK_SIZE_U64, content, stability).unwrap();
+    }
+    state.consistency_point();
+    remove(&mut state, root, b"large").unwrap();
+    assert_eq!(state.mutate(&Reap { inode: file.inode }), Ok(Reaped::Later));
+    (state, file)
+}
+
 fn make_directory(state: &mut State, directory: FileHandle, name: &[u8]) -> FileHandle {
     let make = MakeNode {
         scope: scope(state),
@@ -143,9 +165,7 @@ fn large_directories_grow_and_shrink_over_consistency_points() {
 
 #[test]
 fn a_large_orphan_goes_bit_by_bit() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"large").unwrap();
+    let (mut state, root, file) = with_file(b"large");
     for block in 0..2_000 {
         let content = vec![block as u8 | 1; BLOCK_SIZE];
         write(&mut state, file, block * BLOCK_SIZE_U64, content, Stability::Unstable).unwrap();
@@ -170,17 +190,7 @@ fn a_large_orphan_goes_bit_by_bit() {
 /// that its own reaping had caused, and it was never found empty.
 #[test]
 fn regression_an_orphan_ends_though_each_look_at_it_comes_amid_a_consistency_point() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"large").unwrap();
-    set_size(&mut state, file, apply::FREE_AT_ONCE_BYTES_MAX * 2).unwrap();
-    for block in (0..2_000).step_by(100) {
-        let content = vec![7; BLOCK_SIZE];
-        write(&mut state, file, block * BLOCK_SIZE_U64, content, Stability::Unstable).unwrap();
-    }
-    state.consistency_point();
-    remove(&mut state, root, b"large").unwrap();
-    assert_eq!(state.mutate(&Reap { inode: file.inode }), Ok(Reaped::Later));
+    let (mut state, file) = with_orphan(Stability::Unstable);
     let ended = (0..50).any(|_| {
         state.freeze();
         let reaped = state.mutate(&Reap { inode: file.inode });
@@ -194,17 +204,7 @@ fn regression_an_orphan_ends_though_each_look_at_it_comes_amid_a_consistency_poi
 
 #[test]
 fn a_restart_amid_reaping_goes_on() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"large").unwrap();
-    set_size(&mut state, file, apply::FREE_AT_ONCE_BYTES_MAX * 2).unwrap();
-    for block in (0..2_000).step_by(100) {
-        let content = vec![7; BLOCK_SIZE];
-        write(&mut state, file, block * BLOCK_SIZE_U64, content, Stability::FileSync).unwrap();
-    }
-    state.consistency_point();
-    remove(&mut state, root, b"large").unwrap();
-    assert_eq!(state.mutate(&Reap { inode: file.inode }), Ok(Reaped::Later));
+    let (mut state, file) = with_orphan(Stability::FileSync);
     state.consistency_point();
     state.restart();
     assert_eq!(state.logical.get_mut().orphans[..], [file.inode]);
@@ -214,9 +214,7 @@ fn a_restart_amid_reaping_goes_on() {
 
 #[test]
 fn commit_logs_what_a_running_consistency_point_has_not_committed() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"f").unwrap();
+    let (mut state, _, file) = with_file(b"f");
     state.consistency_point();
     write(&mut state, file, 0, vec![1; 3 * BLOCK_SIZE], Stability::Unstable).unwrap();
     state.freeze();
@@ -238,9 +236,7 @@ fn commit_logs_what_a_running_consistency_point_has_not_committed() {
 
 #[test]
 fn too_much_to_commit_is_a_consistency_points_business() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"f").unwrap();
+    let (mut state, _, file) = with_file(b"f");
     let megabyte = vec![9; 1 << 20];
     for part in 0..8 {
         write(&mut state, file, part << 20, megabyte.clone(), Stability::Unstable).unwrap();
@@ -259,9 +255,7 @@ fn too_much_to_commit_is_a_consistency_points_business() {
 
 #[test]
 fn unstable_data_may_be_lost_but_not_what_was_there() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"f").unwrap();
+    let (mut state, _, file) = with_file(b"f");
     write(&mut state, file, 0, vec![1; 5_000], Stability::FileSync).unwrap();
     write(&mut state, file, 100, vec![2; 100], Stability::Unstable).unwrap();
     state.restart();
@@ -493,9 +487,7 @@ proptest! {
 
 #[test]
 fn regression_punching_beyond_the_end_leaves_no_block() {
-    let mut state = State::new(BLOCKS);
-    let root = root(&mut state);
-    let file = create(&mut state, root, b"f").unwrap();
+    let (mut state, _, file) = with_file(b"f");
     let punch = |state: &mut State, offset, length| {
         let scope = scope(state);
         let allocation = file_service::Allocation::PunchHole;

@@ -5,7 +5,8 @@
 
 use crate::holds;
 use crate::{
-    Environment, Executed, Mutation, OperationStop, Query, Reap, Reaped, Record, format, replay,
+    Environment, Executed, Files, Mutation, OperationStop, Query, Reap, Reaped, Record, format,
+    replay,
 };
 use affinity::{AffinityId, AffinityKind, Partition, Scheduler};
 use cowfs::budget::{Budget, Spender};
@@ -291,7 +292,7 @@ impl State {
         self.run(|state, held| {
             let reader = Reader { cache: &state.cache, held };
             let mut transaction = Transaction::new(state.logical.get_mut(), reader, Timestamp(0));
-            query.execute(&mut transaction, &state.environment)
+            query.execute(&mut Files::new(&mut transaction, &state.environment))
         })
     }
 
@@ -300,7 +301,7 @@ impl State {
             let reader = Reader { cache: &state.cache, held };
             let mut transaction = Transaction::new(state.logical.get_mut(), reader, Timestamp(0));
             let Executed { reply, records, spender } =
-                mutation.execute(&mut transaction, &state.environment)?;
+                mutation.execute(&mut Files::new(&mut transaction, &state.environment))?;
             let promised = transaction.promise(spender)?;
             state.log.extend(records.iter().map(logged));
             promised.apply();

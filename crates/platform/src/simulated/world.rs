@@ -2,6 +2,7 @@
 //!
 //! Invariants: the lock is never held while a completion runs or is dropped, for both may submit.
 
+use crate::completion::{self, Sender};
 use crate::disk::is_in_range;
 use crate::simulated::disk::{FaultRates, SimulatedDisk};
 use crate::simulated::image::{DiskImage, Fate, GhostWrite, Judge, WorldImage};
@@ -278,6 +279,17 @@ impl SimulatedWorld {
             steps += 1;
         }
         steps
+    }
+
+    /// Starts a call and steps until nothing is pending; what it has answered.
+    ///
+    /// # Panics
+    /// If it has not answered.
+    #[track_caller]
+    pub fn wait<T: Send + 'static>(&self, call: impl FnOnce(Sender<T>)) -> T {
+        let answer = completion::wait(call, || self.step());
+        self.run_until_idle();
+        answer
     }
 
     /// The power goes and comes back. Handles opened before are dead; open the disks again.

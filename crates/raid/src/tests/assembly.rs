@@ -10,7 +10,7 @@ use units::{Block, DiskUuid, Pvbn, Timestamp};
 
 fn refusal(world: &SimulatedWorld, disks: Vec<Arc<dyn Disk>>) -> String {
     let journal = Arc::new(NoJournal);
-    let result = wait(world, |done| assemble(disks, journal, Timestamp(0), done));
+    let result = world.wait(|done| assemble(disks, journal, Timestamp(0), done));
     result.err().map(|error| error.to_string()).unwrap_or_default()
 }
 
@@ -30,7 +30,7 @@ fn create_on(
         force: false,
         media: None,
     };
-    wait(world, |done| create(request, world, Arc::new(NoJournal), done))
+    world.wait(|done| create(request, world, Arc::new(NoJournal), done))
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
             force: true,
             media,
         };
-        let created = wait(&world, |done| create(request, &world, Arc::new(NoJournal), done));
-        let opened = wait(&world, |done| {
+        let created = world.wait(|done| create(request, &world, Arc::new(NoJournal), done));
+        let opened = world.wait(|done| {
             let disks = named(&world, &["a", "b"]);
             assemble(disks, Arc::new(NoJournal), Timestamp(1), done);
         });
@@ -61,14 +61,14 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
             assert_eq!(found, [Some(shown.to_owned()), Some(shown.to_owned())]);
         }
         // One that is not there is not known.
-        let store = wait(&world, |done| {
+        let store = world.wait(|done| {
             assemble(named(&world, &["b"]), Arc::new(NoJournal), Timestamp(2), done);
         });
         let store = store.unwrap();
         assert_eq!(store.status().groups[0].members[0].media, None);
         // What takes its place is labelled like the others of its group.
         let (place, disk) = (DiskPlace { group: 0, member: 0 }, world.disk("c").unwrap());
-        wait(&world, |done| store.replace_disk(place, disk, DiskUuid([7; 16]), done)).unwrap();
+        world.wait(|done| store.replace_disk(place, disk, DiskUuid([7; 16]), done)).unwrap();
         let replaced = store.status().groups[0].members[0].media;
         assert_eq!(replaced.map(|media| media.to_string()).as_deref(), Some(shown));
     }
@@ -129,9 +129,9 @@ fn superblocks_are_on_every_disk() {
     let one = Arc::new(Block::from_prefix(b"one"));
     let two = Arc::new(Block::from_prefix(b"two"));
     let write = |model: &Model, slot, block: &Arc<Block>| {
-        wait(&model.world, |done| model.store.write_superblock(slot, Arc::clone(block), done))
+        model.world.wait(|done| model.store.write_superblock(slot, Arc::clone(block), done))
     };
-    let read = |model: &Model| wait(&model.world, |done| model.store.read_superblocks(done));
+    let read = |model: &Model| model.world.wait(|done| model.store.read_superblocks(done));
     assert_eq!(write(&model, 0, &one), Ok(()));
     assert_eq!(write(&model, 1, &two), Ok(()));
     model.reassemble().unwrap();
@@ -158,11 +158,11 @@ fn regression_superblocks_of_a_disk_that_came_back_do_not_vote() {
     let mut model = Model::new(2, &[(Raid4, 3)]);
     let blocks: Vec<_> = (0..4_u8).map(|byte| Arc::new(Block::from_prefix(&[byte]))).collect();
     let write = |model: &Model, slot, block: usize| {
-        wait(&model.world, |done| {
+        model.world.wait(|done| {
             model.store.write_superblock(slot, Arc::clone(&blocks[block]), done);
         })
     };
-    let read = |model: &Model| wait(&model.world, |done| model.store.read_superblocks(done));
+    let read = |model: &Model| model.world.wait(|done| model.store.read_superblocks(done));
     assert_eq!(write(&model, 0, 1), Ok(()));
     assert_eq!(write(&model, 1, 2), Ok(()));
     // Slot 0 of one disk has what never came to the others.

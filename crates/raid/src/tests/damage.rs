@@ -167,7 +167,7 @@ fn damage_beyond_parity_is_named() {
     assert_eq!(model.store.status().counters.damaged_blocks, 2);
     let beyond = model.store.geometry().end();
     let read = BlockRead { pvbn: beyond, proof: Proof::Content(Box::new(|_| true)) };
-    let found = wait(&model.world, |done| model.store.read(read, done));
+    let found = model.world.wait(|done| model.store.read(read, done));
     assert_eq!(found, Err(ReadFailure::OutOfRange { pvbn: beyond }));
 }
 
@@ -183,7 +183,7 @@ fn unprotected_damage_is_seen() {
     // The wrong block, though whole.
     let check = (crc32c(&model.blocks[&Pvbn(8)]) & 0xffff) as u16;
     let proof = Proof::Identity { owner: owner_of(Pvbn(9)), check };
-    let found = wait(&model.world, |done| {
+    let found = model.world.wait(|done| {
         model.store.read(BlockRead { pvbn: Pvbn(8), proof }, done);
     });
     assert!(matches!(found, Err(ReadFailure::Damaged { .. })));

@@ -96,7 +96,7 @@ fn put(model: &Model, (disk, block): &(String, u64), content: Option<Block>) {
 }
 
 fn order(model: &Model, order: ScrubOrder) -> Result<(), RaidError> {
-    wait(&model.world, |done| model.store.scrub(order, Timestamp(7), done))
+    model.world.wait(|done| model.store.scrub(order, Timestamp(7), done))
 }
 
 /// A scrub from its beginning to its end.

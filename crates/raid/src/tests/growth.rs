@@ -195,7 +195,9 @@ fn a_cut_in_the_middle_leaves_the_smaller_or_the_larger_aggregate() {
 fn what_cannot_join_is_refused() {
     let model = Model::new(1, &[(Unprotected, 1), (Raid4, 3)]);
     let refused = |group, disks| {
-        wait(&model.world, |done| model.store.add_disks(group, disks, &Arc::default(), done))
+        model
+            .world
+            .wait(|done| model.store.add_disks(group, disks, &Arc::default(), done))
             .unwrap_err()
     };
     let disk = new_disk(&model, 3, 0);
@@ -209,7 +211,7 @@ fn what_cannot_join_is_refused() {
     let small = NewDisk { disk: small, identity: DiskUuid([1; 16]), profile: media::Profile::Hdd };
     assert!(matches!(refused(1, vec![small]), RaidError::Media(_)));
     let group = NewGroup { kind: Tp, disks: vec![disk] };
-    let refused = wait(&model.world, |done| model.store.add_groups(vec![group], done));
+    let refused = model.world.wait(|done| model.store.add_groups(vec![group], done));
     assert!(matches!(refused, Err(RaidError::DiskCount { minimum: 4, .. })));
     assert_eq!(model.store.geometry().groups().len(), 2);
 }

@@ -24,13 +24,13 @@ fn counts(read_errors: u32, checksum_errors: u32) -> ErrorCounts {
 }
 
 fn save(model: &Model) {
-    assert_eq!(wait(&model.world, |done| model.store.save_errors(done)), Ok(()));
+    assert_eq!(model.world.wait(|done| model.store.save_errors(done)), Ok(()));
 }
 
 fn scrub(model: &Model) {
     let wall = platform::Clock::wall(&model.world);
     let order = ScrubOrder::Start { rate: None };
-    let started = wait(&model.world, |done| model.store.scrub(order, wall, done));
+    let started = model.world.wait(|done| model.store.scrub(order, wall, done));
     assert_eq!(started.map_err(|error| error.to_string()), Ok(()));
     model.world.run_until_idle();
     assert_eq!(model.store.status().scrub.phase, ScrubPhase::Finished);
@@ -118,7 +118,7 @@ fn counts_survive_a_stop_and_what_is_cleared_is_gone() {
         model.reassemble().unwrap();
         assert_eq!(errors(&model)[member], (counts(2, 4), None));
         let place = DiskPlace { group: 0, member };
-        let cleared = wait(&model.world, |done| model.store.clear_errors(place, done));
+        let cleared = model.world.wait(|done| model.store.clear_errors(place, done));
         assert_eq!(cleared.map_err(|error| error.to_string()), Ok(()));
         for _ in 0..2 {
             assert_eq!(errors(&model), vec![(ErrorCounts::default(), None); kind.1]);
@@ -183,11 +183,11 @@ fn a_sick_disk_that_was_copied_is_remembered_and_its_successor_is_well() {
             save(&model);
             let spare: Arc<dyn Disk> = model.world.add_disk("gspare", DISK_BLOCKS);
             let added =
-                wait(&model.world, |done| model.store.add_spare(spare, DiskUuid([99; 16]), done));
+                model.world.wait(|done| model.store.add_spare(spare, DiskUuid([99; 16]), done));
             assert!(added.is_ok());
             let place = DiskPlace { group: 0, member };
             let taken =
-                wait(&model.world, |done| model.store.take_spare(place, DiskUuid([99; 16]), done));
+                model.world.wait(|done| model.store.take_spare(place, DiskUuid([99; 16]), done));
             assert!(taken.is_ok());
             if is_restarted {
                 model.reassemble().unwrap();
@@ -231,12 +231,12 @@ fn sickness_does_not_pass_to_whom_has_the_place() {
     save(&model);
     model.reassemble().unwrap();
     let place = DiskPlace { group: 0, member };
-    let failed = wait(&model.world, |done| model.store.fail_disk(place, done));
+    let failed = model.world.wait(|done| model.store.fail_disk(place, done));
     assert!(failed.is_ok());
     model.commit();
     let new = model.world.add_disk("gnew", DISK_BLOCKS);
     let replaced =
-        wait(&model.world, |done| model.store.replace_disk(place, new, DiskUuid([9; 16]), done));
+        model.world.wait(|done| model.store.replace_disk(place, new, DiskUuid([9; 16]), done));
     assert!(replaced.is_ok());
     assert_eq!(errors(&model), well);
     model.rest();
@@ -261,7 +261,7 @@ fn a_write_that_fails_is_counted_once_and_a_disk_that_is_gone_is_not() {
         let expected = u32::from(!is_gone);
         assert_eq!(errors(&model)[member].0.write_errors, expected);
         let place = DiskPlace { group: 0, member };
-        let cleared = wait(&model.world, |done| model.store.clear_errors(place, done));
+        let cleared = model.world.wait(|done| model.store.clear_errors(place, done));
         assert!(matches!(cleared, Err(RaidError::NotInUse { .. })));
     }
 }

@@ -14,19 +14,6 @@ use units::{Block, BlockRef, CpNumber, Fbn, InodeNumber, Pvbn, Timestamp, Volume
 /// The smallest disks: 63 regions.
 pub const DISK_BLOCKS: u64 = media::DISK_BLOCKS_MIN;
 
-/// Runs a call to its end.
-pub fn wait<T: Send + 'static>(
-    world: &SimulatedWorld,
-    call: impl FnOnce(Box<dyn FnOnce(T) + Send>),
-) -> T {
-    let result = Arc::new(Mutex::new(None));
-    let shared = Arc::clone(&result);
-    call(Box::new(move |value| *shared.lock() = Some(value)));
-    world.run_until_idle();
-    let result = result.lock().take();
-    result.expect("completed")
-}
-
 /// A journal on a disk of its own: a note is durable when its write has completed. It forgets as
 /// early as it may.
 pub struct TestJournal {
@@ -130,7 +117,7 @@ impl Model {
         };
         let capacity_blocks = u64::MAX;
         let journal = journal(&world, &notes, capacity_blocks);
-        let store = wait(&world, |done| create(request, &world, journal, done)).unwrap();
+        let store = world.wait(|done| create(request, &world, journal, done)).unwrap();
         Self { world, store, notes, capacity_blocks, blocks: BTreeMap::new(), cp: 1, serial: 0 }
     }
 
@@ -166,12 +153,12 @@ impl Model {
     pub fn reassemble(&mut self) -> Result<(), RaidError> {
         let journal = journal(&self.world, &self.notes, self.capacity_blocks);
         let has_label = |disk: &Arc<dyn Disk>| {
-            let label = wait(&self.world, |done| media::read_label(disk, done));
+            let label = self.world.wait(|done| media::read_label(disk, done));
             !matches!(label, Err(media::MediaError::NoLabel { .. }))
         };
         let disks = Self::disks(&self.world).into_iter().filter(has_label).collect();
         let now = platform::Clock::wall(&self.world);
-        self.store = wait(&self.world, |done| assemble(disks, journal, now, done))?;
+        self.store = self.world.wait(|done| assemble(disks, journal, now, done))?;
         Ok(())
     }
 
@@ -192,7 +179,7 @@ impl Model {
         lost.iter().for_each(|disk| self.world.set_gone(&disk_name(0, *disk), true));
         self.reassemble().unwrap();
         let notes = self.noted();
-        let recovered = wait(&self.world, |done| self.store.recover_stripes(notes, done));
+        let recovered = self.world.wait(|done| self.store.recover_stripes(notes, done));
         assert_eq!(recovered, Ok(()));
     }
 
@@ -222,7 +209,7 @@ impl Model {
     }
 
     pub fn sync(&self) -> Result<(), StoreError> {
-        wait(&self.world, |done| self.store.sync(done))
+        self.world.wait(|done| self.store.sync(done))
     }
 
     /// A consistency point: what was written is durable, then the superblock, then the next begins.
@@ -230,7 +217,7 @@ impl Model {
         assert_eq!(self.sync(), Ok(()));
         let slot = (self.cp % 2) as usize;
         let block = Arc::new(Block::from_prefix(&self.cp.to_le_bytes()));
-        let done = wait(&self.world, |done| self.store.write_superblock(slot, block, done));
+        let done = self.world.wait(|done| self.store.write_superblock(slot, block, done));
         assert_eq!(done, Ok(()));
         self.cp += 1;
     }
@@ -244,7 +231,7 @@ impl Model {
 
     pub fn read(&self, pvbn: Pvbn, by_content: bool) -> Result<BlockRef, ReadFailure> {
         let proof = proof_of(pvbn, &self.blocks[&pvbn], by_content);
-        wait(&self.world, |done| self.store.read(BlockRead { pvbn, proof }, done))
+        self.world.wait(|done| self.store.read(BlockRead { pvbn, proof }, done))
     }
 
     /// Reads everything, one way or the other.

@@ -75,7 +75,7 @@ fn run(seed: u64, groups: &[(RaidKind, usize)], garbage: bool) {
                     .map(|(pvbn, block)| proof_of(**pvbn, block, model.choose(2) == 0))
                     .collect();
                 let found =
-                    wait(&model.world, |done| model.store.read_run(first, proofs, done)).unwrap();
+                    model.world.wait(|done| model.store.read_run(first, proofs, done)).unwrap();
                 assert!(found.iter().eq(known.iter().map(|(_, block)| *block)));
             }
             _ => {

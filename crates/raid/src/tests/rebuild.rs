@@ -215,7 +215,7 @@ fn regression_parity_is_rebuilt_from_blocks_that_are_lost() {
         model.blocks = committed;
         model.reassemble().unwrap();
         let notes = model.noted();
-        let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
+        let recovered = model.world.wait(|done| model.store.recover_stripes(notes, done));
         assert_eq!(recovered, Ok(()));
         model.store.resume();
         model.world.run_until_idle();
@@ -337,7 +337,7 @@ fn a_rebuild_stops_where_another_disk_cannot_be_read() {
         // It can be read again after a restart.
         model.world.set_gone(&name, false);
         let disk = model.world.disk(&name).unwrap();
-        wait(&model.world, |done| disk.write(block, vec![before], done)).unwrap();
+        model.world.wait(|done| disk.write(block, vec![before], done)).unwrap();
         model.reassemble().unwrap();
         model.store.resume();
         model.rest();
@@ -354,7 +354,7 @@ fn disks_are_replaced_by_large_ones() {
     assert_eq!(refused, "group 0 has no disk 9");
     let small: Arc<dyn Disk> = model.world.add_disk("gsmall", DISK_BLOCKS - 64);
     let place = DiskPlace { group: 0, member: 2 };
-    let refused = wait(&model.world, |done| {
+    let refused = model.world.wait(|done| {
         model.store.replace_disk(place, small, DiskUuid([7; 16]), done);
     });
     let refused = refused.unwrap_err().to_string();
@@ -369,7 +369,7 @@ fn disks_are_failed_by_order_as_long_as_the_group_can_do_without() {
     assert_eq!(model.sync(), Ok(()));
     let fail = |model: &Model, member| {
         let place = DiskPlace { group: 0, member };
-        wait(&model.world, |done| model.store.fail_disk(place, done))
+        model.world.wait(|done| model.store.fail_disk(place, done))
     };
     assert_eq!(fail(&model, 4), Ok(()));
     assert_eq!(fail(&model, 4), Err(RaidError::NotInUse { disk: "g0d4".to_owned() }));

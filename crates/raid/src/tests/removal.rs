@@ -72,7 +72,7 @@ fn commit(model: &mut Model) {
 fn start(model: &mut Model) {
     model.reassemble().unwrap();
     let notes = model.noted();
-    let recovered = wait(&model.world, |done| model.store.recover_stripes(notes, done));
+    let recovered = model.world.wait(|done| model.store.recover_stripes(notes, done));
     assert_eq!(recovered, Ok(()));
     model.store.resume();
 }
@@ -85,7 +85,7 @@ fn cut(model: &mut Model) {
 /// Whether a disk has a label.
 fn is_labelled(world: &SimulatedWorld, name: &str) -> bool {
     let disk: Arc<dyn Disk> = world.disk(name).unwrap();
-    let label = wait(world, |done| media::read_label(&disk, done));
+    let label = world.wait(|done| media::read_label(&disk, done));
     // Torn when it was erased, it is none either.
     !matches!(label, Err(MediaError::NoLabel { .. } | MediaError::DamagedLabel { .. }))
 }
@@ -94,14 +94,14 @@ fn add_group(model: &Model, kind: RaidKind, disks: usize) {
     let group = model.store.geometry().groups().len();
     let disks = (0..disks).map(|disk| new_disk(model, group, disk)).collect();
     let groups = vec![NewGroup { kind, disks }];
-    assert_eq!(wait(&model.world, |done| model.store.add_groups(groups, done)), Ok(()));
+    assert_eq!(model.world.wait(|done| model.store.add_groups(groups, done)), Ok(()));
 }
 
 fn add_disk(model: &Model, group: u32) {
     let disks = model.store.geometry().group(group).disks();
     let disks = vec![new_disk(model, group as usize, disks)];
     let add = |done| model.store.add_disks(group, disks, &Arc::default(), done);
-    assert_eq!(wait(&model.world, add), Ok(()));
+    assert_eq!(model.world.wait(add), Ok(()));
 }
 
 /// Removes a group beside writes to the others.
@@ -308,7 +308,7 @@ fn a_disk_of_a_removed_group_that_comes_back_is_nobodys() {
         model.commit();
         model.world.set_gone(&stale, false);
         let disk: Arc<dyn Disk> = model.world.disk(&stale).unwrap();
-        let returned = wait(&model.world, |done| model.store.return_disk(disk, done));
+        let returned = model.world.wait(|done| model.store.return_disk(disk, done));
         assert_eq!(returned, Err(RaidError::NotMissed { disk: stale.clone() }));
         assert!(is_labelled(&model.world, &stale));
         // Another group goes meanwhile: the stale label knows of neither.
@@ -322,7 +322,7 @@ fn a_disk_of_a_removed_group_that_comes_back_is_nobodys() {
         let status = model.store.status();
         assert!(!status.is_degraded());
         assert_eq!(status.leaving_disks, [stale.as_str()]);
-        let copies = wait(&model.world, |done| model.store.read_superblocks(done));
+        let copies = model.world.wait(|done| model.store.read_superblocks(done));
         assert!(!copies.is_empty() && copies.iter().all(|copy| copy.disk != stale));
         model.check();
         model.store.resume();
@@ -346,7 +346,7 @@ fn disks_of_a_removed_group_become_another_aggregate() {
         media: None,
     };
     let world = &model.world;
-    let other = wait(world, |done| create(request, world, Arc::new(NoJournal), done)).unwrap();
+    let other = world.wait(|done| create(request, world, Arc::new(NoJournal), done)).unwrap();
     write_some(&mut model, &[1, 2], 60);
     model.commit();
     model.check();
@@ -356,7 +356,7 @@ fn disks_of_a_removed_group_become_another_aggregate() {
     let disks = disks.collect();
     let now = model.world.wall();
     let world = &model.world;
-    let opened = wait(world, |done| assemble(disks, Arc::new(NoJournal), now, done)).unwrap();
+    let opened = world.wait(|done| assemble(disks, Arc::new(NoJournal), now, done)).unwrap();
     assert_eq!(opened.aggregate().1, "other");
 }
 
@@ -366,7 +366,7 @@ fn the_last_scrub_is_remembered_when_the_first_group_goes() {
     let mut model = Model::new(1, &SHAPES);
     let start_scrub = |model: &Model| {
         let order = ScrubOrder::Start { rate: None };
-        wait(&model.world, |done| model.store.scrub(order, Timestamp(7), done))
+        model.world.wait(|done| model.store.scrub(order, Timestamp(7), done))
     };
     assert_eq!(start_scrub(&model), Ok(()));
     assert_eq!(model.store.status().scrub.phase, ScrubPhase::Finished);
@@ -395,16 +395,16 @@ fn what_cannot_be_removed_is_refused() {
     model.store.write_superblock(0, block, Box::new(|result| assert_eq!(result, Ok(()))));
     assert_eq!(begin(&model, 1).lock().take(), Some(Err(RaidError::Written { group: 1 })));
     model.world.run_until_idle();
-    let order = |order| wait(&model.world, |done| model.store.scrub(order, Timestamp(1), done));
+    let order = |order| model.world.wait(|done| model.store.scrub(order, Timestamp(1), done));
     assert_eq!(order(ScrubOrder::Start { rate: Some(1) }), Ok(()));
     assert_eq!(order(ScrubOrder::Pause), Ok(()));
     assert_eq!(remove(&mut model, 1), Err(RaidError::ScrubUnderWay));
-    wait(&model.world, |done| model.store.scrub(ScrubOrder::Stop, Timestamp(1), done)).unwrap();
+    model.world.wait(|done| model.store.scrub(ScrubOrder::Stop, Timestamp(1), done)).unwrap();
     // Being filled.
     let place = DiskPlace { group: 1, member: 2 };
     let spare = new_disk(&model, 7, 0);
     let replace = |done| model.store.replace_disk(place, spare.disk, spare.identity, done);
-    assert_eq!(wait(&model.world, replace), Ok(()));
+    assert_eq!(model.world.wait(replace), Ok(()));
     let disk = "g7d0".to_owned();
     assert_eq!(remove(&mut model, 1), Err(RaidError::Filling { group: 1, disk }));
     model.rest();
@@ -418,12 +418,12 @@ fn what_cannot_be_removed_is_refused() {
     assert_eq!(remove(&mut model, 1), Err(RaidError::RemovedGroup { group: 1 }));
     let disk = new_disk(&model, 8, 0);
     let join = |done| model.store.add_disks(1, vec![disk], &Arc::default(), done);
-    assert_eq!(wait(&model.world, join), Err(RaidError::RemovedGroup { group: 1 }));
+    assert_eq!(model.world.wait(join), Err(RaidError::RemovedGroup { group: 1 }));
     assert_eq!(remove(&mut model, 0), Err(RaidError::LastGroup { group: 0 }));
     // An object store is not opened from.
     let object = NewDisk { profile: Profile::Object, ..new_disk(&model, 2, 0) };
     let groups = vec![NewGroup { kind: Unprotected, disks: vec![object] }];
-    assert_eq!(wait(&model.world, |done| model.store.add_groups(groups, done)), Ok(()));
+    assert_eq!(model.world.wait(|done| model.store.add_groups(groups, done)), Ok(()));
     assert_eq!(remove(&mut model, 0), Err(RaidError::LastGroup { group: 0 }));
     assert_eq!(remove(&mut model, 2), Ok(()));
     start(&mut model);
@@ -439,7 +439,7 @@ fn no_disk_gets_a_place_in_a_group_that_goes() {
         let mut model = Model::new(steps, &SHAPES);
         let place = DiskPlace { group: 1, member: 2 };
         if is_missing {
-            assert_eq!(wait(&model.world, |done| model.store.fail_disk(place, done)), Ok(()));
+            assert_eq!(model.world.wait(|done| model.store.fail_disk(place, done)), Ok(()));
         }
         let NewDisk { disk, identity, .. } = new_disk(&model, 7, 0);
         let answer = Growing::default();

@@ -180,7 +180,7 @@ fn no_place_changes_hands_after_the_store_has_failed() {
     let before = model.world.read_block("spare", 0);
     let again = Arc::clone(&disk);
     let refused =
-        wait(&model.world, |done| model.store.replace_disk(place, again, DiskUuid([9; 16]), done));
+        model.world.wait(|done| model.store.replace_disk(place, again, DiskUuid([9; 16]), done));
     assert!(matches!(refused, Err(RaidError::Store(_))), "{refused:?}");
     assert_eq!(model.world.read_block("spare", 0), before);
     model.world.set_gone(&disk_name(0, 1), false);
@@ -195,7 +195,7 @@ fn only_a_member_that_went_is_taken_back() {
     write_some(&mut model, 100);
     model.commit();
     let disk = model.world.disk(&disk_name(0, 2)).unwrap();
-    let refused = wait(&model.world, |done| model.store.return_disk(disk, done)).unwrap_err();
+    let refused = model.world.wait(|done| model.store.return_disk(disk, done)).unwrap_err();
     assert_eq!(refused.to_string(), "disk g0d2 is not a disk that the aggregate misses");
     model.world.set_gone(&disk_name(0, 2), true);
     write_some(&mut model, 10);
@@ -205,7 +205,7 @@ fn only_a_member_that_went_is_taken_back() {
     // One that was failed stays so at a start, until someone asks.
     model.commit();
     let place = DiskPlace { group: 0, member: 4 };
-    wait(&model.world, |done| model.store.fail_disk(place, done)).unwrap();
+    model.world.wait(|done| model.store.fail_disk(place, done)).unwrap();
     model.reassemble().unwrap();
     model.store.resume();
     model.rest();

@@ -278,7 +278,7 @@ fn even_the_only_disk_is_replaced() {
     model.world.power_cut();
     model.reassemble().unwrap();
     model.check();
-    let copies = wait(&model.world, |done| model.store.read_superblocks(done));
+    let copies = model.world.wait(|done| model.store.read_superblocks(done));
     assert!(copies.iter().any(|copy| copy.block.as_ref().is_some_and(|block| block[0] == 3)));
 }
 
@@ -289,7 +289,7 @@ fn spares_are_kept_and_take_places() {
     model.commit();
     let add = |model: &Model, name: &str, blocks: u64, identity: u8| {
         let disk: Arc<dyn Disk> = model.world.add_disk(name, blocks);
-        wait(&model.world, |done| model.store.add_spare(disk, DiskUuid([identity; 16]), done))
+        model.world.wait(|done| model.store.add_spare(disk, DiskUuid([identity; 16]), done))
     };
     let refused = add(&model, "gsmall", DISK_BLOCKS - 64, 1).unwrap_err().to_string();
     assert!(refused.starts_with("disk gsmall has "), "{refused}");
@@ -297,8 +297,8 @@ fn spares_are_kept_and_take_places() {
     add(&model, "gspare1", DISK_BLOCKS, 2).unwrap();
     add(&model, "gspare2", DISK_BLOCKS * 2, 3).unwrap();
     add(&model, "gspare3", DISK_BLOCKS * 2, 4).unwrap();
-    wait(&model.world, |done| model.store.remove_spare(DiskUuid([4; 16]), done)).unwrap();
-    let gone = wait(&model.world, |done| model.store.remove_spare(DiskUuid([4; 16]), done));
+    model.world.wait(|done| model.store.remove_spare(DiskUuid([4; 16]), done)).unwrap();
+    let gone = model.world.wait(|done| model.store.remove_spare(DiskUuid([4; 16]), done));
     assert_eq!(gone, Err(RaidError::NoSuchSpare { identity: DiskUuid([4; 16]) }));
     model.world.set_gone("gspare3", true);
     model.reassemble().unwrap();
@@ -337,7 +337,7 @@ fn a_spare_that_comes_too_late_stays_a_spare() {
         model.commit();
         let disk = |name: &str| -> Arc<dyn Disk> { model.world.add_disk(name, DISK_BLOCKS) };
         let (spare, new) = (disk("gspare"), disk("gnew"));
-        wait(&model.world, |done| model.store.add_spare(spare, DiskUuid([2; 16]), done)).unwrap();
+        model.world.wait(|done| model.store.add_spare(spare, DiskUuid([2; 16]), done)).unwrap();
         model.world.set_gone(&disk_name(0, 1), true);
         write_some(&mut model, 20);
         model.commit();

@@ -4,11 +4,11 @@
 //! Invariant: no more disks are missing than the plan says, those that are being rebuilt and those
 //! that the aggregate has not missed yet included.
 
-use crate::machine::promise::{Promise, promise};
 use crate::machine::{AGGREGATE, Machine};
 use crate::seed::finding::Finding;
 use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
+use platform::completion::{Promise, promise};
 use raid::{DiskPlace, MemberState, MemberStatus, RaidError};
 use std::sync::Arc;
 use units::CpNumber;

@@ -6,13 +6,13 @@
 use super::Life;
 use crate::machine::AGGREGATE;
 use crate::machine::logs::is_neighbours;
-use crate::machine::promise::{Promise, promise};
 use crate::plan::VolumePlan;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
 use crate::tenant::Tenant;
 use aggregate::AggregateError;
 use dblade::{EngineError, VolumeRequest};
+use platform::completion::{Promise, promise};
 
 /// Volumes that there may be at a time.
 const VOLUMES_MAX: usize = 4;
@@ -69,12 +69,8 @@ impl Life<'_> {
         let name = format!("v{}", self.next_name);
         self.next_name += 1;
         let request = VolumeRequest {
-            name: name.clone(),
-            aggregate: AGGREGATE.to_owned(),
-            size_blocks: plan.size_blocks,
             root: (0, 0, ROOT_MODE),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
+            ..VolumeRequest::new(&name, AGGREGATE, plan.size_blocks)
         };
         self.machine.trace.note(format!("create volume {name} of {} blocks", plan.size_blocks));
         let engine = &self.machine.engine;

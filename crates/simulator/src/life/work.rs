@@ -3,13 +3,13 @@
 use super::Life;
 use super::volumes::Change;
 use crate::faults::damage::damage;
-use crate::machine::promise::{Promise, promise};
 use crate::plan::Growth;
 use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
 use crate::tenant::Tenant;
 use crate::tenant::history::Moment;
+use platform::completion::{Promise, promise};
 use std::collections::BTreeMap;
 
 /// A consistency point that was asked for, and where that stands in each volume's history.

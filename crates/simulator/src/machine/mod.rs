@@ -23,7 +23,6 @@ mod ends;
 pub mod logs;
 pub mod outage;
 pub mod overlap;
-pub mod promise;
 mod requests;
 pub mod schedule;
 mod steps;

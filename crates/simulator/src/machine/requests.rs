@@ -1,10 +1,10 @@
 //! What is asked of the engine as a whole: the aggregate is made, opened, and has consistency
 //! points; and which refusals are right.
 
-use super::promise::{Promise, promise};
 use super::{AGGREGATE, Machine, disk_name};
 use crate::seed::finding::Finding;
 use dblade::{CreateAggregate, Recovery};
+use platform::completion::{Promise, promise};
 
 impl Machine<'_> {
     /// Makes the aggregate.

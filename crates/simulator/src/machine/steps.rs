@@ -6,9 +6,9 @@
 //! has come that [`Machine::arm`] was told; [`Finding::Outage`] when too many disks are gone.
 
 use super::cut::Cut;
-use super::promise::Promise;
 use super::{DISK_TIMEOUT_NANOSECONDS, Machine};
 use crate::seed::finding::Finding;
+use platform::completion::Promise;
 
 /// More steps than a seed can need by far: most take some ten thousand.
 const STEPS_MAX: u64 = 2_000_000;

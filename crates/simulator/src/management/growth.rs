@@ -3,7 +3,6 @@
 //! Invariants: an aggregate grows once in a life. A growth that was answered is kept by every
 //! start after it; one that was cut off has happened or not, and is tried again with other disks.
 
-use crate::machine::promise::{Promise, promise};
 use crate::machine::{AGGREGATE, Machine};
 use crate::plan::Growth;
 use crate::seed::finding::Finding;
@@ -11,6 +10,7 @@ use aggregate::AggregateError;
 use dblade::{AddDisks, EngineError, Joining};
 use ondisk::label::RaidKind;
 use platform::Disk;
+use platform::completion::{Promise, promise};
 use raid::RaidError;
 use std::sync::Arc;
 use units::Block;

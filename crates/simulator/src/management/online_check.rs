@@ -11,11 +11,11 @@
 //! Fails: [`Finding::Media`].
 
 use crate::machine::Machine;
-use crate::machine::promise::{Promise, promise};
 use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
 use aggregate::{Aggregate, ImagePin, PinError};
 use inspect::{Inspector, Scope};
+use platform::completion::{Promise, promise};
 use std::sync::Arc;
 
 /// Of 100 rounds, those with a check.

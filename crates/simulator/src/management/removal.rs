@@ -5,13 +5,13 @@
 //! has left after some consistency points, at the end of a life.
 
 use crate::checks::media::inspect_media;
-use crate::machine::promise::{Promise, promise};
 use crate::machine::{AGGREGATE, Machine};
 use crate::management::scrubs::Scrubs;
 use crate::plan::Growth;
 use crate::seed::finding::Finding;
 use aggregate::AggregateError;
 use dblade::EngineError;
+use platform::completion::{Promise, promise};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

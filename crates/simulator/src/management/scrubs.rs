@@ -12,7 +12,6 @@
 //! copy. What the reader finds is what the scrub told, and no more.
 
 use crate::checks::media::{inspect_media, report_of_media};
-use crate::machine::promise::{Promise, promise};
 use crate::machine::{AGGREGATE, Machine, disk_name};
 use crate::seed::finding::Finding;
 use aggregate::AggregateError;
@@ -21,6 +20,7 @@ use inspect::Finding as MediaFinding;
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};
 use ondisk::label::RaidKind;
 use ondisk::scrub::ScrubPhase;
+use platform::completion::{Promise, promise};
 use platform::simulated::FaultRates;
 use raid::{RaidError, ScrubFinding, ScrubOrder, TetrisId};
 use std::collections::{BTreeMap, BTreeSet};

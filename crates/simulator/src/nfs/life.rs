@@ -8,7 +8,6 @@ use super::server::{CLIENTS_MAX, programs, replies_of};
 use crate::checks::media::check_media;
 use crate::checks::space::check_promises;
 use crate::machine::cut::{Cut, choose_fate};
-use crate::machine::promise::promise;
 use crate::machine::{AGGREGATE, Machine};
 use crate::plan::Plan;
 use crate::seed::choices::{Choices, Purpose};
@@ -20,6 +19,7 @@ use dblade::VolumeRequest;
 use file_service::{Caller, FileService, calls};
 use nfs::{EveryClient, ReplyLimits};
 use platform::Clock;
+use platform::completion::promise;
 use std::sync::Arc;
 
 const ROOT_MODE: u16 = 0o777;
@@ -82,12 +82,8 @@ impl FrontLife<'_> {
     fn live(&mut self) -> Result<(), Finding> {
         self.machine.create_aggregate(false)?;
         let request = VolumeRequest {
-            name: VOLUME.to_owned(),
-            aggregate: AGGREGATE.to_owned(),
-            size_blocks: VOLUME_BLOCKS,
             root: (0, 0, ROOT_MODE),
-            exports: Vec::new(),
-            tiering: dblade::Tiering::default(),
+            ..VolumeRequest::new(VOLUME, AGGREGATE, VOLUME_BLOCKS)
         };
         let made = promise(|done| self.machine.engine.create_volume(request, done));
         let made = self.machine.wait("create volume", &made)?;

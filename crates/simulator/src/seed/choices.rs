@@ -6,6 +6,8 @@
 //!
 //! Invariants: the same seed gives the same numbers on every machine and in every build.
 
+use platform::Seeded;
+
 /// What a stream is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
@@ -37,16 +39,17 @@ pub enum Purpose {
     Operator = 20,
 }
 
-/// SplitMix64: small, fast, and good enough to choose with.
+/// A stream of choices.
 #[derive(Clone, Debug)]
-pub struct Choices(u64);
+pub struct Choices(Seeded);
 
 impl Choices {
     /// The stream of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         // Neighbouring seeds begin far from each other.
-        Self(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x2545_f491_4f6c_dd1d))
+        let begin = seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x2545_f491_4f6c_dd1d);
+        Self(Seeded::new(begin))
     }
 
     /// Stream `index` of a purpose.
@@ -59,11 +62,7 @@ impl Choices {
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.number()
     }
 
     /// A number below `end`.
@@ -71,8 +70,7 @@ impl Choices {
     /// # Panics
     /// If `end` is zero.
     pub const fn below(&mut self, end: u64) -> u64 {
-        assert!(end > 0, "a choice among nothing");
-        self.next() % end
+        self.0.below(end)
     }
 
     /// An index below `count`.

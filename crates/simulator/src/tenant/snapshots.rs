@@ -16,13 +16,13 @@
 //! Fails: [`Finding`] as operations do; a refusal that is due and does not come.
 
 use crate::machine::Machine;
-use crate::machine::promise::{Promise, promise};
 use crate::seed::finding::Finding;
 use crate::tenant::subject::{EngineSubject, snapshot_name, snapshot_request};
 use aggregate::{AggregateError, Phase};
 use dblade::EngineError;
 use model_fs::model::SavedImages;
 use model_fs::{ExecutorState, Model, Operation, Runner, SnapshotAction};
+use platform::completion::{Promise, promise};
 use std::collections::BTreeMap;
 use units::CpNumber;
 use volume::SnapshotRequest;

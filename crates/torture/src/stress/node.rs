@@ -9,8 +9,7 @@ use crate::stress::abort::AbortOnPanic;
 use crate::stress::answer::{Answer, Desk};
 use crate::stress::media::{End, Media};
 use dblade::{
-    Configuration, CreateAggregate, Engine, EngineError, Recovery, Service, Tiering, Tuning,
-    VolumeRequest,
+    Configuration, CreateAggregate, Engine, EngineError, Recovery, Service, Tuning, VolumeRequest,
 };
 use file_service::{Caller, DirectoryPage, Done, FileHandle, FileService, FsError, calls};
 use ondisk::label::RaidKind;
@@ -124,14 +123,7 @@ impl Node {
         let request = CreateAggregate::new(AGGREGATE, kind, disks);
         self.command("make an aggregate", |done| self.engine.create_aggregate(request, done))?;
         for name in [OWN, SHARED] {
-            let volume = VolumeRequest {
-                name: name.to_owned(),
-                aggregate: AGGREGATE.to_owned(),
-                size_blocks: volume_blocks,
-                root: (0, 0, 0o755),
-                exports: Vec::new(),
-                tiering: Tiering::default(),
-            };
+            let volume = VolumeRequest::new(name, AGGREGATE, volume_blocks);
             self.command("make a volume", |done| self.engine.create_volume(volume, done))?;
         }
         Ok(())

@@ -51,19 +51,9 @@ struct Model {
     complete: Option<u64>,
 }
 
-fn wait<T: Send + 'static>(
-    world: &SimulatedWorld,
-    call: impl FnOnce(Box<dyn FnOnce(T) + Send>),
-) -> T {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    call(Box::new(move |value| sender.send(value).unwrap()));
-    world.run_until_idle();
-    receiver.recv().unwrap()
-}
-
 fn write_rebuilt(world: &SimulatedWorld, device: &Arc<Device>, regions: u64) {
     let change = |label: &mut DiskLabel| label.rebuilt_regions = regions.into();
-    wait(world, |done| device.update_label(change, done)).unwrap();
+    world.wait(|done| device.update_label(change, done)).unwrap();
 }
 
 impl Model {
@@ -102,7 +92,7 @@ impl Model {
         // What it says of places the model keeps itself.
         label.role = DiskRole::Spare.number();
         label.data_regions = (REGIONS as u64).into();
-        let device = wait(&self.world, |done| media::initialize(disk, label, done)).unwrap();
+        let device = self.world.wait(|done| media::initialize(disk, label, done)).unwrap();
         let now = if at < MEMBERS { [0; REGIONS] } else { [u64::MAX; REGIONS] };
         self.disks.push(Holder { device: Arc::new(device), now, durable: now });
         at

@@ -2,7 +2,6 @@
 
 use crate::machine::Machine;
 use crate::machine::logs::neighbour_name;
-use crate::machine::promise::promise;
 use crate::plan::VolumePlan;
 use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
@@ -11,6 +10,7 @@ use dblade::{CreateAggregate, VolumeRequest};
 use file_service::Durability;
 use ondisk::label::RaidKind;
 use platform::Disk;
+use platform::completion::promise;
 use platform::simulated::SimulatedWorld;
 use std::sync::Arc;
 
@@ -85,12 +85,8 @@ impl Neighbour {
         if !machine.plan.is_traditional {
             (volume, root_mode) = (format!("{name}v"), 0o777);
             let request = VolumeRequest {
-                name: volume.clone(),
-                aggregate: name.clone(),
-                size_blocks: VOLUME_BLOCKS,
                 root: (0, 0, root_mode),
-                exports: Vec::new(),
-                tiering: dblade::Tiering::default(),
+                ..VolumeRequest::new(&volume, &name, VOLUME_BLOCKS)
             };
             let made = promise(|done| machine.engine.create_volume(request, done));
             let made = machine.wait("create a neighbour's volume", &made)?;

@@ -27,16 +27,6 @@ const HANDLES_MAX: usize = 16;
 /// Longest data of a WRITE.
 const DATA_BYTES_MAX: u64 = 9000;
 
-/// Root is root: the most that a client can do.
-pub(crate) const ACCESS: ExportAccess = ExportAccess {
-    read_only: false,
-    squash: Squash::None,
-    anonymous_uid: 65534,
-    anonymous_gid: 65534,
-    secure_ports: false,
-    hide_snapshots: false,
-};
-
 /// `vol` may be changed, `other` only be read.
 struct Policy;
 
@@ -47,19 +37,19 @@ impl ExportPolicy for Policy {
 
     fn rule(&self, volume: VolumeUuid, _: IpAddr) -> Option<ExportAccess> {
         match volume.half() {
-            1 => Some(ACCESS),
+            1 => Some(ExportAccess::ROOT_IS_ROOT),
             2 => Some(ExportAccess {
                 read_only: true,
                 squash: Squash::Root,
                 hide_snapshots: true,
-                ..ACCESS
+                ..ExportAccess::ROOT_IS_ROOT
             }),
             _ => None,
         }
     }
 
     fn rule_for_export(&self, _: &str, _: IpAddr) -> Option<ExportAccess> {
-        Some(ACCESS)
+        Some(ExportAccess::ROOT_IS_ROOT)
     }
 
     fn exports(&self) -> Vec<Export> {

@@ -5,7 +5,7 @@
 //! another are held at a time; who frees all that he has holds nothing.
 
 use crate::input::Input;
-use crate::nfs::{ACCESS, reply_to, spoilt};
+use crate::nfs::{reply_to, spoilt};
 use crate::{memory, results};
 use file_service::FileHandle;
 use locks::{Held, Limits, LockManager, Mode};
@@ -67,7 +67,10 @@ impl Client {
     fn new() -> Self {
         let service = memory::service();
         let locks = Arc::new(LockManager::new(memory::clock(), LIMITS));
-        let policy = EveryClient { access: ACCESS, volumes: vec!["vol".to_owned()] };
+        let policy = EveryClient {
+            access: nfs::ExportAccess::ROOT_IS_ROOT,
+            volumes: vec!["vol".to_owned()],
+        };
         let programs = Programs::new(
             Arc::clone(&service) as _,
             Arc::new(policy),

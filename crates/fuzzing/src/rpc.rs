@@ -51,7 +51,8 @@ pub fn rpc_stream(bytes: &[u8]) {
         _ => (calls(&mut input), true),
     };
     let service = memory::service();
-    let policy = EveryClient { access: crate::nfs::ACCESS, volumes: vec!["vol".to_owned()] };
+    let policy =
+        EveryClient { access: nfs::ExportAccess::ROOT_IS_ROOT, volumes: vec!["vol".to_owned()] };
     let programs = Programs::new(
         Arc::clone(&service) as _,
         Arc::new(policy),

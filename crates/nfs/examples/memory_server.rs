@@ -5,7 +5,7 @@
 //! Root is root here. Ends with the process.
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
-use nfs::{Configuration, EveryClient, ExportAccess, Server, Squash};
+use nfs::{Configuration, EveryClient, ExportAccess, Server};
 use platform::linux::SystemClock;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for volume in &volumes {
         service.add_volume(volume, VolumeOptions::default())?;
     }
-    let access = ExportAccess { squash: Squash::None, ..ExportAccess::default() };
+    let access = ExportAccess::ROOT_IS_ROOT;
     let policy = EveryClient { access, volumes };
     let clock = Arc::new(SystemClock);
     let configuration =

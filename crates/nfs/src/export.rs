@@ -45,14 +45,7 @@ pub struct ExportAccess {
 
 impl Default for ExportAccess {
     fn default() -> Self {
-        Self {
-            read_only: false,
-            squash: Squash::default(),
-            anonymous_uid: ANONYMOUS_ID,
-            anonymous_gid: ANONYMOUS_ID,
-            secure_ports: false,
-            hide_snapshots: false,
-        }
+        Self { squash: Squash::Root, ..Self::ROOT_IS_ROOT }
     }
 }
 
@@ -60,6 +53,16 @@ impl Default for ExportAccess {
 const UNPRIVILEGED_PORT: u16 = 1024;
 
 impl ExportAccess {
+    /// The most that a client can do: change everything, and as root.
+    pub const ROOT_IS_ROOT: Self = Self {
+        read_only: false,
+        squash: Squash::None,
+        anonymous_uid: ANONYMOUS_ID,
+        anonymous_gid: ANONYMOUS_ID,
+        secure_ports: false,
+        hide_snapshots: false,
+    };
+
     /// Whether calls from `port` are refused.
     #[must_use]
     pub const fn refuses_port(&self, port: u16) -> bool {

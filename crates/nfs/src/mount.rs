@@ -81,15 +81,10 @@ pub(crate) fn dispatch(
     call: Call<'_>,
     replier: Replier,
 ) {
-    let mut request = Request {
-        context,
-        session,
-        credential: call.header.credential,
-        arguments: call.arguments,
-        record: call.record,
-        answer: Some(Answer::new(context, Way::unkept(replier), &[])),
-    };
-    let outcome = run(call.header.procedure, &mut request, mounts);
+    let procedure = call.header.procedure;
+    let answer = Answer::new(context, Way::unkept(replier), &[]);
+    let mut request = Request::new(context, session, call, answer);
+    let outcome = run(procedure, &mut request, mounts);
     request.conclude(outcome);
 }
 

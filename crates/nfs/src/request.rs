@@ -15,7 +15,7 @@ use crate::wire::{self, SealedBytes};
 use file_service::{
     Attributes, Caller, Done, FileHandle, FileService, FsError, Limits, SealedHandle, calls,
 };
-use onc_rpc::{Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
+use onc_rpc::{Call, Credential, Payload, Reader, Record, ReplyError, Writer, XdrError};
 use platform::Clock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -147,7 +147,24 @@ pub(crate) struct Request<'a> {
     pub(crate) answer: Option<Answer>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// A call that gets this answer.
+    pub(crate) fn new(
+        context: &'a Arc<Context>,
+        session: &'a mut Session,
+        call: Call<'a>,
+        answer: Answer,
+    ) -> Self {
+        Self {
+            context,
+            session,
+            credential: call.header.credential,
+            arguments: call.arguments,
+            record: call.record,
+            answer: Some(answer),
+        }
+    }
+
     /// The backend.
     pub(crate) fn service(&self) -> &dyn FileService {
         &*self.context.service

@@ -4,7 +4,7 @@
 
 mod client;
 
-use client::{Client, MOUNT, NFS, ROOT_IS_ROOT, name_in, post_attributes, set_mode, start};
+use client::{Client, MOUNT, NFS, name_in, post_attributes, set_mode, start, start_mounted};
 use file_service::HandleKey;
 use nfs::{EveryClient, Export, ExportAccess, ExportPolicy, Squash};
 use onc_rpc::{Credential, Reader};
@@ -14,9 +14,7 @@ use units::VolumeUuid;
 
 #[test]
 fn mounts_lead_to_directories() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let directory = client.make_directory(&root, b"directory").unwrap();
     let inner = client.make_directory(&directory, b"inner").unwrap();
     client.create(&root, b"file").unwrap();
@@ -69,9 +67,7 @@ fn mounts_and_exports_are_listed() {
 
 #[test]
 fn without_a_rule_there_is_no_access() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     *setup.policy.0.lock() = None;
     assert_eq!(client.mount(b"/vol").err(), Some(13));
     assert_eq!(client.mount(b"/none").err(), Some(2));
@@ -82,11 +78,9 @@ fn without_a_rule_there_is_no_access() {
 
 #[test]
 fn a_read_only_export_is_not_changed() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     let file = client.create(&root, b"file").unwrap();
-    *setup.policy.0.lock() = Some(ExportAccess { read_only: true, ..ROOT_IS_ROOT });
+    *setup.policy.0.lock() = Some(ExportAccess { read_only: true, ..ExportAccess::ROOT_IS_ROOT });
     assert_eq!(client.create(&root, b"x").err(), Some(30));
     assert_eq!(client.write(&file, 0, b"x", 0).err(), Some(30));
     for procedure in [2, 9, 10, 11, 12, 13, 14, 15] {
@@ -109,9 +103,7 @@ fn a_read_only_export_is_not_changed() {
 
 #[test]
 fn identities_reach_the_backend_squashed() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     let open = |w: &mut onc_rpc::Writer| set_mode(w, 0o777);
     let (public, _) = client.make(9, &root, b"public", open).unwrap();
     let mut owner = |access: ExportAccess, credential| {
@@ -125,7 +117,7 @@ fn identities_reach_the_backend_squashed() {
     };
     let user = Credential::Sys(onc_rpc::AuthSys::new(7, 8, &[]));
     let root_user = Credential::Sys(onc_rpc::AuthSys::new(0, 0, &[]));
-    let squash = |squash| ExportAccess { squash, ..ROOT_IS_ROOT };
+    let squash = |squash| ExportAccess { squash, ..ExportAccess::ROOT_IS_ROOT };
     assert_eq!(owner(squash(Squash::None), root_user), (0, 0));
     assert_eq!(owner(squash(Squash::Root), root_user), (65534, 65534));
     assert_eq!(owner(squash(Squash::Root), user), (7, 8));
@@ -136,9 +128,7 @@ fn identities_reach_the_backend_squashed() {
 
 #[test]
 fn a_change_is_not_made_twice() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     client.create(&root, b"file").unwrap();
     let remove = client.encode(NFS, 12, |w| name_in(w, &root, b"file"));
     client.send(&remove);
@@ -185,9 +175,7 @@ fn many_clients_work_at_the_same_time() {
 
 #[test]
 fn clients_come_back_after_a_restart_of_the_server() {
-    let mut setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (mut setup, mut client, root) = start_mounted();
     let file = client.create(&root, b"file").unwrap();
     setup.server.stop();
     let service = std::sync::Arc::clone(&setup.service);
@@ -199,9 +187,7 @@ fn clients_come_back_after_a_restart_of_the_server() {
 
 #[test]
 fn a_change_is_not_made_twice_over_a_new_connection() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     client.create(&root, b"file").unwrap();
     let remove = client.encode(NFS, 12, |w| name_in(w, &root, b"file"));
     client.send(&remove);
@@ -218,9 +204,7 @@ fn a_change_is_not_made_twice_over_a_new_connection() {
 
 #[test]
 fn errors_tell_what_the_files_are_now() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     let directory = client.make_directory(&root, b"directory").unwrap();
     let file = client.create(&root, b"file").unwrap();
     let told = |client: &mut Client, procedure, arguments: &dyn Fn(&mut onc_rpc::Writer)| {
@@ -256,21 +240,21 @@ fn errors_tell_what_the_files_are_now() {
 
 #[test]
 fn snapshots_are_hidden_and_ports_refused_if_the_rule_says_so() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     // The root as a snapshot has it; the memory backend has none, so it is stale.
     let mut kept = client::opened(&root);
     kept.snapshot = units::SnapshotId(7);
     let snapshots = client::sealed(&kept);
     assert_eq!(client.attributes(&snapshots).err(), Some(70));
-    *setup.policy.0.lock() = Some(ExportAccess { hide_snapshots: true, ..ROOT_IS_ROOT });
+    *setup.policy.0.lock() =
+        Some(ExportAccess { hide_snapshots: true, ..ExportAccess::ROOT_IS_ROOT });
     assert_eq!(client.lookup(&root, b".snapshot").err(), Some(2));
     assert_eq!(client.attributes(&snapshots).err(), Some(13), "a handle from before");
     assert_eq!(client.mount(b"/vol/.snapshot").err(), Some(2));
     assert!(client.attributes(&root).is_ok());
     // The test's own port is one that anybody may use.
-    *setup.policy.0.lock() = Some(ExportAccess { secure_ports: true, ..ROOT_IS_ROOT });
+    *setup.policy.0.lock() =
+        Some(ExportAccess { secure_ports: true, ..ExportAccess::ROOT_IS_ROOT });
     assert_eq!(client.attributes(&root).err(), Some(1));
     assert_eq!(client.mount(b"/vol").err(), Some(13));
 }
@@ -288,11 +272,11 @@ impl ExportPolicy for Away {
     }
 
     fn rule(&self, _: VolumeUuid, _: IpAddr) -> Option<ExportAccess> {
-        Some(client::ROOT_IS_ROOT)
+        Some(ExportAccess::ROOT_IS_ROOT)
     }
 
     fn rule_for_export(&self, _: &str, _: IpAddr) -> Option<ExportAccess> {
-        Some(client::ROOT_IS_ROOT)
+        Some(ExportAccess::ROOT_IS_ROOT)
     }
 
     fn exports(&self) -> Vec<Export> {

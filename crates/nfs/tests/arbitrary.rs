@@ -5,7 +5,7 @@
 
 mod client;
 
-use client::{Client, MOUNT, NFS, start};
+use client::{MOUNT, NFS, start_mounted};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -37,9 +37,7 @@ proptest! {
         calls in prop::collection::vec(
             (any::<bool>(), 0..24_u32, prop::collection::vec(item(), 0..9)), 1..200),
     ) {
-        let setup = start();
-        let mut client = Client::connect(&setup.server);
-        let root = client.mount(b"/vol").unwrap();
+        let (setup, mut client, root) = start_mounted();
         let file = client.create(&root, b"a").unwrap();
         let directory = client.make_directory(&root, b"b").unwrap();
         // All calls are in flight together, so the answers' order is not looked at.

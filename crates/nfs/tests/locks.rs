@@ -5,17 +5,16 @@
 
 mod client;
 
-use client::{Client, ROOT_IS_ROOT};
+use client::Client;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use locks::{Attempt, Kind, Limits, LockManager, Mode, Owner, Range, Request};
-use nfs::{Configuration, ExportAccess, Ledger, Locking, Server};
+use nfs::{Configuration, ExportAccess, Locking, Server};
 use onc_rpc::client::{Procedure, call_datagram, call_stream};
 use onc_rpc::{Call, DatagramServer, Reader, Replier, Service, Writer};
 use platform::Clock;
 use platform::linux::SystemClock;
 use platform::sync::Mutex;
 use proptest::prelude::*;
-use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,20 +31,6 @@ const READ_ONLY: u32 = 6;
 const STALE: u32 = 7;
 const TOO_FAR: u32 = 8;
 const FAILED: u32 = 9;
-
-#[derive(Default)]
-struct MemoryLedger(Mutex<String>);
-
-impl Ledger for MemoryLedger {
-    fn load(&self) -> io::Result<String> {
-        Ok(self.0.lock().clone())
-    }
-
-    fn store(&self, text: &str) -> io::Result<()> {
-        text.clone_into(&mut self.0.lock());
-        Ok(())
-    }
-}
 
 /// The real clock, and what a test adds to it.
 #[derive(Default)]
@@ -97,7 +82,7 @@ impl Service for ClientPrograms {
 struct Setup {
     service: Arc<MemoryFileSystem>,
     policy: Arc<client::Policy>,
-    ledger: Arc<MemoryLedger>,
+    ledger: Arc<Mutex<String>>,
     clock: Arc<Shifted>,
     locks: Arc<LockManager>,
     programs: Arc<ClientPrograms>,
@@ -112,7 +97,7 @@ const GRACE_NANOSECONDS: u64 = 1_000_000_000_000;
 fn serve(
     service: &Arc<MemoryFileSystem>,
     policy: &Arc<client::Policy>,
-    ledger: &Arc<MemoryLedger>,
+    ledger: &Arc<Mutex<String>>,
     clock: &Arc<Shifted>,
     client_rpcbind_port: u16,
 ) -> (Server, Arc<LockManager>) {
@@ -138,7 +123,7 @@ impl Setup {
         let service = MemoryFileSystem::new(Arc::new(SystemClock));
         service.add_volume("vol", VolumeOptions::default()).unwrap();
         let service = Arc::new(service);
-        let policy = Arc::new(client::Policy(Mutex::new(Some(ROOT_IS_ROOT))));
+        let policy = Arc::new(client::Policy(Mutex::new(Some(ExportAccess::ROOT_IS_ROOT))));
         let (sender, called) = channel();
         let programs = Arc::new(ClientPrograms {
             called: Mutex::new(sender),
@@ -149,7 +134,7 @@ impl Setup {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let listening = DatagramServer::start(free, Arc::clone(&programs)).unwrap();
         *programs.port.lock() = free.port();
-        let (ledger, clock) = (Arc::<MemoryLedger>::default(), Arc::<Shifted>::default());
+        let (ledger, clock) = (Arc::<Mutex<String>>::default(), Arc::<Shifted>::default());
         let (server, locks) = serve(&service, &policy, &ledger, &clock, free.port());
         let mut client = Client::connect(&server);
         let root = client.mount(b"/vol").unwrap();
@@ -413,12 +398,12 @@ fn what_may_not_be_locked_is_refused() {
     let rule = |access: Option<ExportAccess>| *setup.policy.0.lock() = access;
     rule(None);
     assert_eq!(setup.lock("a", 1, ALL, NOW), FAILED);
-    rule(Some(ExportAccess { secure_ports: true, ..ROOT_IS_ROOT }));
+    rule(Some(ExportAccess { secure_ports: true, ..ExportAccess::ROOT_IS_ROOT }));
     assert_eq!(setup.lock("a", 1, ALL, NOW), FAILED);
-    rule(Some(ExportAccess { read_only: true, ..ROOT_IS_ROOT }));
+    rule(Some(ExportAccess { read_only: true, ..ExportAccess::ROOT_IS_ROOT }));
     assert_eq!(setup.lock("a", 1, ALL, NOW), READ_ONLY);
     assert_eq!(setup.lock("a", 1, ALL, SHARED), GRANTED);
-    rule(Some(ROOT_IS_ROOT));
+    rule(Some(ExportAccess::ROOT_IS_ROOT));
     assert_eq!(setup.lock("a", 1, (u64::MAX, 2), NOW), TOO_FAR);
     assert_eq!(setup.lock("two words", 1, ALL, NOW), FAILED);
     let mut handle = client::opened(&setup.file);
@@ -467,7 +452,7 @@ fn a_client_that_was_started_anew_has_no_locks() {
     assert_eq!(setup.locks.counts(), (2, 0));
     setup.notify("a");
     assert_eq!(setup.locks.counts(), (1, 0));
-    assert!(!setup.ledger.0.lock().contains("a.example.org"));
+    assert!(!setup.ledger.lock().contains("a.example.org"));
     // The only one left of this address, by whatever name.
     setup.notify("10.0.0.7");
     assert_eq!(setup.locks.counts(), (0, 0));
@@ -478,7 +463,7 @@ fn a_client_that_was_started_anew_has_no_locks() {
 fn after_a_restart_locks_are_taken_back_before_others_are_given() {
     let mut setup = Setup::new();
     assert_eq!(setup.lock("a", 1, (0, 10), NOW), GRANTED);
-    assert_eq!(setup.ledger.0.lock().as_str(), "stroop locks 1\nstate 1\nhost 127.0.0.1 a\n");
+    assert_eq!(setup.ledger.lock().as_str(), "stroop locks 1\nstate 1\nhost 127.0.0.1 a\n");
     setup.restart();
     let (program, procedure, arguments) = setup.called.recv().unwrap();
     assert_eq!((program, procedure), (NSM, 6));
@@ -497,11 +482,11 @@ fn after_a_restart_locks_are_taken_back_before_others_are_given() {
     setup.notify("a");
     setup.notify("b");
     // It was told of the first restart, which takes it out of the list too.
-    while setup.ledger.0.lock().contains("host") {
+    while setup.ledger.lock().contains("host") {
         std::thread::yield_now();
     }
     setup.restart();
-    assert_eq!(setup.ledger.0.lock().as_str(), "stroop locks 1\nstate 5\n");
+    assert_eq!(setup.ledger.lock().as_str(), "stroop locks 1\nstate 5\n");
     assert_eq!(setup.lock("b", 1, (4, 1), NOW), GRANTED);
 }
 

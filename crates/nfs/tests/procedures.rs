@@ -6,7 +6,7 @@ mod client;
 
 use client::{
     Client, NFS, attributes, change, name_in, post_attributes, set_mode, set_nothing, set_size,
-    start,
+    start, start_mounted,
 };
 use file_service::{FsError, HandleKey};
 use onc_rpc::{Credential, Writer};
@@ -24,9 +24,7 @@ fn null_answers_nothing() {
 
 #[test]
 fn attributes_are_read_and_set() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let of_root = client.attributes(&root).unwrap();
     assert_eq!((of_root.kind, of_root.mode, of_root.links), (2, 0o755, 2));
 
@@ -103,9 +101,7 @@ fn access_and_lookup() {
 
 #[test]
 fn data_is_written_read_and_committed() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let file = client.create(&root, b"file").unwrap();
     assert_eq!(client.read(&file, 0, 100), Ok((Vec::new(), true)));
 
@@ -145,9 +141,7 @@ fn data_is_written_read_and_committed() {
 
 #[test]
 fn files_are_created_in_three_ways() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let unchecked = |w: &mut Writer| {
         w.u32(0);
         set_size(w, 0);
@@ -179,9 +173,7 @@ fn files_are_created_in_three_ways() {
 
 #[test]
 fn nodes_of_all_kinds_are_made() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     client.make_directory(&root, b"directory").unwrap();
     assert_eq!(client.make_directory(&root, b"directory").err(), Some(17));
 
@@ -221,9 +213,7 @@ fn nodes_of_all_kinds_are_made() {
 
 #[test]
 fn names_are_removed_renamed_and_linked() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (setup, mut client, root) = start_mounted();
     let other = client.mount(b"/other").unwrap();
     let directory = client.make_directory(&root, b"directory").unwrap();
     let file = client.create(&root, b"file").unwrap();
@@ -311,9 +301,7 @@ fn list(
 
 #[test]
 fn directories_are_listed_in_pieces() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let mut expected: Vec<Vec<u8>> = vec![b".".to_vec(), b"..".to_vec()];
     for number in 0..200 {
         let name = format!("{number:0width$}", width = 1 + number % 50).into_bytes();
@@ -350,9 +338,7 @@ fn directories_are_listed_in_pieces() {
 
 #[test]
 fn the_file_system_describes_itself() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let results = client.nfs(18, |w| w.opaque(&root)).unwrap();
     let mut reader = results.reader();
     post_attributes(&mut reader).unwrap();
@@ -380,9 +366,7 @@ fn the_file_system_describes_itself() {
 
 #[test]
 fn handles_that_are_wrong_or_old_are_told_apart() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let mut stale = client::opened(&root);
     stale.inode = stale.inode.offset(12_345);
     let made_up = stale.seal(&HandleKey([0; 16]));
@@ -433,9 +417,7 @@ fn handles_that_are_wrong_or_old_are_told_apart() {
 
 #[test]
 fn garbage_is_garbage() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let mut garbage = |procedure, arguments: &dyn Fn(&mut Writer)| {
         let bytes = client.encode(NFS, procedure, arguments);
         client.send(&bytes);
@@ -461,9 +443,7 @@ fn garbage_is_garbage() {
 
 #[test]
 fn attributes_have_the_size_of_the_rfc() {
-    let setup = start();
-    let mut client = Client::connect(&setup.server);
-    let root = client.mount(b"/vol").unwrap();
+    let (_setup, mut client, root) = start_mounted();
     let results = client.nfs(1, |w| w.opaque(&root)).unwrap();
     assert_eq!(results.0.len(), 84);
     attributes(&mut results.reader());

@@ -30,6 +30,7 @@ use crate::request::Context;
 use callbacks::Callbacks;
 use hosts::Hosts;
 use locks::LockManager;
+use platform::sync::Mutex;
 use std::io;
 use std::sync::Arc;
 
@@ -46,6 +47,18 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// If it cannot be written; what was stored before is still there then.
     fn store(&self, text: &str) -> io::Result<()>;
+}
+
+/// A text in memory: it outlives the server and not the process, which does for tests.
+impl Ledger for Mutex<String> {
+    fn load(&self) -> io::Result<String> {
+        Ok(self.lock().clone())
+    }
+
+    fn store(&self, text: &str) -> io::Result<()> {
+        text.clone_into(&mut self.lock());
+        Ok(())
+    }
 }
 
 /// What the server needs to serve locks.

@@ -71,14 +71,8 @@ pub(crate) fn dispatch(
     } else {
         Way::unkept(replier)
     };
-    let mut request = Request {
-        context,
-        session,
-        credential: call.header.credential,
-        arguments: call.arguments,
-        record: call.record,
-        answer: Some(Answer::new(context, way, after_failure(procedure))),
-    };
+    let answer = Answer::new(context, way, after_failure(procedure));
+    let mut request = Request::new(context, session, call, answer);
     let outcome = run(procedure, &mut request);
     request.conclude(outcome);
 }

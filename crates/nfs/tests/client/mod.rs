@@ -7,7 +7,7 @@
 
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use file_service::{FileHandle, FileService, HandleKey, SealedHandle};
-use nfs::{Configuration, EveryClient, Export, ExportAccess, ExportPolicy, Server, Squash};
+use nfs::{Configuration, EveryClient, Export, ExportAccess, ExportPolicy, Server};
 use onc_rpc::{AuthSys, CallHeader, Credential, Reader, Writer, record};
 use platform::linux::SystemClock;
 use platform::sync::Mutex;
@@ -46,15 +46,6 @@ impl ExportPolicy for Policy {
     }
 }
 
-pub const ROOT_IS_ROOT: ExportAccess = ExportAccess {
-    read_only: false,
-    squash: Squash::None,
-    anonymous_uid: 65534,
-    anonymous_gid: 65534,
-    secure_ports: false,
-    hide_snapshots: false,
-};
-
 /// What a server means by a handle that it gave.
 pub fn opened(handle: &[u8]) -> FileHandle {
     SealedHandle::parse(handle).unwrap().open(&EveryClient::KEY).unwrap()
@@ -78,9 +69,17 @@ pub fn start() -> Setup {
         service.add_volume(volume, VolumeOptions::default()).unwrap();
     }
     let service = Arc::new(service);
-    let policy = Arc::new(Policy(Mutex::new(Some(ROOT_IS_ROOT))));
+    let policy = Arc::new(Policy(Mutex::new(Some(ExportAccess::ROOT_IS_ROOT))));
     let (backend, rules) = (Arc::clone(&service), Arc::clone(&policy));
     Setup { service, policy, server: serve(backend, rules) }
+}
+
+/// A server, a client of it, and the root of `vol` that the client has mounted.
+pub fn start_mounted() -> (Setup, Client, Vec<u8>) {
+    let setup = start();
+    let mut client = Client::connect(&setup.server);
+    let root = client.mount(b"/vol").unwrap();
+    (setup, client, root)
 }
 
 pub fn serve(service: Arc<dyn FileService>, policy: Arc<dyn ExportPolicy>) -> Server {
@@ -95,7 +94,8 @@ pub fn serve(service: Arc<dyn FileService>, policy: Arc<dyn ExportPolicy>) -> Se
 pub fn start_open() -> Server {
     let service = MemoryFileSystem::new(Arc::new(SystemClock));
     service.add_volume("vol", VolumeOptions::default()).unwrap();
-    let policy = EveryClient { access: ROOT_IS_ROOT, volumes: vec!["vol".to_owned()] };
+    let policy =
+        EveryClient { access: ExportAccess::ROOT_IS_ROOT, volumes: vec!["vol".to_owned()] };
     serve(Arc::new(service), Arc::new(policy))
 }
 

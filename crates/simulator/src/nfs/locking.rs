@@ -11,11 +11,10 @@
 
 use crate::seed::choices::Choices;
 use locks::{Limits, LockManager};
-use nfs::{Ledger, Locking};
+use nfs::Locking;
 use onc_rpc::{AuthSys, CallHeader, Credential, Reader, Writer, record};
 use platform::Clock;
 use platform::sync::Mutex;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -29,20 +28,9 @@ const DENIED: u32 = 1;
 const DENIED_GRACE: u32 = 4;
 /// What a server without its disks says.
 const FAILED: u32 = 9;
+
 /// What the server keeps over restarts: who has locks.
-#[derive(Default)]
-pub(super) struct StateDirectory(Mutex<String>);
-
-impl Ledger for StateDirectory {
-    fn load(&self) -> io::Result<String> {
-        Ok(self.0.lock().clone())
-    }
-
-    fn store(&self, text: &str) -> io::Result<()> {
-        text.clone_into(&mut self.0.lock());
-        Ok(())
-    }
-}
+pub(super) type StateDirectory = Mutex<String>;
 
 /// The locks of a server that has just started.
 pub(super) fn locking(clock: Arc<dyn Clock>, state_directory: &Arc<StateDirectory>) -> Locking {

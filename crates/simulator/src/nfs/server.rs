@@ -6,7 +6,7 @@ use super::plan::VOLUME;
 use crate::machine::Machine;
 use crate::seed::choices::Choices;
 use file_service::FileService;
-use nfs::{EveryClient, ExportAccess, Programs, ReplyLimits, Squash};
+use nfs::{EveryClient, ExportAccess, Programs, ReplyLimits};
 use platform::Clock;
 use std::sync::Arc;
 
@@ -16,15 +16,6 @@ pub(super) const CLIENTS_MAX: usize = 3;
 const FEW_REPLIES_PERCENT: u64 = 50;
 /// Answers of one client that it keeps then.
 const FEW_REPLIES: usize = SPAN_MAX as usize + PENDING_MAX;
-
-const ACCESS: ExportAccess = ExportAccess {
-    read_only: false,
-    squash: Squash::None,
-    anonymous_uid: 65534,
-    anonymous_gid: 65534,
-    secure_ports: false,
-    hide_snapshots: false,
-};
 
 /// What the server keeps of answers: in some lives little more than a client is in doubt about, so
 /// that what is read late has been forgotten.
@@ -45,7 +36,8 @@ pub(super) fn programs(
     state_directory: &Arc<StateDirectory>,
     replies: ReplyLimits,
 ) -> Arc<Programs> {
-    let policy = EveryClient { access: ACCESS, volumes: vec![VOLUME.to_owned()] };
+    let policy =
+        EveryClient { access: ExportAccess::ROOT_IS_ROOT, volumes: vec![VOLUME.to_owned()] };
     let clock: Arc<dyn Clock> = Arc::new(machine.world.clone());
     let service: Arc<dyn FileService> = machine.service.clone();
     let programs = Programs::new(service, Arc::new(policy), Arc::clone(&clock), replies);

@@ -68,7 +68,7 @@ pub enum BenchError {
 }
 
 /// How often the engine is ticked.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// Data disks and one of parity.
 const DISKS: usize = 4;
 const LOG_BYTES: u64 = 256 << 20;
@@ -144,7 +144,7 @@ impl Node {
             tuning: Tuning::default(),
         });
         let stopping = Arc::new(AtomicBool::new(false));
-        let threads = start_threads(&engine, &stopping, workers);
+        let threads = start_threads(&engine, &stopping, workers, (TICK, |engine| engine.tick()));
         let threads = threads.map_err(system("cannot start threads"))?;
         let service = Arc::new(Service(Arc::clone(&engine)));
         let directory = directory.to_owned();
@@ -159,11 +159,12 @@ impl Node {
     }
 }
 
-/// Threads that run messages, and one that ticks the engine until `stopping`.
+/// Threads that run messages, and one that does something after each `period` until `stopping`.
 pub(crate) fn start_threads(
     engine: &Arc<Engine>,
     stopping: &Arc<AtomicBool>,
     workers: usize,
+    (period, mut each): (Duration, impl FnMut(&Arc<Engine>) + Send + 'static),
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     let worker = |number| {
         let scheduler = engine.scheduler().clone();
@@ -174,8 +175,8 @@ pub(crate) fn start_threads(
     threads.push(spawn("ticker", move || {
         let (never, lock) = (Condvar::new(), Mutex::new(()));
         while !stopping.load(Ordering::Acquire) {
-            let _ = never.wait_for(&mut lock.lock(), TICK);
-            engine.tick();
+            let _ = never.wait_for(&mut lock.lock(), period);
+            each(&engine);
         }
     })?);
     Ok(threads)

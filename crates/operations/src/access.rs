@@ -2,6 +2,7 @@
 //!
 //! Fails: `Stale`.
 
+use crate::view::View;
 use crate::{Files, Outcome, Query, Scoped};
 use cowfs::pointer::Pointer;
 use file_service::{Attributes, calls, permission};
@@ -10,7 +11,7 @@ impl Query for Scoped<calls::Access> {
     type Reply = (u32, Attributes);
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<(u32, Attributes)> {
-        let attributes = files.view(self.call.file)?.file(self.call.file)?;
+        let attributes = View::open(files, self.call.file)?.file(self.call.file)?;
         let mut rights =
             permission::access_rights(&self.scope.caller, &attributes, self.call.wanted);
         if self.call.file.is_read_only() {

@@ -2,6 +2,7 @@
 //!
 //! Fails: `Stale`.
 
+use crate::view::View;
 use crate::{Files, Outcome, Query};
 use cowfs::pointer::Pointer;
 use file_service::{Attributes, Entry, calls};
@@ -12,7 +13,7 @@ impl Query for calls::GetAttributes {
     type Reply = Attributes;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Attributes> {
-        files.view(self.file)?.file(self.file)
+        View::open(files, self.file)?.file(self.file)
     }
 }
 

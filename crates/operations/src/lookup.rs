@@ -15,7 +15,7 @@ impl Query for Scoped<calls::Lookup> {
     type Reply = Entry;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Entry> {
-        let mut view = files.view(self.call.directory)?;
+        let mut view = View::open(files, self.call.directory)?;
         let directory = view.file(self.call.directory)?;
         entries::check_search(&self.scope.caller, &directory)?;
         names::check_name(&self.call.name)?;
@@ -26,8 +26,7 @@ impl Query for Scoped<calls::Lookup> {
             SnapshotId::DIRECTORY => self.in_snapshot_directory(&mut view),
             SnapshotId::ACTIVE if self.call.name == names::SNAPSHOT_DIRECTORY => {
                 let handle = FileHandle { snapshot: SnapshotId::DIRECTORY, ..self.call.directory };
-                let attributes =
-                    View::open(view.transaction, view.environment, handle)?.file(handle)?;
+                let attributes = view.other(handle)?.file(handle)?;
                 Ok(Entry { handle, attributes })
             }
             _ => self.in_directory(&mut view, &directory),
@@ -58,7 +57,7 @@ impl Scoped<calls::Lookup> {
     fn in_snapshot_directory<P: Pointer>(&self, view: &mut View<'_, '_, P>) -> Outcome<Entry> {
         if self.call.name == b".." {
             let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.call.directory };
-            let mut active = View::open(view.transaction, view.environment, handle)?;
+            let mut active = view.other(handle)?;
             return active.entry(handle.inode, handle.generation);
         }
         let snapshots = &view.transaction.logical().snapshots;

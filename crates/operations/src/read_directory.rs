@@ -27,7 +27,7 @@ impl Query for Scoped<calls::ReadDirectory> {
     type Reply = DirectoryPage;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<DirectoryPage> {
-        let mut view = files.view(self.call.directory)?;
+        let mut view = View::open(files, self.call.directory)?;
         let mut attributes = view.file(self.call.directory)?;
         if attributes.kind != FileKind::Directory {
             return Err(FsError::NotDirectory.into());
@@ -134,7 +134,7 @@ impl Scoped<calls::ReadDirectory> {
     ) -> Outcome<Entries> {
         let this = Entry { handle: self.call.directory, attributes: directory.clone() };
         let handle = FileHandle { snapshot: SnapshotId::ACTIVE, ..self.call.directory };
-        let mut active = View::open(view.transaction, view.environment, handle)?;
+        let mut active = view.other(handle)?;
         let parent = active.entry(handle.inode, handle.generation)?;
         let mut entries = self.dots(this, parent);
         for snapshot in view.transaction.logical().snapshots.clone() {

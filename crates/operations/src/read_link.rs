@@ -2,6 +2,7 @@
 //!
 //! Fails: `Stale`; `Invalid` for what is no symbolic link.
 
+use crate::view::View;
 use crate::{Files, OperationStop, Outcome, Query, Scoped};
 use cowfs::pointer::Pointer;
 use file_service::rules::names::SYMLINK_BYTES_MAX;
@@ -12,7 +13,7 @@ impl Query for Scoped<calls::ReadLink> {
     type Reply = (Vec<u8>, Attributes);
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<(Vec<u8>, Attributes)> {
-        let mut view = files.view(self.call.file)?;
+        let mut view = View::open(files, self.call.file)?;
         let mut attributes = view.file(self.call.file)?;
         if attributes.kind != FileKind::Symlink {
             return Err(FsError::Invalid.into());

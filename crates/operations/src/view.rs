@@ -41,19 +41,24 @@ pub struct View<'t, 'a, P: Pointer> {
     last: Option<(InodeNumber, InodeRecord)>,
 }
 
-impl<'a, P: Pointer> Files<'_, 'a, P> {
+impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     /// The image that a handle's file lies in.
     ///
     /// # Errors
     /// `Stale` if there is none.
-    pub(crate) fn view(&mut self, handle: FileHandle) -> Outcome<View<'_, 'a, P>> {
-        View::open(self.transaction, self.environment, handle)
+    pub fn open(files: &'t mut Files<'_, 'a, P>, handle: FileHandle) -> Outcome<Self> {
+        Self::new(files.transaction, files.environment, handle)
     }
-}
 
-impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
-    /// As [`Files::view`].
-    pub fn open(
+    /// The image that another handle's file lies in.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn other(&mut self, handle: FileHandle) -> Outcome<View<'_, 'a, P>> {
+        View::new(self.transaction, self.environment, handle)
+    }
+
+    fn new(
         transaction: &'t mut Transaction<'a, P>,
         environment: &'t Environment,
         handle: FileHandle,

@@ -34,7 +34,7 @@ impl Query for Scoped<calls::GetXattr> {
     type Reply = Vec<u8>;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Vec<u8>> {
-        let mut view = files.view(self.call.file)?;
+        let mut view = View::open(files, self.call.file)?;
         let attributes = view.file(self.call.file)?;
         check_get(&self.scope.caller, &attributes, &self.call.name)?;
         let mut list = load_from(&mut view, self.call.file.inode)?;
@@ -46,7 +46,7 @@ impl Query for Scoped<calls::ListXattrs> {
     type Reply = Vec<Vec<u8>>;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<Vec<Vec<u8>>> {
-        let mut view = files.view(self.call.file)?;
+        let mut view = View::open(files, self.call.file)?;
         view.file(self.call.file)?;
         let names = load_from(&mut view, self.call.file.inode)?.into_keys();
         Ok(names.filter(|name| is_listed(&self.scope.caller, name)).collect())

@@ -1,9 +1,9 @@
 //! Joining completions: one function that runs when the last of several calls has completed. And
 //! waiting for one, by a driver that brings the world on itself.
 //!
-//! Invariants: the joint function runs once, on the thread of the last completion, with no lock held; if
-//! a completion is dropped without being called (a power cut) the function never runs and is
-//! dropped with the last of them.
+//! Invariants: the joint function runs once, on the thread of the last completion, with no lock
+//! held; if a completion is dropped without being called (a power cut) the function never runs and
+//! is dropped with the last of them.
 
 use crate::sync::Mutex;
 use std::sync::Arc;

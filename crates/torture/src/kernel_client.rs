@@ -15,6 +15,7 @@ use crate::Failure;
 use crate::measure::now_ns;
 use crate::node::{Node, Sizes};
 use crate::random::Random;
+use crate::site::Site;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -63,16 +64,14 @@ fn commands(port: u16) -> String {
 /// # Errors
 /// The first [`Failure`].
 pub fn run(
-    binary: &Path,
-    directory: &Path,
+    site: &mut Site<'_>,
     script: &Path,
     kills: u64,
     seed: u64,
     sizes: &Sizes,
-    tell: &mut dyn FnMut(&str),
 ) -> Result<String, Failure> {
-    let mut node = Node::create(binary, &directory.join("kernel-node"), sizes)?;
-    let mut guest = Guest::start(script, &directory.join("desk"), node.nfs_address()?.port())?;
+    let mut node = Node::create(site.binary, &site.directory.join("kernel-node"), sizes)?;
+    let mut guest = Guest::start(script, &site.directory.join("desk"), node.nfs_address()?.port())?;
     let mut random = Random::new(seed);
     let mut replayed = 0;
     for kill in 0..kills {
@@ -86,7 +85,9 @@ pub fn run(
         node.start()?;
         let (operations, _) = node.recovery()?;
         replayed += operations;
-        tell(&format!("kernel client, kill {kill}: after {turns} turns; {operations} replayed"));
+        (site.tell)(&format!(
+            "kernel client, kill {kill}: after {turns} turns; {operations} replayed"
+        ));
     }
     let before = guest.said()?.len();
     guest.wait_for(before + 2)?;

@@ -20,6 +20,7 @@
 //! | [`power`] | power cuts of the real binary: every flush of its disks replayed |
 //! | [`programs`] | git, SQLite and make as writers |
 //! | [`rounds`] | the loop of short rounds: everything dies with the server |
+//! | [`site`] | where a run works, and who follows it |
 //! | [`soak`] | hours of load with kills in between: clients go on over them; figures |
 //! | [`stress`] | the engine itself in this process, on real threads |
 //!
@@ -42,6 +43,7 @@ pub mod power;
 pub mod programs;
 pub mod random;
 pub mod rounds;
+pub mod site;
 pub mod soak;
 pub mod stress;
 pub mod tree;

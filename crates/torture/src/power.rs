@@ -22,6 +22,7 @@ use crate::crew::Crew;
 use crate::measure::now_ns;
 use crate::node::{Node, Sizes};
 use crate::random::Random;
+use crate::site::Site;
 use crate::worker::Worker;
 use devices::{Devices, Layout};
 use history::{History, Meter};
@@ -102,21 +103,16 @@ struct Run<'a> {
     summary: Summary,
 }
 
-/// Runs the plan in `directory`, which must be empty; `tell` gets a line for each round.
+/// Runs the plan; a line is told for each round.
 ///
 /// # Errors
 /// The first [`Failure`].
-pub fn run(
-    binary: &Path,
-    directory: &Path,
-    plan: &Plan,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Summary, Failure> {
-    let mut node = Node::create(binary, &directory.join("node"), &plan.sizes)?;
+pub fn run(site: &mut Site<'_>, plan: &Plan) -> Result<Summary, Failure> {
+    let mut node = site.node(&plan.sizes)?;
     let crew = Crew::on(&node, plan.seed)?;
     node.stop()?;
     let layout = Layout::of(node.media()?)?;
-    let (random, directory) = (Random::new(plan.seed), directory.to_owned());
+    let (random, directory) = (Random::new(plan.seed), site.directory.to_owned());
     let summary = Summary::default();
     let mut run = Run { plan, directory, random, node, layout, crew, summary };
     let began_ns = now_ns();
@@ -124,7 +120,7 @@ pub fn run(
         let before = run.summary;
         run.round()?;
         let after = run.summary;
-        tell(&format!(
+        (site.tell)(&format!(
             "round {} of seed {}: {} operations, {} writes, {} flushes; {} starts, {} answers \
              looked for, {} replayed",
             after.rounds - 1,

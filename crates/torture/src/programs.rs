@@ -19,6 +19,7 @@
 mod scripts;
 
 use crate::Failure;
+use crate::site::Site;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -111,11 +112,29 @@ pub struct Program {
 }
 
 impl Program {
-    /// Makes what the program begins with.
+    /// Makes ready all programs that this machine has.
     ///
     /// # Errors
-    /// If that fails while the server lives.
-    pub fn prepare(kind: Kind, mountpoint: &Path, desk: &Path, port: u16) -> Result<Self, Failure> {
+    /// If one of them fails while the server lives.
+    pub fn prepare_all(
+        mountpoint: &Path,
+        site: &mut Site<'_>,
+        port: u16,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut programs = Vec::new();
+        for kind in Kind::ALL {
+            match kind.missing_tool() {
+                Some(tool) => {
+                    (site.tell)(&format!("skipped: {kind:?}, {tool} is not installed"));
+                }
+                None => programs.push(Self::prepare(kind, mountpoint, site.directory, port)?),
+            }
+        }
+        Ok(programs)
+    }
+
+    /// Makes what the program begins with.
+    fn prepare(kind: Kind, mountpoint: &Path, desk: &Path, port: u16) -> Result<Self, Failure> {
         let place = mountpoint.join(kind.name());
         let desk = desk.join(kind.name());
         fs::create_dir_all(&desk).map_err(Failure::at("make", &desk))?;

@@ -8,10 +8,10 @@
 use crate::Failure;
 use crate::crew::Crew;
 use crate::node::{Node, Sizes};
-use crate::programs::{Kind, Program};
+use crate::programs::Program;
 use crate::random::Random;
+use crate::site::Site;
 use std::fmt;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -76,31 +76,18 @@ struct Run<'a> {
     summary: Summary,
 }
 
-/// Runs the plan in `directory`, which must be empty; `tell` gets a line for each round.
+/// Runs the plan; a line is told for each round.
 ///
 /// # Errors
 /// The first [`Failure`].
-pub fn run(
-    binary: &Path,
-    directory: &Path,
-    plan: &Plan,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Summary, Failure> {
-    let node = Node::create(binary, &directory.join("node"), &plan.sizes)?;
+pub fn run(site: &mut Site<'_>, plan: &Plan) -> Result<Summary, Failure> {
+    let node = site.node(&plan.sizes)?;
     let (mountpoint, address) = (node.mountpoint(), node.nfs_address()?);
     let crew = Crew::on(&node, plan.seed)?;
-    let mut programs = Vec::new();
-    for kind in Kind::ALL {
-        match kind.missing_tool() {
-            Some(tool) => tell(&format!("skipped: {kind:?}, {tool} is not installed")),
-            None => {
-                programs.push(Program::prepare(kind, &mountpoint, directory, address.port())?);
-            }
-        }
-    }
+    let programs = Program::prepare_all(&mountpoint, site, address.port())?;
     let random = Random::new(plan.seed);
     let summary = Summary::default();
-    let mut run = Run { plan, tell, random, node, crew, programs, summary };
+    let mut run = Run { plan, tell: site.tell, random, node, crew, programs, summary };
     for round in 0..plan.rounds {
         run.round(round)?;
     }

@@ -14,6 +14,7 @@ use torture::node::Sizes;
 use torture::power;
 use torture::programs::Kind;
 use torture::rounds::{Plan, run};
+use torture::site::Site;
 use torture::soak;
 
 /// Why this machine cannot run it.
@@ -41,11 +42,13 @@ fn server() -> PathBuf {
     place.join("stroop")
 }
 
-fn place() -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
+/// Works in a directory that goes afterwards.
+fn on_site<T>(work: impl FnOnce(&mut Site<'_>) -> T) -> T {
+    let (binary, directory) = (server(), tempfile::tempdir().unwrap());
     // Some programs work as other users.
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-    directory
+    let mut tell = |line: &str| println!("{line}");
+    work(&mut Site { binary: &binary, directory: directory.path(), tell: &mut tell })
 }
 
 fn sizes() -> Sizes {
@@ -65,9 +68,8 @@ fn nothing_acknowledged_is_lost_by_sigkill() {
         println!("skipped: {obstacle}");
         return;
     }
-    let directory = place();
     let plan = Plan { rounds: Kind::ALL.len() as u64, seed: 5, sizes: sizes() };
-    let summary = run(&server(), directory.path(), &plan, &mut |line| println!("{line}"));
+    let summary = on_site(|site| run(site, &plan));
     println!("{}", summary.unwrap());
 }
 
@@ -78,7 +80,6 @@ fn nothing_acknowledged_is_lost_at_flushes_of_the_disks() {
         println!("skipped: {obstacle}");
         return;
     }
-    let directory = place();
     let plan = power::Plan {
         duration: Duration::ZERO,
         life: Duration::from_secs(3),
@@ -86,7 +87,7 @@ fn nothing_acknowledged_is_lost_at_flushes_of_the_disks() {
         seed: 5,
         sizes: Sizes::small(),
     };
-    let summary = power::run(&server(), directory.path(), &plan, &mut |line| println!("{line}"));
+    let summary = on_site(|site| power::run(site, &plan));
     println!("{}", summary.unwrap());
 }
 
@@ -96,16 +97,18 @@ fn clients_go_on_over_kills_and_lose_nothing() {
         println!("skipped: {obstacle}");
         return;
     }
-    let directory = place();
-    let plan = soak::Plan {
-        duration: Duration::from_secs(25),
-        kill_every: Some(Duration::from_secs(6)),
-        operations_per_second: 2000,
-        seed: 5,
-        sizes: sizes(),
-        snapshots_kept: 1,
-        inspect_every: 2,
-        output: directory.path().to_owned(),
-    };
-    soak::run(&server(), directory.path(), &plan, &mut |line| println!("{line}")).unwrap();
+    let outcome = on_site(|site| {
+        let plan = soak::Plan {
+            duration: Duration::from_secs(25),
+            kill_every: Some(Duration::from_secs(6)),
+            operations_per_second: 2000,
+            seed: 5,
+            sizes: sizes(),
+            snapshots_kept: 1,
+            inspect_every: 2,
+            output: site.directory.to_owned(),
+        };
+        soak::run(site, &plan)
+    });
+    outcome.unwrap();
 }

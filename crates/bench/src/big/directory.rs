@@ -1,10 +1,10 @@
 //! Very many files in one directory: made, listed, looked up, listed and looked up with cold
 //! caches, removed.
 
-use super::rig::{Numbers, Rig, failed, largest, median};
+use super::rig::{NAME, Numbers, Outcome, Rig, largest, median};
 use super::{BigBench, Report};
-use crate::node::{BenchError, wait};
-use file_service::{Caller, CreateMode, Done, FileHandle, FileService, SetAttributes, calls};
+use crate::node::BenchError;
+use file_service::{CreateMode, FileHandle, SetAttributes, calls};
 use std::sync::atomic::Ordering;
 
 /// Operations in flight.
@@ -18,7 +18,7 @@ const LISTED: u64 = 50_000;
 
 pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError> {
     let mut rig = Rig::new(bench.shape(true, 48 << 30))?;
-    let root = rig.root(super::rig::NAME)?;
+    let root = rig.root(NAME)?;
     let folder = rig.folder(root, "many")?;
     let small = rig.folder(root, "listed")?;
     let count = bench.directory_files;
@@ -53,7 +53,7 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     report("CP with one file changed", {
         rig.file(folder, "one-more")?;
         let seconds = rig.commit();
-        remove(&rig, folder, "one-more")?;
+        rig.remove(folder, "one-more")?;
         format!("{:.1} ms", seconds * 1e3)
     });
     let lookups = lookups(&rig, folder, count, LOOKUPS)?;
@@ -61,20 +61,20 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     listing(&rig, folder, "readdirplus of all, warm", report)?;
     listing(&rig, small, "readdirplus of 50,000, warm", report)?;
     cold(&mut rig, count, report)?;
-    let root = rig.root(super::rig::NAME)?;
-    let folder = rig.folder_named(root, "many")?;
+    let root = rig.root(NAME)?;
+    let folder = rig.find(root, "many")?;
     removes(&rig, folder, count, report)
 }
 
 fn cold(rig: &mut Rig, count: u64, report: Report<'_>) -> Result<(), BenchError> {
     report("open after a clean stop", format!("{:.1} ms", rig.restart()? * 1e3));
-    let root = rig.root(super::rig::NAME)?;
+    let root = rig.root(NAME)?;
     let begin = rig.now();
     rig.file(root, "first-after-start")?;
     report("first create after it", format!("{:.1} ms", rig.since(begin) * 1e3));
-    let small = rig.folder_named(root, "listed")?;
+    let small = rig.find(root, "listed")?;
     listing(rig, small, "readdirplus of 50,000, cold", report)?;
-    let folder = rig.folder_named(root, "many")?;
+    let folder = rig.find(root, "many")?;
     let before = rig.counts().reads.load(Ordering::Relaxed);
     let outcome = lookups(rig, folder, count, COLD_LOOKUPS)?;
     let reads = rig.counts().reads.load(Ordering::Relaxed) - before;
@@ -87,37 +87,22 @@ fn creates(
     rig: &Rig,
     folder: FileHandle,
     numbers: std::ops::Range<u64>,
-) -> Result<super::rig::Outcome, BenchError> {
-    let caller = Caller::root();
-    rig.load("create", DEPTH, numbers, |number, done| {
+) -> Result<Outcome, BenchError> {
+    rig.load("create", DEPTH, numbers, |number| {
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
-        let name = name_of(number);
-        rig.service().create(
-            &caller,
-            calls::Create { directory: folder, name: name.as_bytes().to_vec(), mode, set },
-            done,
-        );
+        calls::Create { directory: folder, name: name_of(number), mode, set }
     })
 }
 
-fn name_of(number: u64) -> String {
-    format!("file-{number:07}.dat")
+fn name_of(number: u64) -> Vec<u8> {
+    format!("file-{number:07}.dat").into_bytes()
 }
 
-fn lookups(
-    rig: &Rig,
-    folder: FileHandle,
-    files: u64,
-    count: u64,
-) -> Result<super::rig::Outcome, BenchError> {
-    let (caller, mut numbers) = (Caller::root(), Numbers(7));
-    rig.load("lookup", DEPTH, 0..count, |_, done| {
-        let name = name_of(numbers.next(files));
-        rig.service().lookup(
-            &caller,
-            calls::Lookup { directory: folder, name: name.as_bytes().to_vec() },
-            done,
-        );
+fn lookups(rig: &Rig, folder: FileHandle, files: u64, count: u64) -> Result<Outcome, BenchError> {
+    let mut numbers = Numbers(7);
+    rig.load("lookup", DEPTH, 0..count, |_| calls::Lookup {
+        directory: folder,
+        name: name_of(numbers.next(files)),
     })
 }
 
@@ -127,25 +112,12 @@ fn listing(
     load: &str,
     report: Report<'_>,
 ) -> Result<(), BenchError> {
-    let caller = Caller::root();
     let before = rig.counts().reads.load(Ordering::Relaxed);
     let blocks = rig.counts().read_blocks.load(Ordering::Relaxed);
     let (begin, mut cookie, mut entries, mut slowest) = (rig.now(), 0, 0_u64, 0.0_f64);
     loop {
         let asked = rig.now();
-        let page = wait(|done: Done<_>| {
-            rig.service().read_directory(
-                &caller,
-                calls::ReadDirectory {
-                    directory: folder,
-                    cookie,
-                    entries_max: PAGE_ENTRIES,
-                    with_attributes: true,
-                },
-                done,
-            );
-        });
-        let page = page.map_err(|error| failed("readdirplus", error))?;
+        let page = rig.page(folder, cookie, PAGE_ENTRIES)?;
         slowest = slowest.max(rig.since(asked));
         entries += page.entries.len() as u64;
         cookie = page.entries.last().map_or(cookie, |entry| entry.cookie);
@@ -167,33 +139,18 @@ fn listing(
     Ok(())
 }
 
-fn remove(rig: &Rig, folder: FileHandle, name: &str) -> Result<(), BenchError> {
-    let caller = Caller::root();
-    let removed = wait(|done| {
-        rig.service().remove(
-            &caller,
-            calls::Remove { directory: folder, name: name.as_bytes().to_vec() },
-            done,
-        )
-    });
-    removed.map(|_| ()).map_err(|error| failed("remove", error))
-}
-
 fn removes(
     rig: &Rig,
     folder: FileHandle,
     count: u64,
     report: Report<'_>,
 ) -> Result<(), BenchError> {
-    let (caller, batch) = (Caller::root(), (count / 10).max(1));
+    let batch = (count / 10).max(1);
     rig.take_cps();
     for first in (0..count).step_by(batch as usize) {
-        let outcome = rig.load("remove", DEPTH, first..first + batch, |number, done| {
-            rig.service().remove(
-                &caller,
-                calls::Remove { directory: folder, name: name_of(number).as_bytes().to_vec() },
-                done,
-            );
+        let outcome = rig.load("remove", DEPTH, first..first + batch, |number| calls::Remove {
+            directory: folder,
+            name: name_of(number),
         })?;
         let longest = largest(&rig.take_cps());
         report(&format!("remove {first}.."), format!("{outcome}; longest CP {longest:.2} s"));

@@ -1,15 +1,15 @@
 //! Very many inodes in a volume, in directories of a thousand files.
 
-use super::rig::{NAME, Numbers, Rig, failed, largest, median, resident_bytes};
+use super::rig::{NAME, Numbers, Rig, largest, median, resident_bytes};
 use super::{BigBench, Report};
-use crate::node::{BenchError, wait};
-use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, NodeChange, SetAttributes, SetTime, calls,
-};
+use crate::node::BenchError;
+use file_service::{CreateMode, FileHandle, SetAttributes, SetTime, calls};
 use std::sync::atomic::Ordering;
 
 const DEPTH: usize = 32;
 const FILES_PER_DIRECTORY: u64 = 1_000;
+/// Entries that are asked for at once.
+const PAGE_ENTRIES: u32 = 512;
 /// Files that are changed before a consistency point is timed.
 const CHANGED: u64 = 500;
 /// Times that it is timed.
@@ -61,29 +61,23 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
 }
 
 fn fill(rig: &Rig, folder: FileHandle) -> Result<(), BenchError> {
-    let caller = Caller::root();
-    let outcome = rig.load("create", DEPTH, 0..FILES_PER_DIRECTORY, |number, done| {
+    let create = |number| {
         let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
-        let name = format!("file-{number}");
-        rig.service().create(
-            &caller,
-            calls::Create { directory: folder, name: name.as_bytes().to_vec(), mode, set },
-            done,
-        );
-    });
-    outcome.map(|_| ())
+        calls::Create { directory: folder, name: format!("file-{number}").into(), mode, set }
+    };
+    rig.load("create", DEPTH, 0..FILES_PER_DIRECTORY, create).map(drop)
 }
 
 /// The median time of a consistency point after `CHANGED` inodes changed, and of the changes.
 fn changed_cps(rig: &Rig, files: &[FileHandle]) -> Result<(f64, f64), BenchError> {
-    let (caller, mut numbers) = (Caller::root(), Numbers(files.len() as u64 + 1));
+    let mut numbers = Numbers(files.len() as u64 + 1);
     let (mut cps, mut changes) = (Vec::new(), Vec::new());
     rig.commit();
     for _ in 0..ROUNDS {
-        let outcome = rig.load("chmod", DEPTH, 0..CHANGED, |_, done: Done<NodeChange>| {
+        let outcome = rig.load("chmod", DEPTH, 0..CHANGED, |_| {
             let file = files[numbers.next(files.len() as u64) as usize];
             let set = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
-            rig.service().set_attributes(&caller, calls::SetFileAttributes { file, set }, done);
+            calls::SetFileAttributes { file, set }
         })?;
         changes.push(outcome.per_second);
         cps.push(rig.commit());
@@ -109,21 +103,9 @@ fn walk(rig: &Rig, root: FileHandle, report: Report<'_>) -> Result<(), BenchErro
 
 /// The entries of a directory; those that are directories with their handles.
 fn list(rig: &Rig, folder: FileHandle) -> Result<Vec<Option<FileHandle>>, BenchError> {
-    let (caller, mut cookie, mut found) = (Caller::root(), 2, Vec::new());
+    let (mut cookie, mut found) = (2, Vec::new());
     loop {
-        let page = wait(|done: Done<_>| {
-            rig.service().read_directory(
-                &caller,
-                calls::ReadDirectory {
-                    directory: folder,
-                    cookie,
-                    entries_max: 512,
-                    with_attributes: true,
-                },
-                done,
-            );
-        });
-        let page = page.map_err(|error| failed("readdirplus", error))?;
+        let page = rig.page(folder, cookie, PAGE_ENTRIES)?;
         cookie = page.entries.last().map_or(cookie, |entry| entry.cookie);
         found.extend(page.entries.into_iter().map(|entry| {
             let is_directory = entry.kind == file_service::FileKind::Directory;

@@ -1,17 +1,15 @@
 //! Much space that comes back: a large file removed, another truncated, a snapshot and a volume
 //! deleted that alone hold one; each while a writer goes on, whose latency is noted.
 
-use super::rig::{NAME, Numbers, Outcome, Rig, failed, largest, median};
+use super::rig::{NAME, Numbers, Outcome, Rig, largest, median};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
-use bytes::Bytes;
-use file_service::{Caller, Done, FileHandle, FileService, SetAttributes, Stability, calls};
+use file_service::{FileHandle, Stability};
 use volume::SnapshotRequest;
 
 /// Writes in flight.
 const DEPTH: usize = 4;
 const BLOCK: u64 = 4096;
-const LARGE: u64 = 1 << 20;
 /// The writer's file.
 const WRITER_BYTES: u64 = 256 << 20;
 /// Writes of one round of the writer.
@@ -26,7 +24,7 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     let root = rig.root(NAME)?;
     let size = bench.reclaim.0;
     let writer = rig.file(root, "writer")?;
-    fill(&rig, writer, WRITER_BYTES)?;
+    rig.fill(writer, WRITER_BYTES)?;
     rig.commit();
     rig.take_cps();
     let mut rounds = Vec::new();
@@ -37,48 +35,29 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
 
     let file = rig.file(root, "large")?;
     let begin = rig.now();
-    fill(&rig, file, size)?;
+    rig.fill(file, size)?;
     rig.commit();
     let rate = size as f64 / rig.since(begin) / (1 << 20) as f64;
     report("sequential write of the large file", format!("{rate:.0} MiB/s"));
-    let caller = Caller::root();
     let (begin, before) = (rig.now(), rig.used_blocks());
-    let removed = wait(|done| {
-        rig.service().remove(
-            &caller,
-            calls::Remove { directory: root, name: b"large".to_vec() },
-            done,
-        )
-    });
-    removed.map_err(|error| failed("remove", error))?;
+    rig.remove(root, "large")?;
     report("remove of the large file", format!("{:.2} ms", rig.since(begin) * 1e3));
     reclaim("writer while it is reclaimed", &rig, writer, before - size / BLOCK * 9 / 10, report)?;
 
     let file = rig.file(root, "large")?;
-    fill(&rig, file, size)?;
+    rig.fill(file, size)?;
     rig.commit();
-    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
     let (begin, before) = (rig.now(), rig.used_blocks());
-    let changed = wait(|done| {
-        rig.service().set_attributes(&caller, calls::SetFileAttributes { file, set }, done)
-    });
-    changed.map_err(|error| failed("truncate", error))?;
+    rig.set_size(file, 0)?;
     report("truncate of the large file", format!("{:.2} ms", rig.since(begin) * 1e3));
     reclaim("writer while it is truncated", &rig, writer, before - size / BLOCK * 9 / 10, report)?;
 
-    fill(&rig, file, size)?;
-    snapshot(&rig, SnapshotRequest::Create("held".to_owned()))?;
-    let removed = wait(|done| {
-        rig.service().remove(
-            &caller,
-            calls::Remove { directory: root, name: b"large".to_vec() },
-            done,
-        )
-    });
-    removed.map_err(|error| failed("remove", error))?;
+    rig.fill(file, size)?;
+    rig.snapshot(SnapshotRequest::Create("held".to_owned()))?;
+    rig.remove(root, "large")?;
     settle(&rig);
     let (begin, before) = (rig.now(), rig.used_blocks());
-    snapshot(&rig, SnapshotRequest::Delete("held".to_owned()))?;
+    rig.snapshot(SnapshotRequest::Delete("held".to_owned()))?;
     report("snapshot delete", format!("{:.2} ms", rig.since(begin) * 1e3));
     reclaim(
         "writer while the snapshot goes",
@@ -91,16 +70,12 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     rig.add_volume("second")?;
     let second = rig.root("second")?;
     let file = rig.file(second, "large")?;
-    fill(&rig, file, size)?;
+    rig.fill(file, size)?;
     rig.commit();
     let (begin, before) = (rig.now(), rig.used_blocks());
     wait(|done| rig.engine().delete_volume("second", done))?;
     report("volume delete", format!("{:.2} ms", rig.since(begin) * 1e3));
     reclaim("writer while the volume goes", &rig, writer, before - size / BLOCK * 9 / 10, report)
-}
-
-fn snapshot(rig: &Rig, request: SnapshotRequest) -> Result<(), BenchError> {
-    Ok(wait(|done| rig.engine().request_snapshot(NAME, request, done))?)
 }
 
 /// Waits until consistency points free nothing more.
@@ -115,31 +90,10 @@ fn settle(rig: &Rig) {
     }
 }
 
-fn fill(rig: &Rig, file: FileHandle, size: u64) -> Result<(), BenchError> {
-    let (caller, data) = (Caller::root(), Bytes::from(vec![7; LARGE as usize]));
-    let outcome = rig.load("fill", DEPTH, 0..size / LARGE, |number, done| {
-        let (offset, stability) = (number * LARGE, Stability::Unstable);
-        rig.service().write(
-            &caller,
-            calls::Write { file, offset, data: data.clone(), stability },
-            done,
-        );
-    });
-    outcome.map(|_| ())
-}
-
 fn round(rig: &Rig, writer: FileHandle) -> Result<Outcome, BenchError> {
-    let (caller, mut numbers) = (Caller::root(), Numbers(rig.now() | 1));
-    let data = Bytes::from(vec![9; BLOCK as usize]);
-    rig.load("write", DEPTH, 0..ROUND, |_, done: Done<_>| {
-        let offset = numbers.next(WRITER_BYTES / BLOCK) * BLOCK;
-        let stability = Stability::FileSync;
-        rig.service().write(
-            &caller,
-            calls::Write { file: writer, offset, data: data.clone(), stability },
-            done,
-        );
-    })
+    let mut numbers = Numbers(rig.now() | 1);
+    let load = (DEPTH, ROUND);
+    rig.write_at_random((writer, WRITER_BYTES), load, Stability::FileSync, &mut numbers)
 }
 
 /// Writes on until no more than `used_blocks` are in use.

@@ -4,22 +4,25 @@
 //!
 //! Invariants: the directory is the caller's; what was made in it is removed with the rig.
 
-use crate::node::{BenchError, FileLog, wait};
+use crate::node::{BenchError, FileLog, start_threads, wait};
+use bytes::Bytes;
 use dblade::{Configuration, CreateAggregate, Engine, Service, Tuning, VolumeRequest};
 use file_service::{
-    Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, calls,
+    Call, Caller, CreateMode, DirectoryPage, FileHandle, FsError, NewNode, SetAttributes,
+    Stability, calls,
 };
 use ondisk::label::RaidKind;
 use platform::disk::{DiskOpener, MediaHints, ReadDone, WriteDone};
 use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
 use platform::sync::{Condvar, Mutex};
-use platform::thread::{JoinHandle, spawn};
+use platform::thread::JoinHandle;
 use platform::{Clock, Disk};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use units::{BLOCK_SIZE_U64, BlockRef};
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef};
+use volume::SnapshotRequest;
 
 /// How often consistency points are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -27,6 +30,10 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOKS_PER_TICK: u64 = 10;
 /// In what the kernel counts processor time, on all machines that Linux knows.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// Bytes of one write of a file that is filled.
+const FILL_BYTES: u64 = 1 << 20;
+/// Such writes in flight.
+const FILL_DEPTH: usize = 4;
 /// The aggregate's and the volume's name.
 pub(super) const NAME: &str = "big";
 
@@ -161,7 +168,8 @@ impl Rig {
         });
         let stopping = Arc::new(AtomicBool::new(false));
         let cps = Arc::new(Mutex::new(Vec::new()));
-        let threads = start_threads(&engine, &stopping, &cps, self.shape.workers);
+        let workers = self.shape.workers;
+        let threads = start_threads(&engine, &stopping, workers, (LOOK, watch(&cps)));
         let threads = threads.map_err(system("cannot start threads"))?;
         let service = Arc::new(Service(Arc::clone(&engine)));
         Ok((Running { engine, service, threads, stopping, counts, cps }, disks))
@@ -235,75 +243,113 @@ impl Rig {
         self.engine().aggregate_named(NAME).map_or(0, |aggregate| aggregate.used_blocks())
     }
 
+    /// Makes one call as root and waits for its answer.
+    pub fn call<C: Call>(&self, what: &'static str, call: C) -> Result<C::Reply, BenchError> {
+        let answer: Result<_, FsError> =
+            wait(|done| call.send(&**self.service(), &Caller::root(), done));
+        answer.map_err(|error| BenchError::Operation { load: what, error })
+    }
+
     /// The root directory of a volume.
     pub fn root(&self, volume: &str) -> Result<FileHandle, BenchError> {
-        let root = wait(|done: Done<_>| {
-            self.service().root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
-        });
-        root.map(|entry| entry.handle).map_err(|error| failed("root", error))
+        Ok(self.call("root", calls::Root { name: volume.to_owned() })?.handle)
     }
 
     /// Makes a file or finds it.
     pub fn file(&self, directory: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
-        let made = wait(|done| {
-            let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
-            let caller = Caller::root();
-            self.service().create(
-                &caller,
-                calls::Create { directory, name: name.as_bytes().to_vec(), mode, set },
-                done,
-            );
-        });
-        made.map(|(entry, _)| entry.handle).map_err(|error| failed("create", error))
+        let (mode, set) = (CreateMode::Unchecked, SetAttributes::default());
+        let (entry, _) =
+            self.call("create", calls::Create { directory, name: name.into(), mode, set })?;
+        Ok(entry.handle)
     }
 
     /// Makes a directory.
     pub fn folder(&self, directory: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
-        let made = wait(|done| {
-            let (node, set) = (file_service::NewNode::Directory, SetAttributes::default());
-            let caller = Caller::root();
-            self.service().make_node(
-                &caller,
-                calls::MakeNode { directory, name: name.as_bytes().to_vec(), node, set },
-                done,
-            );
-        });
-        made.map(|(entry, _)| entry.handle).map_err(|error| failed("mkdir", error))
+        let (node, set) = (NewNode::Directory, SetAttributes::default());
+        let (entry, _) =
+            self.call("mkdir", calls::MakeNode { directory, name: name.into(), node, set })?;
+        Ok(entry.handle)
     }
 
-    /// The directory of this name.
-    pub fn folder_named(&self, at: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
-        let caller = Caller::root();
-        let found = wait(|done: Done<_>| {
-            self.service().lookup(
-                &caller,
-                calls::Lookup { directory: at, name: name.as_bytes().to_vec() },
-                done,
-            )
-        });
-        found.map(|entry| entry.handle).map_err(|error| failed("lookup", error))
+    /// What a name in a directory leads to.
+    pub fn find(&self, directory: FileHandle, name: &str) -> Result<FileHandle, BenchError> {
+        Ok(self.call("lookup", calls::Lookup { directory, name: name.into() })?.handle)
     }
 
-    /// Runs operations `numbers` with `depth` in flight; what `start` starts must call its `done`.
-    pub fn load<T: Send + 'static>(
+    /// Removes a file.
+    pub fn remove(&self, directory: FileHandle, name: &str) -> Result<(), BenchError> {
+        self.call("remove", calls::Remove { directory, name: name.into() }).map(drop)
+    }
+
+    /// Sets a file's size.
+    pub fn set_size(&self, file: FileHandle, size: u64) -> Result<(), BenchError> {
+        let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        self.call("truncate", calls::SetFileAttributes { file, set }).map(drop)
+    }
+
+    /// Entries of a directory behind `cookie`, with attributes.
+    pub fn page(
+        &self,
+        directory: FileHandle,
+        cookie: u64,
+        entries_max: u32,
+    ) -> Result<DirectoryPage, BenchError> {
+        let list = calls::ReadDirectory { directory, cookie, entries_max, with_attributes: true };
+        self.call("readdirplus", list)
+    }
+
+    /// Asks for a change of the first volume's snapshots.
+    pub fn snapshot(&self, request: SnapshotRequest) -> Result<(), BenchError> {
+        Ok(wait(|done| self.engine().request_snapshot(NAME, request, done))?)
+    }
+
+    /// Writes `size` bytes from a file's begin.
+    pub fn fill(&self, file: FileHandle, size: u64) -> Result<(), BenchError> {
+        let data = Bytes::from(vec![7; FILL_BYTES as usize]);
+        let write = |number| calls::Write {
+            file,
+            offset: number * FILL_BYTES,
+            data: data.clone(),
+            stability: Stability::Unstable,
+        };
+        self.load("fill", FILL_DEPTH, 0..size / FILL_BYTES, write).map(drop)
+    }
+
+    /// Writes blocks at random within the first `size` bytes of a file.
+    pub fn write_at_random(
+        &self,
+        (file, size): (FileHandle, u64),
+        (depth, count): (usize, u64),
+        stability: Stability,
+        numbers: &mut Numbers,
+    ) -> Result<Outcome, BenchError> {
+        let data = Bytes::from(vec![9; BLOCK_SIZE]);
+        self.load("write", depth, 0..count, |_| {
+            let offset = numbers.next(size / BLOCK_SIZE_U64) * BLOCK_SIZE_U64;
+            calls::Write { file, offset, data: data.clone(), stability }
+        })
+    }
+
+    /// Makes the calls of `numbers` as root, with `depth` in flight.
+    pub fn load<C: Call>(
         &self,
         load: &'static str,
         depth: usize,
         numbers: std::ops::Range<u64>,
-        mut start: impl FnMut(u64, Done<T>),
+        mut call: impl FnMut(u64) -> C,
     ) -> Result<Outcome, BenchError> {
-        let flight = Arc::new(Flight::default());
+        let (flight, caller) = (Arc::new(Flight::default()), Caller::root());
         let (begin, processor) = (self.now(), processor_seconds());
         let count = numbers.end - numbers.start;
         for number in numbers {
             flight.enter(depth);
             let (same, started) = (Arc::clone(&flight), self.now());
-            let done = move |outcome: Result<T, FsError>| {
+            let done = move |outcome: Result<C::Reply, FsError>| {
                 same.leave(SystemClock.monotonic_nanoseconds() - started, outcome.err());
             };
-            start(number, Box::new(done));
+            call(number).send(&**self.service(), &caller, Box::new(done));
         }
-        let latencies = flight.drain().map_err(|error| failed(load, error))?;
+        let latencies = flight.drain().map_err(|error| BenchError::Operation { load, error })?;
         let per_second = count as f64 / self.since(begin);
         let processor_us = (processor_seconds() - processor) * 1e6 / count as f64;
         Ok(Outcome::of(per_second, processor_us, latencies))
@@ -316,10 +362,6 @@ impl Drop for Rig {
         let _ = self.stop();
         self.remove_files();
     }
-}
-
-pub(super) fn failed(load: &'static str, error: FsError) -> BenchError {
-    BenchError::Operation { load, error }
 }
 
 /// What a load came to.
@@ -435,35 +477,21 @@ pub(super) fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * BLOCK_SIZE_U64
 }
 
-fn start_threads(
-    engine: &Arc<Engine>,
-    stopping: &Arc<AtomicBool>,
-    cps: &Arc<Mutex<Vec<u64>>>,
-    workers: usize,
-) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let worker = |number| {
-        let scheduler = engine.scheduler().clone();
-        spawn(&format!("worker-{number}"), move || scheduler.worker_loop())
-    };
-    let mut threads = (0..workers).map(worker).collect::<std::io::Result<Vec<_>>>()?;
-    let (engine, stopping, cps) = (Arc::clone(engine), Arc::clone(stopping), Arc::clone(cps));
-    threads.push(spawn("ticker", move || {
-        let (never, lock) = (Condvar::new(), Mutex::new(()));
-        let (mut seen, mut looks) = (0, 0_u64);
-        while !stopping.load(Ordering::Acquire) {
-            let _ = never.wait_for(&mut lock.lock(), LOOK);
-            looks += 1;
-            if looks.is_multiple_of(LOOKS_PER_TICK) {
-                engine.tick();
-            }
-            let Some(aggregate) = engine.aggregate_named(NAME) else { continue };
-            let statistics = &aggregate.statistics;
-            let done = statistics.consistency_points.load(Ordering::Relaxed);
-            if done != seen {
-                seen = done;
-                cps.lock().push(statistics.last_cp_nanoseconds.load(Ordering::Relaxed));
-            }
+/// Ticks the engine, and notes how long its consistency points take.
+fn watch(cps: &Arc<Mutex<Vec<u64>>>) -> impl FnMut(&Arc<Engine>) + Send + 'static {
+    let cps = Arc::clone(cps);
+    let (mut seen, mut looks) = (0, 0_u64);
+    move |engine| {
+        looks += 1;
+        if looks.is_multiple_of(LOOKS_PER_TICK) {
+            engine.tick();
         }
-    })?);
-    Ok(threads)
+        let Some(aggregate) = engine.aggregate_named(NAME) else { return };
+        let statistics = &aggregate.statistics;
+        let done = statistics.consistency_points.load(Ordering::Relaxed);
+        if done != seen {
+            seen = done;
+            cps.lock().push(statistics.last_cp_nanoseconds.load(Ordering::Relaxed));
+        }
+    }
 }

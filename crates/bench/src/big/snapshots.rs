@@ -1,15 +1,13 @@
 //! Very many snapshots of a volume that is written to: what consistency points cost with them and
 //! without, reading through them, deleting them in a random order.
 
-use super::rig::{NAME, Numbers, Rig, failed, largest, median};
+use super::rig::{NAME, Numbers, Outcome, Rig, largest, median};
 use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
-use bytes::Bytes;
-use file_service::{Caller, Done, FileHandle, FileService, Stability, calls};
+use file_service::{FileHandle, Stability, calls};
 use volume::SnapshotRequest;
 
 const DEPTH: usize = 32;
-const BLOCK: u64 = 4096;
 const FILE_BYTES: u64 = 1 << 30;
 /// Writes between two snapshots.
 const WRITES: u64 = 500;
@@ -22,7 +20,7 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     let rig = Rig::new(bench.shape(true, 24 << 30))?;
     let root = rig.root(NAME)?;
     let file = rig.file(root, "data")?;
-    fill(&rig, file)?;
+    rig.fill(file, FILE_BYTES)?;
     rig.commit();
     let mut numbers = Numbers(5);
     report("CP of 2,000 random writes, no snapshot", cp_cost(&rig, file, &mut numbers)?);
@@ -35,7 +33,7 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
         write(&rig, file, WRITES, &mut numbers)?;
         let name = format!("snapshot-{number:04}");
         let asked = rig.now();
-        snapshot(&rig, SnapshotRequest::Create(name.clone()))?;
+        rig.snapshot(SnapshotRequest::Create(name.clone()))?;
         slowest = slowest.max(rig.since(asked));
         names.push(name);
     }
@@ -76,7 +74,7 @@ fn delete_all(
     while !names.is_empty() {
         let name = names.swap_remove(numbers.next(names.len() as u64) as usize);
         let asked = rig.now();
-        snapshot(rig, SnapshotRequest::Delete(name))?;
+        rig.snapshot(SnapshotRequest::Delete(name))?;
         slowest = slowest.max(rig.since(asked));
         writes.push(write(rig, file, WRITES / 10, numbers)?.p99_ms);
     }
@@ -110,39 +108,13 @@ fn settle(rig: &Rig) {
     }
 }
 
-fn snapshot(rig: &Rig, request: SnapshotRequest) -> Result<(), BenchError> {
-    Ok(wait(|done| rig.engine().request_snapshot(NAME, request, done))?)
-}
-
-fn fill(rig: &Rig, file: FileHandle) -> Result<(), BenchError> {
-    let (caller, data) = (Caller::root(), Bytes::from(vec![7; 1 << 20]));
-    let outcome = rig.load("fill", 4, 0..FILE_BYTES >> 20, |number, done| {
-        let (offset, stability) = (number << 20, Stability::Unstable);
-        rig.service().write(
-            &caller,
-            calls::Write { file, offset, data: data.clone(), stability },
-            done,
-        );
-    });
-    outcome.map(|_| ())
-}
-
 fn write(
     rig: &Rig,
     file: FileHandle,
     count: u64,
     numbers: &mut Numbers,
-) -> Result<super::rig::Outcome, BenchError> {
-    let (caller, data) = (Caller::root(), Bytes::from(vec![9; BLOCK as usize]));
-    rig.load("write", DEPTH, 0..count, |_, done: Done<_>| {
-        let offset = numbers.next(FILE_BYTES / BLOCK) * BLOCK;
-        let stability = Stability::Unstable;
-        rig.service().write(
-            &caller,
-            calls::Write { file, offset, data: data.clone(), stability },
-            done,
-        );
-    })
+) -> Result<Outcome, BenchError> {
+    rig.write_at_random((file, FILE_BYTES), (DEPTH, count), Stability::Unstable, numbers)
 }
 
 fn cp_cost(rig: &Rig, file: FileHandle, numbers: &mut Numbers) -> Result<String, BenchError> {
@@ -175,44 +147,18 @@ fn read_through(
     names: &[String],
     report: Report<'_>,
 ) -> Result<(), BenchError> {
-    let caller = Caller::root();
-    let lookup = |directory: FileHandle, name: &str| {
-        let found = wait(|done: Done<_>| {
-            rig.service().lookup(
-                &caller,
-                calls::Lookup { directory, name: name.as_bytes().to_vec() },
-                done,
-            );
-        });
-        found.map(|entry| entry.handle).map_err(|error| failed("lookup", error))
-    };
     let begin = rig.now();
     let list = wait(|done| rig.engine().snapshots(NAME, done))?;
     report("list", format!("{} snapshots in {:.2} ms", list.len(), rig.since(begin) * 1e3));
-    let snapshots = lookup(root, ".snapshot")?;
+    let snapshots = rig.find(root, ".snapshot")?;
     let begin = rig.now();
-    let page = wait(|done: Done<_>| {
-        rig.service().read_directory(
-            &caller,
-            calls::ReadDirectory {
-                directory: snapshots,
-                cookie: 0,
-                entries_max: 4096,
-                with_attributes: true,
-            },
-            done,
-        );
-    });
-    let page = page.map_err(|error| failed("readdir .snapshot", error))?;
+    let page = rig.page(snapshots, 0, 4096)?;
     let seconds = rig.since(begin);
     report("readdirplus .snapshot", format!("{} in {:.2} ms", page.entries.len(), seconds * 1e3));
     let begin = rig.now();
     for name in names {
-        let file = lookup(lookup(snapshots, name)?, "data")?;
-        let read = wait(|done: Done<_>| {
-            rig.service().read(&caller, calls::Read { file, offset: 0, count: 4096 }, done)
-        });
-        read.map_err(|error| failed("read in .snapshot", error))?;
+        let file = rig.find(rig.find(snapshots, name)?, "data")?;
+        rig.call("read in .snapshot", calls::Read { file, offset: 0, count: 4096 })?;
     }
     let each = rig.since(begin) / names.len().max(1) as f64;
     report("lookup and read in each snapshot", format!("{:.2} ms each", each * 1e3));

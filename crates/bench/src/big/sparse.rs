@@ -1,12 +1,9 @@
 //! A sparse file of 4 TiB written at random, beside one of 1 GiB.
 
-use super::rig::{NAME, Numbers, Rig, failed, largest, median, resident_bytes};
+use super::rig::{NAME, Numbers, Outcome, Rig, largest, median, resident_bytes};
 use super::{BigBench, Report};
-use crate::node::{BenchError, wait};
-use bytes::Bytes;
-use file_service::{
-    Caller, Done, FileHandle, FileService, SeekTarget, SetAttributes, Stability, calls,
-};
+use crate::node::BenchError;
+use file_service::{FileHandle, SeekTarget, Stability, calls};
 
 const DEPTH: usize = 32;
 const BLOCK: u64 = 4096;
@@ -20,7 +17,7 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     let root = rig.root(NAME)?;
     for (name, size) in [("1 GiB", SMALL_BYTES), ("4 TiB", LARGE_BYTES)] {
         let file = rig.file(root, name)?;
-        set_size(&rig, file, size)?;
+        rig.set_size(file, size)?;
         let (mut numbers, batch) = (Numbers(3), (bench.sparse_writes / 4).max(1));
         for first in (0..bench.sparse_writes).step_by(batch as usize) {
             rig.take_cps();
@@ -44,10 +41,10 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     report("open after a clean stop", format!("{:.1} ms", rig.restart()? * 1e3));
     let root = rig.root(NAME)?;
     let file = rig.file(root, "4 TiB")?;
-    let (caller, mut numbers) = (Caller::root(), Numbers(3));
-    let outcome = rig.load("read", DEPTH, 0..20_000, |_, done| {
+    let mut numbers = Numbers(3);
+    let outcome = rig.load("read", DEPTH, 0..20_000, |_| {
         let offset = numbers.next(LARGE_BYTES / BLOCK) * BLOCK;
-        rig.service().read(&caller, calls::Read { file, offset, count: BLOCK as u32 }, done);
+        calls::Read { file, offset, count: BLOCK as u32 }
     })?;
     report("4 TiB random read of what was written, cold", outcome.to_string());
     let mut numbers = Numbers(11);
@@ -57,32 +54,14 @@ pub(super) fn run(bench: &BigBench, report: Report<'_>) -> Result<(), BenchError
     Ok(())
 }
 
-fn set_size(rig: &Rig, file: FileHandle, size: u64) -> Result<(), BenchError> {
-    let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-    let caller = Caller::root();
-    let changed = wait(|done| {
-        rig.service().set_attributes(&caller, calls::SetFileAttributes { file, set }, done)
-    });
-    changed.map(|_| ()).map_err(|error| failed("truncate", error))
-}
-
 fn writes(
     rig: &Rig,
     file: FileHandle,
     size: u64,
     count: u64,
     numbers: &mut Numbers,
-) -> Result<super::rig::Outcome, BenchError> {
-    let (caller, data) = (Caller::root(), Bytes::from(vec![5; BLOCK as usize]));
-    rig.load("random write", DEPTH, 0..count, |_, done| {
-        let offset = numbers.next(size / BLOCK) * BLOCK;
-        let stability = Stability::Unstable;
-        rig.service().write(
-            &caller,
-            calls::Write { file, offset, data: data.clone(), stability },
-            done,
-        );
-    })
+) -> Result<Outcome, BenchError> {
+    rig.write_at_random((file, size), (DEPTH, count), Stability::Unstable, numbers)
 }
 
 fn seeks(rig: &Rig, file: FileHandle, name: &str, report: Report<'_>) -> Result<(), BenchError> {
@@ -90,9 +69,7 @@ fn seeks(rig: &Rig, file: FileHandle, name: &str, report: Report<'_>) -> Result<
     for number in 0..SEEKS {
         let target = if number % 2 == 0 { SeekTarget::Data } else { SeekTarget::Hole };
         let asked = rig.now();
-        let found = wait(|done: Done<_>| {
-            rig.service().seek(&Caller::root(), calls::Seek { file, offset, target }, done)
-        });
+        let found = rig.call("seek", calls::Seek { file, offset, target });
         slowest = slowest.max(rig.since(asked));
         let Ok(found) = found else { break };
         offset = found;

@@ -9,7 +9,7 @@
 use crate::freespace::drive::{Drive, Model};
 use crate::freespace::variant::Variant;
 use crate::memory::{Completions, MemoryDisk};
-use crate::node::{BenchError, start_threads, wait};
+use crate::node::{BenchError, TICK, start_threads, wait};
 use aggregate::Aggregate;
 use dblade::{
     AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Service, Tuning,
@@ -116,7 +116,8 @@ fn start(shape: &Shape, variant: &Variant, log: &Arc<MemoryDisk>) -> Result<Runn
     (variant.configure)(shape, &mut configuration);
     let engine = Engine::new(configuration);
     let stopping = Arc::new(AtomicBool::new(false));
-    let threads = start_threads(&engine, &stopping, WORKERS).map_err(no_threads)?;
+    let threads = start_threads(&engine, &stopping, WORKERS, (TICK, |engine| engine.tick()));
+    let threads = threads.map_err(no_threads)?;
     let service = Arc::new(Service(Arc::clone(&engine)));
     Ok(Running { engine, service, stopping, threads })
 }

@@ -3,6 +3,7 @@
 //! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`.
 
 use crate::apply::{part, touched};
+use crate::view::View;
 use crate::{Environment, Files, Outcome, Query, Scoped};
 use cowfs::pointer::Pointer;
 use file_service::permission::{self, MODE_READ};
@@ -15,7 +16,7 @@ impl Query for Scoped<calls::Read> {
     type Reply = ReadData;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<ReadData> {
-        let mut view = files.view(self.call.file)?;
+        let mut view = View::open(files, self.call.file)?;
         let mut attributes = view.file(self.call.file)?;
         self.check(&attributes)?;
         let range = self.range(view.environment, &attributes);

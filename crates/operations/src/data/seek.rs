@@ -20,7 +20,7 @@ impl Query for calls::Seek {
     type Reply = u64;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<u64> {
-        let mut view = files.view(self.file)?;
+        let mut view = View::open(files, self.file)?;
         let attributes = view.file(self.file)?;
         check_has_data(&attributes)?;
         let size = attributes.size;

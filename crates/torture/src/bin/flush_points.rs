@@ -11,6 +11,7 @@ use std::time::Duration;
 use torture::command_line::{Place, end};
 use torture::node::Sizes;
 use torture::power::{Plan, devices, run};
+use torture::site::Site;
 
 /// Cuts the power of a server at flushes of its disks, and checks that nothing acknowledged is
 /// lost.
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         sizes: Sizes::small(),
     };
     let mut tell = |line: &str| println!("{line}");
-    let outcome = run(&arguments.place.server, &directory, &plan, &mut tell);
+    let mut site = Site { binary: &arguments.place.server, directory: &directory, tell: &mut tell };
+    let outcome = run(&mut site, &plan);
     end(outcome.map(|summary| summary.to_string()), &directory)
 }

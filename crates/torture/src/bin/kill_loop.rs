@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use torture::command_line::{NodeArguments, Place, end};
 use torture::kernel_client;
 use torture::rounds::{Plan, run};
+use torture::site::Site;
 
 /// Kills a server under load, again and again, and checks that nothing acknowledged is lost.
 #[derive(Parser)]
@@ -33,20 +34,21 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let directory = arguments.place.new_directory("kill");
-    let server = &arguments.place.server;
     let plan = Plan {
         rounds: arguments.rounds,
         seed: arguments.place.seed,
         sizes: arguments.node.sizes("64M"),
     };
     let mut tell = |line: &str| println!("{line}");
-    let outcome = run(server, &directory, &plan, &mut tell);
+    let binary = &arguments.place.server;
+    let mut site = Site { binary, directory: &directory, tell: &mut tell };
+    let outcome = run(&mut site, &plan);
     let mut outcome = outcome.map(|summary| summary.to_string());
     if let (Ok(summary), Some(script)) = (&outcome, &arguments.kernel_client) {
         println!("{summary}");
         let kills = arguments.kernel_kills;
         let (seed, sizes) = (plan.seed, &plan.sizes);
-        let run = kernel_client::run(server, &directory, script, kills, seed, sizes, &mut tell);
+        let run = kernel_client::run(&mut site, script, kills, seed, sizes);
         outcome = run.map(|said| format!("{summary}; {said}"));
     }
     end(outcome, &directory)

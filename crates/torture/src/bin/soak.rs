@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use torture::absolute_path;
 use torture::command_line::{NodeArguments, Place, end};
+use torture::site::Site;
 use torture::soak::{Plan, run};
 
 /// Keeps a server under mixed load for hours, kills it now and then, and checks that nothing
@@ -53,8 +54,11 @@ fn main() -> ExitCode {
         sizes: arguments.node.sizes("128M"),
         snapshots_kept: arguments.snapshots,
         inspect_every: arguments.inspect_every,
-        output: arguments.output.unwrap_or(arguments.place.directory),
+        output: arguments.output.unwrap_or_else(|| arguments.place.directory.clone()),
     };
-    let outcome = run(&arguments.place.server, &directory, &plan, &mut |line| println!("{line}"));
+    let mut tell = |line: &str| println!("{line}");
+    let binary = &arguments.place.server;
+    let mut site = Site { binary, directory: &directory, tell: &mut tell };
+    let outcome = run(&mut site, &plan);
     end(outcome.map(|()| "nothing found".to_owned()), &directory)
 }

@@ -10,7 +10,6 @@ use super::snapshots::Client;
 use crate::Failure;
 use crate::measure::Recorder;
 use crate::pace::Pace;
-use crate::programs::{Kind, Program};
 use crate::worker::Worker;
 use platform::thread::{JoinHandle, spawn};
 use std::net::SocketAddr;
@@ -78,8 +77,6 @@ impl Plan {
 /// Where the load is made.
 pub(super) struct Place<'a> {
     pub plan: &'a Plan,
-    /// Outside of the volume.
-    pub directory: &'a Path,
     pub mountpoint: &'a Path,
     pub address: SocketAddr,
 }
@@ -126,23 +123,6 @@ pub(super) fn make_writers(
     let pace = plan.pace(READER_PERCENT);
     let reader = Reader::new(plan.seed, place.mountpoint, Arc::clone(recorder), pace)?;
     Ok((writers, reader))
-}
-
-/// Makes ready all programs that this machine has.
-pub(super) fn prepare_programs(
-    place: &Place<'_>,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<Program>, Failure> {
-    let mut programs = Vec::new();
-    for kind in Kind::ALL {
-        if let Some(tool) = kind.missing_tool() {
-            tell(&format!("skipped: {kind:?}, {tool} is not installed"));
-            continue;
-        }
-        let port = place.address.port();
-        programs.push(Program::prepare(kind, place.mountpoint, place.directory, port)?);
-    }
-    Ok(programs)
 }
 
 /// Does the work of a thread, and tells the conductor if it ends with a finding.

@@ -7,7 +7,7 @@
 //! Fails: with the first [`Failure`]; nothing is taken away then.
 
 use super::control::Control;
-use super::load::{Place, Worked, begin_clients, make_writers, prepare_programs, tell_finding};
+use super::load::{Place, Worked, begin_clients, make_writers, tell_finding};
 use super::mirror::{Command, Mirror};
 use super::reader::Reader;
 use super::report::{Life, Report, Totals};
@@ -18,10 +18,11 @@ use crate::measure::{ProcessUse, Recorder, now_ns};
 use crate::node::{Node, Sizes};
 use crate::programs::Program;
 use crate::random::Random;
+use crate::site::Site;
 use crate::worker::Worker;
 use platform::sync::Mutex;
 use platform::thread::{JoinHandle, spawn};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -69,28 +70,22 @@ struct Run<'a> {
     began_ns: u64,
 }
 
-/// Runs the plan in `directory`, which must be empty; `tell` gets a line for each life and, in the
-/// end, the summary.
+/// Runs the plan; a line is told for each life and, in the end, the summary.
 ///
 /// # Errors
 /// The first [`Failure`].
-pub fn run(
-    binary: &Path,
-    directory: &Path,
-    plan: &Plan,
-    tell: &mut dyn FnMut(&str),
-) -> Result<(), Failure> {
-    let node = Node::create(binary, &directory.join("node"), &plan.sizes)?;
+pub fn run(site: &mut Site<'_>, plan: &Plan) -> Result<(), Failure> {
+    let node = site.node(&plan.sizes)?;
     let control = Arc::new(Control::default());
     control.set_process(node.process());
     control.set_mounted();
     let (address, mountpoint) = (node.nfs_address()?, node.mountpoint());
     let recorder = Arc::new(Recorder::default());
     let (find, findings) = channel();
-    let place = Place { plan, directory, mountpoint: &mountpoint, address };
+    let place = Place { plan, mountpoint: &mountpoint, address };
     let (clients, mirrors) = begin_clients(&place, &control, &recorder, &find)?;
     let (writers, reader) = make_writers(&place, &recorder)?;
-    let programs = prepare_programs(&place, tell)?;
+    let programs = Program::prepare_all(&mountpoint, site, address.port())?;
     let snapshots = Arc::new(Mutex::new(Snapshots::new(
         node.commands(),
         Arc::clone(&control),
@@ -105,7 +100,7 @@ pub fn run(
     node.check_log()?;
     let mut run = Run {
         plan,
-        tell,
+        tell: site.tell,
         random: Random::new(plan.seed),
         control,
         node,

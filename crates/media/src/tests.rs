@@ -271,8 +271,7 @@ fn changes_that_meet_are_all_durable_when_they_are_told() {
         let told = *told.lock();
         world.power_cut();
         let disk: Arc<dyn Disk> = world.disk("a").unwrap();
-        let found =
-            world.wait(|done| open(disk, done)).unwrap().label().created_nanoseconds.get();
+        let found = world.wait(|done| open(disk, done)).unwrap().label().created_nanoseconds.get();
         assert_eq!(found & told, told, "seed {seed}: {found:b}, told {told:b}");
     }
 }

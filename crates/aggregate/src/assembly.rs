@@ -4,7 +4,7 @@
 
 use crate::allocation::pool::BlockPool;
 use crate::background::{stocking, use_of_blocks};
-use crate::block_side::leaving::Leaving;
+use crate::block_side::evacuation::Evacuation;
 use crate::block_side::room::settle_budget;
 use crate::block_side::side::BlockSide;
 use crate::consistency_point::freeze;
@@ -36,7 +36,7 @@ impl Aggregate {
         let geometry = parts.store.geometry();
         block_side.refill.tune(&parts.tuning, &geometry);
         block_side.refill.set_leaving(block_side.settings.leaving_group);
-        let leaving = RwLock::new(Leaving::of(&block_side, &geometry));
+        let evacuation = RwLock::new(Evacuation::of(&block_side, &geometry));
         let leaves_areas = AtomicBool::new(block_side.settings.leaves_areas);
         let statistics = Statistics::default();
         statistics.used_blocks.store(block_side.space.used_blocks, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Aggregate {
             loads: Arc::default(),
             moved_volumes: RwLock::new(moved),
             tiers,
-            leaving,
+            evacuation,
             pins: Pins::default(),
             leaves_areas,
             reads: Mutex::default(),

@@ -1,6 +1,6 @@
 //! Why an aggregate refuses or fails.
 
-use crate::block_side::leaving::LeavingError;
+use crate::block_side::evacuation::EvacuationError;
 use nvlog::LogError;
 use ondisk::damage::Damage;
 use ondisk::features::FeatureName;
@@ -97,7 +97,7 @@ pub enum AggregateError {
     },
     /// A group cannot leave.
     #[error(transparent)]
-    Leaving(#[from] LeavingError),
+    Evacuation(#[from] EvacuationError),
     /// A request cannot be met.
     #[error("{0}")]
     Refused(String),

@@ -8,9 +8,9 @@
 use nvlog::{Found, Log};
 use ondisk::damage::Damage;
 use ondisk::label::GROUP_DISKS_MAX;
-use ondisk::log::StripeNoteRecord;
+use ondisk::log::PartialParityRecord;
 use platform::{DiskError, WriteDone};
-use raid::{StripeJournal, StripeNote, TetrisId};
+use raid::{PartialParityLog, PartialParityNote, TetrisId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use units::CpNumber;
@@ -48,13 +48,13 @@ impl LateJournal {
     }
 }
 
-impl StripeJournal for LateJournal {
+impl PartialParityLog for LateJournal {
     fn capacity_blocks(&self) -> u64 {
         let capacity_blocks = self.log.get().map_or(0, |log| log.notes().capacity_blocks());
         capacity_blocks.min(self.epoch_blocks_max.load(Ordering::Relaxed))
     }
 
-    fn note(&self, epoch: u64, note: StripeNote, done: WriteDone) {
+    fn note(&self, epoch: u64, note: PartialParityNote, done: WriteDone) {
         let Some(log) = self.log.get() else {
             let kind = "the log is not open".to_owned();
             return done(Err(DiskError::Io { disk: "log".to_owned(), block: 0, kind }));
@@ -66,8 +66,8 @@ impl StripeJournal for LateJournal {
 }
 
 /// All of a note but its parity.
-fn encode(note: &StripeNote) -> Vec<u8> {
-    let header = StripeNoteRecord {
+fn encode(note: &PartialParityNote) -> Vec<u8> {
+    let header = PartialParityRecord {
         group: U32::new(note.tetris.group),
         disk_count: U32::new(note.written.len() as u32),
         tetris: U64::new(note.tetris.region),
@@ -82,10 +82,10 @@ fn encode(note: &StripeNote) -> Vec<u8> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn decode(found: Found) -> Result<StripeNote, Damage> {
+pub fn decode(found: Found) -> Result<PartialParityNote, Damage> {
     let wrong = |field| Damage::Field { structure: "stripe note", field };
     let (header, words) =
-        StripeNoteRecord::read_from_prefix(&found.bytes).map_err(|_| wrong("header"))?;
+        PartialParityRecord::read_from_prefix(&found.bytes).map_err(|_| wrong("header"))?;
     let (words, rest) = words.as_chunks();
     let is_whole = rest.is_empty() && words.len() == header.disk_count.get() as usize;
     if !is_whole || words.len() > GROUP_DISKS_MAX {
@@ -93,5 +93,5 @@ pub fn decode(found: Found) -> Result<StripeNote, Damage> {
     }
     let tetris = TetrisId { group: header.group.get(), region: header.tetris.get() };
     let written = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    Ok(StripeNote { tetris, rows: header.rows.get(), written, parity: found.blocks })
+    Ok(PartialParityNote { tetris, rows: header.rows.get(), written, parity: found.blocks })
 }

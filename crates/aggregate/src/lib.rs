@@ -43,14 +43,14 @@ mod relocating;
 mod relocation;
 mod service;
 
-pub use administration::leaving::RemovalPlanned;
+pub use administration::evacuation::RemovalPlanned;
 pub use administration::pinning::{PinDone, UnpinDone};
 pub use allocation::area_map::{AreaCell, GroupMap, MapDone};
 pub use allocation::pool::BlockPool;
 pub use allocation::reclaim::Reclaim;
 pub use allocation::tuning::{FreeCounters, PickCounters, Tuning};
 pub use allocator::{AreaChoice, Picks};
-pub use block_side::leaving::{Leaving, LeavingError};
+pub use block_side::evacuation::{Evacuation, EvacuationError};
 pub use block_side::mount::{AGGREGATE_BLOCKS_MIN, Mounted, format_block_side, mount};
 pub use block_side::settings::Settings;
 pub use block_side::side::BlockSide;
@@ -62,7 +62,7 @@ pub use containers::{
 };
 pub use cowfs::space::FreeCounts;
 pub use error::AggregateError;
-pub use journal::{LateJournal, decode as decode_stripe_note};
+pub use journal::{LateJournal, decode as decode_partial_parity};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};
 pub use relocation::plan::Relocation;

@@ -15,7 +15,7 @@ use platform::sync::{Condvar, Mutex};
 use platform::{Clock, Disk};
 use raid::{
     BlockRead, BlockStore, BlockWrite, CreateRequest, DiskAdministration, DiskPlace, GroupRequest,
-    NoJournal, Proof, Store, TetrisId,
+    NoPartialParityLog, Proof, Store, TetrisId,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -194,7 +194,8 @@ impl<'a> Rig<'a> {
             force: true,
             media: None,
         };
-        let made = wait(|done| raid::create(request, &SystemEntropy, Arc::new(NoJournal), done));
+        let made =
+            wait(|done| raid::create(request, &SystemEntropy, Arc::new(NoPartialParityLog), done));
         let store = made.map_err(failed("make the group"))?;
         Ok(Self { bench, opener, store, checksums: Vec::new(), disks_made: count })
     }

@@ -3,7 +3,7 @@
 use crate::create::groups_of;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
-use aggregate::{Aggregate, CpDone, Leaving};
+use aggregate::{Aggregate, CpDone, Evacuation};
 use media::{MediaError, Profile, Zeroing};
 use ondisk::label::RaidKind;
 use platform::Disk;
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Tells what of a group would have to move for it to leave an aggregate, or why it cannot.
-    pub fn plan_removal(self: &Arc<Self>, aggregate: &str, group: u32, done: Done<Leaving>) {
+    pub fn plan_removal(self: &Arc<Self>, aggregate: &str, group: u32, done: Done<Evacuation>) {
         let Some(found) = self.aggregate_named(aggregate) else {
             let name = aggregate.to_owned();
             return done(Err(EngineError::NotFound { kind: "aggregate", name }));

@@ -17,7 +17,7 @@ use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
     Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader, VolumeSlot,
-    choose_superblock, decode_stripe_note, is_whole_slot, mount, suspend_for_load,
+    choose_superblock, decode_partial_parity, is_whole_slot, mount, suspend_for_load,
 };
 use cowfs::cache::BufferCache;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
@@ -27,7 +27,7 @@ use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
 use platform::Disk;
 use platform::mutation::{self, Rule};
-use raid::{BlockStore, ManagedStore, Store, StripeNote};
+use raid::{BlockStore, ManagedStore, PartialParityNote, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Pvbn, VolumeId};
@@ -188,7 +188,7 @@ impl Opening {
 
     fn recover_stripes(self) {
         let found = self.log.iter().flat_map(|log| log.notes().take_found());
-        let notes: Vec<StripeNote> = match found.map(decode_stripe_note).collect() {
+        let notes: Vec<PartialParityNote> = match found.map(decode_partial_parity).collect() {
             Ok(notes) => notes,
             Err(damage) => {
                 let error = EngineError::journal(&self.identity.name, &damage);

@@ -205,7 +205,7 @@ fn sick_places(status: &Status) -> Vec<DiskPlace> {
     let groups = (0..).zip(&status.groups);
     let resting = groups.filter(|(_, found)| {
         found.survivable_failures() > 0
-            && found.members.iter().all(|member| member.successor.is_none())
+            && found.members.iter().all(|member| member.replacement.is_none())
     });
     let place = |(group, found): (u32, &GroupStatus)| {
         let member = found.members.iter().position(is_sick)?;
@@ -305,7 +305,7 @@ mod tests {
                 state: state.clone(),
                 media: None,
                 is_away,
-                successor: None,
+                replacement: None,
                 errors: raid::ErrorCounts::default(),
                 sickness: None,
             };
@@ -329,7 +329,7 @@ mod tests {
             state,
             media: None,
             is_away: false,
-            successor: None,
+            replacement: None,
             errors: raid::ErrorCounts::default(),
             sickness,
         };
@@ -344,7 +344,7 @@ mod tests {
         let sick = member(rotten, online);
         let lost = member(rotten, MemberState::Missing);
         let mut copied = sick.clone();
-        copied.successor = Some(raid::SuccessorStatus {
+        copied.replacement = Some(raid::ReplacementStatus {
             name: "spare".to_owned(),
             media: Profile::Hdd,
             copied_regions: 1,

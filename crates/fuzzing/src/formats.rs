@@ -10,7 +10,7 @@ use ondisk::directory::{COOKIE_LIMIT, DirectoryContent, DirectoryNode, is_entry_
 use ondisk::identity::{BlockIdentity, ChecksumBlock};
 use ondisk::inode::InodeRecord;
 use ondisk::label::DiskLabel;
-use ondisk::log::{LogBatch, LogHeader, LogNote, LogRecord, StripeNoteRecord};
+use ondisk::log::{LogBatch, LogHeader, LogNote, LogRecord, PartialParityRecord};
 use ondisk::operation;
 use ondisk::pointer::{DualPointer, PhysicalPointer};
 use ondisk::records::{SnapshotRecord, VolumeRecord, name_field};
@@ -51,7 +51,7 @@ pub fn ondisk_types(bytes: &[u8]) {
         }),
         14 => checked::<LogRecord>(input.rest(), |_| Ok(())),
         15 => {
-            let (note, _stripes): (LogNote, StripeNoteRecord) =
+            let (note, _stripes): (LogNote, PartialParityRecord) =
                 (taken(input.bytes(64)), taken(input.rest()));
             let _ = (note.to_string(), note.computed_checksum([[1, 2, 3].as_slice()]));
         }

@@ -5,7 +5,7 @@
 
 use admin_api::{Activity, DiskInfo, duration};
 use dblade::AggregateSummary;
-use raid::{MemberState, MemberStatus, Pace, SuccessorStatus};
+use raid::{MemberState, MemberStatus, Pace, ReplacementStatus};
 use std::collections::VecDeque;
 use units::ByteSize;
 
@@ -61,10 +61,10 @@ pub(crate) fn rebuilding(summary: &AggregateSummary) -> Vec<Activity> {
 /// The spare to which a disk in use is copied, if there is one.
 pub(crate) fn copying(summary: &AggregateSummary, disk: &str) -> Vec<Activity> {
     let mut members = members(summary).filter(|member| member.name.as_deref() == Some(disk));
-    let successor = members.find_map(|member| member.successor.as_ref());
-    let copy = successor.map(|successor| {
-        let what = format!("copying to {}, which takes its place then", successor.name);
-        activity(what, (successor.copied_regions, successor.regions), &successor.pace)
+    let replacement = members.find_map(|member| member.replacement.as_ref());
+    let copy = replacement.map(|replacement| {
+        let what = format!("copying to {}, which takes its place then", replacement.name);
+        activity(what, (replacement.copied_regions, replacement.regions), &replacement.pace)
     });
     copy.into_iter().collect()
 }
@@ -92,9 +92,9 @@ pub(crate) fn outlook(pace: &Pace) -> String {
 }
 
 /// How much of a disk was copied.
-pub(crate) const fn copied_percent(successor: &SuccessorStatus) -> u64 {
-    let regions = if successor.regions == 0 { 1 } else { successor.regions };
-    100 * successor.copied_regions / regions
+pub(crate) const fn copied_percent(replacement: &ReplacementStatus) -> u64 {
+    let regions = if replacement.regions == 0 { 1 } else { replacement.regions };
+    100 * replacement.copied_regions / regions
 }
 
 /// "12 read, 0 write and 3 checksum errors".

@@ -4,7 +4,7 @@
 //! must be done next is added where there is one thing to do.
 
 use admin_api::{AdminError, Code};
-use aggregate::{AggregateError, LeavingError};
+use aggregate::{AggregateError, EvacuationError};
 use dblade::EngineError;
 use media::MediaError;
 use platform::DiskError;
@@ -24,12 +24,12 @@ fn code_of(error: &EngineError) -> Code {
         EngineError::NotFound { .. } => Code::NotFound,
         EngineError::Exists { .. } | EngineError::Conflict(_) => Code::Conflict,
         EngineError::Aggregate(AggregateError::Raid(error)) => code_of_raid(error),
-        EngineError::Aggregate(AggregateError::Leaving(LeavingError::NoGroup { .. })) => {
+        EngineError::Aggregate(AggregateError::Evacuation(EvacuationError::NoGroup { .. })) => {
             Code::NotFound
         }
         EngineError::Aggregate(AggregateError::TooSmall { .. }) => Code::Usage,
         EngineError::Aggregate(
-            AggregateError::Leaving(_)
+            AggregateError::Evacuation(_)
             | AggregateError::Refused(_)
             | AggregateError::NotUnderstood { .. }
             | AggregateError::Full

@@ -263,7 +263,7 @@ pub struct DiskLabel {
     pub reserved_c: [u8; 16],
     /// The spare that is being filled to take a place in this group; zero if none is. A spare that
     /// its group's labels name here has copied what its own label says, any other nothing.
-    pub successor: DiskUuid,
+    pub replacement: DiskUuid,
     /// What consistency points up to this one wrote is on all members that are `away`.
     pub trusted_cp: U64,
     /// A bit for each missing member that went, or was not there, and has not failed: it may be
@@ -292,7 +292,7 @@ const _: () = {
     assert!(offset_of!(DiskLabel, members) == 168);
     assert!(offset_of!(DiskLabel, scrub) == 952);
     assert!(offset_of!(DiskLabel, read_errors) == 1016);
-    assert!(offset_of!(DiskLabel, successor) == 1048);
+    assert!(offset_of!(DiskLabel, replacement) == 1048);
     assert!(offset_of!(DiskLabel, removed_blocks) == 1080);
     assert!(offset_of!(DiskLabel, features) == 1216);
     assert!(offset_of!(DiskLabel, reserved_f) == 1432);

@@ -6,7 +6,7 @@
 //!
 //! Behind the halves are the two halves of the notes of stripes. Each begins with a block that
 //! names the epoch whose notes it holds; they follow one another, each a [`LogNote`], a
-//! [`StripeNoteRecord`] and words in one block, then the blocks of its parity.
+//! [`PartialParityRecord`] and words in one block, then the blocks of its parity.
 //!
 //! Invariants, by which a reader tells the half's present life from what it held before:
 //! - Records are numbered without gaps over the life of the log, whatever half they are in; the
@@ -158,7 +158,7 @@ pub struct LogNote {
 /// for each noted row the partial parity of each parity disk.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct StripeNoteRecord {
+pub struct PartialParityRecord {
     /// The RAID group.
     pub group: U32,
     /// Data disks.
@@ -176,7 +176,7 @@ const _: () = {
     assert!(size_of::<LogBatch>() == 80);
     assert!(offset_of!(LogBatch, checksum) == 4);
     assert!(size_of::<LogRecord>() == 16);
-    assert!(size_of::<StripeNoteRecord>() == 24);
+    assert!(size_of::<PartialParityRecord>() == 24);
     assert!(size_of::<LogNote>() == 56);
     assert!(offset_of!(LogNote, checksum) == 4);
     assert!(LOG_HALF_BLOCKS_MAX * BLOCK_SIZE as u64 <= u32::MAX as u64);

@@ -56,7 +56,7 @@ fn structures() -> BTreeMap<String, Layout> {
             created_nanoseconds, sequence, data_regions, reserved_e, group_index, groups_count,
             disk_index, disks_in_group, missing, raid_kind, role, rotational, medium,
             medium_unit_bytes, members, rebuilding, reserved_d, rebuilt_regions, bases, scrub,
-            read_errors, write_errors, checksum_errors, sickness, reserved_c, successor,
+            read_errors, write_errors, checksum_errors, sickness, reserved_c, replacement,
             trusted_cp, away, settled, removed_blocks, removed, features, reserved_f
         },
         features::FeatureSet { compatible, read_only_compatible, incompatible, names },
@@ -117,7 +117,7 @@ fn structures() -> BTreeMap<String, Layout> {
         },
         log::LogRecord { cp, byte_count, kind, reserved },
         log::LogNote { magic, checksum, log, epoch, block, cp, block_count, byte_count },
-        log::StripeNoteRecord { group, disk_count, tetris, rows },
+        log::PartialParityRecord { group, disk_count, tetris, rows },
         operation::OperationPrefix { volume, reserved, time },
         operation::FileReference { inode, generation, reserved },
         operation::FileState { mode, uid, gid, reserved, size, atime, mtime, ctime, change },

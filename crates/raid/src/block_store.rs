@@ -4,8 +4,8 @@
 //! waited for, and before the call returns when they need not wait (a block that is still
 //! queued). Callers hold no lock that a completion takes.
 
-use crate::journal::StripeNote;
 use crate::layout::{DiskRegion, Geometry, TetrisId};
+use crate::partial_parity_log::PartialParityNote;
 use crate::proof::Proof;
 use crate::request::{
     BlockRead, BlockWrite, FailureHook, ReadDone, RunDone, SuperblocksDone, SyncDone,
@@ -74,7 +74,7 @@ pub trait BlockStore: Send + Sync {
 
     /// After a crash and before any write: makes noted stripes whole again. `notes` are those that
     /// were not forgotten, in order.
-    fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone);
+    fn recover_stripes(&self, notes: Vec<PartialParityNote>, done: SyncDone);
 
     /// Has `hook` called when it is certain that no `sync` will succeed any more: at once if it is
     /// already. Of several hooks the last one set is called.

@@ -136,14 +136,14 @@ pub enum RaidError {
         disk: String,
     },
     /// One disk of a group is replaced at a time while it works.
-    #[error("disk {disk} of group {group} is being copied to {successor}; wait until it is done")]
+    #[error("disk {disk} of group {group} is being copied to {replacement}; wait until it is done")]
     Copying {
         /// The group.
         group: u32,
         /// The disk.
         disk: String,
         /// Where to.
-        successor: String,
+        replacement: String,
     },
     /// The disk is no missing member.
     #[error("disk {disk} is not a disk that the aggregate misses")]

@@ -30,7 +30,7 @@
 //!   folded into parity while parity could still undo it.
 //! - Blocks in use are never overwritten, except by their own content (repair). So a crash can
 //!   damage parity and identities of blocks in use only in stripes that were written in part, and
-//!   those were noted in the [`StripeJournal`] first.
+//!   those were noted in the [`PartialParityLog`] first.
 //! - A disk that missed a write is marked missing in the labels of the others before `sync`
 //!   succeeds; what it holds is not used again before it was rebuilt, or brought up to date.
 //! - A disk that is filled beside one in use counts for nothing until it has the place, and the
@@ -47,10 +47,10 @@ mod block_store;
 mod disk_administration;
 mod error;
 mod io;
-mod journal;
 mod layout;
 mod membership;
 mod opening;
+mod partial_parity_log;
 mod patrol;
 mod proof;
 mod repair;
@@ -68,14 +68,14 @@ pub use block_store::BlockStore;
 pub use disk_administration::{DiskAdministration, ManagedStore};
 pub use error::{Expectation, RaidError, ReadFailure, StoreError};
 pub use io::Counters;
-pub use journal::{NoJournal, StripeJournal, StripeNote};
 pub use layout::{DiskPlace, DiskRegion, Geometry, GroupGeometry, GroupList, Location, TetrisId};
 pub use membership::{
     ErrorCounts, FAILURES_MAX, FillingStatus, GroupStatus, MemberState, MemberStatus,
-    ROTTEN_BLOCKS_MAX, RetiredDisk, SpareStatus, SuccessorStatus, UNREADABLE_BLOCKS_MAX,
+    ROTTEN_BLOCKS_MAX, ReplacementStatus, RetiredDisk, SpareStatus, UNREADABLE_BLOCKS_MAX,
     WINDOW_NANOSECONDS, Way as FillingWay,
 };
 pub use opening::{CreateRequest, GroupRequest, assemble, create};
+pub use partial_parity_log::{NoPartialParityLog, PartialParityLog, PartialParityNote};
 pub use patrol::{ScrubDone, ScrubFinding, ScrubOrder, ScrubStatus, UseQuery};
 pub use proof::{OwnerTest, Proof};
 pub use request::{

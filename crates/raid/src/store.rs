@@ -4,9 +4,9 @@ use crate::block_store::BlockStore;
 use crate::disk_administration::DiskAdministration;
 use crate::error::RaidError;
 use crate::io::Io;
-use crate::journal::{StripeJournal, StripeNote};
 use crate::layout::{DiskPlace, DiskRegion, Geometry, Layout, TetrisId};
 use crate::membership::{Fill, GroupState, Members};
+use crate::partial_parity_log::{PartialParityLog, PartialParityNote};
 use crate::patrol::{Patrol, ScrubDone, ScrubOrder, UseQuery};
 use crate::proof::Proof;
 use crate::repair::Repair;
@@ -36,7 +36,7 @@ impl Store {
         layout: Layout,
         groups: Vec<GroupState>,
         (spares, leftovers): (Vec<Arc<Device>>, Vec<Arc<Device>>),
-        journal: Arc<dyn StripeJournal>,
+        journal: Arc<dyn PartialParityLog>,
     ) -> Self {
         let repair = Arc::new_cyclic(|repair: &Weak<Repair>| {
             let filler: Weak<dyn Fill> = Weak::clone(repair) as _;
@@ -118,7 +118,7 @@ impl BlockStore for Store {
         self.members.read_superblocks(done);
     }
 
-    fn recover_stripes(&self, notes: Vec<StripeNote>, done: SyncDone) {
+    fn recover_stripes(&self, notes: Vec<PartialParityNote>, done: SyncDone) {
         self.io.recover_stripes(notes, done);
     }
 

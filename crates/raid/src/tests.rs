@@ -14,7 +14,7 @@ pub(crate) mod model;
 mod random;
 mod rebuild;
 mod removal;
+mod replacement;
 mod returning;
 mod scrub;
 mod stable;
-mod successor;

@@ -4,6 +4,6 @@
 //! Invariants: what changes the aggregate is an action of a freeze.
 
 mod area_map;
-pub mod leaving;
+pub mod evacuation;
 pub mod pinning;
 mod settings;

@@ -5,7 +5,7 @@
 //! Invariants: the room knows no message and no member, and waits for nothing.
 
 pub mod backend;
-pub mod leaving;
+pub mod evacuation;
 pub mod mount;
 pub mod room;
 pub mod settings;

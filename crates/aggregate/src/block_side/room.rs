@@ -3,7 +3,7 @@
 //! Invariants: what is stocked for blocks that move, what is free in a group that is to leave, and
 //! what a pinned image keeps is nobody's room.
 
-use super::leaving::Leaving;
+use super::evacuation::Evacuation;
 use super::side::BlockSide;
 use cowfs::logical::AggregateShared;
 use raid::Geometry;
@@ -18,7 +18,7 @@ pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide, geometry
     let reserve = reserve_blocks(geometry.blocks());
     // Until it is counted what is in use of a group that leaves counts twice: frees still work.
     let is_counted =
-        Leaving::of(side, geometry).is_none_or(|leaving| leaving.used_blocks.is_some());
+        Evacuation::of(side, geometry).is_none_or(|leaving| leaving.used_blocks.is_some());
     // What a pin keeps nobody can have either.
     let free = free_blocks(side, geometry).saturating_sub(side.space.held_blocks());
     shared.budget.settle(if is_counted { free } else { free.max(reserve) }, reserve);
@@ -27,7 +27,7 @@ pub(crate) fn settle_budget(shared: &AggregateShared, side: &BlockSide, geometry
 /// Blocks that operations could be promised, those that a pin keeps included.
 pub(crate) fn free_blocks(side: &BlockSide, geometry: &Geometry) -> u64 {
     // What is stocked for blocks that move nobody else can have, nor what is to leave.
-    let leaving = Leaving::of(side, geometry);
+    let leaving = Evacuation::of(side, geometry);
     let unusable = leaving.map_or(0, |leaving| leaving.unusable_blocks());
     let taken = side.space.used_blocks + side.relocation.stocked() + unusable;
     geometry.blocks().saturating_sub(taken)

@@ -4,7 +4,7 @@
 //! Invariants: all that a commit does is in [`Commit::STEPS`]. Nothing in them waits or fails.
 
 use super::steps::{self, Step};
-use crate::administration::{leaving, pinning};
+use crate::administration::{evacuation, pinning};
 use crate::background::{counting, forgetting, reclaiming};
 use crate::block_side::room::settle_budget;
 use crate::block_side::side::BlockSide;
@@ -132,12 +132,12 @@ impl Commit<'_, '_> {
         Step {
             name: "How far a leaving group is becomes known",
             reason: "After the frees; before the budget, which leaves its room out",
-            run: |commit| commit.on_side(|aggregate, _, side| leaving::note(aggregate, side)),
+            run: |commit| commit.on_side(|aggregate, _, side| evacuation::note(aggregate, side)),
         },
         Step {
             name: "The disks of an empty leaving group are taken out",
             reason: "After the moves: nothing is in use there, and nothing is on its way there",
-            run: |commit| commit.on_side(|aggregate, _, side| leaving::end(aggregate, side)),
+            run: |commit| commit.on_side(|aggregate, _, side| evacuation::end(aggregate, side)),
         },
         Step {
             name: "The budget follows the free map",

@@ -6,7 +6,7 @@ use ondisk::identity::BlockOwner;
 use ondisk::label::RaidKind;
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
-use raid::{BlockWrite, CreateRequest, GroupRequest, NoJournal};
+use raid::{BlockWrite, CreateRequest, GroupRequest, NoPartialParityLog};
 use std::collections::BTreeMap;
 use units::{Block, Timestamp};
 
@@ -55,7 +55,7 @@ impl Rig {
         let slot = Arc::new(Mutex::new(None));
         let filled = Arc::clone(&slot);
         let done = move |store| *filled.lock() = Some(store);
-        raid::create(request, &world, Arc::new(NoJournal), Box::new(done));
+        raid::create(request, &world, Arc::new(NoPartialParityLog), Box::new(done));
         world.run_until_idle();
         let store = slot.lock().take().unwrap().unwrap();
         let maps = Arc::new(Maps::default());

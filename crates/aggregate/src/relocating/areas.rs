@@ -24,7 +24,7 @@
 
 use super::owned::match_found;
 use super::read::{Wanted, read_all};
-use crate::administration::leaving;
+use crate::administration::evacuation;
 use crate::allocation::refill::Refill;
 use crate::block_side::side::BlockSide;
 use crate::relocation::areas::{AreaBatch, AreaCleaning, Emptying, FoundBlocks, Stage};
@@ -121,7 +121,7 @@ fn look_at_area(
         areas.area = None;
         areas.stage = Stage::Idle;
         empty_next(aggregate, side);
-        leaving::end(aggregate, side);
+        evacuation::end(aggregate, side);
         return Ok(());
     }
     let this = Arc::clone(aggregate);

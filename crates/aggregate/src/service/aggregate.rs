@@ -10,7 +10,7 @@ use super::statistics::Statistics;
 use crate::allocation::pool::BlockPool;
 use crate::allocation::tuning::Tuning;
 use crate::block_side::backend::is_lost;
-use crate::block_side::leaving::Leaving;
+use crate::block_side::evacuation::Evacuation;
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
 use crate::journal::LateJournal;
@@ -93,7 +93,7 @@ pub struct Aggregate {
     /// Volumes whose pointers may be wrong about where blocks lie.
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
-    pub(crate) leaving: RwLock<Option<Leaving>>,
+    pub(crate) evacuation: RwLock<Option<Evacuation>>,
     pub(crate) pins: Pins,
     pub(crate) leaves_areas: AtomicBool,
     /// What clients have read of volumes whose blocks cool.
@@ -221,7 +221,7 @@ impl Aggregate {
 
     /// The group that is to leave, if one is.
     #[must_use]
-    pub fn leaving(&self) -> Option<Leaving> {
-        *self.leaving.read()
+    pub fn evacuation(&self) -> Option<Evacuation> {
+        *self.evacuation.read()
     }
 }

@@ -140,11 +140,11 @@ impl Node {
         for _ in 0..200 {
             self.consistency_point();
             self.settle();
-            if aggregate.leaving().is_none() {
+            if aggregate.evacuation().is_none() {
                 return;
             }
         }
-        panic!("a group is still leaving: {:?}", aggregate.leaving());
+        panic!("a group is still leaving: {:?}", aggregate.evacuation());
     }
 }
 
@@ -200,10 +200,10 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     node.wait(|done| node.engine.remove_group("a1", 1, done)).unwrap();
     let world = node.power_cut();
     let (node, _) = Node::open(&world);
-    let leaving = node.engine.aggregate_named("a1").unwrap().leaving().unwrap();
+    let leaving = node.engine.aggregate_named("a1").unwrap().evacuation().unwrap();
     assert_eq!(leaving.group, 1);
     node.wait(|done| node.engine.keep_group("a1", done)).unwrap();
-    assert!(node.engine.aggregate_named("a1").unwrap().leaving().is_none());
+    assert!(node.engine.aggregate_named("a1").unwrap().evacuation().is_none());
     node.consistency_point();
     node.settle();
     node.wait(|done| node.engine.remove_group("a1", 3, done)).unwrap();
@@ -213,7 +213,7 @@ fn a_removal_goes_on_after_a_start_and_can_be_given_up() {
     assert!(node.read_file(node.root("home"), "file").unwrap() == content(1, 8 << 20));
     let planned = node.wait(|done| node.engine.plan_removal("a1", 0, done)).unwrap();
     assert!(planned.group == 0 && planned.used_blocks.is_some_and(|used| used < planned.blocks));
-    assert!(node.engine.aggregate_named("a1").unwrap().leaving().is_none(), "it is a plan");
+    assert!(node.engine.aggregate_named("a1").unwrap().evacuation().is_none(), "it is a plan");
     // What is left has no room for what a third group has.
     node.write_file(node.root("home"), "more", content(2, 16 << 20));
     node.consistency_point();

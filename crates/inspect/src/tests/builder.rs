@@ -16,7 +16,9 @@ use ondisk::root::{FileSystemRoot, Superblock, VolInfo, metafile};
 use ondisk::versions::FORMAT_VERSION;
 use platform::Disk;
 use platform::simulated::SimulatedWorld;
-use raid::{BlockStore, BlockWrite, CreateRequest, GroupRequest, NoJournal, Store, create};
+use raid::{
+    BlockStore, BlockWrite, CreateRequest, GroupRequest, NoPartialParityLog, Store, create,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{
@@ -535,7 +537,8 @@ pub fn build(wrong: &Wrong) -> Media {
         force: false,
         media: None,
     };
-    let store = world.wait(|done| create(request, &world, Arc::new(NoJournal), done)).unwrap();
+    let store =
+        world.wait(|done| create(request, &world, Arc::new(NoPartialParityLog), done)).unwrap();
     let (writes, container) = (BTreeMap::new(), BTreeMap::new());
     let mut writer = Writer { wrong, next: 2, cp: 0, writes, container };
     volume(&mut writer);

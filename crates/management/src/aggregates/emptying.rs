@@ -3,7 +3,7 @@
 //! Invariant: how much is left is the engine's, also after a start; only the pace is kept here.
 
 use crate::pace::Recent;
-use aggregate::Leaving;
+use aggregate::Evacuation;
 use platform::sync::Mutex;
 use raid::Pace;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(crate) struct Emptying(Mutex<BTreeMap<String, Marks>>);
 
 impl Emptying {
     /// Notes what is left of the groups that leave; whether others have left since, or stay.
-    pub(crate) fn observe(&self, now: u64, leaving: &BTreeMap<String, Leaving>) -> bool {
+    pub(crate) fn observe(&self, now: u64, leaving: &BTreeMap<String, Evacuation>) -> bool {
         let mut known = self.0.lock();
         let before = known.len();
         known.retain(|name, marks| leaving.get(name).is_some_and(|one| one.group == marks.group));
@@ -58,8 +58,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn leaving(group: u32, used_blocks: u64) -> BTreeMap<String, Leaving> {
-        let one = Leaving { group, used_blocks: Some(used_blocks), blocks: 8192 };
+    fn leaving(group: u32, used_blocks: u64) -> BTreeMap<String, Evacuation> {
+        let one = Evacuation { group, used_blocks: Some(used_blocks), blocks: 8192 };
         BTreeMap::from([("a1".to_owned(), one)])
     }
 

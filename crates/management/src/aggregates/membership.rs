@@ -82,8 +82,8 @@ impl Aggregates {
 pub(crate) fn names_of(summary: &AggregateSummary) -> Vec<&str> {
     let members = summary.status.groups.iter().flat_map(|group| &group.members);
     let mut names: Vec<&str> = members.clone().filter_map(|one| one.name.as_deref()).collect();
-    let filled = members.filter_map(|one| one.successor.as_ref());
-    names.extend(filled.map(|successor| successor.name.as_str()));
+    let filled = members.filter_map(|one| one.replacement.as_ref());
+    names.extend(filled.map(|replacement| replacement.name.as_str()));
     names.extend(summary.status.spares.iter().map(|spare| spare.name.as_str()));
     names.extend(summary.status.leaving_disks.iter().map(String::as_str));
     names

@@ -7,8 +7,8 @@
 mod area_map;
 mod creation;
 mod emptying;
+mod evacuation;
 mod growth;
-mod leaving;
 mod membership;
 mod requested;
 mod room;

@@ -100,16 +100,18 @@ impl Aggregates {
         let spare = |spare: &SpareStatus| info(&spare.name, spare.media, None);
         let mut disks: Vec<DiskInfo> = summary.status.spares.iter().map(spare).collect();
         for member in summary.status.groups.iter().flat_map(|group| &group.members) {
-            if let Some(successor) = &member.successor {
+            if let Some(replacement) = &member.replacement {
                 let from = member.name.as_deref().unwrap_or("?");
                 let note = format!(
                     "{} % copied from {from}{}",
-                    copied_percent(successor),
-                    outlook(&successor.pace)
+                    copied_percent(replacement),
+                    outlook(&replacement.pace)
                 );
                 let state = DiskState::Rebuilding;
-                disks
-                    .push(DiskInfo { state, ..info(&successor.name, successor.media, Some(note)) });
+                disks.push(DiskInfo {
+                    state,
+                    ..info(&replacement.name, replacement.media, Some(note))
+                });
             }
         }
         disks

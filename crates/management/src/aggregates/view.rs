@@ -16,7 +16,7 @@ use admin_api::{
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, Outage};
-use raid::{GroupStatus, MemberState, MemberStatus, SuccessorStatus};
+use raid::{GroupStatus, MemberState, MemberStatus, ReplacementStatus};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -66,7 +66,7 @@ impl Aggregates {
         let parity_disks = parity_disks(groups);
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
-        let leaving = aggregate.leaving().map(|leaving| LeavingGroup {
+        let leaving = aggregate.evacuation().map(|leaving| LeavingGroup {
             group: leaving.group,
             used_bytes: leaving.used_blocks.map(|used| used * BLOCK_SIZE_U64),
             size_bytes: leaving.blocks * BLOCK_SIZE_U64,
@@ -151,14 +151,14 @@ impl Aggregates {
     }
 }
 
-fn copied(successor: &SuccessorStatus) -> String {
-    format!("{} % copied to {}", copied_percent(successor), successor.name)
+fn copied(replacement: &ReplacementStatus) -> String {
+    format!("{} % copied to {}", copied_percent(replacement), replacement.name)
 }
 
 fn in_use_note(member: &MemberStatus) -> Option<String> {
     let sick = member.sickness.map(|sickness| format!("sick: {sickness}"));
     let parts: Vec<String> =
-        sick.into_iter().chain(member.successor.as_ref().map(copied)).collect();
+        sick.into_iter().chain(member.replacement.as_ref().map(copied)).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -238,7 +238,7 @@ impl Space {
         let unused = summary.size_blocks.saturating_sub(summary.used_blocks);
         // What was promised to operations is as good as used, and counted as reserved until it is.
         let free_blocks = aggregate.parts.shared.budget.free_blocks().min(unused);
-        let leaving_blocks = aggregate.leaving().map_or(0, |leaving| leaving.unusable_blocks());
+        let leaving_blocks = aggregate.evacuation().map_or(0, |leaving| leaving.unusable_blocks());
         Self {
             metadata_blocks: match summary.traditional {
                 true => 0,

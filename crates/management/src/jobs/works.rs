@@ -7,7 +7,7 @@ use crate::aggregates::Aggregates;
 use crate::jobs::job::{Key, Outcome, Subject};
 use crate::jobs::table::{Fate, Going, Work};
 use admin_api::JobKind;
-use aggregate::Leaving;
+use aggregate::Evacuation;
 use dblade::AggregateSummary;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::scrub::ScrubPhase;
@@ -36,7 +36,7 @@ impl Look {
             works.extend(scrubbing(&summary.name, &summary.status.scrub));
             works.extend(summary.status.fillings.iter().map(|one| filling(&summary.name, one)));
             let aggregate = engine.aggregate_named(&summary.name);
-            let leaving = aggregate.and_then(|aggregate| aggregate.leaving());
+            let leaving = aggregate.and_then(|aggregate| aggregate.evacuation());
             works.extend(leaving.map(|leaving| evacuation(&summary.name, leaving)));
         }
         let erasing = aggregates.disks.upkeep.erasing().into_iter();
@@ -128,8 +128,8 @@ fn filling(aggregate: &str, filling: &FillingStatus) -> Work {
     Work { going, ..running(key, blocks(filling.done_regions), blocks(filling.regions)) }
 }
 
-fn evacuation(aggregate: &str, leaving: Leaving) -> Work {
-    let Leaving { group, used_blocks, blocks } = leaving;
+fn evacuation(aggregate: &str, leaving: Evacuation) -> Work {
+    let Evacuation { group, used_blocks, blocks } = leaving;
     let empty = used_blocks.map_or(0, |used| blocks.saturating_sub(used));
     running(key(JobKind::Evacuation, aggregate, Subject::Group(group)), empty, blocks)
 }

@@ -152,9 +152,9 @@ pub(crate) fn check_aggregate(
         add_with(Vec::new(), code, severity, message, action);
     };
     for disk in &summary.status.retired {
-        let (name, successor) = (&disk.name, &disk.successor);
+        let (name, replacement) = (&disk.name, &disk.replacement);
         let message = format!(
-            "disk {name} was replaced by spare {successor}, because {}; no aggregate uses it",
+            "disk {name} was replaced by spare {replacement}, because {}; no aggregate uses it",
             disk.sickness
         );
         let action = format!(
@@ -391,7 +391,7 @@ mod tests {
             name: "/disks/d9".to_owned(),
             sickness: ondisk::label::Sickness::Rotten,
             errors: raid::ErrorCounts::default(),
-            successor: "/disks/d1".to_owned(),
+            replacement: "/disks/d1".to_owned(),
         });
         let checks = check_aggregate(&sound, &retired, JOURNAL);
         assert!(checks[0].message.contains("/disks/d9 was replaced by spare /disks/d1"));

@@ -28,9 +28,9 @@ mod write;
 use crate::io::cache::ChecksumCache;
 use crate::io::notes::Notes;
 use crate::io::tetris::{Gate, Tetris};
-use crate::journal::StripeJournal;
 use crate::layout::TetrisId;
 use crate::membership::Members;
+use crate::partial_parity_log::PartialParityLog;
 use crate::request::SyncDone;
 use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ pub use counters::Counters;
 /// Blocks of an aggregate, read and written.
 pub(crate) struct Io {
     members: Arc<Members>,
-    journal: Arc<dyn StripeJournal>,
+    journal: Arc<dyn PartialParityLog>,
     state: Mutex<State>,
 }
 
@@ -61,7 +61,7 @@ struct State {
 }
 
 impl Io {
-    pub(crate) fn new(members: Arc<Members>, journal: Arc<dyn StripeJournal>) -> Self {
+    pub(crate) fn new(members: Arc<Members>, journal: Arc<dyn PartialParityLog>) -> Self {
         let state = State {
             tetrises: BTreeMap::new(),
             gates: Vec::new(),

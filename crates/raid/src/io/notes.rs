@@ -16,8 +16,8 @@
 
 use crate::error::StoreError;
 use crate::io::Io;
-use crate::journal::StripeNote;
 use crate::layout::TetrisId;
+use crate::partial_parity_log::PartialParityNote;
 use crate::stripe::RowSet;
 use platform::mutation::{self, Rule};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,7 +39,7 @@ pub(crate) struct Notes {
     /// What the notes of the epoch before this one protect is durable.
     pub is_former_retired: bool,
     pub is_retiring: bool,
-    pub waiting: VecDeque<(StripeNote, Noted)>,
+    pub waiting: VecDeque<(PartialParityNote, Noted)>,
     written: BTreeMap<TetrisId, Vec<Written>>,
 }
 
@@ -85,7 +85,10 @@ impl Notes {
     }
 
     /// The next note that there is room for, and its epoch.
-    pub(crate) fn admit(&mut self, capacity_blocks: u64) -> Option<(StripeNote, Noted, u64)> {
+    pub(crate) fn admit(
+        &mut self,
+        capacity_blocks: u64,
+    ) -> Option<(PartialParityNote, Noted, u64)> {
         let blocks = self.waiting.front()?.0.blocks();
         let has_room = self.used_blocks == 0 || self.used_blocks + blocks <= capacity_blocks;
         if !has_room {
@@ -111,7 +114,7 @@ impl Notes {
     }
 
     /// Lets go of everyone who waits.
-    pub(crate) fn abandon(&mut self) -> VecDeque<(StripeNote, Noted)> {
+    pub(crate) fn abandon(&mut self) -> VecDeque<(PartialParityNote, Noted)> {
         std::mem::take(&mut self.waiting)
     }
 }

@@ -3,14 +3,14 @@
 use crate::error::StoreError;
 use crate::io::Io;
 use crate::io::notes::Noted;
-use crate::journal::StripeNote;
+use crate::partial_parity_log::PartialParityNote;
 use platform::DiskError;
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
 impl Io {
     /// Notes stripes as soon as there is room. [`Self::end_note`] follows when they are written.
-    pub(super) fn note_stripes(self: &Arc<Self>, note: StripeNote, noted: Noted) {
+    pub(super) fn note_stripes(self: &Arc<Self>, note: PartialParityNote, noted: Noted) {
         self.state.lock().notes.waiting.push_back((note, noted));
         self.go_on_noting();
     }

@@ -9,8 +9,8 @@
 //! durable.
 
 use crate::io::Io;
-use crate::journal::StripeNote;
 use crate::layout::{Missing, TetrisId};
+use crate::partial_parity_log::PartialParityNote;
 use crate::request::SyncDone;
 use crate::stripe::{Answer, Column, PartialParity, Question, Recovered, RowSet, parity_of};
 use platform::completion::gather;
@@ -27,7 +27,7 @@ struct Recovering {
 }
 
 impl Io {
-    pub(crate) fn recover_stripes(self: &Arc<Self>, notes: Vec<StripeNote>, done: SyncDone) {
+    pub(crate) fn recover_stripes(self: &Arc<Self>, notes: Vec<PartialParityNote>, done: SyncDone) {
         if mutation::broken(Rule::ParityNotRecovered) {
             return self.members.flush(done);
         }
@@ -49,7 +49,7 @@ impl Io {
     }
 
     /// What the notes say of each tetris that exists.
-    fn combine(&self, notes: &[StripeNote]) -> BTreeMap<TetrisId, PartialParity> {
+    fn combine(&self, notes: &[PartialParityNote]) -> BTreeMap<TetrisId, PartialParity> {
         let mut combined: BTreeMap<_, PartialParity> = BTreeMap::new();
         let layout = self.members.layout();
         for note in notes {

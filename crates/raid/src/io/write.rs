@@ -7,8 +7,8 @@
 use crate::error::StoreError;
 use crate::io::Io;
 use crate::io::tetris::Batch;
-use crate::journal::StripeNote;
 use crate::layout::{Location, Missing, TetrisId};
+use crate::partial_parity_log::PartialParityNote;
 use crate::stripe::{
     Answer, CHECKSUM_ROW, Code, Column, DATA_ROWS, Question, RowSet, note, rows_to_modify, set_row,
     stable_parity, sums,
@@ -48,7 +48,7 @@ struct Plan {
     /// The checksum blocks of the data disks, as far as they are known.
     checksums: Vec<Option<BlockRef>>,
     /// If stripes are written in part.
-    note: Option<StripeNote>,
+    note: Option<PartialParityNote>,
 }
 
 impl Io {

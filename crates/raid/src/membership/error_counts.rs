@@ -83,7 +83,7 @@ impl State {
         &mut self,
         DiskPlace { group, member }: DiskPlace,
         (former, saved): (&Device, &DiskLabel),
-        successor: &Device,
+        replacement: &Device,
     ) {
         let disks = &self.groups[group as usize];
         let (errors, sickness) = disks.errors_of(member, saved.disk, known_of(saved));
@@ -91,7 +91,7 @@ impl State {
         if self.retired.len() == RETIRED_MAX {
             self.retired.remove(0);
         }
-        let (name, successor) = (former.name().to_owned(), successor.name().to_owned());
-        self.retired.push(RetiredDisk { name, sickness, errors, successor });
+        let (name, replacement) = (former.name().to_owned(), replacement.name().to_owned());
+        self.retired.push(RetiredDisk { name, sickness, errors, replacement });
     }
 }

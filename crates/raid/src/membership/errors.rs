@@ -63,7 +63,7 @@ pub struct RetiredDisk {
     /// What it had.
     pub errors: ErrorCounts,
     /// The disk that has its place.
-    pub successor: String,
+    pub replacement: String,
 }
 
 /// What is known of a disk's errors: what its label keeps.

@@ -340,7 +340,7 @@ impl GroupState {
         Told {
             missing: self.missing,
             rebuilding: mask(&mut self.rebuilding.keys().copied()),
-            successor: self.copies.values().next().map_or(DiskUuid::NIL, Rebuild::identity),
+            replacement: self.copies.values().next().map_or(DiskUuid::NIL, Rebuild::identity),
             // Of disks that went at different times what all of them have.
             trusted_cp: self
                 .lost

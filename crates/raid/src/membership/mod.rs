@@ -51,7 +51,7 @@ pub(crate) use group_state::{GroupState, Starting};
 pub(crate) use sequence::first_sequence;
 pub(crate) use standing::{Found, Standing, at_start};
 pub use status::{
-    FillingStatus, GroupStatus, MemberState, MemberStatus, SpareStatus, SuccessorStatus,
+    FillingStatus, GroupStatus, MemberState, MemberStatus, ReplacementStatus, SpareStatus,
 };
 pub(crate) use told::Told;
 

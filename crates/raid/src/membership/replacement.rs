@@ -62,9 +62,9 @@ impl Members {
         let group = self.group(place.group);
         let disks = &state.groups[place.group as usize];
         if let Some((member, copy)) = disks.copy() {
-            let successor = copy.device().name().to_owned();
+            let replacement = copy.device().name().to_owned();
             let (disk, group) = (group.name(member), place.group);
-            return Err(RaidError::Copying { group, disk, successor });
+            return Err(RaidError::Copying { group, disk, replacement });
         }
         if disks.standing(place.member).is_missing() {
             return Err(RaidError::InUse { disk: group.name(place.member) });
@@ -118,7 +118,7 @@ impl Members {
             label.sequence = own.sequence;
             *own = label;
             self.tell_label(group, member, own);
-            own.successor = DiskUuid::NIL;
+            own.replacement = DiskUuid::NIL;
             if let Some(identity) = own.members.get_mut(member) {
                 *identity = own.disk;
             }

@@ -3,8 +3,8 @@
 use crate::layout::{DiskPlace, Member};
 use crate::membership::errors::Known;
 use crate::membership::{
-    FillingStatus, GroupState, GroupStatus, MemberState, MemberStatus, Members, RetiredDisk,
-    SuccessorStatus,
+    FillingStatus, GroupState, GroupStatus, MemberState, MemberStatus, Members, ReplacementStatus,
+    RetiredDisk,
 };
 use crate::walk::Pace;
 use media::Profile;
@@ -88,13 +88,14 @@ fn status_of(
         }
         (None, None) => MemberState::Online,
     };
-    let successor = disks.copy().filter(|(at, _)| *at == index).map(|(_, copy)| SuccessorStatus {
-        name: copy.device().name().to_owned(),
-        media: copy.device().profile(),
-        copied_regions: copy.regions(),
-        regions,
-        pace: copy.pace(),
-    });
+    let replacement =
+        disks.copy().filter(|(at, _)| *at == index).map(|(_, copy)| ReplacementStatus {
+            name: copy.device().name().to_owned(),
+            media: copy.device().profile(),
+            copied_regions: copy.regions(),
+            regions,
+            pace: copy.pace(),
+        });
     let is_away = disks.lost(index).is_some() && state != MemberState::Online;
     let media = seat.device.as_ref().map(|device| device.profile());
     let name = seat.device.map(|device| device.name().to_owned());
@@ -103,5 +104,5 @@ fn status_of(
         let saved = saved.get(&identity).copied().unwrap_or_default();
         disks.errors_of(index, identity, saved)
     };
-    MemberStatus { name, identity, role, state, media, is_away, successor, errors, sickness }
+    MemberStatus { name, identity, role, state, media, is_away, replacement, errors, sickness }
 }

@@ -47,7 +47,7 @@ pub struct MemberStatus {
     /// Whether it is missing because it went, and is taken back when it is there again.
     pub is_away: bool,
     /// The disk that is being filled with what it holds, to take its place.
-    pub successor: Option<SuccessorStatus>,
+    pub replacement: Option<ReplacementStatus>,
     /// Its errors since it was labelled, or since they were cleared.
     pub errors: ErrorCounts,
     /// Why it should be replaced, if it should.
@@ -56,7 +56,7 @@ pub struct MemberStatus {
 
 /// A disk that is filled with what another holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SuccessorStatus {
+pub struct ReplacementStatus {
     /// Its name.
     pub name: String,
     /// What its medium is.

@@ -11,7 +11,7 @@ use units::DiskUuid;
 pub(crate) struct Told {
     pub missing: u32,
     pub rebuilding: u32,
-    pub successor: DiskUuid,
+    pub replacement: DiskUuid,
     pub trusted_cp: u64,
     pub away: u32,
     pub settled: u32,
@@ -22,7 +22,7 @@ impl Told {
         Self {
             missing: label.missing.get(),
             rebuilding: label.rebuilding.get(),
-            successor: label.successor,
+            replacement: label.replacement,
             trusted_cp: label.trusted_cp.get(),
             away: label.away.get(),
             settled: label.settled.get(),
@@ -32,7 +32,7 @@ impl Told {
     pub(crate) fn write_to(&self, label: &mut DiskLabel) {
         label.missing = self.missing.into();
         label.rebuilding = self.rebuilding.into();
-        label.successor = self.successor;
+        label.replacement = self.replacement;
         label.trusted_cp = self.trusted_cp.into();
         label.away = self.away.into();
         label.settled = self.settled.into();

@@ -5,11 +5,11 @@
 //! is let go of (see `resizing/removal.rs`).
 
 use crate::error::RaidError;
-use crate::journal::StripeJournal;
 use crate::layout::{Geometry, Group, GroupGeometry, GroupList, Layout, Seat};
 use crate::membership::{
     Found, GroupState, Rebuild, Standing, Starting, Told, at_start, first_sequence,
 };
+use crate::partial_parity_log::PartialParityLog;
 use crate::store::Store;
 use media::{Device, DeviceDone, MediaError};
 use ondisk::label::{DiskLabel, DiskRole};
@@ -26,7 +26,7 @@ pub(crate) type StoreDone = Box<dyn FnOnce(Result<Store, RaidError>) + Send>;
 /// among them, is missing; where parity makes it good the store opens degraded.
 pub fn assemble(
     disks: Vec<Arc<dyn Disk>>,
-    journal: Arc<dyn StripeJournal>,
+    journal: Arc<dyn PartialParityLog>,
     now: Timestamp,
     done: StoreDone,
 ) {
@@ -50,7 +50,7 @@ pub fn assemble(
 /// Matches labels.
 pub(crate) fn join(
     mut devices: Vec<Device>,
-    journal: Arc<dyn StripeJournal>,
+    journal: Arc<dyn PartialParityLog>,
     now: Timestamp,
 ) -> Result<Store, RaidError> {
     let mut groups: BTreeMap<u32, Vec<Arc<Device>>> = BTreeMap::new();
@@ -193,7 +193,7 @@ fn join_replacement(
     let index = spares.iter().position(|spare| {
         let label = spare.label();
         let at = usize::from(label.disk_index.get());
-        label.disk == latest.successor
+        label.disk == latest.replacement
             && label.group_index == latest.group_index
             && label.data_regions == latest.data_regions
             && is_online(at)
@@ -203,7 +203,7 @@ fn join_replacement(
     let at = usize::from(own.disk_index.get());
     let mut label = latest.clone();
     (label.disk, label.disk_index) = (own.disk, own.disk_index);
-    label.successor = DiskUuid::NIL;
+    label.replacement = DiskUuid::NIL;
     label.clear_errors();
     let is_parity = latest.kind().is_some_and(|kind| at < kind.parity_disks());
     label.role = if is_parity { DiskRole::Parity } else { DiskRole::Data }.number();

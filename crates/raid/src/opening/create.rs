@@ -3,9 +3,9 @@
 //! Invariant: nothing is written before every disk was checked.
 
 use crate::error::RaidError;
-use crate::journal::StripeJournal;
 use crate::layout::{Geometry, Group, Layout, Seat, check_distinct, new_place};
 use crate::opening::assemble::{StoreDone, join};
+use crate::partial_parity_log::PartialParityLog;
 use media::{Device, MediaError, Profile, regions_of};
 use ondisk::label::{AGGREGATE_NAME_BYTES_MAX, DiskLabel, GROUPS_MAX, RaidKind};
 use platform::completion::gather;
@@ -39,7 +39,7 @@ pub struct CreateRequest {
 pub fn create(
     request: CreateRequest,
     entropy: &dyn Entropy,
-    journal: Arc<dyn StripeJournal>,
+    journal: Arc<dyn PartialParityLog>,
     done: StoreDone,
 ) {
     let labels = match labels(&request, entropy) {
@@ -62,7 +62,7 @@ pub fn create(
 
 fn label_all(
     work: Vec<(Arc<dyn Disk>, DiskLabel)>,
-    journal: Arc<dyn StripeJournal>,
+    journal: Arc<dyn PartialParityLog>,
     now: Timestamp,
     done: StoreDone,
 ) {

@@ -42,8 +42,8 @@
 //!
 //! Fails: a note that does not fit its group is that of a growth which the crash undid: skipped.
 
-use crate::journal::StripeNote;
 use crate::layout::TetrisId;
+use crate::partial_parity_log::PartialParityNote;
 use crate::stripe::parity::Code;
 use crate::stripe::resolution::Answer;
 use crate::stripe::rows::{CHECKSUM_ROW, Column, DATA_ROWS, RowSet, get_row, set_row};
@@ -83,7 +83,7 @@ pub(crate) fn note(
     written: &[RowSet],
     stable: &BTreeMap<usize, Vec<BlockRef>>,
     checksums: &[Option<BlockRef>],
-) -> Option<StripeNote> {
+) -> Option<PartialParityNote> {
     let (mut noted, mut parity) = (RowSet::EMPTY, Vec::new());
     for (row, blocks) in stable {
         noted.insert(*row);
@@ -100,7 +100,7 @@ pub(crate) fn note(
         parity.extend(code.encode(blocks.iter()));
     }
     let written = written.iter().map(|rows| rows.0).collect();
-    (!noted.is_empty()).then_some(StripeNote { tetris, rows: noted.0, written, parity })
+    (!noted.is_empty()).then_some(PartialParityNote { tetris, rows: noted.0, written, parity })
 }
 
 /// A checksum block of which only the identities of stable blocks are left.
@@ -117,7 +117,7 @@ fn stable_identities(block: &BlockRef, written: RowSet) -> BlockRef {
 
 impl PartialParity {
     /// Takes in the next note of the tetris; false if it does not fit.
-    pub(crate) fn add(&mut self, note: &StripeNote, code: Code) -> bool {
+    pub(crate) fn add(&mut self, note: &PartialParityNote, code: Code) -> bool {
         let rows = RowSet(note.rows);
         if note.parity.len() != rows.iter().count() * code.parity_disks || code.parity_disks == 0 {
             return false;

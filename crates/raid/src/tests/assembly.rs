@@ -9,7 +9,7 @@ use std::sync::Arc;
 use units::{Block, DiskUuid, Pvbn, Timestamp};
 
 fn refusal(world: &SimulatedWorld, disks: Vec<Arc<dyn Disk>>) -> String {
-    let journal = Arc::new(NoJournal);
+    let journal = Arc::new(NoPartialParityLog);
     let result = world.wait(|done| assemble(disks, journal, Timestamp(0), done));
     result.err().map(|error| error.to_string()).unwrap_or_default()
 }
@@ -30,7 +30,7 @@ fn create_on(
         force: false,
         media: None,
     };
-    world.wait(|done| create(request, world, Arc::new(NoJournal), done))
+    world.wait(|done| create(request, world, Arc::new(NoPartialParityLog), done))
 }
 
 #[test]
@@ -48,10 +48,11 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
             force: true,
             media,
         };
-        let created = world.wait(|done| create(request, &world, Arc::new(NoJournal), done));
+        let created =
+            world.wait(|done| create(request, &world, Arc::new(NoPartialParityLog), done));
         let opened = world.wait(|done| {
             let disks = named(&world, &["a", "b"]);
-            assemble(disks, Arc::new(NoJournal), Timestamp(1), done);
+            assemble(disks, Arc::new(NoPartialParityLog), Timestamp(1), done);
         });
         for store in [created.unwrap(), opened.unwrap()] {
             let status = store.status();
@@ -62,7 +63,7 @@ fn disks_are_labelled_as_what_they_tell_or_as_is_given() {
         }
         // One that is not there is not known.
         let store = world.wait(|done| {
-            assemble(named(&world, &["b"]), Arc::new(NoJournal), Timestamp(2), done);
+            assemble(named(&world, &["b"]), Arc::new(NoPartialParityLog), Timestamp(2), done);
         });
         let store = store.unwrap();
         assert_eq!(store.status().groups[0].members[0].media, None);

@@ -86,7 +86,8 @@ fn writers_do_not_disturb_one_another() {
             media: None,
         };
         let store =
-            wait(|done| create(request, &SystemEntropy, Arc::new(NoJournal), done)).unwrap();
+            wait(|done| create(request, &SystemEntropy, Arc::new(NoPartialParityLog), done))
+                .unwrap();
         let store = Arc::new(store);
         let writers: Vec<_> = (0..3)
             .map(|writer| {
@@ -99,7 +100,8 @@ fn writers_do_not_disturb_one_another() {
         drop(store);
         // Without one of the disks, everything is still there.
         std::fs::remove_file(&paths[1]).unwrap();
-        let store = wait(|done| assemble(open(), Arc::new(NoJournal), Timestamp(0), done)).unwrap();
+        let store = wait(|done| assemble(open(), Arc::new(NoPartialParityLog), Timestamp(0), done))
+            .unwrap();
         assert!(store.status().is_degraded());
         let per_disk = store.geometry().group(0).blocks_per_disk();
         for number in (0..3).flat_map(|disk| (1..801).step_by(7).map(move |n| disk * per_disk + n))

@@ -165,7 +165,7 @@ fn harm_first_disk(model: &Model) -> Vec<(ErrorCounts, Option<Sickness>)> {
 }
 
 #[test]
-fn a_sick_disk_that_was_copied_is_remembered_and_its_successor_is_well() {
+fn a_sick_disk_that_was_copied_is_remembered_and_its_replacement_is_well() {
     for (seed, (kind, disks)) in (0..).zip(KINDS) {
         for is_restarted in [false, true] {
             let mut model = Model::new(seed, &[(kind, disks)]);
@@ -200,7 +200,7 @@ fn a_sick_disk_that_was_copied_is_remembered_and_its_successor_is_well() {
                 name: disk_name(0, member),
                 sickness: Sickness::Unreadable,
                 errors: before.0,
-                successor: "gspare".to_owned(),
+                replacement: "gspare".to_owned(),
             };
             assert_eq!(status.retired, [retired]);
             assert!(!status.is_degraded());

@@ -25,14 +25,14 @@ pub struct TestJournal {
 }
 
 /// Notes and their epochs.
-pub type Notes = Arc<Mutex<Vec<(u64, StripeNote)>>>;
+pub type Notes = Arc<Mutex<Vec<(u64, PartialParityNote)>>>;
 
-impl StripeJournal for TestJournal {
+impl PartialParityLog for TestJournal {
     fn capacity_blocks(&self) -> u64 {
         self.capacity_blocks
     }
 
-    fn note(&self, epoch: u64, note: StripeNote, done: WriteDone) {
+    fn note(&self, epoch: u64, note: PartialParityNote, done: WriteDone) {
         let epoch = self.first_epoch + epoch;
         let durable = Arc::clone(&self.durable);
         durable.lock().retain(|(old, _)| old + 1 >= epoch);
@@ -184,7 +184,7 @@ impl Model {
     }
 
     /// The notes that a start finds.
-    pub fn noted(&self) -> Vec<StripeNote> {
+    pub fn noted(&self) -> Vec<PartialParityNote> {
         self.notes.lock().iter().map(|(_, note)| note.clone()).collect()
     }
 
@@ -302,7 +302,7 @@ pub fn journal(
     world: &SimulatedWorld,
     notes: &Notes,
     capacity_blocks: u64,
-) -> Arc<dyn StripeJournal> {
+) -> Arc<dyn PartialParityLog> {
     let (disk, durable) = (world.disk("journal").unwrap(), Arc::clone(notes));
     let first_epoch = durable.lock().iter().map(|(epoch, _)| epoch + 1).max().unwrap_or(0);
     Arc::new(TestJournal { disk, first_epoch, capacity_blocks, durable })

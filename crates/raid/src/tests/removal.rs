@@ -346,7 +346,8 @@ fn disks_of_a_removed_group_become_another_aggregate() {
         media: None,
     };
     let world = &model.world;
-    let other = world.wait(|done| create(request, world, Arc::new(NoJournal), done)).unwrap();
+    let other =
+        world.wait(|done| create(request, world, Arc::new(NoPartialParityLog), done)).unwrap();
     write_some(&mut model, &[1, 2], 60);
     model.commit();
     model.check();
@@ -356,7 +357,8 @@ fn disks_of_a_removed_group_become_another_aggregate() {
     let disks = disks.collect();
     let now = model.world.wall();
     let world = &model.world;
-    let opened = world.wait(|done| assemble(disks, Arc::new(NoJournal), now, done)).unwrap();
+    let opened =
+        world.wait(|done| assemble(disks, Arc::new(NoPartialParityLog), now, done)).unwrap();
     assert_eq!(opened.aggregate().1, "other");
 }
 

@@ -206,7 +206,7 @@ impl Losses {
         };
         let may_copy = |member: &MemberStatus| {
             member.state == MemberState::Online
-                && members.iter().all(|member| member.successor.is_none())
+                && members.iter().all(|member| member.replacement.is_none())
         };
         let found = match members.iter().position(is_lost) {
             Some(member) => Some(member),

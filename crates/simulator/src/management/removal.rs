@@ -41,7 +41,7 @@ impl Removals {
             return;
         }
         let engine = Arc::clone(&machine.engine);
-        if aggregate.leaving().is_some() {
+        if aggregate.evacuation().is_some() {
             if machine.choices.chance(KEEP_PERCENT) {
                 machine.trace.note("the group that leaves is to stay".to_owned());
                 machine.trace.meet("removal: given up");
@@ -75,7 +75,7 @@ impl Removals {
         scrubs: &mut Scrubs,
     ) -> Result<(), Finding> {
         let Some(aggregate) = machine.aggregate() else { return Ok(()) };
-        if !may_remove(machine) || aggregate.leaving().is_none() {
+        if !may_remove(machine) || aggregate.evacuation().is_none() {
             return Ok(());
         }
         for _ in 0..POINTS_MAX {
@@ -89,7 +89,7 @@ impl Removals {
             machine.consistency_point()?;
             machine.settle()?;
             self.poll(machine)?;
-            if aggregate.leaving().is_none() {
+            if aggregate.evacuation().is_none() {
                 machine.trace.meet("removal: ended with a life");
                 return inspect_media(machine);
             }
@@ -98,7 +98,7 @@ impl Removals {
             // A block that cannot be read cannot be moved.
             return Ok(());
         }
-        Err(Finding::Media(format!("a group does not leave: {:?}", aggregate.leaving())))
+        Err(Finding::Media(format!("a group does not leave: {:?}", aggregate.evacuation())))
     }
 
     /// The engine that was asked is no more.
@@ -113,7 +113,7 @@ impl Removals {
             self.under_way = None;
             match outcome {
                 Ok(()) => machine.trace.meet("removal: answered"),
-                Err(EngineError::Aggregate(AggregateError::Leaving(why))) => {
+                Err(EngineError::Aggregate(AggregateError::Evacuation(why))) => {
                     machine.trace.note(format!("refused: {why}"));
                     machine.trace.meet("removal: refused");
                 }
@@ -123,7 +123,7 @@ impl Removals {
         let Some(aggregate) = machine.aggregate() else { return Ok(()) };
         let geometry = aggregate.parts.store.geometry();
         // Until the store has answered the labels may not say it.
-        let leaving = aggregate.leaving().map(|leaving| leaving.group);
+        let leaving = aggregate.evacuation().map(|leaving| leaving.group);
         for (number, group) in (0..).zip(geometry.groups()) {
             let has_left = group.is_removed() && leaving != Some(number);
             if has_left && self.left.insert(number) {
@@ -149,7 +149,7 @@ fn may_remove(machine: &Machine<'_>) -> bool {
 
 fn has_room_without_leaving(machine: &Machine<'_>) -> bool {
     let Some(aggregate) = machine.aggregate() else { return false };
-    let Some(leaving) = aggregate.leaving() else { return true };
+    let Some(leaving) = aggregate.evacuation() else { return true };
     let used = leaving.used_blocks.unwrap_or(leaving.blocks);
     let others_size = aggregate.size_blocks() - leaving.blocks;
     let others_used = aggregate.used_blocks().saturating_sub(used);

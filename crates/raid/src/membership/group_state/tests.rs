@@ -265,7 +265,7 @@ impl Model {
         let is_told = |mask: u32, member: usize| is_in(mask, member);
         let free = TOLERATED - told.missing.count_ones() as usize;
         let absent = (free > 0 && self.choose(3) == 0).then(|| self.choose(MEMBERS as u64));
-        let spare = self.disks.iter().position(|disk| disk.device.label().disk == told.successor);
+        let spare = self.disks.iter().position(|disk| disk.device.label().disk == told.replacement);
         let (state, starting) = (&self.state, 0..MEMBERS);
         let beside = state.copy().map(|(member, _)| member).zip(spare);
         let starting = starting.map(|member| {

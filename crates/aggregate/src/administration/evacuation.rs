@@ -11,7 +11,7 @@
 //! others of its blocks have moved, and the group stays as long.
 
 use crate::allocation::refill::{Tier, tier_of};
-use crate::block_side::leaving::{Leaving, LeavingError};
+use crate::block_side::evacuation::{Evacuation, EvacuationError};
 use crate::block_side::room::{reserve_blocks, settle_budget};
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Receives what a removal would move.
-pub type RemovalPlanned = Box<dyn FnOnce(Result<Leaving, AggregateError>) + Send>;
+pub type RemovalPlanned = Box<dyn FnOnce(Result<Evacuation, AggregateError>) + Send>;
 
 impl Aggregate {
     /// Tells what of a group would have to move for it to leave, or why it cannot.
@@ -68,7 +68,7 @@ impl Aggregate {
             let this = Arc::clone(scope.aggregate);
             let side = scope.block_side();
             if side.settings.leaving_group.is_none() || side.is_group_taken_out {
-                return Err(LeavingError::NotUnderWay.into());
+                return Err(EvacuationError::NotUnderWay.into());
             }
             side.set_leaving(None);
             note(&this, side);
@@ -77,48 +77,49 @@ impl Aggregate {
         self.request_action(Box::new(keep), done);
     }
 
-    fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Leaving, LeavingError> {
+    fn check_removal(&self, side: &BlockSide, group: u32) -> Result<Evacuation, EvacuationError> {
         let geometry = self.parts.store.geometry();
         let groups = || (0..).zip(geometry.groups()).filter(|(_, one)| !one.is_removed());
         let Some((_, leaving)) = groups().find(|(number, _)| *number == group) else {
-            return Err(LeavingError::NoGroup { group });
+            return Err(EvacuationError::NoGroup { group });
         };
         if let Some(group) = side.settings.leaving_group {
-            return Err(LeavingError::UnderWay { group });
+            return Err(EvacuationError::UnderWay { group });
         }
         if side.traditional {
-            return Err(LeavingError::Traditional);
+            return Err(EvacuationError::Traditional);
         }
         if tier_of(leaving) == Tier::Object {
-            return Err(LeavingError::Object);
+            return Err(EvacuationError::Object);
         }
         let near = groups().filter(|(_, one)| tier_of(one) == Tier::Near);
         let others: Vec<u32> =
             near.map(|(number, _)| number).filter(|number| *number != group).collect();
         if others.is_empty() {
-            return Err(LeavingError::Only);
+            return Err(EvacuationError::Only);
         }
-        let used = side.refill.used_in(group).ok_or(LeavingError::Uncounted)?;
+        let used = side.refill.used_in(group).ok_or(EvacuationError::Uncounted)?;
         let free = |number: &u32| {
             let used = side.refill.used_in(*number)?;
             Some(geometry.group(*number).blocks() - used)
         };
-        let free = others.iter().map(free).sum::<Option<u64>>().ok_or(LeavingError::Uncounted)?;
+        let free =
+            others.iter().map(free).sum::<Option<u64>>().ok_or(EvacuationError::Uncounted)?;
         // Operations were promised room that may be in it.
         let promised = self.parts.shared.budget.promised_blocks();
         let reserve = reserve_blocks(side.space.size_blocks);
         let needed = used + promised + reserve + FREE_BLOCKS_MIN;
         if free < needed {
             let size = |blocks: u64| ByteSize(blocks * BLOCK_SIZE_U64);
-            return Err(LeavingError::NoRoom { free: size(free), needed: size(needed) });
+            return Err(EvacuationError::NoRoom { free: size(free), needed: size(needed) });
         }
-        Ok(Leaving { group, used_blocks: Some(used), blocks: leaving.blocks() })
+        Ok(Evacuation { group, used_blocks: Some(used), blocks: leaving.blocks() })
     }
 }
 
 /// Has status know how far the removal of a group is.
 pub(crate) fn note(aggregate: &Aggregate, side: &BlockSide) {
-    *aggregate.leaving.write() = Leaving::of(side, &aggregate.parts.store.geometry());
+    *aggregate.evacuation.write() = Evacuation::of(side, &aggregate.parts.store.geometry());
 }
 
 /// At a commit: takes the disks out of a group in which nothing is in use.

@@ -7,7 +7,7 @@ use units::ByteSize;
 
 /// Why a group cannot leave, or has nothing to give up.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum LeavingError {
+pub enum EvacuationError {
     /// There is no such group, or it was removed.
     #[error("it has no group {group}")]
     NoGroup {
@@ -50,7 +50,7 @@ pub enum LeavingError {
 
 /// How far the removal of a group is, as of the last commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Leaving {
+pub struct Evacuation {
     /// The group.
     pub group: u32,
     /// Its blocks that are in use still; `None` until its areas were counted.
@@ -59,7 +59,7 @@ pub struct Leaving {
     pub blocks: u64,
 }
 
-impl Leaving {
+impl Evacuation {
     pub(crate) fn of(side: &BlockSide, geometry: &Geometry) -> Option<Self> {
         let group = side.settings.leaving_group?;
         let blocks = geometry.group(group).blocks();

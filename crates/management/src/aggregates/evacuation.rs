@@ -14,7 +14,7 @@ use crate::waits::Answer;
 use admin_api::{
     Activity, AdminError, AggregateInfo, AggregateSet, AggregateState, Code, GroupRemove, Removal,
 };
-use aggregate::{AggregateError, Leaving, LeavingError};
+use aggregate::{AggregateError, Evacuation, EvacuationError};
 use dblade::EngineError;
 use raid::Pace;
 use std::collections::BTreeMap;
@@ -73,10 +73,10 @@ impl Aggregates {
     }
 
     /// The groups that leave, by aggregate.
-    fn leaving_groups(&self) -> BTreeMap<String, Leaving> {
+    fn leaving_groups(&self) -> BTreeMap<String, Evacuation> {
         let names = self.node.engine.aggregate_summaries().into_iter().map(|summary| summary.name);
         let leaving = names.filter_map(|name| {
-            let leaving = self.node.engine.aggregate_named(&name)?.leaving()?;
+            let leaving = self.node.engine.aggregate_named(&name)?.evacuation()?;
             Some((name, leaving))
         });
         leaving.collect()
@@ -89,8 +89,8 @@ impl Aggregates {
     }
 }
 
-fn emptying(aggregate: &str, leaving: &Leaving, pace: &Pace) -> Activity {
-    let Leaving { group, used_blocks, blocks } = *leaving;
+fn emptying(aggregate: &str, leaving: &Evacuation, pace: &Pace) -> Activity {
+    let Evacuation { group, used_blocks, blocks } = *leaving;
     let what = format!("{aggregate}: emptying group {group}, which leaves then");
     let empty = used_blocks.map_or(0, |used| blocks.saturating_sub(used));
     activity(what, (empty, blocks), pace)
@@ -111,24 +111,24 @@ fn ask<T: Send + 'static>(
 
 fn refused(name: &str, error: &EngineError) -> AdminError {
     let refused = refusal(REMOVE, name, error);
-    let EngineError::Aggregate(AggregateError::Leaving(cause)) = error else { return refused };
+    let EngineError::Aggregate(AggregateError::Evacuation(cause)) = error else { return refused };
     match cause {
-        LeavingError::NoGroup { .. } | LeavingError::NotUnderWay => {
+        EvacuationError::NoGroup { .. } | EvacuationError::NotUnderWay => {
             refused.try_next(format!("stroop aggr show {name}"))
         }
-        LeavingError::UnderWay { group } => refused.try_next(format!(
+        EvacuationError::UnderWay { group } => refused.try_next(format!(
             "stroop aggr show {name}, until it has left; or stroop aggr remove-group {name} \
              {group} --cancel"
         )),
-        LeavingError::Only => refused.try_next(format!("stroop aggr add {name} --disks N")),
-        LeavingError::NoRoom { .. } => refused
+        EvacuationError::Only => refused.try_next(format!("stroop aggr add {name} --disks N")),
+        EvacuationError::NoRoom { .. } => refused
             .try_next(format!("stroop aggr add {name} --disks N; or delete volumes or snapshots")),
-        LeavingError::Uncounted => refused.try_next("the same command in a moment"),
-        LeavingError::Traditional | LeavingError::Object => refused,
+        EvacuationError::Uncounted => refused.try_next("the same command in a moment"),
+        EvacuationError::Traditional | EvacuationError::Object => refused,
     }
 }
 
-fn consequences(known: &AggregateInfo, plan: &Leaving) -> Vec<String> {
+fn consequences(known: &AggregateInfo, plan: &Evacuation) -> Vec<String> {
     let bytes = |blocks: u64| ByteSize(blocks.saturating_mul(BLOCK_SIZE_U64));
     let members = known.disks.iter().filter(|disk| disk.group == Some(plan.group));
     let mut lines = vec![format!(
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_is_done_about_a_group_that_leaves_is_said_with_its_pace() {
         let pace = Pace { bytes_per_second: 1 << 20, seconds_left: Some(240) };
-        let leaving = Leaving { group: 1, used_blocks: Some(4096), blocks: 8192 };
+        let leaving = Evacuation { group: 1, used_blocks: Some(4096), blocks: 8192 };
         let now = emptying("a1", &leaving, &pace);
         assert_eq!((now.done_percent, now.left_ns), (50, Some(240_000_000_000)));
         assert_eq!(now.what, "a1: emptying group 1, which leaves then");
@@ -157,21 +157,21 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_type_next() {
-        let next = |cause: LeavingError| {
+        let next = |cause: EvacuationError| {
             let error = EngineError::from(AggregateError::from(cause.clone()));
             let refused = refused("a1", &error);
             assert_eq!(refused.cause, [cause.to_string()]);
             (refused.code, refused.next.unwrap_or_default())
         };
         let shown = (Code::NotFound, "stroop aggr show a1".to_owned());
-        assert_eq!(next(LeavingError::NoGroup { group: 7 }), shown);
+        assert_eq!(next(EvacuationError::NoGroup { group: 7 }), shown);
         let (free, needed) = (ByteSize(1), ByteSize(2));
         for (cause, expected) in [
-            (LeavingError::UnderWay { group: 2 }, "remove-group a1 2 --cancel"),
-            (LeavingError::Only, "stroop aggr add a1 --disks N"),
-            (LeavingError::NoRoom { free, needed }, "stroop aggr add a1 --disks N;"),
-            (LeavingError::Uncounted, "in a moment"),
-            (LeavingError::Object, ""),
+            (EvacuationError::UnderWay { group: 2 }, "remove-group a1 2 --cancel"),
+            (EvacuationError::Only, "stroop aggr add a1 --disks N"),
+            (EvacuationError::NoRoom { free, needed }, "stroop aggr add a1 --disks N;"),
+            (EvacuationError::Uncounted, "in a moment"),
+            (EvacuationError::Object, ""),
         ] {
             let (code, next) = next(cause);
             assert!(code == Code::Conflict && next.contains(expected), "{next}");

@@ -15,7 +15,7 @@ use ondisk::inode::{InodeRecord, PAYLOAD_SIZE};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use units::{Block, BlockRef, Fbn, InodeNumber, VolumeId};
+use units::{Block, BlockNumber, BlockRef, Fbn, InodeNumber, VolumeId};
 
 /// Names a file for the identifiers of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -401,15 +401,14 @@ pub fn missing<P: Pointer>(
         return Ok(requests);
     }
     let mut walk = Walk::new(root, key, *reader);
-    for number in first.get()..first.get() + count {
-        let fbn = Fbn(number);
+    for fbn in first.until(first.offset(count)) {
         if !wanted(fbn) {
             continue;
         }
         match walk.find(fbn) {
             Ok(pointer) if pointer.is_hole() => {}
             Ok(pointer) => {
-                let request = pointer.request(key.place(0, number));
+                let request = pointer.request(key.place(0, fbn.get()));
                 if reader.find(&request)?.is_none() {
                     requests.push(request);
                 }

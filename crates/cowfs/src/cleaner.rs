@@ -23,7 +23,7 @@ use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::{DEPTH_MAX, PAYLOAD_SIZE};
 use std::sync::Arc;
-use units::{Block, BlockRef, Pvbn};
+use units::{Block, BlockRef, Fbn, Pvbn};
 
 /// Nodes that are loaded together at most when one is missing.
 const NODES_AHEAD_MAX: usize = 64;
@@ -123,14 +123,14 @@ pub const AHEAD_MAX: usize = DEPTH_MAX as usize + 1;
 /// Blocks that cleaning a file places, at most: what is dirty, and the way to each node that has
 /// some of it, or in which one of so many holes begins or ends.
 #[must_use]
-pub fn numbers_max<P: Pointer>(root: &Root<P>, leaves: &[(u64, Leaf<P>)], holes: usize) -> usize {
-    let last = leaves.last().map_or(0, |leaf| leaf.0);
+pub fn numbers_max<P: Pointer>(root: &Root<P>, leaves: &[(Fbn, Leaf<P>)], holes: usize) -> usize {
+    let last = leaves.last().map_or(0, |leaf| leaf.0.get());
     let mut depth = root.depth.max(1);
     while depth < DEPTH_MAX && last >= Root::<P>::capacity(depth) {
         depth += 1;
     }
-    let is_same =
-        |one: &(u64, Leaf<P>), next: &(u64, Leaf<P>)| one.0 / P::FANOUT == next.0 / P::FANOUT;
+    let node = |leaf: &(Fbn, Leaf<P>)| leaf.0.get() / P::FANOUT;
+    let is_same = |one: &_, next: &_| node(one) == node(next);
     // Where the work on holes is broken off another ends; a tree that grows keeps its first block.
     let nodes = leaves.chunk_by(is_same).count() + 2 * holes + 2;
     leaves.len() + nodes * usize::from(depth - 1) + 1
@@ -156,11 +156,11 @@ struct Node<P> {
 pub struct FileCleaner<P> {
     key: FileKey,
     root: Root<P>,
-    leaves: Vec<(u64, Leaf<P>)>,
+    leaves: Vec<(Fbn, Leaf<P>)>,
     next_leaf: usize,
     holes: RangeSet,
     /// Holes below this file block are done.
-    holes_done: u64,
+    holes_done: Fbn,
     /// The ranges of `holes` before this one are done: there may be as many as blocks.
     next_range: usize,
     /// How much may still be freed, of blocks and of the nodes that they are taken from; the rest
@@ -182,7 +182,7 @@ impl<P: Pointer> FileCleaner<P> {
     pub fn new(
         key: FileKey,
         root: Root<P>,
-        mut leaves: Vec<(u64, Leaf<P>)>,
+        mut leaves: Vec<(Fbn, Leaf<P>)>,
         mut holes: RangeSet,
         inline_size: Option<u64>,
     ) -> Self {
@@ -198,9 +198,10 @@ impl<P: Pointer> FileCleaner<P> {
         }
         if root.depth == 0 {
             // The tiny content becomes block 0 of a tree, unless it is replaced or gone.
-            let replaced = leaves.first().is_some_and(|leaf| leaf.0 == 0) || holes.contains(0);
+            let replaced =
+                leaves.first().is_some_and(|leaf| leaf.0 == Fbn(0)) || holes.contains(Fbn(0));
             if let (false, Some(block)) = (replaced || root.is_empty(), root.inline_block()) {
-                leaves.insert(0, (0, Leaf::Block(block)));
+                leaves.insert(0, (Fbn(0), Leaf::Block(block)));
             }
             root = Root::default();
         }
@@ -210,7 +211,7 @@ impl<P: Pointer> FileCleaner<P> {
             leaves,
             next_leaf: 0,
             holes,
-            holes_done: 0,
+            holes_done: Fbn(0),
             next_range: 0,
             hole_cost_left: u64::MAX,
             path: (0..=DEPTH_MAX).map(|_| None).collect(),
@@ -284,7 +285,7 @@ impl<P: Pointer> FileCleaner<P> {
 
     /// Deepens the root until it reaches the last leaf.
     fn grow(&mut self) {
-        let last = self.leaves.last().map_or(0, |leaf| leaf.0);
+        let last = self.leaves.last().map_or(0, |leaf| leaf.0.get());
         while last >= Root::<P>::capacity(self.root.depth) {
             let level = self.root.depth;
             assert!(level < DEPTH_MAX, "file block {last} is beyond the format's reach");
@@ -299,7 +300,7 @@ impl<P: Pointer> FileCleaner<P> {
     }
 
     /// The first file block of the next lowest-level node with work to do.
-    fn next_group(&mut self, reader: &Reader<'_>) -> Progress<Option<u64>> {
+    fn next_group(&mut self, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
         let leaf = self.leaves.get(self.next_leaf).map(|leaf| leaf.0);
         let hole = self.next_hole(reader)?;
         let first = match (leaf, hole) {
@@ -307,7 +308,7 @@ impl<P: Pointer> FileCleaner<P> {
             (Some(at), None) | (None, Some(at)) => at,
             (Some(leaf), Some(hole)) => leaf.min(hole),
         };
-        Ok(Some(first / self.group() * self.group()))
+        Ok(Some(Fbn(first.get() / self.group() * self.group())))
     }
 
     /// File blocks in a group: what a lowest-level node covers, or the whole root at depth 1.
@@ -316,7 +317,7 @@ impl<P: Pointer> FileCleaner<P> {
     }
 
     /// The next block of the tree that lies in a new hole.
-    fn next_hole(&mut self, reader: &Reader<'_>) -> Progress<Option<u64>> {
+    fn next_hole(&mut self, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
         if self.hole_cost_left == 0 {
             return Ok(None);
         }
@@ -336,8 +337,8 @@ impl<P: Pointer> FileCleaner<P> {
     /// [`crate::buftree::next_present`] in the tree as it is now: nodes that are open count as they
     /// stand. Work goes from left to right, so at and beyond `start` only whole old subtrees, and
     /// the open nodes on the path to them, can lie.
-    fn present(&self, start: u64, end: u64, reader: &Reader<'_>) -> Progress<Option<u64>> {
-        let mut at = start;
+    fn present(&self, start: Fbn, end: Fbn, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
+        let (mut at, end) = (start.get(), end.get());
         for level in 1..self.root.depth {
             let Some(node) = &self.path[usize::from(level)] else { continue };
             let (first, last) =
@@ -351,7 +352,7 @@ impl<P: Pointer> FileCleaner<P> {
                 let found =
                     self.present_below(&pointer, level - 1, first / below + entry, at, reader)?;
                 if let Some(found) = found {
-                    return Ok((found < end).then_some(found));
+                    return Ok((found < end).then_some(Fbn(found)));
                 }
                 if first + (entry + 1) * below >= end {
                     return Ok(None);
@@ -368,7 +369,7 @@ impl<P: Pointer> FileCleaner<P> {
             if let Some(found) =
                 self.present_below(&pointer, self.root.depth - 1, entry, at, reader)?
             {
-                return Ok((found < end).then_some(found));
+                return Ok((found < end).then_some(Fbn(found)));
             }
         }
         Ok(None)
@@ -410,12 +411,12 @@ impl<P: Pointer> FileCleaner<P> {
 
     /// Opens the nodes that lead to `first`, closing those that do not. Nothing is changed before
     /// all that it needs is there.
-    fn open(&mut self, first: u64, reader: &Reader<'_>, sink: &mut dyn Sink<P>) -> Progress<()> {
-        let end = first + self.group();
+    fn open(&mut self, first: Fbn, reader: &Reader<'_>, sink: &mut dyn Sink<P>) -> Progress<()> {
+        let end = first.offset(self.group());
         let leaves = self.leaves[self.next_leaf..].partition_point(|leaf| leaf.0 < end);
         sink.prepare(leaves + self.path.len())?;
         for level in 1..self.root.depth {
-            let index = first / span::<P>(level);
+            let index = first.get() / span::<P>(level);
             if self.path[usize::from(level)].as_ref().is_some_and(|node| node.index != index) {
                 self.close(level, sink);
             }
@@ -424,7 +425,7 @@ impl<P: Pointer> FileCleaner<P> {
             if self.path[usize::from(level)].is_some() {
                 continue;
             }
-            let index = first / span::<P>(level);
+            let index = first.get() / span::<P>(level);
             let old = self.entry(level + 1, index);
             let read = match old.is_hole() {
                 true => Ok(Block::shared(&[])),
@@ -456,12 +457,13 @@ impl<P: Pointer> FileCleaner<P> {
         let mut at = index + 1;
         while at < parent_end && requests.len() < NODES_AHEAD_MAX {
             let leaves = &self.leaves[self.next_leaf..];
-            let leaf = leaves.get(leaves.partition_point(|leaf| leaf.0 < at * span));
+            let from = Fbn(at * span);
+            let leaf = leaves.get(leaves.partition_point(|leaf| leaf.0 < from));
             let ranges = &self.holes.ranges()[self.next_range..];
-            let hole = ranges.get(ranges.partition_point(|range| range.1 <= at * span));
-            let hole = hole.filter(|_| self.hole_cost_left > 0).map(|range| range.0.max(at * span));
+            let hole = ranges.get(ranges.partition_point(|range| range.1 <= from));
+            let hole = hole.filter(|_| self.hole_cost_left > 0).map(|range| range.0.max(from));
             let Some(next) = leaf.map(|leaf| leaf.0).into_iter().chain(hole).min() else { break };
-            at = next / span;
+            at = next.get() / span;
             if at >= parent_end {
                 break;
             }
@@ -501,8 +503,8 @@ impl<P: Pointer> FileCleaner<P> {
     }
 
     /// Applies holes and leaves to the group that begins at `first`.
-    fn apply(&mut self, first: u64, sink: &mut dyn Sink<P>) {
-        let end = first + self.group();
+    fn apply(&mut self, first: Fbn, sink: &mut dyn Sink<P>) {
+        let end = first.offset(self.group());
         if self.hole_cost_left > 0 {
             let freed = self.apply_holes(first, end, sink);
             let cost = if freed == 0 { 0 } else { freed + 1 };
@@ -512,7 +514,7 @@ impl<P: Pointer> FileCleaner<P> {
             if *fbn >= end {
                 break;
             }
-            let (fbn, leaf) = (*fbn, leaf.clone());
+            let (fbn, leaf) = (fbn.get(), leaf.clone());
             self.next_leaf += 1;
             let old = self.entry(1, fbn);
             // A pointer that says something else of the block it had keeps the block.
@@ -532,14 +534,14 @@ impl<P: Pointer> FileCleaner<P> {
     }
 
     /// Frees what lies in holes between `first` and `end`; how many blocks those were.
-    fn apply_holes(&mut self, first: u64, end: u64, sink: &mut dyn Sink<P>) -> u64 {
+    fn apply_holes(&mut self, first: Fbn, end: Fbn, sink: &mut dyn Sink<P>) -> u64 {
         let mut freed = 0;
         let mut index = self.next_range;
         while let Some(&(start, stop)) = self.holes.ranges().get(index) {
             if start >= end {
                 break;
             }
-            for fbn in start.max(first)..stop.min(end) {
+            for fbn in start.max(first).get()..stop.min(end).get() {
                 let old = self.entry(1, fbn);
                 if !old.is_hole() {
                     sink.free(old);
@@ -577,16 +579,16 @@ impl<P: Pointer> FileCleaner<P> {
 /// changes or lies there already.
 fn inline_content<P: Pointer>(
     root: &Root<P>,
-    leaves: &[(u64, Leaf<P>)],
+    leaves: &[(Fbn, Leaf<P>)],
     holes: &RangeSet,
 ) -> Option<[u8; PAYLOAD_SIZE]> {
     let mut content = [0; PAYLOAD_SIZE];
     match leaves.first() {
-        Some((0, Leaf::Block(block))) => {
+        Some((Fbn(0), Leaf::Block(block))) => {
             content.copy_from_slice(&block.bytes()[..PAYLOAD_SIZE]);
             Some(content)
         }
-        _ if holes.contains(0) => Some(content),
+        _ if holes.contains(Fbn(0)) => Some(content),
         _ if root.depth == 0 => Some(root.payload),
         _ if root.is_empty() => Some(content),
         _ => None,

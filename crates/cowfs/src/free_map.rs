@@ -31,7 +31,7 @@ pub struct MapFile<P> {
     /// Blocks of that tree.
     pub blocks: u64,
     /// Changed blocks.
-    pub dirty: BTreeMap<u64, BlockRef>,
+    pub dirty: BTreeMap<Fbn, BlockRef>,
 }
 
 impl<P: Pointer> MapFile<P> {
@@ -63,11 +63,11 @@ impl<P: Pointer> MapFile<P> {
     ///
     /// # Errors
     /// What to wait for.
-    pub fn read(&self, index: u64, reader: &Reader<'_>) -> Progress<BlockRef> {
+    pub fn read(&self, index: Fbn, reader: &Reader<'_>) -> Progress<BlockRef> {
         if let Some(block) = self.dirty.get(&index) {
             return Ok(BlockRef::clone(block));
         }
-        let block = buftree::read(&self.root, &self.key, Fbn(index), reader)?;
+        let block = buftree::read(&self.root, &self.key, index, reader)?;
         Ok(block.unwrap_or_else(zero_block))
     }
 
@@ -75,17 +75,15 @@ impl<P: Pointer> MapFile<P> {
     ///
     /// # Errors
     /// What to wait for.
-    pub fn next_present(&self, from: u64, reader: &Reader<'_>) -> Progress<Option<u64>> {
-        let end = Fbn(u64::MAX);
-        let found = buftree::next_present(&self.root, &self.key, Fbn(from), end, reader)?;
-        Ok(found.map(Fbn::get))
+    pub fn next_present(&self, from: Fbn, reader: &Reader<'_>) -> Progress<Option<Fbn>> {
+        buftree::next_present(&self.root, &self.key, from, Fbn::END, reader)
     }
 
     /// Block `index` of the map, to be changed.
     ///
     /// # Errors
     /// What to wait for.
-    pub fn modify(&mut self, index: u64, reader: &Reader<'_>) -> Progress<&mut Block> {
+    pub fn modify(&mut self, index: Fbn, reader: &Reader<'_>) -> Progress<&mut Block> {
         if !self.dirty.contains_key(&index) {
             let block = self.read(index, reader)?;
             self.dirty.insert(index, block);
@@ -99,29 +97,29 @@ impl<P: Pointer> MapFile<P> {
 
 /// Where a number's bit lies: map block, byte, mask.
 #[must_use]
-pub fn position<N: BlockNumber>(vbn: N) -> (u64, usize, u8) {
+pub fn position<N: BlockNumber>(vbn: N) -> (Fbn, usize, u8) {
     let bit = vbn.get() % VBNS_PER_BLOCK;
     (map_block_of(vbn), (bit / 8) as usize, 1 << (bit % 8))
 }
 
 /// The map block that has a number's bit.
 #[must_use]
-pub fn map_block_of<N: BlockNumber>(vbn: N) -> u64 {
-    vbn.get() / VBNS_PER_BLOCK
+pub fn map_block_of<N: BlockNumber>(vbn: N) -> Fbn {
+    Fbn(vbn.get() / VBNS_PER_BLOCK)
 }
 
 /// The first number that a map block stands for.
 #[must_use]
-pub fn first_of<N: BlockNumber>(index: u64) -> N {
-    N::new(index * VBNS_PER_BLOCK)
+pub fn first_of<N: BlockNumber>(index: Fbn) -> N {
+    N::new(index.get() * VBNS_PER_BLOCK)
 }
 
 /// The map blocks that have the bits of some numbers, each with those of the numbers that it has.
-pub fn runs_of<N: BlockNumber>(numbers: Range<N>) -> impl Iterator<Item = (u64, Range<N>)> {
+pub fn runs_of<N: BlockNumber>(numbers: Range<N>) -> impl Iterator<Item = (Fbn, Range<N>)> {
     let mut next = numbers.start;
     std::iter::from_fn(move || {
         let index = map_block_of(next);
-        let part = next..numbers.end.min(first_of(index + 1));
+        let part = next..numbers.end.min(first_of(index.offset(1)));
         next = part.end;
         (!part.is_empty()).then_some((index, part))
     })
@@ -167,7 +165,7 @@ mod tests {
             len in 0..112_u64,
         ) {
             let map = Block::from_prefix(&bytes);
-            let first = first_of::<Vvbn>(5).offset(start);
+            let first = first_of::<Vvbn>(Fbn(5)).offset(start);
             let end = first.offset(len);
             let one_by_one = first.until(end).filter(|vbn| is_set(&map, *vbn)).count() as u64;
             prop_assert_eq!(used_in(&map, first..end), one_by_one);
@@ -181,7 +179,8 @@ mod tests {
             let (mut next, end) = (Pvbn(start), Pvbn(start + len));
             for (index, part) in runs_of(next..end) {
                 prop_assert!(part.start == next && !part.is_empty());
-                prop_assert!(part.start >= first_of(index) && part.end <= first_of(index + 1));
+                prop_assert!(part.start >= first_of(index));
+                prop_assert!(part.end <= first_of(index.offset(1)));
                 next = part.end;
             }
             prop_assert_eq!(next, end);

@@ -79,7 +79,7 @@ pub trait Backend<P: Pointer> {
         &mut self,
         space: &mut Space<P>,
         reader: &Reader<'_>,
-    ) -> Progress<Vec<(u64, BlockRef)>>;
+    ) -> Progress<Vec<(Fbn, BlockRef)>>;
 
     /// What the last call of [`Self::score`] has returned is written.
     fn scored(&mut self, space: &mut Space<P>);
@@ -101,7 +101,7 @@ pub struct FileWork<P> {
     /// Its inode.
     pub inode: FrozenInode<P>,
     /// Its new blocks, in order.
-    pub leaves: Vec<(u64, Leaf<P>)>,
+    pub leaves: Vec<(Fbn, Leaf<P>)>,
 }
 
 /// A snapshot to be made of the image.
@@ -148,11 +148,11 @@ pub struct ImageCleaner<P: Pointer> {
     facts: ImageFacts,
     step: Step,
     files: ImageFiles<P>,
-    inode_leaves: BTreeMap<u64, BlockRef>,
-    snapshot_leaves: Vec<u64>,
+    inode_leaves: BTreeMap<Fbn, BlockRef>,
+    snapshot_leaves: Vec<Fbn>,
     /// Blocks of metafiles that are written again as they are.
-    rewritten: Vec<(InodeNumber, u64)>,
-    top_areas: BTreeMap<u64, BlockRef>,
+    rewritten: Vec<(InodeNumber, Fbn)>,
+    top_areas: BTreeMap<Fbn, BlockRef>,
     snapshot_blocks_done: u64,
     delay: Option<DelayLimits>,
     new_snapshots_from: Option<usize>,
@@ -296,7 +296,7 @@ impl<P: Pointer> ImageCleaner<P> {
     /// These blocks of free maps, TopAA and the inode file are written again, elsewhere, though
     /// nothing changes in them; and the nodes above them.
     #[must_use]
-    pub fn with_rewritten(mut self, blocks: Vec<(InodeNumber, u64)>) -> Self {
+    pub fn with_rewritten(mut self, blocks: Vec<(InodeNumber, Fbn)>) -> Self {
         self.rewritten = blocks;
         self
     }
@@ -407,7 +407,7 @@ impl<P: Pointer> ImageCleaner<P> {
             self.files.records.pop_front();
         }
         // The metafiles' inodes lie in the first block; they change in the steps to come.
-        self.inode_leaf(space.volume, 0, reader).map(|_| ())
+        self.inode_leaf(space.volume, Fbn(0), reader).map(|_| ())
     }
 
     fn rewrite(&mut self, space: &mut Space<P>, reader: &Reader<'_>) -> Progress<()> {
@@ -418,7 +418,7 @@ impl<P: Pointer> ImageCleaner<P> {
                 metafile::DELAYED_MAP => drop(space.delayed_map.modify(fbn, reader)?),
                 metafile::TOP_AREAS => {
                     let (root, key) = (space.top_areas.root, top_areas_key(space.volume));
-                    if let Some(block) = buftree::read(&root, &key, Fbn(fbn), reader)? {
+                    if let Some(block) = buftree::read(&root, &key, fbn, reader)? {
                         self.top_areas.entry(fbn).or_insert(block);
                     }
                 }
@@ -433,12 +433,12 @@ impl<P: Pointer> ImageCleaner<P> {
     fn inode_leaf(
         &mut self,
         volume: VolumeId,
-        fbn: u64,
+        fbn: Fbn,
         reader: &Reader<'_>,
     ) -> Progress<&mut BlockRef> {
         if !self.inode_leaves.contains_key(&fbn) {
             let key = inode_file_key(volume);
-            let block = buftree::read(&self.inode_file, &key, Fbn(fbn), reader)?;
+            let block = buftree::read(&self.inode_file, &key, fbn, reader)?;
             let block = block.unwrap_or_else(|| Block::shared(&[]));
             self.inode_leaves.insert(fbn, block);
         }
@@ -493,7 +493,7 @@ impl<P: Pointer> ImageCleaner<P> {
 
     /// The cleaner of the metafile that is sealed as number `file`.
     fn metafile_cleaner(&self, space: &Space<P>, file: usize) -> FileCleaner<P> {
-        let map_leaves = |dirty: &BTreeMap<u64, BlockRef>| {
+        let map_leaves = |dirty: &BTreeMap<Fbn, BlockRef>| {
             dirty.iter().map(|(fbn, block)| (*fbn, Leaf::Block(Arc::clone(block)))).collect()
         };
         let (key, root, leaves) = match file {
@@ -565,7 +565,7 @@ impl<P: Pointer> ImageCleaner<P> {
             let file = &mut space.top_areas;
             file.root = root;
             file.blocks = file.blocks.saturating_add_signed(change);
-            let end = self.top_areas.last_key_value().map_or(0, |(fbn, _)| fbn + 1);
+            let end = self.top_areas.last_key_value().map_or(0, |(fbn, _)| fbn.get() + 1);
             file.size_blocks = file.size_blocks.max(end);
             self.put_metafile(InodeNumber(metafile::TOP_AREAS), &space.top_areas.record());
         } else if self.sealed == 4 {
@@ -665,9 +665,9 @@ pub const fn snapshot_table_key(volume: VolumeId) -> FileKey {
 pub const SNAPSHOT_TABLE: InodeNumber = InodeNumber(metafile::ROOT_DIRECTORY - 1);
 
 /// Block `fbn` of the snapshot table.
-fn snapshot_block<P: Pointer>(snapshots: &[Snapshot<P>], fbn: u64) -> Block {
+fn snapshot_block<P: Pointer>(snapshots: &[Snapshot<P>], fbn: Fbn) -> Block {
     let mut block = Block::zeroed();
-    let first = fbn as usize * SNAPSHOTS_PER_BLOCK;
+    let first = fbn.get() as usize * SNAPSHOTS_PER_BLOCK;
     for (slot, snapshot) in snapshots.iter().skip(first).take(SNAPSHOTS_PER_BLOCK).enumerate() {
         let size = size_of::<SnapshotRecord>();
         block.bytes_mut()[slot * size..(slot + 1) * size]

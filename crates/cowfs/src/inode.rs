@@ -272,7 +272,7 @@ pub fn is_live(record: &InodeRecord, generation: Generation) -> bool {
 
 /// The block and slot of the inode file that hold an inode.
 #[must_use]
-pub fn position(inode: InodeNumber) -> (u64, usize) {
+pub fn position(inode: InodeNumber) -> (Fbn, usize) {
     let per_block = ondisk::inode::INODES_PER_BLOCK as u64;
-    (inode.get() / per_block, (inode.get() % per_block) as usize)
+    (Fbn(inode.get() / per_block), (inode.get() % per_block) as usize)
 }

@@ -131,7 +131,7 @@ pub struct Logical<P> {
     /// Where the search for a free inode begins: there is none below that could be used.
     pub inode_hint: u64,
     /// Blocks of the inode map that were found full: the search passes them by.
-    pub full_map_blocks: FxHashSet<u64>,
+    pub full_map_blocks: FxHashSet<Fbn>,
     /// Snapshots, oldest first, without those being deleted.
     pub snapshots: Vec<SnapshotView<P>>,
     /// Set while the volume is being restored: every operation waits.
@@ -421,7 +421,8 @@ impl<P: Pointer> Logical<P> {
         inode.holes = RangeSet::default();
         self.reaping_inodes -= u64::from(std::mem::take(&mut inode.reaping));
         let stripes = self.stripes.iter_mut();
-        let dropped = stripes.map(|stripe| stripe.get_mut().drop_range(number, 0, u64::MAX)).sum();
+        let dropped =
+            stripes.map(|stripe| stripe.get_mut().drop_range(number, Fbn(0), Fbn::END)).sum();
         self.shared.aggregate.dirty.remove(dropped);
     }
 
@@ -524,7 +525,7 @@ pub fn read_record<P: Pointer>(
 ) -> Progress<Option<InodeRecord>> {
     let (fbn, slot) = position(inode);
     let key = inode_file_key(volume);
-    let Some(block) = buftree::read(inode_file, &key, Fbn(fbn), reader)? else { return Ok(None) };
+    let Some(block) = buftree::read(inode_file, &key, fbn, reader)? else { return Ok(None) };
     let record = record_at(&block, slot);
     record.validate().map_err(|_| Stop::Damaged(Pvbn(0)))?;
     Ok(Some(record))
@@ -580,14 +581,14 @@ pub fn overlaid<P: Pointer>(
     if let Some(block) = stripe.active(number, fbn) {
         return Overlaid::Block(BlockRef::clone(block));
     }
-    if inode.holes.contains(fbn.get()) {
+    if inode.holes.contains(fbn) {
         return Overlaid::Hole;
     }
     if inode.frozen {
         if let Some(block) = stripe.frozen(number, fbn) {
             return Overlaid::Block(BlockRef::clone(block));
         }
-        if inode.frozen_holes.contains(fbn.get()) {
+        if inode.frozen_holes.contains(fbn) {
             return Overlaid::Hole;
         }
     }

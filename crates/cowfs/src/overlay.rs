@@ -50,8 +50,8 @@ impl Run {
 }
 
 /// Where a file block lies: its run, and the slot within.
-const fn slot(fbn: u64) -> (u64, usize) {
-    (fbn / RUN_BLOCKS, (fbn % RUN_BLOCKS) as usize)
+const fn slot(fbn: Fbn) -> (u64, usize) {
+    (fbn.get() / RUN_BLOCKS, (fbn.get() % RUN_BLOCKS) as usize)
 }
 
 impl DirtyFile {
@@ -69,13 +69,13 @@ impl DirtyFile {
 
     /// The content of a file block, if it is dirty.
     #[must_use]
-    pub fn get(&self, fbn: u64) -> Option<&BlockRef> {
+    pub fn get(&self, fbn: Fbn) -> Option<&BlockRef> {
         let (run, slot) = slot(fbn);
         self.runs.get(&run)?.blocks[slot].as_ref()
     }
 
     /// The content of a dirty block, to be changed; `logged` says whether the change is in the log.
-    pub fn get_mut(&mut self, fbn: u64, logged: bool) -> Option<&mut BlockRef> {
+    pub fn get_mut(&mut self, fbn: Fbn, logged: bool) -> Option<&mut BlockRef> {
         let (run, slot) = slot(fbn);
         let run = self.runs.get_mut(&run)?;
         run.blocks[slot].as_ref()?;
@@ -85,7 +85,7 @@ impl DirtyFile {
 
     /// Puts a block in; whether it was not dirty before. What is not in the log stays so, whatever
     /// is logged on top, until COMMIT logs it whole.
-    pub fn put(&mut self, fbn: u64, block: BlockRef, logged: bool) -> bool {
+    pub fn put(&mut self, fbn: Fbn, block: BlockRef, logged: bool) -> bool {
         let (run, slot) = slot(fbn);
         let run = self.runs.entry(run).or_default();
         run.note_change(slot, logged);
@@ -95,11 +95,11 @@ impl DirtyFile {
     }
 
     /// Drops the blocks of `start..end`; how many there were.
-    pub fn drop_range(&mut self, start: u64, end: u64) -> u64 {
+    pub fn drop_range(&mut self, start: Fbn, end: Fbn) -> u64 {
         let mut dropped = 0;
         let mut emptied = Vec::new();
         for (number, run) in self.runs.range_mut(runs_of(start, end)) {
-            let first = number * RUN_BLOCKS;
+            let first = Fbn(number * RUN_BLOCKS);
             for slot in within(first, start, end) {
                 dropped += u64::from(run.blocks[slot].take().is_some());
                 run.unlogged &= !(1 << slot);
@@ -116,26 +116,27 @@ impl DirtyFile {
     }
 
     /// The dirty blocks of `start..end`, in order.
-    pub fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &BlockRef)> {
+    pub fn range(&self, start: Fbn, end: Fbn) -> impl Iterator<Item = (Fbn, &BlockRef)> {
         self.runs.range(runs_of(start, end)).flat_map(move |(number, run)| {
-            let first = number * RUN_BLOCKS;
-            within(first, start, end)
-                .filter_map(move |slot| Some((first + slot as u64, run.blocks[slot].as_ref()?)))
+            let first = Fbn(number * RUN_BLOCKS);
+            within(first, start, end).filter_map(move |slot| {
+                Some((first.offset(slot as u64), run.blocks[slot].as_ref()?))
+            })
         })
     }
 
     /// All dirty blocks, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &BlockRef)> {
-        self.range(0, u64::MAX)
+    pub fn iter(&self) -> impl Iterator<Item = (Fbn, &BlockRef)> {
+        self.range(Fbn(0), Fbn::END)
     }
 
     /// Those whose content is not in the log.
-    pub fn unlogged(&self) -> impl Iterator<Item = u64> {
+    pub fn unlogged(&self) -> impl Iterator<Item = Fbn> {
         self.runs.iter().flat_map(|(number, run)| {
-            let first = number * RUN_BLOCKS;
+            let first = Fbn(number * RUN_BLOCKS);
             (0..RUN_BLOCKS)
                 .filter(|slot| run.unlogged >> slot & 1 == 1)
-                .map(move |slot| first + slot)
+                .map(move |slot| first.offset(slot))
         })
     }
 
@@ -146,15 +147,15 @@ impl DirtyFile {
 }
 
 /// The runs that hold blocks of `start..end`.
-fn runs_of(start: u64, end: u64) -> Range<u64> {
-    let first = start / RUN_BLOCKS;
-    first..end.div_ceil(RUN_BLOCKS).max(first)
+fn runs_of(start: Fbn, end: Fbn) -> Range<u64> {
+    let first = start.get() / RUN_BLOCKS;
+    first..end.get().div_ceil(RUN_BLOCKS).max(first)
 }
 
 /// The slots of the run beginning at `first` that lie in `start..end`.
-fn within(first: u64, start: u64, end: u64) -> Range<usize> {
-    let low = start.saturating_sub(first).min(RUN_BLOCKS);
-    let high = end.saturating_sub(first).min(RUN_BLOCKS);
+fn within(first: Fbn, start: Fbn, end: Fbn) -> Range<usize> {
+    let slot = |fbn: Fbn| fbn.get().saturating_sub(first.get()).min(RUN_BLOCKS);
+    let (low, high) = (slot(start), slot(end));
     low as usize..high.max(low) as usize
 }
 
@@ -184,22 +185,22 @@ impl Stripe {
     /// The active content of a file block.
     #[must_use]
     pub fn active(&self, inode: InodeNumber, fbn: Fbn) -> Option<&BlockRef> {
-        self.active.get(&inode)?.get(fbn.get())
+        self.active.get(&inode)?.get(fbn)
     }
 
     /// The frozen content of a file block.
     #[must_use]
     pub fn frozen(&self, inode: InodeNumber, fbn: Fbn) -> Option<&BlockRef> {
-        self.frozen.get(&inode)?.get(fbn.get())
+        self.frozen.get(&inode)?.get(fbn)
     }
 
     /// Puts a block in; whether it was not dirty before.
     pub fn put(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef, logged: bool) -> bool {
-        self.active.entry(inode).or_default().put(fbn.get(), block, logged)
+        self.active.entry(inode).or_default().put(fbn, block, logged)
     }
 
     /// Drops the active blocks of `start..end`; how many there were.
-    pub fn drop_range(&mut self, inode: InodeNumber, start: u64, end: u64) -> u64 {
+    pub fn drop_range(&mut self, inode: InodeNumber, start: Fbn, end: Fbn) -> u64 {
         let Some(file) = self.active.get_mut(&inode) else { return 0 };
         let dropped = file.drop_range(start, end);
         if file.is_empty() {
@@ -210,7 +211,7 @@ impl Stripe {
 
     /// Whether any block in `start..end` is dirty.
     #[must_use]
-    pub fn is_any_active(&self, inode: InodeNumber, start: u64, end: u64) -> bool {
+    pub fn is_any_active(&self, inode: InodeNumber, start: Fbn, end: Fbn) -> bool {
         self.active.get(&inode).is_some_and(|file| file.range(start, end).next().is_some())
     }
 }

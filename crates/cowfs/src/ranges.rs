@@ -3,21 +3,23 @@
 //!
 //! Invariants: ranges are sorted, disjoint, not empty, and do not touch.
 
+use units::Fbn;
+
 /// See the module.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct RangeSet {
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<(Fbn, Fbn)>,
 }
 
 impl RangeSet {
     /// Everything.
     #[must_use]
     pub fn all() -> Self {
-        Self { ranges: vec![(0, u64::MAX)] }
+        Self { ranges: vec![(Fbn(0), Fbn::END)] }
     }
 
     /// Adds `start..end`.
-    pub fn add(&mut self, start: u64, end: u64) {
+    pub fn add(&mut self, start: Fbn, end: Fbn) {
         if start >= end {
             return;
         }
@@ -29,23 +31,23 @@ impl RangeSet {
         self.ranges.splice(first..last, [merged]);
     }
 
-    /// Whether `number` is in the set.
+    /// Whether `fbn` is in the set.
     #[must_use]
-    pub fn contains(&self, number: u64) -> bool {
-        let at = self.ranges.partition_point(|range| range.1 <= number);
-        self.ranges.get(at).is_some_and(|range| range.0 <= number)
+    pub fn contains(&self, fbn: Fbn) -> bool {
+        let at = self.ranges.partition_point(|range| range.1 <= fbn);
+        self.ranges.get(at).is_some_and(|range| range.0 <= fbn)
     }
 
     /// Whether all of `start..end` is in the set.
     #[must_use]
-    pub fn covers(&self, start: u64, end: u64) -> bool {
+    pub fn covers(&self, start: Fbn, end: Fbn) -> bool {
         let at = self.ranges.partition_point(|range| range.1 <= start);
         start >= end || self.ranges.get(at).is_some_and(|range| range.0 <= start && end <= range.1)
     }
 
     /// The ranges in order.
     #[must_use]
-    pub fn ranges(&self) -> &[(u64, u64)] {
+    pub fn ranges(&self) -> &[(Fbn, Fbn)] {
         &self.ranges
     }
 
@@ -67,14 +69,14 @@ mod tests {
             let mut ranges = RangeSet::default();
             let mut naive = std::collections::BTreeSet::new();
             for (start, end) in adds {
-                ranges.add(start, end);
+                ranges.add(Fbn(start), Fbn(end));
                 naive.extend(start..end);
             }
             for number in 0..60 {
-                prop_assert_eq!(ranges.contains(number), naive.contains(&number));
+                prop_assert_eq!(ranges.contains(Fbn(number)), naive.contains(&number));
                 for end in number..60 {
                     let covered = (number..end).all(|n| naive.contains(&n));
-                    prop_assert_eq!(ranges.covers(number, end), covered);
+                    prop_assert_eq!(ranges.covers(Fbn(number), Fbn(end)), covered);
                 }
             }
             prop_assert!(ranges.ranges().windows(2).all(|pair| pair[0].1 < pair[1].0));

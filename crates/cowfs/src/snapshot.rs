@@ -164,10 +164,10 @@ impl<P: Pointer> Snapshot<P> {
         let first = Fbn(metafile::ACTIVE_MAP / INODES_PER_BLOCK as u64);
         buftree::numbers(&self.root(), &inode_file_key(volume), first, reader, &mut tree)?;
         let map = self.map(volume, reader)?;
-        let mut from = 0;
+        let mut from = Fbn(0);
         while let Some(index) = map.next_present(from, reader)? {
-            buftree::numbers(&map.root, &map.key, Fbn(index), reader, &mut tree)?;
-            from = index + 1;
+            buftree::numbers(&map.root, &map.key, index, reader, &mut tree)?;
+            from = index.offset(1);
         }
         let tree = Arc::new(tree);
         self.map_tree = Some(Arc::clone(&tree));

@@ -33,7 +33,7 @@ use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::{Block, BlockNumber, BlockRef, InodeNumber, Pvbn, VolumeId};
+use units::{Block, BlockNumber, BlockRef, Fbn, InodeNumber, Pvbn, VolumeId};
 
 /// Map blocks that the background work on snapshots handles in one consistency point, at most.
 pub const SCAN_BLOCKS_PER_CP: u64 = 256;
@@ -83,7 +83,7 @@ pub struct Space<P: Pointer> {
     pub snapshots_changed: bool,
     /// Blocks of the snapshot table whose records are not as they are here. Only they are written:
     /// each snapshot keeps the table of its time, and shares with others what did not change.
-    stale_table_blocks: BTreeSet<u64>,
+    stale_table_blocks: BTreeSet<Fbn>,
     /// The number of the next snapshot.
     pub next_snapshot: u32,
     /// Found free and handed out, not yet settled.
@@ -309,7 +309,7 @@ impl<P: Pointer> Space<P> {
     ///
     /// # Errors
     /// What to wait for.
-    pub fn in_use(&mut self, index: u64, reader: &Reader<'_>) -> Progress<BlockRef> {
+    pub fn in_use(&mut self, index: Fbn, reader: &Reader<'_>) -> Progress<BlockRef> {
         let mut block = self.active_map.read(index, reader)?;
         let held = self.held(index, reader)?;
         if !held.is_zero() {
@@ -323,10 +323,10 @@ impl<P: Pointer> Space<P> {
     }
 
     /// Map block `index` with a bit for every number held by a snapshot.
-    fn held(&mut self, index: u64, reader: &Reader<'_>) -> Progress<BlockRef> {
+    fn held(&mut self, index: Fbn, reader: &Reader<'_>) -> Progress<BlockRef> {
         let mut block = self.summary_map.read(index, reader)?;
         for snapshot in &mut self.snapshots {
-            if snapshot.merged_blocks <= index {
+            if snapshot.merged_blocks <= index.get() {
                 let own = snapshot.map(self.volume, reader)?.read(index, reader)?;
                 if !own.is_zero() {
                     or_into(Arc::make_mut(&mut block), &own);
@@ -384,7 +384,7 @@ impl<P: Pointer> Space<P> {
         self.taken.make_contiguous().sort_unstable();
         self.freeing.make_contiguous().sort_unstable();
         while let Some((index, run)) = first_run(&self.taken, VBNS_PER_BLOCK) {
-            let block = self.active_map.modify(index, reader)?;
+            let block = self.active_map.modify(Fbn(index), reader)?;
             for vbn in self.taken.drain(..run) {
                 let (_, byte, mask) = position(vbn);
                 if block[byte] & mask != 0 {
@@ -401,9 +401,9 @@ impl<P: Pointer> Space<P> {
             self.active_blocks += run as u64;
         }
         while let Some((index, run)) = first_run(&self.freeing, VBNS_PER_BLOCK) {
-            let held = self.held(index, reader)?;
+            let held = self.held(Fbn(index), reader)?;
             let ignored = mutation::broken(Rule::SnapshotHoldIgnored);
-            let block = self.active_map.modify(index, reader)?;
+            let block = self.active_map.modify(Fbn(index), reader)?;
             let mut alone = Vec::new();
             for vbn in self.freeing.drain(..run) {
                 let (_, byte, mask) = position(vbn);
@@ -452,13 +452,13 @@ impl<P: Pointer> Space<P> {
     /// Those from `at` on changed, or changed their places.
     pub fn note_snapshots_from(&mut self, at: usize) {
         self.snapshots_changed = true;
-        self.stale_table_blocks.extend(table_block(at)..self.table_blocks());
+        self.stale_table_blocks.extend(table_block(at).until(Fbn(self.table_blocks())));
     }
 
     /// Blocks of the table that do not say what is true, if it is to be written.
     #[must_use]
-    pub fn changed_table_blocks(&self) -> Vec<u64> {
-        let stale = self.stale_table_blocks.range(..self.table_blocks());
+    pub fn changed_table_blocks(&self) -> Vec<Fbn> {
+        let stale = self.stale_table_blocks.range(..Fbn(self.table_blocks()));
         if self.snapshots_changed { stale.copied().collect() } else { Vec::new() }
     }
 
@@ -520,7 +520,7 @@ impl<P: Pointer> Space<P> {
     }
 
     fn merge_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
-        let from = self.snapshots[at].merged_blocks;
+        let from = Fbn(self.snapshots[at].merged_blocks);
         let own = self.snapshots[at].map(self.volume, reader)?;
         // Where the map is a hole nothing was ever in use: a thin volume costs what is in it.
         let Some(index) = own.next_present(from, reader)? else {
@@ -532,17 +532,17 @@ impl<P: Pointer> Space<P> {
         if !mutation::broken(Rule::SummaryMapNotMerged) {
             or_into(summary, &own);
         }
-        self.snapshots[at].merged_blocks = index + 1;
+        self.snapshots[at].merged_blocks = index.get() + 1;
         Ok(())
     }
 
     fn release_block(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
-        let from = self.snapshots[at].released_blocks;
+        let from = Fbn(self.snapshots[at].released_blocks);
         let own = self.snapshots[at].map(self.volume, reader);
         let index = match own.and_then(|own| own.next_present(from, reader)) {
             Ok(index) => index,
             Err(stop) => {
-                self.keep(stop, self.map_blocks() - from)?;
+                self.keep(stop, self.map_blocks() - from.get())?;
                 None
             }
         };
@@ -553,7 +553,7 @@ impl<P: Pointer> Space<P> {
         if let Err(stop) = self.release_numbers(at, index, reader) {
             self.keep(stop, 1)?;
         }
-        self.snapshots[at].released_blocks = index + 1;
+        self.snapshots[at].released_blocks = index.get() + 1;
         Ok(())
     }
 
@@ -575,7 +575,7 @@ impl<P: Pointer> Space<P> {
         std::mem::take(&mut self.kept)
     }
 
-    fn release_numbers(&mut self, at: usize, index: u64, reader: &Reader<'_>) -> Progress<()> {
+    fn release_numbers(&mut self, at: usize, index: Fbn, reader: &Reader<'_>) -> Progress<()> {
         let mut alone = self.snapshots[at].map(self.volume, reader)?.read(index, reader)?;
         // The blocks that this work reads stay to its end: their numbers may be used again at once.
         let tree = self.snapshots[at].map_tree(self.volume, reader)?;
@@ -597,7 +597,7 @@ impl<P: Pointer> Space<P> {
     }
 
     fn release_map(&mut self, at: usize, reader: &Reader<'_>) -> Progress<()> {
-        let mut own: BTreeMap<u64, BlockRef> = BTreeMap::new();
+        let mut own: BTreeMap<Fbn, BlockRef> = BTreeMap::new();
         for vbn in self.snapshots[at].map_tree(self.volume, reader)?.iter() {
             let (index, byte, mask) = position(*vbn);
             let block = own.entry(index).or_insert_with(|| Block::shared(&[]));
@@ -619,7 +619,7 @@ impl<P: Pointer> Space<P> {
     fn without_neighbours(
         &mut self,
         at: usize,
-        index: u64,
+        index: Fbn,
         alone: &mut BlockRef,
         reader: &Reader<'_>,
     ) -> Progress<()> {
@@ -636,7 +636,7 @@ impl<P: Pointer> Space<P> {
 
     /// No snapshot holds the numbers in `alone` any more: those that the active image does not use
     /// either are free.
-    fn let_go(&mut self, index: u64, mut alone: BlockRef, reader: &Reader<'_>) -> Progress<()> {
+    fn let_go(&mut self, index: Fbn, mut alone: BlockRef, reader: &Reader<'_>) -> Progress<()> {
         let active = self.active_map.read(index, reader)?;
         let summary = self.summary_map.modify(index, reader)?;
         and_not_into(summary, &alone);
@@ -662,8 +662,8 @@ impl<P: Pointer> Space<P> {
 }
 
 /// The block of the snapshot table that has record `at`.
-const fn table_block(at: usize) -> u64 {
-    (at / SNAPSHOTS_PER_BLOCK) as u64
+const fn table_block(at: usize) -> Fbn {
+    Fbn((at / SNAPSHOTS_PER_BLOCK) as u64)
 }
 
 /// In which run of so many numbers the first of a sorted queue lies, and how many of it do.
@@ -681,16 +681,16 @@ fn and_not_into(block: &mut Block, other: &Block) {
 }
 
 /// The numbers whose bits are set in map block `index`.
-pub fn set_bits<N: BlockNumber>(block: &Block, index: u64) -> impl Iterator<Item = N> {
+pub fn set_bits<N: BlockNumber>(block: &Block, index: Fbn) -> impl Iterator<Item = N> {
     bits(block, index, 0)
 }
 
 /// The numbers whose bits are clear in map block `index`.
-pub fn clear_bits<N: BlockNumber>(block: &Block, index: u64) -> impl Iterator<Item = N> {
+pub fn clear_bits<N: BlockNumber>(block: &Block, index: Fbn) -> impl Iterator<Item = N> {
     bits(block, index, u8::MAX)
 }
 
-fn bits<N: BlockNumber>(block: &Block, index: u64, flip: u8) -> impl Iterator<Item = N> {
+fn bits<N: BlockNumber>(block: &Block, index: Fbn, flip: u8) -> impl Iterator<Item = N> {
     block.bytes().iter().enumerate().filter(move |(_, byte)| **byte != flip).flat_map(
         move |(at, byte)| {
             let byte = byte ^ flip;

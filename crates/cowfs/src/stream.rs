@@ -9,7 +9,7 @@
 //! file's end.
 
 use std::ops::Range;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, Fbn};
 
 /// How far from its expected place a read may begin and still be of the stream: the calls that a
 /// client has under way.
@@ -48,7 +48,7 @@ impl ReadStream {
         (start, end): (u64, u64),
         size_bytes: u64,
         waited: bool,
-    ) -> Option<Range<u64>> {
+    ) -> Option<Range<Fbn>> {
         if start.abs_diff(self.next_byte) > DISORDER_BYTES_MAX {
             *self = Self { next_byte: end, last_end: end, ..Self::default() };
             return None;
@@ -72,7 +72,7 @@ impl ReadStream {
             return None;
         }
         self.asked_end = to;
-        Some(from..to)
+        Some(Fbn(from)..Fbn(to))
     }
 
     /// Whether a read of the bytes `start..end` is out of sequence: neither at the begin of the
@@ -92,6 +92,7 @@ impl ReadStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::BlockNumber;
 
     const SIZE: u64 = 64 << 20;
     const STEP: u64 = 128 << 10;
@@ -101,12 +102,13 @@ mod tests {
         let mut stream = ReadStream::default();
         let mut asked = Vec::new();
         for start in (0..SIZE).step_by(STEP as usize) {
-            let waited = asked.iter().all(|range: &Range<u64>| range.end * 4096 < start + STEP);
+            let waited =
+                asked.iter().all(|range: &Range<Fbn>| range.end.get() * 4096 < start + STEP);
             asked.extend(stream.note((start, start + STEP), SIZE, waited));
         }
         assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start), "{asked:?}");
-        assert_eq!(asked.last().map(|range| range.end), Some(SIZE / 4096));
-        assert!(asked.iter().all(|range| range.end - range.start <= WINDOW_BLOCKS_MAX));
+        assert_eq!(asked.last().map(|range| range.end), Some(Fbn(SIZE / 4096)));
+        assert!(asked.iter().all(|range| range.end.since(range.start) <= WINDOW_BLOCKS_MAX));
     }
 
     #[test]

@@ -64,10 +64,10 @@ pub struct Transaction<'a, P: Pointer> {
     /// The time of the operation.
     pub now: Timestamp,
     inodes: BTreeMap<InodeNumber, Edit>,
-    blocks: BTreeMap<(InodeNumber, u64), BlockRef>,
+    blocks: BTreeMap<(InodeNumber, Fbn), BlockRef>,
     unlogged: bool,
     logged: Option<InodeNumber>,
-    holes: Vec<(InodeNumber, u64, u64)>,
+    holes: Vec<(InodeNumber, Fbn, Fbn)>,
     orphans: Option<OrphanEdits>,
     next_generation: u32,
     inode_hint: u64,
@@ -204,12 +204,11 @@ impl<'a, P: Pointer> Transaction<'a, P> {
 
     /// What the transaction itself has made of a file block, if it touched it.
     fn own(&self, inode: InodeNumber, fbn: Fbn) -> Option<Option<BlockRef>> {
-        if let Some(block) = self.blocks.get(&(inode, fbn.get())) {
+        if let Some(block) = self.blocks.get(&(inode, fbn)) {
             return Some(Some(BlockRef::clone(block)));
         }
-        let punched = |hole: &(InodeNumber, u64, u64)| {
-            hole.0 == inode && hole.1 <= fbn.get() && fbn.get() < hole.2
-        };
+        let punched =
+            |hole: &(InodeNumber, Fbn, Fbn)| hole.0 == inode && hole.1 <= fbn && fbn < hole.2;
         self.holes.iter().any(punched).then_some(None)
     }
 
@@ -218,11 +217,11 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     /// # Errors
     /// What to wait for.
     pub fn modify(&mut self, inode: InodeNumber, fbn: Fbn) -> Progress<&mut Block> {
-        if !self.blocks.contains_key(&(inode, fbn.get())) {
+        if !self.blocks.contains_key(&(inode, fbn)) {
             let block = self.read(inode, fbn)?.unwrap_or_else(|| Block::shared(&[]));
             self.put(inode, fbn, block)?;
         }
-        match self.blocks.get_mut(&(inode, fbn.get())) {
+        match self.blocks.get_mut(&(inode, fbn)) {
             Some(block) => Ok(Arc::make_mut(block)),
             None => unreachable!("put above"),
         }
@@ -235,7 +234,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     pub fn put(&mut self, inode: InodeNumber, fbn: Fbn, block: BlockRef) -> Progress<()> {
         self.edit(inode)?;
         self.check_content(inode)?;
-        self.blocks.insert((inode, fbn.get()), block);
+        self.blocks.insert((inode, fbn), block);
         Ok(())
     }
 
@@ -243,14 +242,14 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     ///
     /// # Errors
     /// What to wait for.
-    pub fn punch(&mut self, inode: InodeNumber, start: u64, end: u64) -> Progress<()> {
+    pub fn punch(&mut self, inode: InodeNumber, start: Fbn, end: Fbn) -> Progress<()> {
         self.edit(inode)?;
         self.check_content(inode)?;
         self.punch_any(inode, start, end)
     }
 
     /// The same of a file that is going away, quarantined or not.
-    fn punch_any(&mut self, inode: InodeNumber, start: u64, end: u64) -> Progress<()> {
+    fn punch_any(&mut self, inode: InodeNumber, start: Fbn, end: Fbn) -> Progress<()> {
         self.edit(inode)?;
         if start < end {
             self.blocks.retain(|(file, fbn), _| *file != inode || *fbn < start || *fbn >= end);
@@ -301,14 +300,14 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let hint = self.inode_hint.max(metafile::FIRST_FILE);
         let blocks = INODES_MAX.div_ceil(BITS_PER_BLOCK);
         for step in 0..=blocks {
-            let fbn = (hint / BITS_PER_BLOCK + step) % blocks;
+            let fbn = Fbn((hint / BITS_PER_BLOCK + step) % blocks);
             if self.logical.full_map_blocks.contains(&fbn) {
                 continue;
             }
             let mut from = if step == 0 { hint % BITS_PER_BLOCK } else { 0 };
             let block = self.read_map_block(fbn)?;
             while let Some(bit) = first_clear(block.as_deref(), from) {
-                let inode = InodeNumber(fbn * BITS_PER_BLOCK + bit);
+                let inode = InodeNumber(fbn.get() * BITS_PER_BLOCK + bit);
                 if self.is_usable(inode) {
                     return Ok(inode);
                 }
@@ -317,7 +316,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
             // What the transaction itself changed may be dropped with it.
             let map = InodeNumber(metafile::INODE_MAP);
             let unchanged = !self.blocks.contains_key(&(map, fbn));
-            let lowest = if fbn == 0 { metafile::FIRST_FILE } else { 0 };
+            let lowest = if fbn == Fbn(0) { metafile::FIRST_FILE } else { 0 };
             if unchanged && first_clear(block.as_deref(), lowest).is_none() {
                 self.logical.full_map_blocks.insert(fbn);
             }
@@ -326,12 +325,12 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     }
 
     /// A block of the inode map; if it is not in memory, those after it are asked for with it.
-    fn read_map_block(&mut self, fbn: u64) -> Progress<Option<BlockRef>> {
+    fn read_map_block(&mut self, fbn: Fbn) -> Progress<Option<BlockRef>> {
         let map = InodeNumber(metafile::INODE_MAP);
-        match self.read(map, Fbn(fbn)) {
+        match self.read(map, fbn) {
             Err(Stop::Wait(Wait::Load(mut requests))) => {
-                for ahead in fbn + 1..fbn + MAP_BLOCKS_AHEAD {
-                    if let Err(Stop::Wait(Wait::Load(more))) = self.read(map, Fbn(ahead)) {
+                for ahead in 1..MAP_BLOCKS_AHEAD {
+                    if let Err(Stop::Wait(Wait::Load(more))) = self.read(map, fbn.offset(ahead)) {
                         requests.extend(more);
                     }
                 }
@@ -365,7 +364,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
             return Err(Stop::Contradiction("an inode is free and would be freed again"));
         }
         block[byte] &= !bit;
-        self.punch_any(inode, 0, u64::MAX)?;
+        self.punch_any(inode, Fbn(0), Fbn::END)?;
         let attributes = self.edit(inode)?;
         *attributes = InodeAttributes::new(KIND_FREE, 0, attributes.generation, attributes.ctime);
         attributes.links = 0;
@@ -427,7 +426,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
     fn cost_blocks(&mut self) -> u64 {
         let mut blocks = BlockCost::default();
         for &(inode, fbn) in self.blocks.keys() {
-            let stripe = self.logical.stripes[stripe_of(inode, Fbn(fbn))].get_mut();
+            let stripe = self.logical.stripes[stripe_of(inode, fbn)].get_mut();
             blocks.add::<P>(stripe, inode, fbn);
         }
         let mut cost = blocks.blocks();
@@ -476,8 +475,8 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         }
         let mut added = 0;
         for ((number, fbn), block) in self.blocks {
-            let stripe = logical.stripes[stripe_of(number, Fbn(fbn))].get_mut();
-            let new = stripe.put(number, Fbn(fbn), block, !self.unlogged);
+            let stripe = logical.stripes[stripe_of(number, fbn)].get_mut();
+            let new = stripe.put(number, fbn, block, !self.unlogged);
             added += u64::from(new);
             if let (true, Some(inode)) = (new, logical.inodes.get(&number)) {
                 inode.shared.lock().new_blocks.0 += 1;
@@ -514,7 +513,7 @@ fn apply_edit<P: Pointer>(logical: &mut Logical<P>, number: InodeNumber, edit: E
     }
     if edit.freed {
         logical.quarantine.insert(number);
-        logical.full_map_blocks.remove(&(number.get() / BITS_PER_BLOCK));
+        logical.full_map_blocks.remove(&map_position(number).0);
     }
     if let Some(inode) = logical.inodes.get_mut(&number) {
         inode.freed |= edit.freed;
@@ -532,12 +531,12 @@ pub struct BlockCost {
 
 impl BlockCost {
     /// Counts a block in; blocks of one file come in order. `stripe` is the block's.
-    pub fn add<P: Pointer>(&mut self, stripe: &Stripe, inode: InodeNumber, fbn: u64) {
-        self.blocks += u64::from(stripe.active(inode, Fbn(fbn)).is_none());
-        let group = (inode, fbn / P::FANOUT);
+    pub fn add<P: Pointer>(&mut self, stripe: &Stripe, inode: InodeNumber, fbn: Fbn) {
+        self.blocks += u64::from(stripe.active(inode, fbn).is_none());
+        let group = (inode, fbn.get() / P::FANOUT);
         if self.group != Some(group) {
-            let start = group.1 * P::FANOUT;
-            if !stripe.is_any_active(inode, start, start + P::FANOUT) {
+            let start = Fbn(group.1 * P::FANOUT);
+            if !stripe.is_any_active(inode, start, start.offset(P::FANOUT)) {
                 self.blocks += NODES_ABOVE_BLOCK;
             }
             self.group = Some(group);
@@ -557,7 +556,7 @@ pub fn inode_cost<P: Pointer>(inode_file: &Root<P>, inode: InodeNumber, dirty: b
     // All blocks of a file are as deep as its last one. The inode that makes the tree deeper pays
     // for the node above all others, of which there is one.
     let is_deep = inode_file.depth > INODE_FILE_DEPTH
-        || position(inode).0 >= Root::<P>::capacity(INODE_FILE_DEPTH);
+        || position(inode).0.get() >= Root::<P>::capacity(INODE_FILE_DEPTH);
     if dirty { 0 } else { BLOCKS_PER_INODE + u64::from(is_deep) }
 }
 
@@ -639,7 +638,7 @@ mod tests {
             assert_eq!(inode_cost(&root, InodeNumber(number), true), 0);
             // The block itself, and the nodes between it and the root.
             let mut needed = 1;
-            while Root::<P>::capacity(needed) <= position(InodeNumber(number)).0 {
+            while Root::<P>::capacity(needed) <= position(InodeNumber(number)).0.get() {
                 needed += 1;
             }
             assert!(u64::from(needed.max(depth)) <= expected, "{number}");

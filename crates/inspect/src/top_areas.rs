@@ -39,7 +39,7 @@ pub(crate) fn check(walker: &mut Walker<'_, '_, '_>, walked: &Walked) {
     }
     // What is left of the pages of a removed group says nothing.
     for (group, place) in (0..).zip(geometry.groups()).filter(|(_, place)| !place.is_removed()) {
-        let at = top_areas_block(group);
+        let at = top_areas_block(group).get();
         let Some(first) = blocks.get(&at) else { continue };
         if place.is_object() {
             let (used, found) = (&walked.used, object_areas(place));
@@ -122,7 +122,8 @@ impl Pages<'_> {
         list: Option<&units::BlockRef>,
     ) {
         let (Some(histogram), Some(list)) = (histogram, list) else { return };
-        let (image, block) = (self.image, self.group.map_or(0, top_areas_block));
+        let (image, block) =
+            (self.image, self.group.map_or(0, |group| top_areas_block(group).get()));
         let pages = read_pages(histogram, list).and_then(|pages| match pages.0.counted.get() {
             counted if u64::from(counted) <= self.areas => Ok(pages),
             _ => Err(Damage::Field { structure: "histogram", field: "counted" }),

@@ -13,7 +13,7 @@
 //! Fails: `from_block` tells [`Damage`]; no bytes whatever panic.
 
 use crate::damage::Damage;
-use units::{BLOCK_SIZE, Block};
+use units::{BLOCK_SIZE, Block, Fbn};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -30,8 +30,8 @@ pub const LISTED_MAX: usize = 1000;
 
 /// Where the blocks of a group begin in the metafile of an aggregate: two for each group.
 #[must_use]
-pub const fn top_areas_block(group: u32) -> u64 {
-    group as u64 * 2
+pub const fn top_areas_block(group: u32) -> Fbn {
+    Fbn(group as u64 * 2)
 }
 
 /// An area and its score.

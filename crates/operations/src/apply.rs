@@ -13,7 +13,8 @@ use cowfs::transaction::Transaction;
 use ondisk::inode::{KIND_DIRECTORY, KIND_REGULAR, KIND_SYMLINK};
 use ondisk::operation::FileState;
 use platform::mutation::{self, Rule};
-use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, Fbn, InodeNumber, Timestamp};
+use std::ops::Range;
+use units::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockNumber, Fbn, InodeNumber, Timestamp};
 
 /// A file up to this size is freed by the operation that removes it; the blocks of a larger one are
 /// freed in the background, so that no consistency point has to walk large trees at once.
@@ -161,7 +162,7 @@ pub fn resize<P: Pointer>(
         if !mutation::broken(Rule::TruncationKeepsTail) {
             zero_part(transaction, inode, size, keep * BLOCK_SIZE_U64)?;
         }
-        transaction.punch(inode, keep, u64::MAX)?;
+        transaction.punch(inode, Fbn(keep), Fbn::END)?;
     }
     transaction.edit(inode)?.size = size;
     Ok(())
@@ -189,7 +190,7 @@ pub fn zero_range<P: Pointer>(
     }
     zero_part(transaction, inode, start, first * BLOCK_SIZE_U64)?;
     zero_part(transaction, inode, last * BLOCK_SIZE_U64, end)?;
-    transaction.punch(inode, first, last)
+    transaction.punch(inode, Fbn(first), Fbn(last))
 }
 
 /// Zeroes bytes of one block, if there is such a block.
@@ -201,7 +202,7 @@ fn zero_part<P: Pointer>(
 ) -> Progress<()> {
     let fbn = Fbn(start / BLOCK_SIZE_U64);
     if start < end && transaction.read(inode, fbn)?.is_some() {
-        let (low, high) = part(fbn.get(), start, end);
+        let (low, high) = part(fbn, start, end);
         transaction.modify(inode, fbn)?[low..high].fill(0);
     }
     Ok(())
@@ -221,10 +222,10 @@ pub fn write<P: Pointer>(
     let blocks = touched(offset, end);
     // Both ends may be parts of blocks that are not in memory: one wait for the two.
     let mut missing = Vec::new();
-    for fbn in [blocks.start, blocks.end.saturating_sub(1)] {
+    for fbn in [blocks.start.get(), blocks.end.get().saturating_sub(1)].map(Fbn) {
         let (low, high) = part(fbn, offset, end);
         if high - low < BLOCK_SIZE {
-            match transaction.read(inode, Fbn(fbn)) {
+            match transaction.read(inode, fbn) {
                 Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
                 other => drop(other?),
             }
@@ -235,13 +236,13 @@ pub fn write<P: Pointer>(
         return Err(Stop::Wait(Wait::Load(missing)));
     }
     let mut rest = bytes;
-    for fbn in blocks {
+    for fbn in blocks.start.until(blocks.end) {
         let (low, high) = part(fbn, offset, end);
         let (now, later) = rest.split_at(high - low);
         if now.len() == BLOCK_SIZE {
-            transaction.put(inode, Fbn(fbn), Block::shared(now))?;
+            transaction.put(inode, fbn, Block::shared(now))?;
         } else {
-            transaction.modify(inode, Fbn(fbn))?[low..high].copy_from_slice(now);
+            transaction.modify(inode, fbn)?[low..high].copy_from_slice(now);
         }
         rest = later;
     }
@@ -250,14 +251,14 @@ pub fn write<P: Pointer>(
 }
 
 /// The file blocks that bytes `start..end` touch.
-pub fn touched(start: u64, end: u64) -> std::ops::Range<u64> {
-    let first = start / BLOCK_SIZE_U64;
-    if start < end { first..end.div_ceil(BLOCK_SIZE_U64) } else { first..first }
+pub fn touched(start: u64, end: u64) -> Range<Fbn> {
+    let first = Fbn(start / BLOCK_SIZE_U64);
+    if start < end { first..Fbn(end.div_ceil(BLOCK_SIZE_U64)) } else { first..first }
 }
 
 /// The part of block `fbn` that lies in bytes `start..end`, as offsets within the block.
-pub fn part(fbn: u64, start: u64, end: u64) -> (usize, usize) {
-    let base = fbn * BLOCK_SIZE_U64;
+pub fn part(fbn: Fbn, start: u64, end: u64) -> (usize, usize) {
+    let base = fbn.get() * BLOCK_SIZE_U64;
     let low = start.saturating_sub(base).min(BLOCK_SIZE_U64);
     let high = end.saturating_sub(base).min(BLOCK_SIZE_U64);
     (low as usize, high as usize)

@@ -51,7 +51,7 @@ impl<P: Pointer> DirectoryBlocks for DirectoryFile<'_, '_, P> {
     }
 
     fn truncate(&mut self, size_blocks: u64) {
-        let punched = self.transaction.punch(self.inode, size_blocks, u64::MAX);
+        let punched = self.transaction.punch(self.inode, Fbn(size_blocks), Fbn::END);
         let edited = punched.and_then(|()| self.transaction.edit(self.inode));
         let Ok(state) = edited else {
             unreachable!("the directory's inode was brought into memory when it was opened")

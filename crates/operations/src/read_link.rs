@@ -19,7 +19,7 @@ impl Query for Scoped<calls::ReadLink> {
             return Err(FsError::Invalid.into());
         }
         let inode = self.call.file.inode;
-        let blocks = view.blocks(inode, 0, 1)?;
+        let blocks = view.blocks(inode, units::Fbn(0), 1)?;
         let block = blocks.into_iter().next().flatten();
         let size = usize::try_from(attributes.size).unwrap_or(usize::MAX);
         let text = block.as_ref().and_then(|block| block.bytes().get(..size));

@@ -7,7 +7,7 @@
 use crate::{Executed, Files, Mutation, Outcome, apply, file};
 use cowfs::budget::Spender;
 use cowfs::pointer::Pointer;
-use units::InodeNumber;
+use units::{Fbn, InodeNumber};
 
 /// What became of an orphan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ impl Mutation for Reap {
             return done(Reaped::Freed);
         }
         let found = transaction.logical().inodes.get(&inode);
-        let punched = found.is_some_and(|found| found.holes.covers(0, u64::MAX));
+        let punched = found.is_some_and(|found| found.holes.covers(Fbn(0), Fbn::END));
         if !punched {
             transaction.reap(inode)?;
         }

@@ -328,11 +328,11 @@ impl<'b, P: Pointer> Replay<'_, 'b, '_, P> {
         apply::resize(self.transaction, inode, size)?;
         let (numbers, _) = numbers.as_chunks::<8>();
         for (number, block) in numbers.iter().zip(blocks.chunks_exact(BLOCK_SIZE)) {
-            let fbn = u64::from_le_bytes(*number);
-            if fbn >= size.div_ceil(BLOCK_SIZE_U64) {
+            let fbn = Fbn(u64::from_le_bytes(*number));
+            if fbn.get() >= size.div_ceil(BLOCK_SIZE_U64) {
                 return Err(self.wrong("block number"));
             }
-            self.transaction.put(inode, Fbn(fbn), Block::shared(block))?;
+            self.transaction.put(inode, fbn, Block::shared(block))?;
         }
         self.finish(inode, &record.state, 0)
     }

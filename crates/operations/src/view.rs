@@ -23,8 +23,8 @@ use file_service::rules::attributes::atime_is_due;
 use file_service::{Attributes, Entry, FileHandle, FileKind, FsError};
 use ondisk::inode::InodeRecord;
 use units::{
-    BLOCK_SIZE_U64, Block, BlockRef, Fbn, Generation, InodeNumber, SnapshotId, Timestamp,
-    zero_block,
+    BLOCK_SIZE_U64, Block, BlockNumber, BlockRef, Fbn, Generation, InodeNumber, SnapshotId,
+    Timestamp, zero_block,
 };
 
 /// Mode of the `.snapshot` directory: what may be seen there, the directories in the snapshots say.
@@ -143,20 +143,20 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
     pub fn blocks(
         &mut self,
         inode: InodeNumber,
-        first: u64,
+        first: Fbn,
         count: u64,
     ) -> Progress<Vec<Option<BlockRef>>> {
         if self.image == SnapshotId::ACTIVE {
-            return self.transaction.read_range(inode, Fbn(first), count);
+            return self.transaction.read_range(inode, first, count);
         }
         let Some((root, key)) = self.tree(inode)? else { return Ok(vec![None; count as usize]) };
         let reader = self.transaction.reader();
-        let missing = buftree::missing(&root, &key, Fbn(first), count, reader, |_| true)?;
+        let missing = buftree::missing(&root, &key, first, count, reader, |_| true)?;
         if !missing.is_empty() {
             return Err(Stop::Wait(Wait::Load(missing)));
         }
         let mut walk = Walk::new(&root, &key, *reader);
-        (first..first + count).map(|fbn| walk.read(Fbn(fbn))).collect()
+        first.until(first.offset(count)).map(|fbn| walk.read(fbn)).collect()
     }
 
     /// Whether a read of the active image is out of sequence. Who reads a snapshot copies it,
@@ -267,7 +267,7 @@ impl<P: Pointer> DirectoryBlocks for DirectoryView<'_, '_, '_, P> {
     }
 
     fn read(&mut self, fbn: Fbn) -> Result<BlockRef, DirectoryError<Stop>> {
-        let blocks = self.view.blocks(self.inode, fbn.get(), 1).map_err(DirectoryError::Wait)?;
+        let blocks = self.view.blocks(self.inode, fbn, 1).map_err(DirectoryError::Wait)?;
         Ok(blocks.into_iter().next().flatten().unwrap_or_else(zero_block))
     }
 

@@ -194,7 +194,7 @@ fn load_from<P: Pointer>(view: &mut View<'_, '_, P>, inode: InodeNumber) -> Outc
     let state = view.state(holder)?.filter(|(state, _)| state.kind == KIND_ATTRIBUTES);
     let (state, _) = state.ok_or(OperationStop::Dangling { inode: holder })?;
     let count = block_count(holder, state.size)?;
-    let blocks = view.blocks(holder, 0, count)?;
+    let blocks = view.blocks(holder, Fbn(0), count)?;
     decode(holder, state.size, &blocks)
 }
 
@@ -250,7 +250,7 @@ pub(crate) fn store<P: Pointer>(
         }
     }
     if count < before {
-        transaction.punch(holder, count, u64::MAX)?;
+        transaction.punch(holder, Fbn(count), Fbn::END)?;
     }
     let now: Timestamp = transaction.now;
     let state = transaction.edit(holder)?;

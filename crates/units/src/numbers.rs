@@ -182,6 +182,9 @@ impl Vvbn {
 }
 
 impl Fbn {
+    /// Beyond every block that a file can have.
+    pub const END: Self = Self(u64::MAX);
+
     /// A block of a volume's container file, as a block of the volume: see [`Vvbn::in_container`].
     #[inline]
     #[must_use]

@@ -14,7 +14,7 @@ use ondisk::pointer::{DualPointer, PhysicalPointer};
 use raid::BlockWrite;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use units::{BlockRef, CpNumber, Pvbn, Vvbn};
+use units::{BlockRef, CpNumber, Fbn, Pvbn, Vvbn};
 
 /// Free PVBNs that a volume takes from the pool at once.
 const RESERVE_BLOCKS: usize = 64;
@@ -113,7 +113,7 @@ impl Backend<DualPointer> for DualBackend<'_> {
         &mut self,
         space: &mut Space<DualPointer>,
         reader: &Reader<'_>,
-    ) -> Progress<Vec<(u64, BlockRef)>> {
+    ) -> Progress<Vec<(Fbn, BlockRef)>> {
         let clock = &self.aggregate.parts.clock;
         let begin = clock.monotonic_nanoseconds();
         let settled = space.settle_scores(reader);

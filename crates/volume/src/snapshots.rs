@@ -37,7 +37,7 @@ use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
 use std::collections::BTreeMap;
 use units::{
-    BlockRef, CpNumber, InodeNumber, SnapshotId, SnapshotUuid, Timestamp, VolumeId, zero_block,
+    BlockRef, CpNumber, Fbn, InodeNumber, SnapshotId, SnapshotUuid, Timestamp, VolumeId, zero_block,
 };
 
 /// A request.
@@ -100,7 +100,7 @@ pub(crate) struct Restore<P> {
     /// Why it cannot be.
     pub refusal: Option<String>,
     /// Maps, and blocks of the next one, that were found readable.
-    pub checked: (usize, u64),
+    pub checked: (usize, Fbn),
     /// What was read of the summary map and of the map of delayed frees.
     pub kept: [KeptContent; 2],
 }
@@ -124,16 +124,16 @@ pub(crate) struct RestoredImage<P> {
 /// The content of such a map, as far as it was read.
 #[derive(Default, Debug)]
 pub(crate) struct KeptContent {
-    blocks: BTreeMap<u64, BlockRef>,
+    blocks: BTreeMap<Fbn, BlockRef>,
     /// Blocks before these are in it: of the restored image's map, and of the present one.
-    old_from: u64,
-    from: u64,
+    old_from: Fbn,
+    from: Fbn,
 }
 
 /// A map of which the content goes on, in the blocks that the restored image has for it.
 #[derive(Debug)]
 pub(crate) struct KeptMap<P> {
-    content: BTreeMap<u64, BlockRef>,
+    content: BTreeMap<Fbn, BlockRef>,
     root: Root<P>,
     blocks: u64,
 }
@@ -155,7 +155,7 @@ impl<P: Pointer> KeptMap<P> {
         let KeptContent { blocks, old_from, from } = kept;
         while let Some(index) = old.next_present(*old_from, reader)? {
             blocks.insert(index, zero_block());
-            *old_from = index + 1;
+            *old_from = index.offset(1);
         }
         while let Some(index) = map.next_present(*from, reader)? {
             let block = map.read(index, reader)?;
@@ -163,7 +163,7 @@ impl<P: Pointer> KeptMap<P> {
             if !block.is_zero() || blocks.contains_key(&index) {
                 blocks.insert(index, block);
             }
-            *from = index + 1;
+            *from = index.offset(1);
         }
         Ok(Self { content: blocks.clone(), root: old.root, blocks: old.blocks })
     }
@@ -242,7 +242,7 @@ impl<P: Pointer> Requests<P> {
                     image: None,
                     switched: false,
                     refusal: None,
-                    checked: (0, 0),
+                    checked: (0, Fbn(0)),
                     kept: Default::default(),
                 });
                 let name = String::from("restored-over");
@@ -359,7 +359,7 @@ fn live<P: Pointer>(space: &Space<P>, name: &str) -> Option<usize> {
 fn check_maps<P: Pointer>(
     volume: VolumeId,
     root: &Root<P>,
-    checked: &mut (usize, u64),
+    checked: &mut (usize, Fbn),
     reader: &Reader<'_>,
 ) -> Progress<()> {
     while let Some(number) = [metafile::ACTIVE_MAP, metafile::INODE_MAP].get(checked.0) {
@@ -369,9 +369,9 @@ fn check_maps<P: Pointer>(
             && let Some(index) = map.next_present(checked.1, reader)?
         {
             map.read(index, reader)?;
-            checked.1 = index + 1;
+            checked.1 = index.offset(1);
         }
-        *checked = (checked.0 + 1, 0);
+        *checked = (checked.0 + 1, Fbn(0));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use cowfs::image::{FileWork, ImageFacts};
 use cowfs::logical::Image;
 use cowfs::pointer::Pointer;
 use std::sync::Arc;
+use units::Fbn;
 
 /// The files of an image with their dirty blocks, in order.
 pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
@@ -21,7 +22,7 @@ pub(crate) fn file_work<P: Pointer>(image: &mut Image<P>) -> Vec<FileWork<P>> {
             }
         }
         // Runs of each stripe one after another: a sort that merges runs is quick with them.
-        leaves.sort_by_key(|leaf: &(u64, Leaf<P>)| leaf.0);
+        leaves.sort_by_key(|leaf: &(Fbn, Leaf<P>)| leaf.0);
         work.push(FileWork { inode, leaves });
     }
     work

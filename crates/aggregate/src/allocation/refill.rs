@@ -36,7 +36,7 @@ use raid::{BlockStore, Geometry, GroupGeometry, Location, TetrisId};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
-use units::{BlockNumber, BlockRef, Dbn, Pvbn, VolumeId};
+use units::{BlockNumber, BlockRef, Dbn, Fbn, Pvbn, VolumeId};
 
 /// Areas that are counted at a time when none is known that has free blocks.
 const AREAS_PER_COUNT: usize = 16;
@@ -120,19 +120,19 @@ impl Refill {
         let numbers = groups.flat_map(|group| {
             let first = top_areas_block(group);
             let pages = if self.tiers[group as usize] == Tier::Object { 2 } else { 1 };
-            first..first + pages
+            first.until(first.offset(pages))
         });
-        let numbers: Vec<u64> = numbers.collect();
+        let numbers: Vec<Fbn> = numbers.collect();
         let root = &space.top_areas.root;
         let found = read_top_areas(root, VolumeId(0), numbers.iter().copied(), reader)?;
-        let blocks: FxHashMap<u64, BlockRef> = numbers
+        let blocks: FxHashMap<Fbn, BlockRef> = numbers
             .into_iter()
             .zip(found)
             .filter_map(|(number, block)| Some((number, block?)))
             .collect();
         for (group, areas) in (0..).zip(&mut self.groups) {
             let first = top_areas_block(group);
-            areas.seed(blocks.get(&first), blocks.get(&(first + 1)));
+            areas.seed(blocks.get(&first), blocks.get(&first.offset(1)));
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Refill {
     }
 
     /// The blocks of TopAA that differ from those on media.
-    pub(crate) fn changed_top_areas(&self) -> Vec<(u64, BlockRef)> {
+    pub(crate) fn changed_top_areas(&self) -> Vec<(Fbn, BlockRef)> {
         let groups = (0..).zip(&self.groups);
         groups.flat_map(|(group, areas)| areas.changed_top_areas(group)).collect()
     }
@@ -422,7 +422,7 @@ fn free_blocks(
     geometry: &Geometry,
     reader: &Reader<'_>,
 ) -> Progress<Vec<Pvbn>> {
-    let mut maps: FxHashMap<u64, BlockRef> = FxHashMap::default();
+    let mut maps: FxHashMap<Fbn, BlockRef> = FxHashMap::default();
     let mut free = Vec::new();
     for disk in 0..geometry.group(tetris.group).data_disks() {
         for stripe in stripes.start.until(stripes.end) {

@@ -14,7 +14,7 @@ use ondisk::pointer::PhysicalPointer;
 use platform::Clock;
 use raid::{BlockStore, BlockWrite, Geometry};
 use std::sync::atomic::{AtomicU64, Ordering};
-use units::{BlockRef, CpNumber, Pvbn, Vvbn};
+use units::{BlockRef, CpNumber, Fbn, Pvbn, Vvbn};
 
 /// Places the blocks of the aggregate's image.
 pub(crate) struct PhysicalBackend<'a> {
@@ -65,7 +65,7 @@ impl Backend<PhysicalPointer> for PhysicalBackend<'_> {
         &mut self,
         space: &mut Space<PhysicalPointer>,
         reader: &Reader<'_>,
-    ) -> Progress<Vec<(u64, BlockRef)>> {
+    ) -> Progress<Vec<(Fbn, BlockRef)>> {
         let begin = self.clock.monotonic_nanoseconds();
         let settled = self.refill.settle_scores(space, &self.store.geometry(), reader);
         self.refill.put_back_areas();

@@ -28,7 +28,7 @@ use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord
 use ondisk::root::{FileSystemRoot, metafile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{BLOCK_SIZE_U64, Generation, InodeNumber, Timestamp, VolumeId, Vvbn};
+use units::{BLOCK_SIZE_U64, Fbn, Generation, InodeNumber, Timestamp, VolumeId, Vvbn};
 
 /// Volumes of an aggregate at most.
 pub const VOLUMES_MAX: usize = 1000;
@@ -217,7 +217,9 @@ impl BlockSide {
         let slots = std::mem::take(&mut self.dirty_slots);
         let leaves = slots
             .into_iter()
-            .map(|slot| (slot as u64, Leaf::Block(Arc::new(self.table[slot].record.to_block()))))
+            .map(|slot| {
+                (Fbn(slot as u64), Leaf::Block(Arc::new(self.table[slot].record.to_block())))
+            })
             .collect();
         let number = InodeNumber(metafile::VOLUME_TABLE);
         let size = self.table.len() as u64 * BLOCK_SIZE_U64;
@@ -342,10 +344,10 @@ fn container_work(
     inode.attributes.quarantined = container.quarantined;
     let mut leaves = Vec::with_capacity(latest.len());
     for (vvbn, update) in latest {
-        let fbn = vvbn.in_container().get();
+        let fbn = vvbn.in_container();
         match update {
             Some(pointer) => leaves.push((fbn, Leaf::Placed(pointer))),
-            None => inode.holes.add(fbn, fbn + 1),
+            None => inode.holes.add(fbn, fbn.offset(1)),
         }
     }
     FileWork { inode, leaves }

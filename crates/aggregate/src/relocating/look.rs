@@ -105,7 +105,7 @@ impl Look<'_> {
     /// The first node that has an entry at or after a VVBN.
     fn next_node(&self, from: Vvbn) -> Progress<Option<u64>> {
         let (root, key) = (&self.container.root, container_key(self.volume));
-        let (from, end) = (from.in_container(), Fbn(u64::MAX));
+        let (from, end) = (from.in_container(), Fbn::END);
         let found = buftree::next_present(root, &key, from, end, self.reader)?;
         Ok(found.map(|fbn| node_of(fbn.in_volume())))
     }

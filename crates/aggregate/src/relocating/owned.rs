@@ -98,7 +98,7 @@ impl BlockSide {
                 batch.slots.insert(fbn.get() as usize);
             }
             None => {
-                let found: MetafileBlock = (owner.inode, fbn.get());
+                let found: MetafileBlock = (owner.inode, fbn);
                 batch.rewritten.push(found);
             }
         }

@@ -8,7 +8,7 @@ use crate::containers::node_of;
 use cowfs::budget::VOLUME_OVERHEAD_BLOCKS;
 use ondisk::pointer::PhysicalPointer;
 use std::collections::BTreeSet;
-use units::{InodeNumber, Pvbn, VolumeId, Vvbn};
+use units::{Fbn, InodeNumber, Pvbn, VolumeId, Vvbn};
 
 /// Blocks of a tree that are written with one that is written again: those on the way to it.
 const PATH_BLOCKS: u64 = 4;
@@ -25,7 +25,7 @@ pub(crate) struct AreaCleaning {
 }
 
 /// A file of the aggregate, and a block of it.
-pub(crate) type MetafileBlock = (InodeNumber, u64);
+pub(crate) type MetafileBlock = (InodeNumber, Fbn);
 
 pub(crate) struct Emptying {
     pub group: u32,

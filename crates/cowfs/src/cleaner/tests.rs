@@ -129,14 +129,15 @@ fn check<P: Addressed>(rounds: Vec<Round>) {
     for (writes, punches) in rounds {
         let mut holes = RangeSet::default();
         for (start, length) in punches {
-            holes.add(start, start + length);
+            holes.add(Fbn(start), Fbn(start + length));
             model.retain(|fbn, _| *fbn < start || *fbn >= start + length);
         }
         let mut leaves = BTreeMap::new();
         for fbn in writes {
             stamp += 1;
             model.insert(fbn, stamp);
-            leaves.insert(fbn, Leaf::Block(Arc::new(Block::from_prefix(&stamp.to_le_bytes()))));
+            leaves
+                .insert(Fbn(fbn), Leaf::Block(Arc::new(Block::from_prefix(&stamp.to_le_bytes()))));
         }
         let before = media.next;
         let leaves: Vec<_> = leaves.into_iter().collect();
@@ -174,7 +175,7 @@ fn verify<P: Addressed>(root: &Root<P>, model: &BTreeMap<u64, u64>, media: &Medi
     let mut at = 0;
     loop {
         let reader = Reader { cache: &cache, held: &held };
-        match buftree::next_present(root, &key(), Fbn(at), Fbn(u64::MAX), &reader) {
+        match buftree::next_present(root, &key(), Fbn(at), Fbn::END, &reader) {
             Ok(Some(fbn)) => {
                 found.insert(fbn.get());
                 at = fbn.get() + 1;
@@ -209,7 +210,7 @@ fn absent<P: Addressed>(root: &Root<P>, from: u64, end: u64, media: &Media) -> u
 fn filled(numbers: impl Iterator<Item = u64>) -> (Root<DualPointer>, Media) {
     let mut media = Media::default();
     let leaf =
-        |fbn: u64| (fbn, Leaf::Block(Arc::new(Block::from_prefix(&(fbn + 1).to_le_bytes()))));
+        |fbn: u64| (Fbn(fbn), Leaf::Block(Arc::new(Block::from_prefix(&(fbn + 1).to_le_bytes()))));
     let leaves = numbers.map(leaf).collect();
     let mut cleaner = FileCleaner::new(key(), Root::default(), leaves, RangeSet::default(), None);
     let (root, _) = run(&mut cleaner, &mut media);
@@ -250,7 +251,7 @@ fn many_small_holes_are_gone_through_once() {
     // As random overwrites leave them in a container: every other block of many nodes.
     let (root, mut media) = filled(0..400_000);
     let mut holes = RangeSet::default();
-    (0..400_000).step_by(2).for_each(|fbn| holes.add(fbn, fbn + 1));
+    (0..400_000).step_by(2).for_each(|fbn| holes.add(Fbn(fbn), Fbn(fbn + 1)));
     let mut cleaner = FileCleaner::new(key(), root, Vec::new(), holes, None);
     let (root, change) = run(&mut cleaner, &mut media);
     assert_eq!(change, -200_000);
@@ -260,7 +261,7 @@ fn many_small_holes_are_gone_through_once() {
 #[test]
 fn missing_nodes_are_asked_for_together() {
     let (root, mut media) = filled(0..30_000);
-    let leaf = |fbn: u64| (fbn, Leaf::Block(Arc::new(Block::from_prefix(&[9; 8]))));
+    let leaf = |fbn: u64| (Fbn(fbn), Leaf::Block(Arc::new(Block::from_prefix(&[9; 8]))));
     let leaves = (0..30_000).step_by(1_000).map(leaf).collect();
     let mut cleaner = FileCleaner::new(key(), root, leaves, RangeSet::default(), None);
     let (cache, held) = (BufferCache::new(0), HeldBlocks::default());
@@ -304,7 +305,7 @@ proptest! {
 #[test]
 fn tiny_files_lie_in_the_inode_and_leave_it() {
     let mut media = Media::default();
-    let leaf = |text: &[u8]| vec![(0, Leaf::Block(Arc::new(Block::from_prefix(text))))];
+    let leaf = |text: &[u8]| vec![(Fbn(0), Leaf::Block(Arc::new(Block::from_prefix(text))))];
     let clean = |root, leaves, size, media: &mut Media| {
         let mut cleaner =
             FileCleaner::<DualPointer>::new(key(), root, leaves, RangeSet::default(), Some(size));
@@ -313,7 +314,7 @@ fn tiny_files_lie_in_the_inode_and_leave_it() {
     let (root, change) = clean(Root::default(), leaf(b"hello"), 5, &mut media);
     assert_eq!((root.depth, change, media.blocks.len()), (0, 0, 0));
     // It grows by a block far away: the content becomes block 0.
-    let far = vec![(900, Leaf::Block(Arc::new(Block::from_prefix(b"far"))))];
+    let far = vec![(Fbn(900), Leaf::Block(Arc::new(Block::from_prefix(b"far"))))];
     let (root, change) = clean(root, far, 900 * 4096 + 3, &mut media);
     assert_eq!((root.depth, change), (2, 2));
     assert_eq!(content(&root, 0, &media).map(u64::to_le_bytes).unwrap()[..5], *b"hello");
@@ -334,7 +335,7 @@ fn a_pointer_that_says_more_of_the_block_it_had_keeps_the_block() {
     let old = PhysicalPointer { age: 3, ..young };
     let moved = PhysicalPointer::new(Pvbn(2_000), 7);
     for (pointer, change, is_freed) in [(young, 1, false), (old, 0, false), (moved, 0, true)] {
-        let leaves = vec![(5, Leaf::Placed(pointer))];
+        let leaves = vec![(Fbn(5), Leaf::Placed(pointer))];
         let mut cleaner = FileCleaner::new(key(), root, leaves, RangeSet::default(), None);
         let (next, blocks) = run(&mut cleaner, &mut media);
         assert_eq!((blocks, media.freed.contains(&1_000)), (change, is_freed), "{pointer:?}");

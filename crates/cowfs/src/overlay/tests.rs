@@ -4,18 +4,18 @@ use super::DirtyFile;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{Block, BlockRef};
+use units::{Block, BlockRef, Fbn};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(u64, bool),
-    Change(u64, bool),
-    Drop(u64, u64),
+    Put(Fbn, bool),
+    Change(Fbn, bool),
+    Drop(Fbn, Fbn),
     SetLogged,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let fbn = || prop_oneof![0..80_u64, (1_u64 << 40)..(1 << 40) + 80];
+    let fbn = || prop_oneof![0..80_u64, (1_u64 << 40)..(1 << 40) + 80].prop_map(Fbn);
     prop_oneof![
         6 => (fbn(), any::<bool>()).prop_map(|(fbn, logged)| Step::Put(fbn, logged)),
         2 => (fbn(), any::<bool>()).prop_map(|(fbn, logged)| Step::Change(fbn, logged)),
@@ -32,11 +32,11 @@ proptest! {
     #[test]
     fn is_a_map(
         steps in prop::collection::vec(step(), 1..60),
-        low in 0..100_u64,
-        high in 0..100_u64,
+        low in (0..100_u64).prop_map(Fbn),
+        high in (0..100_u64).prop_map(Fbn),
     ) {
         let mut file = DirtyFile::default();
-        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut blocks: BTreeMap<Fbn, u64> = BTreeMap::new();
         let mut unlogged = BTreeSet::new();
         for (value, step) in steps.into_iter().enumerate() {
             let value = value as u64;
@@ -70,7 +70,7 @@ proptest! {
             prop_assert_eq!(file.len(), blocks.len());
             prop_assert_eq!(file.is_empty(), blocks.is_empty());
         }
-        let content = |found: (u64, &BlockRef)| {
+        let content = |found: (Fbn, &BlockRef)| {
             (found.0, u64::from_le_bytes(found.1.bytes()[..8].try_into().unwrap()))
         };
         let all: Vec<_> = file.iter().map(content).collect();
@@ -81,7 +81,7 @@ proptest! {
         let mut expected: Vec<_> = blocks.clone().into_iter().collect();
         expected.retain(|(fbn, _)| (low..high).contains(fbn));
         prop_assert_eq!(some, expected);
-        for fbn in 0..90 {
+        for fbn in (0..90).map(Fbn) {
             prop_assert_eq!(file.get(fbn).is_some(), blocks.contains_key(&fbn));
         }
     }
@@ -91,9 +91,9 @@ proptest! {
 #[test]
 fn what_is_not_logged_stays_so_under_a_stable_write() {
     let mut file = DirtyFile::default();
-    file.put(3, units::zero_block(), false);
-    file.put(3, units::zero_block(), true);
-    assert!(file.get_mut(3, true).is_some());
-    file.put(4, units::zero_block(), true);
-    assert_eq!(file.unlogged().collect::<Vec<_>>(), [3]);
+    file.put(Fbn(3), units::zero_block(), false);
+    file.put(Fbn(3), units::zero_block(), true);
+    assert!(file.get_mut(Fbn(3), true).is_some());
+    file.put(Fbn(4), units::zero_block(), true);
+    assert_eq!(file.unlogged().collect::<Vec<_>>(), [Fbn(3)]);
 }

@@ -53,7 +53,7 @@ pub(super) struct KnownAreas {
     /// Areas whose free numbers are in the pool, in that order.
     out: VecDeque<u32>,
     /// What was not told yet.
-    changes: BTreeMap<u64, Change>,
+    changes: BTreeMap<Fbn, Change>,
     /// What is tried, until the next commit.
     search: Search,
 }
@@ -104,6 +104,11 @@ impl KnownAreas {
     }
 }
 
+/// The block of the free map that an area is.
+fn map_block(area: u32) -> Fbn {
+    Fbn(area.into())
+}
+
 fn empty_sort() -> Hbps {
     Hbps::new(VBNS_PER_BLOCK as u32)
 }
@@ -122,12 +127,12 @@ pub const fn top_areas_key(volume: VolumeId) -> FileKey {
 pub fn read_top_areas<P: Pointer>(
     root: &Root<P>,
     volume: VolumeId,
-    blocks: impl IntoIterator<Item = u64>,
+    blocks: impl IntoIterator<Item = Fbn>,
     reader: &Reader<'_>,
 ) -> Progress<Vec<Option<BlockRef>>> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for fbn in blocks {
-        match buftree::read(root, &top_areas_key(volume), Fbn(fbn), reader) {
+        match buftree::read(root, &top_areas_key(volume), fbn, reader) {
             Ok(block) => found.push(block),
             Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
             Err(stop @ Stop::Wait(_)) => return Err(stop),
@@ -206,7 +211,7 @@ impl<P: Pointer> Space<P> {
         if !matches!(self.areas, Areas::Unread) {
             return Ok(());
         }
-        let pages = read_top_areas(&self.top_areas.root, self.volume, 0..2, reader)?;
+        let pages = read_top_areas(&self.top_areas.root, self.volume, [Fbn(0), Fbn(1)], reader)?;
         let sorted = match &pages[..] {
             [Some(histogram), Some(list)] => {
                 Hbps::from_blocks(VBNS_PER_BLOCK as u32, histogram, list)
@@ -223,10 +228,10 @@ impl<P: Pointer> Space<P> {
     }
 
     /// Free numbers of an area, as the maps are now.
-    fn count_area(&mut self, area: u64, reader: &Reader<'_>) -> Progress<u32> {
+    fn count_area(&mut self, area: Fbn, reader: &Reader<'_>) -> Progress<u32> {
         let in_use = self.in_use(area, reader)?;
         let (first, last) = (first_of::<P::Number>(area), P::Number::new(self.size_blocks));
-        let end = last.min(first_of(area + 1));
+        let end = last.min(first_of(area.offset(1)));
         Ok((end.since(first) - used_in(&in_use, first..end)) as u32)
     }
 
@@ -253,14 +258,14 @@ impl<P: Pointer> Space<P> {
             let before = (after + taken).saturating_sub(released);
             let known = self.known();
             known.changes.remove(&area);
-            known.counted.change(area as u32, before, after);
+            known.counted.change(area.get() as u32, before, after);
         }
         Ok(())
     }
 
     /// The end of a consistency point: areas whose numbers are used up may be chosen again.
     pub fn put_back_areas(&mut self) {
-        let front = self.pool.front().map(|vbn| map_block_of(*vbn) as u32);
+        let front = self.pool.front().map(|vbn| map_block_of(*vbn).get() as u32);
         let Areas::Known(known) = &mut self.areas else { return };
         while known.out.front().is_some_and(|area| Some(*area) != front) {
             known.out.pop_front();
@@ -292,11 +297,11 @@ impl<P: Pointer> Space<P> {
         let areas = self.area_count();
         for _ in 0..areas_max {
             let Some(area) = self.known().counted.next_count(areas) else { break };
-            let score = match self.count_area(u64::from(area), reader) {
+            let score = match self.count_area(map_block(area), reader) {
                 Err(stop @ Stop::Wait(_)) => {
                     // Those that are counted next are loaded with it.
                     let ahead = (u64::from(area)..u64::from(areas)).take(BLOCKS_AHEAD);
-                    let counted = ahead.map(|area| self.count_area(area, reader));
+                    let counted = ahead.map(|area| self.count_area(Fbn(area), reader));
                     return Err(reader::all(counted).err().unwrap_or(stop));
                 }
                 counted => counted?,
@@ -343,7 +348,7 @@ impl<P: Pointer> Space<P> {
             let mut chance = self.chance;
             let area = chance.next(u64::from(areas)) as u32;
             let is_out = self.known().out.contains(&area);
-            let score = self.count_area(u64::from(area), reader)?;
+            let score = self.count_area(map_block(area), reader)?;
             self.chance = chance;
             if !is_out && score > 0 {
                 return Ok(Some(area));
@@ -360,10 +365,10 @@ impl<P: Pointer> Space<P> {
     pub fn fill_pool(&mut self, count: usize, reader: &Reader<'_>) -> Progress<()> {
         while self.pool.len() < count {
             let area = self.pick_area(reader)?;
-            let block = self.in_use(u64::from(area), reader)?;
+            let block = self.in_use(map_block(area), reader)?;
             self.known().out.push_back(area);
             let found = self.pool.len();
-            for vbn in super::clear_bits(&block, u64::from(area)) {
+            for vbn in super::clear_bits(&block, map_block(area)) {
                 if self.is_givable(vbn) {
                     self.give(vbn);
                     self.pool.push_back(vbn);
@@ -408,7 +413,7 @@ impl<P: Pointer> Space<P> {
         let Areas::Known(known) = &self.areas else { return };
         let area = |vbn: &P::Number| {
             let of = map_block_of(*vbn);
-            known.out.iter().position(|area| u64::from(*area) == of)
+            known.out.iter().position(|area| map_block(*area) == of)
         };
         unused.sort_unstable_by_key(|vbn| (area(vbn), *vbn));
         unused.into_iter().rev().for_each(|vbn| self.pool.push_front(vbn));
@@ -426,11 +431,11 @@ impl<P: Pointer> Space<P> {
 
     /// The pages that differ from those on media.
     #[must_use]
-    pub fn changed_top_areas(&self) -> Vec<(u64, BlockRef)> {
+    pub fn changed_top_areas(&self) -> Vec<(Fbn, BlockRef)> {
         match &self.areas {
             Areas::Known(known) if known.counted.sorted.is_changed() => {
                 let [histogram, list] = known.counted.sorted.blocks();
-                vec![(0, histogram), (1, list)]
+                vec![(Fbn(0), histogram), (Fbn(1), list)]
             }
             _ => Vec::new(),
         }

@@ -27,7 +27,7 @@ use platform::mutation::{self, Rule};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::ops::Range;
-use units::BlockNumber;
+use units::{BlockNumber, Fbn};
 
 /// Numbers that a page of a container map stands for.
 const PAGE_NUMBERS: u64 = PhysicalPointer::FANOUT;
@@ -169,7 +169,7 @@ impl<P: Pointer> Space<P> {
                 self.delayed.decided.extend(self.delayed.undecided.drain(..run));
                 continue;
             }
-            let block = self.delayed_map.modify(page / PAGES_PER_BLOCK, reader)?;
+            let block = self.delayed_map.modify(map_block(page), reader)?;
             for vbn in self.delayed.undecided.drain(..run) {
                 let (_, byte, mask) = position(vbn);
                 if block[byte] & mask != 0 {
@@ -188,7 +188,7 @@ impl<P: Pointer> Space<P> {
 
     /// What to wait for with that: the next blocks of the map that will be asked for, too.
     fn wait_ahead(&self, stop: Stop, reader: &Reader<'_>) -> Stop {
-        let mut indices: Vec<u64> =
+        let mut indices: Vec<Fbn> =
             self.delayed.undecided.iter().map(|vbn| map_block_of(*vbn)).collect();
         indices.dedup();
         let ahead = indices.into_iter().take(BLOCKS_AHEAD);
@@ -229,14 +229,14 @@ impl<P: Pointer> Space<P> {
 
     /// Delayed frees of a page.
     fn delayed_in(&self, page: u64, reader: &Reader<'_>) -> Progress<u64> {
-        let map = self.delayed_map.read(page / PAGES_PER_BLOCK, reader)?;
+        let map = self.delayed_map.read(map_block(page), reader)?;
         Ok(used_in(&map, numbers_of::<P::Number>(page)))
     }
 
     /// Releases the delayed numbers of a page.
     fn clear(&mut self, page: u64, reader: &Reader<'_>) -> Progress<()> {
         let numbers = numbers_of::<P::Number>(page);
-        let block = self.delayed_map.modify(page / PAGES_PER_BLOCK, reader)?;
+        let block = self.delayed_map.modify(map_block(page), reader)?;
         let before = used_in(block, numbers.clone());
         for vbn in numbers.start.until(numbers.end) {
             let (_, byte, mask) = position(vbn);
@@ -259,11 +259,11 @@ impl<P: Pointer> Space<P> {
     fn count_pages(&mut self, reader: &Reader<'_>) -> Progress<bool> {
         let pages = self.size_blocks.div_ceil(PAGE_NUMBERS).min(PAGES_MAX) as u32;
         let Some(next) = self.delayed.pages.next_count(pages) else { return Ok(false) };
-        let index = u64::from(next) / PAGES_PER_BLOCK;
+        let index = map_block(next.into());
         let dirty = self.delayed_map.dirty.range(index..).next().map(|(index, _)| *index);
         let on_media = self.delayed_map.next_present(index, reader)?;
         let found = dirty.into_iter().chain(on_media).min();
-        let first = found.map_or(u64::MAX, |index| index * PAGES_PER_BLOCK);
+        let first = found.map_or(u64::MAX, |index| index.get() * PAGES_PER_BLOCK);
         let first = first.min(u64::from(pages)) as u32;
         let map = found.map(|index| self.delayed_map.read(index, reader)).transpose()?;
         if first > next {
@@ -283,6 +283,11 @@ impl<P: Pointer> Space<P> {
     pub(super) fn heeds_delayed(&self) -> bool {
         self.delayed_blocks > 0 && !mutation::broken(Rule::DelayedFreeGiven)
     }
+}
+
+/// The block of the delayed map that has a page's numbers.
+const fn map_block(page: u64) -> Fbn {
+    Fbn(page / PAGES_PER_BLOCK)
 }
 
 /// The page of a number.

@@ -15,7 +15,7 @@ use crate::reader::{Progress, Stop, Wait};
 use affinity::Partition;
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
-use units::{BlockRef, Fbn, InodeNumber};
+use units::{BlockNumber, BlockRef, Fbn, InodeNumber};
 
 impl<P: Pointer> Transaction<'_, P> {
     /// The content of `count` file blocks; `None` for holes. All loads that are missing are asked
@@ -35,13 +35,11 @@ impl<P: Pointer> Transaction<'_, P> {
         self.check_content(inode)?;
         let key = self.logical.key(inode);
         let Some(found) = self.logical.inodes.get(&inode).filter(|_| in_use) else {
-            return (first.get()..first.get() + count)
-                .map(|number| Ok(self.own(inode, Fbn(number)).flatten()))
-                .collect();
+            let blocks = first.until(first.offset(count));
+            return blocks.map(|fbn| Ok(self.own(inode, fbn).flatten())).collect();
         };
         let mut walk = Walk::new(&found.root, &key, self.reader);
-        for number in first.get()..first.get() + count {
-            let fbn = Fbn(number);
+        for fbn in first.until(first.offset(count)) {
             let block = match self.own(inode, fbn) {
                 Some(own) => Ok(own),
                 None => {
@@ -78,8 +76,8 @@ impl<P: Pointer> Transaction<'_, P> {
             found.blocks + new_blocks.0 + new_blocks.1
         });
         let stripes = &mut self.logical.stripes;
-        let own = self.blocks.range((inode, 0)..=(inode, u64::MAX)).filter(|((_, fbn), _)| {
-            stripes[stripe_of(inode, Fbn(*fbn))].get_mut().active(inode, Fbn(*fbn)).is_none()
+        let own = self.blocks.range((inode, Fbn(0))..=(inode, Fbn::END)).filter(|((_, fbn), _)| {
+            stripes[stripe_of(inode, *fbn)].get_mut().active(inode, *fbn).is_none()
         });
         below + own.count() as u64
     }
@@ -97,7 +95,7 @@ impl<P: Pointer> Transaction<'_, P> {
     /// The file's blocks whose content is not in the log: it may be lost. Those that a running
     /// consistency point is writing count until it has committed.
     #[must_use]
-    pub fn unlogged(&mut self, inode: InodeNumber) -> Vec<u64> {
+    pub fn unlogged(&mut self, inode: InodeNumber) -> Vec<Fbn> {
         let Some(found) = self.logical.inodes.get(&inode) else { return Vec::new() };
         let mut blocks = Vec::new();
         for stripe in &mut self.logical.stripes {
@@ -107,9 +105,8 @@ impl<P: Pointer> Transaction<'_, P> {
             }
             let is_frozen = found.frozen && !mutation::broken(Rule::CommitForgetsFrozen);
             if let (true, Some(file)) = (is_frozen, stripe.frozen.get(&inode)) {
-                let live = |fbn: &u64| {
-                    !found.holes.contains(*fbn) || stripe.active(inode, Fbn(*fbn)).is_some()
-                };
+                let live =
+                    |fbn: &Fbn| !found.holes.contains(*fbn) || stripe.active(inode, *fbn).is_some();
                 blocks.extend(file.unlogged().filter(live));
             }
         }
@@ -141,7 +138,7 @@ impl<P: Pointer> Transaction<'_, P> {
     /// What to wait for.
     pub fn reap(&mut self, inode: InodeNumber) -> Progress<()> {
         // A quarantined file is reaped, too: what can be read of it is freed.
-        self.punch_any(inode, 0, u64::MAX)?;
+        self.punch_any(inode, Fbn(0), Fbn::END)?;
         if let Some(edit) = self.inodes.get_mut(&inode) {
             edit.reaping = true;
         }
@@ -155,9 +152,9 @@ impl<P: Pointer> Transaction<'_, P> {
     pub fn next_present(
         &mut self,
         inode: InodeNumber,
-        from: u64,
-        end: u64,
-    ) -> Progress<Option<u64>> {
+        from: Fbn,
+        end: Fbn,
+    ) -> Progress<Option<Fbn>> {
         if !self.logical.load(inode, &self.reader)? {
             return Ok(None);
         }
@@ -169,23 +166,23 @@ impl<P: Pointer> Transaction<'_, P> {
         while at < end {
             let active = next_dirty(stripes, |stripe| &stripe.active, inode, at, end);
             let frozen = next_frozen(stripes, found, inode, at, end);
-            let below = buftree::next_present(&found.root, &key, Fbn(at), Fbn(end), &self.reader)?;
-            let candidate = [active, frozen, below.map(Fbn::get)].into_iter().flatten().min();
+            let below = buftree::next_present(&found.root, &key, at, end, &self.reader)?;
+            let candidate = [active, frozen, below].into_iter().flatten().min();
             let Some(candidate) = candidate else { return Ok(None) };
-            let stripe = stripes[stripe_of(inode, Fbn(candidate))].get_mut();
-            match overlaid(found, inode, Fbn(candidate), stripe) {
+            let stripe = stripes[stripe_of(inode, candidate)].get_mut();
+            match overlaid(found, inode, candidate, stripe) {
                 Overlaid::Block(_) | Overlaid::Below => return Ok(Some(candidate)),
                 Overlaid::Hole => {}
             }
             // On to the end of the hole, or to what was written on top of it.
-            let next = candidate + 1;
+            let next = candidate.offset(1);
             let active = next_dirty(stripes, |stripe| &stripe.active, inode, next, end);
             at = match (range_end(&found.holes, candidate), active) {
-                (Some(hole_end), active) => hole_end.min(active.unwrap_or(u64::MAX)),
+                (Some(hole_end), active) => hole_end.min(active.unwrap_or(Fbn::END)),
                 (None, active) => {
                     let hole_end = range_end(&found.frozen_holes, candidate).unwrap_or(next);
                     let frozen = next_frozen(stripes, found, inode, next, end);
-                    hole_end.min(active.unwrap_or(u64::MAX)).min(frozen.unwrap_or(u64::MAX))
+                    hole_end.min(active.unwrap_or(Fbn::END)).min(frozen.unwrap_or(Fbn::END))
                 }
             };
         }
@@ -196,7 +193,7 @@ impl<P: Pointer> Transaction<'_, P> {
     ///
     /// # Errors
     /// What to wait for.
-    pub fn next_absent(&mut self, inode: InodeNumber, from: u64, end: u64) -> Progress<u64> {
+    pub fn next_absent(&mut self, inode: InodeNumber, from: Fbn, end: Fbn) -> Progress<Fbn> {
         if !self.logical.load(inode, &self.reader)? {
             return Ok(from);
         }
@@ -205,21 +202,20 @@ impl<P: Pointer> Transaction<'_, P> {
         let Some(found) = self.logical.inodes.get(&inode) else { return Ok(from) };
         let mut at = from;
         while at < end {
-            let stripe = self.logical.stripes[stripe_of(inode, Fbn(at))].get_mut();
-            match overlaid(found, inode, Fbn(at), stripe) {
-                Overlaid::Block(_) => at += 1,
+            let stripe = self.logical.stripes[stripe_of(inode, at)].get_mut();
+            match overlaid(found, inode, at, stripe) {
+                Overlaid::Block(_) => at = at.offset(1),
                 Overlaid::Hole => return Ok(at),
                 Overlaid::Below => {
                     // As far as the tree alone says, unless a hole was made before that.
                     let holes =
                         [range_start(&found.holes, at), range_start(&found.frozen_holes, at)];
-                    let limit = holes.into_iter().flatten().fold(end, u64::min);
-                    let below =
-                        buftree::next_absent(&found.root, &key, Fbn(at), Fbn(limit), &self.reader)?;
-                    if below.get() == at {
+                    let limit = holes.into_iter().flatten().fold(end, Fbn::min);
+                    let below = buftree::next_absent(&found.root, &key, at, limit, &self.reader)?;
+                    if below == at {
                         return Ok(at);
                     }
-                    at = below.get();
+                    at = below;
                 }
             }
         }
@@ -227,19 +223,19 @@ impl<P: Pointer> Transaction<'_, P> {
     }
 }
 
-/// The start of the first range after `number`.
-fn range_start(ranges: &RangeSet, number: u64) -> Option<u64> {
+/// The start of the first range after `fbn`.
+fn range_start(ranges: &RangeSet, fbn: Fbn) -> Option<Fbn> {
     let ranges = ranges.ranges();
-    ranges.get(ranges.partition_point(|range| range.0 <= number)).map(|range| range.0)
+    ranges.get(ranges.partition_point(|range| range.0 <= fbn)).map(|range| range.0)
 }
 
 fn next_dirty(
     stripes: &mut [Partition<Stripe>],
     files: impl Fn(&Stripe) -> &DirtyFiles,
     inode: InodeNumber,
-    from: u64,
-    end: u64,
-) -> Option<u64> {
+    from: Fbn,
+    end: Fbn,
+) -> Option<Fbn> {
     if from >= end {
         return None;
     }
@@ -254,18 +250,18 @@ fn next_frozen<P: Pointer>(
     stripes: &mut [Partition<Stripe>],
     found: &Inode<P>,
     inode: InodeNumber,
-    from: u64,
-    end: u64,
-) -> Option<u64> {
+    from: Fbn,
+    end: Fbn,
+) -> Option<Fbn> {
     if !found.frozen {
         return None;
     }
     next_dirty(stripes, |stripe| &stripe.frozen, inode, from, end)
 }
 
-/// The end of the range that `number` lies in.
-fn range_end(ranges: &RangeSet, number: u64) -> Option<u64> {
+/// The end of the range that `fbn` lies in.
+fn range_end(ranges: &RangeSet, fbn: Fbn) -> Option<Fbn> {
     let ranges = ranges.ranges();
-    let at = ranges.partition_point(|range| range.1 <= number);
-    ranges.get(at).filter(|range| range.0 <= number).map(|range| range.1)
+    let at = ranges.partition_point(|range| range.1 <= fbn);
+    ranges.get(at).filter(|range| range.0 <= fbn).map(|range| range.1)
 }

@@ -18,7 +18,7 @@ use file_service::{Allocation, FsError, NodeChange, calls};
 use ondisk::operation::{
     ALLOCATE_RESERVE, ALLOCATE_ZERO, AllocateRecord, FLAG_DROPS_CAPABILITY, KIND_ALLOCATE,
 };
-use units::InodeNumber;
+use units::{BlockNumber, InodeNumber};
 
 impl Mutation for Scoped<calls::Allocate> {
     type Reply = NodeChange;
@@ -85,7 +85,7 @@ fn check_room<P: Pointer>(
     let shared = &transaction.logical().shared;
     let room = shared.budget.free_blocks().min(shared.aggregate.budget.free_blocks());
     let blocks = apply::touched(start, end);
-    let mut missing = blocks.end - blocks.start;
+    let mut missing = blocks.end.since(blocks.start);
     // Blocks that are there already are counted only when it matters.
     let mut at = blocks.start;
     while missing > room {
@@ -93,7 +93,7 @@ fn check_room<P: Pointer>(
             return Err(FsError::NoSpace.into());
         };
         missing -= 1;
-        at = present + 1;
+        at = present.offset(1);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use cowfs::budget::Spender;
 use cowfs::pointer::Pointer;
 use file_service::{NodeChange, calls};
 use ondisk::operation::{CommitRecord, KIND_COMMIT};
-use units::{BLOCK_SIZE_U64, Fbn, zero_block};
+use units::{BLOCK_SIZE_U64, zero_block};
 
 /// Blocks of one record: half a mebibyte, so that other operations' records get between.
 pub const COMMIT_RECORD_BLOCKS_MAX: usize = 128;
@@ -55,10 +55,10 @@ impl Mutation for calls::Commit {
                 block_count: (numbers.len() as u32).into(),
                 reserved: 0.into(),
             };
-            let list: Vec<u8> = numbers.iter().flat_map(|fbn| fbn.to_le_bytes()).collect();
+            let list: Vec<u8> = numbers.iter().flat_map(|fbn| fbn.get().to_le_bytes()).collect();
             let mut record = Record::new(KIND_COMMIT, &fixed, &[&list]);
             for number in numbers {
-                let block = files.transaction.read(found.inode, Fbn(*number))?;
+                let block = files.transaction.read(found.inode, *number)?;
                 record.with_block(block.unwrap_or_else(zero_block));
             }
             records.push(record);

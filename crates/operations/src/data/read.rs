@@ -10,7 +10,7 @@ use file_service::permission::{self, MODE_READ};
 use file_service::requests::Segment;
 use file_service::rules::attributes::check_has_data;
 use file_service::{Attributes, FsError, ReadData, calls};
-use units::{BlockRef, zero_block};
+use units::{BlockNumber, BlockRef, zero_block};
 
 impl Query for Scoped<calls::Read> {
     type Reply = ReadData;
@@ -21,7 +21,8 @@ impl Query for Scoped<calls::Read> {
         self.check(&attributes)?;
         let range = self.range(view.environment, &attributes);
         let blocks = touched(range.start, range.end);
-        let content = view.blocks(self.call.file.inode, blocks.start, blocks.end - blocks.start);
+        let count = blocks.end.since(blocks.start);
+        let content = view.blocks(self.call.file.inode, blocks.start, count);
         let content = content.map_err(|stop| {
             if view.is_random(self.call.file.inode, &range) { stop.at_random() } else { stop }
         })?;
@@ -60,7 +61,7 @@ impl ReadRange {
     /// The answer; `content` is that of the blocks that the range touches.
     pub(crate) fn data(&self, content: Vec<Option<BlockRef>>, attributes: Attributes) -> ReadData {
         let blocks = touched(self.start, self.end);
-        let segments = blocks.zip(content).map(|(fbn, block)| {
+        let segments = blocks.start.until(blocks.end).zip(content).map(|(fbn, block)| {
             let (low, high) = part(fbn, self.start, self.end);
             let block = block.unwrap_or_else(zero_block);
             Segment { block, start: low as u16, end: high as u16 }

@@ -10,7 +10,7 @@ use cowfs::pointer::Pointer;
 use cowfs::reader::Progress;
 use file_service::rules::attributes::check_has_data;
 use file_service::{FsError, SeekTarget, calls};
-use units::{BLOCK_SIZE_U64, Fbn, InodeNumber, SnapshotId};
+use units::{BLOCK_SIZE_U64, BlockNumber, Fbn, InodeNumber, SnapshotId};
 
 /// Blocks that a search for a hole looks at, at most: 4 GiB. Beyond, the end of the file is given
 /// as the next hole, which costs a copier zeros that it writes, and nobody data.
@@ -28,45 +28,44 @@ impl Query for calls::Seek {
             return Err(FsError::NoSuchOffset.into());
         }
         let inode = self.file.inode;
-        let (first, end) = (self.offset / BLOCK_SIZE_U64, size.div_ceil(BLOCK_SIZE_U64));
+        let (first, end) = (Fbn(self.offset / BLOCK_SIZE_U64), Fbn(size.div_ceil(BLOCK_SIZE_U64)));
         let found = match self.target {
             SeekTarget::Data => {
                 next_present(&mut view, inode, first, end)?.ok_or(FsError::NoSuchOffset)?
             }
             SeekTarget::Hole => next_hole(&mut view, inode, first, end)?,
         };
-        Ok((found * BLOCK_SIZE_U64).clamp(self.offset, size))
+        Ok((found.get() * BLOCK_SIZE_U64).clamp(self.offset, size))
     }
 }
 
 fn next_present<P: Pointer>(
     view: &mut View<'_, '_, P>,
     inode: InodeNumber,
-    first: u64,
-    end: u64,
-) -> Progress<Option<u64>> {
+    first: Fbn,
+    end: Fbn,
+) -> Progress<Option<Fbn>> {
     if view.image == SnapshotId::ACTIVE {
         return view.transaction.next_present(inode, first, end);
     }
     let Some((root, key)) = view.tree(inode)? else { return Ok(None) };
     let reader = view.transaction.reader();
-    let found = buftree::next_present(&root, &key, Fbn(first), Fbn(end), reader)?;
-    Ok(found.map(Fbn::get))
+    buftree::next_present(&root, &key, first, end, reader)
 }
 
 fn next_hole<P: Pointer>(
     view: &mut View<'_, '_, P>,
     inode: InodeNumber,
-    first: u64,
-    end: u64,
-) -> Progress<u64> {
-    let limit = end.min(first.saturating_add(HOLE_BLOCKS_MAX));
+    first: Fbn,
+    end: Fbn,
+) -> Progress<Fbn> {
+    let limit = first.checked_offset(HOLE_BLOCKS_MAX).map_or(end, |limit| end.min(limit));
     let found = if view.image == SnapshotId::ACTIVE {
         view.transaction.next_absent(inode, first, limit)?
     } else {
         let Some((root, key)) = view.tree(inode)? else { return Ok(first) };
         let reader = view.transaction.reader();
-        buftree::next_absent(&root, &key, Fbn(first), Fbn(limit), reader)?.get()
+        buftree::next_absent(&root, &key, first, limit, reader)?
     };
     Ok(if found < limit { found } else { end })
 }

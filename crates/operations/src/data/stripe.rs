@@ -33,7 +33,7 @@ use file_service::{Attributes, FileHandle, ReadData, Stability, calls};
 use platform::mutation::{self, Rule};
 use std::ops::Range;
 use std::sync::Arc;
-use units::{BLOCK_SIZE, Block, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
+use units::{BLOCK_SIZE, Block, BlockNumber, BlockRef, Fbn, InodeNumber, SnapshotId, Timestamp};
 
 /// What became of an operation in a stripe's affinity.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ pub enum InStripe<T> {
 #[must_use]
 pub fn stripe_of_range(inode: InodeNumber, offset: u64, count: u64) -> Option<usize> {
     let blocks = touched(offset, offset.checked_add(count.max(1))?);
-    let stripe = stripe_of(inode, Fbn(blocks.start));
-    let same = stripe_of(inode, Fbn(blocks.end - 1)) == stripe
-        && blocks.end - blocks.start <= cowfs::overlay::STRIPE_BLOCKS;
+    let stripe = stripe_of(inode, blocks.start);
+    let same = stripe_of(inode, Fbn(blocks.end.get() - 1)) == stripe
+        && blocks.end.since(blocks.start) <= cowfs::overlay::STRIPE_BLOCKS;
     same.then_some(stripe)
 }
 
@@ -109,13 +109,13 @@ pub fn read<P: Pointer>(
     let blocks = touched(range.start, range.end);
     let key = logical.key(number);
     let mut walk = Walk::new(&inode.root, &key, *reader);
-    let mut content = Vec::with_capacity((blocks.end - blocks.start) as usize);
+    let mut content = Vec::with_capacity(blocks.end.since(blocks.start) as usize);
     let mut missing = Missing::default();
-    for fbn in blocks {
-        let block = match overlaid(inode, number, Fbn(fbn), stripe) {
+    for fbn in blocks.start.until(blocks.end) {
+        let block = match overlaid(inode, number, fbn, stripe) {
             Overlaid::Block(block) => Ok(Some(block)),
             Overlaid::Hole => Ok(None),
-            Overlaid::Below => walk.read(Fbn(fbn)),
+            Overlaid::Below => walk.read(fbn),
         };
         content.extend(missing.note(block)?);
     }
@@ -143,12 +143,12 @@ pub fn read<P: Pointer>(
 fn read_ahead<P: Pointer>(
     inode: &Inode<P>,
     key: &FileKey,
-    blocks: Range<u64>,
+    blocks: Range<Fbn>,
     reader: &Reader<'_>,
 ) -> Vec<LoadRequest> {
-    let count = blocks.end - blocks.start;
+    let count = blocks.end.since(blocks.start);
     // Damage is for the read that comes to it to report.
-    let missing = buftree::missing(&inode.root, key, Fbn(blocks.start), count, reader, |_| true);
+    let missing = buftree::missing(&inode.root, key, blocks.start, count, reader, |_| true);
     let missing = missing.unwrap_or_default();
     if missing.is_empty() {
         inode.shared.lock().stream.rest();
@@ -192,7 +192,7 @@ pub struct StripeWrite<'s, P: Pointer> {
     inode: &'s Inode<P>,
     stripe: &'s mut Stripe,
     number: InodeNumber,
-    changes: Vec<(u64, Change)>,
+    changes: Vec<(Fbn, Change)>,
     request: &'s Scoped<calls::Write>,
     plan: WritePlan,
     before: Attributes,
@@ -236,11 +236,11 @@ pub fn write<'s, P: Pointer>(
     }
     let plan = request.plan(environment, &before)?;
     let blocks = touched(request.call.offset, plan.end);
-    let mut changes = Vec::with_capacity((blocks.end - blocks.start) as usize);
+    let mut changes = Vec::with_capacity(blocks.end.since(blocks.start) as usize);
     let mut missing = Missing::default();
     let mut cost = BlockCost::default();
     let base = Base { logical, inode, number, reader };
-    for fbn in blocks {
+    for fbn in blocks.start.until(blocks.end) {
         let change = base.change(stripe, &plan, (fbn, request.call.offset));
         changes.extend(missing.note(change)?.map(|change| (fbn, change)));
         cost.add::<P>(stripe, number, fbn);
@@ -288,21 +288,21 @@ impl<P: Pointer> Base<'_, P> {
         &self,
         stripe: &Stripe,
         plan: &WritePlan,
-        (fbn, offset): (u64, u64),
+        (fbn, offset): (Fbn, u64),
     ) -> Progress<Change> {
-        if stripe.active(self.number, Fbn(fbn)).is_some() {
+        if stripe.active(self.number, fbn).is_some() {
             return Ok(Change::Patch);
         }
         let (low, high) = part(fbn, offset, plan.end);
         if high - low == BLOCK_SIZE {
             return Ok(Change::Whole(Block::shared(data_of(plan, offset, fbn))));
         }
-        let block = match overlaid(self.inode, self.number, Fbn(fbn), stripe) {
+        let block = match overlaid(self.inode, self.number, fbn, stripe) {
             Overlaid::Block(block) => Some(block),
             Overlaid::Hole => None,
             Overlaid::Below => {
                 let key = self.logical.key(self.number);
-                cowfs::buftree::read(&self.inode.root, &key, Fbn(fbn), self.reader)?
+                cowfs::buftree::read(&self.inode.root, &key, fbn, self.reader)?
             }
         };
         Ok(Change::Copy(block.unwrap_or_else(|| Block::shared(&[]))))
@@ -310,9 +310,9 @@ impl<P: Pointer> Base<'_, P> {
 }
 
 /// The data that goes into a block.
-fn data_of(plan: &WritePlan, offset: u64, fbn: u64) -> &[u8] {
+fn data_of(plan: &WritePlan, offset: u64, fbn: Fbn) -> &[u8] {
     let (low, high) = part(fbn, offset, plan.end);
-    let base = fbn * units::BLOCK_SIZE_U64;
+    let base = fbn.get() * units::BLOCK_SIZE_U64;
     let start = (base + low as u64 - offset) as usize;
     &plan.data[start..start + (high - low)]
 }
@@ -369,7 +369,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
                     continue;
                 }
             };
-            added += u64::from(self.stripe.put(number, Fbn(fbn), block, logged));
+            added += u64::from(self.stripe.put(number, fbn, block, logged));
         }
         added
     }
@@ -393,7 +393,7 @@ impl<P: Pointer> StripeWrite<'_, P> {
 
 /// Copies the data that goes into a block into it; what is not written over is copied first only if
 /// somebody else looks at the block.
-fn patch(block: &mut BlockRef, plan: &WritePlan, fbn: u64, offset: u64) {
+fn patch(block: &mut BlockRef, plan: &WritePlan, fbn: Fbn, offset: u64) {
     let (low, high) = part(fbn, offset, plan.end);
     let data = data_of(plan, offset, fbn);
     match Arc::get_mut(block) {

@@ -44,7 +44,10 @@ fn full_blocks_of_the_inode_map_are_passed_by() {
     state.restart();
     let next = create(&mut state, root, b"after the restart").unwrap();
     assert_eq!(next.inode.get(), FIRST_OF_SECOND_BLOCK + 1);
-    assert!(state.logical.get_mut().full_map_blocks.contains(&0), "it is known to be full");
+    assert!(
+        state.logical.get_mut().full_map_blocks.contains(&units::Fbn(0)),
+        "it is known to be full"
+    );
     remove(&mut state, root, b"file20000").unwrap();
     state.consistency_point();
     let again = create(&mut state, root, b"again").unwrap();

@@ -360,7 +360,7 @@ impl State {
     pub fn publish(&mut self) {
         let Some((image, records)) = self.frozen.take() else { return };
         let mut cleaned = Vec::new();
-        let mut inode_leaves: BTreeMap<u64, BlockRef> = BTreeMap::new();
+        let mut inode_leaves: BTreeMap<Fbn, BlockRef> = BTreeMap::new();
         let inode_file = self.logical.get_mut().inode_file;
         for inode in &image.inodes {
             let (record, done) = self.clean(&image, inode);
@@ -369,7 +369,7 @@ impl State {
                 let key = inode_file_key(VOLUME);
                 let held = HeldBlocks::default();
                 let read = wait(&mut self.media, &held, |reader| {
-                    buftree::read(&inode_file, &key, Fbn(fbn), reader)
+                    buftree::read(&inode_file, &key, fbn, reader)
                 });
                 read.unwrap_or_else(|| Arc::new(Block::zeroed()))
             });
@@ -401,7 +401,7 @@ impl State {
         inode: &FrozenInode<DualPointer>,
     ) -> (InodeRecord, CleanedInode<DualPointer>) {
         let number = inode.number;
-        let leaves: BTreeMap<u64, Leaf<DualPointer>> = image
+        let leaves: BTreeMap<Fbn, Leaf<DualPointer>> = image
             .stripes
             .iter()
             .filter_map(|files| files.get(&number))

@@ -105,7 +105,8 @@ impl State {
 
     fn verify_end(&mut self, inode: InodeNumber, state: &InodeAttributes) {
         let (end, size) = (state.size_blocks(), state.size);
-        let beyond = self.look(|transaction| Ok(transaction.next_present(inode, end, u64::MAX)?));
+        let beyond =
+            self.look(|transaction| Ok(transaction.next_present(inode, Fbn(end), Fbn::END)?));
         assert_eq!(beyond, None, "{inode} of {size} bytes");
         if size % BLOCK_SIZE_U64 != 0 {
             let last = self.look(|transaction| Ok(transaction.read(inode, Fbn(end - 1))?));

@@ -7,7 +7,7 @@ use super::group::{Cache, GroupAreas};
 use crate::allocation::area_map::{AreaCell, GroupMap};
 use allocator::Hbps;
 use ondisk::top_areas::{TOP_AREAS_MAX, TopArea, TopAreasBlock, top_areas_block};
-use units::{Block, BlockRef};
+use units::{Block, BlockRef, Fbn};
 use zerocopy::IntoBytes;
 
 impl GroupAreas {
@@ -20,7 +20,7 @@ impl GroupAreas {
     }
 
     /// The blocks of TopAA that differ from those on media, from the group's first on.
-    pub fn changed_top_areas(&self, group: u32) -> Vec<(u64, BlockRef)> {
+    pub fn changed_top_areas(&self, group: u32) -> Vec<(Fbn, BlockRef)> {
         if !self.is_changed {
             return Vec::new();
         }
@@ -37,7 +37,7 @@ impl GroupAreas {
             }
             Cache::Best(sorted) if sorted.is_changed() => {
                 let [histogram, list] = sorted.blocks();
-                vec![(first, histogram), (first + 1, list)]
+                vec![(first, histogram), (first.offset(1), list)]
             }
             Cache::Best(_) => Vec::new(),
         }

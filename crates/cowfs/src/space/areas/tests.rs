@@ -70,7 +70,7 @@ impl Rig {
         let known = self.space.known();
         let mut expected = empty_sort();
         for area in 0..areas {
-            let (first, end) = (first_of(area), Pvbn(NUMBERS).min(first_of(area + 1)));
+            let (first, end) = (first_of(Fbn(area)), Pvbn(NUMBERS).min(first_of(Fbn(area + 1))));
             let used = self.used.range(first..end).count() as u64;
             expected.count(1, (end.since(first) - used) as u32);
         }
@@ -129,7 +129,7 @@ fn regression_more_is_taken_at_once_than_the_listed_areas_have() {
         map.bytes_mut().fill(0xff);
         // Ten numbers, but of the first area: number 0 is not one.
         map.bytes_mut()[..2].copy_from_slice(&[u8::from(area == 0), 0b1111_1100]);
-        rig.space.active_map.dirty.insert(area, std::sync::Arc::new(map));
+        rig.space.active_map.dirty.insert(Fbn(area), std::sync::Arc::new(map));
     }
     rig.lose_pages();
     rig.take(AREAS as usize * FREE - 1).expect("there are so many");
@@ -145,7 +145,7 @@ fn lost_pages_cost_a_look_and_no_number() {
     assert!(!rig.space.wants_count(), "nothing is read before it is asked for");
     let best = rig.take(1).expect("there is room");
     assert!(rig.space.known().counted.sorted.counted() == 4, "all were counted");
-    assert_eq!(map_block_of(best[0]), 2, "the emptiest");
+    assert_eq!(map_block_of(best[0]), Fbn(2), "the emptiest");
     rig.commit();
     rig.take(NUMBERS as usize - 1 - 40_001).expect("all that is left");
     assert!(rig.take(1).is_err());

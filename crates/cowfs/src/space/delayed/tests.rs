@@ -75,10 +75,10 @@ impl Rig {
     fn check(&mut self) {
         let reader = Reader { cache: &self.cache, held: &self.held };
         assert_eq!(self.space.delayed_blocks, self.delayed.len() as u64);
-        for index in 0..NUMBERS.div_ceil(VBNS_PER_BLOCK) {
+        for index in (0..NUMBERS.div_ceil(VBNS_PER_BLOCK)).map(Fbn) {
             let map = self.space.delayed_map.read(index, &reader).expect("it is in memory");
             let in_use = self.space.in_use(index, &reader).expect("it is in memory");
-            for vbn in first_of::<Pvbn>(index).until(Pvbn(NUMBERS).min(first_of(index + 1))) {
+            for vbn in first_of::<Pvbn>(index).until(Pvbn(NUMBERS).min(first_of(index.offset(1)))) {
                 let is_delayed = self.delayed.contains(&vbn);
                 assert_eq!(is_set(&map, vbn), is_delayed, "{vbn}");
                 assert_eq!(is_set(&in_use, vbn), is_delayed || self.used.contains(&vbn), "{vbn}");

@@ -16,7 +16,7 @@ use crate::medium::Want;
 use crate::top_areas;
 use crate::vbn_set::{Run, VBNS_PER_BLOCK, VbnSet};
 use crate::walker::{Leaves, Walker};
-use ondisk::identity::BlockOwner;
+use ondisk::identity::{BlockOwner, Owners};
 use ondisk::records::{SNAPSHOTS_PER_BLOCK, STATE_DELETING, STATE_EMPTY, SnapshotRecord};
 use ondisk::root::VOL_INFO_VVBN;
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,8 +202,8 @@ fn table_blocks(walker: &mut Walker<'_, '_, '_>, extra: &VbnSet) -> Result<VbnSe
         let owner = identity.owner();
         let vvbn = if walker.fs.is_aggregate() { Vvbn(0) } else { Vvbn(vbn) };
         let is_table = identity.validate().is_ok()
-            && (owner.inode, owner.volume) == (InodeNumber(SNAPSHOT_TABLE), walker.fs.volume)
-            && owner.vvbn == vvbn;
+            && Owners::of(walker.fs.volume).may_own(owner.volume)
+            && (owner.inode, owner.vvbn) == (InodeNumber(SNAPSHOT_TABLE), vvbn);
         if is_table && places.insert((owner.level, owner.fbn)) {
             found.insert(vbn);
         }

@@ -41,7 +41,7 @@ pub struct BlockIdentity {
     pub level: u8,
     /// Zero.
     pub reserved_a: U16,
-    /// The volume that owns it; 0 is the aggregate.
+    /// The volume that it was born in (decision 36); 0 is the aggregate.
     pub volume: U32,
     /// Zero.
     pub reserved_b: U32,
@@ -84,7 +84,7 @@ pub struct BlockOwner {
     pub kind: u8,
     /// Its level in its file's tree; 0 is data.
     pub level: u8,
-    /// The volume; 0 is the aggregate.
+    /// The volume that wrote it first, whoever shares it since; 0 is the aggregate.
     pub volume: VolumeId,
     /// Its number within its volume's container; 0 outside of a volume.
     pub vvbn: Vvbn,
@@ -108,10 +108,34 @@ impl BlockOwner {
         Self { kind, level, volume, vvbn, inode, fbn, cp }
     }
 
-    /// Whether `other` is the same owner, whichever consistency point wrote.
+    /// Whether a block of this owner may be the one that a tree of `expected`'s volume expects:
+    /// at the same place, whichever consistency point wrote it.
     #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
-        Self { cp: CpNumber(0), ..*self } == Self { cp: CpNumber(0), ..*other }
+    pub fn is_same_place(&self, expected: &Self) -> bool {
+        Owners::of(expected.volume).may_own(self.volume)
+            && Self { volume: expected.volume, cp: expected.cp, ..*self } == *expected
+    }
+}
+
+/// The volumes whose blocks a tree may lead to: a block's identity names the volume that it was
+/// born in, and stays as it is when another volume comes to share the block (decision 36).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owners {
+    volume: VolumeId,
+}
+
+impl Owners {
+    /// Those of the trees of a volume; of the aggregate's own files for volume 0.
+    #[must_use]
+    pub const fn of(volume: VolumeId) -> Self {
+        Self { volume }
+    }
+
+    /// Whether a tree may lead to a block that was born in the volume `birth`. No volume shares
+    /// blocks with another yet, so it is the tree's own; a clone's ancestors belong here.
+    #[must_use]
+    pub fn may_own(self, birth: VolumeId) -> bool {
+        self.volume == birth
     }
 }
 
@@ -359,6 +383,23 @@ mod tests {
             xor(identity.as_mut_bytes(), one.as_bytes());
             assert_eq!(identity.validate(), Ok(()));
             assert!(identity.has_checksum_of(&parity));
+        }
+    }
+
+    #[test]
+    fn a_block_is_expected_by_its_place_and_the_volume_it_was_born_in() {
+        let expected = owner_of(1);
+        assert!(BlockOwner { cp: CpNumber(10), ..expected }.is_same_place(&expected));
+        for other in [
+            BlockOwner { volume: VolumeId(8), ..expected },
+            BlockOwner { volume: VolumeId(0), ..expected },
+            BlockOwner { vvbn: Vvbn(4), ..expected },
+            BlockOwner { inode: InodeNumber(64), ..expected },
+            BlockOwner { fbn: Fbn(2), ..expected },
+            BlockOwner { level: 0, ..expected },
+            BlockOwner { kind: 1, ..expected },
+        ] {
+            assert!(!other.is_same_place(&expected), "{other}");
         }
     }
 

@@ -48,7 +48,8 @@ impl BlockSide {
         Ok(())
     }
 
-    /// The move of a volume's block, if its container map names it.
+    /// The move of a volume's block, if the container map names it of the volume that it was born
+    /// in: that has its entry, whoever shares the block.
     fn move_of(
         &self,
         pvbn: Pvbn,

@@ -5,12 +5,12 @@
 
 use crate::relocation::moves::{Found, Move};
 use crate::service::aggregate::Aggregate;
-use ondisk::identity::{BlockOwner, crc32c};
+use ondisk::identity::{BlockOwner, Owners, crc32c};
 use platform::completion::{Sender, gather};
 use platform::sync::Mutex;
 use raid::{BlockRead, Proof};
 use std::sync::Arc;
-use units::{BlockRef, Pvbn, VolumeId, Vvbn};
+use units::{BlockRef, Pvbn, Vvbn};
 
 /// Blocks that are read with one request at most.
 const BLOCKS_PER_READ: usize = 256;
@@ -24,12 +24,12 @@ pub(crate) struct Wanted {
     owner: Arc<Mutex<Option<(BlockOwner, u16)>>>,
 }
 
-type Expected = (VolumeId, Vvbn, u16);
+type Expected = (Owners, Vvbn, u16);
 
 impl Wanted {
     /// The block of a move.
     pub(crate) fn of(one: &Move) -> Self {
-        let expected = Some((one.volume, one.vvbn, one.from.check));
+        let expected = Some((Owners::of(one.volume), one.vvbn, one.from.check));
         Self { pvbn: one.from.pvbn, expected, owner: Arc::default() }
     }
 
@@ -41,8 +41,10 @@ impl Wanted {
     fn proof(&self) -> Proof {
         let wanted = self.clone();
         let accepts = move |owner: &BlockOwner, check: u16| {
-            let found = (owner.volume, owner.vvbn, check);
-            let is_right = wanted.expected.is_none_or(|expected| expected == found);
+            let is_expected = |(owners, vvbn, of): Expected| {
+                owners.may_own(owner.volume) && (owner.vvbn, check) == (vvbn, of)
+            };
+            let is_right = wanted.expected.is_none_or(is_expected);
             if is_right {
                 *wanted.owner.lock() = Some((*owner, check));
             }

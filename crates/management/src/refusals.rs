@@ -55,7 +55,14 @@ fn code_of_raid(error: &RaidError) -> Code {
         | RaidError::LastGroup { .. }
         | RaidError::Filling { .. }
         | RaidError::Written { .. }
+        | RaidError::Copying { .. }
+        | RaidError::Growing
+        | RaidError::NotMissed { .. }
+        | RaidError::Unsettled { .. }
         | RaidError::Indispensable { .. } => Code::Conflict,
+        RaidError::NoSuchGroup { .. }
+        | RaidError::NoSuchPlace { .. }
+        | RaidError::NoSuchSpare { .. } => Code::NotFound,
         _ => Code::Failed,
     }
 }
@@ -134,6 +141,14 @@ mod tests {
             RaidError::Media(occupied).into(),
             Code::Conflict,
             Some("other disks (stroop disk list), or --force to erase what is there"),
+        );
+        let copying =
+            RaidError::Copying { group: 0, disk: "d1".to_owned(), replacement: "d2".to_owned() };
+        check(copying.into(), Code::Conflict, None);
+        check(
+            RaidError::NoSuchSpare { identity: units::DiskUuid([7; 16]) }.into(),
+            Code::NotFound,
+            None,
         );
         let small = AggregateError::TooSmall { found_blocks: 1, minimum_blocks: 2 };
         check(small.into(), Code::Usage, None);

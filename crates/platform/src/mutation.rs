@@ -206,6 +206,16 @@ rules! {
         "an exclusive CREATE that is repeated after a restart does not find its file"
     VerifierKept "verifier-kept"
         "the write verifier is not renewed after an outage"
+    ChangeAnsweredEarly "change-answered-early"
+        "a change of export rules is answered before it is durable"
+    RulesToldEarly "rules-told-early"
+        "clients are let in by export rules that are not durable yet"
+    RefusedRestoreDone "refused-restore-done"
+        "a restore that is refused because of newer snapshots is done all the same"
+    DeletedVolumeExported "deleted-volume-exported"
+        "clients go on to see a volume that was deleted"
+    HalfMadeNameKept "half-made-name-kept"
+        "an aggregate whose creation was cut off keeps its name"
 }
 
 #[cfg(feature = "mutations")]

@@ -31,6 +31,8 @@ fn rules_broken_on_purpose_are_noticed() {
         Rule::RepeatedWriteDoneAgain,
         Rule::SupersededCopyFails,
         Rule::LocksInGrace,
+        Rule::ChangeAnsweredEarly,
+        Rule::RulesToldEarly,
     ] {
         let row = try_rule(rule, 0..SEEDS, &lives_of(rule), jobs);
         assert!(row.outcome.is_some(), "{}: nobody noticed in {SEEDS} seeds", rule.name());

@@ -5,6 +5,7 @@ use crate::refusals::taken;
 use admin_api::{AdminError, AggregateCreate, DiskInfo, DiskState};
 use dblade::AggregateSummary;
 use platform::Disk;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
 impl Aggregates {
@@ -39,7 +40,8 @@ impl Aggregates {
         let summaries = self.node.engine.aggregate_summaries();
         let outages = self.node.engine.outages();
         let mut known = summaries.iter().chain(outages.iter().map(|outage| &outage.summary));
-        let is_known = known.any(|summary| summary.name == wanted.name);
+        let is_known = known.any(|summary| summary.name == wanted.name)
+            || mutation::broken(Rule::HalfMadeNameKept);
         let is_erased = |disks: &[String]| disks.iter().all(|disk| wanted.disks.contains(disk));
         let offline = self.node.offline.lock();
         let mut remainders = offline.iter().filter(|offline| offline.name == wanted.name);

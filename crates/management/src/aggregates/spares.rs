@@ -118,6 +118,22 @@ impl Aggregates {
     }
 }
 
+impl Aggregates {
+    /// Disks that are neither spares nor in a place: spares that are about to have one, and disks
+    /// of removed groups whose labels are being erased.
+    pub(crate) fn leaving_disks(&self, summary: &AggregateSummary) -> Vec<DiskInfo> {
+        let info = |name: &String| {
+            let held = self.disks.held(name)?;
+            let size_bytes = held.size_blocks() * BLOCK_SIZE_U64;
+            let note = "it is about to have a place in a group, or to be free".to_owned();
+            let known = (name.as_str(), size_bytes, Profile::of(&*held));
+            let state = DiskState::Rebuilding;
+            Some(DiskInfo { state, ..spare_info(&summary.name, known, Some(note)) })
+        };
+        summary.status.leaving_disks.iter().filter_map(info).collect()
+    }
+}
+
 fn spares_left(summaries: &[AggregateSummary], aggregate: &str) -> usize {
     let found = summaries.iter().find(|summary| summary.name == aggregate);
     found.map_or(0, |summary| summary.status.spares.len())

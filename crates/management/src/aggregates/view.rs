@@ -62,7 +62,13 @@ impl Aggregates {
         let mut disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
         let members = disks.len();
         disks.extend(self.waiting_disks(summary));
-        disks.extend(self.disks.upkeep.joining(&summary.name));
+        // A disk that joins may be a member already, and one that leaves may have a place.
+        let on_the_way = self.leaving_disks(summary).into_iter();
+        for disk in on_the_way.chain(self.disks.upkeep.joining(&summary.name)) {
+            if disks.iter().all(|shown| shown.name != disk.name) {
+                disks.push(disk);
+            }
+        }
         let parity_disks = parity_disks(groups);
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();

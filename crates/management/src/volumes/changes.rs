@@ -16,6 +16,7 @@ use admin_api::{
     VolumeSet,
 };
 use dblade::{Tiering, VolumeKind, VolumeRequest};
+use platform::mutation::{self, Rule};
 use units::BLOCK_SIZE_U64;
 
 /// Mode of a new volume's root directory.
@@ -114,7 +115,9 @@ impl Volumes {
         consequences.extend(info.exports.iter().map(|rule| format!("exported to {rule}")));
         if !wanted.dry_run {
             self.node.request(message, name, |done| self.node.engine.delete_volume(name, done))?;
-            self.node.front_ends.forget_exports(name);
+            if !mutation::broken(Rule::DeletedVolumeExported) {
+                self.node.front_ends.forget_exports(name);
+            }
             self.registry.forget("volume", name);
             tracing::info!(volume = name, "volume deleted");
         }

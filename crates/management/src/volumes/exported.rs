@@ -9,6 +9,7 @@ use admin_api::{
     AdminError, Code, ExportAdd, ExportRemove, ExportRule, VolumeExports, VolumeFilter,
 };
 use ondisk::records::EXPORT_RULES_MAX;
+use platform::mutation::{self, Rule};
 
 impl Volumes {
     pub(crate) fn list_exports(
@@ -47,8 +48,16 @@ impl Volumes {
         change(&mut rules)?;
         check_rules_count(message, name, &rules)?;
         let records = rules.iter().map(exports::to_record).collect();
-        self.node
-            .request(message, name, |done| self.node.engine.set_exports(name, records, done))?;
+        if mutation::broken(Rule::RulesToldEarly) {
+            let identity = (volume.environment.identity, volume.handle_key);
+            self.node.front_ends.set_exports(name, identity, &rules);
+        }
+        if mutation::broken(Rule::ChangeAnsweredEarly) {
+            self.node.engine.set_exports(name, records, Box::new(drop));
+        } else {
+            self.node
+                .request(message, name, |done| self.node.engine.set_exports(name, records, done))?;
+        }
         exports::publish(&*self.node.front_ends, &volume);
         tracing::info!(volume = name, rules = rules.len(), "export rules changed");
         Ok(VolumeExports { volume: name.to_owned(), rules })

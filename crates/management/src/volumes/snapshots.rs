@@ -10,6 +10,7 @@ use admin_api::{
     VolumeFilter,
 };
 use dblade::{ServedVolume, SnapshotSummary};
+use platform::mutation::{self, Rule};
 use volume::SnapshotRequest;
 
 impl Volumes {
@@ -90,6 +91,10 @@ impl Volumes {
         let at = place(message, &object, &list, &wanted.name)?;
         let newer: Vec<&str> = list.iter().skip(at + 1).map(|later| later.name.as_str()).collect();
         if !newer.is_empty() && !wanted.discard_newer {
+            if mutation::broken(Rule::RefusedRestoreDone) {
+                let restore = SnapshotRequest::Restore(wanted.name.clone());
+                self.node.engine.request_snapshot(&volume.name, restore, Box::new(drop));
+            }
             return Err(AdminError::new(Code::Conflict, message, object)
                 .because(format!("newer snapshots would be lost: {}", newer.join(", ")))
                 .try_next("add --discard-newer, or delete them first"));

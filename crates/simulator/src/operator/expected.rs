@@ -3,9 +3,11 @@
 //! Invariants: [`Expected::after`] is the whole of what a call may do and of why it may be refused;
 //! it knows no engine.
 
+use super::disks::DiskBook;
 use crate::machine::AGGREGATE;
 use admin_api::{
-    Code, ExportRule, Owner, Request, SnapshotRestore, TieringPolicy, VolumeCreate, VolumeSet,
+    AggregateAdd, Code, DiskReplace, ExportRule, Owner, RaidKind, Request, SnapshotRestore,
+    TieringPolicy, VolumeCreate, VolumeSet,
 };
 use std::collections::BTreeMap;
 
@@ -77,10 +79,14 @@ fn add_rule(rules: &mut Vec<ExportRule>, rule: ExportRule, at: Option<usize>) ->
 }
 
 /// See the module.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Expected {
+    /// How the aggregate is protected, or will be.
+    pub(super) raid: RaidKind,
     /// The aggregate has been made.
     pub(super) is_made: bool,
+    /// Whose the disks are.
+    pub(super) disks: DiskBook,
     /// What was set; none if nobody said.
     pub(super) area_cleaning: Option<bool>,
     pub(super) volumes: BTreeMap<String, ExpectedVolume>,
@@ -89,6 +95,12 @@ pub(super) struct Expected {
 }
 
 impl Expected {
+    /// A node without an aggregate.
+    pub(super) fn new(raid: RaidKind, disks: DiskBook) -> Self {
+        let (volumes, mounts) = (BTreeMap::new(), BTreeMap::new());
+        Self { raid, is_made: false, disks, area_cleaning: None, volumes, mounts }
+    }
+
     /// What there is after a call, or the code with which it is refused.
     pub(super) fn after(&self, request: &Request) -> Result<Self, Code> {
         let mut after = self.clone();
@@ -99,7 +111,33 @@ impl Expected {
     fn change(&mut self, request: &Request) -> Result<(), Code> {
         match request {
             Request::AggregateCreate(_) if self.is_made => return Err(Code::Conflict),
-            Request::AggregateCreate(_) => self.is_made = true,
+            Request::AggregateCreate(wanted) => {
+                self.disks.take(&wanted.disks)?;
+                self.disks.take(&wanted.spares)?;
+                self.is_made = true;
+            }
+            Request::AggregateAdd(wanted) => self.add_disks(wanted)?,
+            Request::SpareAdd(wanted) => {
+                self.check_aggregate(&wanted.aggregate)?;
+                self.disks.take(&wanted.disks)?;
+            }
+            Request::SpareRemove(wanted) => {
+                self.disks.check_known(&wanted.disk)?;
+                self.disks.release(&wanted.disk);
+            }
+            Request::DiskFail(wanted) => {
+                self.disks.check_known(&wanted.disk)?;
+                if self.raid == RaidKind::None {
+                    return Err(Code::Conflict);
+                }
+                self.disks.doubt(&wanted.disk);
+            }
+            Request::DiskReplace(wanted) => self.replace(wanted)?,
+            Request::DiskClear(wanted) => self.disks.check_known(&wanted.disk)?,
+            Request::DiskZero(wanted) => {
+                self.disks.check_free(&wanted.disk)?;
+                self.disks.doubt(&wanted.disk);
+            }
             Request::AggregateSet(wanted) => {
                 self.check_aggregate(&wanted.name)?;
                 self.area_cleaning = wanted.area_cleaning.or(self.area_cleaning);
@@ -172,6 +210,29 @@ impl Expected {
         Ok(())
     }
 
+    fn add_disks(&mut self, wanted: &AggregateAdd) -> Result<(), Code> {
+        self.check_aggregate(&wanted.name)?;
+        self.disks.take(&wanted.disks)?;
+        match wanted.group {
+            Some(_) if self.raid == RaidKind::None => Err(Code::Conflict),
+            None if wanted.disks.len() < self.raid.disks_min() => Err(Code::Usage),
+            _ => Ok(()),
+        }
+    }
+
+    fn replace(&mut self, wanted: &DiskReplace) -> Result<(), Code> {
+        self.disks.check_known(&wanted.disk)?;
+        if wanted.replacement.as_ref() == Some(&wanted.disk) {
+            self.disks.doubt(&wanted.disk);
+            return Ok(());
+        }
+        if let Some(replacement) = &wanted.replacement {
+            self.disks.take(std::slice::from_ref(replacement))?;
+        }
+        self.disks.doubt(&wanted.disk);
+        Ok(())
+    }
+
     fn check_aggregate(&self, name: &str) -> Result<(), Code> {
         if self.is_made && name == AGGREGATE { Ok(()) } else { Err(Code::NotFound) }
     }
@@ -199,6 +260,12 @@ pub(super) fn is_worked_on(volume: &str) -> bool {
 pub(super) const fn is_dry(request: &Request) -> bool {
     match request {
         Request::AggregateCreate(wanted) => wanted.dry_run,
+        Request::AggregateAdd(wanted) => wanted.dry_run,
+        Request::SpareAdd(wanted) => wanted.dry_run,
+        Request::SpareRemove(wanted) => wanted.dry_run,
+        Request::DiskFail(wanted) => wanted.dry_run,
+        Request::DiskReplace(wanted) => wanted.dry_run,
+        Request::DiskZero(wanted) => wanted.dry_run,
         Request::VolumeCreate(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
         Request::SnapshotDelete(wanted) => wanted.dry_run,
@@ -207,9 +274,24 @@ pub(super) const fn is_dry(request: &Request) -> bool {
     }
 }
 
-/// Whether a call may be refused because of what a scrub is doing.
-pub(super) const fn depends_on_scrub(request: &Request) -> bool {
-    matches!(request, Request::ScrubChange(_))
+/// Whether a call may be refused because of what goes on in the background: scrubs, and work with
+/// disks.
+pub(super) const fn depends_on_background(request: &Request) -> bool {
+    matches!(request, Request::ScrubChange(_)) || is_of_disks(request)
+}
+
+/// Whether a call changes whose the disks are.
+pub(super) const fn is_of_disks(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::AggregateAdd(_)
+            | Request::SpareAdd(_)
+            | Request::SpareRemove(_)
+            | Request::DiskFail(_)
+            | Request::DiskReplace(_)
+            | Request::DiskClear(_)
+            | Request::DiskZero(_)
+    )
 }
 
 /// Whether a call may find no room.
@@ -243,7 +325,7 @@ mod tests {
 
     #[test]
     fn calls_do_what_they_say_or_are_refused() {
-        let none = Expected::default();
+        let none = Expected::new(RaidKind::Raid4, DiskBook::default());
         assert_eq!(none.after(&create("v")), Err(Code::NotFound));
         let made = Expected { is_made: true, ..none };
         let one = made.after(&create("v")).unwrap();

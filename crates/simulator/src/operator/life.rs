@@ -3,14 +3,14 @@
 //!
 //! Fails: the first [`Finding`].
 
+use super::calls::STEPS_PER_TURN;
 use super::desk::{Asked, Desk};
-use super::expected::{Expected, depends_on_scrub, is_worked_on, takes_room};
+use super::disks::DiskBook;
+use super::expected::{Expected, is_of_disks, is_worked_on};
 use super::outside::JobFile;
-use super::turns::Answer;
-use super::typing::Typist;
-use super::views;
 use crate::checks::media::check_media;
 use crate::checks::space::{check_lost, check_promises};
+use crate::faults::losses::Losses;
 use crate::machine::cut::Cut;
 use crate::machine::{AGGREGATE, Machine, disk_name};
 use crate::plan::{Filling, Plan, VolumePlan};
@@ -20,7 +20,7 @@ use crate::seed::lives::Lives;
 use crate::seed::reduction::{Calm, Reduction};
 use crate::seed::trace::Trace;
 use crate::tenant::Tenant;
-use admin_api::{AggregateCreate, Code, RaidKind, Reply, Request, VolumeFilter};
+use admin_api::{AggregateCreate, RaidKind, Reply, Request, VolumeFilter};
 use model_fs::Mix;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -29,41 +29,60 @@ use units::BLOCK_SIZE_U64;
 const ROOT_MODE: u32 = 0o755;
 /// Calls of a round at least.
 const CALLS_MIN: u64 = 8;
-/// Of 100 ends, those of the process alone.
-const KILL_PERCENT: u64 = 30;
-/// Cuts during one start at most.
-const START_CUTS_MAX: u32 = 2;
-/// Steps of the machine from one turn of a call to the next, at most.
-const STEPS_PER_TURN: u32 = 8;
 /// Calls that begin a life: volumes to work on.
 const FIRST_CALLS: u64 = 6;
 
+/// Of 100 lives on disks with parity, those that lose disks.
+const LOSING_PERCENT: u64 = 50;
+/// Disks that nobody has at first.
+const EXTRA_DISKS: usize = 6;
+
+fn extra_disk(number: usize) -> String {
+    format!("extra{number}")
+}
+
+fn raid_of(plan: &Plan) -> RaidKind {
+    match plan.kind {
+        ondisk::label::RaidKind::None => RaidKind::None,
+        ondisk::label::RaidKind::Raid4 => RaidKind::Raid4,
+        ondisk::label::RaidKind::Dp => RaidKind::Dp,
+        ondisk::label::RaidKind::Tp => RaidKind::Tp,
+    }
+}
+
 /// See the module.
 pub(super) struct OperatorLife<'a> {
-    machine: Machine<'a>,
-    seed: u64,
-    reduction: Reduction,
+    pub(super) machine: Machine<'a>,
+    pub(super) seed: u64,
+    pub(super) reduction: Reduction,
     /// How rounds end.
-    events: Choices,
+    pub(super) events: Choices,
     /// What the operator types.
-    typed: Choices,
-    desk: Desk,
-    job_file: Arc<JobFile>,
-    expected: Expected,
+    pub(super) typed: Choices,
+    pub(super) desk: Desk,
+    pub(super) job_file: Arc<JobFile>,
+    pub(super) expected: Expected,
     /// The last call changed something, and nobody has looked at that.
-    is_to_look: bool,
-    tenants: Vec<Tenant>,
-    next_operation: u64,
+    pub(super) is_to_look: bool,
+    pub(super) tenants: Vec<Tenant>,
+    /// Disks that go.
+    pub(super) losses: Losses,
+    pub(super) next_operation: u64,
 }
 
 /// The node of such a life: on disks that damage nothing, with volumes as calls make them.
-fn plan_of(plan: Plan) -> Plan {
+fn plan_of(plan: Plan, choices: &mut Choices) -> Plan {
+    let parity_disks = plan.kind.parity_disks();
+    let loses = parity_disks > 0 && choices.chance(LOSING_PERCENT);
+    let count = if loses { 1 + choices.index(parity_disks) } else { 0 };
+    let mut slots: Vec<usize> = (0..plan.disks).collect();
+    let lost_disks = (0..count).map(|_| slots.swap_remove(choices.index(slots.len()))).collect();
     let mix = Mix { snapshots: 0, ..plan.mix };
     Plan {
         is_traditional: false,
         filling: Filling::Nothing,
         fault: None,
-        lost_disks: Vec::new(),
+        lost_disks,
         growth: None,
         is_damaged: false,
         has_outages: false,
@@ -78,10 +97,17 @@ fn plan_of(plan: Plan) -> Plan {
 /// The first [`Finding`].
 pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Finding> {
     let reduction = lives.reduction.clone();
-    let plan = plan_of(Plan::new(&mut Choices::of(seed, Purpose::Plan, 0), lives));
+    let plan = Plan::new(&mut Choices::of(seed, Purpose::Plan, 0), lives);
+    let plan = plan_of(plan, &mut Choices::of(seed, Purpose::Operator, u64::MAX));
     let plan = plan.reduced(&reduction);
     trace.note(format!("seed {seed}, operator: {plan}"));
     let machine = Machine::new(seed, reduction.salt, plan, trace);
+    for number in 0..EXTRA_DISKS {
+        machine.world.add_disk(&extra_disk(number), machine.plan.disk_blocks);
+    }
+    let names = (0..machine.plan.disks).map(disk_name);
+    let disks = DiskBook::new(names.chain((0..EXTRA_DISKS).map(extra_disk)));
+    let raid = raid_of(&machine.plan);
     let job_file = Arc::default();
     let desk = Desk::start(&machine, &job_file);
     let mut life = OperatorLife {
@@ -92,9 +118,10 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         reduction,
         desk,
         job_file,
-        expected: Expected::default(),
+        expected: Expected::new(raid, disks),
         is_to_look: false,
         tenants: Vec::new(),
+        losses: Losses::default(),
         next_operation: 0,
     };
     let outcome = life.live();
@@ -137,17 +164,12 @@ impl OperatorLife<'_> {
     }
 
     fn create_aggregate(&mut self, force: bool) -> Result<(), Finding> {
-        let raid = match self.machine.plan.kind {
-            ondisk::label::RaidKind::None => RaidKind::None,
-            ondisk::label::RaidKind::Raid4 => RaidKind::Raid4,
-            ondisk::label::RaidKind::Dp => RaidKind::Dp,
-            ondisk::label::RaidKind::Tp => RaidKind::Tp,
-        };
+        let has_spare = self.expected.raid != RaidKind::None && self.typed.chance(30);
         let create = AggregateCreate {
             name: AGGREGATE.to_owned(),
             disks: (0..self.machine.plan.disks).map(disk_name).collect(),
-            spares: Vec::new(),
-            raid,
+            spares: if has_spare { vec![extra_disk(0)] } else { Vec::new() },
+            raid: self.expected.raid,
             group_size: None,
             media: None,
             force,
@@ -189,6 +211,8 @@ impl OperatorLife<'_> {
                     calls -= 1;
                     is_busy = true;
                 }
+                24..26 => self.lose_disk(),
+                26..28 => self.find_disk(),
                 _ => is_busy |= self.machine.step(),
             }
             for tenant in &mut self.tenants {
@@ -219,9 +243,43 @@ impl OperatorLife<'_> {
         }
     }
 
+    /// A disk goes that the aggregate can do without, if it is clear whose the disks are.
+    fn lose_disk(&mut self) {
+        let is_changing = self.desk.asked().is_some_and(|asked| match asked {
+            Asked::Request(request) => is_of_disks(request),
+            Asked::Open | Asked::Watch | Asked::Stop => true,
+        });
+        if is_changing || !self.expected.disks.is_clear() {
+            return;
+        }
+        let Self { machine, losses, expected, .. } = self;
+        losses.lose_disk(machine);
+        let known: Vec<String> = expected.disks.known().into_iter().map(str::to_owned).collect();
+        let gone: Vec<&String> = known.iter().filter(|name| machine.is_gone(name)).collect();
+        for name in gone {
+            machine.trace.meet("operator: a disk of the aggregate goes");
+            expected.disks.doubt(name);
+        }
+    }
+
+    /// A disk that went is there again; nobody is told.
+    fn find_disk(&mut self) {
+        let Self { machine, losses, .. } = self;
+        if losses.has_recent(machine) {
+            return;
+        }
+        let found = machine.gone_disk().and_then(|name| machine.find_again(&name));
+        if let Some(disk) = found {
+            machine.trace.meet("operator: a disk that went is there again");
+            machine.trace.note(format!("disk {} is there again", disk.name()));
+        }
+    }
+
     /// Everything is durable and as it should be.
     fn rest(&mut self) -> Result<(), Finding> {
         self.machine.consistency_point()?;
+        let Self { machine, losses, .. } = self;
+        machine.drive_until("a lost disk", |machine| !losses.has_recent(machine))?;
         for tenant in &mut self.tenants {
             tenant.all_durable();
             tenant.compare_images(&mut self.machine)?;
@@ -245,7 +303,27 @@ impl OperatorLife<'_> {
             Request::AggregateList,
             Request::DiskList,
         ];
+        self.settle_disks()?;
         looks.into_iter().try_for_each(|look| self.call(Asked::Request(Box::new(look))))
+    }
+
+    /// Work with disks comes to its end, as far as it does so soon; then it is clear whose they
+    /// are.
+    fn settle_disks(&mut self) -> Result<(), Finding> {
+        if self.expected.disks.is_clear() {
+            return Ok(());
+        }
+        self.call(Asked::Watch)?;
+        self.machine.settle()?;
+        let reply = self.read(Request::AggregateList)?;
+        let Reply::AggregateList(list) = reply else { return Ok(()) };
+        for aggregate in list.iter().filter(|aggregate| aggregate.name == AGGREGATE) {
+            self.expected.disks.settle(&aggregate.disks);
+        }
+        if self.expected.disks.is_clear() {
+            self.machine.trace.meet("operator: work with disks is over");
+        }
+        Ok(())
     }
 
     /// A clean stop, and a start.
@@ -264,124 +342,8 @@ impl OperatorLife<'_> {
         }
     }
 
-    fn end(&mut self) {
-        if self.events.chance(KILL_PERCENT) {
-            self.machine.kill();
-        } else {
-            self.machine.cut_power(&mut self.events);
-        }
-    }
-
-    /// The node ends, and starts. What was answered is there; of the call that was under way all
-    /// has happened, or nothing.
-    fn start_again(&mut self, is_crash: bool) -> Result<(), Finding> {
-        self.end();
-        let told = self.desk.clients().exports();
-        let pending = self.desk.give_up()?;
-        let mut after = None;
-        if let Some(Asked::Request(request)) = pending {
-            self.machine.trace.note(format!("cut off: {request:?}"));
-            after = self.expected.after(&request).ok().filter(|after| *after != self.expected);
-        }
-        let is_told = after.as_ref().is_some_and(|after| {
-            told == after.exports() && after.exports() != self.expected.exports()
-        });
-        let cuts = self.open()?;
-        self.expected.mounts.clear();
-        self.is_to_look = false;
-        self.recover_expected(after, is_told)?;
-        if !is_crash && cuts == 0 {
-            let Reply::Status(status) = self.read(Request::Status)? else { return Ok(()) };
-            if status.recovery.is_some() {
-                return Err(Finding::Listing {
-                    what: "recovery after a clean stop".to_owned(),
-                    expected: "none".to_owned(),
-                    found: format!("{:?}", status.recovery),
-                });
-            }
-        }
-        self.recover_tenants()?;
-        self.machine.settle()?;
-        if self.expected.is_made {
-            self.check_clients()?;
-            check_media(&mut self.machine)?;
-        }
-        Ok(())
-    }
-
-    /// Starts the node, through more power cuts if the seed says so; how many.
-    fn open(&mut self) -> Result<u32, Finding> {
-        let cuts_max = if self.reduction.is_calm(Calm::RecoveryCuts) { 0 } else { START_CUTS_MAX };
-        let mut cuts = 0;
-        loop {
-            self.machine.arm(None);
-            self.machine.start();
-            self.desk = Desk::start(&self.machine, &self.job_file);
-            if cuts < cuts_max && self.events.chance(20) {
-                let at = self.machine.trace.step + self.events.scaled(9);
-                self.machine.arm(Some(Cut::At(at)));
-            }
-            let opened = self.call(Asked::Open);
-            self.machine.arm(None);
-            if opened != Err(Finding::PowerCut) {
-                return opened.map(|()| cuts);
-            }
-            cuts += 1;
-            self.machine.trace.meet("cut: during recovery");
-            self.end();
-            self.desk.give_up()?;
-        }
-    }
-
-    /// What is there is what was there, or what a call that was cut off would have made of it.
-    fn recover_expected(&mut self, after: Option<Expected>, is_told: bool) -> Result<(), Finding> {
-        let looks = [
-            Request::AggregateList,
-            Request::VolumeList,
-            Request::SnapshotList(VolumeFilter::default()),
-            Request::Status,
-        ];
-        let mut seen = Vec::new();
-        for look in looks {
-            seen.push((look.clone(), self.read(look)?));
-        }
-        let fits = |expected: &Expected| {
-            let mut seen = seen.iter();
-            seen.try_for_each(|(look, reply)| views::check(expected, look, reply))
-        };
-        let Some(mut after) = after else {
-            return fits(&self.expected).map_err(|wrong| after_start(&wrong));
-        };
-        after.mounts.clear();
-        match fits(&after) {
-            Ok(()) => {
-                self.machine.trace.meet("operator: a call that was cut off has happened");
-                self.expected = after;
-                Ok(())
-            }
-            Err(_) if is_told => {
-                let text = "clients were let in by rules that a crash took back";
-                Err(after_start(text))
-            }
-            Err(_) => {
-                self.machine.trace.meet("operator: a call that was cut off has not happened");
-                fits(&self.expected).map_err(|wrong| after_start(&wrong))
-            }
-        }
-    }
-
-    /// Those who work on volumes find what they left, or something that a crash allows.
-    fn recover_tenants(&mut self) -> Result<(), Finding> {
-        let Self { tenants, expected, .. } = self;
-        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
-        for tenant in &mut self.tenants {
-            tenant.recover(&mut self.machine, &[])?;
-        }
-        self.add_tenants()
-    }
-
     /// Begins to work on volumes that nobody works on yet.
-    fn add_tenants(&mut self) -> Result<(), Finding> {
+    pub(super) fn add_tenants(&mut self) -> Result<(), Finding> {
         let Self { machine, expected, tenants, .. } = self;
         for (name, volume) in &expected.volumes {
             let is_held = tenants.iter().any(|tenant| tenant.name == *name);
@@ -423,144 +385,4 @@ impl OperatorLife<'_> {
             aggregate.request_consistency_point(None);
         }
     }
-
-    const fn typist(&mut self) -> Typist<'_> {
-        Typist { choices: &mut self.typed, expected: &self.expected }
-    }
-
-    /// The operator types something, or looks at what the last call has done.
-    fn type_next(&mut self) -> Result<(), Finding> {
-        let asked = if std::mem::take(&mut self.is_to_look) {
-            Asked::Request(Box::new(Request::VolumeList))
-        } else if self.typed.chance(10) {
-            Asked::Watch
-        } else {
-            let request = self.typist().next();
-            Asked::Request(Box::new(request))
-        };
-        if let Asked::Request(request) = &asked
-            && let Request::VolumeDelete(wanted) = &**request
-            && self.tenants.iter().any(|one| one.name == wanted.name && !one.is_idle())
-        {
-            // Somebody works on it just now.
-            return Ok(());
-        }
-        self.ask(asked)
-    }
-
-    fn ask(&mut self, asked: Asked) -> Result<(), Finding> {
-        self.machine.trace.note(format!("ask: {asked:?}"));
-        self.desk.ask(asked)
-    }
-
-    /// Asks, and works until the answer is there.
-    fn wait(&mut self, asked: Asked) -> Result<(Asked, Answer), Finding> {
-        self.ask(asked)?;
-        let mut idle = 0;
-        loop {
-            if let Some(answered) = self.desk.go_on()? {
-                return Ok(answered);
-            }
-            let Self { machine, desk, .. } = self;
-            for _ in 0..STEPS_PER_TURN {
-                if machine.step() {
-                    idle = 0;
-                } else {
-                    machine.pass_time();
-                    idle = if desk.is_pausing() { 0 } else { idle + 1 };
-                    break;
-                }
-                machine.check_progress(0, || desk.waiting())?;
-            }
-            machine.check_progress(idle, || desk.waiting())?;
-        }
-    }
-
-    /// Asks, and judges the answer.
-    fn call(&mut self, asked: Asked) -> Result<(), Finding> {
-        let (asked, answer) = self.wait(asked)?;
-        self.judge(asked, answer)
-    }
-
-    /// Asks for what must be told.
-    fn read(&mut self, request: Request) -> Result<Reply, Finding> {
-        let (asked, answer) = self.wait(Asked::Request(Box::new(request)))?;
-        answer.map_err(|error| wrong(&asked, &error.to_string()))
-    }
-
-    /// Whether an answer is right; then what follows from it is expected.
-    fn judge(&mut self, asked: Asked, answer: Answer) -> Result<(), Finding> {
-        let Asked::Request(request) = &asked else {
-            return answer.map(drop).map_err(|error| wrong(&asked, &error.to_string()));
-        };
-        match (self.expected.after(request), answer) {
-            (Ok(after), Ok(reply)) => {
-                self.machine.trace.note(format!("granted: {}", request.name()));
-                views::check(&after, request, &reply).map_err(|text| wrong(&asked, &text))?;
-                self.is_to_look = after != self.expected;
-                self.expected = after;
-            }
-            (Err(code), Err(error)) if error.code == code => {
-                self.machine.trace.note(format!("refused: {error}"));
-                self.machine.trace.meet("operator: a call refused");
-                self.is_to_look = true;
-            }
-            (Ok(_), Err(error)) if is_excused(request, &error) => {
-                self.machine.trace.note(format!("excused: {error}"));
-                self.machine.trace.meet("operator: a call refused for want of room or by a scrub");
-                self.is_to_look = true;
-            }
-            (Ok(_), Err(error)) => {
-                return Err(wrong(&asked, &format!("refused, and should not be: {error}")));
-            }
-            (Err(code), answer) => {
-                return Err(wrong(&asked, &format!("should be refused ({code}): {answer:?}")));
-            }
-        }
-        self.machine.trace.meet(met(request));
-        let Self { tenants, expected, .. } = self;
-        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
-        self.add_tenants()?;
-        self.check_clients()
-    }
-
-    /// Clients are let in by the rules that there are.
-    fn check_clients(&self) -> Result<(), Finding> {
-        let (expected, told) = (self.expected.exports(), self.desk.clients().exports());
-        if expected == told && !self.desk.clients().is_any_away() {
-            return Ok(());
-        }
-        let text = format!("clients are let in by {told:?}, the rules are {expected:?}");
-        Err(Finding::Operator { asked: "who is let in".to_owned(), wrong: text })
-    }
-}
-
-/// A call in the coverage.
-const fn met(request: &Request) -> &'static str {
-    match request {
-        Request::VolumeCreate(_) => "operator: volume create",
-        Request::VolumeDelete(_) => "operator: volume delete",
-        Request::VolumeSet(_) => "operator: volume set",
-        Request::SnapshotCreate(_) => "operator: snapshot create",
-        Request::SnapshotDelete(_) => "operator: snapshot delete",
-        Request::SnapshotRestore(_) => "operator: snapshot restore",
-        Request::ExportAdd(_) | Request::ExportRemove(_) => "operator: export rules changed",
-        Request::FuseMount(_) | Request::FuseUnmount(_) => "operator: mounts",
-        Request::ScrubChange(_) => "operator: scrub",
-        _ => "operator: other calls",
-    }
-}
-
-/// Whether a call that is granted else may be refused like this.
-fn is_excused(request: &Request, error: &admin_api::AdminError) -> bool {
-    let is_full = error.cause.iter().any(|cause| cause.contains(" is full"));
-    error.code == Code::Conflict && (depends_on_scrub(request) || is_full && takes_room(request))
-}
-
-fn wrong(asked: &Asked, wrong: &str) -> Finding {
-    Finding::Operator { asked: format!("{asked:?}"), wrong: wrong.to_owned() }
-}
-
-fn after_start(wrong: &str) -> Finding {
-    Finding::Operator { asked: "what is there after a start".to_owned(), wrong: wrong.to_owned() }
 }

@@ -10,10 +10,11 @@
 //! | `turns` | calls that block, on a thread that runs only while the machine waits for it |
 //! | `outside` | the ports of management: disks, journals, front ends, process |
 //! | `expected` | what an operator should see, naively: lists of volumes, snapshots, rules |
+//! | `disks` | whose the disks are |
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
-//! | `life` | rounds, calls, power cuts, starts |
+//! | `life`, `calls`, `starts` | one actor: rounds; calls and their answers; ends and starts |
 //!
 //! Invariants: everything follows from the seed. A call is granted or refused as the model says,
 //! with the same code; what was refused has changed nothing; what was answered is there after any
@@ -21,10 +22,13 @@
 //!
 //! Fails: [`crate::Finding::Operator`], and all that the other lives find.
 
+mod calls;
 mod desk;
+mod disks;
 mod expected;
 pub(crate) mod life;
 mod outside;
+mod starts;
 mod turns;
 mod typing;
 mod views;

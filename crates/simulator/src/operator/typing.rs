@@ -8,9 +8,10 @@ use crate::machine::AGGREGATE;
 use crate::seed::choices::Choices;
 use admin_api::requests::VOLUME_BYTES_MIN;
 use admin_api::{
-    Access, AggregateSet, ExportAdd, ExportRemove, ExportRule, MapShow, MountCreate, MountRemove,
-    Named, Network, Owner, Request, ScrubAction, ScrubChange, SnapshotDelete, SnapshotName,
-    SnapshotRestore, Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+    Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
+    ExportRemove, ExportRule, MapShow, MountCreate, MountRemove, Named, Network, Owner, Request,
+    ScrubAction, ScrubChange, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
+    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
 };
 use std::net::Ipv4Addr;
 
@@ -25,6 +26,9 @@ const WRONG_PERCENT: u64 = 8;
 /// Of 100 calls that can be asked what they would do, those that are.
 const DRY_PERCENT: u64 = 12;
 
+/// Of 100 calls, those about disks.
+const DISKS_PERCENT: u64 = 20;
+
 /// Whoever types.
 pub(super) struct Typist<'a> {
     pub(super) choices: &'a mut Choices,
@@ -34,6 +38,9 @@ pub(super) struct Typist<'a> {
 impl Typist<'_> {
     /// The next call.
     pub(super) fn next(&mut self) -> Request {
+        if self.choices.chance(DISKS_PERCENT) {
+            return self.of_disks();
+        }
         match self.choices.below(100) {
             0..16 => Request::VolumeCreate(self.volume_create()),
             16..24 => {
@@ -62,7 +69,7 @@ impl Typist<'_> {
                 let area_cleaning = Some(self.choices.chance(50));
                 Request::AggregateSet(AggregateSet { name, area_cleaning })
             }
-            89..93 => self.scrub(),
+            89..92 => self.scrub(),
             _ => self.look(),
         }
     }
@@ -198,6 +205,78 @@ impl Typist<'_> {
         let is_there = !held.is_empty() && !self.choices.chance(WRONG_PERCENT);
         let client = if is_there { self.choices.pick(&held) } else { self.client() };
         Request::ExportRemove(ExportRemove { volume, client })
+    }
+
+    /// A call about disks.
+    fn of_disks(&mut self) -> Request {
+        let dry_run = self.is_dry();
+        match self.choices.below(20) {
+            0..6 => {
+                let count = 1 + self.choices.index(2);
+                let (aggregate, disks) = (self.aggregate(), self.free_disks(count));
+                Request::SpareAdd(SpareAdd { aggregate, disks, force: true, dry_run })
+            }
+            6..8 => Request::SpareRemove(SpareRemove { disk: self.known_disk(), dry_run }),
+            8..11 => Request::DiskFail(DiskFail { disk: self.known_disk(), dry_run }),
+            11..15 => {
+                let disk = self.known_disk();
+                let replacement = match self.choices.below(10) {
+                    0..2 => None,
+                    2 => Some(disk.clone()),
+                    _ => self.free_disks(1).pop(),
+                };
+                Request::DiskReplace(DiskReplace { disk, replacement, force: true, dry_run })
+            }
+            15..18 => self.aggregate_add(dry_run),
+            18 => Request::DiskClear(DiskClear { disk: self.known_disk(), dry_run }),
+            _ => {
+                let disk = self.free_disks(1).pop().unwrap_or_default();
+                Request::DiskZero(DiskZero { disk, dry_run })
+            }
+        }
+    }
+
+    fn aggregate_add(&mut self, dry_run: bool) -> Request {
+        let joins = self.choices.chance(60);
+        let group = joins.then_some(0);
+        let few = 1 + self.choices.index(2);
+        let count = if joins { few } else { self.expected.raid.disks_min() };
+        let mut disks = self.free_disks(count);
+        disks.dedup();
+        let (raid, group_size, media) = (None, None, None);
+        let name = self.aggregate();
+        Request::AggregateAdd(AggregateAdd {
+            name,
+            disks,
+            group,
+            raid,
+            group_size,
+            media,
+            force: true,
+            dry_run,
+        })
+    }
+
+    /// A disk of the aggregate, mostly.
+    fn known_disk(&mut self) -> String {
+        let known = self.expected.disks.known();
+        if known.is_empty() || self.choices.chance(WRONG_PERCENT) {
+            return self.free_disks(1).pop().unwrap_or_default();
+        }
+        self.any(&known)
+    }
+
+    /// Different disks that nobody has, mostly; fewer if there are not so many.
+    fn free_disks(&mut self, count: usize) -> Vec<String> {
+        let mut free = self.expected.disks.free();
+        if free.is_empty() || self.choices.chance(WRONG_PERCENT) {
+            let known = self.expected.disks.known();
+            let wrong =
+                if self.choices.chance(50) { "nowhere".to_owned() } else { self.any(&known) };
+            return vec![wrong];
+        }
+        let count = count.min(free.len());
+        (0..count).map(|_| free.swap_remove(self.choices.index(free.len())).to_owned()).collect()
     }
 
     fn scrub(&mut self) -> Request {

@@ -5,14 +5,16 @@
 use super::expected::{Expected, ExpectedVolume, is_dry, is_worked_on};
 use crate::machine::AGGREGATE;
 use admin_api::{
-    AggregateInfo, AggregateState, ExportRule, MountInfo, Reply, Request, SnapshotInfo,
+    AggregateInfo, AggregateState, ExportRule, MountInfo, RaidKind, Reply, Request, SnapshotInfo,
     StatusReply, VolumeExports, VolumeInfo, VolumeState,
 };
 use std::fmt::Debug;
 
-type Checked = Result<(), String>;
+/// Nothing, or what is wrong.
+pub(super) type Checked = Result<(), String>;
 
-fn same<T: PartialEq + Debug>(what: &str, expected: &T, shown: &T) -> Checked {
+/// Whether two things are the same.
+pub(super) fn same<T: PartialEq + Debug>(what: &str, expected: &T, shown: &T) -> Checked {
     if expected == shown {
         return Ok(());
     }
@@ -47,9 +49,11 @@ pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Ch
         }
         Reply::MountList(list) => check_mounts(expected, list),
         Reply::AggregateList(list) => check_aggregates(expected, list),
-        Reply::AggregateCreate(info) | Reply::AggregateShow(info) | Reply::AggregateSet(info) => {
-            check_aggregate(expected, info)
-        }
+        Reply::AggregateCreate(info)
+        | Reply::AggregateShow(info)
+        | Reply::AggregateSet(info)
+        | Reply::AggregateAdd(info) => check_aggregate(expected, info),
+        Reply::DiskList(list) if expected.is_made => expected.disks.check_list(list),
         Reply::Status(status) => check_status(expected, status),
         _ => Ok(()),
     }
@@ -136,7 +140,12 @@ fn check_aggregates(expected: &Expected, list: &[AggregateInfo]) -> Checked {
 
 fn check_aggregate(expected: &Expected, info: &AggregateInfo) -> Checked {
     same("the aggregate", &AGGREGATE, &info.name.as_str())?;
-    same("its state", &AggregateState::Online, &info.state)?;
+    let may_lack_disks = expected.raid != RaidKind::None && info.state == AggregateState::Degraded;
+    if !may_lack_disks {
+        same("its state", &AggregateState::Online, &info.state)?;
+    }
+    same("its protection", &expected.raid, &info.raid)?;
+    expected.disks.check_shown(&info.disks)?;
     same("its volumes", &(expected.volumes.len() as u64), &info.volumes)?;
     if let Some(is_on) = expected.area_cleaning {
         same("its area cleaning", &is_on, &info.area_cleaning)?;

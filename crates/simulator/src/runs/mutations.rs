@@ -47,7 +47,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// The lives in which a rule shows: rules of the front ends where there are clients.
+/// The lives in which a rule shows: rules of the front ends where there are clients, rules of
+/// management where there is an operator.
 #[must_use]
 pub fn lives_of(rule: Rule) -> Lives {
     let front_end = match rule {
@@ -81,7 +82,15 @@ pub fn lives_of(rule: Rule) -> Lives {
         Rule::SuperblockSlotKept => MixChoice::Snapshots,
         _ => MixChoice::Any,
     };
-    Lives { front_end, mix, losing, wide, damaged, ..Lives::default() }
+    let operator = matches!(
+        rule,
+        Rule::ChangeAnsweredEarly
+            | Rule::RulesToldEarly
+            | Rule::RefusedRestoreDone
+            | Rule::DeletedVolumeExported
+            | Rule::HalfMadeNameKept
+    );
+    Lives { front_end, operator, mix, losing, wide, damaged, ..Lives::default() }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

@@ -1,0 +1,195 @@
+//! One call after the other: what is typed, what is answered, and whether that is right.
+//!
+//! Fails: [`Finding::Operator`] if a call is answered otherwise than it should be.
+
+use super::desk::Asked;
+use super::expected::{depends_on_background, is_of_disks, takes_room};
+use super::life::OperatorLife;
+use super::turns::Answer;
+use super::typing::Typist;
+use super::views;
+use crate::seed::finding::Finding;
+use admin_api::{AdminError, Code, DiskInfo, DiskState, Reply, Request};
+
+/// Steps of the machine from one turn of a call to the next, at most.
+pub(super) const STEPS_PER_TURN: u32 = 8;
+
+impl OperatorLife<'_> {
+    pub(super) const fn typist(&mut self) -> Typist<'_> {
+        Typist { choices: &mut self.typed, expected: &self.expected }
+    }
+
+    /// The operator types something, or looks at what the last call has done.
+    pub(super) fn type_next(&mut self) -> Result<(), Finding> {
+        let asked = if std::mem::take(&mut self.is_to_look) {
+            Asked::Request(Box::new(Request::VolumeList))
+        } else if self.typed.chance(10) {
+            Asked::Watch
+        } else {
+            let request = self.typist().next();
+            Asked::Request(Box::new(request))
+        };
+        if let Asked::Request(request) = &asked
+            && is_of_disks(request)
+            && self.losses.has_recent(&mut self.machine)
+        {
+            // The aggregate does not know of all disks that it has to do without.
+            return Ok(());
+        }
+        if let Asked::Request(request) = &asked
+            && let Request::VolumeDelete(wanted) = &**request
+            && self.tenants.iter().any(|one| one.name == wanted.name && !one.is_idle())
+        {
+            // Somebody works on it just now.
+            return Ok(());
+        }
+        self.ask(asked)
+    }
+
+    fn ask(&mut self, asked: Asked) -> Result<(), Finding> {
+        self.machine.trace.note(format!("ask: {asked:?}"));
+        self.desk.ask(asked)
+    }
+
+    /// Asks, and works until the answer is there.
+    pub(super) fn wait(&mut self, asked: Asked) -> Result<(Asked, Answer), Finding> {
+        self.ask(asked)?;
+        let mut idle = 0;
+        loop {
+            if let Some(answered) = self.desk.go_on()? {
+                return Ok(answered);
+            }
+            let Self { machine, desk, .. } = self;
+            for _ in 0..STEPS_PER_TURN {
+                if machine.step() {
+                    idle = 0;
+                } else {
+                    machine.pass_time();
+                    idle = if desk.is_pausing() { 0 } else { idle + 1 };
+                    break;
+                }
+                machine.check_progress(0, || desk.waiting())?;
+            }
+            machine.check_progress(idle, || desk.waiting())?;
+        }
+    }
+
+    /// Asks, and judges the answer.
+    pub(super) fn call(&mut self, asked: Asked) -> Result<(), Finding> {
+        let (asked, answer) = self.wait(asked)?;
+        self.judge(asked, answer)
+    }
+
+    /// Asks for what must be told.
+    pub(super) fn read(&mut self, request: Request) -> Result<Reply, Finding> {
+        let (asked, answer) = self.wait(Asked::Request(Box::new(request)))?;
+        answer.map_err(|error| wrong(&asked, &error.to_string()))
+    }
+
+    /// Whether an answer is right; then what follows from it is expected.
+    pub(super) fn judge(&mut self, asked: Asked, answer: Answer) -> Result<(), Finding> {
+        let Asked::Request(request) = &asked else {
+            return answer.map(drop).map_err(|error| wrong(&asked, &error.to_string()));
+        };
+        match (self.expected.after(request), answer) {
+            (Ok(after), Ok(reply)) => {
+                self.machine.trace.note(format!("granted: {}", request.name()));
+                let mut after = after;
+                if let Reply::AggregateAdd(info) = &reply {
+                    let joining = info.disks.iter().filter(|disk| disk.state != DiskState::InUse);
+                    let is_taken = |disk: &&DiskInfo| after.disks.is_known(&disk.name);
+                    let joining: Vec<String> =
+                        joining.filter(is_taken).map(|disk| disk.name.clone()).collect();
+                    joining.iter().for_each(|disk| after.disks.doubt(disk));
+                }
+                views::check(&after, request, &reply).map_err(|text| wrong(&asked, &text))?;
+                self.is_to_look = after != self.expected;
+                self.expected = after;
+            }
+            (Err(code), Err(error)) if is_refused(code, request, &error) => {
+                self.machine.trace.note(format!("refused: {error}"));
+                self.machine.trace.meet("operator: a call refused");
+                self.is_to_look = true;
+            }
+            (Ok(_), Err(error))
+                if is_excused(request, &error) || self.is_of_gone_disk(request, &error) =>
+            {
+                self.machine.trace.note(format!("excused: {error}"));
+                self.machine.trace.meet(match &**request {
+                    _ if is_of_disks(request) => "operator: a call refused by work with disks",
+                    Request::ScrubChange(_) => "operator: a call refused by a scrub",
+                    _ => "operator: a call refused for want of room",
+                });
+                self.is_to_look = true;
+            }
+            (Ok(_), Err(error)) => {
+                return Err(wrong(&asked, &format!("refused, and should not be: {error}")));
+            }
+            (Err(code), answer) => {
+                return Err(wrong(&asked, &format!("should be refused ({code}): {answer:?}")));
+            }
+        }
+        self.machine.trace.meet(met(request));
+        let Self { tenants, expected, .. } = self;
+        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
+        self.add_tenants()?;
+        self.check_clients()
+    }
+
+    /// Whether a call was refused because a disk is not there, rightly.
+    fn is_of_gone_disk(&self, request: &Request, error: &AdminError) -> bool {
+        let is_said = error.cause.iter().any(|cause| cause.contains(" is gone"));
+        is_said && is_of_disks(request) && self.machine.gone_disk().is_some()
+    }
+
+    /// Clients are let in by the rules that there are.
+    pub(super) fn check_clients(&self) -> Result<(), Finding> {
+        let (expected, told) = (self.expected.exports(), self.desk.clients().exports());
+        if expected == told && !self.desk.clients().is_any_away() {
+            return Ok(());
+        }
+        let text = format!("clients are let in by {told:?}, the rules are {expected:?}");
+        Err(Finding::Operator { asked: "who is let in".to_owned(), wrong: text })
+    }
+}
+
+/// A call in the coverage.
+const fn met(request: &Request) -> &'static str {
+    match request {
+        Request::VolumeCreate(_) => "operator: volume create",
+        Request::VolumeDelete(_) => "operator: volume delete",
+        Request::VolumeSet(_) => "operator: volume set",
+        Request::SnapshotCreate(_) => "operator: snapshot create",
+        Request::SnapshotDelete(_) => "operator: snapshot delete",
+        Request::SnapshotRestore(_) => "operator: snapshot restore",
+        Request::ExportAdd(_) | Request::ExportRemove(_) => "operator: export rules changed",
+        Request::FuseMount(_) | Request::FuseUnmount(_) => "operator: mounts",
+        Request::ScrubChange(_) => "operator: scrub",
+        Request::SpareAdd(_) | Request::SpareRemove(_) => "operator: spares",
+        Request::DiskFail(_) => "operator: disk fail",
+        Request::DiskReplace(_) => "operator: disk replace",
+        Request::DiskZero(_) => "operator: disk zero",
+        Request::AggregateAdd(_) => "operator: disks join",
+        _ => "operator: other calls",
+    }
+}
+
+/// Whether a call that is granted else may be refused like this.
+fn is_excused(request: &Request, error: &AdminError) -> bool {
+    let is_full = error.cause.iter().any(|cause| cause.contains(" is full"));
+    match error.code {
+        Code::Conflict => depends_on_background(request) || is_full && takes_room(request),
+        Code::NotFound => is_of_disks(request),
+        _ => false,
+    }
+}
+
+/// Whether a call that must be refused was refused rightly.
+fn is_refused(code: Code, request: &Request, error: &AdminError) -> bool {
+    let is_like_it = matches!(error.code, Code::Conflict | Code::NotFound);
+    error.code == code || is_of_disks(request) && is_like_it
+}
+
+fn wrong(asked: &Asked, wrong: &str) -> Finding {
+    Finding::Operator { asked: format!("{asked:?}"), wrong: wrong.to_owned() }
+}

@@ -51,7 +51,7 @@ impl Validate for GroupRemove {
         validate_name("aggregate", &self.name)?;
         if self.cancel && self.dry_run {
             return Err(AdminError::usage("cannot keep a group of", &self.name)
-                .because("there is nothing to plan: it stays as it is"));
+                .because("nothing would change"));
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Validate for AggregateSet {
         validate_name("aggregate", &self.name)?;
         if self.area_cleaning.is_none() {
             return Err(AdminError::usage("cannot change aggregate", &self.name)
-                .because("nothing is to be changed")
+                .because("no change is named")
                 .try_next(format!("stroop aggr set {} --area-cleaning on", self.name)));
         }
         Ok(())

@@ -348,7 +348,7 @@ pub fn add_rule(
     let client = rule.client;
     if rules.iter().any(|held| held.client == client) {
         return Err(error(Code::Conflict)
-            .because(format!("there is a rule for {client}"))
+            .because(format!("there is a rule for {client} already"))
             .try_next(format!("stroop export remove {volume} --client {client}")));
     }
     if rules.len() >= EXPORT_RULES_MAX {

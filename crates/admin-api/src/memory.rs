@@ -412,7 +412,7 @@ impl Administration for MemoryAdministration {
         let leaving = aggregate.leaving.map(|leaving| leaving.group);
         if request.cancel {
             if leaving != Some(group) {
-                return refused(Code::Conflict, format!("group {group} is not being emptied"));
+                return refused(Code::Conflict, format!("group {group} is not being evacuated"));
             }
             aggregate.leaving = None;
         } else {
@@ -422,10 +422,13 @@ impl Administration for MemoryAdministration {
                 return refused(Code::NotFound, format!("it has no group {group}"));
             }
             if aggregate.groups < 2 {
-                return refused(Code::Conflict, "it is the only group of disks".to_owned());
+                return refused(
+                    Code::Conflict,
+                    "it is the only group of disks of the aggregate".to_owned(),
+                );
             }
             if let Some(leaving) = leaving {
-                return refused(Code::Conflict, format!("group {leaving} is being emptied"));
+                return refused(Code::Conflict, format!("group {leaving} is being evacuated"));
             }
             if !request.dry_run {
                 let used_bytes = Some(size_bytes / 4);

@@ -615,7 +615,7 @@ impl Validate for VolumeSet {
         validate_name("volume", &self.name)?;
         if self.tiering_policy.is_none() && self.tiering_minimum_cooling_days.is_none() {
             return Err(AdminError::usage("cannot change volume", &self.name)
-                .because("nothing is to be changed")
+                .because("no change is named")
                 .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));
         }
         Ok(())

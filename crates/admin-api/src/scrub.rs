@@ -61,7 +61,7 @@ impl Validate for ScrubChange {
             AdminError::new(Code::Usage, message, &self.aggregate)
         };
         if matches!(self.action, ScrubAction::Pause | ScrubAction::Stop) {
-            return Err(error().because("it takes no rate"));
+            return Err(error().because("a scrub that pauses or stops has no rate"));
         }
         if rate < SCRUB_RATE_BYTES_MIN {
             let lowest = ByteSize(SCRUB_RATE_BYTES_MIN);

@@ -173,7 +173,9 @@ fn accept_all(listener: &UnixListener, woken: &UnixStream, shared: &Arc<Shared>)
         let mut waiting = [PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
         match poll(&mut waiting, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return tracing::error!(%error, "admin connections are no longer taken"),
+            Err(error) => {
+                return tracing::error!(%error, "admin connections are no longer accepted");
+            }
         }
         let [_, stop] = &waiting;
         if !stop.revents().is_empty() {
@@ -183,7 +185,7 @@ fn accept_all(listener: &UnixListener, woken: &UnixStream, shared: &Arc<Shared>)
             Ok((stream, _)) => begin(stream, shared),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                tracing::warn!(%error, "an admin connection could not be taken");
+                tracing::warn!(%error, "cannot accept an admin connection");
                 // Out of descriptors, say. The connection stays in the queue, so poll would return
                 // at once; wait on the stop signal alone for a moment instead of spinning.
                 let pause = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -52,7 +52,7 @@ pub enum BenchError {
         why: String,
     },
     /// No load has such a name.
-    #[error("no load is called so; there are: {known}")]
+    #[error("there is no load of this name; the loads are: {known}")]
     NoLoad {
         /// All names.
         known: String,

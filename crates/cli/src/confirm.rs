@@ -32,7 +32,7 @@ pub fn confirm(
     let io = |failure: std::io::Error| error(Code::Failed).because(failure.to_string());
     let Some(input) = terminal.input.as_mut() else {
         return Err(error(Code::Usage)
-            .because("this must be confirmed, and there is no terminal to ask on")
+            .because("this needs a confirmation, and there is no terminal to ask on")
             .because(summary(action, removal).trim_end())
             .try_next("the same command with --yes, if that is what you want"));
     };

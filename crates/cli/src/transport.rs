@@ -4,7 +4,7 @@
 //! it is not used again.
 //!
 //! Fails: `Unreachable` if nobody listens, `Denied` if the socket may not be used, `TimedOut` if no
-//! answer came in time (the server goes on with what it was asked).
+//! answer came in time (the server goes on with the request).
 
 use admin_api::frame::{FrameError, exchange};
 use admin_api::{AdminError, Code, Reply, Request, Transport};
@@ -66,12 +66,12 @@ impl SocketTransport {
                 let waited = u64::try_from(self.wait.as_nanos()).unwrap_or(u64::MAX);
                 AdminError::new(Code::TimedOut, "no answer from the server at", socket)
                     .because(format!("waited {}", admin_api::duration::format(waited)))
-                    .because("the server goes on with what it was asked")
+                    .because("the server goes on with the request")
                     .try_next("stroop status, or a longer --wait")
             }
             _ => AdminError::new(Code::Unreachable, "lost the server at", socket)
                 .because(error.to_string())
-                .because("whether the command was carried out is not known")
+                .because("the server may have carried out the command or not")
                 .try_next("stroop status"),
         }
     }

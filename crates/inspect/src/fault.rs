@@ -41,7 +41,7 @@ pub enum DirectoryFault {
     #[error(transparent)]
     Block(DirectoryDamage),
     /// A block below the end is a hole or cannot be read.
-    #[error("block {0} is not there")]
+    #[error("block {0} does not exist")]
     Missing(u64),
     /// The size is not that of whole blocks, or beyond every directory's.
     #[error("the size is {0} bytes")]
@@ -56,7 +56,7 @@ pub enum DirectoryFault {
     #[error("the name with cookie {0:#x} has another hash")]
     Hash(u64),
     /// A name stands twice.
-    #[error("the name with cookie {0:#x} stands twice")]
+    #[error("the name with cookie {0:#x} is there twice")]
     Duplicate(u64),
     /// The header counts other entries or free blocks than there are.
     #[error("the header counts {recorded} entries or free blocks, there are {counted}")]
@@ -122,8 +122,8 @@ pub enum OrphanFault {
     /// The inode is free.
     #[error("is free")]
     Free,
-    /// It stands on the list twice.
-    #[error("stands on the list twice")]
+    /// It is on the list twice.
+    #[error("is on the list twice")]
     Twice,
     /// It has a name.
     #[error("has {0} names")]
@@ -160,6 +160,6 @@ pub enum SlotFault {
     #[error("has no superblock in slot {0}: {1}")]
     Damaged(usize, Damage),
     /// No slot holds the superblock of the last consistency point.
-    #[error("does not have the superblock of {0}")]
+    #[error("lacks the superblock of {0}")]
     Missing(CpNumber),
 }

@@ -132,13 +132,15 @@ pub enum LockError {
     #[error("the file is reserved")]
     Reserved,
     /// Whoever has it waits for what the asker has.
-    #[error("waiting for this lock would never end")]
+    #[error("waiting for this lock would be a deadlock")]
     Deadlock,
     /// Others may still take back what they had before the server was started.
-    #[error("the server was started a moment ago; locks that were held before come first")]
+    #[error(
+        "the server restarted a moment ago; during the grace period only earlier locks are granted"
+    )]
     Grace,
     /// There is nothing to take back any more.
-    #[error("the time for taking back locks is over")]
+    #[error("the grace period for reclaiming locks is over")]
     NoGrace,
     /// A limit is reached.
     #[error("{what}: the limit is {limit}; give some back")]

@@ -101,7 +101,7 @@ impl Waits {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(refusal(message, object, &error)),
             None => Err(AdminError::new(Code::Failed, message, object)
-                .because("the engine stopped before it was done")),
+                .because("the engine stopped before the request was done")),
         }
     }
 

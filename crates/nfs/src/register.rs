@@ -109,7 +109,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         for (program, version, netid) in &self.held {
             if let Err(error) = unset(&self.socket, *program, *version, netid) {
-                tracing::warn!(program, %error, "cannot take the program back from rpcbind");
+                tracing::warn!(program, %error, "cannot unregister the program from rpcbind");
                 return;
             }
         }

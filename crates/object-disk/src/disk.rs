@@ -106,7 +106,7 @@ impl Shared {
         let object = upload.object;
         let result = self.carry_out(&upload).await.map_err(|error| {
             let error = self.disk_error(object, self.geometry.block(object, 0), &error);
-            tracing::warn!(disk = self.name, %error, "not written; the next flush tries again");
+            tracing::warn!(disk = self.name, %error, "an upload failed; the next flush tries again");
             error
         });
         // The blocks go before those who wait are told: they may look at memory.

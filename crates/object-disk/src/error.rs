@@ -11,7 +11,7 @@ use std::error::Error;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     /// The object is not in the version that the request was made for.
-    #[error("somebody else changed it")]
+    #[error("another process changed it meanwhile")]
     Changed,
     /// The store refused, and would again.
     #[error("{reason}")]

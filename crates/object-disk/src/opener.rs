@@ -305,7 +305,11 @@ impl Opening<'_> {
             let size_blocks = descriptor.size_blocks.get();
             if self.size_blocks.is_some_and(|wanted| wanted != size_blocks) {
                 let disk = self.name;
-                tracing::warn!(disk, size_blocks, "the range is there and keeps its size");
+                tracing::warn!(
+                    disk,
+                    size_blocks,
+                    "the object range exists already and keeps its size"
+                );
             }
             return Ok((descriptor, true));
         }

@@ -237,7 +237,7 @@ pub enum DirectoryProblem {
     #[error("hash algorithm {0} is not known")]
     HashAlgorithm(u16),
     /// Numbers of entries or free blocks that contradict the tree.
-    #[error("counts {entries} entries and {free} free blocks, against what is there")]
+    #[error("its counts of {entries} entries and {free} free blocks are wrong")]
     Totals {
         /// Entries by the header.
         entries: u64,

@@ -152,7 +152,10 @@ pub enum RaidError {
         disk: String,
     },
     /// It is not known yet what the disk missed.
-    #[error("disk {disk} went a moment ago; it is taken back after the next consistency point")]
+    #[error(
+        "disk {disk} went offline a moment ago; the aggregate takes it back after the next \
+         consistency point"
+    )]
     Unsettled {
         /// The disk.
         disk: String,
@@ -226,7 +229,7 @@ pub enum RaidError {
 #[non_exhaustive]
 pub enum StoreError {
     /// More disks failed than parity makes good.
-    #[error("group {group} has lost more disks than it can do without: {cause}")]
+    #[error("group {group} has lost more disks than its parity tolerates: {cause}")]
     GroupFailed {
         /// The group.
         group: u32,
@@ -234,7 +237,7 @@ pub enum StoreError {
         cause: MediaError,
     },
     /// Stripes could not be noted.
-    #[error("the stripe journal failed: {cause}")]
+    #[error("the partial-parity log failed: {cause}")]
     Journal {
         /// What it said.
         cause: DiskError,

@@ -14,7 +14,7 @@ pub(crate) fn notify(state: &str) {
         return;
     };
     if let Err(error) = send(&socket, state) {
-        tracing::warn!(%error, "the service manager could not be told {state}");
+        tracing::warn!(%error, "cannot notify the service manager of the state {state}");
     }
 }
 

@@ -89,7 +89,7 @@ pub enum Failure {
     #[error("a writer panicked; what it asserted is on standard error")]
     Panicked,
     /// Somebody else found something.
-    #[error("ended because of another finding")]
+    #[error("the run ended: another worker found something")]
     Stopped,
     /// What is there is not what was acknowledged.
     #[error("{who}: {what}")]

@@ -134,7 +134,7 @@ pub(crate) fn end(aggregate: &Arc<Aggregate>, side: &mut BlockSide) {
     let removed = move |outcome: Result<(), RaidError>| {
         if let Err(error) = outcome {
             // After the next commit again.
-            tracing::warn!(group, %error, "a group that is empty cannot leave yet");
+            tracing::warn!(group, %error, "an evacuated group cannot be removed yet");
             return send_not_taken_out(&this);
         }
         let end = move |scope: &mut FreezeScope<'_, '_>| {

@@ -32,7 +32,7 @@ fn send_reclaim(aggregate: &Arc<Aggregate>) {
         Err(Stop::Wait(wait)) => this.suspend(wait, &held),
         Err(stop) => {
             // The allocator will come by, and has to say more.
-            tracing::warn!(aggregate = %this.parts.identity.name, %stop, "nothing is reclaimed");
+            tracing::warn!(aggregate = %this.parts.identity.name, %stop, "delayed frees cannot be reclaimed");
             this.block_side.write(access).reclaim = Reclaim::default();
             Outcome::Done
         }

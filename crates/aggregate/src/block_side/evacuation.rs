@@ -15,7 +15,9 @@ pub enum EvacuationError {
         group: u32,
     },
     /// One leaves already.
-    #[error("group {group} is being emptied to leave; one at a time")]
+    #[error(
+        "group {group} is being evacuated; wait for it, since one group is evacuated at a time"
+    )]
     UnderWay {
         /// That one.
         group: u32,
@@ -24,10 +26,10 @@ pub enum EvacuationError {
     #[error("the blocks of a traditional volume cannot move")]
     Traditional,
     /// The group is in an object store.
-    #[error("a group in an object store cannot leave")]
+    #[error("a group in an object store cannot be evacuated")]
     Object,
     /// No other group of disks could take its blocks.
-    #[error("it is the only group of disks")]
+    #[error("it is the only group of disks of the aggregate")]
     Only,
     /// It is not known yet what is free.
     #[error("free blocks are being counted; try again in a moment")]
@@ -44,7 +46,7 @@ pub enum EvacuationError {
         needed: ByteSize,
     },
     /// None leaves.
-    #[error("no group is being emptied")]
+    #[error("no group is being evacuated")]
     NotUnderWay,
 }
 

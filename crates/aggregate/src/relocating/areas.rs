@@ -177,7 +177,8 @@ fn take_batch(aggregate: &Arc<Aggregate>, side: &mut BlockSide, batch: AreaBatch
 
 fn give_area_up(aggregate: &Arc<Aggregate>, access: &mut Access<'_>, stop: &Stop) -> Outcome {
     let side = aggregate.block_side.write(access);
-    tracing::warn!(aggregate = %aggregate.parts.identity.name, %stop, "an area is not emptied");
+    let name = &aggregate.parts.identity.name;
+    tracing::warn!(aggregate = %name, %stop, "an allocation area cannot be cleaned");
     side.relocation.areas.stage = Stage::Idle;
     if let Some(area) = side.relocation.areas.area.take() {
         side.refill.end_emptying(area.group, area.area);

@@ -28,13 +28,13 @@ pub enum PinError {
     #[error("the check is over")]
     Over,
     /// Writers needed the room.
-    #[error("writers needed the {held} that the check kept from being used again")]
+    #[error("clients needed the {held} that the check kept from reuse")]
     Room {
         /// What it kept.
         held: ByteSize,
     },
     /// It took too much memory.
-    #[error("too much was overwritten meanwhile to remember it: {held}")]
+    #[error("clients overwrote more during the check than it can keep: {held}")]
     Memory {
         /// What it kept.
         held: ByteSize,

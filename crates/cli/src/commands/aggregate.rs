@@ -171,7 +171,7 @@ fn remove_group(
     confirm(terminal, options, &action, &plan)?;
     let begun = node.group_remove(request)?;
     Ok(Output::of(name, &begun)?
-        .line(format!("{name}: group {group} is being emptied, and leaves when it is empty"))
+        .line(format!("{name}: group {group} is being evacuated, and leaves when it is empty"))
         .next(format!("stroop aggr show {name}")))
 }
 
@@ -271,7 +271,7 @@ const fn area_cleaning_of(aggregate: &AggregateInfo) -> &'static str {
     }
 }
 
-/// "group 1 is being emptied: 1GiB of 4GiB left".
+/// "group 1 is being evacuated: 1GiB of 4GiB left".
 fn leaving(leaving: &LeavingGroup, scrub: ScrubState) -> String {
     let LeavingGroup { group, used_bytes, size_bytes } = leaving;
     let size = ByteSize(*size_bytes);
@@ -279,8 +279,10 @@ fn leaving(leaving: &LeavingGroup, scrub: ScrubState) -> String {
         Some(0) if matches!(scrub, ScrubState::Running | ScrubState::Paused) => {
             format!("group {group} is empty, and leaves when the scrub has ended or is stopped")
         }
-        Some(used) => format!("group {group} is being emptied: {} of {size} left", ByteSize(*used)),
-        None => format!("group {group} is being emptied: its {size} are being counted"),
+        Some(used) => {
+            format!("group {group} is being evacuated: {} of {size} left", ByteSize(*used))
+        }
+        None => format!("group {group} is being evacuated: its {size} are being counted"),
     }
 }
 
@@ -333,9 +335,9 @@ mod tests {
     #[test]
     fn an_empty_group_waits_for_a_scrub() {
         let group = |used| LeavingGroup { group: 1, used_bytes: Some(used), size_bytes: 1 << 30 };
-        let left = "group 1 is being emptied: 4KiB of 1GiB left";
+        let left = "group 1 is being evacuated: 4KiB of 1GiB left";
         assert_eq!(leaving(&group(4096), ScrubState::Paused), left);
-        let left = "group 1 is being emptied: 0B of 1GiB left";
+        let left = "group 1 is being evacuated: 0B of 1GiB left";
         assert_eq!(leaving(&group(0), ScrubState::Finished), left);
         for state in [ScrubState::Running, ScrubState::Paused] {
             assert!(leaving(&group(0), state).contains("when the scrub has ended or is stopped"));

@@ -87,7 +87,7 @@ fn check(node: &dyn Administration, volume: &str, client: IpAddr) -> Result<Outp
     let rules = lists.first().map_or(&[][..], |held| &held.rules);
     let Some((index, rule)) = matching_rule(rules, client) else {
         return Err(AdminError::new(Code::Denied, "cannot mount", volume)
-            .because(format!("none of its {} rules holds {client}", rules.len()))
+            .because(format!("none of its {} rules covers {client}", rules.len()))
             .try_next(format!("stroop export add {volume} --client {client}")));
     };
     let found = json!({ "volume": volume, "client": client, "index": index, "rule": rule });

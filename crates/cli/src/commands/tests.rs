@@ -192,7 +192,7 @@ fn objects_print_as_prose_and_json() {
         (&json["tiering_minimum_cooling_days"], &json["tiered_bytes"]),
         (&2.into(), &0.into())
     );
-    assert!(session.fails("stroop volume set home", 2).contains("nothing is to be changed"));
+    assert!(session.fails("stroop volume set home", 2).contains("no change is named"));
     let json = session.json("stroop volume show home");
     assert_eq!(json["size_bytes"], 1 << 30);
     assert_eq!(json["created"], "1970-01-01T00:00:01Z");
@@ -294,10 +294,13 @@ fn a_group_leaves_or_stays() {
     assert_eq!(typed.status, 0, "{}", typed.err);
     assert!(typed.out.ends_with("next: ./stroop --config x aggr show a1\n"), "{}", typed.out);
     let shown = session.ok("stroop aggr show a1");
-    assert!(shown.contains("leaving     group 1 is being emptied: 512MiB of 2GiB left"), "{shown}");
+    assert!(
+        shown.contains("leaving     group 1 is being evacuated: 512MiB of 2GiB left"),
+        "{shown}"
+    );
     assert_eq!(session.json("stroop aggr show a1")["leaving"]["group"], 1);
     let other = session.fails("stroop aggr remove-group a1 0 --yes", 4);
-    assert!(other.contains("group 1 is being emptied"), "{other}");
+    assert!(other.contains("group 1 is being evacuated"), "{other}");
     let kept = session.ok("stroop aggr remove-group a1 1 --cancel");
     assert!(kept.starts_with("a1: group 1 stays"), "{kept}");
     session.fails("stroop aggr remove-group a1 1 --cancel", 4);

@@ -137,7 +137,7 @@ pub fn read_top_areas<P: Pointer>(
             Err(Stop::Wait(Wait::Load(requests))) => missing.extend(requests),
             Err(stop @ Stop::Wait(_)) => return Err(stop),
             Err(stop) => {
-                tracing::warn!(%volume, %stop, "TopAA is lost; free blocks are counted anew");
+                tracing::warn!(%volume, %stop, "TopAA is lost; the server counts free blocks again");
                 found.push(None);
             }
         }
@@ -220,7 +220,7 @@ impl<P: Pointer> Space<P> {
         };
         let sorted = sorted.ok().filter(|sorted| sorted.counted() <= self.area_count());
         let sorted = sorted.unwrap_or_else(|| {
-            tracing::warn!(volume = %self.volume, "TopAA is wrong; areas are counted anew");
+            tracing::warn!(volume = %self.volume, "TopAA is wrong; the server counts the free blocks of its areas again");
             empty_sort()
         });
         self.areas = Areas::Known(Box::new(KnownAreas::new(sorted)));

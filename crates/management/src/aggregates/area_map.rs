@@ -27,7 +27,7 @@ impl Aggregates {
         };
         let Some(groups) = self.node.wait_for(|done| aggregate.area_map(wanted.cells, done)) else {
             return Err(AdminError::new(Code::Failed, MAP, &wanted.name)
-                .because("the engine stopped before it was done"));
+                .because("the engine stopped before the request was done"));
         };
         // One that was removed has no areas.
         let groups = (0..).zip(&groups).filter(|(_, map)| map.areas > 0);

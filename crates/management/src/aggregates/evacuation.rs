@@ -36,7 +36,7 @@ impl Aggregates {
         let consequences = if wanted.cancel {
             if known.leaving.is_none_or(|leaving| leaving.group != group) {
                 return Err(error()
-                    .because(format!("group {group} is not being emptied"))
+                    .because(format!("group {group} is not being evacuated"))
                     .try_next(format!("stroop aggr show {name}")));
             }
             ask(&self.node, name, |done| engine.keep_group(name, done))?;
@@ -46,7 +46,7 @@ impl Aggregates {
             let plan = ask(&self.node, name, |done| engine.plan_removal(name, group, done))?;
             if !wanted.dry_run {
                 ask(&self.node, name, |done| engine.remove_group(name, group, done))?;
-                tracing::warn!(aggregate = name, group, "a group leaves, for an administrator");
+                tracing::warn!(aggregate = name, group, "an administrator removes a group");
             }
             consequences(&known, &plan)
         };
@@ -105,7 +105,7 @@ fn ask<T: Send + 'static>(
     match node.wait_for(start) {
         Some(outcome) => outcome.map_err(|error| refused(name, &error)),
         None => Err(AdminError::new(Code::Failed, REMOVE, name)
-            .because("the engine stopped before it was done")),
+            .because("the engine stopped before the request was done")),
     }
 }
 

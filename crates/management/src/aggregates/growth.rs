@@ -103,7 +103,7 @@ fn planned_members(
     }
     if known.leaving.is_some_and(|leaving| leaving.group == group) {
         return Err(error()
-            .because(format!("group {group} is being emptied to leave"))
+            .because(format!("group {group} is being evacuated"))
             .try_next(format!("stroop aggr remove-group {} {group} --cancel", known.name)));
     }
     if known.raid == RaidKind::None {

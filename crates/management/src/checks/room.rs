@@ -54,7 +54,8 @@ fn conflict(name: &str, cause: impl Into<String>) -> AdminError {
 
 /// Nobody knows what was written to the disks since the check was over.
 fn over(name: &str, cause: &str) -> AdminError {
-    conflict(name, cause).because("what it read may be written over, so what it found is not told")
+    conflict(name, cause)
+        .because("clients may have overwritten what the check read, so its findings are not shown")
 }
 
 fn stopped(name: &str) -> AdminError {
@@ -253,7 +254,7 @@ impl Checks {
     /// Ends the checks that were not heard of for too long.
     pub(crate) fn expire_checks(&self) {
         for (name, kind) in self.table.expire(self.node.clock.monotonic_nanoseconds()) {
-            tracing::warn!(aggregate = name, "a check is over: its process was not heard of");
+            tracing::warn!(aggregate = name, "a check was given up: its process stopped answering");
             let aggregate = self.node.engine.aggregate_named(&name);
             if let (Kind::Pinned(pin), Some(aggregate)) = (kind, aggregate) {
                 aggregate.unpin_image(pin, Box::new(|_| ()));

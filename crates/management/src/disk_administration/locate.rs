@@ -34,7 +34,7 @@ impl DiskAdministration {
         let disk = self.any_disk(&wanted.disk)?;
         if disk.hints().is_object_store {
             return Err(AdminError::new(Code::Conflict, LOCATE, disk.name())
-                .because("it is a range of objects, not a thing that can be looked for"));
+                .because("it is an object range and has no light"));
         }
         let (name, seconds) = (disk.name().to_owned(), wanted.seconds);
         self.disks.locating.forget(&name);

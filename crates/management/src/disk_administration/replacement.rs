@@ -44,7 +44,7 @@ impl DiskAdministration {
             self.node.request(FAIL, &wanted.disk, |done| {
                 self.node.engine.fail_disk(&aggregate, place, done)
             })?;
-            tracing::warn!(aggregate, disk = wanted.disk, "disk failed by an administrator");
+            tracing::warn!(aggregate, disk = wanted.disk, "an administrator failed a disk");
         }
         let (object, dry_run) = (wanted.disk.clone(), wanted.dry_run);
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run })

@@ -22,7 +22,7 @@ impl DiskAdministration {
         let name = &open()?.name().to_owned();
         if self.node.offline.lock().iter().any(|one| one.disks.iter().any(|disk| disk == name)) {
             return Err(AdminError::new(Code::Conflict, ZERO, name)
-                .because("its aggregate is this node's, if it could not be opened")
+                .because("it belongs to an aggregate of this node that is out of service")
                 .try_next("stroop status"));
         }
         let known = self.disks.info_unless_held(name);
@@ -31,7 +31,7 @@ impl DiskAdministration {
         let consequences = vec![format!("all of it is lost; what was found: {holds}")];
         if !wanted.dry_run {
             self.begin_zeroing(&open()?);
-            tracing::warn!(disk = name, "disk is zeroed for an administrator");
+            tracing::warn!(disk = name, "an administrator has a disk zeroed");
         }
         let (object, dry_run) = (name.to_owned(), wanted.dry_run);
         Ok(Removal { object, consequences, freed_bytes: 0, dry_run })

@@ -87,7 +87,7 @@ impl Jobs {
             kept.table.mark(number, before);
         }
         if !is_done {
-            return Err(error("it ended in this moment").try_next("stroop job list"));
+            return Err(error("it ended a moment ago").try_next("stroop job list"));
         }
         look.hold(&key, !is_held);
         Err(error("the list of jobs cannot be written, so a restart would not know it")

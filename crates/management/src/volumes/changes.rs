@@ -106,7 +106,7 @@ impl Volumes {
         }
         if info.traditional {
             return Err(AdminError::new(Code::Conflict, message, name)
-                .because("it is a traditional volume: it goes with its aggregate"));
+                .because("it is a traditional volume; destroy its aggregate instead"));
         }
         let mut consequences = vec![counted(info.files, "file")];
         if info.snapshots > 0 {

@@ -59,7 +59,7 @@ impl Volumes {
         let made = self.snapshots_of(&volume)?.into_iter().find(is_wanted);
         let made = made.ok_or_else(|| {
             AdminError::new(Code::Failed, message, &full_name)
-                .because("it was taken and is gone: was it deleted meanwhile?")
+                .because("the snapshot was taken, but it is gone now: somebody may have deleted it")
         })?;
         tracing::info!(snapshot = full_name, "snapshot created");
         Ok(info(&volume.name, &made))

@@ -164,7 +164,10 @@ impl Callbacks {
         };
         let mut queue = self.queue.lock();
         if queue.jobs.len() >= JOBS_MAX {
-            tracing::warn!(limit = JOBS_MAX, "too many calls to clients wait; one is dropped");
+            tracing::warn!(
+                limit = JOBS_MAX,
+                "too many calls to clients are queued; one is dropped"
+            );
             return;
         }
         queue.next += 1;
@@ -277,11 +280,13 @@ impl Callbacks {
         match self.call(&host, nsm::PROGRAM, 1, nsm::NOTIFY, arguments.bytes()) {
             Ok(_) => tracing::info!(%host.address, name = &*host.name, "told of the restart"),
             Err(error) if attempts < NOTICE_ATTEMPTS_MAX => {
-                tracing::debug!(%host.address, %error, attempts, "cannot tell of the restart yet");
+                tracing::debug!(%host.address, %error, attempts, "cannot notify NFS clients of the restart yet");
                 let pause = NOTICE_PAUSE_NANOSECONDS << attempts;
                 return self.push(Job::Notice { host }, attempts, pause);
             }
-            Err(error) => tracing::warn!(%host.address, %error, "cannot tell of the restart"),
+            Err(error) => {
+                tracing::warn!(%host.address, %error, "cannot notify NFS clients of the restart")
+            }
         }
         self.hosts.told(&host);
     }

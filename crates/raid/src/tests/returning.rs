@@ -201,7 +201,7 @@ fn only_a_member_that_went_is_taken_back() {
     write_some(&mut model, 10);
     assert_eq!(model.sync(), Ok(()));
     let refused = come_back(&model, 2).unwrap_err().to_string();
-    assert!(refused.starts_with("disk g0d2 went a moment ago"), "{refused}");
+    assert!(refused.starts_with("disk g0d2 went offline a moment ago"), "{refused}");
     // One that was failed stays so at a start, until someone asks.
     model.commit();
     let place = DiskPlace { group: 0, member: 4 };

@@ -144,7 +144,7 @@ impl Held {
         self.node.check_end(&self.keep).map(drop).map_err(|error| match error.code {
             Code::Unreachable | Code::TimedOut => AdminError::new(error.code, MESSAGE, name)
                 .because("the server ended, or does not answer, since the check began")
-                .because("what the check found is not told: the disks may have been written to")
+                .because("the findings are not shown: the disks may have been written to")
                 .try_next(format!(
                     "stroop check aggr {name}, which opens the disks itself if no server runs"
                 )),

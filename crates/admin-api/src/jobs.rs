@@ -32,11 +32,13 @@ pub enum JobKind {
     Zeroing,
     /// Erases a disk that is to join an aggregate.
     Growth,
+    /// Frees the blocks of a volume that was deleted.
+    Deletion,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Scrub,
         Self::Rebuild,
         Self::Resync,
@@ -44,6 +46,7 @@ impl JobKind {
         Self::Evacuation,
         Self::Zeroing,
         Self::Growth,
+        Self::Deletion,
     ];
 }
 
@@ -57,6 +60,7 @@ impl fmt::Display for JobKind {
             Self::Evacuation => "evacuation",
             Self::Zeroing => "zeroing",
             Self::Growth => "growth",
+            Self::Deletion => "deletion",
         })
     }
 }
@@ -113,7 +117,7 @@ pub struct JobInfo {
     pub kind: JobKind,
     /// The aggregate, if it is about one.
     pub aggregate: Option<String>,
-    /// What it is done to: a disk, a group, an aggregate.
+    /// What it is done to: a disk, a group, a volume, all disks of the aggregate.
     pub target: String,
     /// Whether it goes on.
     pub state: JobState,

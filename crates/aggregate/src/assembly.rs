@@ -4,6 +4,7 @@
 
 use crate::allocation::pool::BlockPool;
 use crate::background::{stocking, use_of_blocks};
+use crate::block_side::deletion::Deletion;
 use crate::block_side::evacuation::Evacuation;
 use crate::block_side::room::settle_budget;
 use crate::block_side::side::BlockSide;
@@ -37,6 +38,7 @@ impl Aggregate {
         block_side.refill.tune(&parts.tuning, &geometry);
         block_side.refill.set_leaving(block_side.settings.leaving_group);
         let evacuation = RwLock::new(Evacuation::of(&block_side, &geometry));
+        let deletions = RwLock::new(Deletion::all_of(&block_side));
         let leaves_areas = AtomicBool::new(block_side.settings.leaves_areas);
         let statistics = Statistics::default();
         statistics.used_blocks.store(block_side.space.used_blocks, Ordering::Relaxed);
@@ -61,6 +63,7 @@ impl Aggregate {
             moved_volumes: RwLock::new(moved),
             tiers,
             evacuation,
+            deletions,
             pins: Pins::default(),
             leaves_areas,
             reads: Mutex::default(),

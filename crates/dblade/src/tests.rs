@@ -460,8 +460,14 @@ fn a_deleted_volume_gives_its_space_back() {
         set,
     })
     .unwrap();
+    let aggregate = Arc::clone(&node.engine.aggregates()[0]);
+    assert_eq!(aggregate.deletions(), []);
     node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
+    let deletions = aggregate.deletions();
+    let names: Vec<&str> = deletions.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["home"]);
     node.settle();
+    assert_eq!(aggregate.deletions(), []);
     let after = node.engine.aggregate_summaries()[0].used_blocks;
     assert!(after <= before, "{after} blocks are in use, {before} were");
     let stale = node.ask(calls::GetAttributes { file: root });

@@ -147,7 +147,7 @@ impl Administration for Management {
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
-        self.volumes.delete_volume(request)
+        self.seen(|| self.volumes.delete_volume(request))
     }
 
     fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {

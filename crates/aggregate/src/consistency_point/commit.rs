@@ -6,6 +6,7 @@
 use super::steps::{self, Step};
 use crate::administration::{evacuation, pinning};
 use crate::background::{counting, forgetting, reclaiming};
+use crate::block_side::deletion::Deletion;
 use crate::block_side::room::settle_budget;
 use crate::block_side::side::BlockSide;
 use crate::relocating;
@@ -151,13 +152,14 @@ impl Commit<'_, '_> {
             },
         },
         Step {
-            name: "Used blocks are published for status",
+            name: "Used blocks and deletions are published for status",
             reason: "With the budget, which says the same",
             run: |commit| {
                 commit.on_side(|aggregate, _, side| {
                     let statistics = &aggregate.statistics;
                     statistics.used_blocks.store(side.space.used_blocks, Ordering::Relaxed);
                     statistics.active_blocks.store(side.space.active_blocks, Ordering::Relaxed);
+                    *aggregate.deletions.write() = Deletion::all_of(side);
                 })
             },
         },

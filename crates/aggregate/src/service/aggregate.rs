@@ -10,6 +10,7 @@ use super::statistics::Statistics;
 use crate::allocation::pool::BlockPool;
 use crate::allocation::tuning::Tuning;
 use crate::block_side::backend::is_lost;
+use crate::block_side::deletion::Deletion;
 use crate::block_side::evacuation::Evacuation;
 use crate::block_side::side::BlockSide;
 use crate::error::AggregateError;
@@ -94,6 +95,7 @@ pub struct Aggregate {
     pub(crate) moved_volumes: RwLock<FxHashSet<VolumeId>>,
     pub(crate) tiers: RwLock<Tiers>,
     pub(crate) evacuation: RwLock<Option<Evacuation>>,
+    pub(crate) deletions: RwLock<Vec<Deletion>>,
     pub(crate) pins: Pins,
     pub(crate) leaves_areas: AtomicBool,
     /// What clients have read of volumes whose blocks cool.
@@ -223,5 +225,11 @@ impl Aggregate {
     #[must_use]
     pub fn evacuation(&self) -> Option<Evacuation> {
         *self.evacuation.read()
+    }
+
+    /// The deleted volumes whose blocks are still being freed, as of the last commit.
+    #[must_use]
+    pub fn deletions(&self) -> Vec<Deletion> {
+        self.deletions.read().clone()
     }
 }

@@ -32,6 +32,7 @@ impl Jobs {
             }
             JobKind::Evacuation => self.keep_group(&job.key)?,
             JobKind::Zeroing | JobKind::Growth => self.stop_erasing(&job.key),
+            JobKind::Deletion => unreachable!("it is refused before"),
         }
         tracing::info!(job = number, kind = %job.key.kind, "{action}, for an administrator");
         self.show(&JobName { job: number })
@@ -141,6 +142,12 @@ fn check(message: &str, job: &Job, action: JobAction) -> Result<(), AdminError> 
                 format!("stroop job cancel {number}, and later {again}"),
             )
         }
+        (JobKind::Deletion, JobAction::Pause | JobAction::Resume | JobAction::Cancel) => refused(
+            "the volume is gone; its blocks are freed with every consistency point until none is \
+             left"
+                .to_owned(),
+            format!("stroop job wait {number}"),
+        ),
         (_, JobAction::Pause) if job.state == JobState::Paused => {
             refused("it is paused already".to_owned(), format!("stroop job resume {number}"))
         }
@@ -161,6 +168,7 @@ mod tests {
         let subject = match kind {
             JobKind::Scrub => Subject::Aggregate,
             JobKind::Evacuation => Subject::Group(1),
+            JobKind::Deletion => Subject::Volume("home".to_owned()),
             _ => Subject::Disk("d4".to_owned()),
         };
         Job {
@@ -180,7 +188,7 @@ mod tests {
     #[test]
     fn a_refusal_says_why_and_what_to_type_next() {
         use JobAction::{Cancel, Pause, Resume};
-        use JobKind::{Evacuation, Growth, Rebuild, Replacement, Resync, Scrub, Zeroing};
+        use JobKind::{Deletion, Evacuation, Growth, Rebuild, Replacement, Resync, Scrub, Zeroing};
         use JobState::{Paused, Queued, Running, Succeeded};
         for (kind, state, action, next) in [
             (Scrub, Succeeded, Pause, "stroop job list"),
@@ -192,6 +200,7 @@ mod tests {
             (Replacement, Running, Cancel, "stroop job pause 7"),
             (Evacuation, Running, Pause, "stroop job cancel 7, and later stroop aggr remove-"),
             (Zeroing, Running, Pause, "stroop job cancel 7, and later stroop disk zero d4"),
+            (Deletion, Running, Cancel, "stroop job wait 7"),
             (Growth, Running, Resume, "stroop job cancel 7, and later stroop aggr add a1"),
         ] {
             let refused = check("cannot change job", &job(kind, state), action).unwrap_err();

@@ -14,6 +14,8 @@ pub(crate) enum Subject {
     Disk(String),
     /// A RAID group of the aggregate.
     Group(u32),
+    /// A volume, by the name that it had.
+    Volume(String),
 }
 
 impl fmt::Display for Subject {
@@ -22,6 +24,7 @@ impl fmt::Display for Subject {
             Self::Aggregate => formatter.write_str("all disks"),
             Self::Disk(name) => formatter.write_str(name),
             Self::Group(group) => write!(formatter, "group {group}"),
+            Self::Volume(name) => formatter.write_str(name),
         }
     }
 }
@@ -34,7 +37,7 @@ pub(crate) struct Key {
     pub aggregate: Option<String>,
     pub subject: Subject,
     /// Tells work from earlier work of the kind on the same subject, where the engine can: when a
-    /// scrub began, which start of the node a disk is erased in.
+    /// scrub began, which start of the node a disk is erased in, the number of a volume.
     pub birth: i64,
 }
 

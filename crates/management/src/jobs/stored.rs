@@ -66,6 +66,7 @@ fn line(job: &Job) -> String {
         Subject::Aggregate => format!("all {NOTHING}"),
         Subject::Disk(name) => format!("disk {}", escape(Some(name))),
         Subject::Group(group) => format!("group {group}"),
+        Subject::Volume(name) => format!("volume {}", escape(Some(name))),
     };
     format!(
         "{} {kind} {} {birth} {} {} {} {} {} {subject} {}\n",
@@ -100,6 +101,7 @@ fn job(line: &str) -> Option<Job> {
         ("all", NOTHING) => Subject::Aggregate,
         ("disk", name) => Subject::Disk(unescape(name)??),
         ("group", group) => Subject::Group(group.parse().ok()?),
+        ("volume", name) => Subject::Volume(unescape(name)??),
         _ => return None,
     };
     let reason = unescape(next()?)?;
@@ -165,6 +167,7 @@ mod tests {
             Just(Subject::Aggregate),
             ".{1,20}".prop_map(Subject::Disk),
             any::<u32>().prop_map(Subject::Group),
+            ".{1,20}".prop_map(Subject::Volume),
         ];
         let kind = prop::sample::select(JobKind::ALL.to_vec());
         let state = prop::sample::select(JobState::ALL.to_vec());

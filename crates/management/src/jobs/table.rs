@@ -38,7 +38,8 @@ pub(crate) struct Work {
     pub going: Going,
     /// When it began, if the engine knows.
     pub began: Option<Timestamp>,
-    pub done_bytes: u64,
+    /// `None` if the engine knows no more than what is left: `size_bytes` then.
+    pub done_bytes: Option<u64>,
     pub size_bytes: u64,
 }
 
@@ -192,11 +193,17 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
     if job.state.is_over() {
         return false;
     }
-    (job.done_bytes, job.size_bytes) = (work.done_bytes, work.size_bytes);
+    match work.done_bytes {
+        Some(done_bytes) => (job.done_bytes, job.size_bytes) = (done_bytes, work.size_bytes),
+        None => {
+            job.size_bytes = job.size_bytes.max(work.size_bytes);
+            job.done_bytes = job.size_bytes - work.size_bytes;
+        }
+    }
     match &work.going {
         Going::Unheld if job.state == JobState::Paused => false,
         Going::Running | Going::Unheld => {
-            job.recent.add(now.monotonic_nanoseconds, work.done_bytes);
+            job.recent.add(now.monotonic_nanoseconds, job.done_bytes);
             change(job, JobState::Running)
         }
         Going::Held => change(job, JobState::Paused),

@@ -7,7 +7,7 @@ use crate::aggregates::Aggregates;
 use crate::jobs::job::{Key, Outcome, Subject};
 use crate::jobs::table::{Fate, Going, Work};
 use admin_api::JobKind;
-use aggregate::Evacuation;
+use aggregate::{Deletion, Evacuation};
 use dblade::AggregateSummary;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::scrub::ScrubPhase;
@@ -36,8 +36,10 @@ impl Look {
             works.extend(scrubbing(&summary.name, &summary.status.scrub));
             works.extend(summary.status.fillings.iter().map(|one| filling(&summary.name, one)));
             let aggregate = engine.aggregate_named(&summary.name);
-            let leaving = aggregate.and_then(|aggregate| aggregate.evacuation());
+            let leaving = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation());
             works.extend(leaving.map(|leaving| evacuation(&summary.name, leaving)));
+            let deletions = aggregate.map(|aggregate| aggregate.deletions()).unwrap_or_default();
+            works.extend(deletions.into_iter().map(|one| deletion(&summary.name, one)));
         }
         let erasing = aggregates.disks.upkeep.erasing().into_iter();
         works.extend(erasing.map(|one| {
@@ -92,7 +94,7 @@ fn running(key: Key, done_blocks: u64, blocks: u64) -> Work {
         key,
         going: Going::Running,
         began: None,
-        done_bytes: done_blocks.saturating_mul(BLOCK_SIZE_U64),
+        done_bytes: Some(done_blocks.saturating_mul(BLOCK_SIZE_U64)),
         size_bytes: blocks.saturating_mul(BLOCK_SIZE_U64),
     }
 }
@@ -134,6 +136,13 @@ fn evacuation(aggregate: &str, leaving: Evacuation) -> Work {
     running(key(JobKind::Evacuation, aggregate, Subject::Group(group)), empty, blocks)
 }
 
+fn deletion(aggregate: &str, deletion: Deletion) -> Work {
+    let Deletion { volume, name, left_blocks } = deletion;
+    let birth = i64::from(volume.get());
+    let key = Key { birth, ..key(JobKind::Deletion, aggregate, Subject::Volume(name)) };
+    Work { done_bytes: None, ..running(key, 0, left_blocks) }
+}
+
 /// What became of work of an aggregate in service that goes on no more.
 fn fate_of(key: &Key, summary: &AggregateSummary) -> Fate {
     match &key.subject {
@@ -149,6 +158,7 @@ fn fate_of(key: &Key, summary: &AggregateSummary) -> Fate {
             })
         }
         Subject::Disk(disk) => fate_of_filling(disk, summary),
+        Subject::Volume(_) => Fate::Ended(Outcome::succeeded()),
     }
 }
 

@@ -13,7 +13,7 @@ fn now(seconds: u64) -> Now {
 fn work(disk: u8, going: Going) -> Work {
     let subject = Subject::Disk(format!("d{disk}"));
     let key = Key { kind: JobKind::Rebuild, aggregate: Some("a1".to_owned()), subject, birth: 0 };
-    Work { key, going, began: None, done_bytes: 1 << 20, size_bytes: 4 << 20 }
+    Work { key, going, began: None, done_bytes: Some(1 << 20), size_bytes: 4 << 20 }
 }
 
 /// What the engine does with a disk, as one look finds it.
@@ -162,7 +162,7 @@ fn work_beyond_the_limit_gets_no_job() {
 fn the_pace_is_told_of_jobs_that_run() {
     let mut table = Table::new(Vec::new(), 1);
     for seconds in 0..3 {
-        let done_bytes = (seconds + 1) << 20;
+        let done_bytes = Some((seconds + 1) << 20);
         let one = Work { done_bytes, ..work(0, Going::Running) };
         table.observe(now(seconds), &[one], &|_| Fate::Away);
     }
@@ -215,4 +215,19 @@ fn a_job_that_is_given_up_and_ends_early_was_cancelled() {
         table.observe(now(3), &[], &|_| Fate::Ended(Outcome::failed("stopped")));
         assert_eq!(table.job(2).unwrap().state, JobState::Failed);
     }
+}
+
+/// Of a deletion the engine knows what is left, and nothing else: not after a restart either.
+#[test]
+fn what_is_done_follows_from_what_is_left() {
+    let mut table = Table::new(Vec::new(), 1);
+    let mut progress = |seconds: u64, left_bytes: u64| {
+        let one = Work { done_bytes: None, size_bytes: left_bytes, ..work(0, Going::Running) };
+        table.observe(now(seconds), &[one], &|_| Fate::Away);
+        let job = table.job(1).unwrap();
+        (job.done_bytes, job.size_bytes)
+    };
+    assert_eq!(progress(1, 400), (0, 400));
+    assert_eq!(progress(2, 300), (100, 400));
+    assert_eq!(progress(3, 0), (400, 400));
 }

@@ -43,6 +43,11 @@ mod relocating;
 mod relocation;
 mod service;
 
+#[cfg(any(test, feature = "testing"))]
+pub mod test_support;
+#[cfg(test)]
+mod tests;
+
 pub use administration::evacuation::RemovalPlanned;
 pub use administration::pinning::{PinDone, UnpinDone};
 pub use allocation::area_map::{AreaCell, GroupMap, MapDone};

@@ -325,6 +325,9 @@ pub fn could_promise_both(
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

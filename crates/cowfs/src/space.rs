@@ -701,6 +701,9 @@ fn bits<N: BlockNumber>(block: &Block, index: Fbn, flip: u8) -> impl Iterator<It
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::BufferCache;

@@ -34,6 +34,9 @@ mod traditional;
 mod under_way;
 mod work;
 
+#[cfg(test)]
+mod tests;
+
 pub use damage::VolumeDamage;
 pub use flexible::FlexibleVolume;
 pub use front::Front;

@@ -312,12 +312,22 @@ impl State {
         self.ready.push_front(slot);
     }
 
-    /// Adds `change` to `busy_below` of all ancestors, and lines up those that waited for zero.
-    fn busy_above(&mut self, slot: u32, change: i32) {
+    /// Counts a run or reservation of `slot` in at all ancestors.
+    fn enter(&mut self, slot: u32) {
         let mut above = self.node(slot).parent;
         while let Some(ancestor) = above {
             let node = self.node_mut(ancestor);
-            let Some(busy) = node.busy_below.checked_add_signed(change) else {
+            node.busy_below += 1;
+            above = node.parent;
+        }
+    }
+
+    /// The opposite of [`Self::enter`]; lines up the ancestors that waited for this.
+    fn leave(&mut self, slot: u32) {
+        let mut above = self.node(slot).parent;
+        while let Some(ancestor) = above {
+            let node = self.node_mut(ancestor);
+            let Some(busy) = node.busy_below.checked_sub(1) else {
                 unreachable!("every end of a run or reservation follows its start");
             };
             node.busy_below = busy;
@@ -348,7 +358,7 @@ impl State {
             self.counters.kind_mut(id.kind()).reservations += 1;
             self.node_mut(slot).reserved = true;
             self.reserved.push(slot);
-            self.busy_above(slot, 1);
+            self.enter(slot);
         }
     }
 

@@ -81,7 +81,7 @@ impl State {
         if std::mem::take(&mut node.reserved) {
             self.reserved.retain(|reserved| *reserved != slot);
         } else {
-            self.busy_above(slot, 1);
+            self.enter(slot);
         }
         self.dispatches += 1;
         self.running += 1;
@@ -165,6 +165,6 @@ impl State {
         }
         // The list's room is kept.
         self.node_mut(slot).waiters = waiters;
-        self.busy_above(slot, -1);
+        self.leave(slot);
     }
 }

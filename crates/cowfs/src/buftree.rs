@@ -105,10 +105,28 @@ impl<P: Pointer> Root<P> {
     }
 }
 
+/// Levels of nodes that cover less than all numbers: a node covers two children at least.
+const LEVELS_MAX: usize = 64;
+
+/// File blocks that a node covers, by its level.
+struct Spans<P>(PhantomData<P>);
+
+impl<P: Pointer> Spans<P> {
+    const OF_LEVELS: [u64; LEVELS_MAX] = {
+        let mut spans = [1; LEVELS_MAX];
+        let mut level = 1;
+        while level < LEVELS_MAX {
+            spans[level] = P::FANOUT.saturating_mul(spans[level - 1]);
+            level += 1;
+        }
+        spans
+    };
+}
+
 /// File blocks that a node at `level` covers.
 #[must_use]
 pub fn span<P: Pointer>(level: u8) -> u64 {
-    (0..level).fold(1_u64, |span, _| span.saturating_mul(P::FANOUT))
+    Spans::<P>::OF_LEVELS.get(usize::from(level)).copied().unwrap_or(u64::MAX)
 }
 
 /// The pointer to file block `fbn`; a hole where there is none.

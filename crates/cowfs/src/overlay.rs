@@ -125,6 +125,18 @@ impl DirtyFile {
         })
     }
 
+    /// Whether any of `start..end` is dirty.
+    #[must_use]
+    pub fn is_any(&self, start: Fbn, end: Fbn) -> bool {
+        // Runs are sought from one end: the next one is mostly beyond the other.
+        let (first, end_run) = (start.get() / RUN_BLOCKS, end.get().div_ceil(RUN_BLOCKS));
+        let mut touched = self.runs.range(first..).take_while(|(number, _)| **number < end_run);
+        touched.any(|(number, run)| {
+            let first = Fbn(number * RUN_BLOCKS);
+            run.blocks[within(first, start, end)].iter().any(Option::is_some)
+        })
+    }
+
     /// All dirty blocks, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Fbn, &BlockRef)> {
         self.range(Fbn(0), Fbn::END)
@@ -207,12 +219,6 @@ impl Stripe {
             self.active.remove(&inode);
         }
         dropped
-    }
-
-    /// Whether any block in `start..end` is dirty.
-    #[must_use]
-    pub fn is_any_active(&self, inode: InodeNumber, start: Fbn, end: Fbn) -> bool {
-        self.active.get(&inode).is_some_and(|file| file.range(start, end).next().is_some())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::buftree::Root;
 use crate::inode::{Inode, InodeAttributes, position};
 use crate::logical::Logical;
 use crate::orphans::OrphanEdits;
-use crate::overlay::{Stripe, stripe_of};
+use crate::overlay::{DirtyFile, stripe_of};
 use crate::pointer::Pointer;
 use crate::reader::{Progress, Reader, Stop, Wait};
 use ondisk::inode::KIND_FREE;
@@ -123,6 +123,37 @@ impl<'a, P: Pointer> Transaction<'a, P> {
             return Ok(None);
         }
         Ok(self.logical.inodes.get(&inode).map(Inode::attributes))
+    }
+
+    /// What `look` makes of a file: of its attributes, and of the count of blocks that it takes
+    /// with those that this transaction adds. `None` if the inode is free.
+    ///
+    /// A block that was written over since the last consistency point may count twice.
+    ///
+    /// # Errors
+    /// What to wait for.
+    pub fn look<T>(
+        &mut self,
+        inode: InodeNumber,
+        look: impl FnOnce(&InodeAttributes, u64) -> T,
+    ) -> Progress<Option<T>> {
+        let is_edited = self.inodes.contains_key(&inode);
+        if !is_edited && !self.logical.load(inode, &self.reader)? {
+            return Ok(None);
+        }
+        let added = self.added_blocks(inode);
+        let edit = self.inodes.get(&inode);
+        if edit.is_some_and(|edit| edit.freed) {
+            return Ok(None);
+        }
+        let Some(found) = self.logical.inodes.get(&inode) else {
+            // Made by this transaction.
+            return Ok(edit.map(|edit| look(&edit.attributes, added)));
+        };
+        let shared = found.shared.lock();
+        let attributes = edit.map_or(&shared.attributes, |edit| &edit.attributes);
+        let below = found.blocks + shared.new_blocks.0 + shared.new_blocks.1;
+        Ok(Some(look(attributes, below + added)))
     }
 
     /// A file's attributes if it is of `generation`.
@@ -427,7 +458,7 @@ impl<'a, P: Pointer> Transaction<'a, P> {
         let mut blocks = BlockCost::default();
         for &(inode, fbn) in self.blocks.keys() {
             let stripe = self.logical.stripes[stripe_of(inode, fbn)].get_mut();
-            blocks.add::<P>(stripe, inode, fbn);
+            blocks.add::<P>(stripe.active.get(&inode), inode, fbn);
         }
         let mut cost = blocks.blocks();
         // A hole rewrites the two lowest-level nodes at its ends, and those above them.
@@ -530,17 +561,26 @@ pub struct BlockCost {
 }
 
 impl BlockCost {
-    /// Counts a block in; blocks of one file come in order. `stripe` is the block's.
-    pub fn add<P: Pointer>(&mut self, stripe: &Stripe, inode: InodeNumber, fbn: Fbn) {
-        self.blocks += u64::from(stripe.active(inode, fbn).is_none());
+    /// Counts a block in; whether it was dirty already. Blocks of one file come in order; `file` is
+    /// what is dirty of it in the block's stripe.
+    pub fn add<P: Pointer>(
+        &mut self,
+        file: Option<&DirtyFile>,
+        inode: InodeNumber,
+        fbn: Fbn,
+    ) -> bool {
+        let is_dirty = file.is_some_and(|file| file.get(fbn).is_some());
+        self.blocks += u64::from(!is_dirty);
         let group = (inode, fbn.get() / P::FANOUT);
         if self.group != Some(group) {
             let start = Fbn(group.1 * P::FANOUT);
-            if !stripe.is_any_active(inode, start, start.offset(P::FANOUT)) {
+            let is_any = |file: &DirtyFile| file.is_any(start, start.offset(P::FANOUT));
+            if !is_dirty && !file.is_some_and(is_any) {
                 self.blocks += NODES_ABOVE_BLOCK;
             }
             self.group = Some(group);
         }
+        is_dirty
     }
 
     /// The cost so far.

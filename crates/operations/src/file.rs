@@ -54,8 +54,8 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
     /// `Stale`, `ReadOnly`, or what to wait for.
     pub(crate) fn open(&mut self, handle: FileHandle) -> Outcome<File> {
         self.environment.check_active(handle)?;
-        let state = self.transaction.file(handle.inode, handle.generation)?;
-        let file = state.and_then(|state| self.seen(handle.inode, state));
+        let file = self.seen(handle.inode)?;
+        let file = file.filter(|file| file.state.generation == handle.generation);
         let file = file.ok_or(FsError::Stale)?;
         if is_gone(self.transaction, handle.inode, &file.state) {
             return Err(FsError::Stale.into());
@@ -63,11 +63,14 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
         Ok(file)
     }
 
-    fn seen(&mut self, inode: InodeNumber, state: InodeAttributes) -> Option<File> {
-        let blocks = self.transaction.blocks_in_use(inode);
+    /// The file that an inode holds, if clients may see it.
+    fn seen(&mut self, inode: InodeNumber) -> Outcome<Option<File>> {
         let image_number = self.environment.image_number(SnapshotId::ACTIVE);
-        let attributes = visible(inode, &state, blocks, image_number)?;
-        Some(File { inode, state, attributes })
+        let see = |state: &InodeAttributes, blocks| {
+            let attributes = visible(inode, state, blocks, image_number)?;
+            Some(File { inode, state: state.clone(), attributes })
+        };
+        Ok(self.transaction.look(inode, see)?.flatten())
     }
 
     /// What `name` in a directory leads to; nothing for what cannot be an entry's name.
@@ -87,9 +90,7 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
     /// # Errors
     /// `Dangling` if it is not there, or what to wait for.
     fn known(&mut self, inode: InodeNumber) -> Outcome<File> {
-        let state = self.transaction.attributes(inode)?;
-        let file = state.and_then(|state| self.seen(inode, state));
-        file.ok_or(OperationStop::Dangling { inode })
+        self.seen(inode)?.ok_or(OperationStop::Dangling { inode })
     }
 
     /// The file that a directory entry leads to.
@@ -110,7 +111,9 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
     /// # Errors
     /// As [`Self::known`].
     pub(crate) fn attributes(&mut self, inode: InodeNumber) -> Outcome<Attributes> {
-        self.known(inode).map(|file| file.attributes)
+        let image_number = self.environment.image_number(SnapshotId::ACTIVE);
+        let see = |state: &InodeAttributes, blocks| visible(inode, state, blocks, image_number);
+        self.transaction.look(inode, see)?.flatten().ok_or(OperationStop::Dangling { inode })
     }
 
     /// A file's handle and attributes as they are now.
@@ -125,7 +128,7 @@ impl<'t, 'a, P: Pointer> Files<'t, 'a, P> {
 }
 
 /// Whether a file has no name and nobody who holds it.
-pub fn is_gone<P: Pointer>(
+fn is_gone<P: Pointer>(
     transaction: &Transaction<'_, P>,
     inode: InodeNumber,
     state: &InodeAttributes,

@@ -10,7 +10,7 @@
 
 use crate::attributes::visible;
 use crate::data::read::ReadRange;
-use crate::file::{self, Files};
+use crate::file::Files;
 use crate::{Environment, OperationStop, Outcome};
 use cowfs::buftree::{self, FileKey, Root, Walk};
 use cowfs::directory::{DirectoryBlocks, DirectoryError};
@@ -89,26 +89,33 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         inode: InodeNumber,
         generation: Generation,
     ) -> Outcome<Option<Attributes>> {
-        let Some((state, blocks)) = self.state(inode)? else { return Ok(None) };
-        if state.generation != generation {
-            return Ok(None);
-        }
-        let gone = match self.image {
-            SnapshotId::ACTIVE => file::is_gone(self.transaction, inode, &state),
-            _ => state.links == 0,
-        };
         let image_number = self.environment.image_number(self.image);
-        Ok(visible(inode, &state, blocks, image_number).filter(|_| !gone))
+        let see = |state: &InodeAttributes, blocks| visible(inode, state, blocks, image_number);
+        let found = self.look(inode, see)?.flatten();
+        Ok(found.filter(|found| found.generation == generation && !self.is_gone(found)))
     }
 
-    /// An inode's state and the blocks that its file takes.
-    pub fn state(&mut self, inode: InodeNumber) -> Progress<Option<(InodeAttributes, u64)>> {
+    /// What `look` makes of an inode's state and of the count of blocks that its file takes; `None`
+    /// if the inode is free.
+    pub fn look<T>(
+        &mut self,
+        inode: InodeNumber,
+        look: impl FnOnce(&InodeAttributes, u64) -> T,
+    ) -> Progress<Option<T>> {
         if self.image == SnapshotId::ACTIVE {
-            let state = self.transaction.attributes(inode)?;
-            return Ok(state.map(|state| (state, self.transaction.blocks_in_use(inode))));
+            return self.transaction.look(inode, look);
         }
         let record = self.record(inode)?;
-        Ok(record.map(|record| (InodeAttributes::of(&record), record.blocks.get())))
+        Ok(record.map(|record| look(&InodeAttributes::of(&record), record.blocks.get())))
+    }
+
+    /// Whether a file of this image has no name and nobody who holds it.
+    fn is_gone(&self, found: &Attributes) -> bool {
+        let is_held = || {
+            let holds = &self.transaction.logical().holds;
+            self.image == SnapshotId::ACTIVE && holds.has(found.inode, found.generation)
+        };
+        found.links == 0 && !is_held()
     }
 
     fn record(&mut self, inode: InodeNumber) -> Progress<Option<InodeRecord>> {
@@ -157,6 +164,18 @@ impl<'t, 'a, P: Pointer> View<'t, 'a, P> {
         }
         let mut walk = Walk::new(&root, &key, *reader);
         first.until(first.offset(count)).map(|fbn| walk.read(fbn)).collect()
+    }
+
+    /// The content of one file block; `None` for a hole.
+    ///
+    /// # Errors
+    /// What to wait for.
+    fn block(&mut self, inode: InodeNumber, fbn: Fbn) -> Progress<Option<BlockRef>> {
+        if self.image == SnapshotId::ACTIVE {
+            return self.transaction.read(inode, fbn);
+        }
+        let Some((root, key)) = self.tree(inode)? else { return Ok(None) };
+        buftree::read(&root, &key, fbn, self.transaction.reader())
     }
 
     /// Whether a read of the active image is out of sequence. Who reads a snapshot copies it,
@@ -267,8 +286,8 @@ impl<P: Pointer> DirectoryBlocks for DirectoryView<'_, '_, '_, P> {
     }
 
     fn read(&mut self, fbn: Fbn) -> Result<BlockRef, DirectoryError<Stop>> {
-        let blocks = self.view.blocks(self.inode, fbn, 1).map_err(DirectoryError::Wait)?;
-        Ok(blocks.into_iter().next().flatten().unwrap_or_else(zero_block))
+        let block = self.view.block(self.inode, fbn).map_err(DirectoryError::Wait)?;
+        Ok(block.unwrap_or_else(zero_block))
     }
 
     fn write(&mut self, _: Fbn) -> Result<&mut Block, DirectoryError<Stop>> {

@@ -187,15 +187,13 @@ fn load_from<P: Pointer>(view: &mut View<'_, '_, P>, inode: InodeNumber) -> Outc
     if view.image == SnapshotId::DIRECTORY {
         return Ok(Xattrs::new());
     }
-    let state = view.state(inode)?;
-    let Some(holder) = state.and_then(|(state, _)| holder_of(&state)) else {
-        return Ok(Xattrs::new());
-    };
-    let state = view.state(holder)?.filter(|(state, _)| state.kind == KIND_ATTRIBUTES);
-    let (state, _) = state.ok_or(OperationStop::Dangling { inode: holder })?;
-    let count = block_count(holder, state.size)?;
+    let holder = view.look(inode, |state, _| holder_of(state))?.flatten();
+    let Some(holder) = holder else { return Ok(Xattrs::new()) };
+    let size = view.look(holder, |state, _| (state.kind == KIND_ATTRIBUTES).then_some(state.size));
+    let size = size?.flatten().ok_or(OperationStop::Dangling { inode: holder })?;
+    let count = block_count(holder, size)?;
     let blocks = view.blocks(holder, Fbn(0), count)?;
-    decode(holder, state.size, &blocks)
+    decode(holder, size, &blocks)
 }
 
 fn block_count(holder: InodeNumber, size: u64) -> Outcome<u64> {

@@ -80,6 +80,7 @@ proptest! {
         let some: Vec<_> = file.range(low, high).map(content).collect();
         let mut expected: Vec<_> = blocks.clone().into_iter().collect();
         expected.retain(|(fbn, _)| (low..high).contains(fbn));
+        prop_assert_eq!(file.is_any(low, high), !expected.is_empty());
         prop_assert_eq!(some, expected);
         for fbn in (0..90).map(Fbn) {
             prop_assert_eq!(file.get(fbn).is_some(), blocks.contains_key(&fbn));

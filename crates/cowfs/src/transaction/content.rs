@@ -67,19 +67,16 @@ impl<P: Pointer> Transaction<'_, P> {
         if missing.is_empty() { Ok(blocks) } else { Err(Stop::Wait(Wait::Load(missing))) }
     }
 
-    /// Blocks that the file takes, with those that this transaction adds. A block that was written
-    /// over since the last consistency point may count twice.
-    #[must_use]
-    pub fn blocks_in_use(&mut self, inode: InodeNumber) -> u64 {
-        let below = self.logical.inodes.get(&inode).map_or(0, |found| {
-            let new_blocks = found.shared.lock().new_blocks;
-            found.blocks + new_blocks.0 + new_blocks.1
-        });
+    /// Blocks of the file that this transaction makes dirty.
+    pub(super) fn added_blocks(&mut self, inode: InodeNumber) -> u64 {
+        if self.blocks.is_empty() {
+            return 0;
+        }
         let stripes = &mut self.logical.stripes;
         let own = self.blocks.range((inode, Fbn(0))..=(inode, Fbn::END)).filter(|((_, fbn), _)| {
             stripes[stripe_of(inode, *fbn)].get_mut().active(inode, *fbn).is_none()
         });
-        below + own.count() as u64
+        own.count() as u64
     }
 
     /// Whether an inode number is in use.

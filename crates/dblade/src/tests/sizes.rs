@@ -283,3 +283,21 @@ fn regression_labels_are_found_after_2109() {
     }
     assert_eq!(node.engine.aggregate_summaries()[0].lost_blocks, 0);
 }
+
+/// The answer is made before the write is applied.
+#[test]
+fn a_write_is_answered_with_the_blocks_that_it_adds() {
+    let world = SimulatedWorld::new(8);
+    let node = Node::create(&world, RaidKind::Raid4, false);
+    let file = node.write_file(node.root("home"), "file", content(1, 9_000));
+    let block = BLOCK_SIZE_U64;
+    let stripe_bytes = cowfs::overlay::STRIPE_BLOCKS * block;
+    // The file has three blocks. Within a stripe one is added, across two stripes two are.
+    for (offset, count, blocks) in [(5 * block, block, 4), (stripe_bytes - block, 2 * block, 6)] {
+        let (data, stability) = (Bytes::from(content(2, count as usize)), Stability::Unstable);
+        let written = node.ask(calls::Write { file, offset, data, stability }).unwrap();
+        assert_eq!(written.change.after.used, blocks * block, "at {offset}");
+        let attributes = node.ask(calls::GetAttributes { file }).unwrap();
+        assert_eq!(written.change.after, attributes);
+    }
+}

@@ -22,7 +22,7 @@ use crate::attributes::{change, visible};
 use crate::{Environment, Outcome, Record};
 use cowfs::budget::Spender;
 use cowfs::buftree::{self, FileKey, Walk};
-use cowfs::inode::{Inode, InodeAttributes};
+use cowfs::inode::Inode;
 use cowfs::logical::{Logical, Overlaid, overlaid};
 use cowfs::overlay::{Stripe, stripe_of};
 use cowfs::pointer::Pointer;
@@ -55,21 +55,36 @@ pub fn stripe_of_range(inode: InodeNumber, offset: u64, count: u64) -> Option<us
 }
 
 /// A file in memory as a stripe's message sees it.
+struct Found<'l, P: Pointer> {
+    inode: &'l Inode<P>,
+    /// As clients see it.
+    attributes: Attributes,
+    has_extended_attributes: bool,
+}
+
+/// Looks for a file in memory; none if the operation must run in the Volume Logical affinity.
+///
+/// # Errors
+/// [`Stop::Quarantined`].
 fn find<'l, P: Pointer>(
     logical: &'l Logical<P>,
     environment: &Environment,
     handle: FileHandle,
-) -> Option<(&'l Inode<P>, InodeAttributes, Attributes)> {
-    let inode = logical.in_memory(handle.inode, handle.generation)?;
-    let (state, new_blocks) = {
-        let shared = inode.shared.lock();
-        (shared.attributes.clone(), shared.new_blocks)
-    };
+) -> Progress<Option<Found<'l, P>>> {
+    let inode = logical.in_memory(handle.inode, handle.generation);
+    let Some(inode) = inode else { return Ok(None) };
+    let shared = inode.shared.lock();
+    let state = &shared.attributes;
     let gone = state.links == 0 && !logical.holds.has(handle.inode, handle.generation);
-    let blocks = inode.blocks + new_blocks.0 + new_blocks.1;
+    let blocks = inode.blocks + shared.new_blocks.0 + shared.new_blocks.1;
     let image_number = environment.image_number(SnapshotId::ACTIVE);
-    let attributes = visible(handle.inode, &state, blocks, image_number).filter(|_| !gone)?;
-    Some((inode, state, attributes))
+    let attributes = visible(handle.inode, state, blocks, image_number).filter(|_| !gone);
+    let Some(attributes) = attributes else { return Ok(None) };
+    if state.quarantined {
+        return Err(Stop::Quarantined(handle.inode));
+    }
+    let has_extended_attributes = state.attributes_inode != 0;
+    Ok(Some(Found { inode, attributes, has_extended_attributes }))
 }
 
 /// What a read found, and what the next ones will want.
@@ -98,12 +113,10 @@ pub fn read<P: Pointer>(
     if request.call.file.is_read_only() {
         return Ok(InStripe::Reroute);
     }
-    let Some((inode, state, mut attributes)) = find(logical, environment, request.call.file) else {
+    let Some(found) = find(logical, environment, request.call.file)? else {
         return Ok(InStripe::Reroute);
     };
-    if state.quarantined {
-        return Err(Stop::Quarantined(number).into());
-    }
+    let Found { inode, mut attributes, .. } = found;
     request.check(&attributes)?;
     let range = request.range(environment, &attributes);
     let blocks = touched(range.start, range.end);
@@ -224,14 +237,12 @@ pub fn write<'s, P: Pointer>(
 ) -> Outcome<InStripe<StripeWrite<'s, P>>> {
     environment.check_active(request.call.file)?;
     let number = request.call.file.inode;
-    let Some((inode, state, before)) = find(logical, environment, request.call.file) else {
+    let Some(found) = find(logical, environment, request.call.file)? else {
         return Ok(InStripe::Reroute);
     };
-    if state.quarantined {
-        return Err(Stop::Quarantined(number).into());
-    }
-    // Extended attributes may have to change with the data.
-    if state.attributes_inode != 0 {
+    let Found { inode, attributes: before, has_extended_attributes } = found;
+    // They may have to change with the data.
+    if has_extended_attributes {
         return Ok(InStripe::Reroute);
     }
     let plan = request.plan(environment, &before)?;
@@ -240,10 +251,15 @@ pub fn write<'s, P: Pointer>(
     let mut missing = Missing::default();
     let mut cost = BlockCost::default();
     let base = Base { logical, inode, number, reader };
+    let dirty_file = stripe.active.get(&number);
     for fbn in blocks.start.until(blocks.end) {
-        let change = base.change(stripe, &plan, (fbn, request.call.offset));
+        let is_dirty = cost.add::<P>(dirty_file, number, fbn);
+        let change = if is_dirty {
+            Ok(Change::Patch)
+        } else {
+            base.change(stripe, &plan, (fbn, request.call.offset))
+        };
         changes.extend(missing.note(change)?.map(|change| (fbn, change)));
-        cost.add::<P>(stripe, number, fbn);
     }
     missing.check()?;
     if !changes.is_empty() && logical.shared.aggregate.dirty.is_full() {
@@ -259,8 +275,8 @@ pub fn write<'s, P: Pointer>(
     let is_logged = !mutation::broken(Rule::StableWriteNotLogged);
     let stable = request.call.stability != Stability::Unstable && !changes.is_empty() && is_logged;
     let record = stable.then(|| {
-        let after = (state.size.max(plan.end), state.change + 1);
-        request.record(environment, &plan, (number, state.generation), after, false)
+        let after = (before.size.max(plan.end), before.change + 1);
+        request.record(environment, &plan, (number, before.generation), after, false)
     });
     Ok(InStripe::Done(StripeWrite {
         logical,
@@ -284,15 +300,13 @@ struct Base<'b, P: Pointer> {
 }
 
 impl<P: Pointer> Base<'_, P> {
+    /// What happens to a block that is not dirty.
     fn change(
         &self,
         stripe: &Stripe,
         plan: &WritePlan,
         (fbn, offset): (Fbn, u64),
     ) -> Progress<Change> {
-        if stripe.active(self.number, fbn).is_some() {
-            return Ok(Change::Patch);
-        }
         let (low, high) = part(fbn, offset, plan.end);
         if high - low == BLOCK_SIZE {
             return Ok(Change::Whole(Block::shared(data_of(plan, offset, fbn))));

@@ -106,6 +106,19 @@ impl AdminError {
         Self::new(Code::Usage, message, object)
     }
 
+    /// A request about a thing that is not there; `noun` says what kind of thing.
+    #[must_use]
+    pub fn missing(message: impl Into<String>, noun: &str, name: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, message, name)
+            .because(format!("there is no {noun} of this name"))
+            .try_next(match noun {
+                "aggregate" => "stroop aggr list",
+                "snapshot" => "stroop snapshot list",
+                "disk" => "stroop disk list",
+                _ => "stroop volume list",
+            })
+    }
+
     /// The whole of it for a person: what, why, what next.
     #[must_use]
     pub fn render(&self) -> String {

@@ -87,14 +87,7 @@ impl MemoryAdministration {
 }
 
 fn missing(action: &str, noun: &str, name: &str) -> AdminError {
-    AdminError::new(Code::NotFound, format!("cannot {action}"), name)
-        .because(format!("there is no {noun} of this name"))
-        .try_next(match noun {
-            "aggregate" => "stroop aggr list",
-            "snapshot" => "stroop snapshot list",
-            "disk" => "stroop disk list",
-            _ => "stroop volume list",
-        })
+    AdminError::missing(format!("cannot {action}"), noun, name)
 }
 
 fn taken(noun: &str, name: &str) -> AdminError {

@@ -438,16 +438,41 @@ pub struct MountRemove {
     pub mountpoint: String,
 }
 
-impl Validate for Named {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("object", &self.name)
-    }
+/// Requests whose check is a matter of a line.
+macro_rules! validate {
+    ($($request:ty: |$it:ident| $check:expr;)*) => {
+        $(impl Validate for $request {
+            fn validate(&self) -> Result<(), AdminError> {
+                let $it = self;
+                $check
+            }
+        })*
+    };
 }
 
-impl Validate for VolumeFilter {
-    fn validate(&self) -> Result<(), AdminError> {
-        self.volume.as_ref().map_or(Ok(()), |name| validate_name("volume", name))
-    }
+validate! {
+    Named: |it| validate_name("object", &it.name);
+    VolumeFilter: |it| it.volume.as_ref().map_or(Ok(()), |name| validate_name("volume", name));
+    DiskFail: |it| validate_disk("cannot fail disk", &it.disk);
+    DiskZero: |it| validate_disk("cannot zero disk", &it.disk);
+    DiskClear: |it| validate_disk("cannot clear disk", &it.disk);
+    SpareRemove: |it| validate_disk("cannot remove spare", &it.disk);
+    VolumeDelete: |it| validate_name("volume", &it.name);
+    ExportAdd: |it| validate_name("volume", &it.volume);
+    ExportRemove: |it| validate_name("volume", &it.volume);
+    MountRemove: |it| validate_path(&it.mountpoint);
+    SnapshotName: |it| validate_snapshot(&it.volume, &it.name);
+    SnapshotDelete: |it| validate_snapshot(&it.volume, &it.name);
+    SnapshotRestore: |it| validate_snapshot(&it.volume, &it.name);
+    MountCreate: |it| {
+        validate_name("volume", &it.volume)?;
+        validate_path(&it.mountpoint)
+    };
+}
+
+fn validate_snapshot(volume: &str, name: &str) -> Result<(), AdminError> {
+    validate_name("volume", volume)?;
+    validate_name("snapshot", name)
 }
 
 fn validate_disk(action: &str, name: &str) -> Result<(), AdminError> {
@@ -458,12 +483,6 @@ fn validate_disk(action: &str, name: &str) -> Result<(), AdminError> {
     Ok(())
 }
 
-impl Validate for DiskFail {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_disk("cannot fail disk", &self.disk)
-    }
-}
-
 impl Validate for DiskLocate {
     fn validate(&self) -> Result<(), AdminError> {
         validate_disk("cannot locate disk", &self.disk)?;
@@ -472,18 +491,6 @@ impl Validate for DiskLocate {
                 .because(format!("a disk shows itself for {LOCATE_SECONDS_MAX} seconds at most")));
         }
         Ok(())
-    }
-}
-
-impl Validate for DiskZero {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_disk("cannot zero disk", &self.disk)
-    }
-}
-
-impl Validate for DiskClear {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_disk("cannot clear disk", &self.disk)
     }
 }
 
@@ -503,12 +510,6 @@ impl Validate for SpareAdd {
                 .because(format!("1 to {AGGREGATE_DISKS_MAX} disks at a time")));
         }
         self.disks.iter().try_for_each(|disk| validate_disk("cannot add spare", disk))
-    }
-}
-
-impl Validate for SpareRemove {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_disk("cannot remove spare", &self.disk)
     }
 }
 
@@ -619,49 +620,6 @@ impl Validate for VolumeSet {
                 .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));
         }
         Ok(())
-    }
-}
-
-impl Validate for VolumeDelete {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.name)
-    }
-}
-
-macro_rules! validate_snapshot {
-    ($($request:ty),*) => {
-        $(impl Validate for $request {
-            fn validate(&self) -> Result<(), AdminError> {
-                validate_name("volume", &self.volume)?;
-                validate_name("snapshot", &self.name)
-            }
-        })*
-    };
-}
-validate_snapshot!(SnapshotName, SnapshotDelete, SnapshotRestore);
-
-impl Validate for ExportAdd {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.volume)
-    }
-}
-
-impl Validate for ExportRemove {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.volume)
-    }
-}
-
-impl Validate for MountCreate {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.volume)?;
-        validate_path(&self.mountpoint)
-    }
-}
-
-impl Validate for MountRemove {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_path(&self.mountpoint)
     }
 }
 

@@ -295,6 +295,21 @@ pub enum SpareCommand {
     },
 }
 
+/// How groups are made of disks that are taken.
+#[derive(Args, Clone, Debug)]
+pub struct GroupArguments {
+    /// Disks of a RAID group at most, parity included [default: 32]
+    #[arg(long, value_name = "N")]
+    pub group_size: Option<u64>,
+    /// What the disks are: hdd, ssd, ssd:4MiB (its erase block), smr, smr:256MiB (its zone),
+    /// object [default: what each tells of itself, which files do of the device below them]
+    #[arg(long, value_name = "KIND[:SIZE]")]
+    pub media: Option<String>,
+    /// Take disks that hold something else; what they hold is lost
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// `stroop aggr`.
 #[derive(Subcommand, Debug)]
 pub enum AggregateCommand {
@@ -312,16 +327,9 @@ pub enum AggregateCommand {
         /// Protection: none, or so that any one (raid4), two (dp), three (tp) disks may fail
         #[arg(long, value_parser = parse_raid)]
         raid: RaidKind,
-        /// Disks of a RAID group at most, parity included [default: 32]
-        #[arg(long, value_name = "N")]
-        group_size: Option<u64>,
-        /// What the disks are: hdd, ssd, ssd:4MiB (its erase block), smr, smr:256MiB (its zone),
-        /// object [default: what each tells of itself, which files do of the device below them]
-        #[arg(long, value_name = "KIND[:SIZE]")]
-        media: Option<String>,
-        /// Take disks that hold something else; what they hold is lost
-        #[arg(long)]
-        force: bool,
+        /// How its groups are made
+        #[command(flatten)]
+        group: GroupArguments,
         /// Make one traditional volume of it, named as the aggregate
         #[arg(long)]
         traditional: bool,
@@ -342,15 +350,9 @@ pub enum AggregateCommand {
         /// Protection of new groups [default: that of the first group]
         #[arg(long, value_parser = parse_raid)]
         raid: Option<RaidKind>,
-        /// Disks of a new group at most, parity included [default: 32]
-        #[arg(long, value_name = "N")]
-        group_size: Option<u64>,
-        /// What the disks are, as for create
-        #[arg(long, value_name = "KIND[:SIZE]")]
-        media: Option<String>,
-        /// Take disks that hold something else; what they hold is lost
-        #[arg(long)]
-        force: bool,
+        /// How new groups are made
+        #[command(flatten)]
+        new: GroupArguments,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,

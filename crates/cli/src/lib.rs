@@ -25,6 +25,7 @@ pub mod commands;
 pub mod confirm;
 pub mod output;
 pub mod owner;
+mod quantities;
 pub mod table;
 pub mod terminal;
 pub mod transport;

@@ -23,7 +23,7 @@ use crate::overlay::{DirtyFiles, Stripe, stripe_of};
 use crate::pointer::Pointer;
 use crate::ranges::RangeSet;
 use crate::reader::{Progress, Reader, Stop};
-use affinity::Partition;
+use affinity::{AffinityId, Partition};
 use ondisk::inode::{INODE_SIZE, InodeRecord};
 use ondisk::root::metafile;
 use platform::mutation::{self, Rule};
@@ -194,6 +194,34 @@ pub struct CleanedInode<P> {
 }
 
 impl<P: Pointer> Logical<P> {
+    /// A logical side with nothing in it.
+    pub fn empty(volume: VolumeId, stripes: &[AffinityId], shared: Arc<Shared>) -> Self {
+        let stripe = |affinity: &AffinityId| Partition::new(*affinity, Stripe::default());
+        Self {
+            volume,
+            inode_file: Root::default(),
+            inodes: FxHashMap::default(),
+            holds: Holds::default(),
+            reaping_inodes: 0,
+            trim_above: 0,
+            stripes: stripes.iter().map(stripe).collect(),
+            dirtied: Vec::new(),
+            frozen_inodes: 0,
+            next_generation: 1,
+            used_inodes: 0,
+            orphans: OrphanList::default(),
+            full_map_blocks: FxHashSet::default(),
+            quarantine: FxHashSet::default(),
+            frozen_quarantine: FxHashSet::default(),
+            inode_hint: metafile::FIRST_FILE,
+            renumbered: false,
+            snapshots: Vec::new(),
+            suspended: false,
+            replaying: false,
+            shared,
+        }
+    }
+
     /// The key of one of the volume's files.
     #[must_use]
     pub const fn key(&self, inode: InodeNumber) -> FileKey {
@@ -616,29 +644,7 @@ mod tests {
             reclaiming: AtomicBool::new(false),
             used_inodes: AtomicU64::new(0),
         });
-        Logical {
-            volume: VolumeId(1),
-            inode_file: Root::default(),
-            inodes: FxHashMap::default(),
-            holds: Holds::default(),
-            reaping_inodes: 0,
-            trim_above: 0,
-            stripes: Vec::new(),
-            dirtied: Vec::new(),
-            frozen_inodes: 0,
-            next_generation: 1,
-            renumbered: false,
-            used_inodes: 0,
-            orphans: OrphanList::default(),
-            quarantine: FxHashSet::default(),
-            frozen_quarantine: FxHashSet::default(),
-            inode_hint: 0,
-            full_map_blocks: FxHashSet::default(),
-            snapshots: Vec::new(),
-            suspended: false,
-            replaying: false,
-            shared,
-        }
+        Logical::empty(VolumeId(1), &[], shared)
     }
 
     fn add(logical: &mut Logical<PhysicalPointer>, numbers: std::ops::Range<u64>) {

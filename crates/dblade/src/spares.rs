@@ -358,12 +358,7 @@ mod tests {
                 group(vec![sound, lost]),
             ],
             spares: vec![spare("one", 100, true), spare("two", 100, true)],
-            leaving_disks: Vec::new(),
-            fillings: Vec::new(),
-            retired: Vec::new(),
-            waits_for_superblock: false,
-            counters: raid::Counters::default(),
-            scrub: raid::ScrubStatus::default(),
+            ..Status::default()
         };
         let sick = sick_places(&status);
         assert_eq!(sick, [DiskPlace { group: 0, member: 1 }]);

@@ -560,35 +560,13 @@ impl Finding {
     /// the disks.
     #[must_use]
     pub const fn volume(&self) -> Option<VolumeId> {
+        if let Some((image, _)) = self.file() {
+            return Some(image.volume);
+        }
+        if let Some(image) = self.image() {
+            return Some(image.volume);
+        }
         match self {
-            Self::BeyondEnd { at, .. }
-            | Self::BadPointer { at, .. }
-            | Self::ReachedTwice { at, .. }
-            | Self::NotInContainer { at, .. }
-            | Self::PvbnDiffers { at, .. }
-            | Self::SharedDiffers { at, .. }
-            | Self::Damaged { at, .. } => Some(at.image.volume),
-            Self::TopAreasDamaged { image, .. }
-            | Self::AreaScore { image, .. }
-            | Self::AreaCount { image, .. }
-            | Self::InodeDamaged { image, .. }
-            | Self::InodeKind { image, .. }
-            | Self::BlockCount { image, .. }
-            | Self::BeyondSize { image, .. }
-            | Self::MapMissing { image, .. }
-            | Self::MapExtra { image, .. }
-            | Self::UsedInodes { image, .. }
-            | Self::MetafileMissing { image, .. }
-            | Self::Snapshot { image, .. }
-            | Self::Directory { image, .. }
-            | Self::Entry { image, .. }
-            | Self::Links { image, .. }
-            | Self::Unreachable { image, .. }
-            | Self::InodeMap { image, .. }
-            | Self::Orphan { image, .. }
-            | Self::OrphanCount { image, .. }
-            | Self::Attributes { image, .. }
-            | Self::Quarantined { image, .. } => Some(image.volume),
             Self::SummaryMissing { volume, .. }
             | Self::SummaryExtra { volume, .. }
             | Self::ContainerMissing { volume, .. }

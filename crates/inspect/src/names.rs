@@ -15,21 +15,9 @@ use crate::walker::{Inodes, Walker};
 use ondisk::inode::KIND_DIRECTORY;
 use ondisk::root::metafile::ROOT_DIRECTORY;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::{SnapshotId, VolumeId};
 
 /// Directories that a search remembers: with names of common length about 100 MiB.
 const DIRECTORIES_MAX: usize = 1_000_000;
-
-/// See the module.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Names {
-    /// Volumes; zero is a traditional volume.
-    pub volumes: BTreeMap<VolumeId, String>,
-    /// Snapshots.
-    pub snapshots: BTreeMap<(VolumeId, SnapshotId), String>,
-    /// Files: empty for the root directory, else each name after a slash.
-    pub paths: BTreeMap<(ImageName, u64), Vec<u8>>,
-}
 
 /// Notes the paths of those files of an image that something was found about.
 pub(crate) fn note_paths(

@@ -1,8 +1,9 @@
 //! What a check found.
 
-use crate::finding::Finding;
-use crate::names::Names;
+use crate::finding::{Finding, ImageName};
+use std::collections::BTreeMap;
 use std::fmt;
+use units::{SnapshotId, VolumeId};
 
 /// Findings that a report keeps: more say nothing new.
 pub const FINDINGS_MAX: usize = 10_000;
@@ -22,6 +23,17 @@ pub struct Totals {
     pub stripes: u64,
     /// Blocks that were read from parity because a disk is missing.
     pub degraded_reads: u64,
+}
+
+/// The names of what findings are about.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Names {
+    /// Volumes; zero is a traditional volume.
+    pub volumes: BTreeMap<VolumeId, String>,
+    /// Snapshots.
+    pub snapshots: BTreeMap<(VolumeId, SnapshotId), String>,
+    /// Files: empty for the root directory, else each name after a slash.
+    pub paths: BTreeMap<(ImageName, u64), Vec<u8>>,
 }
 
 /// The outcome of a check.

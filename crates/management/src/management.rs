@@ -162,6 +162,6 @@ impl Management {
     /// If they fail. Nothing is lost then that was acknowledged: the next start replays the log.
     pub fn stop(&self) -> Result<(), AdminError> {
         let message = "cannot write the last consistency point";
-        self.node.request(message, "", |done| self.node.engine.stop(done))
+        self.node.waits.request(message, "", |done| self.node.engine.stop(done))
     }
 }

@@ -6,9 +6,9 @@
 //! nobody waits for it but other administrators, never a thread that serves files.
 
 use crate::ports::FrontEnds;
-use crate::waits::{Answer, Waits};
+use crate::waits::Waits;
 use admin_api::AdminError;
-use dblade::{Engine, EngineError, ServedVolume};
+use dblade::{Engine, ServedVolume};
 use file_service::FileService;
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
@@ -78,25 +78,6 @@ impl Node {
     /// The right to make changes, until it is dropped.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turns.lock()
-    }
-
-    /// Starts a call and waits for its answer; `None` if there will be none.
-    pub(crate) fn wait_for<T: Send + 'static>(&self, start: impl FnOnce(Answer<T>)) -> Option<T> {
-        self.waits.wait_for(start)
-    }
-
-    /// Starts a request of the engine and waits for its end. `message` and `object` begin the
-    /// error.
-    ///
-    /// # Errors
-    /// What the engine said.
-    pub(crate) fn request<T: Send + 'static>(
-        &self,
-        message: &str,
-        object: &str,
-        start: impl FnOnce(Answer<Result<T, EngineError>>),
-    ) -> Result<T, AdminError> {
-        self.waits.request(message, object, start)
     }
 
     /// Whether a volume's aggregate is in service: volumes of one whose opening failed half way

@@ -94,18 +94,6 @@ fn next_of(error: &EngineError) -> Option<&'static str> {
     }
 }
 
-/// There is no such thing.
-pub(crate) fn missing(message: &str, noun: &str, name: &str) -> AdminError {
-    AdminError::new(Code::NotFound, message, name)
-        .because(format!("there is no {noun} of this name"))
-        .try_next(match noun {
-            "aggregate" => "stroop aggr list",
-            "snapshot" => "stroop snapshot list",
-            "disk" => "stroop disk list",
-            _ => "stroop volume list",
-        })
-}
-
 /// There is one already.
 pub(crate) fn taken(noun: &str, name: &str) -> AdminError {
     AdminError::new(Code::Conflict, format!("cannot create {noun}"), name)

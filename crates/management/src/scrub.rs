@@ -1,7 +1,6 @@
 //! Scrubs, as administrators order and see them.
 
 use crate::node::Node;
-use crate::refusals::missing;
 use admin_api::{AdminError, ScrubAction, ScrubChange, ScrubInfo, ScrubState, Time};
 use ondisk::scrub::ScrubPhase;
 use raid::{ScrubOrder, ScrubStatus};
@@ -27,9 +26,11 @@ impl Scrubs {
         let (name, action) = (&wanted.aggregate, wanted.action);
         let message = format!("cannot {action} the scrub of");
         if self.node.engine.aggregate_named(name).is_none() {
-            return Err(missing(&message, "aggregate", name));
+            return Err(AdminError::missing(&message, "aggregate", name));
         }
-        self.node.request(&message, name, |done| self.node.engine.scrub(name, order, done))?;
+        self.node
+            .waits
+            .request(&message, name, |done| self.node.engine.scrub(name, order, done))?;
         tracing::info!(aggregate = *name, rate, "scrub: {action}");
         self.scrub_info(&message, name)
     }
@@ -37,7 +38,7 @@ impl Scrubs {
     /// How it is with the scrub of an aggregate.
     pub(crate) fn scrub_info(&self, message: &str, name: &str) -> Result<ScrubInfo, AdminError> {
         let Some(aggregate) = self.node.engine.aggregate_named(name) else {
-            return Err(missing(message, "aggregate", name));
+            return Err(AdminError::missing(message, "aggregate", name));
         };
         let status = aggregate.parts.store.status();
         Ok(info(name, &status.scrub, self.node.clock.wall()))

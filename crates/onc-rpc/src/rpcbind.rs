@@ -20,16 +20,19 @@ pub const PORT: u16 = 111;
 /// Where rpcbind listens on its own machine, the usual place first.
 pub const SOCKETS: [&str; 2] = ["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
 
-const PORTMAP_VERSION: u32 = 2;
-const RPCBIND_VERSION: u32 = 4;
-const SET: u32 = 1;
-const UNSET: u32 = 2;
-const GETPORT: u32 = 3;
-const GETADDR: u32 = 3;
-const PROTOCOL_TCP: u32 = 6;
-const PROTOCOL_UDP: u32 = 17;
+/// `PMAPPROC_GETPORT` of the portmapper: the port of a program.
+const GET_PORT: Procedure = Procedure { program: PROGRAM, version: 2, procedure: 3 };
+/// `RPCBPROC_GETADDR`: the universal address of a program.
+const GET_ADDRESS: Procedure = procedure(3);
+const SET: Procedure = procedure(1);
+const UNSET: Procedure = procedure(2);
 /// Longest universal address: that of an IPv6 address with its port fits well.
 const UNIVERSAL_BYTES_MAX: usize = 256;
+
+/// A procedure of version 4, in which IPv6 has a place.
+const fn procedure(procedure: u32) -> Procedure {
+    Procedure { program: PROGRAM, version: 4, procedure }
+}
 
 /// What a program is called over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +44,14 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// The protocol's number, in IP as in version 2.
+    const fn protocol(self) -> u32 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
     /// The name of the transport over an address's family (`netid`).
     #[must_use]
     pub const fn netid(self, address: IpAddr) -> &'static str {
@@ -95,20 +106,13 @@ pub fn find(
     arguments.u32(program);
     arguments.u32(version);
     let port = if host.is_ipv4() {
-        arguments.u32(match transport {
-            Transport::Tcp => PROTOCOL_TCP,
-            Transport::Udp => PROTOCOL_UDP,
-        });
+        arguments.u32(transport.protocol());
         arguments.u32(0);
-        let procedure =
-            Procedure { program: PROGRAM, version: PORTMAP_VERSION, procedure: GETPORT };
-        let results = call(rpcbind, procedure, arguments.bytes())?;
+        let results = call(rpcbind, GET_PORT, arguments.bytes())?;
         u16::try_from(Reader::new(&results).u32()?).unwrap_or(0)
     } else {
         [transport.netid(host), "", ""].iter().for_each(|text| arguments.opaque(text.as_bytes()));
-        let procedure =
-            Procedure { program: PROGRAM, version: RPCBIND_VERSION, procedure: GETADDR };
-        let results = call(rpcbind, procedure, arguments.bytes())?;
+        let results = call(rpcbind, GET_ADDRESS, arguments.bytes())?;
         let text = Reader::new(&results).opaque(UNIVERSAL_BYTES_MAX)?.to_vec();
         std::str::from_utf8(&text).ok().and_then(universal_port).unwrap_or(0)
     };
@@ -140,7 +144,7 @@ pub fn unset(socket: &Path, program: u32, version: u32, netid: &str) -> Result<b
 
 fn change(
     socket: &Path,
-    procedure: u32,
+    procedure: Procedure,
     program: u32,
     version: u32,
     netid: &str,
@@ -152,7 +156,6 @@ fn change(
     arguments.opaque(netid.as_bytes());
     arguments.opaque(address.to_string().as_bytes());
     arguments.opaque(b"superuser");
-    let procedure = Procedure { program: PROGRAM, version: RPCBIND_VERSION, procedure };
     let results = call_local(socket, procedure, arguments.bytes())?;
     Ok(Reader::new(&results).bool()?)
 }

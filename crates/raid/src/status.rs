@@ -5,7 +5,7 @@ use crate::membership::{FillingStatus, GroupStatus, RetiredDisk, SpareStatus};
 use crate::patrol::ScrubStatus;
 
 /// All of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     /// The groups, in order, removed ones among them.
     pub groups: Vec<GroupStatus>,

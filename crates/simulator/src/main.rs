@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use ondisk::label::RaidKind;
 use platform::Clock;
 use platform::linux::SystemClock;
@@ -87,7 +87,7 @@ enum Command {
 struct HowArguments {
     /// What the operations are.
     #[arg(long, value_enum, default_value_t)]
-    mix: MixArgument,
+    mix: MixChoice,
     /// Faulty disks acknowledge all writes of a while and keep none. Blocks are lost then; see
     /// docs/testing.md.
     #[arg(long)]
@@ -124,7 +124,7 @@ struct HowArguments {
     operator: bool,
     /// How operations come to the node.
     #[arg(long, value_enum, default_value_t)]
-    front_end: FrontEndArgument,
+    front_end: FrontEnd,
     /// Leave this out, as `shrink` says.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reduced: Reduction,
@@ -140,7 +140,7 @@ impl HowArguments {
         #[cfg(feature = "mutations")]
         platform::mutation::break_rule(self.broken);
         Lives {
-            mix: self.mix.into(),
+            mix: self.mix,
             forgets: self.forgetting,
             losing: self.losing,
             wide: self.wide,
@@ -152,46 +152,8 @@ impl HowArguments {
             log_faults: self.log_faults,
             operator: self.operator,
             reduction: self.reduced.clone(),
-            front_end: self.front_end.into(),
+            front_end: self.front_end,
             boundary: None,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum FrontEndArgument {
-    #[default]
-    None,
-    Nfs,
-}
-
-impl From<FrontEndArgument> for FrontEnd {
-    fn from(front_end: FrontEndArgument) -> Self {
-        match front_end {
-            FrontEndArgument::None => Self::None,
-            FrontEndArgument::Nfs => Self::Nfs,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum MixArgument {
-    #[default]
-    Any,
-    Everything,
-    Names,
-    Data,
-    Snapshots,
-}
-
-impl From<MixArgument> for MixChoice {
-    fn from(mix: MixArgument) -> Self {
-        match mix {
-            MixArgument::Any => Self::Any,
-            MixArgument::Everything => Self::Everything,
-            MixArgument::Names => Self::Names,
-            MixArgument::Data => Self::Data,
-            MixArgument::Snapshots => Self::Snapshots,
         }
     }
 }

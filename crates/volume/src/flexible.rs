@@ -233,16 +233,7 @@ impl FlexibleVolume {
     /// The snapshots that are not being deleted; for messages that may read the block side.
     #[must_use]
     pub fn snapshots(&self, access: &Access<'_>) -> Vec<SnapshotInfo> {
-        let side = self.vbn.read(access);
-        let live = side.space.snapshots.iter().filter(|snapshot| !snapshot.deleting);
-        live.map(|snapshot| SnapshotInfo {
-            id: snapshot.id,
-            name: snapshot.name.clone(),
-            created: snapshot.created,
-            cp: snapshot.cp,
-            used_blocks: snapshot.used_blocks,
-        })
-        .collect()
+        SnapshotInfo::of_kept(&self.vbn.read(access).space)
     }
 
     /// Lets go of everything dirty: the volume is being deleted. Part of a freeze's action.

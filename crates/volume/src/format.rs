@@ -3,17 +3,13 @@
 //! Invariants: everything is dirty, so that the next consistency point writes it. There is no root
 //! directory yet; `operations` makes it.
 
-use affinity::{AffinityId, Partition};
-use cowfs::buftree::Root;
-use cowfs::holds::Holds;
+use affinity::AffinityId;
 use cowfs::inode::{Inode, InodeAttributes};
 use cowfs::logical::{Logical, Shared};
-use cowfs::orphans::OrphanList;
-use cowfs::overlay::{Stripe, stripe_of};
+use cowfs::overlay::stripe_of;
 use cowfs::pointer::Pointer;
 use ondisk::inode::KIND_METAFILE;
 use ondisk::root::metafile;
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Block, Fbn, Generation, InodeNumber, Timestamp, VolumeId};
 
@@ -32,7 +28,7 @@ pub fn format_logical<P: Pointer>(
     shared: Arc<Shared>,
     now: Timestamp,
 ) -> Logical<P> {
-    let mut logical = empty_logical(volume, stripes, shared);
+    let mut logical = Logical::empty(volume, stripes, shared);
     let metafile = |size| {
         let mut attributes = InodeAttributes::new(KIND_METAFILE, 0, Generation(1), now);
         attributes.size = size;
@@ -53,36 +49,4 @@ pub fn format_logical<P: Pointer>(
     stripe.put(inode_map, Fbn(0), Arc::new(map), true);
     logical.shared.aggregate.dirty.add(1);
     logical
-}
-
-/// A logical side with nothing in it.
-pub(crate) fn empty_logical<P: Pointer>(
-    volume: VolumeId,
-    stripes: &[AffinityId],
-    shared: Arc<Shared>,
-) -> Logical<P> {
-    let stripes = stripes.iter().map(|stripe| Partition::new(*stripe, Stripe::default())).collect();
-    Logical {
-        volume,
-        inode_file: Root::default(),
-        inodes: FxHashMap::default(),
-        holds: Holds::default(),
-        reaping_inodes: 0,
-        trim_above: 0,
-        stripes,
-        dirtied: Vec::new(),
-        frozen_inodes: 0,
-        next_generation: 1,
-        used_inodes: 0,
-        orphans: OrphanList::default(),
-        full_map_blocks: FxHashSet::default(),
-        quarantine: FxHashSet::default(),
-        frozen_quarantine: FxHashSet::default(),
-        inode_hint: metafile::FIRST_FILE,
-        renumbered: false,
-        snapshots: Vec::new(),
-        suspended: false,
-        replaying: false,
-        shared,
-    }
 }

@@ -11,7 +11,7 @@
 
 use crate::damage::VolumeDamage;
 use crate::flexible::FlexibleVolume;
-use crate::format::{empty_logical, format_logical, slack_blocks};
+use crate::format::{format_logical, slack_blocks};
 use crate::front::{Front, FrontAffinities};
 use crate::load::{load_flexible, load_logical};
 use crate::traditional::TraditionalVolume;
@@ -224,7 +224,7 @@ pub fn open_unreadable(
 ) -> Arc<FlexibleVolume> {
     let affinities = FrontAffinities::new(&aggregate.parts.scheduler, aggregate.parts.affinity);
     let (volume, size_blocks) = (VolumeId(record.volume.get()), record.size_blocks.get());
-    let logical = empty_logical(volume, &affinities.stripes, shared_of(aggregate));
+    let logical = Logical::empty(volume, &affinities.stripes, shared_of(aggregate));
     let front = Front::new(volume, affinities, logical);
     front.set_unreadable(damage);
     let space = Space::new(volume, size_blocks + slack_blocks(size_blocks));

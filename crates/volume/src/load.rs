@@ -3,7 +3,6 @@
 //! Invariants: loading reads only, and is run from the top again after each wait. It reads a fixed
 //! number of blocks, plus snapshot records and the orphan list.
 
-use crate::format::empty_logical;
 use affinity::AffinityId;
 use aggregate::{Container, container_lookup, vol_info_place};
 use cowfs::buftree::{self, FileKey};
@@ -64,7 +63,7 @@ pub fn load_logical<P: Pointer>(
     shared: Arc<Shared>,
     reader: &Reader<'_>,
 ) -> Progress<Logical<P>> {
-    let mut logical = empty_logical(volume, stripes, shared);
+    let mut logical = Logical::empty(volume, stripes, shared);
     logical.inode_file = buftree::Root::of(&root.inode_file);
     logical.next_generation = root.next_generation.get();
     logical.used_inodes = root.used_inodes.get();

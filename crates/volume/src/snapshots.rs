@@ -75,6 +75,21 @@ pub struct SnapshotInfo {
     pub used_blocks: u64,
 }
 
+impl SnapshotInfo {
+    /// The snapshots that are not being deleted.
+    pub(crate) fn of_kept<P: Pointer>(space: &Space<P>) -> Vec<Self> {
+        let kept = space.snapshots.iter().filter(|snapshot| !snapshot.deleting);
+        kept.map(|snapshot| Self {
+            id: snapshot.id,
+            name: snapshot.name.clone(),
+            created: snapshot.created,
+            cp: snapshot.cp,
+            used_blocks: snapshot.used_blocks,
+        })
+        .collect()
+    }
+}
+
 /// A volume's requests on their way through consistency points.
 #[derive(Debug)]
 pub(crate) struct Requests<P> {

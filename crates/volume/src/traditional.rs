@@ -94,16 +94,7 @@ impl TraditionalVolume {
     #[must_use]
     pub fn snapshots(&self, access: &Access<'_>) -> Vec<SnapshotInfo> {
         let aggregate = self.aggregate();
-        let side = aggregate.block_side.read(access);
-        let live = side.space.snapshots.iter().filter(|snapshot| !snapshot.deleting);
-        live.map(|snapshot| SnapshotInfo {
-            id: snapshot.id,
-            name: snapshot.name.clone(),
-            created: snapshot.created,
-            cp: snapshot.cp,
-            used_blocks: snapshot.used_blocks,
-        })
-        .collect()
+        SnapshotInfo::of_kept(&aggregate.block_side.read(access).space)
     }
 }
 

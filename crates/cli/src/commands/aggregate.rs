@@ -1,9 +1,10 @@
 //! `stroop aggr`.
 
-use super::{area_map, count, disk, percent, scrub, upkeep};
+use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
 use crate::output::Output;
+use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
@@ -20,17 +21,7 @@ pub(super) fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<Output, AdminError> {
     match command {
-        AggregateCommand::Create {
-            name,
-            disks,
-            spares,
-            raid,
-            group_size,
-            media,
-            force,
-            traditional,
-            dry_run,
-        } => {
+        AggregateCommand::Create { name, disks, spares, raid, group, traditional, dry_run } => {
             let known = node.disk_list()?;
             let disks = disk::choose(&known, disks)?;
             let others: Vec<_> =
@@ -41,32 +32,32 @@ pub(super) fn run(
                 disks,
                 spares: spares.transpose()?.unwrap_or_default(),
                 raid: *raid,
-                group_size: *group_size,
-                media: media.clone(),
-                force: *force,
+                group_size: group.group_size,
+                media: group.media.clone(),
+                force: group.force,
                 traditional: *traditional,
                 dry_run: *dry_run,
             };
-            if *force && !dry_run {
+            if group.force && !dry_run {
                 let object = ("create aggregate", name.as_str());
                 let wanted = [&*request.disks, &*request.spares].concat();
                 confirm_loss(terminal, options, object, &known, &wanted)?;
             }
             create(node, &request)
         }
-        AggregateCommand::Add { name, disks, group, raid, group_size, media, force, dry_run } => {
+        AggregateCommand::Add { name, disks, group, raid, new, dry_run } => {
             let known = node.disk_list()?;
             let request = AggregateAdd {
                 name: name.clone(),
                 disks: disk::choose(&known, disks)?,
                 group: *group,
                 raid: *raid,
-                group_size: *group_size,
-                media: media.clone(),
-                force: *force,
+                group_size: new.group_size,
+                media: new.media.clone(),
+                force: new.force,
                 dry_run: *dry_run,
             };
-            if *force && !dry_run {
+            if new.force && !dry_run {
                 let object = ("add disks to aggregate", name.as_str());
                 confirm_loss(terminal, options, object, &known, &request.disks)?;
             }
@@ -136,11 +127,8 @@ fn add(
         aggregate = node.aggregate_show(&named)?;
     }
     let what = format!(
-        "{}: {}{} data + {} parity in {}, {} usable, {} more than before",
-        aggregate.name,
-        if request.dry_run { "would be " } else { "" },
-        aggregate.data_disks,
-        aggregate.parity_disks,
+        "{} in {}, {} usable, {} more than before",
+        made_of(&aggregate, request.dry_run),
         count(aggregate.groups, "group"),
         ByteSize(aggregate.size_bytes),
         ByteSize(aggregate.size_bytes.saturating_sub(before.size_bytes)),
@@ -178,11 +166,8 @@ fn remove_group(
 fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output, AdminError> {
     let aggregate = node.aggregate_create(request)?;
     let what = format!(
-        "{}: {}{} data + {} parity, {} usable, {}",
-        aggregate.name,
-        if request.dry_run { "would be " } else { "" },
-        aggregate.data_disks,
-        aggregate.parity_disks,
+        "{}, {} usable, {}",
+        made_of(&aggregate, request.dry_run),
         ByteSize(aggregate.size_bytes),
         survives(aggregate.raid),
     );
@@ -199,6 +184,13 @@ fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output
     Ok(output.next(format!(
         "stroop volume create home --aggr {name} --size {size} --export 127.0.0.1:rw"
     )))
+}
+
+/// "a1: 3 data + 1 parity", or what it would be.
+fn made_of(aggregate: &AggregateInfo, dry_run: bool) -> String {
+    let AggregateInfo { name, data_disks, parity_disks, .. } = aggregate;
+    let would_be = if dry_run { "would be " } else { "" };
+    format!("{name}: {would_be}{data_disks} data + {parity_disks} parity")
 }
 
 fn survives(raid: RaidKind) -> String {

@@ -3,7 +3,7 @@
 //! Invariants: a character is one cell; rows are nothing but such characters, so that they survive
 //! copying; nothing is wider than a table.
 
-use super::count;
+use crate::quantities::count;
 use crate::table::{Column, Table, WIDTH_COLUMNS_MAX};
 use admin_api::{AggregateMap, AreaCell, GroupAreas};
 use units::ByteSize;

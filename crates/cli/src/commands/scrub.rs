@@ -1,8 +1,8 @@
 //! `stroop scrub`, and a scrub in the few words that tables have room for.
 
-use super::count;
 use crate::arguments::ScrubCommand;
 use crate::output::Output;
+use crate::quantities::count;
 use admin_api::{
     AdminError, Administration, Named, ScrubAction, ScrubChange, ScrubInfo, ScrubState, duration,
 };

@@ -1,8 +1,8 @@
 //! `stroop status`: what a person looks at first.
 
 use super::aggregate::table;
-use super::count;
 use crate::output::Output;
+use crate::quantities::count;
 use admin_api::{
     Activity, AdminError, Administration, Code, DiskInfo, Health, StatusReply, duration,
 };

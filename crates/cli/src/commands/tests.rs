@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arguments::{Cli, Command};
+use crate::quantities::percent;
 use admin_api::memory::MemoryAdministration;
 use admin_api::{Remote, Reply, Request, Transport, dispatch};
 use clap::Parser as _;

@@ -1,10 +1,10 @@
 //! `stroop volume`.
 
-use super::{count, percent};
 use crate::arguments::{Options, VolumeCommand};
 use crate::confirm::{confirm, summary};
 use crate::output::Output;
 use crate::owner::Accounts;
+use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{

@@ -16,6 +16,7 @@ use crate::{
 use units::{InodeNumber, Timestamp};
 
 type Place<'a> = (FileHandle, &'a [u8]);
+type Removed = Result<NodeChange, FsError>;
 
 impl Volume {
     /// The file that an ordinary name leads to, after the check for search permission.
@@ -194,42 +195,48 @@ impl Volume {
         Ok((linked, change(&before, &self.known(directory.inode).attributes)))
     }
 
-    pub(super) fn remove(
-        &mut self,
-        context: Context<'_>,
-        directory: FileHandle,
-        name: &[u8],
-    ) -> Result<NodeChange, FsError> {
-        let found = self.find(context, directory, name)?;
-        entries::check_removable_name(name)?;
-        let victim = found.ok_or(FsError::NotFound)?;
-        let before = self.node(directory)?.attributes.clone();
+    pub(super) fn remove(&mut self, context: Context<'_>, at: Place<'_>) -> Removed {
+        let found = self.find(context, at.0, at.1)?;
+        entries::check_removable_name(at.1)?;
+        let (victim, before) = self.victim(found, at.0)?;
         entries::check_remove(context.caller, &before, &self.known(victim).attributes)?;
-        self.known_directory(directory.inode).remove(name);
-        self.touch_entries(directory.inode, context.now);
-        self.unlink(victim, context.now);
-        Ok(change(&before, &self.known(directory.inode).attributes))
+        Ok(self.take_away(victim, at, &before, context.now))
     }
 
-    pub(super) fn remove_directory(
-        &mut self,
-        context: Context<'_>,
-        directory: FileHandle,
-        name: &[u8],
-    ) -> Result<NodeChange, FsError> {
-        let found = self.find(context, directory, name)?;
-        entries::check_removable_directory_name(name)?;
-        let victim = found.ok_or(FsError::NotFound)?;
-        let before = self.node(directory)?.attributes.clone();
+    pub(super) fn remove_directory(&mut self, context: Context<'_>, at: Place<'_>) -> Removed {
+        let found = self.find(context, at.0, at.1)?;
+        entries::check_removable_directory_name(at.1)?;
+        let (victim, before) = self.victim(found, at.0)?;
         entries::check_remove_directory(context.caller, &before, &self.known(victim).attributes)?;
         if !self.known(victim).directory()?.is_empty() {
             return Err(FsError::NotEmpty);
         }
+        self.known_mut(at.0.inode).attributes.links -= 1;
+        Ok(self.take_away(victim, at, &before, context.now))
+    }
+
+    /// The file that a name led to, and its directory's attributes.
+    fn victim(
+        &self,
+        found: Option<InodeNumber>,
+        directory: FileHandle,
+    ) -> Result<(InodeNumber, Attributes), FsError> {
+        let victim = found.ok_or(FsError::NotFound)?;
+        Ok((victim, self.node(directory)?.attributes.clone()))
+    }
+
+    /// Removes a name that may be removed.
+    fn take_away(
+        &mut self,
+        victim: InodeNumber,
+        (directory, name): Place<'_>,
+        before: &Attributes,
+        now: Timestamp,
+    ) -> NodeChange {
         self.known_directory(directory.inode).remove(name);
-        self.known_mut(directory.inode).attributes.links -= 1;
-        self.touch_entries(directory.inode, context.now);
-        self.unlink(victim, context.now);
-        Ok(change(&before, &self.known(directory.inode).attributes))
+        self.touch_entries(directory.inode, now);
+        self.unlink(victim, now);
+        change(before, &self.known(directory.inode).attributes)
     }
 
     /// Takes one name from a file; an empty directory loses its own `.` with it.

@@ -111,9 +111,9 @@ on_volume! {
         check_same_volume(call.file, call.directory)?;
         volume.link(context, call.file, call.directory, &call.name)
     };
-    Remove: |call, volume, context| volume.remove(context, call.directory, &call.name);
+    Remove: |call, volume, context| volume.remove(context, (call.directory, &call.name));
     RemoveDirectory: |call, volume, context| {
-        volume.remove_directory(context, call.directory, &call.name)
+        volume.remove_directory(context, (call.directory, &call.name))
     };
     Rename: |call, volume, context| {
         check_same_volume(call.from_directory, call.to_directory)?;

@@ -293,22 +293,12 @@ fn inodes() {
         inode(66, |record| record.size = 113.into()),
         &[Finding::InodeDamaged { image, inode: 66, damage }],
     );
-    expect(
-        inode(66, |record| record.links = 2.into()),
-        &[Finding::Links { image, inode: 66, recorded: 2, counted: 1 }],
-    );
-    expect(
-        inode(65, |record| record.links = 1.into()),
-        &[Finding::Links { image, inode: 65, recorded: 1, counted: 2 }],
-    );
-    expect(
-        inode(64, |record| record.links = 2.into()),
-        &[Finding::Links { image, inode: 64, recorded: 2, counted: 3 }],
-    );
-    expect(
-        inode(70, |record| record.links = 1.into()),
-        &[Finding::Links { image, inode: 70, recorded: 1, counted: 0 }],
-    );
+    for (number, recorded, counted) in [(66, 2, 1), (65, 1, 2), (64, 2, 3), (70, 1, 0)] {
+        expect(
+            inode(number, move |record| record.links = recorded.into()),
+            &[Finding::Links { image, inode: number, recorded, counted }],
+        );
+    }
     expect(
         inode(66, |record| record.kind = ondisk::inode::KIND_METAFILE),
         &[

@@ -6,7 +6,6 @@
 //! Fails: `NotFound`; `Conflict` if the aggregate is out of service, as nothing moves in it then.
 
 use crate::aggregates::room::Aggregates;
-use crate::refusals::missing;
 use admin_api::{
     AdminError, AggregateMap, AggregateState, AreaCell, Code, DiskInfo, DiskRole, GroupAreas,
     MapShow,
@@ -19,13 +18,16 @@ const MAP: &str = "cannot show the areas of";
 impl Aggregates {
     pub(crate) fn area_map(&self, wanted: &MapShow) -> Result<AggregateMap, AdminError> {
         let known = self.aggregate_list().into_iter().find(|known| known.name == wanted.name);
-        let Some(known) = known else { return Err(missing(MAP, "aggregate", &wanted.name)) };
+        let Some(known) = known else {
+            return Err(AdminError::missing(MAP, "aggregate", &wanted.name));
+        };
         let error = || AdminError::new(Code::Conflict, MAP, &wanted.name);
         let aggregate = self.node.engine.aggregate_named(&wanted.name);
         let (Some(aggregate), false) = (aggregate, known.state == AggregateState::Offline) else {
             return Err(error().because("it is out of service").try_next("stroop status"));
         };
-        let Some(groups) = self.node.wait_for(|done| aggregate.area_map(wanted.cells, done)) else {
+        let Some(groups) = self.node.waits.wait_for(|done| aggregate.area_map(wanted.cells, done))
+        else {
             return Err(AdminError::new(Code::Failed, MAP, &wanted.name)
                 .because("the engine stopped before the request was done"));
         };

@@ -63,7 +63,9 @@ impl Aggregates {
             media,
         };
         let engine = &self.node.engine;
-        self.node.request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
+        self.node
+            .waits
+            .request(CREATE, &wanted.name, |done| engine.create_aggregate(create, done))?;
         self.disks.hold(&wanted.name, &disks);
         self.forget_offline(&disks);
         if let Some(volume) = engine.volume_named(&wanted.name).filter(|_| wanted.traditional) {

@@ -57,7 +57,7 @@ impl Aggregates {
         let _turn = self.node.turn();
         if let Some(is_on) = wanted.area_cleaning {
             let change = |done| self.node.engine.set_area_cleaning(&wanted.name, is_on, done);
-            self.node.request(CHANGE, &wanted.name, change)?;
+            self.node.waits.request(CHANGE, &wanted.name, change)?;
             tracing::info!(aggregate = wanted.name, is_on, "area cleaning was set");
         }
         self.aggregate(&wanted.name)
@@ -102,7 +102,7 @@ fn ask<T: Send + 'static>(
     name: &str,
     start: impl FnOnce(Answer<Result<T, EngineError>>),
 ) -> Result<T, AdminError> {
-    match node.wait_for(start) {
+    match node.waits.wait_for(start) {
         Some(outcome) => outcome.map_err(|error| refused(name, &error)),
         None => Err(AdminError::new(Code::Failed, REMOVE, name)
             .because("the engine stopped before the request was done")),

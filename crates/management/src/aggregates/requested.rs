@@ -51,7 +51,7 @@ impl Aggregates {
         force: bool,
         disks: &[Arc<dyn Disk>],
     ) -> Result<(), AdminError> {
-        let checked = self.node.wait_for(|done| {
+        let checked = self.node.waits.wait_for(|done| {
             let parts = gather(disks.len(), done);
             for (disk, part) in disks.iter().zip(parts) {
                 media::check_unused(disk, force, part);

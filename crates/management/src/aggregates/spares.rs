@@ -4,7 +4,7 @@
 
 use crate::aggregates::room::Aggregates;
 use crate::pace::{copied_percent, outlook};
-use crate::refusals::{missing, refusal};
+use crate::refusals::refusal;
 use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState, Removal, SpareAdd, SpareRemove};
 use dblade::{AggregateSummary, EngineError};
 use media::Profile;
@@ -34,7 +34,7 @@ impl Aggregates {
         for disk in disks {
             if !wanted.dry_run {
                 let (engine, given) = (&self.node.engine, (Arc::clone(&disk), wanted.force));
-                self.node.request(ADD, disk.name(), |done| {
+                self.node.waits.request(ADD, disk.name(), |done| {
                     engine.add_spare(&aggregate.name, given, done)
                 })?;
                 tracing::info!(aggregate = aggregate.name, disk = disk.name(), "spare added");
@@ -57,7 +57,8 @@ impl Aggregates {
         disks: &[Arc<dyn Disk>],
     ) -> Result<(), AdminError> {
         for disk in disks {
-            let checked = self.node.wait_for(|done| media::check_unused(disk, wanted.force, done));
+            let checked =
+                self.node.waits.wait_for(|done| media::check_unused(disk, wanted.force, done));
             if let Some(Err(error)) = checked {
                 let error = EngineError::from(RaidError::from(error));
                 return Err(refusal(ADD, disk.name(), &error));
@@ -74,12 +75,14 @@ impl Aggregates {
         });
         let Some((aggregate, spare)) = spares.into_iter().find(|(_, one)| one.name == wanted.disk)
         else {
-            return Err(missing(REMOVE, "spare", &wanted.disk).try_next("stroop disk list"));
+            return Err(
+                AdminError::missing(REMOVE, "spare", &wanted.disk).try_next("stroop disk list")
+            );
         };
         if !wanted.dry_run {
             let (engine, identity) = (&self.node.engine, spare.identity);
             let removed = |done| engine.remove_spare(aggregate, identity, done);
-            self.node.request(REMOVE, &wanted.disk, removed)?;
+            self.node.waits.request(REMOVE, &wanted.disk, removed)?;
             self.disks.release(&wanted.disk);
             tracing::info!(aggregate, disk = wanted.disk, "spare removed");
         }

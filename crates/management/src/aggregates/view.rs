@@ -8,7 +8,6 @@ use crate::aggregates::room::Aggregates;
 use crate::disks::table::role;
 use crate::node::OfflineAggregate;
 use crate::pace::{copied_percent, outlook};
-use crate::refusals::missing;
 use crate::scrub;
 use admin_api::{
     AdminError, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, LeavingGroup, RaidKind,
@@ -24,7 +23,7 @@ impl Aggregates {
     /// One aggregate, in service or not.
     pub(crate) fn aggregate(&self, name: &str) -> Result<AggregateInfo, AdminError> {
         let found = self.aggregate_list().into_iter().find(|aggregate| aggregate.name == name);
-        found.ok_or_else(|| missing("cannot show aggregate", "aggregate", name))
+        found.ok_or_else(|| AdminError::missing("cannot show aggregate", "aggregate", name))
     }
 
     /// All aggregates, in service or not, in order of name.

@@ -15,7 +15,6 @@ use crate::disks::labels::Found;
 use crate::disks::table::DiskTable;
 use crate::node::Node;
 use crate::patience::Patience;
-use crate::refusals::missing;
 use admin_api::check::to_hexadecimal;
 use admin_api::{
     AdminError, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState,
@@ -85,7 +84,7 @@ impl Checks {
         let name = &request.name;
         let in_service = self.node.engine.aggregate_named(name).filter(|found| !found.is_failed());
         let Some(aggregate) = in_service else { return self.begin_at_rest(name) };
-        let pinned = self.node.wait_for(|done| aggregate.pin_image(self.memory_bytes, done));
+        let pinned = self.node.waits.wait_for(|done| aggregate.pin_image(self.memory_bytes, done));
         match pinned.ok_or_else(|| stopped(name))? {
             Ok(pin) => self.begin_pinned(name, &aggregate, &pin),
             Err(PinError::Aggregate(_)) if aggregate.is_failed() => self.begin_at_rest(name),
@@ -159,7 +158,7 @@ impl Checks {
                 .try_next("name the disks of one of them only under [node] disks"));
         }
         let Some((identity, state)) = known.pop_first() else {
-            return Err(missing(MESSAGE, "aggregate", name));
+            return Err(AdminError::missing(MESSAGE, "aggregate", name));
         };
         // A try to open it that has just failed is forgotten a moment later.
         let patience = Patience::new(Arc::clone(&self.node.clock), self.node.waits.clone());
@@ -228,9 +227,9 @@ impl Checks {
                 self.disks.held(disk).filter(|_| is_own)
             }
         };
-        let found = found.ok_or_else(|| missing("cannot read", "disk", disk))?;
+        let found = found.ok_or_else(|| AdminError::missing("cannot read", "disk", disk))?;
         let count = *count as usize;
-        let read = self.node.wait_for(|done| found.read(*block, count, done));
+        let read = self.node.waits.wait_for(|done| found.read(*block, count, done));
         let gone = || Err(DiskError::Gone { disk: disk.clone() });
         let blocks: Vec<BlockRef> = read.unwrap_or_else(gone).map_err(|error| {
             AdminError::new(Code::Failed, "cannot read disk", disk).because(error.to_string())
@@ -246,7 +245,7 @@ impl Checks {
         let Kind::Pinned(pin) = kind else { return Ok(CheckHeld::default()) };
         let aggregate = self.pinned(name)?;
         let held = aggregate.pinned_blocks(pin).unwrap_or(0);
-        let ended = self.node.wait_for(|done| aggregate.unpin_image(pin, done));
+        let ended = self.node.waits.wait_for(|done| aggregate.unpin_image(pin, done));
         ended.ok_or_else(|| stopped(name))?.map_err(|error| refusal(name, &error))?;
         Ok(CheckHeld { held_bytes: held.saturating_mul(BLOCK_SIZE_U64) })
     }

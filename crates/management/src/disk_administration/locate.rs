@@ -4,7 +4,6 @@
 
 use crate::disk_administration::room::DiskAdministration;
 use crate::disks::table::Content;
-use crate::refusals::missing;
 use admin_api::{AdminError, Code, DiskLocate, DiskLocated};
 use platform::Disk;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ impl DiskAdministration {
             return Ok(disk);
         }
         if !self.disks.names().iter().any(|known| known == name) {
-            return Err(missing(LOCATE, "disk", name).try_next("stroop disk list"));
+            return Err(AdminError::missing(LOCATE, "disk", name).try_next("stroop disk list"));
         }
         match self.disks.look(name) {
             Content::Member(disk, _) | Content::Other(disk) => Ok(disk),

@@ -3,7 +3,7 @@
 use crate::aggregates::no_spare;
 use crate::disk_administration::room::DiskAdministration;
 use crate::pace::{errors_of, more_may_fail};
-use crate::refusals::{missing, refusal};
+use crate::refusals::refusal;
 use admin_api::{AdminError, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState, Removal};
 use dblade::EngineError;
 use raid::{DiskPlace, RaidError};
@@ -41,7 +41,7 @@ impl DiskAdministration {
             "what it holds is not used again; it can only be replaced".to_owned(),
         ];
         if !wanted.dry_run {
-            self.node.request(FAIL, &wanted.disk, |done| {
+            self.node.waits.request(FAIL, &wanted.disk, |done| {
                 self.node.engine.fail_disk(&aggregate, place, done)
             })?;
             tracing::warn!(aggregate, disk = wanted.disk, "an administrator failed a disk");
@@ -66,10 +66,11 @@ impl DiskAdministration {
         }
         let disks = self.disks.open_free(std::slice::from_ref(replacement))?;
         let Some(disk) = disks.first() else {
-            return Err(missing(REPLACE, "disk", replacement));
+            return Err(AdminError::missing(REPLACE, "disk", replacement));
         };
         let same = Arc::clone(disk);
-        let checked = self.node.wait_for(|done| media::check_unused(&same, wanted.force, done));
+        let checked =
+            self.node.waits.wait_for(|done| media::check_unused(&same, wanted.force, done));
         let checked = checked.unwrap_or(Ok(())).map_err(RaidError::from).and_then(|()| {
             let found = self.node.engine.aggregate_named(&aggregate);
             found.map_or(Ok(()), |found| found.parts.store.check_replacement(place, &**disk))
@@ -83,7 +84,7 @@ impl DiskAdministration {
             return Ok(DiskInfo { name, state, size_bytes, note: None, ..info });
         }
         let (engine, taken) = (&self.node.engine, (Arc::clone(disk), wanted.force));
-        self.node.request(REPLACE, &wanted.disk, |done| {
+        self.node.waits.request(REPLACE, &wanted.disk, |done| {
             engine.replace_disk(&aggregate, place, taken, done);
         })?;
         if !is_used {
@@ -110,7 +111,7 @@ impl DiskAdministration {
             return Ok(DiskInfo { name, state, size_bytes, note: None, ..info.clone() });
         }
         let engine = &self.node.engine;
-        self.node.request(REPLACE, &wanted.disk, |done| {
+        self.node.waits.request(REPLACE, &wanted.disk, |done| {
             engine.replace_by_spare(aggregate, place, done)
         })?;
         tracing::info!(aggregate, old = info.name, new = spare.name, "a spare takes its place");
@@ -130,7 +131,7 @@ impl DiskAdministration {
         let disks = self.disks.open_free(std::slice::from_ref(&info.name))?;
         for disk in disks {
             let (engine, given) = (&self.node.engine, Arc::clone(&disk));
-            self.node.request(REPLACE, &wanted.disk, |done| {
+            self.node.waits.request(REPLACE, &wanted.disk, |done| {
                 engine.return_disk(aggregate, given, done)
             })?;
             self.disks.hold(aggregate, &[disk]);
@@ -143,7 +144,7 @@ impl DiskAdministration {
     fn disk_of(&self, aggregate: &str, name: &str) -> Result<DiskInfo, AdminError> {
         let disks = self.aggregates.aggregate(aggregate)?.disks;
         let found = disks.into_iter().find(|disk| disk.name == name);
-        found.ok_or_else(|| missing(REPLACE, "disk", name))
+        found.ok_or_else(|| AdminError::missing(REPLACE, "disk", name))
     }
 
     /// Forgets the errors of a disk: of one in use, or of one that was replaced because of them.
@@ -175,7 +176,7 @@ impl DiskAdministration {
             }
         };
         if !dry_run {
-            self.node.request(CLEAR, &wanted.disk, |done| {
+            self.node.waits.request(CLEAR, &wanted.disk, |done| {
                 self.node.engine.clear_errors(&aggregate, place, done)
             })?;
             tracing::info!(aggregate, disk = wanted.disk, "errors cleared by an administrator");
@@ -199,6 +200,7 @@ impl DiskAdministration {
                 }
             }
         }
-        Err(missing(message, "disk", name).because("no aggregate in service has such a disk"))
+        Err(AdminError::missing(message, "disk", name)
+            .because("no aggregate in service has such a disk"))
     }
 }

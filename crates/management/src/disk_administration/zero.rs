@@ -4,7 +4,6 @@
 
 use crate::disk_administration::room::DiskAdministration;
 use crate::disks::upkeep::Task;
-use crate::refusals::missing;
 use admin_api::{AdminError, Code, DiskZero, Removal};
 use platform::Disk;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ impl DiskAdministration {
         let _turn = self.node.turn();
         let open = || {
             let disks = self.disks.open_free(std::slice::from_ref(&wanted.disk))?;
-            disks.into_iter().next().ok_or_else(|| missing(ZERO, "disk", &wanted.disk))
+            disks.into_iter().next().ok_or_else(|| AdminError::missing(ZERO, "disk", &wanted.disk))
         };
         // It is looked at once it is closed again: a disk is opened by one at a time.
         let name = &open()?.name().to_owned();

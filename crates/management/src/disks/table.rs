@@ -12,7 +12,7 @@ use crate::disks::locating::Locating;
 use crate::disks::upkeep::Upkeep;
 use crate::patience::Patience;
 use crate::ports::{DiskSource, Light};
-use crate::refusals::{code_of_media, missing};
+use crate::refusals::code_of_media;
 use crate::waits::Waits;
 use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState};
 use media::{MediaError, Profile};
@@ -157,7 +157,7 @@ impl DiskTable {
         let message = "cannot use disk";
         let same = |name: &&String| *name == wanted || self.source.is_same(name, wanted);
         let Some(name) = names.iter().find(same) else {
-            return Err(missing(message, "disk", wanted)
+            return Err(AdminError::missing(message, "disk", wanted)
                 .because("only disks that [node] disks names in the configuration are used"));
         };
         if self.upkeep.is_under_way(name) {

@@ -91,7 +91,7 @@ impl Recovery {
         let is_missed = |identity: &DiskUuid| missed.iter().any(|one| one.identity == *identity);
         for (_, disk) in candidate.disks.into_iter().filter(|(identity, _)| is_missed(identity)) {
             let (engine, given) = (&self.node.engine, Arc::clone(&disk));
-            let returned = self.node.request("cannot take back disk", disk.name(), |done| {
+            let returned = self.node.waits.request("cannot take back disk", disk.name(), |done| {
                 engine.return_disk(aggregate, given, done);
             });
             let name = disk.name().to_owned();

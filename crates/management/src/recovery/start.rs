@@ -80,7 +80,7 @@ impl Recovery {
         let given = disks.clone();
         let engine = &self.node.engine;
         let recovery =
-            self.node.request(message, name, |done| engine.open_aggregate(given, done))?;
+            self.node.waits.request(message, name, |done| engine.open_aggregate(given, done))?;
         // Not those that were replaced: they are free to be taken.
         let mut disks = disks;
         let summaries = self.node.engine.aggregate_summaries();

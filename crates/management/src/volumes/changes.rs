@@ -5,7 +5,7 @@
 
 use crate::aggregates::check_takes_volumes;
 use crate::exports;
-use crate::refusals::{missing, taken};
+use crate::refusals::taken;
 use crate::volumes::exported::check_rules_count;
 use crate::volumes::policies::{shown_policy, stored_policy, stored_tiering};
 use crate::volumes::room::Volumes;
@@ -38,7 +38,11 @@ impl Volumes {
         let aggregates = self.aggregates.aggregate_list();
         let found = aggregates.iter().find(|aggregate| aggregate.name == wanted.aggregate);
         let Some(aggregate) = found else {
-            return Err(missing("cannot create volume in", "aggregate", &wanted.aggregate));
+            return Err(AdminError::missing(
+                "cannot create volume in",
+                "aggregate",
+                &wanted.aggregate,
+            ));
         };
         check_takes_volumes(aggregate)?;
         let mut rules = Vec::new();
@@ -60,7 +64,7 @@ impl Volumes {
             tiering: stored_tiering(wanted),
         };
         let engine = &self.node.engine;
-        self.node.request(CREATE, &wanted.name, |done| engine.create_volume(create, done))?;
+        self.node.waits.request(CREATE, &wanted.name, |done| engine.create_volume(create, done))?;
         let volume = self.find(CREATE, &wanted.name)?;
         exports::publish(&*self.node.front_ends, &volume);
         tracing::info!(volume = wanted.name, aggregate = wanted.aggregate, "volume created");
@@ -87,6 +91,7 @@ impl Volumes {
         let tiering = Tiering { policy, cooling_days };
         check_tiering(message, name, tiering)?;
         self.node
+            .waits
             .request(message, name, |done| self.node.engine.set_tiering(name, tiering, done))?;
         let days = tiering.days();
         tracing::info!(volume = name, policy = %shown_policy(policy), ?days, "tiering policy set");
@@ -114,7 +119,9 @@ impl Volumes {
         }
         consequences.extend(info.exports.iter().map(|rule| format!("exported to {rule}")));
         if !wanted.dry_run {
-            self.node.request(message, name, |done| self.node.engine.delete_volume(name, done))?;
+            self.node
+                .waits
+                .request(message, name, |done| self.node.engine.delete_volume(name, done))?;
             if !mutation::broken(Rule::DeletedVolumeExported) {
                 self.node.front_ends.forget_exports(name);
             }

@@ -56,6 +56,7 @@ impl Volumes {
             self.node.engine.set_exports(name, records, Box::new(drop));
         } else {
             self.node
+                .waits
                 .request(message, name, |done| self.node.engine.set_exports(name, records, done))?;
         }
         exports::publish(&*self.node.front_ends, &volume);

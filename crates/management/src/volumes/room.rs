@@ -2,7 +2,6 @@
 
 use crate::aggregates::Aggregates;
 use crate::node::Node;
-use crate::refusals::missing;
 use admin_api::{AdminError, VolumeFilter};
 use dblade::ServedVolume;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ impl Volumes {
     pub(crate) fn find(&self, message: &str, name: &str) -> Result<Arc<ServedVolume>, AdminError> {
         let found =
             self.node.engine.volume_named(name).filter(|volume| self.node.is_in_service(volume));
-        found.ok_or_else(|| missing(message, "volume", name))
+        found.ok_or_else(|| AdminError::missing(message, "volume", name))
     }
 
     /// The volumes that a filter means. `message` begins the error.

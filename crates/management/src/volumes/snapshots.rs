@@ -3,7 +3,7 @@
 //! Invariants: what is answered is durable; a restore that would lose newer snapshots is refused
 //! unless the request says that they may go.
 
-use crate::refusals::{missing, taken};
+use crate::refusals::taken;
 use crate::volumes::room::Volumes;
 use admin_api::{
     AdminError, Code, Removal, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, Time,
@@ -23,7 +23,7 @@ impl Volumes {
         volume: &ServedVolume,
     ) -> Result<Vec<SnapshotSummary>, AdminError> {
         let name = &volume.name;
-        self.node.request("cannot list snapshots of", name, |done| {
+        self.node.waits.request("cannot list snapshots of", name, |done| {
             self.node.engine.snapshots(name, done)
         })
     }
@@ -53,7 +53,7 @@ impl Volumes {
             return Err(taken("snapshot", &full_name));
         }
         let create = SnapshotRequest::Create(wanted.name.clone());
-        self.node.request(message, &full_name, |done| {
+        self.node.waits.request(message, &full_name, |done| {
             self.node.engine.request_snapshot(&volume.name, create, done);
         })?;
         let made = self.snapshots_of(&volume)?.into_iter().find(is_wanted);
@@ -73,7 +73,7 @@ impl Volumes {
         place(message, &object, &self.snapshots_of(&volume)?, &wanted.name)?;
         if !wanted.dry_run {
             let delete = SnapshotRequest::Delete(wanted.name.clone());
-            self.node.request(message, &object, |done| {
+            self.node.waits.request(message, &object, |done| {
                 self.node.engine.request_snapshot(&volume.name, delete, done);
             })?;
             tracing::info!(snapshot = object, "snapshot deleted");
@@ -104,7 +104,7 @@ impl Volumes {
         consequences.extend(lost);
         if !wanted.dry_run {
             let restore = SnapshotRequest::Restore(wanted.name.clone());
-            self.node.request(message, &object, |done| {
+            self.node.waits.request(message, &object, |done| {
                 self.node.engine.request_snapshot(&volume.name, restore, done);
             })?;
             tracing::info!(snapshot = object, "volume restored");
@@ -125,7 +125,7 @@ fn place(
     name: &str,
 ) -> Result<usize, AdminError> {
     let found = list.iter().position(|snapshot| snapshot.name == name);
-    found.ok_or_else(|| missing(message, "snapshot", object))
+    found.ok_or_else(|| AdminError::missing(message, "snapshot", object))
 }
 
 fn info(volume: &str, snapshot: &SnapshotSummary) -> SnapshotInfo {

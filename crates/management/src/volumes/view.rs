@@ -77,7 +77,7 @@ impl Volumes {
     }
 
     fn owner(&self, volume: &str) -> Owner {
-        match self.node.wait_for(|done| {
+        match self.node.waits.wait_for(|done| {
             self.node.service.root(&Caller::root(), calls::Root { name: volume.to_owned() }, done)
         }) {
             Some(Ok(root)) => Owner { uid: root.attributes.uid, gid: root.attributes.gid },

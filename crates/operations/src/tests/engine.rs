@@ -15,7 +15,6 @@ use cowfs::cache::BufferCache;
 use cowfs::cleaner::{FileCleaner, Leaf, Sink, SinkMark};
 use cowfs::content::Content;
 use cowfs::dirty_memory::DirtyMemory;
-use cowfs::holds::Holds;
 use cowfs::inode::{Inode, InodeAttributes, position};
 use cowfs::logical::{
     AggregateShared, CleanedInode, FrozenInode, Image, Logical, Shared, SnapshotView,
@@ -33,7 +32,6 @@ use ondisk::inode::{
 use ondisk::pointer::DualPointer;
 use ondisk::root::metafile;
 use platform::Clock;
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -164,30 +162,7 @@ fn shared(blocks: u64) -> Arc<Shared> {
 }
 
 fn logical(affinities: &(AffinityId, Vec<AffinityId>), blocks: u64) -> Logical<DualPointer> {
-    let stripes = affinities.1.iter();
-    Logical {
-        volume: VOLUME,
-        inode_file: Root::default(),
-        inodes: FxHashMap::default(),
-        holds: Holds::default(),
-        reaping_inodes: 0,
-        trim_above: 0,
-        stripes: stripes.map(|stripe| Partition::new(*stripe, Stripe::default())).collect(),
-        dirtied: Vec::new(),
-        frozen_inodes: 0,
-        next_generation: 1,
-        used_inodes: 0,
-        orphans: cowfs::orphans::OrphanList::default(),
-        full_map_blocks: rustc_hash::FxHashSet::default(),
-        quarantine: FxHashSet::default(),
-        frozen_quarantine: FxHashSet::default(),
-        inode_hint: metafile::FIRST_FILE,
-        renumbered: false,
-        snapshots: Vec::new(),
-        suspended: false,
-        replaying: false,
-        shared: shared(blocks),
-    }
+    Logical::empty(VOLUME, &affinities.1, shared(blocks))
 }
 
 impl State {

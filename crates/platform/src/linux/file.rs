@@ -2,7 +2,7 @@
 
 use crate::disk::is_in_range;
 use crate::linux::engine::{IoEngine, IoEngineKind};
-use crate::linux::queue;
+use crate::linux::queue::hints;
 use crate::linux::transfer::Transfer;
 use crate::linux::window::WriteWindow;
 use crate::{Disk, DiskError, MediaHints, ReadDone, WriteDone};
@@ -130,7 +130,7 @@ impl FileDisk {
             inode: kind.is_file().then(|| (metadata.dev(), metadata.ino())),
             window: engine.window(device_of(&metadata)),
         };
-        let hints = queue::hints(device_of(&metadata), kind.is_block_device());
+        let hints = hints(device_of(&metadata), kind.is_block_device());
         Ok(Self { file: Arc::new(file), engine, hints })
     }
 

@@ -57,6 +57,21 @@ fn replace(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
     answer.expect("answered")
 }
 
+/// The group does without the disk behind the one at `place`.
+pub fn check_without_next(model: &mut Model, place: usize, disks: usize) {
+    model.world.set_gone(&disk_name(0, (place + 1) % disks), true);
+    model.reassemble().unwrap();
+    model.check();
+}
+
+/// The group that a seed chooses, the disk of it that something happens to, and how many it has.
+pub fn written_by_seed(seed: u64, writes: u64) -> (Model, usize, usize) {
+    let (kind, disks) = KINDS[seed as usize % 3];
+    let mut model = Model::new(seed, &[(kind, disks)]);
+    write_some(&mut model, writes);
+    (model, seed as usize / 3 % disks, disks)
+}
+
 #[test]
 fn a_replaced_disk_is_rebuilt_beside_writes() {
     for (kind, disks) in KINDS {
@@ -82,10 +97,7 @@ fn a_replaced_disk_is_rebuilt_beside_writes() {
             model.reassemble().unwrap();
             assert!(!model.store.status().is_degraded());
             model.check();
-            let other = (lost + 1) % disks;
-            model.world.set_gone(&disk_name(0, other), true);
-            model.reassemble().unwrap();
-            model.check();
+            check_without_next(&mut model, lost, disks);
         }
     }
 }
@@ -162,10 +174,7 @@ fn a_disk_may_be_held_before_it_is_begun() {
 #[test]
 fn a_rebuild_goes_on_after_a_cut() {
     for seed in 0..60 {
-        let (kind, disks) = KINDS[seed as usize % 3];
-        let lost = (seed / 3) as usize % disks;
-        let mut model = Model::new(seed, &[(kind, disks)]);
-        write_some(&mut model, 100);
+        let (mut model, lost, disks) = written_by_seed(seed, 100);
         assert_eq!(model.sync(), Ok(()));
         lose(&mut model, lost);
         replace(&model, lost, "gnew").unwrap();
@@ -181,10 +190,7 @@ fn a_rebuild_goes_on_after_a_cut() {
         model.rest();
         assert!(!model.store.status().is_degraded(), "{:?}", states(&model));
         model.check();
-        let other = (lost + 1) % disks;
-        model.world.set_gone(&disk_name(0, other), true);
-        model.reassemble().unwrap();
-        model.check();
+        check_without_next(&mut model, lost, disks);
     }
 }
 

@@ -1,21 +1,18 @@
 //! Disks that are filled beside those whose places they take, and spares.
 
 use super::model::*;
-use super::rebuild::{KINDS, begin_replacing, run_but_reads, states, write_some};
+use super::rebuild::{
+    KINDS, begin_replacing, check_without_next, run_but_reads, states, write_some, written_by_seed,
+};
 use crate::*;
 use ondisk::label::RaidKind::{Dp, None as Unprotected};
-use platform::Disk;
+use platform::{Disk, completion};
 use std::sync::Arc;
 use units::{DiskUuid, Pvbn};
 
 /// Not to its end.
 fn start(model: &Model, call: impl FnOnce(ReplaceDone)) -> Result<(), RaidError> {
-    let answer = Arc::new(platform::sync::Mutex::new(None));
-    let told = Arc::clone(&answer);
-    call(Box::new(move |result| *told.lock() = Some(result)));
-    while answer.lock().is_none() && model.world.step() {}
-    let answer = answer.lock().take();
-    answer.expect("answered")
+    completion::wait(call, || model.world.step())
 }
 
 fn copy(model: &Model, member: usize, name: &str) -> Result<(), RaidError> {
@@ -37,9 +34,15 @@ fn check_without_another(model: &mut Model, place: usize, name: &str, disks: usi
     model.check();
     model.check_disks_of_parity(&[(place, name)]);
     assert_eq!(names(model)[place], name);
-    model.world.set_gone(&disk_name(0, (place + 1) % disks), true);
-    model.reassemble().unwrap();
-    model.check();
+    check_without_next(model, place, disks);
+}
+
+/// A group that was written to, of which a disk is being copied to "gnew".
+fn copying(seed: u64, writes: u64) -> (Model, usize, usize) {
+    let (mut model, place, disks) = written_by_seed(seed, writes);
+    model.commit();
+    copy(&model, place, "gnew").unwrap();
+    (model, place, disks)
 }
 
 #[test]
@@ -77,12 +80,7 @@ fn a_disk_in_use_is_replaced_without_the_group_being_degraded() {
 #[test]
 fn a_copy_goes_on_through_cuts() {
     for seed in 0..45 {
-        let (kind, disks) = KINDS[seed as usize % 3];
-        let place = seed as usize / 3 % disks;
-        let mut model = Model::new(seed, &[(kind, disks)]);
-        write_some(&mut model, 100);
-        model.commit();
-        copy(&model, place, "gnew").unwrap();
+        let (mut model, place, disks) = copying(seed, 100);
         let mut rounds = 0;
         while names(&model)[place] != "gnew" {
             model.notes.lock().clear();
@@ -113,12 +111,7 @@ fn a_copy_goes_on_through_cuts() {
 #[test]
 fn a_copy_whose_source_fails_goes_on_as_a_rebuild() {
     for seed in 0..30 {
-        let (kind, disks) = KINDS[seed as usize % 3];
-        let place = seed as usize / 3 % disks;
-        let mut model = Model::new(seed, &[(kind, disks)]);
-        write_some(&mut model, 150);
-        model.commit();
-        copy(&model, place, "gnew").unwrap();
+        let (mut model, place, disks) = copying(seed, 150);
         model.commit();
         for _ in 0..model.choose(800) {
             model.world.step();
@@ -187,12 +180,7 @@ fn work_uses_a_copy_that_took_a_place_only_where_it_had_been_made() {
 #[test]
 fn a_group_grows_while_a_disk_is_copied() {
     for seed in 0..24 {
-        let (kind, disks) = KINDS[seed as usize % 3];
-        let place = seed as usize / 3 % disks;
-        let mut model = Model::new(seed, &[(kind, disks)]);
-        write_some(&mut model, 100);
-        model.commit();
-        copy(&model, place, "gnew").unwrap();
+        let (mut model, place, disks) = copying(seed, 100);
         model.commit();
         for _ in 0..model.choose(400) {
             model.world.step();
@@ -209,7 +197,8 @@ fn a_group_grows_while_a_disk_is_copied() {
             model.world.set_gone(&disk_name(0, place), true);
         }
         let geometry = model.store.geometry();
-        let first = geometry.group(0).bases[disks - kind.parity_disks()];
+        let parity = KINDS[seed as usize % 3].0.parity_disks();
+        let first = geometry.group(0).bases[disks - parity];
         (0..100).for_each(|block| model.write(first.offset(block)));
         model.commit();
         if seed % 4 < 2 {
@@ -233,12 +222,7 @@ fn a_group_grows_while_a_disk_is_copied() {
 #[test]
 fn a_copy_that_fails_leaves_all_as_it_was() {
     for seed in 0..20 {
-        let (kind, disks) = KINDS[seed as usize % 3];
-        let place = seed as usize / 3 % disks;
-        let mut model = Model::new(seed, &[(kind, disks)]);
-        write_some(&mut model, 150);
-        model.commit();
-        copy(&model, place, "gnew").unwrap();
+        let (mut model, place, disks) = copying(seed, 150);
         for _ in 0..model.choose(300) {
             model.world.step();
         }

@@ -5,10 +5,11 @@
 //! nothing of a life that could not have it.
 
 use crate::seed::reduction::Reduction;
+use clap::ValueEnum;
 use ondisk::label::RaidKind;
 
 /// What operations a run is made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum MixChoice {
     /// The seed chooses.
     #[default]
@@ -24,7 +25,7 @@ pub enum MixChoice {
 }
 
 /// How operations come to the node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum FrontEnd {
     /// From the simulator, at the engine's interface.
     #[default]

@@ -3,8 +3,9 @@
 //!
 //! The table in [`administration`] is the whole interface: the trait, the messages on the wire, the
 //! dispatcher of the server and the proxy of the client all come from it. `admin-server` carries
-//! it over a socket, `cli` shows it, `server` implements it over the engine, and [`memory`]
-//! implements it without one, so that each can be tested without the others.
+//! it over a socket, `cli` shows it, `server` implements it over the engine, and the module
+//! `memory` (feature `testing`) implements it without one, so that each can be tested without the
+//! others.
 //!
 //! Architecture invariant: this crate opens no socket and no file, and knows no engine crate.
 //!
@@ -27,6 +28,7 @@ pub mod error;
 pub mod exports;
 pub mod frame;
 pub mod jobs;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod names;
 pub mod replies;

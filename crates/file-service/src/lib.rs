@@ -3,8 +3,8 @@
 //! and the messages on a wire ([`wire`]) are made from it.
 //!
 //! Front ends (`nfs`, `fuse`) decode a protocol into these calls; the engine (`operations`) and
-//! the memory backend of this crate ([`memory`]) answer them. Because both answer the same trait, a
-//! protocol can be tested without the engine and the engine without a protocol.
+//! the memory backend of this crate (feature `testing`) answer them. Because both answer the same
+//! trait, a protocol can be tested without the engine and the engine without a protocol.
 //!
 //! Invariants:
 //! - A call never blocks its caller: the answer arrives through its [`Done`] callback, on any
@@ -24,6 +24,7 @@ pub mod caller;
 pub mod calls;
 pub mod error;
 pub mod handle;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod permission;
 pub mod requests;

@@ -100,40 +100,6 @@ pub trait ExportPolicy: Send + Sync {
     fn exports(&self) -> Vec<Export>;
 }
 
-/// A policy that gives every client the same access to every volume. For tests and for trying
-/// things out.
-#[derive(Clone, Default, Debug)]
-pub struct EveryClient {
-    /// The access.
-    pub access: ExportAccess,
-    /// Names of the volumes, for the list of exports only.
-    pub volumes: Vec<String>,
-}
-
-impl EveryClient {
-    /// The key of all volumes.
-    pub const KEY: HandleKey = HandleKey(*b"every client has");
-}
-
-impl ExportPolicy for EveryClient {
-    fn handle_key(&self, _: VolumeUuid) -> Option<HandleKey> {
-        Some(Self::KEY)
-    }
-
-    fn rule(&self, _: VolumeUuid, _: IpAddr) -> Option<ExportAccess> {
-        Some(self.access)
-    }
-
-    fn rule_for_export(&self, _: &str, _: IpAddr) -> Option<ExportAccess> {
-        Some(self.access)
-    }
-
-    fn exports(&self) -> Vec<Export> {
-        let export = |volume: &String| Export { path: format!("/{volume}"), clients: Vec::new() };
-        self.volumes.iter().map(export).collect()
-    }
-}
-
 /// A handle as clients get it; `None` if its volume is not known any more.
 pub(crate) fn seal(policy: &dyn ExportPolicy, file: &FileHandle) -> Option<SealedBytes> {
     Some(file.seal(&policy.handle_key(file.volume)?))

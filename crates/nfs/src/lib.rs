@@ -41,6 +41,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "testing")]
+mod every_client;
 pub mod export;
 pub mod nlm;
 pub mod server;
@@ -55,7 +57,9 @@ mod reply_cache;
 mod request;
 mod wire;
 
-pub use export::{EveryClient, Export, ExportAccess, ExportPolicy, Squash};
+#[cfg(feature = "testing")]
+pub use every_client::EveryClient;
+pub use export::{Export, ExportAccess, ExportPolicy, Squash};
 pub use nlm::{Ledger, Locking};
 pub use onc_rpc::RpcError;
 pub use onc_rpc::rpcbind::PORT as CLIENT_RPCBIND_PORT;

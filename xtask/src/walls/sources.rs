@@ -214,6 +214,9 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_item_impl(self, item);
     }
 
+    /// Who may see an item is no import: `pub(super)` takes nothing from the parent.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if path.leading_colon.is_none() {

@@ -54,6 +54,16 @@ fn a_parent_that_only_declares_its_modules_is_in_no_cycle() {
 }
 
 #[test]
+fn who_may_see_an_item_is_no_import() {
+    let found = walls(&[
+        ("", "mod a;"),
+        ("a", "mod b; fn f() { b::f() }"),
+        ("a::b", "pub(super) fn f() {} pub(in crate::a) fn g() {}"),
+    ]);
+    assert_eq!(found.cycle, [""; 0]);
+}
+
+#[test]
 fn tests_do_not_count() {
     let found = walls(&[
         ("", "mod a; mod b;"),

@@ -1,8 +1,8 @@
 //! Very many files in one directory: made, listed, looked up, listed and looked up with cold
 //! caches, removed.
 
+use super::plan::{BigBench, Report};
 use super::rig::{NAME, Numbers, Outcome, Rig, largest, median};
-use super::{BigBench, Report};
 use crate::node::BenchError;
 use file_service::{CreateMode, FileHandle, SetAttributes, calls};
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Very many inodes in a volume, in directories of a thousand files.
 
+use super::plan::{BigBench, Report};
 use super::rig::{NAME, Numbers, Rig, largest, median, resident_bytes};
-use super::{BigBench, Report};
 use crate::node::BenchError;
 use file_service::{CreateMode, FileHandle, SetAttributes, SetTime, calls};
 use std::sync::atomic::Ordering;

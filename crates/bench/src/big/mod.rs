@@ -9,36 +9,14 @@
 
 mod directory;
 mod inodes;
+mod plan;
 mod reclaim;
 mod rig;
 mod snapshots;
 mod sparse;
 
 use crate::node::BenchError;
-use rig::Shape;
-use std::path::PathBuf;
-use units::ByteSize;
-
-/// What to run, and where.
-#[derive(Clone, Debug)]
-pub struct BigBench {
-    /// A directory for sparse disks.
-    pub directory: PathBuf,
-    /// The memory of the engine.
-    pub memory: ByteSize,
-    /// Threads of the engine.
-    pub workers: usize,
-    /// Files in one directory.
-    pub directory_files: u64,
-    /// Inodes in a volume.
-    pub inodes: u64,
-    /// Writes to the sparse file.
-    pub sparse_writes: u64,
-    /// The file that is removed; the disk needs that much room.
-    pub reclaim: ByteSize,
-    /// Snapshots of a volume.
-    pub snapshots: u64,
-}
+pub use plan::BigBench;
 
 /// A figure of the big bench.
 #[derive(Clone, PartialEq, Debug)]
@@ -100,22 +78,5 @@ pub fn big(
         BigLoad::Sparse => sparse::run(bench, &mut report),
         BigLoad::Reclaim => reclaim::run(bench, &mut report),
         BigLoad::Snapshots => snapshots::run(bench, &mut report),
-    }
-}
-
-/// Takes a figure: what was done and what came out.
-type Report<'a> = &'a mut dyn FnMut(&str, String);
-
-impl BigBench {
-    /// Disks of `bytes` together, one without parity or three and one for parity.
-    fn shape(&self, protected: bool, bytes: u64) -> Shape {
-        Shape {
-            directory: self.directory.clone(),
-            disks: if protected { 4 } else { 1 },
-            disk_bytes: if protected { bytes / 3 } else { bytes },
-            volume_bytes: bytes,
-            memory_bytes: self.memory.0,
-            workers: self.workers,
-        }
     }
 }

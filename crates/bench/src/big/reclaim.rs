@@ -1,8 +1,8 @@
 //! Much space that comes back: a large file removed, another truncated, a snapshot and a volume
 //! deleted that alone hold one; each while a writer goes on, whose latency is noted.
 
+use super::plan::{BigBench, Report};
 use super::rig::{NAME, Numbers, Outcome, Rig, largest, median};
-use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
 use file_service::{FileHandle, Stability};
 use volume::SnapshotRequest;

@@ -1,8 +1,8 @@
 //! Very many snapshots of a volume that is written to: what consistency points cost with them and
 //! without, reading through them, deleting them in a random order.
 
+use super::plan::{BigBench, Report};
 use super::rig::{NAME, Numbers, Outcome, Rig, largest, median};
-use super::{BigBench, Report};
 use crate::node::{BenchError, wait};
 use file_service::{FileHandle, Stability, calls};
 use volume::SnapshotRequest;

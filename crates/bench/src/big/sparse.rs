@@ -1,7 +1,7 @@
 //! A sparse file of 4 TiB written at random, beside one of 1 GiB.
 
+use super::plan::{BigBench, Report};
 use super::rig::{NAME, Numbers, Outcome, Rig, largest, median, resident_bytes};
-use super::{BigBench, Report};
 use crate::node::BenchError;
 use file_service::{FileHandle, SeekTarget, Stability, calls};
 

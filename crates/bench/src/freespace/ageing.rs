@@ -3,10 +3,10 @@
 
 use crate::freespace::drive::Model;
 use crate::freespace::loads::Loads;
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::rig::Rig;
 use crate::freespace::span::{Metric, Span};
-use crate::freespace::variant::AS_IT_IS;
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{AS_IT_IS, Progress};
 use crate::node::BenchError;
 use crate::summary::{Beside, Role, Row, Series};
 

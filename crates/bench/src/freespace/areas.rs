@@ -4,7 +4,8 @@
 //! A *change* gives an area chosen by chance any score; the histogram with its list takes two pages
 //! whatever their number.
 
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::plan::{Found, FreespaceBench};
+use crate::freespace::variant::Progress;
 use crate::node::BenchError;
 use crate::summary::{Row, Series, Unit};
 use allocator::{AreaHeap, Chance, Hbps};

@@ -21,9 +21,9 @@
 
 use crate::freespace::drive::{Model, Work};
 use crate::freespace::loads::{Place, write};
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::rig::Rig;
-use crate::freespace::variant::{AS_IT_IS, Variant};
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{AS_IT_IS, Progress, Variant};
 use crate::node::BenchError;
 use crate::numbers::Numbers;
 use crate::summary::{Beside, Role, Row, Series, Unit};

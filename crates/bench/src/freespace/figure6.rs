@@ -2,9 +2,11 @@
 //! allocation areas and without (FreeSpace section 4.1).
 
 use crate::freespace::drive::Model;
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::span::Metric;
-use crate::freespace::variant::{AS_IT_IS, Case, GROUPS_BY_CHANCE, Overwrites, VOLUMES_BY_CHANCE};
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{
+    AS_IT_IS, Case, GROUPS_BY_CHANCE, Overwrites, Progress, VOLUMES_BY_CHANCE,
+};
 use crate::node::BenchError;
 
 const LOAD: Overwrites = Overwrites {

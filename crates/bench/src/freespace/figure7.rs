@@ -3,10 +3,10 @@
 //! (FreeSpace section 4.2).
 
 use crate::freespace::drive::{Model, Work};
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::rig::Shape;
 use crate::freespace::span::{Metric, Span};
-use crate::freespace::variant::{AS_IT_IS, Case, Measured, Overwrites};
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{AS_IT_IS, Case, Measured, Overwrites, Progress};
 use crate::node::BenchError;
 use crate::summary::{Row, Series, Unit};
 use device_models::HddConfiguration;

@@ -10,10 +10,10 @@
 //! something lies.
 
 use crate::freespace::drive::Model;
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::rig::Shape;
 use crate::freespace::span::Metric;
-use crate::freespace::variant::{AS_IT_IS, Case, Overwrites, Variant};
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{AS_IT_IS, Case, Overwrites, Progress, Variant};
 use crate::node::BenchError;
 use device_models::{FlashMapping, SsdConfiguration};
 use ondisk::identity::{REGION_BLOCKS, REGION_DATA_BLOCKS};

@@ -15,10 +15,10 @@
 
 use crate::freespace::drive::Model;
 use crate::freespace::loads::Loads;
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::rig::Rig;
 use crate::freespace::span::Metric;
-use crate::freespace::variant::{AS_IT_IS, Case, GROUPS_BY_CHANCE, Variant};
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{AS_IT_IS, Case, GROUPS_BY_CHANCE, Progress, Variant};
 use crate::node::BenchError;
 use device_models::{HddConfiguration, SmrConfiguration};
 use units::BLOCK_SIZE_U64;

@@ -6,10 +6,10 @@
 
 use crate::freespace::drive::Model;
 use crate::freespace::loads::Loads;
+use crate::freespace::plan::{Found, FreespaceBench};
 use crate::freespace::rig::Rig;
 use crate::freespace::span::Metric;
-use crate::freespace::variant::{AS_IT_IS, Case, Variant};
-use crate::freespace::{Found, FreespaceBench, Progress};
+use crate::freespace::variant::{AS_IT_IS, Case, Progress, Variant};
 use crate::node::BenchError;
 
 const VOLUMES: usize = 1;

@@ -26,6 +26,7 @@ mod figure8;
 mod figure9;
 mod frees;
 mod loads;
+mod plan;
 mod rig;
 mod span;
 mod variant;
@@ -35,28 +36,8 @@ mod tests;
 
 use crate::machine::Machine;
 use crate::node::BenchError;
-use crate::summary::{Report, Row};
-use device_models::SsdConfiguration;
-use drive::Model;
-use ondisk::label::RaidKind;
-use rig::Shape;
-use units::ByteSize;
-use variant::{Case, Comparison};
-
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct FreespaceBench {
-    /// The size of each disk.
-    pub disk: ByteSize,
-    /// Data disks of a group.
-    pub data_disks: usize,
-    /// How often everything is overwritten before it is measured.
-    pub age: u64,
-    /// Flash that SSDs have beyond what they show, in percent of that.
-    pub over_provisioning_percent: u32,
-    /// Rounds of what is measured.
-    pub rounds: usize,
-}
+use crate::summary::Report;
+pub use plan::FreespaceBench;
 
 /// A figure of FreeSpace section 4, or one of our own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,11 +89,6 @@ impl FreespaceFigure {
     }
 }
 
-/// Rows of a figure, and what a reader must know of it.
-type Found = (Vec<Row>, String);
-/// Is told what is done.
-type Progress<'a> = &'a mut dyn FnMut(&str);
-
 /// Runs figures; `progress` is told what is done.
 ///
 /// # Errors
@@ -138,23 +114,4 @@ pub fn freespace(
         report.notes.push(format!("{}: {note}", figure.name()));
     }
     Ok(report)
-}
-
-impl FreespaceBench {
-    /// SSDs that are made for servers.
-    fn ssd(&self) -> SsdConfiguration {
-        let over_provisioning_percent = self.over_provisioning_percent;
-        SsdConfiguration { over_provisioning_percent, ..SsdConfiguration::default() }
-    }
-
-    /// One group with one parity disk.
-    fn shape(&self, model: Model) -> Shape {
-        let (kind, data_disks, disk_bytes) = (RaidKind::Raid4, self.data_disks, self.disk.0);
-        Shape { kind, groups: 1, data_disks, disk_bytes, model }
-    }
-
-    /// Cases of a figure, on one group.
-    fn comparison(&self, figure: &'static str, cases: &'static [Case], model: Model) -> Comparison {
-        Comparison { figure, cases, shape: self.shape(model), rounds: self.rounds }
-    }
 }

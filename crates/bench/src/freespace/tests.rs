@@ -1,12 +1,15 @@
 //! Each figure on small disks, and what a rig is trusted with.
 
 use super::*;
+use crate::freespace::drive::Model;
 use crate::freespace::loads::Loads;
-use crate::freespace::rig::Rig;
+use crate::freespace::rig::{Rig, Shape};
 use crate::freespace::span::Metric;
 use crate::freespace::variant::AS_IT_IS;
-use crate::summary::Unit;
+use crate::summary::{Row, Unit};
 use device_models::HddConfiguration;
+use ondisk::label::RaidKind;
+use units::ByteSize;
 
 fn small() -> FreespaceBench {
     let (disk, over_provisioning_percent) = (ByteSize(32 << 20), 28);

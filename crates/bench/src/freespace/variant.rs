@@ -3,13 +3,15 @@
 //! Invariant: rounds of variants are taken in turns, each on a rig of its own that was filled and
 //! aged by the same loads.
 
-use crate::freespace::Progress;
 use crate::freespace::loads::Loads;
 use crate::freespace::rig::{Rig, Shape};
 use crate::freespace::span::{Metric, Span};
 use crate::node::BenchError;
 use crate::summary::{Beside, Role, Row, Series};
 use dblade::{AreaChoice, Configuration, CreateAggregate};
+
+/// Is told what is done.
+pub(super) type Progress<'a> = &'a mut dyn FnMut(&str);
 
 /// What is different in an engine.
 #[derive(Clone, Copy, Debug)]

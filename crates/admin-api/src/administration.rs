@@ -9,6 +9,7 @@ use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
+use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::replies::{
     AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
@@ -137,6 +138,10 @@ administration! {
     /// How much of which allocation area of an aggregate is free; `Conflict` if it is out of
     /// service.
     AggregateMap aggregate_map(request: MapShow) -> AggregateMap;
+    /// The features of the format that an aggregate uses.
+    AggregateFeatures aggregate_features(request: Named) -> AggregateFeatures;
+    /// The features that this build has and that the aggregates use.
+    UpgradeCheck upgrade_check() -> UpgradeReport;
     /// Begins a check. Of an aggregate in service the image of a consistency point is held back
     /// from being overwritten; one that is out of service stays so. `Conflict` if another check of
     /// the aggregate is under way.

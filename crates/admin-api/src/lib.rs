@@ -26,6 +26,7 @@ pub mod check;
 pub mod duration;
 pub mod error;
 pub mod exports;
+pub mod features;
 pub mod frame;
 pub mod jobs;
 #[cfg(any(test, feature = "testing"))]
@@ -42,6 +43,9 @@ pub use changes::{AggregateSet, GroupRemove, LeavingGroup};
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use error::{AdminError, Code};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
+pub use features::{
+    AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
+};
 pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
 pub use replies::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,

@@ -15,6 +15,9 @@ use crate::changes::{AggregateSet, GroupRemove, LeavingGroup};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
+use crate::features::{
+    AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
+};
 use crate::jobs::{JobAction, JobChange, JobInfo, JobName};
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
@@ -84,6 +87,21 @@ impl MemoryAdministration {
     pub fn is_shut_down(&self) -> bool {
         self.state.lock().shut_down
     }
+}
+
+/// Two of those that a node has.
+fn known_features() -> Vec<KnownFeature> {
+    let parity = |feature: &str, meaning: &str| KnownFeature {
+        feature: feature.to_owned(),
+        scope: FeatureScope::Disk,
+        class: FeatureClass::Incompatible,
+        since: "2026-11".to_owned(),
+        meaning: meaning.to_owned(),
+    };
+    vec![
+        parity("double-parity", "the group has row parity and diagonal parity"),
+        parity("triple-parity", "the group has row, diagonal and anti-diagonal parity"),
+    ]
 }
 
 fn missing(action: &str, noun: &str, name: &str) -> AdminError {
@@ -457,6 +475,36 @@ impl Administration for MemoryAdministration {
         let found = state.aggregates.get(&request.name);
         let found = found.ok_or_else(|| missing("show areas of", "aggregate", &request.name))?;
         Ok(area_map::map(found, request.cells))
+    }
+
+    fn aggregate_features(&self, request: &Named) -> Result<AggregateFeatures, AdminError> {
+        let aggregate = self.aggregate_show(request)?;
+        let is_used = |known: &KnownFeature| match aggregate.raid.parity_disks() {
+            2 => known.feature == "double-parity",
+            3 => known.feature == "triple-parity",
+            _ => false,
+        };
+        let features = known_features().into_iter().filter(is_used).map(|known| FeatureUse {
+            feature: known.feature,
+            scope: known.scope,
+            class: known.class,
+            supported: true,
+            used_by: aggregate.disks.iter().map(|disk| disk.name.clone()).collect(),
+        });
+        let features = features.collect();
+        Ok(AggregateFeatures { aggregate: aggregate.name, refusal: None, features })
+    }
+
+    fn upgrade_check(&self) -> Result<UpgradeReport, AdminError> {
+        let names: Vec<String> = self.state.lock().aggregates.keys().cloned().collect();
+        let aggregates: Result<Vec<_>, AdminError> =
+            names.into_iter().map(|name| self.aggregate_features(&Named { name })).collect();
+        Ok(UpgradeReport {
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            format_version: 6,
+            known: known_features(),
+            aggregates: aggregates?,
+        })
     }
 
     fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {

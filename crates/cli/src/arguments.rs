@@ -201,6 +201,9 @@ pub enum ClientCommand {
         /// The directory
         mountpoint: PathBuf,
     },
+    /// Features of the format: what this build has, and what the aggregates use
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
     /// Stop the server cleanly, with a last consistency point
     Shutdown,
 }
@@ -390,6 +393,13 @@ pub enum AggregateCommand {
         #[arg(long)]
         map: bool,
     },
+}
+
+/// `stroop upgrade`.
+#[derive(Subcommand, Debug)]
+pub enum UpgradeCommand {
+    /// List the features that this build has, and which aggregates and volumes use them
+    Check,
 }
 
 /// `stroop scrub`.

@@ -11,6 +11,7 @@ mod mount;
 mod scrub;
 mod snapshot;
 mod status;
+mod upgrade;
 mod upkeep;
 mod volume;
 
@@ -64,6 +65,7 @@ fn execute(
             _ => mount::list(node),
         },
         ClientCommand::Unmount { mountpoint } => mount::unmount(node, mountpoint),
+        ClientCommand::Upgrade(command) => upgrade::run(command, node),
         ClientCommand::Shutdown => {
             node.shutdown()?;
             let output = Output::of("stopping", &serde_json::json!({ "state": "stopping" }))?;

@@ -262,6 +262,7 @@ fn choose_spare<'a>(group: &GroupStatus, spares: &'a [SpareStatus]) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ondisk::features::FeatureSet;
     use ondisk::label::{DiskRole, RaidKind, Sickness};
     use units::AggregateUuid;
 
@@ -308,6 +309,7 @@ mod tests {
                 replacement: None,
                 errors: raid::ErrorCounts::default(),
                 sickness: None,
+                features: FeatureSet::empty(),
             };
             is_due(&mut since, (AggregateUuid([1; 16]), 0, 0), &member, now)
         };
@@ -332,6 +334,7 @@ mod tests {
             replacement: None,
             errors: raid::ErrorCounts::default(),
             sickness,
+            features: FeatureSet::empty(),
         };
         let (rotten, online) = (Some(Sickness::Rotten), MemberState::Online);
         let group = |members| GroupStatus {

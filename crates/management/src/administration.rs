@@ -2,13 +2,13 @@
 
 use crate::management::Management;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateMap,
-    AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead, DiskClear, DiskFail,
-    DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd, ExportRemove, GroupRemove,
-    JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo, MountRemove, Named, Removal,
-    ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd,
-    SpareRemove, StatusReply, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
-    VolumeSet,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateFeatures, AggregateInfo,
+    AggregateMap, AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead,
+    DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd,
+    ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo,
+    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
+    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, UpgradeReport, VolumeCreate,
+    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
 };
 
 impl Management {
@@ -85,6 +85,14 @@ impl Administration for Management {
 
     fn aggregate_map(&self, request: &MapShow) -> Result<AggregateMap, AdminError> {
         self.aggregates.area_map(request)
+    }
+
+    fn aggregate_features(&self, request: &Named) -> Result<AggregateFeatures, AdminError> {
+        self.aggregates.features(&request.name)
+    }
+
+    fn upgrade_check(&self) -> Result<UpgradeReport, AdminError> {
+        self.aggregates.upgrade_report()
     }
 
     fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {

@@ -8,6 +8,7 @@ use crate::layout::{
 use crate::profile::Profile;
 use crate::signature::{Found, PROBED_BLOCKS, identify};
 use ondisk::damage::Damage;
+use ondisk::features::FeatureSet;
 use ondisk::label::DiskLabel;
 use platform::completion::gather;
 use platform::mutation::{self, Rule};
@@ -98,6 +99,12 @@ impl Device {
     #[must_use]
     pub fn label(&self) -> DiskLabel {
         self.label.lock().label.clone()
+    }
+
+    /// What its label says of the format, as it would be written now.
+    #[must_use]
+    pub fn features(&self) -> FeatureSet {
+        self.label.lock().label.features_in_use()
     }
 
     /// Changes the label, durably: one copy, then the other. Changes that come while it is written
@@ -386,7 +393,8 @@ fn choose_label(
     }
     // The newer build may have died between the two copies. This build must not write over one.
     let lacking = |label: &DiskLabel| read.iter().find_map(|block| label.lacking_for(block));
-    if let Some(damage) = best.as_ref().and_then(|(label, _)| lacking(label)) {
+    let newer = best.as_ref().and_then(|(label, _)| lacking(label));
+    if let Some(damage) = newer {
         return Err(MediaError::AnotherBuild { disk, damage });
     }
     match (best, damaged, failed) {

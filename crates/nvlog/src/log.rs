@@ -12,6 +12,7 @@ use crate::half::{Half, OtherLife};
 use crate::notes::Notes;
 use crate::staging::{BATCH_HEADER_BYTES, Batch, RECORD_HEADER_BYTES};
 use crate::{LogFull, LogIdentity, LogPosition};
+use ondisk::features::FeatureSet;
 use ondisk::log::{LogHeader, LogRecord};
 use platform::mutation::{self, Rule};
 use platform::round::{self, Round};
@@ -32,6 +33,7 @@ struct Inner {
     disk: Arc<dyn Disk>,
     identity: LogIdentity,
     incarnation: u64,
+    features: FeatureSet,
     half_blocks: usize,
     notes: Arc<Notes>,
     /// See [`Log::missing`].
@@ -225,7 +227,22 @@ impl Log {
         let half_blocks = state.active().half_blocks as usize;
         let notes = Notes::new(Arc::clone(&disk), header);
         let (incarnation, state) = (header.incarnation.get(), Mutex::new(state));
-        Self(Arc::new(Inner { disk, identity, incarnation, half_blocks, notes, missing, state }))
+        Self(Arc::new(Inner {
+            disk,
+            identity,
+            incarnation,
+            features: header.features,
+            half_blocks,
+            notes,
+            missing,
+            state,
+        }))
+    }
+
+    /// What its header says of the format.
+    #[must_use]
+    pub fn features(&self) -> &FeatureSet {
+        &self.0.features
     }
 
     /// The first record that was durable and was not found when the log was opened, if any is

@@ -153,6 +153,12 @@ pub const TIERING: Feature = Feature {
 pub const FEATURES: &[Feature] =
     &[DOUBLE_PARITY, TRIPLE_PARITY, REMOVED_GROUPS, MOVED_BLOCKS, TIERING];
 
+/// The features of a class that this build has.
+fn known_bits(scope: FeatureScope, class: FeatureClass) -> u64 {
+    let of_class = FEATURES.iter().filter(|one| one.scope == scope && one.class == class);
+    of_class.fold(0, |bits, feature| bits | 1 << feature.bit)
+}
+
 /// Names in a set. A feature that is set when all are taken is known by its bit alone.
 pub const FEATURE_NAMES_MAX: usize = 8;
 
@@ -222,6 +228,15 @@ impl FeatureSet {
         }
     }
 
+    /// The features that this build lacks, whatever they forbid.
+    pub fn lacking(
+        &self,
+        scope: FeatureScope,
+    ) -> impl Iterator<Item = (FeatureClass, FeatureName)> + '_ {
+        let lacks = move |class, name: &FeatureName| known_bits(scope, class) >> name.bit & 1 == 0;
+        self.in_use().filter(move |(class, name)| lacks(*class, name))
+    }
+
     /// The features that are set, as the set names them; a feature without a name is known by its
     /// bit.
     pub fn in_use(&self) -> impl Iterator<Item = (FeatureClass, FeatureName)> + '_ {
@@ -240,11 +255,7 @@ impl FeatureSet {
 
     /// The first feature of a class that this build lacks.
     fn unknown(&self, scope: FeatureScope, class: FeatureClass) -> Option<FeatureName> {
-        let known = FEATURES
-            .iter()
-            .filter(|feature| feature.scope == scope && feature.class == class)
-            .fold(0, |bits: u64, feature| bits | 1 << feature.bit);
-        let unknown = self.word(class).get() & !known;
+        let unknown = self.word(class).get() & !known_bits(scope, class);
         (unknown != 0).then(|| self.name_of(class, unknown.trailing_zeros() as u8))
     }
 

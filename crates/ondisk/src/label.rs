@@ -343,22 +343,25 @@ impl DiskLabel {
     pub fn to_block(&self) -> Block {
         let mut label = self.clone();
         label.version = U16::new(FORMAT_VERSION);
-        label.note_features();
+        label.features = label.features_in_use();
         label.checksum = U32::new(label.computed_checksum());
         assert_eq!(label.validate(), Ok(()), "a label is valid when it is written");
         Block::from_prefix(label.as_bytes())
     }
 
-    /// Notes the features that follow from other fields.
-    fn note_features(&mut self) {
+    /// The features that it has, those included that follow from other fields.
+    #[must_use]
+    pub fn features_in_use(&self) -> FeatureSet {
+        let mut features = self.features;
         match self.kind() {
-            Some(RaidKind::Dp) => self.features.set(&DOUBLE_PARITY),
-            Some(RaidKind::Tp) => self.features.set(&TRIPLE_PARITY),
+            Some(RaidKind::Dp) => features.set(&DOUBLE_PARITY),
+            Some(RaidKind::Tp) => features.set(&TRIPLE_PARITY),
             Some(RaidKind::None | RaidKind::Raid4) | None => (),
         }
         if self.removed_blocks.get() != 0 {
-            self.features.set(&REMOVED_GROUPS);
+            features.set(&REMOVED_GROUPS);
         }
+        features
     }
 
     fn computed_checksum(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! `stroop aggr`.
 
-use super::{area_map, disk, scrub, upkeep};
+use super::{area_map, disk, scrub, upgrade, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
 use crate::output::Output;
@@ -85,7 +85,7 @@ pub(super) fn run(
         }
         AggregateCommand::Show { name, map } => {
             let aggregate = node.aggregate_show(&Named { name: name.clone() })?;
-            if *map { show_map(node, &aggregate) } else { show(&aggregate) }
+            if *map { show_map(node, &aggregate) } else { show(node, &aggregate) }
         }
     }
 }
@@ -239,9 +239,14 @@ pub(super) fn table(aggregates: &[AggregateInfo]) -> Table {
     table
 }
 
-fn show(aggregate: &AggregateInfo) -> Result<Output, AdminError> {
-    let mut output = Output::of(&aggregate.name, aggregate)?;
+fn show(node: &dyn Administration, aggregate: &AggregateInfo) -> Result<Output, AdminError> {
+    let features = node.aggregate_features(&Named { name: aggregate.name.clone() })?;
+    let output = Output::of(&aggregate.name, aggregate)?;
+    let mut output = output.field("features", &features.features)?;
     output.head = head(aggregate);
+    if features.refusal.is_none() {
+        output.head.extend(upgrade::head(&features.features));
+    }
     output.table = Some(disk::table(&aggregate.disks));
     Ok(output)
 }

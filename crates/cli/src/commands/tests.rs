@@ -137,6 +137,27 @@ fn jobs_are_listed_and_shown() {
 }
 
 #[test]
+fn features_of_aggregates_and_of_the_build_are_listed() {
+    let session = Session::with_disks(8);
+    session.ok("stroop aggr create a1 --disks 4 --raid dp");
+    session.ok("stroop aggr create a2 --disks 2 --raid none");
+    let shown = session.ok("stroop aggr show a1");
+    assert!(shown.contains("features    double-parity (disk label; incompatible)"), "{shown}");
+    assert!(session.ok("stroop aggr show a2").contains("features    none"));
+    let json = session.json("stroop aggr show a1");
+    assert_eq!(json["features"][0]["feature"], "double-parity");
+    let text = session.ok("stroop upgrade check");
+    assert!(text.contains("double-parity  disk label  incompatible  has it      a1\n"), "{text}");
+    assert!(text.contains("triple-parity  disk label  incompatible  has it      -\n"), "{text}");
+    assert!(text.contains("going back: "), "{text}");
+    let json = session.json("stroop upgrade check");
+    assert_eq!(json["known"][1]["feature"], "triple-parity");
+    assert_eq!(json["aggregates"][0]["features"][0]["supported"], true);
+    assert_eq!(session.ok("stroop upgrade check -o name"), "double-parity\ntriple-parity\n");
+    session.fails("stroop aggr show a9", 3);
+}
+
+#[test]
 fn errors_of_disks_are_cleared() {
     let session = with_volume();
     let text = session.ok("stroop disk clear d2");

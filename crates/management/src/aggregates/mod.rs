@@ -8,6 +8,7 @@ mod area_map;
 mod creation;
 mod emptying;
 mod evacuation;
+mod features;
 mod growth;
 mod membership;
 mod requested;

@@ -8,6 +8,7 @@ use crate::membership::{
 };
 use crate::walk::Pace;
 use media::Profile;
+use ondisk::features::FeatureSet;
 use std::collections::BTreeMap;
 use units::DiskUuid;
 
@@ -98,11 +99,24 @@ fn status_of(
         });
     let is_away = disks.lost(index).is_some() && state != MemberState::Online;
     let media = seat.device.as_ref().map(|device| device.profile());
+    let features = seat.device.as_ref().map(|device| device.features());
+    let features = features.unwrap_or_else(FeatureSet::empty);
     let name = seat.device.map(|device| device.name().to_owned());
     let (identity, role) = (seat.identity, member.role);
     let (errors, sickness) = {
         let saved = saved.get(&identity).copied().unwrap_or_default();
         disks.errors_of(index, identity, saved)
     };
-    MemberStatus { name, identity, role, state, media, is_away, replacement, errors, sickness }
+    MemberStatus {
+        name,
+        identity,
+        role,
+        state,
+        media,
+        is_away,
+        replacement,
+        errors,
+        sickness,
+        features,
+    }
 }

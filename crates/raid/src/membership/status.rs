@@ -5,6 +5,7 @@ use crate::membership::errors::ErrorCounts;
 use crate::membership::filling::Way;
 use crate::walk::Pace;
 use media::Profile;
+use ondisk::features::FeatureSet;
 use ondisk::label::{DiskRole, RaidKind, Sickness};
 use units::DiskUuid;
 
@@ -52,6 +53,8 @@ pub struct MemberStatus {
     pub errors: ErrorCounts,
     /// Why it should be replaced, if it should.
     pub sickness: Option<Sickness>,
+    /// What its label says of the format; nothing, if it is not there.
+    pub features: FeatureSet,
 }
 
 /// A disk that is filled with what another holds.

@@ -6,6 +6,7 @@ mod check;
 mod check_out_of_service;
 mod command_line;
 mod faults;
+mod features;
 mod files;
 mod growth;
 mod jobs;

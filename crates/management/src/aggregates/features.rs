@@ -1,0 +1,94 @@
+//! Features of the format as administrators see them: which the aggregates use, which this build
+//! has.
+//!
+//! Invariants: an aggregate that is out of service is listed with its reason, which names the
+//! feature that is lacking where one is.
+
+use crate::aggregates::room::Aggregates;
+use crate::refusals::missing;
+use admin_api::{
+    AdminError, AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature,
+    UpgradeReport,
+};
+use dblade::FeatureInUse;
+use ondisk::features::{FEATURES, Feature};
+use ondisk::versions::FORMAT_VERSION;
+
+const fn shown_scope(scope: ondisk::features::FeatureScope) -> FeatureScope {
+    match scope {
+        ondisk::features::FeatureScope::Disk => FeatureScope::Disk,
+        ondisk::features::FeatureScope::Aggregate => FeatureScope::Aggregate,
+        ondisk::features::FeatureScope::Volume => FeatureScope::Volume,
+        ondisk::features::FeatureScope::Log => FeatureScope::Log,
+    }
+}
+
+const fn shown_class(class: ondisk::features::FeatureClass) -> FeatureClass {
+    match class {
+        ondisk::features::FeatureClass::Compatible => FeatureClass::Compatible,
+        ondisk::features::FeatureClass::ReadOnlyCompatible => FeatureClass::ReadOnlyCompatible,
+        ondisk::features::FeatureClass::Incompatible => FeatureClass::Incompatible,
+    }
+}
+
+fn shown(feature: FeatureInUse) -> FeatureUse {
+    FeatureUse {
+        feature: feature.name,
+        scope: shown_scope(feature.scope),
+        class: shown_class(feature.class),
+        supported: feature.is_known,
+        used_by: feature.used_by,
+    }
+}
+
+fn known(feature: &Feature) -> KnownFeature {
+    KnownFeature {
+        feature: feature.name.to_owned(),
+        scope: shown_scope(feature.scope),
+        class: shown_class(feature.class),
+        since: feature.date.to_owned(),
+        meaning: feature.meaning.to_owned(),
+    }
+}
+
+impl Aggregates {
+    /// The features that an aggregate uses.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of this name.
+    pub(crate) fn features(&self, name: &str) -> Result<AggregateFeatures, AdminError> {
+        let message = "cannot list the features of";
+        let aggregate = name.to_owned();
+        if self.node.engine.aggregate_named(name).is_some() {
+            let engine = &self.node.engine;
+            let found = self.node.request(message, name, |done| engine.features_of(name, done))?;
+            let features = found.into_iter().map(shown).collect();
+            return Ok(AggregateFeatures { aggregate, refusal: None, features });
+        }
+        let is_known = self.aggregate_list().iter().any(|one| one.name == name);
+        if !is_known {
+            return Err(missing(message, "aggregate", name));
+        }
+        let offline = self.node.offline.lock();
+        let found = offline.iter().find(|one| one.name == name);
+        let refusal =
+            found.map_or_else(|| "disks are away".to_owned(), |one| one.error.to_string());
+        Ok(AggregateFeatures { aggregate, refusal: Some(refusal), features: Vec::new() })
+    }
+
+    /// What can be told before another build is started.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub(crate) fn upgrade_report(&self) -> Result<UpgradeReport, AdminError> {
+        let names = self.aggregate_list().into_iter().map(|aggregate| aggregate.name);
+        let aggregates: Result<Vec<_>, AdminError> =
+            names.map(|name| self.features(&name)).collect();
+        Ok(UpgradeReport {
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            format_version: FORMAT_VERSION,
+            known: FEATURES.iter().map(known).collect(),
+            aggregates: aggregates?,
+        })
+    }
+}

@@ -125,7 +125,7 @@ impl Engine {
                 started_nanoseconds,
                 done,
             };
-            opening.open_log();
+            opening.first_write();
         }));
     }
 }
@@ -138,6 +138,17 @@ impl Opening {
         let affinity = self.affinities.map(|(affinity, _)| affinity);
         self.engine.leave(self.identity.aggregate, remains, affinity);
         (self.done)(Err(error));
+    }
+
+    /// Opens the log before anything is written.
+    fn first_write(self) {
+        if !mutation::broken(Rule::RefusedStartWrites) {
+            return self.open_log();
+        }
+        let (store, slot) = (Arc::clone(&self.store), self.slot);
+        let block = Arc::new(self.superblock.to_block());
+        let adopted = move |_| self.open_log();
+        store.adopt_superblock(slot, block, is_whole_slot, Box::new(adopted));
     }
 
     /// Has every disk in use have the superblock, durably, before anything else is written.
@@ -317,7 +328,9 @@ impl Opening {
             let record = slot.record;
             if record.state != STATE_ONLINE {
                 // It has nothing to show.
-            } else if let Some(feature) = record.features.forbids_reading(FeatureScope::Volume) {
+            } else if let Some(feature) = record.features.forbids_reading(FeatureScope::Volume)
+                && !mutation::broken(Rule::LackingVolumeLoaded)
+            {
                 self.serve_unreadable(aggregate, &record, VolumeDamage::Feature(feature));
             } else {
                 match self.load_volume(aggregate, side, &record, held) {

@@ -23,6 +23,7 @@
 //! [`FsError::BadHandle`]. A handle is sealed to the same bytes each time: clients compare them.
 
 use crate::FsError;
+use platform::mutation::{self, Rule};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher24;
 use std::fmt;
@@ -145,7 +146,8 @@ impl SealedHandle {
     /// # Errors
     /// [`FsError::BadHandle`] if it was not.
     pub fn open(self, key: &HandleKey) -> Result<FileHandle, FsError> {
-        let is_sealed = key.code(&self.claimed.encode()) == self.code;
+        let is_sealed =
+            key.code(&self.claimed.encode()) == self.code || mutation::broken(Rule::SealUnchecked);
         if is_sealed { Ok(self.claimed) } else { Err(FsError::BadHandle) }
     }
 }

@@ -394,7 +394,7 @@ fn choose_label(
     // The newer build may have died between the two copies. This build must not write over one.
     let lacking = |label: &DiskLabel| read.iter().find_map(|block| label.lacking_for(block));
     let newer = best.as_ref().and_then(|(label, _)| lacking(label));
-    if let Some(damage) = newer {
+    if let Some(damage) = newer.filter(|_| !mutation::broken(Rule::NewerLabelPassedOver)) {
         return Err(MediaError::AnotherBuild { disk, damage });
     }
     match (best, damaged, failed) {

@@ -204,7 +204,10 @@ fn choose_header(
         match block {
             Ok(block) => match LogHeader::from_block(&block) {
                 Ok(header) => whole.push(header),
-                Err(damage) if damage.is_of_newer_build() => {
+                Err(damage)
+                    if damage.is_of_newer_build()
+                        && !mutation::broken(Rule::NewerLogPassedOver) =>
+                {
                     return Err(LogError::NewerBuild { disk: name, damage });
                 }
                 Err(damage) if LogHeader::is_claimed_by(&block) => damaged = Some(damage),

@@ -122,6 +122,10 @@ struct HowArguments {
     /// changed by calls of an administrator.
     #[arg(long, conflicts_with = "front_end")]
     operator: bool,
+    /// Every life without faults of disks ends with structures of a newer build, whose features
+    /// this build lacks.
+    #[arg(long)]
+    lacking: bool,
     /// How operations come to the node.
     #[arg(long, value_enum, default_value_t)]
     front_end: FrontEnd,
@@ -151,6 +155,7 @@ impl HowArguments {
             kills: self.kills,
             log_faults: self.log_faults,
             operator: self.operator,
+            lacking: self.lacking,
             reduction: self.reduced.clone(),
             front_end: self.front_end,
             boundary: None,

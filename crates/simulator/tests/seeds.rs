@@ -58,6 +58,25 @@ fn a_cut_at_each_boundary_of_a_seed_finds_nothing() {
     assert!(summary.seeds > 100, "{} boundaries are none of a whole life", summary.seeds);
 }
 
+/// Lives that end with structures of a newer build.
+#[test]
+fn features_that_the_build_lacks_refuse_what_they_must_and_nothing_else() {
+    let lives = Lives { lacking: true, ..Lives::default() };
+    let summary = run(0..120, &lives, platform::thread::parallelism(), &|_| {});
+    let reports: String = summary.failures.iter().map(simulator::Outcome::report).collect();
+    assert!(summary.failures.is_empty(), "{reports}");
+    for what in [
+        "lacking: a label refuses the start",
+        "lacking: a superblock refuses the start",
+        "lacking: the log refuses the start",
+        "lacking: a volume is read-only",
+        "lacking: a volume is out of service",
+        "lacking: a compatible feature is kept",
+    ] {
+        assert!(summary.coverage.count(what) > 0, "no seed met '{what}'");
+    }
+}
+
 /// After a crash the orphans of a traditional volume were reaped, and it went on saying that space
 /// was coming back: an operation for which there was no room waited for ever.
 #[test]

@@ -31,6 +31,7 @@ use ondisk::records::{
 };
 use ondisk::root::FileSystemRoot;
 use platform::Entropy;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use units::{Pvbn, Timestamp, VolumeId, VolumeUuid};
@@ -182,7 +183,9 @@ pub fn open_flexible(
     let front = Front::new(volume, affinities, logical);
     let size_blocks = record.size_blocks.get();
     let flexible = FlexibleVolume::new(aggregate, front, loaded.space, size_blocks);
-    if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume) {
+    if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume)
+        && !mutation::broken(Rule::ReadOnlyFeatureWritten)
+    {
         flexible.set_not_understood(feature);
     }
     if container.quarantined {

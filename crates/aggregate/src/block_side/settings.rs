@@ -4,6 +4,7 @@
 
 use ondisk::features::FeatureSet;
 use ondisk::root::Superblock;
+use platform::mutation::{self, Rule};
 use raid::{Geometry, GroupGeometry};
 
 /// What administrators have chosen of an aggregate.
@@ -44,6 +45,9 @@ impl Settings {
     pub fn store(self, superblock: &mut Superblock) {
         superblock.leaving_group.set(self.leaving_group.map_or(0, |group| group + 1));
         superblock.leaves_areas.set(u32::from(self.leaves_areas));
-        superblock.features = self.features;
+        superblock.features = match mutation::broken(Rule::CompatibleBitDropped) {
+            true => FeatureSet::empty(),
+            false => self.features,
+        };
     }
 }

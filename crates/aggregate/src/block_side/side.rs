@@ -26,6 +26,7 @@ use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
 use ondisk::records::{STATE_DELETING, STATE_EMPTY, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::{FileSystemRoot, metafile};
+use platform::mutation::{self, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{BLOCK_SIZE_U64, Fbn, Generation, InodeNumber, Timestamp, VolumeId, Vvbn};
@@ -163,6 +164,7 @@ impl BlockSide {
         let record = &self.table[slot].record;
         match record.features.forbids_writing(FeatureScope::Volume) {
             None => Ok(slot),
+            Some(_) if mutation::broken(Rule::LackingRecordChanged) => Ok(slot),
             Some(feature) => {
                 Err(AggregateError::NotUnderstood { volume: record.name().to_owned(), feature })
             }

@@ -35,7 +35,10 @@ pub fn choose_superblock(
             Some(Ok(_)) => {
                 last = format!("disk {} slot {}: of another aggregate", copy.disk, copy.slot);
             }
-            Some(Err(damage)) if damage.is_of_newer_build() => {
+            Some(Err(damage))
+                if damage.is_of_newer_build()
+                    && !mutation::broken(Rule::NewerSuperblockPassedOver) =>
+            {
                 return Err(AggregateError::Damaged { what: "a disk of the aggregate", damage });
             }
             Some(Err(damage)) => last = format!("disk {} slot {}: {damage}", copy.disk, copy.slot),

@@ -63,6 +63,12 @@ impl LogFaults {
         Self { fault, ..Self::default() }
     }
 
+    /// Whether the log of this life has a fault.
+    #[must_use]
+    pub const fn is_any(&self) -> bool {
+        self.fault.is_some()
+    }
+
     /// A block of one of the halves, more often near its beginning.
     fn block(choices: &mut Choices, plan: &Plan) -> u64 {
         let half_blocks = (plan.log_blocks - LOG_HEADER_BLOCKS - LOG_NOTES_BLOCKS) / 2;

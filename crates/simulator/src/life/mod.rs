@@ -6,12 +6,13 @@
 //! kind, and at rest, the trees of all volumes and of all their snapshots are compared with the
 //! model's, the media are read by the independent reader, and nothing may be promised any more.
 //!
-//! This file, `work`, `recovery`, `outage` and `volumes` are one actor, which any of them may end
-//! or begin anew; `neighbours` and `kills` know nothing of it.
+//! This file, `work`, `recovery`, `outage`, `volumes` and `lacking` are one actor, which any of
+//! them may end or begin anew; `neighbours` and `kills` know nothing of it.
 //!
 //! Fails: the first [`Finding`].
 
 mod kills;
+mod lacking;
 mod neighbours;
 mod outage;
 mod recovery;
@@ -40,6 +41,7 @@ use crate::seed::reduction::{Calm, Reduction};
 use crate::seed::trace::Trace;
 use crate::tenant::Tenant;
 use kills::Kills;
+use lacking::Lacking;
 use neighbours::Neighbours;
 use platform::completion::promise;
 use std::collections::BTreeSet;
@@ -81,6 +83,8 @@ struct Life<'a> {
     scrubs: Scrubs,
     /// An image that is pinned.
     online_check: OnlineCheck,
+    /// Features that the build lacks, at the end.
+    lacking: Lacking,
 }
 
 /// Lives a seed's life.
@@ -147,6 +151,7 @@ impl<'a> Life<'a> {
             tierings: Tierings::default(),
             scrubs: Scrubs::default(),
             online_check: OnlineCheck::default(),
+            lacking: Lacking::choose(seed, lives),
         }
     }
 
@@ -165,12 +170,12 @@ impl<'a> Life<'a> {
             self.round(round == rounds)?;
         }
         let finished = self.finish();
-        if finished.is_ok() {
-            return Ok(());
+        if finished.is_err() {
+            // A log that fails, or an outage, may come in between.
+            self.after(finished)?;
+            self.finish()?;
         }
-        // A log that fails, or an outage, may come in between.
-        self.after(finished)?;
-        self.finish()
+        self.lack()
     }
 
     fn finish(&mut self) -> Result<(), Finding> {

@@ -1,6 +1,7 @@
 //! A life with clients: rounds of calls, rest, power cuts and outages.
 
 use super::client::Client;
+use super::forging::Forger;
 use super::locking::{Machines, StateDirectory};
 use super::network::Network;
 use super::plan::{VOLUME, VOLUME_BLOCKS, plan_of};
@@ -33,6 +34,7 @@ pub(super) struct FrontLife<'a> {
     pub(super) network: Network,
     pub(super) clients: Vec<Client>,
     pub(super) machines: Machines,
+    pub(super) forger: Forger,
     pub(super) state_directory: Arc<StateDirectory>,
     pub(super) replies: ReplyLimits,
     pub(super) cuts_recovery: bool,
@@ -62,6 +64,7 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         network: Network::new(programs),
         clients: clients.collect(),
         machines: Machines::new(stream(101)),
+        forger: Forger::new(stream(102)),
         state_directory,
         replies,
         cuts_recovery: !lives.reduction.is_calm(Calm::RecoveryCuts),
@@ -156,6 +159,7 @@ impl FrontLife<'_> {
                 }
             }
             self.network.take_replies().map_err(found)?;
+            self.forge_handle()?;
             self.machine.check_progress(0, || "clients".to_owned())?;
         }
         Ok(())

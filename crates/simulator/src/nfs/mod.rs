@@ -13,6 +13,7 @@
 //! | `plan`, `server` | the node of such a life, and the programs on it |
 //! | `life`, `calls` | rounds, power cuts and outages; calls and what the network does with them |
 //! | `locking` | two machines that lock one file |
+//! | `forging` | a client that makes handles up |
 //!
 //! Invariants: everything follows from the seed. In the end of a round nothing is repeated and
 //! nothing is cut any more: then every call must be answered, over the last connection of its
@@ -22,6 +23,7 @@
 
 mod calls;
 mod client;
+mod forging;
 pub(crate) mod life;
 mod locking;
 mod network;

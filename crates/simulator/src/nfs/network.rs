@@ -57,6 +57,15 @@ impl Network {
     pub(super) fn open(&mut self, client: usize, address: IpAddr) -> u64 {
         let number = self.next;
         self.next += 1;
+        self.open_as(number, client, address)
+    }
+
+    /// Somebody connects who is none of the clients, and takes no number from them.
+    pub(super) fn open_beside(&mut self, address: IpAddr) -> u64 {
+        self.open_as(u64::MAX, usize::MAX, address)
+    }
+
+    fn open_as(&mut self, number: u64, client: usize, address: IpAddr) -> u64 {
         let port = 600 + (number % 400) as u16;
         let record_bytes_max = self.programs.record_bytes_max();
         let peer = SocketAddr::new(address, port);

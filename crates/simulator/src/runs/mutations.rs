@@ -61,6 +61,7 @@ pub fn lives_of(rule: Rule) -> Lives {
         | Rule::RepeatedLockDoneAgain
         | Rule::LocksInGrace
         | Rule::ExclusiveCreateRedone
+        | Rule::SealUnchecked
         | Rule::VerifierKept => FrontEnd::Nfs,
         _ => FrontEnd::None,
     };
@@ -90,7 +91,18 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::DeletedVolumeExported
             | Rule::HalfMadeNameKept
     );
-    Lives { front_end, operator, mix, losing, wide, damaged, ..Lives::default() }
+    let lacking = matches!(
+        rule,
+        Rule::NewerLabelPassedOver
+            | Rule::NewerSuperblockPassedOver
+            | Rule::NewerLogPassedOver
+            | Rule::LackingVolumeLoaded
+            | Rule::ReadOnlyFeatureWritten
+            | Rule::LackingRecordChanged
+            | Rule::CompatibleBitDropped
+            | Rule::RefusedStartWrites
+    );
+    Lives { front_end, operator, mix, losing, wide, damaged, lacking, ..Lives::default() }
 }
 
 /// Breaks one rule, and lives seeds until one finds something.

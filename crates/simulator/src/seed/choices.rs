@@ -37,6 +37,8 @@ pub enum Purpose {
     Slots = 12,
     /// What an operator types.
     Operator = 20,
+    /// Features that the build lacks.
+    Lacking = 14,
 }
 
 /// A stream of choices.

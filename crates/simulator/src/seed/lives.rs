@@ -60,6 +60,8 @@ pub struct Lives {
     pub log_faults: bool,
     /// Whether an operator manages the node, in every life, with volumes and calls of its own.
     pub operator: bool,
+    /// Whether each life that may ends with features that the build lacks.
+    pub lacking: bool,
     /// What is left out.
     pub reduction: Reduction,
     /// How operations come to the node.

@@ -38,11 +38,13 @@ pub enum Calm {
     Disks,
     /// No other aggregate.
     Neighbours,
+    /// The build has all features.
+    Lacking,
 }
 
 impl Calm {
     /// All of them, those first that make a life easier to read.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Fault,
         Self::Changes,
         Self::Volumes,
@@ -55,6 +57,7 @@ impl Calm {
         Self::Memory,
         Self::Disks,
         Self::Neighbours,
+        Self::Lacking,
     ];
 
     /// Its name in the text of a reduction.
@@ -73,6 +76,7 @@ impl Calm {
             Self::Memory => "memory",
             Self::Disks => "disks",
             Self::Neighbours => "neighbours",
+            Self::Lacking => "lacking",
         }
     }
 }

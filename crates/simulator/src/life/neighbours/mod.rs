@@ -74,6 +74,11 @@ impl Neighbours {
         }
     }
 
+    /// Whether there are any.
+    pub const fn is_any(&self) -> bool {
+        self.count > 0
+    }
+
     /// Whether those whose operations must be answered have been asked all, and are answered.
     pub fn is_idle(&self) -> bool {
         let well = self.list.iter().filter(|one| one.health == Health::Well);

@@ -171,6 +171,14 @@ impl Client {
         IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + self.number as u8))
     }
 
+    /// The handles that it has got.
+    pub(super) fn handles(&self) -> Vec<Handle> {
+        let of_files = self.files.iter().filter_map(|file| file.handle.as_ref());
+        let of_names = self.names.iter().filter_map(|name| name.what.handle());
+        let own = self.root.iter().chain(&self.home);
+        own.chain(of_files).chain(of_names).cloned().collect()
+    }
+
     /// Whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.planned.is_empty()

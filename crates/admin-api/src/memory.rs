@@ -609,6 +609,7 @@ impl Administration for MemoryAdministration {
             mountpoints: Vec::new(),
             damaged_files: Vec::new(),
             damage: None,
+            lacking_feature: None,
         };
         if !request.dry_run {
             state.volumes.insert(request.name.clone(), volume.clone());

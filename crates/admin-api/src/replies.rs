@@ -255,6 +255,10 @@ pub struct VolumeInfo {
     /// parity.
     #[serde(default)]
     pub damage: Option<String>,
+    /// The feature of the format for which it takes no changes, or is not served: a newer build
+    /// wrote the volume, and this build lacks the feature. Nothing is damaged.
+    #[serde(default)]
+    pub lacking_feature: Option<String>,
 }
 
 /// A file of which a block that leads to its content cannot be read.

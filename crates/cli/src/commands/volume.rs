@@ -273,6 +273,12 @@ fn show(volume: &VolumeInfo) -> Result<Output, AdminError> {
         format!("mounted     {mounted}"),
         exported(&volume.exports),
     ];
+    if let Some(feature) = &volume.lacking_feature {
+        output.head.extend([
+            String::new(),
+            format!("lacking     the feature '{feature}', which a newer build of Stroop has"),
+        ]);
+    }
     if volume.damage.is_some() || !volume.damaged_files.is_empty() {
         output.head.push(String::new());
         output.head.extend(volume.damage.iter().map(|damage| format!("damaged     {damage}")));

@@ -13,6 +13,7 @@
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
+//! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
 //! Invariants: pure functions of what status found, in order of object.
 
@@ -230,7 +231,8 @@ fn lost(disks: &[DiskInfo]) -> String {
 
 /// The check of a volume.
 pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
-    let is_low = info.damage.is_none() && is_full(info.available_bytes, info.size_bytes);
+    let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
+    let is_low = takes_changes && is_full(info.available_bytes, info.size_bytes);
     is_low.then(|| HealthCheck {
         code: "VOLUME_FULL".to_owned(),
         severity: Severity::Warning,
@@ -246,6 +248,9 @@ pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
 pub(crate) fn check_damage(info: &VolumeInfo) -> Option<HealthCheck> {
     if let Some(damage) = &info.damage {
         return Some(check_damaged_volume(info, damage));
+    }
+    if let Some(feature) = &info.lacking_feature {
+        return Some(check_lacking_volume(info, feature));
     }
     let (leaked, quarantined): (Vec<&DamagedFile>, Vec<_>) =
         info.damaged_files.iter().partition(|file| file.leaked_bytes.is_some());
@@ -295,6 +300,26 @@ fn check_damaged_volume(info: &VolumeInfo, damage: &str) -> HealthCheck {
     }
 }
 
+/// The check of a volume that a newer build wrote. Nothing of it is damaged: whoever copied its
+/// files and deleted it would lose what only the newer build can read.
+fn check_lacking_volume(info: &VolumeInfo, feature: &str) -> HealthCheck {
+    let state = match info.state {
+        VolumeState::Offline => "is not served",
+        _ => "is read-only",
+    };
+    HealthCheck {
+        code: "FEATURE_LACKING".to_owned(),
+        severity: Severity::Warning,
+        object: info.name.clone(),
+        now: Vec::new(),
+        message: format!(
+            "the volume {state}: it uses the feature '{feature}', which this build of Stroop lacks"
+        ),
+        action: "start the build that wrote the volume, or a later one: see 'stroop upgrade check'"
+            .to_owned(),
+    }
+}
+
 fn many(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
@@ -307,7 +332,9 @@ const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {
 mod tests {
     use super::*;
     use admin_api::memory::MemoryAdministration;
-    use admin_api::{AdminError, Administration as _, AggregateCreate, Code};
+    use admin_api::{
+        AdminError, Administration as _, AggregateCreate, Code, TieringPolicy, VolumeCreate,
+    };
     use units::{AggregateUuid, DiskUuid};
 
     const JOURNAL: &str = "journal file /journal/1.log";
@@ -346,6 +373,47 @@ mod tests {
 
     fn codes(info: &AggregateInfo, summary: &AggregateSummary) -> Vec<String> {
         check_aggregate(info, summary, JOURNAL).into_iter().map(|check| check.code).collect()
+    }
+
+    /// It is not called damaged, and nobody is told to delete it.
+    #[test]
+    fn a_volume_that_lacks_a_feature_waits_for_the_build_that_has_it() {
+        let node = MemoryAdministration::with_disks(1);
+        let create = AggregateCreate {
+            name: "a1".to_owned(),
+            disks: node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect(),
+            spares: Vec::new(),
+            raid: RaidKind::None,
+            group_size: None,
+            media: None,
+            force: false,
+            traditional: false,
+            dry_run: false,
+        };
+        node.aggregate_create(&create).unwrap();
+        let create = VolumeCreate {
+            name: "home".to_owned(),
+            aggregate: "a1".to_owned(),
+            size_bytes: 1 << 24,
+            owner: None,
+            exports: Vec::new(),
+            tiering_policy: TieringPolicy::None,
+            tiering_minimum_cooling_days: None,
+            dry_run: false,
+        };
+        let mut info = node.volume_create(&create).unwrap();
+        info.available_bytes = 0;
+        info.lacking_feature = Some("later".to_owned());
+        for (state, words) in
+            [(VolumeState::Offline, "is not served"), (VolumeState::ReadOnly, "is read-only")]
+        {
+            info.state = state;
+            assert!(check_volume(&info).is_none(), "it takes no changes, full or not");
+            let check = check_damage(&info).unwrap();
+            assert_eq!(check.code, "FEATURE_LACKING");
+            assert!(check.message.contains(words) && check.message.contains("'later'"));
+            assert!(!check.action.contains("delete"), "{}", check.action);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::exports;
 use crate::volumes::policies::{shown_policy, stored_tiering};
 use crate::volumes::room::Volumes;
 use admin_api::{AggregateInfo, DamagedFile, Owner, Time, VolumeCreate, VolumeInfo, VolumeState};
-use dblade::{GivenUp, ServedVolume, VolumeKind};
+use dblade::{GivenUp, ServedVolume, VolumeDamage, VolumeKind};
 use file_service::{Caller, calls};
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -36,6 +36,7 @@ impl Volumes {
             mountpoints: Vec::new(),
             damaged_files: Vec::new(),
             damage: None,
+            lacking_feature: None,
         }
     }
 
@@ -45,6 +46,10 @@ impl Volumes {
         let (files, traditional) = match &volume.kind {
             VolumeKind::Flexible(flexible) => (flexible.front.shared.used_inodes(), false),
             VolumeKind::Traditional(plain) => (plain.front.shared.used_inodes(), true),
+        };
+        let (damage, lacking_feature) = match volume.damage() {
+            Some(VolumeDamage::Feature(feature)) => (None, Some(feature.to_string())),
+            damage => (damage, None),
         };
         VolumeInfo {
             name: volume.name.clone(),
@@ -72,7 +77,8 @@ impl Volumes {
             exports: exports::from_records(&volume.name, &volume.exports()),
             mountpoints: self.mountpoints(&volume.name),
             damaged_files: volume.given_up().iter().map(damaged_file).collect(),
-            damage: volume.damage().map(|damage| damage.to_string()),
+            damage: damage.map(|damage| damage.to_string()),
+            lacking_feature,
         }
     }
 

@@ -11,11 +11,11 @@ mod mount;
 mod scrub;
 mod snapshot;
 mod status;
-mod upgrade;
 mod upkeep;
 mod volume;
 
-use crate::arguments::{ClientCommand, Options};
+use crate::arguments::{ClientCommand, Options, UpgradeCommand};
+use crate::features;
 use crate::output::{Output, print_error};
 use crate::terminal::Terminal;
 use admin_api::{AdminError, Administration, Code};
@@ -65,7 +65,12 @@ fn execute(
             _ => mount::list(node),
         },
         ClientCommand::Unmount { mountpoint } => mount::unmount(node, mountpoint),
-        ClientCommand::Upgrade(command) => upgrade::run(command, node),
+        ClientCommand::Upgrade(UpgradeCommand::Check) => {
+            let report = node.upgrade_check()?;
+            let features::Listing { names, head, table, lines } = features::listing(&report);
+            let output = Output::of("upgrade", &report)?;
+            Ok(Output { names, head, table: Some(table), lines, ..output })
+        }
         ClientCommand::Shutdown => {
             node.shutdown()?;
             let output = Output::of("stopping", &serde_json::json!({ "state": "stopping" }))?;

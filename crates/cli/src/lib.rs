@@ -23,6 +23,7 @@
 pub mod arguments;
 pub mod commands;
 pub mod confirm;
+mod features;
 pub mod output;
 pub mod owner;
 mod quantities;

@@ -8,6 +8,7 @@
 use crate::change::owed;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::features::{self, FeatureInUse};
 use crate::served::{ServedVolume, VolumeKind};
 use crate::summary::{AggregateSummary, SnapshotSummary, VolumeSummary};
 use affinity::{Access, Outcome};
@@ -265,6 +266,17 @@ impl Engine {
             done(outcome.map_err(EngineError::from));
         };
         aggregate.set_tiering(number, tiering, Box::new(committed));
+    }
+
+    /// The features of the format that an aggregate uses, its disks, volumes and log included.
+    pub fn features_of(&self, aggregate: &str, done: Done<Vec<FeatureInUse>>) {
+        match self.aggregate_named(aggregate) {
+            Some(found) => features::tell(&found, done),
+            None => {
+                let name = aggregate.to_owned();
+                done(Err(EngineError::NotFound { kind: "aggregate", name }));
+            }
+        }
     }
 
     /// All aggregates at a glance.

@@ -3,11 +3,11 @@
 //!
 //! Invariants: what is told is what the next consistency point would write.
 //!
-//! Fails: [`EngineError::NotFound`].
+//! Fails: never.
 
-use crate::engine::{Done, Engine};
-use crate::error::EngineError;
+use crate::engine::Done;
 use affinity::{Access, Outcome};
+use aggregate::Aggregate;
 use ondisk::features::{FeatureClass, FeatureScope, FeatureSet};
 use ondisk::records::STATE_ONLINE;
 use std::collections::BTreeMap;
@@ -48,31 +48,25 @@ impl Collected {
     }
 }
 
-impl Engine {
-    /// The features that an aggregate uses, in order of scope, class and bit.
-    pub fn features_of(self: &Arc<Self>, aggregate: &str, done: Done<Vec<FeatureInUse>>) {
-        let Some(found) = self.aggregate_named(aggregate) else {
-            let name = aggregate.to_owned();
-            return done(Err(EngineError::NotFound { kind: "aggregate", name }));
-        };
-        let mut collected = Collected::default();
-        for member in found.parts.store.status().groups.iter().flat_map(|group| &group.members) {
-            collected.add(FeatureScope::Disk, &member.features, member.name.as_deref());
-        }
-        collected.add(FeatureScope::Log, found.parts.log.features(), None);
-        let (same, mut request) = (Arc::clone(&found), Some((collected, done)));
-        let message = move |access: &mut Access<'_>| {
-            let Some((mut collected, done)) = request.take() else { return Outcome::Done };
-            let side = same.block_side.read(access);
-            collected.add(FeatureScope::Aggregate, &side.settings.features, None);
-            for record in side.table.iter().map(|slot| &slot.record) {
-                if record.state == STATE_ONLINE {
-                    collected.add(FeatureScope::Volume, &record.features, Some(record.name()));
-                }
-            }
-            done(Ok(collected.0.into_values().collect()));
-            Outcome::Done
-        };
-        found.parts.scheduler.send(found.parts.vbn_affinity, Box::new(message));
+/// Tells the features that an aggregate uses, in order of scope, class and bit.
+pub(crate) fn tell(aggregate: &Arc<Aggregate>, done: Done<Vec<FeatureInUse>>) {
+    let mut collected = Collected::default();
+    for member in aggregate.parts.store.status().groups.iter().flat_map(|group| &group.members) {
+        collected.add(FeatureScope::Disk, &member.features, member.name.as_deref());
     }
+    collected.add(FeatureScope::Log, aggregate.parts.log.features(), None);
+    let (same, mut request) = (Arc::clone(aggregate), Some((collected, done)));
+    let message = move |access: &mut Access<'_>| {
+        let Some((mut collected, done)) = request.take() else { return Outcome::Done };
+        let side = same.block_side.read(access);
+        collected.add(FeatureScope::Aggregate, &side.settings.features, None);
+        for record in side.table.iter().map(|slot| &slot.record) {
+            if record.state == STATE_ONLINE {
+                collected.add(FeatureScope::Volume, &record.features, Some(record.name()));
+            }
+        }
+        done(Ok(collected.0.into_values().collect()));
+        Outcome::Done
+    };
+    aggregate.parts.scheduler.send(aggregate.parts.vbn_affinity, Box::new(message));
 }

@@ -1,5 +1,6 @@
 //! The calls of administrators, each handed to where it is carried out.
 
+use crate::aggregates::{features_of, upgrade_report};
 use crate::management::Management;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateFeatures, AggregateInfo,
@@ -88,11 +89,11 @@ impl Administration for Management {
     }
 
     fn aggregate_features(&self, request: &Named) -> Result<AggregateFeatures, AdminError> {
-        self.aggregates.features(&request.name)
+        features_of(&self.aggregates, &request.name)
     }
 
     fn upgrade_check(&self) -> Result<UpgradeReport, AdminError> {
-        self.aggregates.upgrade_report()
+        upgrade_report(&self.aggregates)
     }
 
     fn check_begin(&self, request: &Named) -> Result<CheckBegun, AdminError> {

@@ -1,8 +1,9 @@
 //! `stroop aggr`.
 
-use super::{area_map, disk, scrub, upgrade, upkeep};
+use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
+use crate::features;
 use crate::output::Output;
 use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
@@ -245,7 +246,7 @@ fn show(node: &dyn Administration, aggregate: &AggregateInfo) -> Result<Output, 
     let mut output = output.field("features", &features.features)?;
     output.head = head(aggregate);
     if features.refusal.is_none() {
-        output.head.extend(upgrade::head(&features.features));
+        output.head.extend(features::head(&features.features));
     }
     output.table = Some(disk::table(&aggregate.disks));
     Ok(output)

@@ -5,7 +5,6 @@
 //! feature that is lacking where one is.
 
 use crate::aggregates::room::Aggregates;
-use crate::refusals::missing;
 use admin_api::{
     AdminError, AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature,
     UpgradeReport,
@@ -51,44 +50,45 @@ fn known(feature: &Feature) -> KnownFeature {
     }
 }
 
-impl Aggregates {
-    /// The features that an aggregate uses.
-    ///
-    /// # Errors
-    /// `NotFound` if there is none of this name.
-    pub(crate) fn features(&self, name: &str) -> Result<AggregateFeatures, AdminError> {
-        let message = "cannot list the features of";
-        let aggregate = name.to_owned();
-        if self.node.engine.aggregate_named(name).is_some() {
-            let engine = &self.node.engine;
-            let found = self.node.request(message, name, |done| engine.features_of(name, done))?;
-            let features = found.into_iter().map(shown).collect();
-            return Ok(AggregateFeatures { aggregate, refusal: None, features });
-        }
-        let is_known = self.aggregate_list().iter().any(|one| one.name == name);
-        if !is_known {
-            return Err(missing(message, "aggregate", name));
-        }
-        let offline = self.node.offline.lock();
-        let found = offline.iter().find(|one| one.name == name);
-        let refusal =
-            found.map_or_else(|| "disks are away".to_owned(), |one| one.error.to_string());
-        Ok(AggregateFeatures { aggregate, refusal: Some(refusal), features: Vec::new() })
+/// The features that an aggregate uses.
+///
+/// # Errors
+/// `NotFound` if there is none of this name.
+pub(crate) fn features_of(
+    aggregates: &Aggregates,
+    name: &str,
+) -> Result<AggregateFeatures, AdminError> {
+    let message = "cannot list the features of";
+    let aggregate = name.to_owned();
+    if aggregates.node.engine.aggregate_named(name).is_some() {
+        let engine = &aggregates.node.engine;
+        let found =
+            aggregates.node.waits.request(message, name, |done| engine.features_of(name, done))?;
+        let features = found.into_iter().map(shown).collect();
+        return Ok(AggregateFeatures { aggregate, refusal: None, features });
     }
+    let is_known = aggregates.aggregate_list().iter().any(|one| one.name == name);
+    if !is_known {
+        return Err(AdminError::missing(message, "aggregate", name));
+    }
+    let offline = aggregates.node.offline.lock();
+    let found = offline.iter().find(|one| one.name == name);
+    let refusal = found.map_or_else(|| "disks are away".to_owned(), |one| one.error.to_string());
+    Ok(AggregateFeatures { aggregate, refusal: Some(refusal), features: Vec::new() })
+}
 
-    /// What can be told before another build is started.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub(crate) fn upgrade_report(&self) -> Result<UpgradeReport, AdminError> {
-        let names = self.aggregate_list().into_iter().map(|aggregate| aggregate.name);
-        let aggregates: Result<Vec<_>, AdminError> =
-            names.map(|name| self.features(&name)).collect();
-        Ok(UpgradeReport {
-            build: env!("CARGO_PKG_VERSION").to_owned(),
-            format_version: FORMAT_VERSION,
-            known: FEATURES.iter().map(known).collect(),
-            aggregates: aggregates?,
-        })
-    }
+/// What can be told before another build is started.
+///
+/// # Errors
+/// What the engine says.
+pub(crate) fn upgrade_report(aggregates: &Aggregates) -> Result<UpgradeReport, AdminError> {
+    let names = aggregates.aggregate_list().into_iter().map(|aggregate| aggregate.name);
+    let list: Result<Vec<_>, AdminError> =
+        names.map(|name| features_of(aggregates, &name)).collect();
+    Ok(UpgradeReport {
+        build: env!("CARGO_PKG_VERSION").to_owned(),
+        format_version: FORMAT_VERSION,
+        known: FEATURES.iter().map(known).collect(),
+        aggregates: list?,
+    })
 }

@@ -16,6 +16,7 @@ mod room;
 mod spares;
 mod view;
 
+pub(crate) use features::{features_of, upgrade_report};
 pub(crate) use membership::names_of;
 pub(crate) use room::Aggregates;
 pub(crate) use spares::no_spare;

@@ -4,6 +4,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`losses`] | disks that go, come back and are replaced |
+//! | [`lacking`] | which lives end with features that the build lacks |
 //! | [`log_faults`] | the log's disk hangs, rots, loses writes |
 //! | [`slots`] | superblock slots that cannot be read at a start |
 //! | [`damage`] | blocks that cannot be read, and no parity |
@@ -13,6 +14,7 @@
 //! but for the facts about the world that the machine keeps.
 
 pub mod damage;
+pub mod lacking;
 pub mod log_faults;
 pub mod losses;
 pub mod sickness;

@@ -22,8 +22,6 @@ use crate::machine::logs::LOG_DISK;
 use crate::machine::{AGGREGATE, Machine};
 use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
-use crate::seed::lives::Lives;
-use crate::seed::reduction::Calm;
 use crate::tenant::{Tenant, listed_snapshots};
 use aggregate::{Acted, AggregateError, FreezeScope};
 use dblade::{EngineError, Tiering};
@@ -43,8 +41,6 @@ use std::sync::Arc;
 use units::BlockRef;
 use volume::VolumeDamage;
 
-/// Of 100 lives that may, those that end so.
-const LIVES_PERCENT: u64 = 10;
 /// The bit and the name of the feature.
 const LATER: (u8, &str) = (40, "later");
 /// A byte of a record of which this build knows nothing.
@@ -54,20 +50,6 @@ const OPERATIONS_MAX: u64 = 12;
 
 /// What is known of one block: its disk, its number and what it holds.
 type Found = (Arc<str>, u64, Option<BlockRef>);
-
-/// The choices of a life that ends so.
-#[derive(Default)]
-pub(super) struct Lacking(Option<Choices>);
-
-impl Lacking {
-    /// Whether a seed's life ends so.
-    pub(super) fn choose(seed: u64, lives: &Lives) -> Self {
-        let mut choices = Choices::of(seed, Purpose::Lacking, lives.reduction.salt);
-        let is_chosen = choices.chance(LIVES_PERCENT) || lives.lacking;
-        let may_be = lives.boundary.is_none() && !lives.reduction.is_calm(Calm::Lacking);
-        Self((is_chosen && may_be).then_some(choices))
-    }
-}
 
 impl Life<'_> {
     /// Whether nothing else may have a start refused, or a volume read-only.

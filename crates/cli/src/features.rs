@@ -1,20 +1,20 @@
-//! `stroop upgrade`, and the features of an aggregate in a few words.
+//! `stroop upgrade check`, and the features of an aggregate in a few words.
 
-use crate::arguments::UpgradeCommand;
-use crate::output::Output;
 use crate::table::{Column, Table};
 use admin_api::{
-    AdminError, Administration, AggregateFeatures, FeatureClass, FeatureScope, FeatureUse,
-    KnownFeature, UpgradeReport,
+    AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
 };
 
-pub(super) fn run(
-    command: &UpgradeCommand,
-    node: &dyn Administration,
-) -> Result<Output, AdminError> {
-    match command {
-        UpgradeCommand::Check => check(&node.upgrade_check()?),
-    }
+/// What `stroop upgrade check` shows.
+pub(crate) struct Listing {
+    /// The names of the features.
+    pub names: Vec<String>,
+    /// The build.
+    pub head: Vec<String>,
+    /// The features.
+    pub table: Table,
+    /// What is lacking, and what it means to go forth and back.
+    pub lines: Vec<String>,
 }
 
 /// A feature that this build has, or that is in use.
@@ -67,9 +67,8 @@ fn user(aggregate: &str, used: &FeatureUse) -> String {
     }
 }
 
-fn check(report: &UpgradeReport) -> Result<Output, AdminError> {
-    let mut output = Output::of("upgrade", report)?;
-    output.head = vec![format!(
+pub(crate) fn listing(report: &UpgradeReport) -> Listing {
+    let head = vec![format!(
         "build {}, which writes version {} of the format",
         report.build, report.format_version
     )];
@@ -81,7 +80,7 @@ fn check(report: &UpgradeReport) -> Result<Output, AdminError> {
         ("USED BY", Column::Long),
     ]);
     let rows = rows(report);
-    output.names = rows.iter().map(|row| row.feature.to_owned()).collect();
+    let names = rows.iter().map(|row| row.feature.to_owned()).collect();
     for row in &rows {
         table.row([
             row.feature.to_owned(),
@@ -91,9 +90,8 @@ fn check(report: &UpgradeReport) -> Result<Output, AdminError> {
             if row.used_by.is_empty() { "-".to_owned() } else { row.used_by.join(", ") },
         ]);
     }
-    output.table = Some(table);
-    output.lines.extend(report.aggregates.iter().flat_map(lacking));
-    output.lines.extend(
+    let mut lines: Vec<String> = report.aggregates.iter().flat_map(lacking).collect();
+    lines.extend(
         [
             "upgrade: nothing has to be converted; a feature begins to be used when something needs it",
             "going back: a feature stays in use; a build that lacks it refuses the aggregate, or serves",
@@ -101,7 +99,7 @@ fn check(report: &UpgradeReport) -> Result<Output, AdminError> {
         ]
         .map(str::to_owned),
     );
-    Ok(output)
+    Listing { names, head, table, lines }
 }
 
 /// What of an aggregate is not served as it should be.
@@ -123,7 +121,7 @@ fn lacking(aggregate: &AggregateFeatures) -> Vec<String> {
 }
 
 /// The features of an aggregate, for `aggr show`.
-pub(super) fn head(features: &[FeatureUse]) -> Vec<String> {
+pub(crate) fn head(features: &[FeatureUse]) -> Vec<String> {
     if features.is_empty() {
         return vec!["features    none but those that every build has".to_owned()];
     }

@@ -44,6 +44,16 @@ fn an_operator_finds_nothing_and_meets_what_matters() {
     }
 }
 
+/// The power went when the aggregate was made and its spare was not: a finding, though nothing was
+/// answered.
+#[test]
+fn regression_an_aggregate_is_made_and_a_cut_leaves_it_without_its_spares() {
+    for seed in [1179, 1379] {
+        let outcome = live_seed(seed, &lives(), false);
+        assert!(outcome.finding.is_none(), "{}", outcome.report());
+    }
+}
+
 #[test]
 fn a_life_with_an_operator_replays_bit_for_bit() {
     let [first, second] = [0, 1].map(|_| live_seed(7, &lives(), false).trace.hash());

@@ -37,9 +37,9 @@ impl OperatorLife<'_> {
         if let Some(Asked::Request(request)) = pending {
             self.machine.trace.note(format!("cut off: {request:?}"));
             after = self.expected.after(&request).ok();
-            if let (Request::SpareAdd(wanted), Some(after)) = (&*request, &mut after) {
-                // One after the other.
-                wanted.disks.iter().for_each(|disk| after.disks.doubt(disk));
+            if let Some(after) = &mut after {
+                // They join one after the other; those of a new aggregate once it is made.
+                spares_of(&request).iter().for_each(|disk| after.disks.doubt(disk));
             }
             after = after.filter(|after| *after != self.expected);
         }
@@ -148,6 +148,15 @@ impl OperatorLife<'_> {
             tenant.recover(&mut self.machine, &[])?;
         }
         self.add_tenants()
+    }
+}
+
+/// The disks that a call makes spares.
+fn spares_of(request: &Request) -> &[String] {
+    match request {
+        Request::SpareAdd(wanted) => &wanted.disks,
+        Request::AggregateCreate(wanted) => &wanted.spares,
+        _ => &[],
     }
 }
 

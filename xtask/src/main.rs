@@ -20,10 +20,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// One step of `ci`: what it is called, and the cargo command.
-const STEPS: [(&str, &[&str]); 3] = [
+const STEPS: [(&str, &[&str]); 4] = [
     ("fmt", &["fmt", "--all", "--check"]),
     ("clippy", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    ("doc", DOC),
     ("test", &["test", "--workspace", "--no-fail-fast"]),
+];
+
+/// Documentation without a warning. Headers link to private items, since readers of the source are
+/// whom they are for.
+const DOC: &[&str] = &[
+    "--config",
+    "build.rustdocflags=[\"-D\",\"warnings\",\"-A\",\"rustdoc::private_intra_doc_links\"]",
+    "doc",
+    "--workspace",
+    "--no-deps",
+    "--document-private-items",
+    "--quiet",
 ];
 
 /// The tests that choose which thread goes on at each lock (docs/testing.md, section 1).
@@ -62,7 +75,7 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz::run(&root(), rest),
         _ => {
             eprintln!(
-                "usage: cargo xtask ci      format, tidy, clippy, licences, tests\n       \
+                "usage: cargo xtask ci      format, tidy, clippy, rustdoc, licences, tests\n       \
                  cargo xtask tidy    the rules of STYLE.md and the import rules\n       \
                  cargo xtask walls [CRATE]    import cycles inside crates\n       \
                  cargo xtask shuttle    threads at locks, in thousands of interleavings\n       \
@@ -81,13 +94,14 @@ fn root() -> PathBuf {
 }
 
 fn ci() -> ExitCode {
-    let [format, clippy, test] = STEPS;
+    let [format, clippy, doc, test] = STEPS;
     if !cargo(format) {
         return ExitCode::FAILURE;
     }
     println!("== tidy");
     if tidy::run(&root()) != ExitCode::SUCCESS
         || !cargo(clippy)
+        || !cargo(doc)
         || !deny()
         || !cargo(test)
         || !cargo(SHUTTLE)

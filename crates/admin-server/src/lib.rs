@@ -1,4 +1,4 @@
-//! Serves a node's [`Administration`] on a Unix socket of this machine.
+//! Serves a node's [`Administration`](admin_api::Administration) on a Unix socket of this machine.
 //!
 //! Messages are those of `admin_api::frame`. Every connection has a thread of its own, because
 //! calls block; requests of one connection are answered in order.

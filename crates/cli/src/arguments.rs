@@ -142,7 +142,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILTER", default_value = "info", env = "STROOP_LOG")]
     pub log: String,
     /// Register the NFS programs at this machine's rpcbind, where clients look for locks; as
-    /// rpcbind = true below [nfs] in the configuration
+    /// rpcbind = true in the section nfs of the configuration
     #[arg(long)]
     pub rpcbind: bool,
 }

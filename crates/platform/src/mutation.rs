@@ -3,7 +3,7 @@
 //!
 //! The engine asks [`broken`] at the place where a rule lives. Without the feature `mutations` the
 //! answer is a constant, so a released binary has nothing of this. With it, one rule at a time is
-//! broken in the whole process: [`break_rule`].
+//! broken in the whole process: `break_rule`.
 //!
 //! Invariants: nothing is broken unless somebody said so; which rule is broken is the only state
 //! of this module.

@@ -3,7 +3,7 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`run`] | the conductor: lives of the server, kills, restarts, checks |
+//! | [`mod@run`] | the conductor: lives of the server, kills, restarts, checks |
 //! | `load` | who works: clients, writers, programs |
 //! | [`control`] | what all threads know of the server |
 //! | [`hard_mount`] | a connection that repeats its calls over kills |

@@ -1,5 +1,5 @@
 //! What administrators ask of an aggregate in service: [`settings`], the [`area_map`], groups that
-//! leave ([`leaving`]), and images that are pinned for a check ([`pinning`]).
+//! leave ([`evacuation`]), and images that are pinned for a check ([`pinning`]).
 //!
 //! Invariants: what changes the aggregate is an action of a freeze.
 

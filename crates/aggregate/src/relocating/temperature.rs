@@ -4,7 +4,7 @@
 //! A block's *age* is in its container map entry, in four bits beside its place: no memory, no file
 //! of its own, and nothing to be written where a block is, as its entry is written anyway and says
 //! zero then. A *temperature scan* comes by every eighth of the days in which a block cools and
-//! makes what is on disks one older. At [`AGE_COLD`] a block may move, and is not written again for
+//! makes what is on disks one older. At `AGE_COLD` a block may move, and is not written again for
 //! its age. Time that a node is off counts once, and a clock that jumps costs a scan too many.
 //!
 //! What clients read out of sequence, and had to be loaded, becomes young again, or moves back to

@@ -3,7 +3,7 @@
 //! Beyond what every read checks: each name's hash agrees with its cookie, each block of the file
 //! is in the tree or on the free list and nowhere twice, and the header's totals are true.
 //!
-//! Fails: [`DirectoryError::Damaged`] with the first thing found.
+//! Fails: `DirectoryError::Damaged` with the first thing found.
 
 use super::hash::name_hash;
 use super::tree::{HashFunction, Tree};

@@ -100,7 +100,7 @@ pub struct StripeRead {
 /// Reads a range within the stripe.
 ///
 /// # Errors
-/// As [`Read`].
+/// As the call `Read`.
 pub fn read<P: Pointer>(
     logical: &Logical<P>,
     stripe: &Stripe,

@@ -12,7 +12,7 @@
 //! which a scrub neither begins nor waits for.)
 //!
 //! Whether it runs, how far it is and what it found are in the labels of the first group's disks
-//! ([`ScrubRecord`]): a restart goes on where it was.
+//! (`ScrubRecord`): a restart goes on where it was.
 //!
 //! Invariants: the position in the labels never names a tetris of which a repair is not durable.
 //! An order is answered when the labels say it.

@@ -9,7 +9,7 @@
 //!
 //! | part | what it does |
 //! | --- | --- |
-//! | `clock`, [`cut`], `damages`, [`logs`], [`overlap`], [`promise`], [`schedule`] | parts |
+//! | `clock`, [`cut`], `damages`, [`logs`], [`overlap`], [`schedule`] | parts |
 //! | this file | what the machine is made of, and starts |
 //! | [`disks`], [`outage`] | which disks are there |
 //! | `steps` | one step at a time, and driving |

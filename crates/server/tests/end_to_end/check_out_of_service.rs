@@ -216,7 +216,7 @@ fn check_over_a_start(place: &Place, server: Server, before_start: impl FnOnce()
     assert!(output.stdout.is_empty(), "{output:?}");
     let told = text(&output.stderr);
     assert!(told.contains("the server was started anew while the check went on"), "{told}");
-    assert!(told.contains("what it found is not told"), "{told}");
+    assert!(told.contains("its findings are not shown"), "{told}");
     assert!(told.contains(" check aggr a1\n"), "what to type next: {told}");
     let (server, number) = later.lock().take().unwrap();
     let node = Remote(transport(place));

@@ -24,7 +24,7 @@ static ALLOCATOR: BlockAllocator<System> = BlockAllocator::new(System);
 
 /// What the program takes before it has done anything: code, threads' stacks, tables of a fixed
 /// size, and the allocator's own.
-const FIXED_BYTES: u64 = 20 << 20;
+const FIXED_BYTES: u64 = 22 << 20;
 /// The share of the cap for calls and replies that protocols keep.
 const FRONT_END_SHARE: u64 = 8;
 /// And its bounds: a few of the largest transfers, and more than a fast network needs.

@@ -1,7 +1,7 @@
 //! The aggregate's own file system as the last commit has it: [`side`] is its state, [`mount`]
 //! brings it into memory, [`superblock`] finds the newest, [`backend`] places the blocks of its
-//! next image, [`room`] says what of it operations may be promised, [`evacuation`] which group leaves,
-//! [`deletion`] which volumes are being freed.
+//! next image, [`room`] says what of it operations may be promised, [`evacuation`] which group
+//! leaves, [`deletion`] which volumes are being freed.
 //!
 //! Invariants: the room knows no message and no member, and waits for nothing.
 

@@ -1,4 +1,5 @@
-//! [`FileService`](crate::FileService) for [`MemoryFileSystem`]: finds the volume, asks it, answers.
+//! [`FileService`](crate::FileService) for [`MemoryFileSystem`]: finds the volume, asks it,
+//! answers.
 
 use super::MemoryFileSystem;
 use super::volume::{Context, Volume, change};

@@ -19,7 +19,8 @@
 //! nothing is cut any more: then every call must be answered, over the last connection of its
 //! client.
 //!
-//! Fails: [`Finding::Client`](crate::seed::finding::Finding::Client), and all that the other lives find.
+//! Fails: [`Finding::Client`](crate::seed::finding::Finding::Client), and all that the other lives
+//! find.
 
 mod calls;
 mod client;

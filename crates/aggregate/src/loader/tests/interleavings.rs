@@ -80,7 +80,7 @@ fn shuttle_who_waits_for_a_block_gets_it_whoever_reads_it() {
         let same = Arc::clone(&rig);
         // A commit that frees one of the places, whose block nobody has written over yet.
         threads.push(thread::spawn(move || {
-            same.loader.under_way.note_freed(&[110]);
+            same.loader.under_way.note_freed(&[Pvbn(110)]);
             same.loader.cache.remove(Pvbn(110));
         }));
         threads.into_iter().for_each(|thread| thread.join().unwrap());

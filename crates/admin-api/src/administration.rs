@@ -160,8 +160,8 @@ administration! {
     JobList job_list() -> Vec<JobInfo>;
     /// One job.
     JobShow job_show(request: JobName) -> JobInfo;
-    /// Pauses, resumes or cancels a job; says how it is then. `Conflict` if work of its kind cannot
-    /// be, and what can be done instead.
+    /// Pauses, resumes or cancels a job; says how it is then. `Conflict` if the engine cannot do
+    /// that to work of its kind; the error names the command that helps.
     JobChange job_change(request: JobChange) -> JobInfo;
     /// Makes a volume; says how it is, or would be.
     VolumeCreate volume_create(request: VolumeCreate) -> VolumeInfo;

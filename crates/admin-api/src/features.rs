@@ -1,15 +1,14 @@
 //! Features of the format: what this build has, and what the aggregates use.
 //!
-//! A feature begins to be used when something needs it, and stays in use. Whoever wants to know
-//! whether another build opens an aggregate compares the features that are in use with those that
-//! the build has.
+//! A feature begins to be used when something needs it, and stays in use. To know
+//! whether another build can serve an aggregate, compare the features in use with its own.
 //!
 //! Invariants: of an aggregate that is out of service no features are told, but why it is.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What has a feature.
+/// The structure whose set of features has the bit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureScope {
@@ -62,7 +61,7 @@ impl fmt::Display for FeatureClass {
 pub struct KnownFeature {
     /// Its name.
     pub feature: String,
-    /// What has it.
+    /// The structure that uses it.
     pub scope: FeatureScope,
     /// What a build without it must not do.
     pub class: FeatureClass,
@@ -77,7 +76,7 @@ pub struct KnownFeature {
 pub struct FeatureUse {
     /// Its name; its bit and class where a newer build gave none.
     pub feature: String,
-    /// What has it.
+    /// The structure that uses it.
     pub scope: FeatureScope,
     /// What a build without it must not do.
     pub class: FeatureClass,
@@ -94,11 +93,11 @@ pub struct AggregateFeatures {
     pub aggregate: String,
     /// Why it is out of service, if it is.
     pub refusal: Option<String>,
-    /// What it uses, its disks, volumes and journal included.
+    /// The features that the aggregate, its disks, its volumes and its journal use.
     pub features: Vec<FeatureUse>,
 }
 
-/// What can be told before another build is started.
+/// The features in use and those of this build, to be compared before another build is started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UpgradeReport {
     /// The version of this build.

@@ -3,8 +3,8 @@
 //! A job is begun by another call (a scrub, a replacement, a group that leaves) or by the node
 //! itself (a rebuild). Here it is listed, and, where the engine can, paused, resumed and cancelled.
 //!
-//! Invariants: a number is never given to a second job of the node; what is not known yet is
-//! `None`, never guessed.
+//! Invariants: a number is never given to a second job of the node; a figure that is not
+//! known yet is `None`, never guessed.
 //!
 //! Fails: `NotFound` if the node has no job of a number, or has forgotten it.
 
@@ -113,7 +113,7 @@ impl fmt::Display for JobState {
 pub struct JobInfo {
     /// Its number.
     pub job: u64,
-    /// What it does.
+    /// The kind of work.
     pub kind: JobKind,
     /// The aggregate, if it is about one.
     pub aggregate: Option<String>,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A feature that an aggregate uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeatureInUse {
-    /// What has it.
+    /// The structure that uses it.
     pub scope: FeatureScope,
     /// What a build without it must not do.
     pub class: FeatureClass,

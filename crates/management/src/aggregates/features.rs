@@ -77,7 +77,7 @@ pub(crate) fn features_of(
     Ok(AggregateFeatures { aggregate, refusal: Some(refusal), features: Vec::new() })
 }
 
-/// What can be told before another build is started.
+/// The features in use and those of this build, to be compared before another build is started.
 ///
 /// # Errors
 /// What the engine says.

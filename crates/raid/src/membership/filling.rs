@@ -32,6 +32,15 @@ pub enum Way {
     Copy,
 }
 
+/// As what a disk takes the place of one that is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It had the place before.
+    Returns,
+    /// It is another disk.
+    Replaces,
+}
+
 /// How far a disk has come.
 pub(crate) struct Rebuild {
     pub way: Way,

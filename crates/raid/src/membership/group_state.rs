@@ -9,7 +9,7 @@
 
 use crate::layout::{Missing, Seat, is_in};
 use crate::membership::errors::{Health, Known};
-use crate::membership::filling::{Rebuild, Way};
+use crate::membership::filling::{Arrival, Rebuild, Way};
 use crate::membership::lost::{Fate, Lost, is_away};
 use crate::membership::standing::{Event, Standing};
 use crate::membership::told::Told;
@@ -191,11 +191,14 @@ impl GroupState {
         }
     }
 
-    /// A disk takes the place of a missing one, its own perhaps.
-    pub(crate) fn take_place(&mut self, member: usize, rebuild: Rebuild, is_its_own: bool) -> Seat {
-        let event = if is_its_own { Event::Returns } else { Event::Replaced };
+    /// A disk takes the place of a missing one, or its own.
+    pub(crate) fn take_place(&mut self, member: usize, rebuild: Rebuild, arrival: Arrival) -> Seat {
+        let event = match arrival {
+            Arrival::Returns => Event::Returns,
+            Arrival::Replaces => Event::Replaced,
+        };
         self.change(member, event, |state| {
-            if !is_its_own {
+            if arrival == Arrival::Replaces {
                 state.lost.remove(&member);
             }
             let seat = state.seat_of(&rebuild);

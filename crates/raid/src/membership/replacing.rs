@@ -13,7 +13,7 @@
 use crate::error::{RaidError, StoreError};
 use crate::layout::DiskPlace;
 use crate::membership::Members;
-use crate::membership::filling::{Rebuild, Way};
+use crate::membership::filling::{Arrival, Rebuild, Way};
 use crate::membership::group_state::GroupState;
 use crate::membership::standing::Standing;
 use crate::request::ReplaceDone;
@@ -55,7 +55,8 @@ impl Members {
         let members = Arc::clone(self);
         let labelled = move |device: Result<Device, MediaError>| match device {
             Ok(device) => {
-                members.take_place(place, Rebuild::new(Arc::new(device), Way::Anew), done);
+                let rebuild = Rebuild::new(Arc::new(device), Way::Anew);
+                members.take_place(place, rebuild, Arrival::Replaces, done);
             }
             Err(error) => done(Err(error.into())),
         };
@@ -119,6 +120,7 @@ impl Members {
         self: &Arc<Self>,
         place: DiskPlace,
         rebuild: Rebuild,
+        arrival: Arrival,
         done: ReplaceDone,
     ) {
         let group = self.group(place.group);
@@ -145,15 +147,16 @@ impl Members {
                 return done(Err(RaidError::InUse { disk: group.name(place.member) }));
             }
             let is_its_own = member.seat().identity == rebuild.identity();
-            let standing = disks.standing(place.member);
-            if is_its_own && !may_return(standing, rebuild.way) {
-                // It was back, and went once more, while its label was written.
+            let may_return = is_its_own && may_return(disks.standing(place.member), rebuild.way);
+            if arrival == Arrival::Returns && !may_return {
+                // While its label was written it was back and went once more, or another disk had
+                // its place and failed.
                 drop(state);
                 let disk = rebuild.device().name().to_owned();
                 return done(Err(RaidError::NotMissed { disk }));
             }
             disks.sequence = disks.sequence.max(replaced);
-            member.set_seat(disks.take_place(place.member, rebuild, is_its_own));
+            member.set_seat(disks.take_place(place.member, rebuild, arrival));
         }
         self.write_labels(place.group);
         self.start_when_labelled(place, done);

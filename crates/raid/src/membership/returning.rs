@@ -23,7 +23,7 @@
 
 use crate::error::RaidError;
 use crate::layout::DiskPlace;
-use crate::membership::filling::{Rebuild, Way};
+use crate::membership::filling::{Arrival, Rebuild, Way};
 use crate::membership::group_state::GroupState;
 use crate::membership::standing::Standing;
 use crate::membership::{Members, State};
@@ -141,7 +141,9 @@ impl Members {
         device.update_label(
             |label| label.rebuilt_regions = 0.into(),
             Box::new(move |result| match result {
-                Ok(()) => members.take_place(place, Rebuild::new(again, way), done),
+                Ok(()) => {
+                    members.take_place(place, Rebuild::new(again, way), Arrival::Returns, done);
+                }
                 Err(error) => done(Err(error.into())),
             }),
         );

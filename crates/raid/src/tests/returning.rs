@@ -1,8 +1,9 @@
 //! Disks that go and come back: what they missed is written and hardly more, through cuts.
 
 use super::model::*;
-use super::rebuild::{KINDS, states, write_some};
+use super::rebuild::{Answer, KINDS, begin_replacing, states, write_some};
 use crate::*;
+use platform::simulated::{IoKind, PendingIo};
 use std::sync::Arc;
 use units::DiskUuid;
 
@@ -19,13 +20,18 @@ fn go(model: &mut Model, lost: usize) {
     model.commit();
 }
 
-fn come_back(model: &Model, lost: usize) -> Result<(), RaidError> {
+fn begin_coming_back(model: &Model, lost: usize) -> Answer {
     let name = disk_name(0, lost);
     model.world.set_gone(&name, false);
     let disk = model.world.disk(&name).unwrap();
-    let answer = Arc::new(platform::sync::Mutex::new(None));
+    let answer = Answer::default();
     let told = Arc::clone(&answer);
     model.store.return_disk(disk, Box::new(move |result| *told.lock() = Some(result)));
+    answer
+}
+
+fn come_back(model: &Model, lost: usize) -> Result<(), RaidError> {
+    let answer = begin_coming_back(model, lost);
     while answer.lock().is_none() && model.world.step() {}
     let answer = answer.lock().take();
     answer.expect("answered")
@@ -239,5 +245,36 @@ fn a_disk_is_not_whole_before_it_has_a_superblock() {
         let block = media::SUPERBLOCK_BLOCK + (model.cp - 1) % 2;
         let newest = |disk: usize| model.world.read_block(&disk_name(0, disk), block).unwrap();
         assert_eq!(newest(0), newest(1), "{kind}");
+    }
+}
+
+/// It was the member's disk when it began to return; another has had the place since, and failed.
+#[test]
+fn a_disk_that_returns_slowly_does_not_take_the_place_of_its_successor() {
+    for (kind, disks) in KINDS {
+        let lost = 1;
+        let mut model = Model::new(disks as u64, &[(kind, disks)]);
+        write_some(&mut model, 100);
+        model.commit();
+        go(&mut model, lost);
+        model.commit();
+        let returning = begin_coming_back(&model, lost);
+        let is_label = |io: &PendingIo| &*io.disk == disk_name(0, lost) && io.kind == IoKind::Write;
+        while !model.world.pending().iter().any(is_label) {
+            assert!(model.world.step(), "its label is written first");
+        }
+        model.world.set_hung(&disk_name(0, lost), true);
+        let replaced = begin_replacing(&model, lost, "successor");
+        while replaced.lock().is_none() && model.world.step() {}
+        assert_eq!(replaced.lock().take(), Some(Ok(())), "{kind}");
+        model.world.set_gone("successor", true);
+        write_some(&mut model, 30);
+        model.commit();
+        model.world.set_hung(&disk_name(0, lost), false);
+        while returning.lock().is_none() && model.world.step() {}
+        let disk = disk_name(0, lost);
+        assert_eq!(returning.lock().take(), Some(Err(RaidError::NotMissed { disk })), "{kind}");
+        assert!(matches!(states(&model)[lost], MemberState::Failed { .. }), "{kind}");
+        model.check();
     }
 }

@@ -191,7 +191,7 @@ impl Model {
         };
         let device = Arc::clone(&self.disks[self.seats[member]].device);
         write_rebuilt(&self.world, &device, 0);
-        self.state.take_place(member, Rebuild::new(device, way), true);
+        self.state.take_place(member, Rebuild::new(device, way), Arrival::Returns);
         self.tell();
     }
 
@@ -200,7 +200,7 @@ impl Model {
         if standing.is_missing() && self.state.filled(member).is_none() {
             let disk = self.add_disk();
             let device = Arc::clone(&self.disks[disk].device);
-            self.state.take_place(member, Rebuild::new(device, Way::Anew), false);
+            self.state.take_place(member, Rebuild::new(device, Way::Anew), Arrival::Replaces);
             self.seats[member] = disk;
             self.tell();
         } else if standing == Standing::Online && self.state.copy().is_none() {

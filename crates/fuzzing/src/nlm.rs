@@ -11,6 +11,7 @@ use file_service::FileHandle;
 use locks::{Held, Limits, LockManager, Mode};
 use nfs::{EveryClient, Ledger, Locking, Programs, ReplyLimits};
 use onc_rpc::{AuthSys, CallHeader, Credential, Dialogue, Reader, Writer};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ struct Client {
     dialogue: Dialogue<Programs>,
     locks: Arc<LockManager>,
     files: Vec<FileHandle>,
+    /// Names under which somebody may have locks: calls that are spoilt make others.
+    names: BTreeSet<Vec<u8>>,
     xid: u32,
 }
 
@@ -92,7 +95,8 @@ impl Client {
         let peer = SocketAddr::from(([10, 0, 0, 1], 700));
         let dialogue = Dialogue::new(programs, peer, record_bytes_max);
         let files = ["vol", "other"].map(|volume| memory::root(&service, volume).handle);
-        Self { dialogue, locks, files: files.to_vec(), xid: 0 }
+        let names = NAMES.map(<[u8]>::to_vec).into();
+        Self { dialogue, locks, files: files.to_vec(), names, xid: 0 }
     }
 
     /// One call and its reply.
@@ -113,6 +117,9 @@ impl Client {
             _ => self.arguments(procedure, &mut writer, input),
         }
         let call = spoilt(writer.into_bytes(), header_bytes, choice, input);
+        if program == NLM {
+            self.names.extend(name_in(procedure, call.get(header_bytes..).unwrap_or_default()));
+        }
         let reply = reply_to(&mut self.dialogue, &call);
         let mut reader = Reader::new(&reply);
         let header = results::header(&mut reader);
@@ -188,16 +195,33 @@ impl Client {
 
     /// Each machine says that it has nothing any more.
     fn free_all(&mut self) {
-        for name in NAMES {
+        for name in std::mem::take(&mut self.names) {
             let mut writer = self.call(NLM, 4, FREE_ALL);
             let header_bytes = writer.len();
-            writer.opaque(name);
+            writer.opaque(&name);
             writer.u32(1);
             let call = spoilt(writer.into_bytes(), header_bytes, 0, &mut Input::new(&[]));
             reply_to(&mut self.dialogue, &call);
         }
         assert_eq!(self.locks.counts(), (0, 0), "all was given back");
     }
+}
+
+/// The name of the machine in the arguments of a call that has one.
+fn name_in(procedure: u32, arguments: &[u8]) -> Option<Vec<u8>> {
+    let procedure = if (6..=9).contains(&procedure) { procedure - 5 } else { procedure };
+    let flags = match procedure {
+        1 => 1,
+        2 | 3 | 22 => 2,
+        4 | 20 | 21 => 0,
+        _ => return None,
+    };
+    let mut reader = Reader::new(arguments);
+    reader.opaque(1024).ok()?;
+    for _flag in 0..flags {
+        reader.bool().ok()?;
+    }
+    reader.opaque(1024).ok().map(<[u8]>::to_vec)
 }
 
 fn clash(one: &Held, other: &Held) -> bool {

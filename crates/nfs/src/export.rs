@@ -52,6 +52,11 @@ impl Default for ExportAccess {
 /// First port that any user of a machine may use (`IPPORT_RESERVED`).
 const UNPRIVILEGED_PORT: u16 = 1024;
 
+/// Whether a port takes root to use on an honest machine.
+pub(crate) const fn is_privileged(port: u16) -> bool {
+    port < UNPRIVILEGED_PORT
+}
+
 impl ExportAccess {
     /// The most that a client can do: change everything, and as root.
     pub const ROOT_IS_ROOT: Self = Self {
@@ -66,7 +71,7 @@ impl ExportAccess {
     /// Whether calls from `port` are refused.
     #[must_use]
     pub const fn refuses_port(&self, port: u16) -> bool {
-        self.secure_ports && port >= UNPRIVILEGED_PORT
+        self.secure_ports && !is_privileged(port)
     }
 }
 

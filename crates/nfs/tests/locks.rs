@@ -415,7 +415,7 @@ fn what_may_not_be_locked_is_refused() {
 }
 
 #[test]
-fn reservations_and_free_all() {
+fn reservations() {
     let setup = Setup::new();
     let share = |procedure, host: &str, deny, access| {
         let (status, rest) = setup.nlm(procedure, |writer| {
@@ -435,12 +435,15 @@ fn reservations_and_free_all() {
     assert_eq!(share(21, "a", 2, 1), GRANTED);
     assert_eq!(share(20, "b", 3, 3), GRANTED);
     assert_eq!(setup.lock("b", 1, ALL, NOW), GRANTED, "locks are another matter");
+    // FREE_ALL: from a port that any user may have, which is not believed.
     setup.call(NLM, 23, |writer| {
         writer.opaque(b"b");
         writer.u32(3);
     });
+    assert_eq!(share(20, "a", 3, 3), DENIED);
+    assert_eq!(share(21, "b", 3, 3), GRANTED);
     assert_eq!(share(20, "a", 3, 3), GRANTED);
-    assert_eq!(setup.locks.counts(), (0, 0));
+    assert_eq!(setup.locks.counts(), (1, 0));
 }
 
 #[test]

@@ -14,19 +14,21 @@
 //! was not told of the restart yet.
 //!
 //! Invariants: what [`Hosts::monitor`] has answered is in the ledger durably; a machine leaves it
-//! when it has had no lock for [`IDLE_SWEEPS`] sweeps, was started anew, or was told of a restart.
+//! when it has had no lock for [`IDLE_SWEEPS`] sweeps, was started anew, gave back all, or was told
+//! of a restart.
 //!
 //! Fails: [`Unmonitored`]: no lock may be given. A ledger that makes no sense is reported, and what
 //! can be read of it is used; then the clock makes the state, which must not be an old one.
 
-use super::Ledger;
+use super::ledger::Ledger;
 use locks::{ClientId, LockManager};
 use platform::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use units::VolumeUuid;
 
 /// Machines that are known at the same time: each has a line of the ledger, which is written whole.
 const HOSTS_MAX: usize = 4096;
@@ -63,6 +65,8 @@ struct Known {
     monitored: bool,
     /// The sweep in which it was last seen.
     seen: u64,
+    /// Volumes that it was let in to from a port that any user of it may use.
+    any_port: BTreeSet<VolumeUuid>,
 }
 
 #[derive(Default)]
@@ -154,21 +158,43 @@ impl Hosts {
         })
     }
 
-    /// The client that a machine is.
-    pub(crate) fn client(&self, host: &Host) -> Result<ClientId, Unmonitored> {
+    /// The client that a machine is, which is let in to `volume` from a port of this kind.
+    pub(crate) fn client(
+        &self,
+        host: &Host,
+        volume: VolumeUuid,
+        is_privileged: bool,
+    ) -> Result<ClientId, Unmonitored> {
         let mut table = self.table.lock();
-        let sweep = table.sweeps;
-        if let Some(known) = table.hosts.get_mut(host) {
-            known.seen = sweep;
-            return Ok(known.id);
+        let seen = table.sweeps;
+        if !table.hosts.contains_key(host) {
+            if table.hosts.len() >= HOSTS_MAX {
+                tracing::warn!(limit = HOSTS_MAX, %host.address, "too many machines with locks");
+                return Err(Unmonitored);
+            }
+            let id = self.locks.register_client();
+            let known = Known { id, monitored: false, seen, any_port: BTreeSet::new() };
+            table.hosts.insert(host.clone(), known);
         }
-        if table.hosts.len() >= HOSTS_MAX {
-            tracing::warn!(limit = HOSTS_MAX, %host.address, "too many machines with locks");
-            return Err(Unmonitored);
+        let Some(known) = table.hosts.get_mut(host) else { unreachable!("it was put there") };
+        known.seen = seen;
+        if !is_privileged {
+            known.any_port.insert(volume);
         }
-        let id = self.locks.register_client();
-        table.hosts.insert(host.clone(), Known { id, monitored: false, seen: sweep });
-        Ok(id)
+        Ok(known.id)
+    }
+
+    /// The client that a machine is, if it was let in before and may give back what it has of
+    /// `volume` from a port of this kind: from one of any user only if it had it from such.
+    pub(crate) fn known(
+        &self,
+        host: &Host,
+        volume: VolumeUuid,
+        is_privileged: bool,
+    ) -> Option<ClientId> {
+        let table = self.table.lock();
+        let known = table.hosts.get(host)?;
+        (is_privileged || known.any_port.contains(&volume)).then_some(known.id)
     }
 
     /// Has a machine in the ledger from now on. Writes it the first time.
@@ -201,15 +227,25 @@ impl Hosts {
     /// A machine says that it was started anew: frees its locks. Its name may be given in full or
     /// not; where no machine of its address has it, it means the only one that there is.
     pub(crate) fn started_anew(&self, address: IpAddr, name: &[u8]) -> usize {
-        let clients = {
-            let mut table = self.table.lock();
+        self.forget(|table| {
             let of_address: Vec<Host> =
                 table.hosts.keys().filter(|host| host.address == address).cloned().collect();
             let named = of_address.iter().filter(|host| same_name(host.name.as_bytes(), name));
-            let mut gone: Vec<Host> = named.cloned().collect();
-            if gone.is_empty() && of_address.len() == 1 {
-                gone = of_address;
-            }
+            let gone: Vec<Host> = named.cloned().collect();
+            if gone.is_empty() && of_address.len() == 1 { of_address } else { gone }
+        })
+    }
+
+    /// A machine gives back all that it has, under the name under which it has it.
+    pub(crate) fn frees_all(&self, host: &Host) -> usize {
+        self.forget(|_| vec![host.clone()])
+    }
+
+    /// Frees the locks of some machines; how many of them were known.
+    fn forget(&self, which: impl FnOnce(&Table) -> Vec<Host>) -> usize {
+        let clients = {
+            let mut table = self.table.lock();
+            let gone = which(&table);
             let clients = gone.iter().filter_map(|host| table.hosts.remove(host));
             let clients: Vec<Known> = clients.collect();
             if clients.iter().any(|known| known.monitored) {

@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | `wire` | NLM's types as XDR |
 //! | `procedures` | TEST, LOCK, CANCEL, UNLOCK, SHARE and the rest |
-//! | `hosts` | which machines have locks, kept over restarts in a [`Ledger`] |
+//! | `check` | whether a call may be made: handle, machine, export rule |
+//! | `hosts` | which machines have locks |
+//! | `ledger` | where that is kept over restarts |
 //! | `callbacks` | calls to clients: GRANTED, results of `_MSG`, notices of a restart |
 //! | `nsm` | the status monitor: clients that were started anew |
 //!
@@ -15,13 +17,16 @@
 //! - A lock that was granted late and that its client does not want is given back; one that the
 //!   client has heard of in another way never is (`callbacks::Grants`).
 //! - A notice of a restart frees the locks of its sender's address only.
+//! - What a machine was let have it can give back, whatever the export rule says by now.
 //!
 //! Not here: monitoring for others (NSM MON): this node watches its own clients.
 //!
 //! Fails: with the statuses of NLM.
 
 pub(crate) mod callbacks;
+mod check;
 pub(crate) mod hosts;
+mod ledger;
 pub(crate) mod nsm;
 pub(crate) mod procedures;
 mod wire;
@@ -30,36 +35,10 @@ use crate::request::Context;
 use callbacks::Callbacks;
 use hosts::Hosts;
 use locks::LockManager;
-use platform::sync::Mutex;
 use std::io;
 use std::sync::Arc;
 
-/// Keeps a short text over restarts.
-pub trait Ledger: Send + Sync {
-    /// What was stored last; empty if nothing was.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    fn load(&self) -> io::Result<String>;
-
-    /// Stores another text; it is durable when this returns.
-    ///
-    /// # Errors
-    /// If it cannot be written; what was stored before is still there then.
-    fn store(&self, text: &str) -> io::Result<()>;
-}
-
-/// A text in memory: it outlives the server and not the process, which does for tests.
-impl Ledger for Mutex<String> {
-    fn load(&self) -> io::Result<String> {
-        Ok(self.lock().clone())
-    }
-
-    fn store(&self, text: &str) -> io::Result<()> {
-        text.clone_into(&mut self.lock());
-        Ok(())
-    }
-}
+pub use ledger::Ledger;
 
 /// What the server needs to serve locks.
 #[derive(Clone)]
@@ -123,3 +102,6 @@ impl LockService {
         self.callbacks.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,25 +1,26 @@
 //! NLM version 4's procedures. Each exists twice: as a call with a result, and as a message
 //! (`_MSG`) whose result is a call of ours (`_RES`).
 //!
-//! Invariants: a lock is asked for only when the export rules let the client use the file, the
-//! file is there, and the client is in the ledger; in the grace period only what is taken back is
-//! given. Whatever a client says about a lock ends telling it of a late grant
+//! Invariants: a lock or a reservation is asked for only when the export rules let the client use
+//! the file (`check`), the file is there, and the client is in the ledger; in the grace period only
+//! what is taken back is given. Whatever a client says about a lock ends telling it of a late grant
 //! (`Callbacks::heard`). A call is done once, however often it comes (`crate::once`); a message is
 //! done as often as it comes, because its result is what the client waits for.
 //!
 //! Fails: with a [`Status`].
 
 use super::LockService;
-use super::hosts::{Host, Unmonitored};
+use super::check::{Checked, Purpose, check};
+use super::hosts::Host;
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
+use crate::export;
 use crate::once::{self, Once, once};
 use crate::request::Session;
-use file_service::{Caller, FileHandle, FsError, SealedHandle, calls};
-use locks::{Attempt, Cancelled, Held, Kind, LockError, Outcome, Owner, Range, Request, Share};
+use file_service::{Caller, FileHandle, FsError, calls};
+use locks::{Attempt, Cancelled, Held, LockError, Outcome, Request, Share};
 use onc_rpc::{Call, Reader, Replier, ReplyError, Writer, XdrError};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
-use units::SnapshotId;
 
 /// The program's number.
 pub(crate) const PROGRAM: u32 = 100_021;
@@ -41,6 +42,13 @@ const UNSHARE: u32 = 21;
 const LOCK_UNMONITORED: u32 = 22;
 const FREE_ALL: u32 = 23;
 
+/// Of SHARE's `access`: the owner writes (`fsa_W`).
+const ACCESS_WRITE: u8 = 2;
+
+const fn gives_back(number: u32) -> bool {
+    matches!(number, CANCEL | UNLOCK | UNSHARE)
+}
+
 /// The way back.
 enum Way {
     Call(once::Way),
@@ -53,6 +61,8 @@ struct Answer {
     service: Arc<LockService>,
     way: Way,
     cookie: Vec<u8>,
+    /// Whether the results of SHARE or UNSHARE are to be given.
+    of_share: bool,
 }
 
 impl Answer {
@@ -77,18 +87,19 @@ impl Answer {
     }
 
     fn status(self, status: Status) {
-        self.send(status, |_| {});
+        match self.of_share {
+            // `sequence`, which means nothing any more.
+            true => self.send(status, |writer| writer.u32(0)),
+            false => self.send(status, |_| {}),
+        }
     }
 
     /// The call is answered this, and nothing was done.
-    fn refuse(mut self, number: u32, status: Status) {
+    fn refuse(mut self, status: Status) {
         if let Way::Call(way) = &mut self.way {
             way.forget();
         }
-        match number {
-            SHARE | UNSHARE => self.send(status, sequence),
-            _ => self.status(status),
-        }
+        self.status(status);
     }
 }
 
@@ -107,7 +118,7 @@ pub(crate) fn dispatch(
         FREE_ALL => {
             let mut arguments = call.arguments;
             if let Ok(name) = arguments.opaque(NAME_BYTES_MAX) {
-                service.hosts.started_anew(session.client, name);
+                free_all(service, session, name);
             }
             done(replier);
         }
@@ -115,6 +126,19 @@ pub(crate) fn dispatch(
         GRANTED | 10..=16 => done(replier),
         _ => replier.fail(ReplyError::ProcedureUnavailable),
     }
+}
+
+/// A machine gives back all that it has. There is no handle that says of which volume, so there is
+/// no export rule to be asked: only who may speak for the machine is believed, and only under the
+/// name under which it locks. Lock managers use such ports if they are not told otherwise.
+fn free_all(service: &LockService, session: &Session, name: &[u8]) {
+    if !export::is_privileged(session.peer.port()) {
+        tracing::debug!(client = %session.peer, "FREE_ALL from a port that any user may use");
+        return;
+    }
+    let Some(host) = Host::new(session.client, name) else { return };
+    let count = service.hosts.frees_all(&host);
+    tracing::info!(client = %session.client, name = &*host.name, count, "a client frees all locks");
 }
 
 /// Answers nothing but that the call came.
@@ -135,7 +159,7 @@ fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, re
     let way = match way {
         Once::Do(way) => way,
         // What gives back is done whatever there is room for.
-        Once::Refused(way, _) if matches!(number, CANCEL | UNLOCK | UNSHARE) => way,
+        Once::Refused(way, _) if gives_back(number) => way,
         // It comes again.
         Once::Refused(way, _) => return way.withdraw(),
         Once::Answered => return,
@@ -144,7 +168,9 @@ fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, re
     match Asked::read(number, &mut arguments) {
         Ok(asked) => {
             let cookie = asked.cookie.to_vec();
-            let answer = Answer { service: Arc::clone(service), way: Way::Call(way), cookie };
+            let of_share = matches!(number, SHARE | UNSHARE);
+            let (service_there, way) = (Arc::clone(service), Way::Call(way));
+            let answer = Answer { service: service_there, way, cookie, of_share };
             run(service, session, number, &asked, answer);
         }
         Err(_) => way.reject(ReplyError::GarbageArguments),
@@ -164,7 +190,8 @@ fn message(
     let Ok(asked) = asked else { return };
     let Some(host) = Host::new(session.client, asked.lock.caller) else { return };
     let (way, cookie) = (Way::Message(host, number + RESULT), asked.cookie.to_vec());
-    let answer = Answer { service: Arc::clone(service), way, cookie };
+    // There are no such messages about reservations.
+    let answer = Answer { service: Arc::clone(service), way, cookie, of_share: false };
     run(service, session, number, &asked, answer);
 }
 
@@ -204,39 +231,6 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A call that may be made: which machine, and about which lock.
-struct Checked {
-    host: Host,
-    request: Request,
-    read_only: bool,
-}
-
-fn check(service: &LockService, session: &Session, asked: &Asked<'_>) -> Result<Checked, Status> {
-    let lock = &asked.lock;
-    let sealed = SealedHandle::parse(lock.file).map_err(|_| Status::Stale)?;
-    let file = service.context.open(sealed).map_err(|error| match error {
-        FsError::Offline => Status::Failed,
-        _ => Status::Stale,
-    })?;
-    let host = Host::new(session.client, lock.caller).ok_or(Status::Failed)?;
-    let access = service.context.policy.rule(file.volume, session.client).ok_or(Status::Failed)?;
-    let image = file.snapshot != SnapshotId::ACTIVE;
-    if access.refuses_port(session.peer.port()) || (image && access.hide_snapshots) {
-        return Err(Status::Failed);
-    }
-    let range = Range::of_length(lock.offset, lock.length).ok_or(Status::TooFar)?;
-    let client = service.hosts.client(&host).map_err(|Unmonitored| Status::DeniedNoLocks)?;
-    let request = Request {
-        file,
-        owner: Owner::new(client, &wire::owner_name(lock.process, lock.owner)),
-        process: lock.process,
-        kind: Kind::Record,
-        mode: wire::mode(asked.exclusive),
-        range,
-    };
-    Ok(Checked { host, request, read_only: image || access.read_only })
-}
-
 fn run(
     service: &Arc<LockService>,
     session: &Session,
@@ -244,9 +238,11 @@ fn run(
     asked: &Asked<'_>,
     answer: Answer,
 ) {
-    let checked = match check(service, session, asked) {
+    let purpose = if gives_back(number) { Purpose::GiveBack } else { Purpose::Take };
+    let lock_asked = (&asked.lock, wire::mode(asked.exclusive));
+    let checked = match check(&service.context, &service.hosts, session, lock_asked, purpose) {
         Ok(checked) => checked,
-        Err(status) => return answer.refuse(number, status),
+        Err(status) => return answer.refuse(status),
     };
     match number {
         TEST => test(service, checked, answer),
@@ -257,7 +253,11 @@ fn run(
             service.locks.unlock(*file, owner, *kind, range);
             answer.status(Status::Granted);
         }
-        SHARE | UNSHARE => share(service, number == SHARE, asked, &checked, answer),
+        SHARE => share(service, asked, checked, answer),
+        UNSHARE => {
+            service.locks.unshare(checked.request.file, &checked.request.owner);
+            answer.status(Status::Granted);
+        }
         _ => lock(service, number == LOCK, asked, checked, answer),
     }
 }
@@ -375,29 +375,33 @@ fn cancel(service: &LockService, checked: &Checked, answer: Answer) {
     answer.status(Status::Granted);
 }
 
-/// `sequence` of SHARE's results, which means nothing any more.
-fn sequence(writer: &mut Writer) {
-    writer.u32(0);
-}
-
-fn share(service: &LockService, take: bool, asked: &Asked<'_>, checked: &Checked, answer: Answer) {
-    let (file, owner) = (checked.request.file, checked.request.owner.clone());
-    if !take {
-        service.locks.unshare(file, &owner);
-        return answer.send(Status::Granted, sequence);
-    }
+fn share(service: &Arc<LockService>, asked: &Asked<'_>, checked: Checked, answer: Answer) {
     let bits = |value: u32| u8::try_from(value).ok().filter(|bits| bits & !Share::BITS == 0);
     let (Some(deny), Some(access)) = (bits(asked.deny), bits(asked.access)) else {
-        return answer.send(Status::Failed, sequence);
+        return answer.status(Status::Failed);
     };
-    if service.hosts.monitor(&checked.host).is_err() {
-        return answer.send(Status::DeniedNoLocks, sequence);
+    if checked.read_only && access & ACCESS_WRITE != 0 {
+        return answer.status(Status::ReadOnly);
     }
-    let status = match service.locks.share(file, Share { owner, access, deny }, asked.reclaim) {
-        Ok(()) => Status::Granted,
-        Err(LockError::Grace | LockError::NoGrace) => Status::DeniedGracePeriod,
-        Err(LockError::TooMany { .. }) => Status::DeniedNoLocks,
-        Err(_) => Status::Denied,
-    };
-    answer.send(status, sequence);
+    if service.hosts.monitor(&checked.host).is_err() {
+        return answer.status(Status::DeniedNoLocks);
+    }
+    let reclaim = asked.reclaim;
+    with_file(service, checked.request.file, answer, move |answer| {
+        let service = Arc::clone(&answer.service);
+        let (file, owner) = (checked.request.file, checked.request.owner);
+        let share = Share { owner: owner.clone(), access, deny };
+        let mut status = match service.locks.share(file, share, reclaim) {
+            Ok(()) => Status::Granted,
+            Err(LockError::Grace | LockError::NoGrace) => Status::DeniedGracePeriod,
+            Err(LockError::TooMany { .. }) => Status::DeniedNoLocks,
+            Err(_) => Status::Denied,
+        };
+        // As of a lock: see there.
+        if status == Status::Granted && service.hosts.monitor(&checked.host).is_err() {
+            service.locks.unshare(file, &owner);
+            status = Status::DeniedNoLocks;
+        }
+        answer.status(status);
+    });
 }

@@ -259,7 +259,7 @@ fn a_disk_that_returns_slowly_does_not_take_the_place_of_its_successor() {
         go(&mut model, lost);
         model.commit();
         let returning = begin_coming_back(&model, lost);
-        let is_label = |io: &PendingIo| &*io.disk == disk_name(0, lost) && io.kind == IoKind::Write;
+        let is_label = |io: &PendingIo| *io.disk == disk_name(0, lost) && io.kind == IoKind::Write;
         while !model.world.pending().iter().any(is_label) {
             assert!(model.world.step(), "its label is written first");
         }

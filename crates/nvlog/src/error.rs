@@ -33,7 +33,8 @@ pub enum LogError {
         /// What is wrong with the copy that is nearest to a header.
         damage: Damage,
     },
-    /// A newer build wrote a copy of the header, and this build must not use the log.
+    /// A newer build wrote a copy of the header, or a record that is to be replayed, and this build
+    /// must not use the log.
     #[error(
         "the log on disk {disk} is not opened: {damage}; start the build that wrote it, or a later \
          one"

@@ -3,17 +3,19 @@
 //! Invariant: a batch is trusted only if its checksum holds and everything it says of itself fits
 //! its place: log, block, number of the first record, incarnation, and the life that the batches
 //! before it belong to. The first one that is not ends the half: it was torn, or it is from a
-//! life before, or nothing was ever written there.
+//! life before, or nothing was ever written there. A whole batch with reserved bytes in use is none
+//! of these: a newer build wrote it, and its records are not dropped ([`HalfScan::newer`]).
 //!
 //! Fails: never; bytes are bytes.
 
 use crate::half::OtherLife;
 use crate::staging::BATCH_HEADER_BYTES;
 use crate::{LogPosition, Record};
+use ondisk::damage::Damage;
 use ondisk::log::{LOG_BATCH_MAGIC, LogBatch, LogRecord};
 use platform::mutation::{self, Rule};
 use units::{BLOCK_SIZE, BLOCK_SIZE_U64, BlockRef, CpNumber, LogUuid};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Numbers of records beyond are nonsense: a log would take millions of years to get there. Keeps
 /// sums of numbers and counts from overflowing.
@@ -49,6 +51,8 @@ pub(crate) struct HalfScan {
     pub(crate) life: Option<Life>,
     /// Those of the life that are not in a durable consistency point.
     pub(crate) records: Vec<Record>,
+    /// Why the chain ended at a whole batch, which this build cannot read and replay needs.
+    pub(crate) newer: Option<Damage>,
 }
 
 /// What a scan wants next.
@@ -74,6 +78,7 @@ impl HalfScan {
             sequence_end: 0,
             life: None,
             records: Vec::new(),
+            newer: None,
         }
     }
 
@@ -92,8 +97,14 @@ impl HalfScan {
             let Some(header) = self.header(first, left) else { return Want::Nothing };
             let count = (header.byte_count.get() as usize).div_ceil(BLOCK_SIZE);
             let Some(blocks) = self.blocks.get(..count) else { return self.want(count, left) };
-            let Some(records) = self.batch(&header, blocks) else { return Want::Nothing };
-            self.accept(&header, count, records);
+            match self.batch(&header, blocks) {
+                Some(Ok(records)) => self.accept(&header, count, records),
+                Some(Err(newer)) => {
+                    self.newer = Some(newer);
+                    return Want::Nothing;
+                }
+                None => return Want::Nothing,
+            }
         }
     }
 
@@ -162,8 +173,8 @@ impl HalfScan {
         }
     }
 
-    /// The records of a batch, if it is whole.
-    fn batch(&self, header: &LogBatch, blocks: &[BlockRef]) -> Option<Vec<Record>> {
+    /// The records of a batch, if it is whole; or what of them this build cannot read.
+    fn batch(&self, header: &LogBatch, blocks: &[BlockRef]) -> Option<Result<Vec<Record>, Damage>> {
         let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_SIZE);
         blocks.iter().for_each(|block| bytes.extend_from_slice(block.bytes()));
         let mut left = bytes.get(BATCH_HEADER_BYTES..header.byte_count.get() as usize)?;
@@ -179,10 +190,17 @@ impl HalfScan {
             let body = rest.get(..record.byte_count.get() as usize)?;
             left = rest.get(body.len()..)?;
             let cp = record.cp.get();
-            if cp > header.cp.get() || record.reserved.get() != 0 {
+            if cp > header.cp.get() {
                 return None;
             }
             let is_committed = cp <= self.frame.committed.get();
+            // Nobody needs a committed one: after a stop in order an older build may go on.
+            if !is_committed {
+                let reserved = Damage::unless_zero("log record", &[record.reserved.as_bytes()]);
+                if let Err(newer) = reserved {
+                    return Some(Err(newer));
+                }
+            }
             if !is_committed || mutation::broken(Rule::CommittedRecordsReplayed) {
                 records.push(Record {
                     cp: CpNumber(cp),
@@ -192,7 +210,7 @@ impl HalfScan {
                 });
             }
         }
-        left.is_empty().then_some(records)
+        left.is_empty().then_some(Ok(records))
     }
 
     fn accept(&mut self, header: &LogBatch, count: usize, records: Vec<Record>) {

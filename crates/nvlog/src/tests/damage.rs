@@ -91,6 +91,31 @@ fn a_header_keeps_compatible_features() {
     }
 }
 
+/// The batch is whole, so it is no torn one, which ends a log: what was acknowledged is in it.
+#[test]
+fn a_record_of_a_newer_build_refuses_the_log_while_it_is_needed() {
+    let (world, log) = fresh(16);
+    for body in [b"one", b"two"] {
+        log_durably(&world, &log, body);
+    }
+    let at = size_of::<LogBatch>() + std::mem::offset_of!(ondisk::log::LogRecord, reserved);
+    for block in [LOG_HEADER_BLOCKS, LOG_HEADER_BLOCKS + 1] {
+        let old = world.read_block(DISK, block).unwrap();
+        world.write_block(DISK, block, &forge(&old, at, &[1]));
+        let before = [0, 1].map(|copy| world.read_block(DISK, copy));
+        assert_eq!(
+            try_open(&world, 0).unwrap_err().to_string(),
+            "the log on disk log is not opened: log record: bytes are in use that this build of \
+             Stroop knows as reserved; a newer build wrote them; start the build that wrote it, or \
+             a later one"
+        );
+        assert!([0, 1].map(|copy| world.read_block(DISK, copy)) == before);
+        assert_eq!(open(&world, 1).0.missing(), None, "a consistency point holds them");
+        world.write_block(DISK, block, &old);
+    }
+    assert_eq!(bodies(&open(&world, 0).1), [b"one", b"two"]);
+}
+
 #[test]
 fn no_whole_header_is_told_as_it_is() {
     let (world, _log) = fresh(16);

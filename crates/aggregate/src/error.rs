@@ -46,8 +46,8 @@ pub enum AggregateError {
     /// A structure on media is not what it should be.
     #[error("{what}: {damage}")]
     Damaged {
-        /// What was read.
-        what: &'static str,
+        /// What was read, and of which disk.
+        what: String,
         /// What is wrong.
         damage: Damage,
     },

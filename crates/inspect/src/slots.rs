@@ -47,7 +47,7 @@ pub(crate) fn read(
 /// The superblock in a slot. A superblock of which only one of the two CP numbers is wrong counts
 /// as valid, because a start opens its image.
 pub(crate) fn superblock_in(block: &Block) -> Result<Superblock, Damage> {
-    Superblock::from_block(block).or_else(|damage| Superblock::mended(block).ok_or(damage))
+    Superblock::from_block(block).or_else(|_| Superblock::mended(block))
 }
 
 /// The slot in which a superblock later than `best` has rotted, where no disk can tell that nothing

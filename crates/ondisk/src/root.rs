@@ -224,17 +224,22 @@ impl Superblock {
 
     /// The superblock in a block of which only one of the two CP numbers is wrong: that number has
     /// rotted, or the other sector was torn and is the same as before.
-    #[must_use]
-    pub fn mended(block: &Block) -> Option<Self> {
-        let found = Self::read_from_bytes(block.bytes().as_slice()).ok()?;
-        for cp in [found.cp, found.cp_again] {
-            let mut tried = found;
-            (tried.cp, tried.cp_again) = (cp, cp);
-            if let Ok(mended) = Self::from_block(&Block::from_prefix(tried.as_bytes())) {
-                return Some(mended);
-            }
+    ///
+    /// # Errors
+    /// What is wrong with it: that a newer build wrote it, if it is one with either number.
+    pub fn mended(block: &Block) -> Result<Self, Damage> {
+        let found = Self::read_from_bytes(block.bytes().as_slice())
+            .map_err(|_| Damage::Field { structure: "superblock", field: "size" })?;
+        let tried = [found.cp, found.cp_again].map(|cp| {
+            let mut mended = found;
+            (mended.cp, mended.cp_again) = (cp, cp);
+            Self::from_block(&Block::from_prefix(mended.as_bytes()))
+        });
+        match tried {
+            [Ok(mended), _] | [_, Ok(mended)] => Ok(mended),
+            [_, Err(damage)] if damage.is_of_newer_build() => Err(damage),
+            [Err(damage), _] => Err(damage),
         }
-        None
     }
 
     /// Whether a block that is no valid superblock was one, and later than `newest`: all of it was
@@ -385,7 +390,7 @@ mod tests {
         let (old, new) = (superblock(5).to_block(), superblock(7).to_block());
         let newest = CpNumber(6);
         let is_told = |block: &Block| {
-            let mended = Superblock::mended(block).is_some_and(|found| found.cp() == CpNumber(7));
+            let mended = Superblock::mended(block).is_ok_and(|found| found.cp() == CpNumber(7));
             mended || Superblock::has_rotted(block, newest)
         };
         for bit in 0..BLOCK_SIZE * 8 {
@@ -422,7 +427,16 @@ mod tests {
             change(&mut newer);
             let refused = Superblock::from_block(&newer.to_block()).unwrap_err();
             assert!(refused.is_of_newer_build(), "{refused}");
-            assert!(Superblock::mended(&newer.to_block()).is_none());
+            // One of its numbers has rotted, or both are as they were written.
+            for at in
+                [std::mem::offset_of!(Superblock, cp), std::mem::offset_of!(Superblock, cp_again)]
+            {
+                for bit in [0, 1] {
+                    let mut block = newer.to_block();
+                    block.bytes_mut()[at] ^= bit;
+                    assert_eq!(Superblock::mended(&block).unwrap_err(), refused);
+                }
+            }
         }
         let mut rotten = superblock(7).to_block();
         rotten.bytes_mut()[3000] = 1;

@@ -27,9 +27,7 @@ pub fn choose_superblock(
     let mut valid: Vec<(&SuperblockCopy, Superblock)> = Vec::new();
     let mut last = String::from("nothing could be read");
     for copy in copies {
-        let read = |block| {
-            Superblock::from_block(block).or_else(|damage| Superblock::mended(block).ok_or(damage))
-        };
+        let read = |block| Superblock::from_block(block).or_else(|_| Superblock::mended(block));
         match copy.block.as_deref().map(read) {
             Some(Ok(found)) if found.aggregate == *aggregate => valid.push((copy, found)),
             Some(Ok(_)) => {
@@ -39,7 +37,8 @@ pub fn choose_superblock(
                 if damage.is_of_newer_build()
                     && !mutation::broken(Rule::NewerSuperblockPassedOver) =>
             {
-                return Err(AggregateError::Damaged { what: "a disk of the aggregate", damage });
+                let what = format!("disk {} slot {}", copy.disk, copy.slot);
+                return Err(AggregateError::Damaged { what, damage });
             }
             Some(Err(damage)) => last = format!("disk {} slot {}: {damage}", copy.disk, copy.slot),
             None => last = format!("disk {} slot {}: cannot be read", copy.disk, copy.slot),
@@ -93,6 +92,7 @@ pub fn is_whole_slot(block: &Block) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ondisk::features::FeatureClass;
     use std::sync::Arc;
     use units::CpNumber;
 
@@ -182,6 +182,24 @@ mod tests {
         let mut number = copy("a", 1, Some(5));
         number.block.as_mut().map(Arc::make_mut).unwrap().bytes_mut()[48] ^= 1;
         assert_eq!(chosen(&[copy("a", 0, Some(4)), number]), Ok((5, 1)));
+    }
+
+    /// The newest superblock of the only disk was a newer build's, and had a rotten number: the
+    /// image before was opened.
+    #[test]
+    fn regression_a_newer_superblock_of_which_a_number_has_rotted_is_not_older() {
+        let mut newer =
+            Superblock::from_block(copy("a", 1, Some(5)).block.as_ref().unwrap()).unwrap();
+        newer.features.set_named(FeatureClass::Incompatible, 40, "later");
+        let mut block = newer.to_block();
+        block.bytes_mut()[48] ^= 1;
+        let number = SuperblockCopy { block: Some(Arc::new(block)), ..empty("a", 1) };
+        let refused = choose_superblock(&[copy("a", 0, Some(4)), number], &AGGREGATE).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "disk a slot 1: superblock: uses the feature 'later', which this build of Stroop lacks; \
+             a newer build wrote it"
+        );
     }
 
     #[test]

@@ -225,11 +225,17 @@ impl LogHeader {
         LOG_HEADER_BLOCKS + 2 * self.half_blocks.get() + self.notes_blocks.get()
     }
 
-    /// The block to be written, checksum and all.
+    /// The block to be written, checksum and all. It has this build's version, whatever version was
+    /// read: what this build writes behind the header may be of none before.
     #[must_use]
     pub fn to_block(&self) -> Block {
+        self.of_version(FORMAT_VERSION)
+    }
+
+    fn of_version(&self, version: u16) -> Block {
         let mut header = self.clone();
-        header.checksum = U32::new(self.computed_checksum());
+        header.version = U16::new(version);
+        header.checksum = U32::new(header.computed_checksum());
         Block::from_prefix(header.as_bytes())
     }
 
@@ -400,9 +406,11 @@ mod tests {
             LogHeader::new(AggregateUuid([1; 16]), LogUuid([2; 16]), 64, LOG_NOTES_BLOCKS_MIN);
         // Neither what comes nor what was: a log without a place for notes is not read any more.
         for version in [0, 1, FORMAT_VERSION + 1] {
-            header.version = U16::new(version);
-            let refused = LogHeader::from_block(&header.to_block());
+            let refused = LogHeader::from_block(&header.of_version(version));
             assert!(matches!(refused, Err(Damage::Version { found, .. }) if found == version));
+            // What was read in another version is written in this one.
+            header.version = U16::new(version);
+            assert!(LogHeader::from_block(&header.to_block()).is_ok());
         }
         for notes_blocks in [0, LOG_NOTES_BLOCKS_MIN + 1, LOG_NOTES_BLOCKS_MAX + 2, u64::MAX] {
             let block = LogHeader::new(AggregateUuid([1; 16]), LogUuid([2; 16]), 64, notes_blocks)

@@ -8,6 +8,17 @@ use raid::{RaidError, StoreError};
 use thiserror::Error;
 use units::{CpNumber, Pvbn};
 
+/// What this build lacks of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Lacking {
+    /// This feature, as the volume's record names it.
+    #[error("uses the feature '{0}', which this build of Stroop lacks")]
+    Feature(FeatureName),
+    /// What is below its record cannot be read.
+    #[error("is not understood: {0}")]
+    Structure(Damage),
+}
+
 /// See the module.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
@@ -85,15 +96,12 @@ pub enum AggregateError {
     #[error("the volume is full; remove files or snapshots")]
     VolumeFull,
     /// A newer build wrote the volume, and this build must not change it.
-    #[error(
-        "volume '{volume}' uses the feature '{feature}', which this build of Stroop lacks; start \
-         the build that wrote it, or a later one"
-    )]
+    #[error("volume '{volume}' {lacking}; start the build that wrote it, or a later one")]
     NotUnderstood {
         /// The volume's name.
         volume: String,
-        /// The feature, as the volume's record names it.
-        feature: FeatureName,
+        /// Why.
+        lacking: Lacking,
     },
     /// A group cannot leave.
     #[error(transparent)]
@@ -104,6 +112,12 @@ pub enum AggregateError {
 }
 
 impl AggregateError {
+    /// A part of the aggregate that another build wrote, and that this one cannot read.
+    #[must_use]
+    pub fn other_build(what: &str, damage: Damage) -> Self {
+        Self::Damaged { what: what.to_owned(), damage }
+    }
+
     /// Whether it is over as soon as disks that are away return: then the aggregate is opened anew,
     /// and its clients wait.
     #[must_use]

@@ -67,7 +67,7 @@ pub use containers::{
     container_lookup,
 };
 pub use cowfs::space::FreeCounts;
-pub use error::AggregateError;
+pub use error::{AggregateError, Lacking};
 pub use journal::{LateJournal, decode as decode_partial_parity};
 pub use loader::{ContainerMaps, Loader, LoadsUnderWay, Place, PlacesDone, suspend_for_load};
 pub use owner::{VOL_INFO_INODE, block_owner, vol_info_place};

@@ -696,7 +696,8 @@ pub fn read_snapshots<P: Pointer>(
         let start = index % SNAPSHOTS_PER_BLOCK * size_of::<SnapshotRecord>();
         let bytes = &block.bytes()[start..start + size_of::<SnapshotRecord>()];
         let record = SnapshotRecord::read_from_bytes(bytes).map_err(|_| damaged())?;
-        snapshots.extend(Snapshot::of(&record).map_err(|_| damaged())?);
+        let snapshot = Snapshot::of(&record);
+        snapshots.extend(snapshot.map_err(|damage| Stop::of_damage(damage, units::Pvbn(0)))?);
     }
     Ok(snapshots)
 }

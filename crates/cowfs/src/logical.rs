@@ -555,7 +555,7 @@ pub fn read_record<P: Pointer>(
     let key = inode_file_key(volume);
     let Some(block) = buftree::read(inode_file, &key, fbn, reader)? else { return Ok(None) };
     let record = record_at(&block, slot);
-    record.validate().map_err(|_| Stop::Damaged(Pvbn(0)))?;
+    record.validate().map_err(|damage| Stop::of_damage(damage, Pvbn(0)))?;
     Ok(Some(record))
 }
 

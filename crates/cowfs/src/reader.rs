@@ -6,11 +6,13 @@
 //!
 //! Invariants: a reader never performs I/O and never changes anything.
 //!
-//! Fails: [`Stop::Damaged`] when the media could not yield the block and redundancy neither.
+//! Fails: [`Stop::Damaged`] when the media could not yield the block and redundancy neither. What
+//! another build wrote is no damage ([`Stop::OtherBuild`]): nothing is given up for it.
 
 use crate::cache::BufferCache;
 use crate::content::Content;
 use crate::pointer::{BlockPlace, Pointer};
+use ondisk::damage::Damage;
 use platform::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
@@ -76,6 +78,9 @@ pub enum Stop {
     /// to blame.
     #[error("{0}, which belongs to all files, is damaged beyond repair")]
     MetafileDamaged(Pvbn),
+    /// Nothing is damaged: a build wrote this that has more than this one. It stays as it is.
+    #[error("{0}; start the build that wrote it, or a later one")]
+    OtherBuild(Damage),
     /// The file is quarantined: its content is neither shown nor changed.
     #[error("{0} is quarantined: a block that leads to its content cannot be read")]
     Quarantined(InodeNumber),
@@ -111,6 +116,12 @@ pub fn all<T>(each: impl IntoIterator<Item = Progress<T>>) -> Progress<Vec<T>> {
 type Loaded = FxHashMap<(Pvbn, u32), Option<BlockRef>>;
 
 impl Stop {
+    /// Why the structure in the block that lies there is not read.
+    #[must_use]
+    pub const fn of_damage(damage: Damage, pvbn: Pvbn) -> Self {
+        if damage.is_of_another_build() { Self::OtherBuild(damage) } else { Self::Damaged(pvbn) }
+    }
+
     /// The same, of somebody who reads out of sequence.
     #[must_use]
     pub fn at_random(mut self) -> Self {

@@ -16,8 +16,8 @@ use crate::error::EngineError;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
-    Aggregate, AggregateError, AggregateIdentity, BlockSide, LateJournal, Loader, VolumeSlot,
-    choose_superblock, decode_partial_parity, is_whole_slot, mount, suspend_for_load,
+    Aggregate, AggregateError, AggregateIdentity, BlockSide, Lacking, LateJournal, Loader,
+    VolumeSlot, choose_superblock, decode_partial_parity, is_whole_slot, mount, suspend_for_load,
 };
 use cowfs::cache::BufferCache;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
@@ -272,8 +272,12 @@ impl Opening {
         let message = move |access: &mut Access<'_>| {
             let Some(mut this) = opening.take() else { return Outcome::Done };
             match this.load_volumes(&aggregate, access, &mut next_slot, &held) {
-                Ok(()) => {
+                Ok(Ok(())) => {
                     this.replay(Arc::clone(&aggregate));
+                    Outcome::Done
+                }
+                Ok(Err(refused)) => {
+                    this.give_up(refused.into());
                     Outcome::Done
                 }
                 Err(Stop::Wait(wait)) => {
@@ -294,37 +298,42 @@ impl Opening {
     /// replay into it; and a traditional volume is the aggregate itself. A record that cannot be
     /// read may be such a volume's.
     fn check_features(&self, side: &BlockSide) -> Result<(), AggregateError> {
-        let volumes = self.records.iter().map(|record| operations::record_volume(&record.body));
-        let logged: Vec<_> = volumes.map(Result::ok).collect();
         for VolumeSlot { record } in &side.table {
             let lacking = record.features.forbids_writing(FeatureScope::Volume);
             let Some(feature) = lacking.filter(|_| record.state == STATE_ONLINE) else { continue };
-            let number = VolumeId(record.volume.get());
-            let is_logged = logged.iter().any(|volume| volume.is_none_or(|one| one == number));
-            if !is_logged && record.kind == VOLUME_FLEXIBLE {
-                continue;
-            }
-            return Err(AggregateError::Refused(format!(
-                "volume '{}' uses the feature '{feature}', which this build of Stroop lacks; start \
-                 the build that wrote it, or a later one{}",
-                record.name(),
-                if is_logged { ", and stop it in order before you start this one" } else { "" }
-            )));
+            self.check_lacking(record, Lacking::Feature(feature))?;
         }
         Ok(())
     }
 
-    /// Brings the volumes online, from slot `next` of the volume table on.
+    /// An error unless the aggregate may be opened without writing the volume.
+    fn check_lacking(&self, record: &VolumeRecord, lacking: Lacking) -> Result<(), AggregateError> {
+        let number = VolumeId(record.volume.get());
+        let is_logged = self.records.iter().any(|logged| {
+            operations::record_volume(&logged.body).map_or(true, |volume| volume == number)
+        });
+        if !is_logged && record.kind == VOLUME_FLEXIBLE {
+            return Ok(());
+        }
+        Err(AggregateError::Refused(format!(
+            "volume '{}' {lacking}; start the build that wrote it, or a later one{}",
+            record.name(),
+            if is_logged { ", and stop it in order before you start this one" } else { "" }
+        )))
+    }
+
+    /// Brings the volumes online, from slot `next` of the volume table on; or says why the
+    /// aggregate is not opened.
     fn load_volumes(
         &mut self,
         aggregate: &Arc<Aggregate>,
         access: &mut Access<'_>,
         next: &mut usize,
         held: &HeldBlocks,
-    ) -> Progress<()> {
+    ) -> Progress<Result<(), AggregateError>> {
         loop {
             let side = aggregate.block_side.read(access);
-            let Some(slot) = side.table.get(*next) else { return Ok(()) };
+            let Some(slot) = side.table.get(*next) else { return Ok(Ok(())) };
             let record = slot.record;
             if record.state != STATE_ONLINE {
                 // It has nothing to show.
@@ -347,6 +356,15 @@ impl Opening {
                         && !aggregate.may_pass(&stop) =>
                     {
                         self.serve_unreadable(aggregate, &record, VolumeDamage::of(&stop));
+                    }
+                    Err(Stop::OtherBuild(damage)) if !aggregate.is_failed() => {
+                        let refused = self.check_lacking(&record, Lacking::Structure(damage));
+                        if let Err(refused) = refused {
+                            return Ok(Err(refused));
+                        }
+                        let volume = VolumeId(record.volume.get());
+                        aggregate.block_side.write(access).set_not_understood(volume, damage);
+                        self.serve_unreadable(aggregate, &record, VolumeDamage::OtherBuild(damage));
                     }
                     loaded => loaded?,
                 }
@@ -445,6 +463,7 @@ fn unreadable(what: &'static str, stop: &Stop) -> EngineError {
         Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
             AggregateError::Unreadable { what, pvbn: *pvbn }
         }
+        Stop::OtherBuild(damage) => AggregateError::other_build(what, *damage),
         _ => AggregateError::Unreadable { what, pvbn: Pvbn(0) },
     };
     error.into()

@@ -6,8 +6,8 @@
 //!
 //! A copy of the header that a newer build wrote refuses the log, even if the other copy is whole:
 //! the newer build may have died between the two, and this build would write over its header.
-//! So does a record that is to be replayed and that a newer build wrote: the consistency point after
-//! replay would retire it. Nothing is written then.
+//! So does a record that is to be replayed and that a newer build wrote: the consistency point
+//! after replay would retire it. Nothing is written then.
 //!
 //! The records of a half whose life ended in the durable consistency point are skipped. If a half
 //! is missing that must be there, because the other one says so, the log is refused. If a chain
@@ -158,7 +158,7 @@ impl Scanning {
 
     fn finish(self) {
         let Self { opening, header, scans, .. } = self;
-        if let Some(damage) = scans.iter().find_map(|scan| scan.newer.clone()) {
+        if let Some(damage) = scans.iter().find_map(|scan| scan.newer) {
             let disk = opening.disk.name().to_owned();
             return (opening.done)(Err(LogError::NewerBuild { disk, damage }));
         }

@@ -5,7 +5,7 @@ use crate::versions::{self, FORMAT_VERSION};
 use thiserror::Error;
 
 /// Why bytes are not the structure they should be.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum Damage {
     /// A field holds what it cannot hold.

@@ -246,6 +246,14 @@ pub enum DirectoryProblem {
     },
 }
 
+impl DirectoryProblem {
+    /// Whether a build wrote the block that this one does not read: nothing is broken.
+    #[must_use]
+    pub const fn is_of_another_build(&self) -> bool {
+        matches!(self, Self::Version(_) | Self::Reserved | Self::HashAlgorithm(_))
+    }
+}
+
 /// What a node holds.
 #[derive(Clone, Copy)]
 pub enum DirectoryContent<'a> {

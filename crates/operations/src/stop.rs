@@ -22,7 +22,7 @@ pub enum OperationStop {
     #[error(transparent)]
     Error(#[from] FsError),
     /// A directory is not what it should be.
-    #[error("directory {directory} is damaged: {damage:?}")]
+    #[error("directory {directory} cannot be used: {damage}")]
     Directory {
         /// Its inode.
         directory: InodeNumber,
@@ -30,7 +30,7 @@ pub enum OperationStop {
         damage: DirectoryDamage,
     },
     /// A file's content is not what it should be.
-    #[error("content of {inode} is damaged: {damage}")]
+    #[error("content of {inode} cannot be used: {damage}")]
     Content {
         /// Its inode.
         inode: InodeNumber,
@@ -84,6 +84,7 @@ impl OperationStop {
                 Stop::Damaged(_)
                 | Stop::MetafileDamaged(_)
                 | Stop::Contradiction(_)
+                | Stop::OtherBuild(_)
                 | Stop::Quarantined(_),
             )
             | Self::Directory { .. }
@@ -94,13 +95,13 @@ impl OperationStop {
     }
 
     /// Whether something cannot be read, or was given up before because of that: damage beyond
-    /// parity, and no fault of the operation.
+    /// parity, and no fault of the operation. What another build wrote is whole.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         match self {
-            Self::Cow(Stop::Damaged(_) | Stop::Quarantined(_))
-            | Self::Directory { .. }
-            | Self::Content { .. } => true,
+            Self::Directory { damage, .. } => !damage.problem.is_of_another_build(),
+            Self::Content { damage, .. } => !damage.is_of_another_build(),
+            Self::Cow(Stop::Damaged(_) | Stop::Quarantined(_)) => true,
             Self::Cow(_) | Self::Error(_) | Self::Dangling { .. } | Self::Record { .. } => false,
         }
     }

@@ -166,6 +166,7 @@ impl FlexibleVolume {
                 Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
                     AggregateError::Unreadable { what: "a metafile of a volume", pvbn: *pvbn }
                 }
+                Stop::OtherBuild(damage) => AggregateError::other_build("a volume", *damage),
                 _ => AggregateError::Contradiction { what: "a volume", problem: UNREADABLE },
             });
         }
@@ -206,7 +207,10 @@ impl FlexibleVolume {
             match side.requests.prepare_restore(&mut side.space, &reader) {
                 // The image is whole: what cannot be read is the snapshot's.
                 Err(
-                    stop @ (Stop::Damaged(_) | Stop::MetafileDamaged(_) | Stop::Contradiction(_)),
+                    stop @ (Stop::Damaged(_)
+                    | Stop::MetafileDamaged(_)
+                    | Stop::Contradiction(_)
+                    | Stop::OtherBuild(_)),
                 ) => {
                     side.requests.refuse_restore(&stop);
                 }

@@ -10,10 +10,14 @@
 //! Invariants: a damaged volume places and frees nothing. Damage is not taken back while the
 //! aggregate is in service.
 //!
+//! What another build wrote is no damage: nothing on media says that the volume is read-only, and
+//! none of its operations in the log is dropped (decision 34).
+//!
 //! A volume that cannot even be loaded is *unreadable*: it is listed and can be deleted, and all
 //! else is refused.
 
 use cowfs::reader::Stop;
+use ondisk::damage::Damage;
 use ondisk::features::FeatureName;
 use std::fmt;
 use units::Pvbn;
@@ -29,6 +33,8 @@ pub enum VolumeDamage {
     Known,
     /// Nothing is damaged: a newer build wrote the volume, and this one lacks the feature.
     Feature(FeatureName),
+    /// The same, of a part of the volume: this build cannot read it, and no feature says why.
+    OtherBuild(Damage),
 }
 
 impl VolumeDamage {
@@ -41,6 +47,7 @@ impl VolumeDamage {
         match stop {
             Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => Self::Unreadable(*pvbn),
             Stop::Contradiction(problem) => Self::Contradiction(problem),
+            Stop::OtherBuild(damage) => Self::OtherBuild(*damage),
             Stop::Wait(_) | Stop::NoSpace | Stop::Quarantined(_) => {
                 unreachable!("a volume's own work neither asks for promises nor for content")
             }
@@ -58,6 +65,9 @@ impl fmt::Display for VolumeDamage {
                 "it uses the feature '{feature}', which this build of Stroop lacks; start the \
                  build that wrote it, or a later one"
             ),
+            Self::OtherBuild(damage) => {
+                write!(f, "{damage}; start the build that wrote it, or a later one")
+            }
             Self::Known => write!(f, "its metafiles were found damaged before the last start"),
         }
     }

@@ -16,7 +16,6 @@ use cowfs::budget::{ReclaimTurn, Spender, VOLUME_OVERHEAD_BLOCKS, snapshot_block
 use cowfs::free_map::VBNS_PER_BLOCK;
 use cowfs::reader::{HeldBlocks, Reader, Stop};
 use cowfs::space::{SCAN_BLOCKS_PER_CP, Space};
-use ondisk::features::FeatureName;
 use ondisk::pointer::DualPointer;
 use ondisk::root::VOL_INFO_VVBN;
 use platform::mutation::{self, Rule};
@@ -283,11 +282,11 @@ impl FlexibleVolume {
         self.front.set_damage(VolumeDamage::Known);
     }
 
-    /// A newer build wrote the volume. It stays as it is: nothing on media says that it is
-    /// read-only.
-    pub fn set_not_understood(&self, feature: FeatureName) {
+    /// A newer build wrote the volume, for this reason. It stays as it is: nothing on media says
+    /// that it is read-only.
+    pub fn set_not_understood(&self, lacking: VolumeDamage) {
         self.is_left_out.store(true, Ordering::Relaxed);
-        self.front.set_damage(VolumeDamage::Feature(feature));
+        self.front.set_damage(lacking);
     }
 
     /// The block side is another from now on.

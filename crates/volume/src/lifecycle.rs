@@ -186,7 +186,7 @@ pub fn open_flexible(
     if let Some(feature) = record.features.forbids_writing(FeatureScope::Volume)
         && !mutation::broken(Rule::ReadOnlyFeatureWritten)
     {
-        flexible.set_not_understood(feature);
+        flexible.set_not_understood(VolumeDamage::Feature(feature));
     }
     if container.quarantined {
         flexible.set_left_out();
@@ -232,8 +232,8 @@ pub fn open_unreadable(
     front.set_unreadable(damage);
     let space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
     let flexible = FlexibleVolume::new(aggregate, front, space, size_blocks);
-    if let VolumeDamage::Feature(feature) = damage {
-        flexible.set_not_understood(feature);
+    if matches!(damage, VolumeDamage::Feature(_) | VolumeDamage::OtherBuild(_)) {
+        flexible.set_not_understood(damage);
     }
     aggregate.add_member(Arc::clone(&flexible) as _);
     flexible

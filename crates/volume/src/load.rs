@@ -42,7 +42,7 @@ pub fn load_flexible(
     let block = reader.block(&pointer, vol_info_place(volume))?;
     let vol_info = VolInfo::from_block(&block).map_err(|damage| {
         tracing::error!(%volume, %damage, "vol_info");
-        Stop::Damaged(pointer.pvbn)
+        Stop::of_damage(damage, pointer.pvbn)
     })?;
     if vol_info.volume.get() != volume.get() {
         return Err(Stop::Damaged(pointer.pvbn));

@@ -43,6 +43,7 @@ fn refill(aggregate: &Arc<Aggregate>, access: &mut Access<'_>, held: &HeldBlocks
                     Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => {
                         AggregateError::Unreadable { what, pvbn }
                     }
+                    Stop::OtherBuild(damage) => AggregateError::other_build(what, damage),
                     _ => AggregateError::Unreadable { what, pvbn: Pvbn(0) },
                 });
                 return Outcome::Done;

@@ -68,6 +68,7 @@ pub fn format_block_side(
         table: Vec::new(),
         table_file: (Root::default(), 0),
         dirty_slots: BTreeSet::new(),
+        not_understood: BTreeMap::new(),
         next_volume: 1,
         traditional,
         file_facts: FileFacts { next_generation: 1, used_inodes: 0, orphan_count: 0 },
@@ -139,6 +140,7 @@ pub fn mount(
         table,
         table_file,
         dirty_slots: BTreeSet::new(),
+        not_understood: BTreeMap::new(),
         next_volume: superblock.next_volume.get(),
         traditional: superblock.traditional.get() == 1,
         file_facts: FileFacts::of(&superblock.root),
@@ -166,7 +168,7 @@ fn read_slot(root: &Root<PhysicalPointer>, slot: u64, reader: &Reader<'_>) -> Pr
     let record = match buftree::read(root, &key, Fbn(slot), reader)? {
         Some(block) => VolumeRecord::from_block(&block).map_err(|damage| {
             tracing::error!(slot, %damage, "the volume table");
-            Stop::Damaged(Pvbn(0))
+            Stop::of_damage(damage, Pvbn(0))
         })?,
         None => VolumeRecord::empty(),
     };

@@ -10,7 +10,7 @@ use crate::allocation::refill::Refill;
 use crate::containers::{
     Container, ContainerUpdate, MemberCleaned, VolumeSlot, container_inode, container_of,
 };
-use crate::error::AggregateError;
+use crate::error::{AggregateError, Lacking};
 use crate::relocation::plan::Relocation;
 use crate::relocation::tiering::Tiering;
 use cowfs::buftree::Root;
@@ -21,6 +21,7 @@ use cowfs::logical::{CleanedInode, FrozenInode};
 use cowfs::ranges::RangeSet;
 use cowfs::reader::HeldBlocks;
 use cowfs::space::Space;
+use ondisk::damage::Damage;
 use ondisk::features::FeatureScope;
 use ondisk::inode::{KIND_CONTAINER, KIND_METAFILE};
 use ondisk::pointer::PhysicalPointer;
@@ -82,6 +83,8 @@ pub struct BlockSide {
     pub table_file: (Root<PhysicalPointer>, u64),
     /// Slots changed since the last freeze.
     pub dirty_slots: BTreeSet<usize>,
+    /// Volumes with something below their record that another build wrote, and what that is.
+    pub not_understood: BTreeMap<VolumeId, Damage>,
     /// The number of the next volume.
     pub next_volume: u32,
     /// The root directory is a user's: a traditional volume.
@@ -151,22 +154,30 @@ impl BlockSide {
         })
     }
 
-    /// The slot of a volume whose record an administrator's request may change. A volume with a
-    /// feature that this build lacks stays as the build that has the feature left it (decision 34).
+    /// Another build wrote what is below the record of a volume: all of it stays.
+    pub fn set_not_understood(&mut self, volume: VolumeId, damage: Damage) {
+        self.not_understood.insert(volume, damage);
+        self.relocation.remove(volume);
+    }
+
+    /// The slot of a volume whose record an administrator's request may change. A volume of which
+    /// this build lacks something stays as the build that has it left it (decision 34).
     ///
     /// # Errors
-    /// The volume is gone, or it has such a feature.
+    /// The volume is gone, or it is such a volume.
     pub fn changeable_slot_of(&self, volume: VolumeId) -> Result<usize, AggregateError> {
         let is_live = |slot: &usize| self.table[*slot].record.state != STATE_DELETING;
         let Some(slot) = self.slot_of(volume).filter(is_live) else {
             return Err(AggregateError::Refused("the volume is gone".to_owned()));
         };
         let record = &self.table[slot].record;
-        match record.features.forbids_writing(FeatureScope::Volume) {
+        let feature = record.features.forbids_writing(FeatureScope::Volume);
+        let structure = self.not_understood.get(&volume).copied();
+        match feature.map(Lacking::Feature).or_else(|| structure.map(Lacking::Structure)) {
             None => Ok(slot),
             Some(_) if mutation::broken(Rule::LackingRecordChanged) => Ok(slot),
-            Some(feature) => {
-                Err(AggregateError::NotUnderstood { volume: record.name().to_owned(), feature })
+            Some(lacking) => {
+                Err(AggregateError::NotUnderstood { volume: record.name().to_owned(), lacking })
             }
         }
     }

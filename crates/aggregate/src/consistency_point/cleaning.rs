@@ -110,6 +110,9 @@ fn stop_cleaning(aggregate: &Arc<Aggregate>, stop: Stop, held: &HeldBlocks) -> O
             aggregate
                 .fail(AggregateError::Contradiction { what: "the aggregate's image", problem });
         }
+        Stop::OtherBuild(damage) => {
+            aggregate.fail(AggregateError::other_build("a metafile of the aggregate", damage));
+        }
         Stop::NoSpace | Stop::Quarantined(_) => {
             unreachable!("cleaning neither asks for promises nor for content")
         }

@@ -158,7 +158,8 @@ impl Aggregate {
         match stop {
             Stop::Damaged(pvbn) | Stop::MetafileDamaged(pvbn) => !is_lost(&geometry, *pvbn),
             Stop::Contradiction(_) => geometry.groups().iter().any(GroupGeometry::is_object),
-            Stop::Wait(_) | Stop::NoSpace => true,
+            // Another build reads it.
+            Stop::Wait(_) | Stop::NoSpace | Stop::OtherBuild(_) => true,
             // Nothing takes a quarantine back.
             Stop::Quarantined(_) => false,
         }

@@ -13,6 +13,8 @@ use units::BlockRef;
 use units::VolumeId;
 use volume::VolumeDamage;
 
+mod below;
+
 /// Has the next consistency point write what `change` makes of the block side.
 fn change(node: &Node, change: impl FnOnce(&mut BlockSide) + Send + 'static) {
     let aggregate = node.engine.aggregate_named("a1").unwrap();

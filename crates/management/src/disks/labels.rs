@@ -206,7 +206,7 @@ mod tests {
             let disk = "d1".to_owned();
             Found::on(vec![disk.clone()], |_| {
                 let disk = disk.clone();
-                Content::Unknown(MediaError::AnotherBuild { disk, damage: damage.clone() })
+                Content::Unknown(MediaError::AnotherBuild { disk, damage })
             })
         };
         let refusal = |damage| found(damage).doubtful.refusal("a1");

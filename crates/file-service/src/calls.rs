@@ -409,7 +409,8 @@ file_service! { $
     } -> (NodeChange, NodeChange);
 
     /// Entries after `cookie` (0: from the start), at most `entries_max`, with handles and
-    /// attributes if `with_attributes`. Cookies stay good while the directory changes.
+    /// attributes if `with_attributes`. Fewer may come though others follow, as
+    /// [`DirectoryPage::end`] says. Cookies stay good while the directory changes.
     reads again plain
     ReadDirectory read_directory(directory) {
         /// The directory.

@@ -8,7 +8,8 @@
 //! Invariants:
 //! - Both ends are of the same version of the table; the order of its rows is part of the encoding.
 //! - Any bytes whatever decode to a message within the limits, or to a [`WireError`].
-//! - An answer that gives more than was asked for reaches nobody.
+//! - An answer that gives more than was asked for reaches nobody, and no more is asked for than an
+//!   answer has room for.
 //! - The peer is believed who asks, and that it checked permissions ([`Caller`]): a transport
 //!   authenticates the peer.
 //! - Holds are of one life of the service at the other end. A transport that finds the peer started
@@ -29,6 +30,10 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 pub const DATA_BYTES_MAX: usize = 4 << 20;
 /// Supplementary groups of a caller at most: as many as AUTH_SYS has, 64 times.
 pub const GROUPS_MAX: usize = 1024;
+
+/// Entries of a directory that are asked for at most: as many as [`BODY_BYTES_MAX`] has room for if
+/// all have the longest names and the largest attributes, some 450 bytes each.
+pub const LISTED_MAX: u32 = 2048;
 
 /// Why bytes are no message.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -186,7 +191,11 @@ pub struct Remote<T> {
 
 impl<T: Transport> Remote<T> {
     fn call<C: Call>(&self, caller: &Caller, call: C, done: Done<C::Reply>) {
-        let request = call.into();
+        let mut request = call.into();
+        if let Request::ReadDirectory(list) = &mut request {
+            // Whoever asked goes on where a shorter page ends.
+            list.entries_max = list.entries_max.min(LISTED_MAX);
+        }
         let most = most_given(&request);
         let answered = move |answer: Result<Reply, FsError>| {
             let answer = answer.and_then(|reply| match given(&reply) > most {

@@ -2,11 +2,14 @@
 
 use super::*;
 use crate::memory::{MemoryFileSystem, VolumeOptions};
-use crate::{CreateMode, FileHandle, FileService, SetAttributes, Stability, calls};
+use crate::{
+    Attributes, CreateMode, DirectoryEntry, DirectoryPage, FileHandle, FileKind, FileService,
+    SetAttributes, Stability, calls,
+};
 use platform::Clock;
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::Timestamp;
+use units::{Generation, InodeNumber, SnapshotId, Timestamp, VolumeUuid};
 
 struct StoppedClock;
 
@@ -144,6 +147,70 @@ fn an_answer_that_gives_too_much_reaches_nobody() {
     let asked =
         |count| ask(&service, calls::Read { file, offset: 0, count }).map(|read| read.len());
     assert_eq!((asked(9), asked(8)), (Ok(9), Err(FsError::Io)));
+}
+
+#[test]
+fn a_directory_of_long_names_is_listed_in_pages_that_fit() {
+    let service = remote();
+    let directory = make_file(&service).0;
+    // All in one page would be more than a message has room for.
+    let count = BODY_BYTES_MAX / 255;
+    for number in 0..count {
+        let name = format!("{number:0255}").into_bytes();
+        let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
+        ask(&service, calls::Create { directory, name, mode, set }).unwrap();
+    }
+    let (mut cookie, mut listed) = (0, 0);
+    loop {
+        let (entries_max, with_attributes) = (u32::MAX, listed == 0);
+        let list = calls::ReadDirectory { directory, cookie, entries_max, with_attributes };
+        let page = ask(&service, list).unwrap();
+        listed += page.entries.len();
+        cookie = page.entries.last().unwrap().cookie;
+        if page.end {
+            break;
+        }
+    }
+    assert_eq!(listed, count + 3, "and the file, and the dots");
+}
+
+#[test]
+fn the_largest_page_that_is_asked_for_fits() {
+    let most = FileHandle {
+        volume: VolumeUuid([u8::MAX; 16]),
+        inode: InodeNumber(u64::MAX),
+        generation: Generation(u32::MAX),
+        snapshot: SnapshotId(u32::MAX),
+    };
+    let attributes = Attributes {
+        inode: most.inode,
+        generation: most.generation,
+        kind: FileKind::Socket,
+        mode: u32::MAX,
+        links: u32::MAX,
+        uid: u32::MAX,
+        gid: u32::MAX,
+        size: u64::MAX,
+        used: u64::MAX,
+        device: (u32::MAX, u32::MAX),
+        file_system: u64::MAX,
+        atime: Timestamp(i64::MIN),
+        mtime: Timestamp(i64::MIN),
+        ctime: Timestamp(i64::MIN),
+        birth: Timestamp(i64::MIN),
+        change: u64::MAX,
+    };
+    let entry = DirectoryEntry {
+        name: vec![0xff; 255],
+        cookie: u64::MAX,
+        inode: most.inode,
+        kind: FileKind::Socket,
+        entry: Some(crate::Entry { handle: most, attributes: attributes.clone() }),
+    };
+    let entries = vec![entry; LISTED_MAX as usize];
+    let page = DirectoryPage { entries, end: false, attributes };
+    let sent = Frame::of_answer(Ok(Reply::ReadDirectory(page)));
+    assert!(decode_answer(&sent.body, &[]).is_ok(), "{} bytes", sent.body.len());
 }
 
 #[test]

@@ -170,7 +170,7 @@ macro_rules! mutations {
 
 queries! {
     Access(file) Lookup(directory) ReadLink(file) ReadDirectory(directory)
-    GetXattr(file) ListXattrs(file)
+    GetXattr(file) ListXattrs(file) Seek(file)
 }
 
 mutations! {
@@ -198,12 +198,6 @@ impl CarryOut for calls::Root {
 }
 
 impl CarryOut for calls::GetAttributes {
-    fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
-        service.ask(self.file, self, service.now(), done);
-    }
-}
-
-impl CarryOut for calls::Seek {
     fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
         service.ask(self.file, self, service.now(), done);
     }

@@ -481,8 +481,9 @@ file_service! { $
         length: u64,
     } -> NodeChange;
 
-    /// The offset of the next data or hole at or after `offset`.
-    reads again plain
+    /// The offset of the next data or hole at or after `offset`. Who may not read the data is not
+    /// told where it lies.
+    reads again opened
     Seek seek(file) {
         /// The file.
         file: FileHandle,
@@ -548,7 +549,7 @@ mod tests {
         assert_eq!(named(|kind| kind.open_use == OpenUse::Closes), ["release"]);
         assert_eq!(
             named(|kind| kind.open_use == OpenUse::Opened),
-            ["set_attributes", "read", "write", "commit", "allocate"]
+            ["set_attributes", "read", "write", "commit", "allocate", "seek"]
         );
     }
 }

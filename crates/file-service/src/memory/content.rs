@@ -104,12 +104,14 @@ impl Volume {
 
     pub(super) fn seek(
         &self,
+        context: Context<'_>,
         file: FileHandle,
         offset: u64,
         target: SeekTarget,
     ) -> Result<u64, FsError> {
         let node = self.node(file)?;
         check_has_data(&node.attributes)?;
+        permission::check_data(context.caller, &node.attributes, MODE_READ)?;
         let size = node.attributes.size;
         let inside =
             (offset < size).then(|| node.data().map(|data| data.seek(offset, size, target)));

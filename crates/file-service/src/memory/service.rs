@@ -145,7 +145,9 @@ on_volume! {
     Allocate: |call, volume, context| {
         volume.allocate(context, call.file, call.allocation, (call.offset, call.length))
     };
-    Seek: |call, volume, _| volume.seek(call.file, call.offset, call.target);
+    Seek: |call, volume, context| {
+        volume.seek(context, call.file, call.offset, call.target)
+    };
     HoldFile: |call, volume, _| {
         volume.node_mut(call.file)?.holds += 1;
         Ok(Hold { file: call.file, losses: LOSSES })

@@ -1,13 +1,14 @@
 //! SEEK: the next data or hole, by whole blocks.
 //!
-//! Fails: `Stale`, `IsDirectory`, `Invalid`; `NoSuchOffset` beyond the end and where no data
-//! follows.
+//! Fails: `Stale`, `IsDirectory`, `Invalid`, `AccessDenied`; `NoSuchOffset` beyond the end and
+//! where no data follows.
 
 use crate::view::View;
-use crate::{Files, Outcome, Query};
+use crate::{Files, Outcome, Query, Scoped};
 use cowfs::buftree;
 use cowfs::pointer::Pointer;
 use cowfs::reader::Progress;
+use file_service::permission::{self, MODE_READ};
 use file_service::rules::attributes::check_has_data;
 use file_service::{FsError, SeekTarget, calls};
 use units::{BLOCK_SIZE_U64, BlockNumber, Fbn, InodeNumber, SnapshotId};
@@ -16,26 +17,28 @@ use units::{BLOCK_SIZE_U64, BlockNumber, Fbn, InodeNumber, SnapshotId};
 /// as the next hole, which costs a copier zeros that it writes, and nobody data.
 const HOLE_BLOCKS_MAX: u64 = 1 << 20;
 
-impl Query for calls::Seek {
+impl Query for Scoped<calls::Seek> {
     type Reply = u64;
 
     fn execute<P: Pointer>(&self, files: &mut Files<'_, '_, P>) -> Outcome<u64> {
-        let mut view = View::open(files, self.file)?;
-        let attributes = view.file(self.file)?;
+        let calls::Seek { file, offset, target } = self.call;
+        let mut view = View::open(files, file)?;
+        let attributes = view.file(file)?;
         check_has_data(&attributes)?;
+        permission::check_data(&self.scope.caller, &attributes, MODE_READ)?;
         let size = attributes.size;
-        if self.offset >= size {
+        if offset >= size {
             return Err(FsError::NoSuchOffset.into());
         }
-        let inode = self.file.inode;
-        let (first, end) = (Fbn(self.offset / BLOCK_SIZE_U64), Fbn(size.div_ceil(BLOCK_SIZE_U64)));
-        let found = match self.target {
+        let inode = file.inode;
+        let (first, end) = (Fbn(offset / BLOCK_SIZE_U64), Fbn(size.div_ceil(BLOCK_SIZE_U64)));
+        let found = match target {
             SeekTarget::Data => {
                 next_present(&mut view, inode, first, end)?.ok_or(FsError::NoSuchOffset)?
             }
             SeekTarget::Hole => next_hole(&mut view, inode, first, end)?,
         };
-        Ok((found.get() * BLOCK_SIZE_U64).clamp(self.offset, size))
+        Ok((found.get() * BLOCK_SIZE_U64).clamp(offset, size))
     }
 }
 

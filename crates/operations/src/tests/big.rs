@@ -99,7 +99,8 @@ fn a_hole_is_found_in_what_is_dirty_frozen_and_committed() {
     }
     let hole = |state: &mut State, block: u64| {
         let (offset, target) = (block * BLOCK_SIZE_U64, SeekTarget::Hole);
-        state.query(&calls::Seek { file, offset, target }).unwrap() / BLOCK_SIZE_U64
+        let seek = Scoped { scope: scope(state), call: calls::Seek { file, offset, target } };
+        state.query(&seek).unwrap() / BLOCK_SIZE_U64
     };
     let punch = |state: &mut State, block: u64| {
         let (allocation, scope) = (Allocation::PunchHole, scope(state));

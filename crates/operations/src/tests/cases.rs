@@ -501,7 +501,8 @@ fn regression_punching_beyond_the_end_leaves_no_block() {
     write(&mut state, file, 0, vec![1; 5_000], Stability::FileSync).unwrap();
     punch(&mut state, 4_096, 1 << 30);
     let seek = calls::Seek { file, offset: 4_096, target: file_service::SeekTarget::Data };
-    assert_eq!(state.query(&seek), Err(FsError::NoSuchOffset));
+    let scope = scope(&state);
+    assert_eq!(state.query(&Scoped { scope, call: seek }), Err(FsError::NoSuchOffset));
     state.verify();
 }
 
@@ -527,4 +528,18 @@ fn a_users_write_takes_privileges_away_for_good() {
             assert_eq!(state.query(&calls::GetAttributes { file }).unwrap().mode, 0o777, "{name}");
         }
     }
+}
+
+#[test]
+fn where_data_lies_is_told_to_who_may_read_or_has_it_open() {
+    let (mut state, _, file) = with_file(b"f");
+    write(&mut state, file, 0, vec![1; 5_000], Stability::FileSync).unwrap();
+    let mut seek = |uid, has_opened| {
+        let mut scope = scope(&state);
+        (scope.caller.uid, scope.caller.gid, scope.caller.has_opened) = (uid, uid, has_opened);
+        let target = file_service::SeekTarget::Hole;
+        state.query(&Scoped { scope, call: calls::Seek { file, offset: 0, target } })
+    };
+    assert_eq!(seek(7, false), Err(FsError::AccessDenied));
+    assert_eq!((seek(7, true), seek(0, false)), (Ok(5_000), Ok(5_000)));
 }

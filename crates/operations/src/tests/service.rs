@@ -179,7 +179,7 @@ macro_rules! mutations {
     };
 }
 
-queries! { Access Lookup ReadLink ReadDirectory GetXattr ListXattrs }
+queries! { Access Lookup ReadLink ReadDirectory GetXattr ListXattrs Seek }
 
 mutations! {
     SetFileAttributes Create Link Remove RemoveDirectory Rename SetXattr RemoveXattr Allocate
@@ -188,7 +188,6 @@ mutations! {
 carried_out! {
     Root: |_call, service, _, done| service.query(&GetRoot, done);
     GetAttributes: |call, service, _, done| service.query(&call, done);
-    Seek: |call, service, _, done| service.query(&call, done);
     Read: |call, service, scope, done| {
         service.tick();
         let request = Scoped { scope, call };

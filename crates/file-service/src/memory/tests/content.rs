@@ -177,6 +177,12 @@ fn data_permission_is_the_owners_and_the_modes() {
     let read =
         |caller: &Caller| ask(&fixture.service, caller, calls::Read { file, offset: 0, count: 1 });
     assert_eq!(read(&user(6)).unwrap_err(), FsError::AccessDenied);
+    let data_at = |caller: &Caller| {
+        ask(&fixture.service, caller, calls::Seek { file, offset: 0, target: SeekTarget::Data })
+    };
+    assert_eq!(data_at(&user(6)), Err(FsError::AccessDenied), "where data lies is of the data");
+    assert_eq!(data_at(&Caller { has_opened: true, ..user(6) }), Ok(0));
+    assert_eq!(data_at(&user(5)), Ok(0));
     fixture.set(&user(5), file, mode(0o711)).unwrap();
     assert!(read(&user(6)).is_ok(), "who executes, reads");
     let wanted = crate::permission::READ | crate::permission::EXECUTE;

@@ -72,7 +72,10 @@ impl Engine {
 
     /// Makes a flexible volume.
     pub fn create_volume(self: &Arc<Self>, request: VolumeRequest, done: Done<()>) {
-        if self.volume_named(&request.name).is_some() {
+        // One that is away is to find its name when it is back.
+        let is_taken = self.volume_named(&request.name).is_some()
+            || self.away_with_name(&request.name).is_some();
+        if is_taken {
             return done(Err(EngineError::Exists { kind: "volume", name: request.name }));
         }
         let Some(aggregate) = self.aggregate_named(&request.aggregate) else {
@@ -137,16 +140,19 @@ impl Engine {
             ))));
         }
         let (engine, aggregate) = (Arc::clone(self), Arc::clone(&served.aggregate));
+        let (same, identity) = (Arc::clone(self), served.environment.identity);
         let action = move |scope: &mut FreezeScope<'_, '_>| {
             served.check_there()?;
-            served.set_gone();
-            engine.unregister_volume(&served);
+            engine.begin_deletion(&served);
             if let VolumeKind::Flexible(volume) = &served.kind {
                 lifecycle::delete(scope, volume);
             }
             Ok(Acted::Done)
         };
         let committed = move |outcome: Result<(), AggregateError>| {
+            if outcome.is_ok() {
+                same.register.write().going.remove(&identity);
+            }
             done(outcome.map_err(EngineError::from));
         };
         aggregate.request_action(Box::new(action), Box::new(committed));

@@ -262,7 +262,7 @@ impl CarryOut for calls::Commit {
                 done(Ok(change));
             }
             Ok(CommitReply::TooMuchToLog(change)) => match engine.volume_of(&file) {
-                None => done(Err(engine.absence_of(&file))),
+                None => done(Err(engine.absence_of(file.volume))),
                 Some(served) => {
                     // The consistency point may have given up the file, or the volume: its data
                     // is gone then, and asking again tells.

@@ -92,6 +92,8 @@ pub(crate) struct Register {
     pub by_name: BTreeMap<String, Arc<ServedVolume>>,
     /// Aggregates that are known and away ([`crate::outage`]), by identity.
     pub away: BTreeMap<AggregateUuid, AwayVolumes>,
+    /// Volumes that are being deleted, and their aggregates: they are back if the power goes.
+    pub going: BTreeMap<VolumeUuid, AggregateUuid>,
     /// How often volumes came back with an aggregate that had been in service.
     pub losses: FxHashMap<VolumeUuid, u64>,
 }
@@ -207,6 +209,14 @@ impl Engine {
         self.register.read().by_name.values().map(Arc::clone).collect()
     }
 
+    /// The aggregate that is away and has a volume of this name.
+    #[must_use]
+    pub fn away_with_name(&self, name: &str) -> Option<AggregateUuid> {
+        let register = self.register.read();
+        let has_name = |away: &AwayVolumes| away.have_name(name);
+        register.away.iter().find(|(_, away)| has_name(away)).map(|(aggregate, _)| *aggregate)
+    }
+
     pub(crate) fn register_volume(&self, volume: Arc<ServedVolume>) {
         let mut register = self.register.write();
         register.by_identity.insert(volume.environment.identity, Arc::clone(&volume));
@@ -214,17 +224,37 @@ impl Engine {
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
+    /// A volume is not in service any more, and gone once that is durable.
+    pub(crate) fn begin_deletion(&self, volume: &ServedVolume) {
+        let aggregate = volume.aggregate.parts.identity.aggregate;
+        self.register.write().going.insert(volume.environment.identity, aggregate);
+        volume.set_gone();
+        self.unregister_volume(volume);
+    }
+
     pub(crate) fn unregister_volume(&self, volume: &ServedVolume) {
         let mut register = self.register.write();
         register.by_identity.remove(&volume.environment.identity);
-        register.by_name.remove(&volume.name);
+        let is_its = |other: &Arc<ServedVolume>| std::ptr::eq(&**other, volume);
+        if register.by_name.get(&volume.name).is_some_and(is_its) {
+            register.by_name.remove(&volume.name);
+        }
         self.dirty.share_inodes(self.inodes_max, register.by_name.len());
     }
 
-    /// What to tell a client whose handle leads to no volume: it is gone, or it is away.
-    pub(crate) fn absence_of(&self, handle: &FileHandle) -> FsError {
+    /// Whether a volume is no more: neither in service nor of an aggregate that is away.
+    #[must_use]
+    pub fn is_gone(&self, volume: VolumeUuid) -> bool {
+        let is_served = self.register.read().by_identity.contains_key(&volume);
+        !is_served && self.absence_of(volume) == FsError::Stale
+    }
+
+    /// What to tell a client whose handle leads to no volume in service: it is gone, or it is away
+    /// or about to go.
+    pub(crate) fn absence_of(&self, volume: VolumeUuid) -> FsError {
         let register = self.register.read();
-        match register.away.values().any(|away| away.may_have(handle.volume)) {
+        let is_away = register.away.values().any(|away| away.may_have(volume));
+        match is_away || register.going.contains_key(&volume) {
             true => FsError::Offline,
             false => FsError::Stale,
         }

@@ -78,7 +78,8 @@ impl<P: Pointer> Host<P> {
             return Err(Halt::Error(self.refusal()));
         }
         if self.served.is_gone() {
-            return Err(Halt::Error(FsError::Stale));
+            let volume = self.served.environment.identity;
+            return Err(Halt::Error(self.engine.absence_of(volume)));
         }
         if self.fronted.front().is_unreadable() {
             return Err(Halt::Error(FsError::Io));

@@ -29,6 +29,7 @@ mod features;
 mod holds;
 mod host;
 mod messages;
+mod names;
 mod open;
 mod outage;
 mod outages;

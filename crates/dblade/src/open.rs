@@ -13,6 +13,7 @@
 use crate::create::OpenParts;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::names::served_name;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
 use aggregate::{
@@ -440,7 +441,17 @@ impl Engine {
             let renew = move || engine.upgrade().iter().for_each(|engine| engine.renew_verifier());
             volume.front.on_damage(Box::new(renew));
         }
-        let served = ServedVolume::new(record, Arc::clone(aggregate), kind, environment);
+        let of = &aggregate.parts.identity;
+        let name = served_name(self, record, (of.aggregate, &of.name));
+        if name != record.name() {
+            tracing::warn!(
+                aggregate = of.name,
+                volume = record.name(),
+                served_as = name,
+                "another volume has this name"
+            );
+        }
+        let served = ServedVolume::new((record, name), Arc::clone(aggregate), kind, environment);
         self.watch_orphans(&served);
         served
     }

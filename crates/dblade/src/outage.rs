@@ -40,10 +40,14 @@ impl Engine {
         self.register.write().away.entry(aggregate).or_insert(AwayVolumes::Unknown);
     }
 
-    /// An aggregate will not come back: its disks were given to another use.
+    /// Nothing of an aggregate is away any more: it is in service, or will not come back because its
+    /// disks were given to another use.
     pub fn forget_aggregate(&self, aggregate: AggregateUuid) {
         self.outages.lock().away.remove(&aggregate);
-        self.register.write().away.remove(&aggregate);
+        let mut register = self.register.write();
+        // Whether a deletion that the outage cut off has happened is known by now.
+        register.away.remove(&aggregate);
+        register.going.retain(|_, of| *of != aggregate);
     }
 
     /// Whether nothing is left of an aggregate that was closed: it may be opened.

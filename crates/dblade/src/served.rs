@@ -24,8 +24,10 @@ pub enum VolumeKind {
 
 /// See the module.
 pub struct ServedVolume {
-    /// Its name.
+    /// The name that it is served under.
     pub name: String,
+    /// The name that it was given: another volume may have it.
+    pub given_name: String,
     /// Its aggregate.
     pub aggregate: Arc<Aggregate>,
     /// Its kind.
@@ -44,10 +46,10 @@ pub struct ServedVolume {
 }
 
 impl ServedVolume {
-    /// A volume as its record says.
+    /// A volume as its record says, under this name.
     #[must_use]
     pub fn new(
-        record: &VolumeRecord,
+        (record, name): (&VolumeRecord, String),
         aggregate: Arc<Aggregate>,
         kind: VolumeKind,
         environment: Environment,
@@ -58,7 +60,8 @@ impl ServedVolume {
             VolumeKind::Traditional(_) => aggregate.size_blocks(),
         };
         Arc::new(Self {
-            name: record.name().to_owned(),
+            name,
+            given_name: record.name().to_owned(),
             aggregate,
             kind,
             environment,

@@ -85,7 +85,7 @@ impl Service {
     pub(crate) fn on<T: 'static>(&self, file: FileHandle, work: impl Work<T>, done: Done<T>) {
         let engine = Arc::clone(&self.0);
         let Some(served) = engine.volume_of(&file) else {
-            return done(Err(engine.absence_of(&file)));
+            return done(Err(engine.absence_of(file.volume)));
         };
         let (affinity, message) = match served.kind.clone() {
             VolumeKind::Flexible(volume) => {
@@ -182,10 +182,7 @@ mutations! {
 impl CarryOut for calls::Root {
     fn carry_out(self, service: &Service, _: &Caller, done: Done<Self::Reply>) {
         let Some(served) = service.0.volume_named(&self.name) else {
-            let is_away = {
-                let register = service.0.register.read();
-                register.away.values().any(|away| away.have_name(&self.name))
-            };
+            let is_away = service.0.away_with_name(&self.name).is_some();
             return done(Err(if is_away { FsError::Offline } else { FsError::NotFound }));
         };
         let file = served.environment.handle(

@@ -33,6 +33,7 @@ mod restores;
 mod sizes;
 mod superblock;
 mod tiering;
+mod volume_names;
 
 const DISK_BLOCKS: u64 = 8192;
 const DISKS: usize = 4;
@@ -41,15 +42,16 @@ struct Logs(SimulatedWorld);
 
 impl LogProvider for Logs {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        // Tests with one aggregate choose the size of its log.
-        if self.0.disk("log").is_none() {
-            return Ok(self.0.add_disk(&format!("log {aggregate:?}"), 1412));
+        // Tests choose the size of the first aggregate's log.
+        match self.0.read_block("log", 0) {
+            Some(block) if block.is_zero() => self.open(aggregate),
+            _ => Ok(self.0.add_disk(&format!("log {aggregate:?}"), 1412)),
         }
-        self.open(aggregate)
     }
 
-    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        self.0.open("log").map_err(|error| error.to_string())
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+        let own = self.0.open(&format!("log {aggregate:?}"));
+        own.or_else(|_| self.0.open("log")).map_err(|error| error.to_string())
     }
 }
 

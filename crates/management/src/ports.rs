@@ -45,6 +45,9 @@ pub trait FrontEnds: Send + Sync {
     /// Forgets a volume: its clients see nothing from now on.
     fn forget_exports(&self, name: &str);
 
+    /// The volumes that were set and not forgotten, with their names.
+    fn exported(&self) -> Vec<(String, VolumeUuid)>;
+
     /// Clients with handles of unknown volumes shall wait for an aggregate, or no longer.
     fn set_away(&self, aggregate: AggregateUuid, is_away: bool);
 

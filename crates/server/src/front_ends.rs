@@ -90,6 +90,10 @@ impl management::FrontEnds for FrontEnds {
         self.exports.remove(name);
     }
 
+    fn exported(&self) -> Vec<(String, VolumeUuid)> {
+        self.exports.known()
+    }
+
     fn set_away(&self, aggregate: AggregateUuid, is_away: bool) {
         self.exports.set_away(aggregate, is_away);
     }

@@ -16,6 +16,7 @@ use admin_api::{
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, Outage};
 use raid::{GroupStatus, MemberState, MemberStatus, ReplacementStatus};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -60,6 +61,7 @@ impl Aggregates {
         };
         let mut disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
         let members = disks.len();
+        forget_names_of_others(&mut disks, groups);
         disks.extend(self.waiting_disks(summary));
         // A disk that joins may be a member already, and one that leaves may have a place.
         let on_the_way = self.leaving_disks(summary).into_iter();
@@ -152,6 +154,20 @@ impl Aggregates {
             write_errors: member.errors.write_errors.into(),
             checksum_errors: member.errors.checksum_errors.into(),
             sick: member.sickness.is_some(),
+        }
+    }
+}
+
+/// A disk that failed, or is missing, may have been given to the aggregate anew since: then the
+/// other place alone has its name.
+fn forget_names_of_others(disks: &mut [DiskInfo], groups: &[raid::GroupStatus]) {
+    let is_lost = |disk: &DiskInfo| matches!(disk.state, DiskState::Failed | DiskState::Missing);
+    let there = disks.iter().filter(|disk| !is_lost(disk));
+    let there: BTreeSet<String> = there.map(|disk| disk.name.clone()).collect();
+    let members = groups.iter().flat_map(|group| &group.members);
+    for (disk, member) in disks.iter_mut().zip(members) {
+        if is_lost(disk) && there.contains(&disk.name) {
+            disk.name = format!("({})", member.identity);
         }
     }
 }

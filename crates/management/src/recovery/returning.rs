@@ -152,6 +152,12 @@ impl Recovery {
         self.node.offline.lock().retain(|one| one.identity != identity);
         let held: Vec<String> = self.disks.held_by(name);
         self.node.left_out.lock().retain(|disk| !held.contains(&disk.name));
+        // A deletion that the outage cut off may have happened.
+        for (name, volume) in self.node.front_ends.exported() {
+            if self.node.engine.is_gone(volume) {
+                self.node.front_ends.forget_exports(&name);
+            }
+        }
         for volume in self.node.served() {
             if volume.aggregate.parts.identity.aggregate == identity {
                 exports::publish(&*self.node.front_ends, &volume);

@@ -11,6 +11,7 @@
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
 //! | `DISK_SICK` | a disk has too many errors: it is to be replaced, or has been by a spare |
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
+//! | `VOLUME_NAME_TAKEN` | a volume is served under another name than its own |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
@@ -24,7 +25,7 @@ use admin_api::{
     RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
 use aggregate::AggregateError;
-use dblade::{AggregateSummary, Outage};
+use dblade::{AggregateSummary, Outage, ServedVolume};
 
 /// Something is as good as full when less than one part in this many is left: there is time to act
 /// still.
@@ -241,6 +242,26 @@ pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
         message: format!("{} can still be written", units::ByteSize(info.available_bytes)),
         action: "delete files, and the snapshots that hold them; deleting works on a full volume"
             .to_owned(),
+    })
+}
+
+/// The check of a volume whose name another volume had when it came into service.
+pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
+    let ServedVolume { name, given_name, .. } = volume;
+    (name != given_name).then(|| HealthCheck {
+        code: "VOLUME_NAME_TAKEN".to_owned(),
+        severity: Severity::Warning,
+        object: name.clone(),
+        now: Vec::new(),
+        message: format!(
+            "the volume '{given_name}' of aggregate {} is served under this name: a volume of \
+             another aggregate has its own",
+            volume.aggregate.parts.identity.name
+        ),
+        action: format!(
+            "copy the files of one of the two to a volume of another name, and delete that one: \
+             stroop volume delete {given_name}, or {name}"
+        ),
     })
 }
 

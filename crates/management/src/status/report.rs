@@ -5,7 +5,8 @@
 
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_damage, check_left_out, check_offline, check_outage, check_volume,
+    check_aggregate, check_damage, check_left_out, check_name, check_offline, check_outage,
+    check_volume,
 };
 use crate::status::room::Status;
 use admin_api::{AggregateInfo, HealthCheck, Recovery, StatusReply, Time, VolumeInfo};
@@ -87,6 +88,7 @@ impl Status {
         }
         checks.extend(volumes.iter().filter_map(check_volume));
         checks.extend(volumes.iter().filter_map(check_damage));
+        checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
         checks
     }
 

@@ -35,6 +35,11 @@ impl Volumes {
         if self.node.engine.volume_named(&wanted.name).is_some() {
             return Err(taken("volume", &wanted.name));
         }
+        if self.node.engine.away_with_name(&wanted.name).is_some() {
+            return Err(taken("volume", &wanted.name)
+                .because("it is in an aggregate that is out of service")
+                .try_next("another name; or bring the aggregate back (stroop status)"));
+        }
         let aggregates = self.aggregates.aggregate_list();
         let found = aggregates.iter().find(|aggregate| aggregate.name == wanted.aggregate);
         let Some(aggregate) = found else {
@@ -113,7 +118,8 @@ impl Volumes {
             return Err(AdminError::new(Code::Conflict, message, name)
                 .because("it is a traditional volume; destroy its aggregate instead"));
         }
-        let mut consequences = vec![counted(info.files, "file")];
+        let mut consequences =
+            vec![format!("of aggregate {}", info.aggregate), counted(info.files, "file")];
         if info.snapshots > 0 {
             consequences.push(counted(info.snapshots, "snapshot"));
         }

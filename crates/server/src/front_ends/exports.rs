@@ -61,6 +61,12 @@ impl ExportTable {
         }
     }
 
+    /// The volumes that were set and not removed, with their names.
+    pub(crate) fn known(&self) -> Vec<(String, VolumeUuid)> {
+        let tables = self.tables.read();
+        tables.names.iter().map(|(name, volume)| (name.clone(), *volume)).collect()
+    }
+
     fn access(&self, volume: VolumeUuid, client: IpAddr) -> Option<ExportAccess> {
         let tables = self.tables.read();
         let (_, rule) = matching_rule(&tables.volumes.get(&volume)?.rules, client)?;

@@ -94,6 +94,12 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The disks that are gone though the group cannot do without them.
+    #[must_use]
+    pub fn away_disks(&self) -> &[String] {
+        &self.outage.away
+    }
+
     /// The disks are back, whatever came between.
     pub fn end_outage(&mut self) {
         self.answer_late();

@@ -31,7 +31,7 @@ impl OperatorLife<'_> {
         };
         if let Asked::Request(request) = &asked
             && is_of_disks(request)
-            && self.losses.has_recent(&mut self.machine)
+            && (self.machine.is_outage() || self.losses.has_recent(&mut self.machine))
         {
             // The aggregate does not know of all disks that it has to do without.
             return Ok(());
@@ -88,6 +88,9 @@ impl OperatorLife<'_> {
 
     /// Whether an answer is right; then what follows from it is expected.
     pub(super) fn judge(&mut self, asked: Asked, answer: Answer) -> Result<(), Finding> {
+        if self.machine.is_outage() {
+            return self.judge_in_outage(asked, answer);
+        }
         let Asked::Request(request) = &asked else {
             return answer.map(drop).map_err(|error| wrong(&asked, &error.to_string()));
         };
@@ -190,6 +193,6 @@ fn is_refused(code: Code, request: &Request, error: &AdminError) -> bool {
     error.code == code || is_of_disks(request) && is_like_it
 }
 
-fn wrong(asked: &Asked, wrong: &str) -> Finding {
+pub(super) fn wrong(asked: &Asked, wrong: &str) -> Finding {
     Finding::Operator { asked: format!("{asked:?}"), wrong: wrong.to_owned() }
 }

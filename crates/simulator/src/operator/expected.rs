@@ -78,6 +78,9 @@ fn add_rule(rules: &mut Vec<ExportRule>, rule: ExportRule, at: Option<usize>) ->
     Ok(())
 }
 
+/// The rules that clients are let in by, by volume.
+pub(super) type Rules = BTreeMap<String, Vec<ExportRule>>;
+
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Expected {
@@ -242,7 +245,7 @@ impl Expected {
     }
 
     /// The rules that clients should be let in by.
-    pub(super) fn exports(&self) -> BTreeMap<String, Vec<ExportRule>> {
+    pub(super) fn exports(&self) -> Rules {
         let volumes = self.volumes.iter();
         volumes.map(|(name, volume)| (name.clone(), volume.exports.clone())).collect()
     }

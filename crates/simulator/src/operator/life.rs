@@ -34,6 +34,8 @@ const FIRST_CALLS: u64 = 6;
 
 /// Of 100 lives on disks with parity, those that lose disks.
 const LOSING_PERCENT: u64 = 50;
+/// Of 100 lives, those in which more disks go at times than the group can do without.
+const OUTAGE_PERCENT: u64 = 30;
 /// Disks that nobody has at first.
 const EXTRA_DISKS: usize = 6;
 
@@ -68,6 +70,8 @@ pub(super) struct OperatorLife<'a> {
     /// Disks that go.
     pub(super) losses: Losses,
     pub(super) next_operation: u64,
+    /// What there is if the call has happened that an outage cut off.
+    pub(super) cut_off: Option<Expected>,
 }
 
 /// The node of such a life: on disks that damage nothing, with volumes as calls make them.
@@ -77,6 +81,7 @@ fn plan_of(plan: Plan, choices: &mut Choices) -> Plan {
     let count = if loses { 1 + choices.index(parity_disks) } else { 0 };
     let mut slots: Vec<usize> = (0..plan.disks).collect();
     let lost_disks = (0..count).map(|_| slots.swap_remove(choices.index(slots.len()))).collect();
+    let has_outages = choices.chance(OUTAGE_PERCENT);
     let mix = Mix { snapshots: 0, ..plan.mix };
     Plan {
         is_traditional: false,
@@ -85,7 +90,7 @@ fn plan_of(plan: Plan, choices: &mut Choices) -> Plan {
         lost_disks,
         growth: None,
         is_damaged: false,
-        has_outages: false,
+        has_outages,
         mix,
         ..plan
     }
@@ -123,6 +128,7 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         tenants: Vec::new(),
         losses: Losses::default(),
         next_operation: 0,
+        cut_off: None,
     };
     let outcome = life.live();
     life.machine.count_world();
@@ -213,6 +219,7 @@ impl OperatorLife<'_> {
                 }
                 24..26 => self.lose_disk(),
                 26..28 => self.find_disk(),
+                28 => self.begin_outage(),
                 _ => is_busy |= self.machine.step(),
             }
             for tenant in &mut self.tenants {
@@ -245,11 +252,7 @@ impl OperatorLife<'_> {
 
     /// A disk goes that the aggregate can do without, if it is clear whose the disks are.
     fn lose_disk(&mut self) {
-        let is_changing = self.desk.asked().is_some_and(|asked| match asked {
-            Asked::Request(request) => is_of_disks(request),
-            Asked::Open | Asked::Watch | Asked::Stop => true,
-        });
-        if is_changing || !self.expected.disks.is_clear() {
+        if !self.may_lose_disks() {
             return;
         }
         let Self { machine, losses, expected, .. } = self;
@@ -262,10 +265,30 @@ impl OperatorLife<'_> {
         }
     }
 
+    /// Whether it is clear whose the disks are, and nothing is done with them.
+    fn may_lose_disks(&self) -> bool {
+        let is_changing = self.desk.asked().is_some_and(|asked| match asked {
+            Asked::Request(request) => is_of_disks(request),
+            Asked::Open | Asked::Watch | Asked::Stop => true,
+        });
+        !is_changing && self.expected.disks.is_clear()
+    }
+
+    /// More disks go than the aggregate can do without.
+    fn begin_outage(&mut self) {
+        if !self.may_lose_disks() {
+            return;
+        }
+        let Self { machine, losses, expected, .. } = self;
+        losses.begin_outage(machine);
+        // A spare may have the place of one before the next is missed.
+        machine.away_disks().iter().for_each(|name| expected.disks.doubt(name));
+    }
+
     /// A disk that went is there again; nobody is told.
     fn find_disk(&mut self) {
         let Self { machine, losses, .. } = self;
-        if losses.has_recent(machine) {
+        if losses.has_recent(machine) || machine.is_outage() {
             return;
         }
         let found = machine.gone_disk().and_then(|name| machine.find_again(&name));
@@ -334,10 +357,11 @@ impl OperatorLife<'_> {
         self.start_again(false)
     }
 
-    /// After something that a power cut may have ended.
+    /// After something that a power cut or an outage may have ended.
     fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
         match outcome {
             Err(Finding::PowerCut) => self.start_again(true),
+            Err(Finding::Outage) => self.sit_out(),
             outcome => outcome,
         }
     }
@@ -359,7 +383,7 @@ impl OperatorLife<'_> {
     }
 
     /// Begins the life's next operation; false if it cannot be begun now.
-    fn start_operation(&mut self) -> Result<bool, Finding> {
+    pub(super) fn start_operation(&mut self) -> Result<bool, Finding> {
         let number = self.next_operation;
         let mut choices = Choices::of(self.seed, Purpose::Operation, number);
         let index = choices.index(self.tenants.len().max(1));

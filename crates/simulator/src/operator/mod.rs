@@ -14,7 +14,7 @@
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
-//! | `life`, `calls`, `starts` | one actor: rounds; calls and their answers; ends and starts |
+//! | `life`, `calls`, `starts`, `outage` | one actor: rounds; calls and their answers; ends and starts; outages |
 //!
 //! Invariants: everything follows from the seed. A call is granted or refused as the model says,
 //! with the same code; what was refused has changed nothing; what was answered is there after any
@@ -27,6 +27,7 @@ mod desk;
 mod disks;
 mod expected;
 pub(crate) mod life;
+mod outage;
 mod outside;
 mod starts;
 mod turns;

@@ -113,7 +113,7 @@ impl JournalPlaces for Journals {
 /// What front ends were told.
 #[derive(Default)]
 struct Told {
-    exports: BTreeMap<String, Vec<ExportRule>>,
+    exports: BTreeMap<String, (VolumeUuid, Vec<ExportRule>)>,
     away: BTreeSet<AggregateUuid>,
     mounts: BTreeMap<String, String>,
 }
@@ -125,7 +125,9 @@ pub(super) struct Clients(Mutex<Told>);
 impl Clients {
     /// The volumes that clients see, with their rules.
     pub(super) fn exports(&self) -> BTreeMap<String, Vec<ExportRule>> {
-        self.0.lock().exports.clone()
+        let told = self.0.lock();
+        let rules = told.exports.iter().map(|(name, (_, rules))| (name.clone(), rules.clone()));
+        rules.collect()
     }
 
     /// Whether clients wait for an aggregate.
@@ -135,12 +137,17 @@ impl Clients {
 }
 
 impl FrontEnds for Clients {
-    fn set_exports(&self, name: &str, _: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
-        self.0.lock().exports.insert(name.to_owned(), rules.to_vec());
+    fn set_exports(&self, name: &str, of: (VolumeUuid, HandleKey), rules: &[ExportRule]) {
+        self.0.lock().exports.insert(name.to_owned(), (of.0, rules.to_vec()));
     }
 
     fn forget_exports(&self, name: &str) {
         self.0.lock().exports.remove(name);
+    }
+
+    fn exported(&self) -> Vec<(String, VolumeUuid)> {
+        let told = self.0.lock();
+        told.exports.iter().map(|(name, (volume, _))| (name.clone(), *volume)).collect()
     }
 
     fn set_away(&self, aggregate: AggregateUuid, is_away: bool) {

@@ -33,7 +33,7 @@ impl OperatorLife<'_> {
         self.losses.forget();
         let told = self.desk.clients().exports();
         let pending = self.desk.give_up()?;
-        let mut after = None;
+        let mut after = self.cut_off.take();
         if let Some(Asked::Request(request)) = pending {
             self.machine.trace.note(format!("cut off: {request:?}"));
             after = self.expected.after(&request).ok();
@@ -48,15 +48,16 @@ impl OperatorLife<'_> {
         if let Some(after) = &mut after {
             after.disks.doubt_unless_clear();
         }
-        let is_told = after.as_ref().is_some_and(|after| {
-            told == after.exports() && after.exports() != self.expected.exports()
-        });
+        let is_told = self.is_told(after.as_ref(), &told);
         self.machine.end_outage();
         if self.events.chance(25) {
             self.machine.return_disks();
         }
         let cuts = self.open()?;
         self.expected.mounts.clear();
+        if let Some(after) = &mut after {
+            after.mounts.clear();
+        }
         self.is_to_look = false;
         self.recover_expected(after, is_told)?;
         if !is_crash && cuts == 0 {
@@ -103,7 +104,11 @@ impl OperatorLife<'_> {
     }
 
     /// What is there is what was there, or what a call that was cut off would have made of it.
-    fn recover_expected(&mut self, after: Option<Expected>, is_told: bool) -> Result<(), Finding> {
+    pub(super) fn recover_expected(
+        &mut self,
+        after: Option<Expected>,
+        is_told: bool,
+    ) -> Result<(), Finding> {
         let looks = [
             Request::AggregateList,
             Request::VolumeList,
@@ -118,10 +123,9 @@ impl OperatorLife<'_> {
             let mut seen = seen.iter();
             seen.try_for_each(|(look, reply)| views::check(expected, look, reply))
         };
-        let Some(mut after) = after else {
+        let Some(after) = after else {
             return fits(&self.expected).map_err(|wrong| after_start(&wrong));
         };
-        after.mounts.clear();
         match fits(&after) {
             Ok(()) => {
                 self.machine.trace.meet("operator: a call that was cut off has happened");
@@ -141,7 +145,7 @@ impl OperatorLife<'_> {
     }
 
     /// Those who work on volumes find what they left, or something that a crash allows.
-    fn recover_tenants(&mut self) -> Result<(), Finding> {
+    pub(super) fn recover_tenants(&mut self) -> Result<(), Finding> {
         let Self { tenants, expected, .. } = self;
         tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
         for tenant in &mut self.tenants {

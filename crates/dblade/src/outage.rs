@@ -40,8 +40,8 @@ impl Engine {
         self.register.write().away.entry(aggregate).or_insert(AwayVolumes::Unknown);
     }
 
-    /// Nothing of an aggregate is away any more: it is in service, or will not come back because its
-    /// disks were given to another use.
+    /// Nothing of an aggregate is away any more: it is in service, or will not come back because
+    /// its disks were given to another use.
     pub fn forget_aggregate(&self, aggregate: AggregateUuid) {
         self.outages.lock().away.remove(&aggregate);
         let mut register = self.register.write();

@@ -174,6 +174,8 @@ impl GroupState {
             state.reasons.remove(&member);
             let seat = state.seat_of(&copy);
             (copy.way, copy.is_told) = (Way::Anew, false);
+            // Nobody asked that a degraded group wait. It goes on when the labels tell of it.
+            copy.hold(false);
             state.rebuilding.insert(member, copy);
             Some(seat)
         })

@@ -58,6 +58,7 @@ fn fillings_of(groups: &[GroupState]) -> Vec<FillingStatus> {
         fillings.extend(disks.fillings().map(|(member, filled)| FillingStatus {
             place: DiskPlace { group, member },
             disk: filled.device().name().to_owned(),
+            identity: filled.identity(),
             way: filled.way,
             is_held: filled.is_held(),
             done_regions: filled.regions(),

@@ -1,7 +1,8 @@
 //! Disks that wait for a place.
 //!
 //! Invariants: a spare carries a label that says so and belongs to one aggregate; nothing is
-//! written to it but labels until it is given a place.
+//! written to it but labels until it is given a place, and by whoever takes it away from those that
+//! wait: administrators and the node itself may want one at the same moment.
 
 use crate::error::RaidError;
 use crate::layout::{DiskPlace, check_size};
@@ -80,16 +81,27 @@ impl Members {
         found.cloned().ok_or(RaidError::NoSuchSpare { identity })
     }
 
-    fn forget_spare(&self, device: &Arc<Device>) {
-        self.spares.lock().retain(|known| !Arc::ptr_eq(known, device));
+    /// Takes a spare away from those that wait; `false` if another was faster. Whoever is told
+    /// `true` is the only one to write a label to it. It is shown among the leaving ones if it
+    /// `is_leaving`, without a moment in which it is shown nowhere.
+    fn take_away(&self, device: &Arc<Device>, is_leaving: bool) -> bool {
+        let mut spares = self.spares.lock();
+        let Some(at) = spares.iter().position(|known| Arc::ptr_eq(known, device)) else {
+            return false;
+        };
+        if is_leaving {
+            self.leaving_spares.lock().push(device.name().to_owned());
+        }
+        spares.remove(at);
+        true
     }
 
     pub(crate) fn remove_spare(self: &Arc<Self>, identity: DiskUuid, done: ReplaceDone) {
         match self.find_spare(identity) {
-            Ok(device) => {
-                self.forget_spare(&device);
+            Ok(device) if self.take_away(&device, false) => {
                 device.erase_label(Box::new(|result| done(result.map_err(RaidError::from))));
             }
+            Ok(_) => done(Err(RaidError::NoSuchSpare { identity })),
             Err(error) => done(Err(error)),
         }
     }
@@ -112,8 +124,9 @@ impl Members {
             return done(Err(error));
         }
         let name = device.name().to_owned();
-        self.leaving_spares.lock().push(name.clone());
-        self.forget_spare(&device);
+        if !self.take_away(&device, true) {
+            return done(Err(RaidError::NoSuchSpare { identity }));
+        }
         let (members, free) = (Arc::clone(self), Arc::clone(&disk));
         let answer = move |members: &Self, result: Result<(), RaidError>| {
             // It has a place by now, or is a spare again, or nobody's.

@@ -80,6 +80,8 @@ pub struct FillingStatus {
     pub place: DiskPlace,
     /// The disk's name.
     pub disk: String,
+    /// Its identity: at another start it may have another name.
+    pub identity: DiskUuid,
     /// How it is filled.
     pub way: Way,
     /// Whether it is held: nothing more is filled until it is let go.

@@ -7,7 +7,8 @@ use super::rebuild::{
 use crate::*;
 use ondisk::label::RaidKind::{Dp, None as Unprotected};
 use platform::{Disk, completion};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 use units::{DiskUuid, Pvbn};
 
 /// Not to its end.
@@ -129,6 +130,56 @@ fn a_copy_whose_source_fails_goes_on_as_a_rebuild() {
         assert!(!model.store.status().is_degraded(), "{seed} {:?}", model.store.status());
         model.world.set_gone(&disk_name(0, place), false);
         check_without_another(&mut model, place, "gnew", disks);
+    }
+}
+
+/// That a copy waits costs nothing; that a rebuild does, redundancy. A copy that an operator had
+/// wait became a rebuild that waits, and nothing was told of it.
+#[test]
+fn regression_a_held_copy_whose_source_fails_goes_on() {
+    for seed in 0..6 {
+        let (mut model, place, _) = copying(seed, 150);
+        for _ in 0..model.choose(800) {
+            model.world.step();
+        }
+        let of = DiskPlace { group: 0, member: place };
+        assert!(model.store.hold_filling(of, true));
+        model.world.run_until_idle();
+        assert!(model.store.status().fillings.iter().any(|filling| filling.is_held));
+        model.world.set_gone(&disk_name(0, place), true);
+        write_some(&mut model, 40);
+        model.commit();
+        model.world.run_until_idle();
+        assert!(!model.store.status().is_degraded(), "{seed} {:?}", model.store.status());
+    }
+}
+
+/// Two who want one spare at the same moment, as an administrator and the node itself may, both
+/// found it before one of them took it away: one disk was labelled for two places.
+#[test]
+fn regression_a_spare_is_taken_by_one() {
+    let identity = DiskUuid([99; 16]);
+    for round in 0..20 {
+        let model = Model::new(round, &[(Dp, 4), (Dp, 4)]);
+        let spare: Arc<dyn Disk> = model.world.add_disk("gspare", DISK_BLOCKS);
+        model.world.wait(|done| model.store.add_spare(spare, identity, done)).unwrap();
+        let (refused, both) = (Arc::new(AtomicU32::new(0)), Barrier::new(2));
+        std::thread::scope(|scope| {
+            for group in [0, 1] {
+                let (store, both, refused) = (&model.store, &both, Arc::clone(&refused));
+                scope.spawn(move || {
+                    let taken = move |outcome| {
+                        let is_refused = matches!(outcome, Err(RaidError::NoSuchSpare { .. }));
+                        refused.fetch_add(u32::from(is_refused), Ordering::Relaxed);
+                    };
+                    both.wait();
+                    let place = DiskPlace { group, member: 1 };
+                    store.take_spare(place, identity, Box::new(taken));
+                });
+            }
+        });
+        model.world.run_until_idle();
+        assert_eq!(refused.load(Ordering::Relaxed), 1, "round {round}");
     }
 }
 

@@ -235,6 +235,7 @@ mod tests {
             group_size: None,
             media: Some("smr:256MiB".to_owned()),
             force: false,
+            abandoned: Vec::new(),
             traditional: false,
             dry_run: false,
         };

@@ -169,6 +169,9 @@ pub struct AggregateCreate {
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
+    /// Aggregates out of service that may lose disks by this: each is degraded or lost then.
+    #[serde(default)]
+    pub abandoned: Vec<String>,
     /// Make a traditional volume of the aggregate's own name, instead of room for many.
     #[serde(default)]
     pub traditional: bool,
@@ -200,6 +203,9 @@ pub struct AggregateAdd {
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
+    /// Aggregates out of service that may lose disks by this: each is degraded or lost then.
+    #[serde(default)]
+    pub abandoned: Vec<String>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -244,6 +250,9 @@ pub struct DiskReplace {
     /// Take it even if it holds something else; what it holds is lost.
     #[serde(default)]
     pub force: bool,
+    /// Aggregates out of service that may lose disks by this: each is degraded or lost then.
+    #[serde(default)]
+    pub abandoned: Vec<String>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -281,6 +290,9 @@ pub struct SpareAdd {
     /// Take disks that hold something else; what they hold is lost.
     #[serde(default)]
     pub force: bool,
+    /// Aggregates out of service that may lose disks by this: each is degraded or lost then.
+    #[serde(default)]
+    pub abandoned: Vec<String>,
     /// Only say what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -497,6 +509,9 @@ impl Validate for DiskLocate {
 impl Validate for DiskReplace {
     fn validate(&self) -> Result<(), AdminError> {
         validate_disk("cannot replace disk", &self.disk)?;
+        validate_abandoned(&self.abandoned, || {
+            AdminError::usage("cannot replace disk", &self.disk)
+        })?;
         let replacement = self.replacement.as_ref();
         replacement.map_or(Ok(()), |name| validate_disk("cannot replace disk", name))
     }
@@ -505,11 +520,12 @@ impl Validate for DiskReplace {
 impl Validate for SpareAdd {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("aggregate", &self.aggregate)?;
+        let error = || AdminError::usage("cannot add spares to", &self.aggregate);
         if self.disks.is_empty() || self.disks.len() > AGGREGATE_DISKS_MAX {
-            return Err(AdminError::usage("cannot add spares to", &self.aggregate)
-                .because(format!("1 to {AGGREGATE_DISKS_MAX} disks at a time")));
+            return Err(error().because(format!("1 to {AGGREGATE_DISKS_MAX} disks at a time")));
         }
-        self.disks.iter().try_for_each(|disk| validate_disk("cannot add spare", disk))
+        validate_abandoned(&self.abandoned, error)?;
+        validate_disks(&self.disks, error)
     }
 }
 
@@ -526,7 +542,12 @@ impl Validate for AggregateCreate {
             )));
         }
         validate_media(self.media.as_ref(), error)?;
+        validate_abandoned(&self.abandoned, error)?;
         validate_disks(&self.disks, error)?;
+        validate_disks(&self.spares, error)?;
+        if let Some(disk) = self.spares.iter().find(|spare| self.disks.contains(spare)) {
+            return Err(error().because(format!("disk {disk} is named twice, as a spare, too")));
+        }
         validate_group_size(self.group_size, Some(self.raid), error)
     }
 }
@@ -545,6 +566,7 @@ impl Validate for AggregateAdd {
             ));
         }
         validate_media(self.media.as_ref(), error)?;
+        validate_abandoned(&self.abandoned, error)?;
         validate_disks(&self.disks, error)?;
         validate_group_size(self.group_size, self.raid, error)
     }
@@ -574,6 +596,16 @@ fn validate_group_size(
         }
         _ => Ok(()),
     }
+}
+
+fn validate_abandoned(
+    abandoned: &[String],
+    error: impl Fn() -> AdminError,
+) -> Result<(), AdminError> {
+    if abandoned.len() > AGGREGATE_DISKS_MAX {
+        return Err(error().because(format!("at most {AGGREGATE_DISKS_MAX} aggregates lose disks")));
+    }
+    Ok(())
 }
 
 fn validate_disks(disks: &[String], error: impl Fn() -> AdminError) -> Result<(), AdminError> {
@@ -649,6 +681,7 @@ mod tests {
             group_size: None,
             media: None,
             force: false,
+            abandoned: Vec::new(),
             traditional: false,
             dry_run: false,
         }
@@ -667,6 +700,7 @@ mod tests {
                 group_size,
                 media: None,
                 force: false,
+                abandoned: Vec::new(),
                 dry_run: false,
             };
             request.validate().map_err(|error| error.cause)
@@ -695,6 +729,25 @@ mod tests {
             let error = aggregate(disks, raid).validate().unwrap_err();
             assert!(error.to_string().contains(cause), "{error}");
         }
+    }
+
+    #[test]
+    fn regression_spares_are_named_once() {
+        let spares = |spares: &[&str]| {
+            let spares = spares.iter().map(|disk| (*disk).to_owned()).collect();
+            let create = AggregateCreate { spares, ..aggregate(&["a", "b"], RaidKind::None) };
+            create.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!(spares(&["c", "d"]), Ok(()));
+        assert!(spares(&["c", "c"]).unwrap_err().contains("c is named twice"));
+        assert!(spares(&["c", "b"]).unwrap_err().contains("b is named twice"));
+        let add = |disks: &[&str]| {
+            let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
+            let (aggregate, abandoned) = ("a1".to_owned(), Vec::new());
+            SpareAdd { aggregate, disks, force: true, abandoned, dry_run: false }.validate()
+        };
+        assert!(add(&["a", "b"]).is_ok() && add(&["a", ""]).is_err());
+        assert!(add(&["a", "a"]).unwrap_err().to_string().contains("a is named twice"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod mount;
 mod scrub;
 mod snapshot;
 mod status;
+mod taking;
 mod upkeep;
 mod volume;
 

@@ -1,5 +1,6 @@
 //! `stroop aggr`.
 
+use super::taking::Losses;
 use super::{area_map, disk, scrub, upkeep};
 use crate::arguments::{AggregateCommand, Options};
 use crate::confirm::confirm;
@@ -10,8 +11,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateSet,
-    DiskInfo, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, Removal, ScrubState,
-    duration,
+    DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, ScrubState, duration,
 };
 use units::ByteSize;
 
@@ -28,39 +28,46 @@ pub(super) fn run(
             let others: Vec<_> =
                 known.iter().filter(|disk| !disks.contains(&disk.name)).cloned().collect();
             let spares = spares.as_ref().map(|wanted| disk::choose(&others, wanted));
+            let spares = spares.transpose()?.unwrap_or_default();
+            let losses = Losses::of(&known, &[&*disks, &*spares].concat(), group.force);
             let request = AggregateCreate {
                 name: name.clone(),
                 disks,
-                spares: spares.transpose()?.unwrap_or_default(),
+                spares,
                 raid: *raid,
                 group_size: group.group_size,
                 media: group.media.clone(),
                 force: group.force,
+                abandoned: losses.aggregates.clone(),
                 traditional: *traditional,
                 dry_run: *dry_run,
             };
-            if group.force && !dry_run {
+            if !dry_run {
                 let object = ("create aggregate", name.as_str());
-                let wanted = [&*request.disks, &*request.spares].concat();
-                confirm_loss(terminal, options, object, &known, &wanted)?;
+                let plan = AggregateCreate { dry_run: true, ..request.clone() };
+                losses.confirm((options, terminal), object, || node.aggregate_create(&plan))?;
             }
             create(node, &request)
         }
         AggregateCommand::Add { name, disks, group, raid, new, dry_run } => {
             let known = node.disk_list()?;
+            let disks = disk::choose(&known, disks)?;
+            let losses = Losses::of(&known, &disks, new.force);
             let request = AggregateAdd {
                 name: name.clone(),
-                disks: disk::choose(&known, disks)?,
+                disks,
                 group: *group,
                 raid: *raid,
                 group_size: new.group_size,
                 media: new.media.clone(),
                 force: new.force,
+                abandoned: losses.aggregates.clone(),
                 dry_run: *dry_run,
             };
-            if new.force && !dry_run {
+            if !dry_run {
                 let object = ("add disks to aggregate", name.as_str());
-                confirm_loss(terminal, options, object, &known, &request.disks)?;
+                let plan = AggregateAdd { dry_run: true, ..request.clone() };
+                losses.confirm((options, terminal), object, || node.aggregate_add(&plan))?;
             }
             add(node, terminal, &request)
         }
@@ -89,27 +96,6 @@ pub(super) fn run(
             if *map { show_map(node, &aggregate) } else { show(node, &aggregate) }
         }
     }
-}
-
-/// Asks if what foreign disks hold may be lost: only `--force` can destroy something.
-fn confirm_loss(
-    terminal: &mut Terminal<'_>,
-    options: &Options,
-    (action, name): (&str, &str),
-    known: &[DiskInfo],
-    wanted: &[String],
-) -> Result<(), AdminError> {
-    let lost: Vec<String> = known
-        .iter()
-        .filter(|disk| disk.state == DiskState::Foreign && wanted.contains(&disk.name))
-        .map(|disk| format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data")))
-        .collect();
-    if lost.is_empty() {
-        return Ok(());
-    }
-    let (object, freed_bytes) = (name.to_owned(), 0);
-    let removal = Removal { object, consequences: lost, freed_bytes, dry_run: true };
-    confirm(terminal, options, action, &removal)
 }
 
 fn add(

@@ -3,6 +3,7 @@
 //! Invariants: a disk may be called by its path, by the last part of its path, or by that without
 //! `.img`, as long as that means one disk only.
 
+use super::taking::Losses;
 use crate::arguments::{DiskCommand, Options, SpareCommand};
 use crate::confirm::confirm;
 use crate::output::Output;
@@ -10,7 +11,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState,
-    RaidKind, Removal, SpareAdd, SpareRemove,
+    RaidKind, SpareAdd, SpareRemove,
 };
 use units::ByteSize;
 
@@ -48,17 +49,25 @@ pub(super) fn run(
         }
         DiskCommand::Replace { disk, replacement, force, dry_run } => {
             let known = node.disk_list()?;
+            let disk = resolve(&members(node)?, disk)?;
+            let replacement = replacement
+                .as_ref()
+                .map(|name| resolve(&known, name).or_else(|_| resolve(&members(node)?, name)))
+                .transpose()?;
+            // Of a disk that takes its own place again nothing is lost.
+            let wanted = replacement.as_slice().iter().filter(|name| **name != disk);
+            let losses = Losses::of(&known, &wanted.cloned().collect::<Vec<_>>(), *force);
             let request = DiskReplace {
-                disk: resolve(&members(node)?, disk)?,
-                replacement: replacement
-                    .as_ref()
-                    .map(|name| resolve(&known, name).or_else(|_| resolve(&members(node)?, name)))
-                    .transpose()?,
+                disk,
+                replacement,
                 force: *force,
+                abandoned: losses.aggregates.clone(),
                 dry_run: *dry_run,
             };
-            if *force && !dry_run {
-                confirm_loss(options, terminal, &known, &request)?;
+            if !dry_run {
+                let object = ("replace disk", request.disk.as_str());
+                let plan = DiskReplace { dry_run: true, ..request.clone() };
+                losses.confirm((options, terminal), object, || node.disk_replace(&plan))?;
             }
             replace(node, &request)
         }
@@ -70,7 +79,9 @@ pub(super) fn run(
         }
         DiskCommand::Spare(SpareCommand::Add { disks, aggr, force, dry_run }) => {
             let known = node.disk_list()?;
-            let found: Result<_, _> = disks.iter().map(|disk| resolve(&known, disk)).collect();
+            let found: Result<Vec<_>, _> = disks.iter().map(|disk| resolve(&known, disk)).collect();
+            let found = found?;
+            let losses = Losses::of(&known, &found, *force);
             let request = SpareAdd {
                 aggregate: match aggr {
                     Some(name) => name.clone(),
@@ -78,11 +89,17 @@ pub(super) fn run(
                         super::volume::only_aggregate(node, "cannot add spares", &disks.join(","))?
                     }
                 },
-                disks: found?,
+                disks: found,
                 force: *force,
+                abandoned: losses.aggregates.clone(),
                 dry_run: *dry_run,
             };
-            add_spares((options, terminal), node, &known, &request)
+            if !dry_run {
+                let object = ("add spares to", request.aggregate.as_str());
+                let plan = SpareAdd { dry_run: true, ..request.clone() };
+                losses.confirm((options, terminal), object, || node.spare_add(&plan))?;
+            }
+            add_spares(node, &request)
         }
         DiskCommand::Spare(SpareCommand::Remove { disk, dry_run }) => {
             let disk = resolve(&members(node)?, disk)?;
@@ -97,22 +114,7 @@ pub(super) fn run(
     }
 }
 
-fn add_spares(
-    (options, terminal): (&Options, &mut Terminal<'_>),
-    node: &dyn Administration,
-    known: &[DiskInfo],
-    request: &SpareAdd,
-) -> Result<Output, AdminError> {
-    let foreign = known.iter().filter(|disk| request.disks.contains(&disk.name));
-    let foreign = foreign.filter(|disk| disk.state == DiskState::Foreign);
-    let lost: Vec<String> = foreign
-        .map(|disk| format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data")))
-        .collect();
-    if request.force && !request.dry_run && !lost.is_empty() {
-        let (object, freed_bytes) = (request.aggregate.clone(), 0);
-        let removal = Removal { object, consequences: lost, freed_bytes, dry_run: true };
-        confirm(terminal, options, "add spares to", &removal)?;
-    }
+fn add_spares(node: &dyn Administration, request: &SpareAdd) -> Result<Output, AdminError> {
     let added = node.spare_add(request)?;
     let tense = if request.dry_run { "would be" } else { "is" };
     let mut output = Output::list(&added, |disk| disk.name.clone(), table(&added))?;
@@ -128,24 +130,6 @@ fn add_spares(
 /// The disks of all aggregates, those that are missing as well.
 pub(super) fn members(node: &dyn Administration) -> Result<Vec<DiskInfo>, AdminError> {
     Ok(node.aggregate_list()?.into_iter().flat_map(|aggregate| aggregate.disks).collect())
-}
-
-/// Asks if what the replacement holds may be lost.
-fn confirm_loss(
-    options: &Options,
-    terminal: &mut Terminal<'_>,
-    known: &[DiskInfo],
-    request: &DiskReplace,
-) -> Result<(), AdminError> {
-    let foreign = known
-        .iter()
-        .find(|disk| Some(&disk.name) == request.replacement.as_ref())
-        .filter(|disk| disk.state == DiskState::Foreign);
-    let Some(disk) = foreign else { return Ok(()) };
-    let holds = format!("{} holds {}", disk.name, disk.note.as_deref().unwrap_or("data"));
-    let (object, consequences) = (request.disk.clone(), vec![holds]);
-    let removal = Removal { object, consequences, freed_bytes: 0, dry_run: true };
-    confirm(terminal, options, "replace disk", &removal)
 }
 
 fn replace(node: &dyn Administration, request: &DiskReplace) -> Result<Output, AdminError> {

@@ -5,6 +5,7 @@
 use crate::aggregates::growth;
 use crate::aggregates::requested::{given_media, stored_kind};
 use crate::aggregates::room::Aggregates;
+use crate::aggregates::taking::Consent;
 use crate::aggregates::view::empty;
 use crate::exports;
 use crate::refusals::taken;
@@ -28,17 +29,25 @@ impl Aggregates {
         }
         let object = (CREATE, wanted.name.as_str());
         let media = given_media(object, wanted.media.as_deref())?;
-        let disks = self.disks.open_free(&wanted.disks)?;
+        // All at once, so that none is named twice.
+        let mut disks = self.disks.open_free(&[&*wanted.disks, &*wanted.spares].concat())?;
+        let for_spares = disks.split_off(wanted.disks.len());
         let mut planned = growth::plan(object, wanted.raid, wanted.group_size, 0, &disks)?;
         planned.set_media(media);
-        self.check_unused(object, wanted.force, &disks)?;
+        // All that is left of an aggregate of this name is erased, or the name is refused above.
+        let abandoned = [wanted.abandoned.as_slice(), std::slice::from_ref(&wanted.name)].concat();
+        let consent = Consent { force: wanted.force, abandoned: &abandoned };
+        self.check_takable(object, consent, &disks)?;
         let spares = SpareAdd {
             aggregate: wanted.name.clone(),
             disks: wanted.spares.clone(),
             force: wanted.force,
+            abandoned,
             dry_run: wanted.dry_run,
         };
-        self.check_spares(&spares, &self.disks.open_free(&wanted.spares)?)?;
+        self.check_spares(&spares, &for_spares)?;
+        // They are opened again when the aggregate is there.
+        drop(for_spares);
         if wanted.dry_run {
             return Ok(AggregateInfo {
                 raid: wanted.raid,

@@ -4,6 +4,7 @@
 
 use crate::aggregates::requested::{given_media, stored_kind};
 use crate::aggregates::room::Aggregates;
+use crate::aggregates::taking::Consent;
 use crate::disks::upkeep::Task;
 use crate::refusals::refusal;
 use admin_api::{
@@ -57,7 +58,8 @@ impl Aggregates {
             None => planned_groups((&known, self.group_numbers(&known.name)), wanted, &disks),
         }?;
         planned.set_media(media);
-        self.check_unused((ADD, &wanted.name), wanted.force, &disks)?;
+        let consent = Consent { force: wanted.force, abandoned: &wanted.abandoned };
+        self.check_takable((ADD, &wanted.name), consent, &disks)?;
         if wanted.dry_run {
             return Ok(enlarged(known, planned));
         }

@@ -2,21 +2,24 @@
 
 use crate::aggregates::room::Aggregates;
 use crate::refusals::taken;
-use admin_api::{AdminError, AggregateCreate, DiskInfo, DiskState};
+use admin_api::{AdminError, AggregateCreate};
 use dblade::AggregateSummary;
 use platform::Disk;
 use platform::mutation::{self, Rule};
+use raid::GroupStatus;
 use std::sync::Arc;
 
 impl Aggregates {
     /// Disks that were erased are of no aggregate that is out of service any more.
     pub(crate) fn forget_offline(&self, disks: &[Arc<dyn Disk>]) {
-        let is_taken = |name: &str| disks.iter().any(|disk| disk.name() == name);
+        let is_erased = |name: &str| disks.iter().any(|disk| disk.name() == name);
         for outage in self.node.engine.outages() {
-            let info = self.outage_info(&outage);
-            let is_there =
-                |disk: &DiskInfo| disk.state == DiskState::InUse && !is_taken(&disk.name);
-            if !info.disks.iter().any(is_there) {
+            let owner = outage.summary.name.as_str();
+            let is_taken = |name: &str| {
+                let holder = self.disks.holder(name);
+                is_erased(name) || holder.is_some_and(|holder| holder != owner)
+            };
+            if is_lost(&outage.summary.status.groups, is_taken) {
                 self.node.engine.forget_aggregate(outage.summary.identity);
             }
         }
@@ -56,7 +59,7 @@ impl Aggregates {
             Some(offline) => refused.try_next(format!(
                 "another name; or the same command with --force and all disks of the aggregate that \
                  could not be opened, to erase it: {}",
-                offline.disks.join(" ")
+                offline.disks.join(",")
             )),
             None => refused,
         }
@@ -77,6 +80,15 @@ impl Aggregates {
             self.disks.keep(&summary.name, &names_of(&summary));
         }
     }
+}
+
+/// Whether an aggregate cannot come back: more disks of a group were given to other uses than it can
+/// do without. Those that failed or went may be there again.
+fn is_lost(groups: &[GroupStatus], is_taken: impl Fn(&str) -> bool) -> bool {
+    groups.iter().any(|group| {
+        let names = group.members.iter().filter_map(|member| member.name.as_deref());
+        names.filter(|name| is_taken(name)).count() > group.kind.parity_disks()
+    })
 }
 
 /// The names of all disks of an aggregate: members, spares, also those that are about to have a

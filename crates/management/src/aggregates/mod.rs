@@ -14,10 +14,12 @@ mod membership;
 mod requested;
 mod room;
 mod spares;
+mod taking;
 mod view;
 
 pub(crate) use features::{features_of, upgrade_report};
 pub(crate) use membership::names_of;
 pub(crate) use room::Aggregates;
 pub(crate) use spares::no_spare;
+pub(crate) use taking::Consent;
 pub(crate) use view::check_takes_volumes;

@@ -1,16 +1,7 @@
-//! What requests name, in the engine's words, and whether the disks in them may be taken.
-//!
-//! Invariants: disks are only read here.
+//! What requests name, in the engine's words.
 
-use crate::aggregates::room::Aggregates;
-use crate::refusals::refusal;
 use admin_api::{AdminError, RaidKind};
-use dblade::EngineError;
-use media::{MediaError, ParseProfileError, Profile};
-use platform::Disk;
-use platform::completion::gather;
-use raid::RaidError;
-use std::sync::Arc;
+use media::{ParseProfileError, Profile};
 
 pub(crate) const fn stored_kind(kind: RaidKind) -> ondisk::label::RaidKind {
     match kind {
@@ -40,28 +31,4 @@ pub(crate) fn given_media(
     parsed.map_err(|error: ParseProfileError| {
         AdminError::usage(message, name).because(error.to_string())
     })
-}
-
-impl Aggregates {
-    /// Refuses disks that hold something, unless they may be erased.
-    /// `message` and `name` begin the error.
-    pub(crate) fn check_unused(
-        &self,
-        (message, name): (&str, &str),
-        force: bool,
-        disks: &[Arc<dyn Disk>],
-    ) -> Result<(), AdminError> {
-        let checked = self.node.waits.wait_for(|done| {
-            let parts = gather(disks.len(), done);
-            for (disk, part) in disks.iter().zip(parts) {
-                media::check_unused(disk, force, part);
-            }
-        });
-        let results: Vec<Result<(), MediaError>> = checked.unwrap_or_default();
-        let failed = results.into_iter().find_map(Result::err);
-        failed.map_or(Ok(()), |error| {
-            let error = EngineError::from(RaidError::from(error));
-            Err(refusal(message, name, &error))
-        })
-    }
 }

@@ -3,13 +3,13 @@
 //! Invariant: a spare is a disk of its aggregate like any other and held open.
 
 use crate::aggregates::room::Aggregates;
+use crate::aggregates::taking::Consent;
 use crate::pace::{copied_percent, outlook};
-use crate::refusals::refusal;
 use admin_api::{AdminError, Code, DiskInfo, DiskRole, DiskState, Removal, SpareAdd, SpareRemove};
-use dblade::{AggregateSummary, EngineError};
+use dblade::AggregateSummary;
 use media::Profile;
 use platform::Disk;
-use raid::{RaidError, SpareStatus};
+use raid::SpareStatus;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -39,6 +39,7 @@ impl Aggregates {
                 })?;
                 tracing::info!(aggregate = aggregate.name, disk = disk.name(), "spare added");
                 self.disks.hold(&aggregate.name, std::slice::from_ref(&disk));
+                self.forget_offline(std::slice::from_ref(&disk));
             }
             let size_bytes = disk.size_blocks() * BLOCK_SIZE_U64;
             added.push(spare_info(
@@ -56,15 +57,11 @@ impl Aggregates {
         wanted: &SpareAdd,
         disks: &[Arc<dyn Disk>],
     ) -> Result<(), AdminError> {
-        for disk in disks {
-            let checked =
-                self.node.waits.wait_for(|done| media::check_unused(disk, wanted.force, done));
-            if let Some(Err(error)) = checked {
-                let error = EngineError::from(RaidError::from(error));
-                return Err(refusal(ADD, disk.name(), &error));
-            }
-        }
-        Ok(())
+        let consent = Consent { force: wanted.force, abandoned: &wanted.abandoned };
+        let check = |disk: &Arc<dyn Disk>| {
+            self.check_takable((ADD, disk.name()), consent, std::slice::from_ref(disk))
+        };
+        disks.iter().try_for_each(check)
     }
 
     pub(crate) fn remove_spare(&self, wanted: &SpareRemove) -> Result<Removal, AdminError> {

@@ -1,12 +1,12 @@
 //! Disks that are taken out of use, and disks that take the place of others.
 
-use crate::aggregates::no_spare;
+use crate::aggregates::{Consent, no_spare};
 use crate::disk_administration::room::DiskAdministration;
 use crate::pace::{errors_of, more_may_fail};
 use crate::refusals::refusal;
 use admin_api::{AdminError, Code, DiskClear, DiskFail, DiskInfo, DiskReplace, DiskState, Removal};
 use dblade::EngineError;
-use raid::{DiskPlace, RaidError};
+use raid::DiskPlace;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
@@ -68,14 +68,11 @@ impl DiskAdministration {
         let Some(disk) = disks.first() else {
             return Err(AdminError::missing(REPLACE, "disk", replacement));
         };
-        let same = Arc::clone(disk);
-        let checked =
-            self.node.waits.wait_for(|done| media::check_unused(&same, wanted.force, done));
-        let checked = checked.unwrap_or(Ok(())).map_err(RaidError::from).and_then(|()| {
-            let found = self.node.engine.aggregate_named(&aggregate);
-            found.map_or(Ok(()), |found| found.parts.store.check_replacement(place, &**disk))
-        });
-        if let Err(error) = checked {
+        let consent = Consent { force: wanted.force, abandoned: &wanted.abandoned };
+        self.aggregates.check_takable((REPLACE, &wanted.disk), consent, &disks)?;
+        let found = self.node.engine.aggregate_named(&aggregate);
+        let fits = found.map(|found| found.parts.store.check_replacement(place, &**disk));
+        if let Some(Err(error)) = fits {
             return Err(refusal(REPLACE, &wanted.disk, &EngineError::from(error)));
         }
         if wanted.dry_run {
@@ -91,6 +88,7 @@ impl DiskAdministration {
             self.disks.release(&info.name);
         }
         self.disks.hold(&aggregate, &disks);
+        self.aggregates.forget_offline(&disks);
         let (old, new) = (&info.name, disk.name());
         tracing::info!(aggregate, old, new, "disk replaced; it is filled in the background");
         self.disk_of(&aggregate, disk.name())

@@ -31,19 +31,24 @@ impl DiskAdministration {
             .collect();
         let offline = self.node.offline.lock().clone();
         let info = |name: String| {
+            // One that an aggregate waits for may have been given to another.
+            if let Some(holder) = self.disks.holder(&name) {
+                let is_it = |member: &&DiskInfo| {
+                    member.name == name && member.aggregate.as_ref() == Some(&holder)
+                };
+                return members.iter().find(is_it).cloned();
+            }
             if let Some(info) = awaited.iter().find(|disk| disk.name == name) {
                 return Some(info.clone());
             }
-            match self.disks.info_unless_held(&name) {
-                Some(mut info) => {
-                    // Its aggregate is ours, though it could not be opened: not free to be taken.
-                    if offline.iter().any(|aggregate| aggregate.disks.contains(&name)) {
-                        info.state = DiskState::Failed;
-                    }
-                    Some(info)
-                }
-                None => members.iter().find(|member| member.name == name).cloned(),
+            let mut info = self.disks.info_unless_held(&name)?;
+            // Its aggregate is ours, though it is out of service: not free to be taken.
+            if offline.iter().any(|aggregate| aggregate.disks.contains(&name))
+                || info.aggregate.as_deref().is_some_and(|owner| self.aggregates.is_away(owner))
+            {
+                info.state = DiskState::Failed;
             }
+            Some(info)
         };
         let mut names = self.disks.names();
         let is_named = |disk: &&DiskInfo| names.contains(&disk.name);

@@ -4,7 +4,7 @@
 
 use crate::disk_administration::room::DiskAdministration;
 use crate::disks::upkeep::Task;
-use admin_api::{AdminError, Code, DiskZero, Removal};
+use admin_api::{AdminError, DiskZero, Removal};
 use platform::Disk;
 use std::sync::Arc;
 
@@ -18,12 +18,10 @@ impl DiskAdministration {
             disks.into_iter().next().ok_or_else(|| AdminError::missing(ZERO, "disk", &wanted.disk))
         };
         // It is looked at once it is closed again: a disk is opened by one at a time.
-        let name = &open()?.name().to_owned();
-        if self.node.offline.lock().iter().any(|one| one.disks.iter().any(|disk| disk == name)) {
-            return Err(AdminError::new(Code::Conflict, ZERO, name)
-                .because("it belongs to an aggregate of this node that is out of service")
-                .try_next("stroop status"));
-        }
+        let disk = open()?;
+        let name = &disk.name().to_owned();
+        self.aggregates.check_abandoned((ZERO, name), &[], std::slice::from_ref(&disk))?;
+        drop(disk);
         let known = self.disks.info_unless_held(name);
         let found = known.and_then(|known| known.note);
         let holds = found.unwrap_or_else(|| "nothing that is known".to_owned());

@@ -125,6 +125,11 @@ impl DiskTable {
         self.held.lock().contains_key(name)
     }
 
+    /// The aggregate in service that a disk belongs to.
+    pub(crate) fn holder(&self, name: &str) -> Option<String> {
+        self.held.lock().get(name).map(|held| held.aggregate.clone())
+    }
+
     /// Lets go of an aggregate's disks that have no place in it any more, and holds no others.
     pub(crate) fn keep(&self, aggregate: &str, names: &[&str]) {
         let is_kept =
@@ -147,10 +152,21 @@ impl DiskTable {
     /// Opens disks for a new aggregate, in the order in which they are named.
     ///
     /// # Errors
-    /// `NotFound` if the configuration does not name one, `Conflict` if it is in use.
+    /// `NotFound` if the configuration does not name one, `Conflict` if it is in use, `Usage` if
+    /// two names mean one disk: that it is in use does not tell, if it shows itself.
     pub(crate) fn open_free(&self, wanted: &[String]) -> Result<Vec<Arc<dyn Disk>>, AdminError> {
         let names = self.names();
-        wanted.iter().map(|name| self.open_one(&names, name)).collect()
+        let mut disks: Vec<Arc<dyn Disk>> = Vec::with_capacity(wanted.len());
+        for name in wanted {
+            let disk = self.open_one(&names, name)?;
+            if disks.iter().any(|other| other.name() == disk.name()) {
+                return Err(
+                    AdminError::usage("cannot use disk", disk.name()).because("it is named twice")
+                );
+            }
+            disks.push(disk);
+        }
+        Ok(disks)
     }
 
     fn open_one(&self, names: &[String], wanted: &str) -> Result<Arc<dyn Disk>, AdminError> {

@@ -372,6 +372,7 @@ mod tests {
                 group_size: None,
                 media: None,
                 force: false,
+                abandoned: Vec::new(),
                 traditional: false,
                 dry_run: false,
             })
@@ -408,6 +409,7 @@ mod tests {
             group_size: None,
             media: None,
             force: false,
+            abandoned: Vec::new(),
             traditional: false,
             dry_run: false,
         };

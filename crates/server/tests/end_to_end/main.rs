@@ -15,4 +15,5 @@ mod object_ranges;
 mod objects;
 mod place;
 mod scrub;
+mod taking;
 mod upkeep;

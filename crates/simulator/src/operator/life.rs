@@ -179,6 +179,7 @@ impl OperatorLife<'_> {
             group_size: None,
             media: None,
             force,
+            abandoned: Vec::new(),
             traditional: false,
             dry_run: false,
         };

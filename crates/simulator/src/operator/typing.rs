@@ -214,7 +214,13 @@ impl Typist<'_> {
             0..6 => {
                 let count = 1 + self.choices.index(2);
                 let (aggregate, disks) = (self.aggregate(), self.free_disks(count));
-                Request::SpareAdd(SpareAdd { aggregate, disks, force: true, dry_run })
+                Request::SpareAdd(SpareAdd {
+                    aggregate,
+                    disks,
+                    force: true,
+                    abandoned: Vec::new(),
+                    dry_run,
+                })
             }
             6..8 => Request::SpareRemove(SpareRemove { disk: self.known_disk(), dry_run }),
             8..11 => Request::DiskFail(DiskFail { disk: self.known_disk(), dry_run }),
@@ -225,7 +231,13 @@ impl Typist<'_> {
                     2 => Some(disk.clone()),
                     _ => self.free_disks(1).pop(),
                 };
-                Request::DiskReplace(DiskReplace { disk, replacement, force: true, dry_run })
+                Request::DiskReplace(DiskReplace {
+                    disk,
+                    replacement,
+                    force: true,
+                    abandoned: Vec::new(),
+                    dry_run,
+                })
             }
             15..18 => self.aggregate_add(dry_run),
             18 => Request::DiskClear(DiskClear { disk: self.known_disk(), dry_run }),
@@ -253,6 +265,7 @@ impl Typist<'_> {
             group_size,
             media,
             force: true,
+            abandoned: Vec::new(),
             dry_run,
         })
     }

@@ -26,6 +26,7 @@ use admin_api::{
 };
 use aggregate::AggregateError;
 use dblade::{AggregateSummary, Outage, ServedVolume};
+use raid::{FillingStatus, FillingWay};
 
 /// Something is as good as full when less than one part in this many is left: there is time to act
 /// still.
@@ -132,10 +133,11 @@ pub(crate) fn check_aggregate(
         );
     }
     if info.state == AggregateState::Degraded {
+        let is_rebuild = |filling: &&FillingStatus| filling.way != FillingWay::Copy;
         let action = match survivable(summary) {
-            _ if is_rebuilding(&info.disks) => "none needed",
-            0 => "at once: stroop disk replace OLD NEW; one more lost disk loses data",
-            _ => "stroop disk replace OLD NEW",
+            _ if is_rebuilding(&info.disks) => nothing_unless_paused(summary, is_rebuild),
+            0 => "at once: stroop disk replace OLD NEW; one more lost disk loses data".to_owned(),
+            _ => "stroop disk replace OLD NEW".to_owned(),
         };
         let message = format!(
             "data is complete, but without {}; {}",
@@ -143,11 +145,15 @@ pub(crate) fn check_aggregate(
             more_may_fail(survivable(summary))
         );
         let now = rebuilding(summary);
-        add_with(now, "AGGR_DEGRADED", Severity::Warning, message, action);
+        add_with(now, "AGGR_DEGRADED", Severity::Warning, message, &action);
     }
     for disk in info.disks.iter().filter(|disk| disk.sick && disk.state == DiskState::InUse) {
         let now = copying(summary, &disk.name);
-        let cure = if now.is_empty() { cure(&disk.name) } else { "none needed".to_owned() };
+        let is_copy = |filling: &&FillingStatus| is_copy_of(summary, &disk.name, filling);
+        let cure = match now.is_empty() {
+            true => cure(&disk.name),
+            false => nothing_unless_paused(summary, is_copy),
+        };
         add_with(now, "DISK_SICK", Severity::Warning, sick(disk), &cure);
     }
     let mut add = |code, severity, message, action: &str| {
@@ -187,6 +193,28 @@ pub(crate) fn check_aggregate(
         add("DATA_DAMAGED", Severity::Error, message, action);
     }
     checks
+}
+
+/// What is to be done while disks are being filled: nothing, unless somebody paused it.
+fn nothing_unless_paused(
+    summary: &AggregateSummary,
+    is_meant: impl FnMut(&&FillingStatus) -> bool,
+) -> String {
+    let mut meant = summary.status.fillings.iter().filter(is_meant);
+    match meant.find(|filling| filling.is_held) {
+        Some(held) => format!(
+            "stroop job resume JOB: filling {} is paused (see stroop job list for its number)",
+            held.disk
+        ),
+        None => "none needed".to_owned(),
+    }
+}
+
+/// Whether a disk in use is copied by this.
+fn is_copy_of(summary: &AggregateSummary, disk: &str, filling: &FillingStatus) -> bool {
+    let group = summary.status.groups.get(filling.place.group as usize);
+    let member = group.and_then(|group| group.members.get(filling.place.member));
+    filling.way == FillingWay::Copy && member.is_some_and(|one| one.name.as_deref() == Some(disk))
 }
 
 /// What is wrong with a sick disk.
@@ -453,6 +481,18 @@ mod tests {
         degraded.disks[1].state = DiskState::Rebuilding;
         let action = &check_aggregate(&degraded, &summary, JOURNAL)[0].action;
         assert_eq!(action, "none needed");
+        let mut paused = summary.clone();
+        paused.status.fillings.push(FillingStatus {
+            place: raid::DiskPlace { group: 0, member: 1 },
+            disk: "/disks/d2".to_owned(),
+            identity: DiskUuid([2; 16]),
+            way: FillingWay::Anew,
+            is_held: true,
+            done_regions: 1,
+            regions: 2,
+        });
+        let action = &check_aggregate(&degraded, &paused, JOURNAL)[0].action;
+        assert!(action.starts_with("stroop job resume JOB: filling /disks/d2 is"), "{action}");
         let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
         assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
         let mut damaged = summary.clone();

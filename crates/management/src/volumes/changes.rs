@@ -12,8 +12,8 @@ use crate::volumes::room::Volumes;
 use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
 use admin_api::{
-    AdminError, Code, MountCreate, MountInfo, Removal, VolumeCreate, VolumeDelete, VolumeInfo,
-    VolumeSet,
+    AdminError, Code, MountCreate, MountInfo, MountRemove, Removal, VolumeCreate, VolumeDelete,
+    VolumeInfo, VolumeSet,
 };
 use dblade::{Tiering, VolumeKind, VolumeRequest};
 use platform::mutation::{self, Rule};
@@ -139,10 +139,22 @@ impl Volumes {
     }
 
     pub(crate) fn mount(&self, wanted: &MountCreate) -> Result<MountInfo, AdminError> {
-        // So that the volume is not deleted meanwhile.
-        let _turn = self.node.turn();
-        self.find("cannot mount", &wanted.volume)?;
-        self.node.front_ends.mount(wanted)
+        let message = "cannot mount";
+        let identity = self.find(message, &wanted.volume)?.environment.identity;
+        // Not in the turn: the kernel is asked about a path, which may hang for as long as it
+        // likes, on a dead server's export or on one of this node.
+        let mounted = self.node.front_ends.mount(wanted)?;
+        let found = {
+            let _turn = self.node.turn();
+            self.find(message, &wanted.volume)
+        };
+        if found.as_ref().is_ok_and(|volume| volume.environment.identity == identity) {
+            return Ok(mounted);
+        }
+        // It was deleted meanwhile.
+        let mountpoint = mounted.mountpoint;
+        self.node.front_ends.unmount(&MountRemove { mountpoint })?;
+        found.and_then(|_| Err(AdminError::missing(message, "volume", &wanted.volume)))
     }
 }
 

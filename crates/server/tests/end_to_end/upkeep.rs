@@ -28,6 +28,33 @@ fn a_disk_is_zeroed_if_nobody_uses_it() {
     server.stop();
 }
 
+/// A path on a file system that hangs, as that of a dead server does, held up every other change
+/// of the node, and its shutdown.
+#[test]
+fn regression_a_mountpoint_that_hangs_holds_up_nobody() {
+    let (other, hanging) = Place::with_volume();
+    let mountpoint = other.path("mountpoint");
+    fs::create_dir(&mountpoint).unwrap();
+    let at = mountpoint.display().to_string();
+    if !other.stroop(&["mount", "home", &at]).status.success() {
+        println!("skipped: FUSE cannot be used here");
+        return;
+    }
+    hanging.signal("STOP");
+    let (place, server) = Place::with_volume();
+    let within = format!("{at}/within");
+    let mut asking = place.command().args(["mount", "home", &within]).spawn().unwrap();
+    for number in 0..20 {
+        let snapshot = format!("home@{number}");
+        place.ok(&["snapshot", "create", &snapshot, "--wait", "20s"]);
+    }
+    hanging.signal("CONT");
+    assert_eq!(asking.wait().unwrap().code(), Some(3));
+    server.stop();
+    other.ok(&["unmount", &at]);
+    hanging.stop();
+}
+
 #[test]
 fn a_disk_shows_where_it_is() {
     let (place, server) = Place::with_volume_on("4x64M", ("3", "raid4"));

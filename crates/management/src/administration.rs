@@ -16,7 +16,7 @@ impl Management {
     /// Makes a change that begins or ends long work. A look before and one after, so that short
     /// work has a job, too.
     fn seen<T>(&self, change: impl FnOnce() -> T) -> T {
-        self.jobs.look();
+        self.jobs.look_before();
         let changed = change();
         self.jobs.look();
         changed

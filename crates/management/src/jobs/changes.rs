@@ -21,11 +21,13 @@ impl Jobs {
     pub(crate) fn change(&self, wanted: &JobChange) -> Result<JobInfo, AdminError> {
         let JobChange { job: number, action } = *wanted;
         let message = format!("cannot {action} job");
-        self.look();
-        let found = self.kept.lock().table.job(number).cloned();
+        self.look_before();
+        let found = self.keeper.kept.lock().table.job(number).cloned();
         let job = found.ok_or_else(|| missing(&message, number))?;
-        check(&message, &job, action)?;
+        let is_away = Look::new(&self.aggregates, self.start.get()).is_away(&job.key);
+        check(&message, &job, action, is_away)?;
         match job.key.kind {
+            _ if is_away => self.abandon(number),
             JobKind::Scrub => self.change_scrub(&job.key, action)?,
             JobKind::Rebuild | JobKind::Resync | JobKind::Replacement => {
                 self.hold(&message, number, action == JobAction::Pause)?;
@@ -60,44 +62,58 @@ impl Jobs {
 
     fn stop_erasing(&self, key: &Key) {
         let Subject::Disk(disk) = &key.subject else { unreachable!("a disk is erased") };
-        let mut kept = self.kept.lock();
+        let mut kept = self.keeper.kept.lock();
         let disks = self.aggregates.disks.upkeep.cancel(disk);
         kept.table.give_up(key.kind, &disks);
     }
 
+    /// Ends a job of which nobody can tell how its work is.
+    fn abandon(&self, number: u64) {
+        let at = self.aggregates.node.clock.wall();
+        let mut kept = self.keeper.kept.lock();
+        kept.changes += u64::from(kept.table.abandon(number, at));
+    }
+
     /// Has a disk wait that is being filled, or lets it go on.
     fn hold(&self, message: &str, number: u64, is_held: bool) -> Result<(), AdminError> {
-        let mut kept = self.kept.lock();
         let error =
             |cause: &str| AdminError::new(Code::Failed, message, number.to_string()).because(cause);
-        let Some(key) = kept.table.job(number).map(|job| job.key.clone()) else {
-            return Err(missing(message, number));
-        };
-        let look = Look::new(&self.aggregates, self.start.get());
         let state = if is_held { JobState::Paused } else { JobState::Running };
-        let before = kept.table.mark(number, state);
-        let is_done = before.is_some() && look.hold(&key, is_held);
-        if is_done {
-            kept.is_due = true;
-            self.store(&mut kept);
-            if !kept.is_due {
-                return Ok(());
+        let marked = {
+            let mut kept = self.keeper.kept.lock();
+            let Some(key) = kept.table.job(number).map(|job| job.key.clone()) else {
+                return Err(missing(message, number));
+            };
+            let look = Look::new(&self.aggregates, self.start.get());
+            let before = kept.table.mark(number, state);
+            let is_done = before.is_some() && look.hold(&key, is_held);
+            kept.changes += 1;
+            match before {
+                Some(before) if is_done => Some((key, before)),
+                Some(before) => {
+                    kept.table.mark(number, before);
+                    None
+                }
+                None => None,
             }
-        }
-        if let Some(before) = before {
-            kept.table.mark(number, before);
-        }
-        if !is_done {
+        };
+        let Some((key, before)) = marked else {
             return Err(error("it ended a moment ago").try_next("stroop job list"));
+        };
+        if self.keeper.store() {
+            return Ok(());
         }
-        look.hold(&key, !is_held);
+        let mut kept = self.keeper.kept.lock();
+        kept.table.mark(number, before);
+        Look::new(&self.aggregates, self.start.get()).hold(&key, !is_held);
+        drop(kept);
         Err(error("the list of jobs cannot be written, so a restart would not know it")
             .try_next("make room in the state directory, and the same command again"))
     }
 }
 
-/// Whether a job can be changed so.
-fn check(message: &str, job: &Job, action: JobAction) -> Result<(), AdminError> {
+/// Whether a job can be changed so. If its aggregate `is_away` it can be given up, whatever it is.
+fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(), AdminError> {
     let number = job.number;
     let refused = |cause: String, next: String| {
         let error = AdminError::new(Code::Conflict, message, number.to_string());
@@ -106,8 +122,15 @@ fn check(message: &str, job: &Job, action: JobAction) -> Result<(), AdminError> 
     if job.state.is_over() {
         return refused(format!("it is over: {}", job.state), "stroop job list".to_owned());
     }
-    if job.state == JobState::Queued {
-        return refused("its aggregate is not in service".to_owned(), "stroop status".to_owned());
+    match action {
+        JobAction::Cancel if is_away => return Ok(()),
+        JobAction::Pause | JobAction::Resume if is_away => {
+            return refused(
+                "its aggregate is not in service".to_owned(),
+                format!("stroop status; or stroop job cancel {number}, if it will not be again"),
+            );
+        }
+        JobAction::Pause | JobAction::Resume | JobAction::Cancel => {}
     }
     let (kind, subject) = (job.key.kind, &job.key.subject);
     let aggregate = job.key.aggregate.as_deref().unwrap_or_default();
@@ -161,6 +184,7 @@ fn check(message: &str, job: &Job, action: JobAction) -> Result<(), AdminError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::job::Identities;
     use crate::pace::Recent;
     use units::Timestamp;
 
@@ -173,7 +197,13 @@ mod tests {
         };
         Job {
             number: 7,
-            key: Key { kind, aggregate: Some("a1".to_owned()), subject, birth: 0 },
+            key: Key {
+                kind,
+                aggregate: Some("a1".to_owned()),
+                subject,
+                birth: 0,
+                identities: Identities::default(),
+            },
             state,
             began: Timestamp(0),
             ended: None,
@@ -192,7 +222,6 @@ mod tests {
         use JobState::{Paused, Queued, Running, Succeeded};
         for (kind, state, action, next) in [
             (Scrub, Succeeded, Pause, "stroop job list"),
-            (Scrub, Queued, Cancel, "stroop status"),
             (Scrub, Paused, Pause, "stroop job resume 7"),
             (Rebuild, Running, Resume, "stroop job show 7"),
             (Rebuild, Running, Cancel, "stroop job pause 7; or stroop disk fail d4"),
@@ -203,7 +232,7 @@ mod tests {
             (Deletion, Running, Cancel, "stroop job wait 7"),
             (Growth, Running, Resume, "stroop job cancel 7, and later stroop aggr add a1"),
         ] {
-            let refused = check("cannot change job", &job(kind, state), action).unwrap_err();
+            let refused = check("cannot change job", &job(kind, state), action, false).unwrap_err();
             assert_eq!((refused.code, refused.cause.len()), (Code::Conflict, 1));
             let found = refused.next.unwrap_or_default();
             assert!(found.starts_with(next), "{kind} {state} {action}: {found}");
@@ -217,7 +246,13 @@ mod tests {
             (Evacuation, Running, Cancel),
             (Growth, Running, Cancel),
         ] {
-            assert!(check("", &job(kind, state), action).is_ok(), "{kind} {state} {action}");
+            assert!(check("", &job(kind, state), action, false).is_ok(), "{kind} {state} {action}");
+        }
+        // Of an aggregate that is not in service, whether its job waited before or not.
+        for (kind, state) in [(Scrub, Queued), (Rebuild, Paused), (Deletion, Queued)] {
+            assert!(check("", &job(kind, state), Cancel, true).is_ok(), "{kind} {state}");
+            let refused = check("", &job(kind, state), Resume, true).unwrap_err();
+            assert_eq!(refused.cause, ["its aggregate is not in service"]);
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::pace::Recent;
 use admin_api::{JobInfo, JobKind, JobState, Time};
 use std::fmt;
-use units::Timestamp;
+use units::{AggregateUuid, DiskUuid, Timestamp};
 
 /// What work is done to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     /// All of the aggregate.
     Aggregate,
@@ -30,7 +30,7 @@ impl fmt::Display for Subject {
 }
 
 /// What tells work from other work of the node at the same time.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub kind: JobKind,
     /// The aggregate, by name.
@@ -39,6 +39,45 @@ pub(crate) struct Key {
     /// Tells work from earlier work of the kind on the same subject, where the engine can: when a
     /// scrub began, which start of the node a disk is erased in, the number of a volume.
     pub birth: i64,
+    pub identities: Identities,
+}
+
+/// Of aggregates and disks that have such: their names may be those of others after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Identities {
+    pub aggregate: Option<AggregateUuid>,
+    /// Of a disk that is being filled. One that is erased has none.
+    pub disk: Option<DiskUuid>,
+}
+
+impl Key {
+    /// Whether two keys are of the same work.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        let (own, its) = (self.identities, other.identities);
+        (self.kind, self.birth) == (other.kind, other.birth)
+            && is_same((own.aggregate, its.aggregate), self.aggregate == other.aggregate)
+            && is_same((own.disk, its.disk), self.subject == other.subject)
+    }
+
+    /// Whether the work is done to this aggregate.
+    pub(crate) fn is_of_aggregate(&self, identity: AggregateUuid, name: &str) -> bool {
+        let is_named = self.aggregate.as_deref() == Some(name);
+        is_same((self.identities.aggregate, Some(identity)), is_named)
+    }
+
+    /// Whether the work is done to this disk, which has an identity.
+    pub(crate) fn is_of_disk(&self, identity: DiskUuid, name: Option<&str>) -> bool {
+        let Subject::Disk(disk) = &self.subject else { return false };
+        is_same((self.identities.disk, Some(identity)), Some(disk.as_str()) == name)
+    }
+}
+
+/// Whether two things are one: by identity, or by name if one of them is not known by more.
+fn is_same<T: PartialEq>(identities: (Option<T>, Option<T>), is_named_so: bool) -> bool {
+    match identities {
+        (Some(one), Some(other)) => one == other,
+        _ => is_named_so,
+    }
 }
 
 /// How work came to its end.

@@ -13,6 +13,7 @@
 
 mod changes;
 mod job;
+mod keeping;
 mod room;
 mod stored;
 mod table;

@@ -5,33 +5,23 @@
 
 use crate::aggregates::Aggregates;
 use crate::jobs::job::Job;
+use crate::jobs::keeping::Keeper;
 use crate::jobs::stored;
 use crate::jobs::table::{Now, Table};
 use crate::jobs::works::Look;
 use crate::ports::StateFile;
 use crate::scrub::Scrubs;
 use admin_api::{AdminError, Code, JobInfo, JobName};
-use platform::sync::Mutex;
 use std::sync::Arc;
 use units::Timestamp;
-
-/// The jobs, and how they are kept.
-pub(crate) struct Kept {
-    pub table: Table,
-    /// The file does not say what the table does.
-    pub is_due: bool,
-    /// The file could not be written the last time; it is told once.
-    has_failed: bool,
-}
 
 /// See the module.
 pub(crate) struct Jobs {
     pub(crate) aggregates: Arc<Aggregates>,
     pub(crate) scrubs: Scrubs,
-    file: Arc<dyn StateFile>,
+    pub(crate) keeper: Keeper,
     /// When the node was started.
     pub(crate) start: Timestamp,
-    pub(crate) kept: Mutex<Kept>,
 }
 
 impl Jobs {
@@ -39,57 +29,40 @@ impl Jobs {
     pub(crate) fn new(aggregates: Arc<Aggregates>, file: Arc<dyn StateFile>) -> Self {
         let start = aggregates.node.clock.wall();
         let table = restore(&*file, start);
-        let kept = Mutex::new(Kept { table, is_due: false, has_failed: false });
+        let keeper = Keeper::new(table, file);
         let scrubs = Scrubs { node: Arc::clone(&aggregates.node) };
-        Self { aggregates, scrubs, file, start, kept }
+        Self { aggregates, scrubs, keeper, start }
     }
 
     /// Looks what the engine does, and keeps what has begun, changed or ended.
     pub(crate) fn look(&self) {
-        self.looked(|_| ());
+        self.look_before();
+        self.keeper.store();
     }
 
-    /// The same, and then asks the table.
-    fn looked<T>(&self, ask: impl FnOnce(&mut Table) -> T) -> T {
-        let mut kept = self.kept.lock();
+    /// The same before a change, which does not wait for the file: the look after it does.
+    pub(crate) fn look_before(&self) {
+        let mut kept = self.keeper.kept.lock();
         let clock = &self.aggregates.node.clock;
         let now = Now { wall: clock.wall(), monotonic_nanoseconds: clock.monotonic_nanoseconds() };
         let look = Look::new(&self.aggregates, self.start.get());
         let observed = kept.table.observe(now, &look.works, &|key| look.fate(key));
-        kept.is_due |= observed.has_changed;
+        kept.changes += u64::from(observed.has_changed);
         // After a start: what was paused before it.
         for key in &observed.to_hold {
             look.hold(key, true);
         }
-        self.store(&mut kept);
-        ask(&mut kept.table)
-    }
-
-    /// Has the file say what the table does.
-    pub(crate) fn store(&self, kept: &mut Kept) {
-        if !kept.is_due {
-            return;
-        }
-        match self.file.store(&stored::print(&kept.table)) {
-            Ok(()) => (kept.is_due, kept.has_failed) = (false, false),
-            Err(error) if !kept.has_failed => {
-                kept.has_failed = true;
-                tracing::error!(
-                    %error,
-                    "the list of jobs could not be written, and is tried again every second; make \
-                     room in the state directory"
-                );
-            }
-            Err(_) => {}
-        }
     }
 
     pub(crate) fn list(&self) -> Vec<JobInfo> {
-        self.looked(|table| table.jobs().iter().map(Job::info).collect())
+        // What is told of is in the file: its number is given to no other job.
+        self.look();
+        self.keeper.kept.lock().table.jobs().iter().map(Job::info).collect()
     }
 
     pub(crate) fn show(&self, wanted: &JobName) -> Result<JobInfo, AdminError> {
-        let found = self.looked(|table| table.job(wanted.job).map(Job::info));
+        self.look();
+        let found = self.keeper.kept.lock().table.job(wanted.job).map(Job::info);
         found.ok_or_else(|| missing("cannot show job", wanted.job))
     }
 }

@@ -1,10 +1,11 @@
 //! The jobs of a node as a text that outlives restarts: a line that says what it is, one with the
-//! next number, and one for each job, its fields apart by blanks.
+//! next number, and one for each job, its fields apart by blanks. The last two are the identities of
+//! aggregate and disk, of 32 hexadecimal digits (left out here); the first version lacked them.
 //!
 //! ```text
-//! stroop-jobs 1
+//! stroop-jobs 2
 //! next 8
-//! 7 rebuild running 0 1732541528000000000 - 0 268435456 aggregate a1 disk /dev/sdb -
+//! 7 rebuild running 0 1732541528000000000 - 0 268435456 a1 disk /dev/sdb - - -
 //! ```
 //!
 //! A field that may hold anything is escaped: `%` and two hexadecimal digits stand for each byte
@@ -15,14 +16,16 @@
 //!
 //! Fails: with a sentence that says which line cannot be read; nothing of such a text is used.
 
-use crate::jobs::job::{Job, Key, Subject};
+use crate::jobs::job::{Identities, Job, Key, Subject};
 use crate::jobs::table::Table;
 use crate::pace::Recent;
 use admin_api::{JobKind, JobState};
-use units::Timestamp;
+use units::{AggregateUuid, DiskUuid, Timestamp};
 
 /// The first line: what the file is, and the version of its form.
-const TITLE: &str = "stroop-jobs 1";
+const TITLE: &str = "stroop-jobs 2";
+/// The version without identities.
+const FIRST_TITLE: &str = "stroop-jobs 1";
 /// Nothing, where something could be.
 const NOTHING: &str = "-";
 const ESCAPE: char = '%';
@@ -41,7 +44,7 @@ pub(crate) fn print(table: &Table) -> String {
 pub(crate) fn parse(text: &str) -> Result<Table, String> {
     let mut lines = (1..).zip(text.lines());
     match lines.next() {
-        Some((_, TITLE)) => {}
+        Some((_, TITLE | FIRST_TITLE)) => {}
         Some((_, other)) => {
             return Err(format!("it begins with '{}', not with '{TITLE}'", other.escape_debug()));
         }
@@ -61,7 +64,7 @@ pub(crate) fn parse(text: &str) -> Result<Table, String> {
 }
 
 fn line(job: &Job) -> String {
-    let Key { kind, aggregate, subject, birth } = &job.key;
+    let Key { kind, aggregate, subject, birth, identities } = &job.key;
     let subject = match subject {
         Subject::Aggregate => format!("all {NOTHING}"),
         Subject::Disk(name) => format!("disk {}", escape(Some(name))),
@@ -69,7 +72,7 @@ fn line(job: &Job) -> String {
         Subject::Volume(name) => format!("volume {}", escape(Some(name))),
     };
     format!(
-        "{} {kind} {} {birth} {} {} {} {} {} {subject} {}\n",
+        "{} {kind} {} {birth} {} {} {} {} {} {subject} {} {} {}\n",
         job.number,
         job.state,
         job.began.get(),
@@ -78,6 +81,8 @@ fn line(job: &Job) -> String {
         job.size_bytes,
         escape(aggregate.as_deref()),
         escape(job.reason.as_deref()),
+        print_identity(identities.aggregate.map(|identity| identity.0)),
+        print_identity(identities.disk.map(|identity| identity.0)),
     )
 }
 
@@ -105,10 +110,14 @@ fn job(line: &str) -> Option<Job> {
         _ => return None,
     };
     let reason = unescape(next()?)?;
+    let mut identity = || next().map_or(Some(None), parse_identity);
+    let identities =
+        Identities { aggregate: identity()?.map(AggregateUuid), disk: identity()?.map(DiskUuid) };
     if next().is_some() || state.is_over() != ended.is_some() {
         return None;
     }
-    let (key, recent) = (Key { kind, aggregate, subject, birth }, Recent::default());
+    let key = Key { kind, aggregate, subject, birth, identities };
+    let recent = Recent::default();
     let is_given_up = false;
     Some(Job {
         number,
@@ -122,6 +131,21 @@ fn job(line: &str) -> Option<Job> {
         is_given_up,
         recent,
     })
+}
+
+fn print_identity(identity: Option<[u8; 16]>) -> String {
+    let digits = |bytes: [u8; 16]| format!("{:032x}", u128::from_be_bytes(bytes));
+    identity.map_or_else(|| NOTHING.to_owned(), digits)
+}
+
+/// The identity of a field; `None` if it is none.
+fn parse_identity(field: &str) -> Option<Option<[u8; 16]>> {
+    if field == NOTHING {
+        return Some(None);
+    }
+    let is_one = field.len() == 32 && field.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = is_one.then(|| u128::from_str_radix(field, 16).ok()).flatten()?;
+    Some(Some(number.to_be_bytes()))
 }
 
 /// An empty text is nothing.
@@ -173,18 +197,25 @@ mod tests {
         let state = prop::sample::select(JobState::ALL.to_vec());
         let texts = prop::option::of(".{1,20}");
         let numbers = (any::<i64>(), any::<i64>(), any::<i64>(), any::<u64>(), any::<u64>());
-        (subject, kind, state, (texts.clone(), texts), numbers).prop_map(
-            |(subject, kind, state, (aggregate, reason), (birth, began, ended, done, size))| Job {
-                number: 0,
-                key: Key { kind, aggregate, subject, birth },
-                state,
-                began: Timestamp(began),
-                ended: state.is_over().then_some(Timestamp(ended)),
-                done_bytes: done,
-                size_bytes: size,
-                reason,
-                is_given_up: false,
-                recent: Recent::default(),
+        let identities = (any::<Option<[u8; 16]>>(), any::<Option<[u8; 16]>>());
+        let identities = identities.prop_map(|(aggregate, disk)| Identities {
+            aggregate: aggregate.map(AggregateUuid),
+            disk: disk.map(DiskUuid),
+        });
+        (subject, (kind, state), identities, (texts.clone(), texts), numbers).prop_map(
+            |(subject, of, identities, (aggregate, reason), (birth, began, ended, done, size))| {
+                Job {
+                    number: 0,
+                    key: Key { kind: of.0, aggregate, subject, birth, identities },
+                    state: of.1,
+                    began: Timestamp(began),
+                    ended: of.1.is_over().then_some(Timestamp(ended)),
+                    done_bytes: done,
+                    size_bytes: size,
+                    reason,
+                    is_given_up: false,
+                    recent: Recent::default(),
+                }
             },
         )
     }
@@ -206,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_parsed_or_refused(text in "(stroop-jobs 1\nnext 9\n)?(.|\n){0,80}") {
+        fn any_text_is_parsed_or_refused(text in "(stroop-jobs 2\nnext 9\n)?(.|\n){0,80}") {
             let _ = parse(&text);
         }
     }
@@ -218,13 +249,14 @@ mod tests {
         let parsed = parse(whole).unwrap();
         assert_eq!(parsed.jobs()[0].key.subject, Subject::Disk("/dev/a b".to_owned()));
         for (from, to, cause) in [
-            ("jobs 1", "jobs 2", "it begins with 'stroop-jobs 2', not with 'stroop-jobs 1'"),
+            ("jobs 1", "jobs 3", "it begins with 'stroop-jobs 3', not with 'stroop-jobs 2'"),
             ("next 8", "next x", "line 2 does not say the next number"),
             ("next 8", "next 7", "line 3 is out of order"),
             ("rebuild", "mend", "line 3 is no job"),
             ("running", "failed", "line 3 is no job"),
             ("%20", "%+f", "line 3 is no job"),
-            (" -\n", " - -\n", "line 3 is no job"),
+            (" -\n", " - - - -\n", "line 3 is no job"),
+            (" -\n", " - 00\n", "line 3 is no job"),
         ] {
             assert_eq!(parse(&whole.replacen(from, to, 1)).unwrap_err(), cause);
         }

@@ -148,10 +148,20 @@ impl Table {
         open.filter(is_one).for_each(|job| job.is_given_up = true);
     }
 
+    /// Ends a job of which nobody can tell how its work is; false if it is over.
+    pub(crate) fn abandon(&mut self, number: u64, at: Timestamp) -> bool {
+        let mut open = self.jobs.iter_mut().filter(|job| !job.state.is_over());
+        let Some(job) = open.find(|job| job.number == number) else { return false };
+        let reason = "given up while its aggregate was not in service; if the aggregate comes \
+                      back, what goes on is another job";
+        end(job, &Outcome { reason: Some(reason.to_owned()), ..Outcome::cancelled() }, at)
+    }
+
     /// The job of work that goes on, or of work that is over.
     fn position_of(&self, work: &Work) -> Option<usize> {
         let is_over = matches!(work.going, Going::Over(..));
-        self.jobs.iter().rposition(|job| job.key == work.key && (is_over || !job.state.is_over()))
+        let is_one = |job: &Job| job.key.is_of(&work.key) && (is_over || !job.state.is_over());
+        self.jobs.iter().rposition(is_one)
     }
 
     /// Gives work a number.
@@ -193,6 +203,9 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
     if job.state.is_over() {
         return false;
     }
+    // A disk may have another name since a restart, and a file of before told no identities.
+    let is_renamed = job.key != work.key;
+    job.key.clone_from(&work.key);
     match work.done_bytes {
         Some(done_bytes) => (job.done_bytes, job.size_bytes) = (done_bytes, work.size_bytes),
         None => {
@@ -200,7 +213,7 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
             job.done_bytes = job.size_bytes - work.size_bytes;
         }
     }
-    match &work.going {
+    let is_changed = match &work.going {
         Going::Unheld if job.state == JobState::Paused => false,
         Going::Running | Going::Unheld => {
             job.recent.add(now.monotonic_nanoseconds, job.done_bytes);
@@ -208,7 +221,8 @@ fn take_in(job: &mut Job, work: &Work, now: Now) -> bool {
         }
         Going::Held => change(job, JobState::Paused),
         Going::Over(outcome, at) => end(job, outcome, *at),
-    }
+    };
+    is_renamed || is_changed
 }
 
 /// Changes the state; whether it was another.

@@ -3,8 +3,8 @@
 //! Invariants: the engine is only asked; nothing waits. Of an aggregate that is not in service
 //! nothing is told, and what became of its work nobody knows until it is back.
 
-use crate::aggregates::Aggregates;
-use crate::jobs::job::{Key, Outcome, Subject};
+use crate::aggregates::{Aggregates, names_of};
+use crate::jobs::job::{Identities, Key, Outcome, Subject};
 use crate::jobs::table::{Fate, Going, Work};
 use admin_api::JobKind;
 use aggregate::{Deletion, Evacuation};
@@ -33,19 +33,20 @@ impl Look {
         summaries.retain(|summary| summary.failure.is_none());
         let mut works = Vec::new();
         for summary in &summaries {
-            works.extend(scrubbing(&summary.name, &summary.status.scrub));
-            works.extend(summary.status.fillings.iter().map(|one| filling(&summary.name, one)));
+            works.extend(scrubbing(summary, &summary.status.scrub));
+            works.extend(summary.status.fillings.iter().map(|one| filling(summary, one)));
             let aggregate = engine.aggregate_named(&summary.name);
             let leaving = aggregate.as_ref().and_then(|aggregate| aggregate.evacuation());
-            works.extend(leaving.map(|leaving| evacuation(&summary.name, leaving)));
+            works.extend(leaving.map(|leaving| evacuation(summary, leaving)));
             let deletions = aggregate.map(|aggregate| aggregate.deletions()).unwrap_or_default();
-            works.extend(deletions.into_iter().map(|one| deletion(&summary.name, one)));
+            works.extend(deletions.into_iter().map(|one| deletion(summary, one)));
         }
         let erasing = aggregates.disks.upkeep.erasing().into_iter();
         works.extend(erasing.map(|one| {
             let kind = if one.aggregate.is_some() { JobKind::Growth } else { JobKind::Zeroing };
             let subject = Subject::Disk(one.disk);
-            let key = Key { kind, aggregate: one.aggregate, subject, birth: start };
+            let identities = Identities::default();
+            let key = Key { kind, aggregate: one.aggregate, subject, birth: start, identities };
             running(key, one.zeroed_blocks, one.blocks)
         }));
         Self { works, summaries, aggregates: Arc::clone(aggregates), start }
@@ -53,39 +54,44 @@ impl Look {
 
     /// What became of work that is not among `works`.
     pub(crate) fn fate(&self, key: &Key) -> Fate {
-        if let (JobKind::Zeroing | JobKind::Growth, Subject::Disk(disk)) = (key.kind, &key.subject)
-        {
-            return Fate::Ended(self.end_of_erasing(disk, key.birth));
+        let is_of_this_start = key.birth == self.start;
+        match (key.kind, &key.subject) {
+            (JobKind::Zeroing | JobKind::Growth, Subject::Disk(disk)) if is_of_this_start => {
+                let failure = self.aggregates.disks.upkeep.failure(disk);
+                Fate::Ended(failure.map_or_else(Outcome::succeeded, Outcome::failed))
+            }
+            (JobKind::Zeroing, Subject::Disk(disk)) => Fate::Ended(Outcome::failed(format!(
+                "the server was stopped before all was erased; begin it again (stroop disk zero \
+                 {disk})"
+            ))),
+            _ => self.summary(key).map_or(Fate::Away, |summary| fate_of(key, summary)),
         }
-        let named = |summary: &&AggregateSummary| Some(&summary.name) == key.aggregate.as_ref();
-        match self.summaries.iter().find(named) {
-            Some(summary) => fate_of(key, summary),
-            None => Fate::Away,
+    }
+
+    /// Whether nobody can tell how the work is: its aggregate is not in service.
+    pub(crate) fn is_away(&self, key: &Key) -> bool {
+        match key.kind {
+            JobKind::Zeroing | JobKind::Growth if key.birth == self.start => false,
+            JobKind::Zeroing => false,
+            _ => self.summary(key).is_none(),
         }
+    }
+
+    /// The aggregate in service that work is done to.
+    fn summary(&self, key: &Key) -> Option<&AggregateSummary> {
+        self.summaries.iter().find(|one| key.is_of_aggregate(one.identity, &one.name))
     }
 
     /// Has the disk of a job wait that is being filled, or lets it go on; false if none is.
     pub(crate) fn hold(&self, key: &Key, is_held: bool) -> bool {
-        let (Some(aggregate), Subject::Disk(disk)) = (&key.aggregate, &key.subject) else {
-            return false;
-        };
-        let named = |summary: &&AggregateSummary| summary.name == *aggregate;
-        let Some(summary) = self.summaries.iter().find(named) else { return false };
-        let filling = summary.status.fillings.iter().find(|filling| filling.disk == *disk);
-        let found = self.aggregates.node.engine.aggregate_named(aggregate);
+        let Some(summary) = self.summary(key) else { return false };
+        let is_its =
+            |filling: &&FillingStatus| key.is_of_disk(filling.identity, Some(&filling.disk));
+        let filling = summary.status.fillings.iter().find(is_its);
+        let found = self.aggregates.node.engine.aggregate_named(&summary.name);
         found
             .zip(filling)
             .is_some_and(|(found, filling)| found.parts.store.hold_filling(filling.place, is_held))
-    }
-
-    fn end_of_erasing(&self, disk: &str, birth: i64) -> Outcome {
-        if birth != self.start {
-            return Outcome::failed(
-                "the server was stopped before all was erased; begin it again (stroop disk zero)",
-            );
-        }
-        let failure = self.aggregates.disks.upkeep.failure(disk);
-        failure.map_or_else(Outcome::succeeded, Outcome::failed)
     }
 }
 
@@ -99,12 +105,13 @@ fn running(key: Key, done_blocks: u64, blocks: u64) -> Work {
     }
 }
 
-fn key(kind: JobKind, aggregate: &str, subject: Subject) -> Key {
-    Key { kind, aggregate: Some(aggregate.to_owned()), subject, birth: 0 }
+fn key(kind: JobKind, aggregate: &AggregateSummary, subject: Subject) -> Key {
+    let identities = Identities { aggregate: Some(aggregate.identity), disk: None };
+    Key { kind, aggregate: Some(aggregate.name.clone()), subject, birth: 0, identities }
 }
 
 /// The last scrub of an aggregate, if there was one.
-fn scrubbing(aggregate: &str, scrub: &ScrubStatus) -> Option<Work> {
+fn scrubbing(aggregate: &AggregateSummary, scrub: &ScrubStatus) -> Option<Work> {
     let going = match scrub.phase {
         ScrubPhase::Never => return None,
         ScrubPhase::Running => Going::Running,
@@ -118,25 +125,26 @@ fn scrubbing(aggregate: &str, scrub: &ScrubStatus) -> Option<Work> {
     Some(Work { going, began, ..running(key, scrub.read_blocks, scrub.blocks) })
 }
 
-fn filling(aggregate: &str, filling: &FillingStatus) -> Work {
+fn filling(aggregate: &AggregateSummary, filling: &FillingStatus) -> Work {
     let kind = match filling.way {
         FillingWay::Anew => JobKind::Rebuild,
         FillingWay::Resync => JobKind::Resync,
         FillingWay::Copy => JobKind::Replacement,
     };
     let blocks = |regions: u64| regions.saturating_mul(REGION_BLOCKS as u64);
-    let key = key(kind, aggregate, Subject::Disk(filling.disk.clone()));
+    let mut key = key(kind, aggregate, Subject::Disk(filling.disk.clone()));
+    key.identities.disk = Some(filling.identity);
     let going = if filling.is_held { Going::Held } else { Going::Unheld };
     Work { going, ..running(key, blocks(filling.done_regions), blocks(filling.regions)) }
 }
 
-fn evacuation(aggregate: &str, leaving: Evacuation) -> Work {
+fn evacuation(aggregate: &AggregateSummary, leaving: Evacuation) -> Work {
     let Evacuation { group, used_blocks, blocks } = leaving;
     let empty = used_blocks.map_or(0, |used| blocks.saturating_sub(used));
     running(key(JobKind::Evacuation, aggregate, Subject::Group(group)), empty, blocks)
 }
 
-fn deletion(aggregate: &str, deletion: Deletion) -> Work {
+fn deletion(aggregate: &AggregateSummary, deletion: Deletion) -> Work {
     let Deletion { volume, name, left_blocks } = deletion;
     let birth = i64::from(volume.get());
     let key = Key { birth, ..key(JobKind::Deletion, aggregate, Subject::Volume(name)) };
@@ -157,15 +165,27 @@ fn fate_of(key: &Key, summary: &AggregateSummary) -> Fate {
                 false => Outcome::cancelled(),
             })
         }
-        Subject::Disk(disk) => fate_of_filling(disk, summary),
+        Subject::Disk(disk) if key.kind == JobKind::Growth => {
+            let is_member = names_of(summary).contains(&disk.as_str());
+            Fate::Ended(match is_member {
+                true => Outcome::succeeded(),
+                false => Outcome::failed(format!(
+                    "the server was stopped before the disk joined; begin it again (stroop aggr \
+                     add {})",
+                    summary.name
+                )),
+            })
+        }
+        Subject::Disk(_) => fate_of_filling(key, summary),
         Subject::Volume(_) => Fate::Ended(Outcome::succeeded()),
     }
 }
 
-fn fate_of_filling(disk: &str, summary: &AggregateSummary) -> Fate {
+fn fate_of_filling(key: &Key, summary: &AggregateSummary) -> Fate {
     let mut members = summary.status.groups.iter().flat_map(|group| &group.members);
-    let member = members.find(|member| member.name.as_deref() == Some(disk));
-    let is_filled = summary.status.fillings.iter().any(|filling| filling.disk == disk);
+    let member = members.find(|member| key.is_of_disk(member.identity, member.name.as_deref()));
+    let mut fillings = summary.status.fillings.iter();
+    let is_filled = fillings.any(|filling| key.is_of_disk(filling.identity, Some(&filling.disk)));
     Fate::Ended(match member.map(|member| &member.state) {
         Some(MemberState::Online) => Outcome::succeeded(),
         Some(MemberState::Rebuilding { .. }) if !is_filled => return Fate::Ending,

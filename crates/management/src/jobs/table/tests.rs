@@ -1,9 +1,10 @@
 //! The table against a naive model, and its bounds.
 
 use super::*;
-use crate::jobs::job::Subject;
+use crate::jobs::job::{Identities, Subject};
 use admin_api::JobKind;
 use proptest::prelude::*;
+use units::{AggregateUuid, DiskUuid};
 
 fn now(seconds: u64) -> Now {
     let nanoseconds = seconds * 1_000_000_000;
@@ -12,7 +13,8 @@ fn now(seconds: u64) -> Now {
 
 fn work(disk: u8, going: Going) -> Work {
     let subject = Subject::Disk(format!("d{disk}"));
-    let key = Key { kind: JobKind::Rebuild, aggregate: Some("a1".to_owned()), subject, birth: 0 };
+    let (kind, aggregate) = (JobKind::Rebuild, Some("a1".to_owned()));
+    let key = Key { kind, aggregate, subject, birth: 0, identities: Identities::default() };
     Work { key, going, began: None, done_bytes: Some(1 << 20), size_bytes: 4 << 20 }
 }
 
@@ -215,6 +217,47 @@ fn a_job_that_is_given_up_and_ends_early_was_cancelled() {
         table.observe(now(3), &[], &|_| Fate::Ended(Outcome::failed("stopped")));
         assert_eq!(table.job(2).unwrap().state, JobState::Failed);
     }
+}
+
+/// Names may be swapped by a boot, and be given again: identities tell who is who.
+#[test]
+fn regression_work_is_told_by_the_identities_of_aggregate_and_disk() {
+    let of = |name: u8, aggregate: u8, disk: u8| {
+        let mut one = work(name, Going::Unheld);
+        one.key.identities = Identities {
+            aggregate: Some(AggregateUuid([aggregate; 16])),
+            disk: Some(DiskUuid([disk; 16])),
+        };
+        one
+    };
+    // As a file of the first version told it, without identities.
+    let mut table = Table::new(Vec::new(), 1);
+    table.observe(now(1), &[work(1, Going::Unheld)], &|_| Fate::Away);
+    table.mark(1, JobState::Paused);
+    assert!(table.observe(now(2), &[of(1, 7, 8)], &|_| Fate::Away).has_changed);
+    assert_eq!(table.job(1).unwrap().key, of(1, 7, 8).key);
+    // Another disk has its name, and it has that of another: it stays paused.
+    let observed = table.observe(now(3), &[of(2, 7, 8), of(1, 7, 9)], &|_| Fate::Away);
+    assert_eq!(observed.to_hold, [of(2, 7, 8).key]);
+    let states: Vec<JobState> = table.jobs().iter().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Paused, JobState::Running]);
+    // Another aggregate has its name.
+    table.observe(now(4), &[of(2, 6, 8)], &|_| Fate::Away);
+    assert_eq!(table.jobs().len(), 3);
+}
+
+/// A job whose aggregate never comes back could not be ended.
+#[test]
+fn regression_a_job_that_waits_for_its_aggregate_can_be_given_up() {
+    let mut table = Table::new(Vec::new(), 1);
+    table.observe(now(1), &[work(1, Going::Running)], &|_| Fate::Away);
+    table.observe(now(2), &[], &|_| Fate::Away);
+    assert!(table.abandon(1, Timestamp(3)) && !table.abandon(1, Timestamp(4)));
+    let job = table.job(1).unwrap();
+    assert_eq!((job.state, job.ended), (JobState::Cancelled, Some(Timestamp(3))));
+    assert!(job.reason.as_deref().unwrap().contains("not in service"));
+    table.observe(now(5), &[work(1, Going::Running)], &|_| Fate::Away);
+    assert_eq!(table.job(2).unwrap().state, JobState::Running);
 }
 
 /// Of a deletion the engine knows what is left, and nothing else: not after a restart either.

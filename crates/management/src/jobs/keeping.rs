@@ -1,0 +1,116 @@
+//! The table of jobs, and the file that says what it does.
+//!
+//! Invariants: the table's lock is held for a few instructions, never while the file is written: a
+//! state directory that hangs holds up whoever waits for the file, and no look. One text is written
+//! at a time, so that an older one never replaces a newer one.
+//!
+//! Fails: a file that cannot be written is tried again with the next look.
+
+use crate::jobs::stored;
+use crate::jobs::table::Table;
+use crate::ports::StateFile;
+use platform::sync::Mutex;
+use std::sync::Arc;
+
+/// The jobs, and how they are kept.
+pub(crate) struct Kept {
+    pub table: Table,
+    /// Counts what of the table was changed that the file is to say.
+    pub changes: u64,
+    /// How many of them it says.
+    stored: u64,
+    /// The file could not be written the last time; it is told once.
+    has_failed: bool,
+}
+
+/// See the module.
+pub(crate) struct Keeper {
+    pub kept: Mutex<Kept>,
+    file: Arc<dyn StateFile>,
+    /// Whose holder writes the file, unlike any other lock.
+    writing: Mutex<()>,
+}
+
+impl Keeper {
+    /// Keeps a table that the file tells of.
+    pub(crate) fn new(table: Table, file: Arc<dyn StateFile>) -> Self {
+        let kept = Kept { table, changes: 0, stored: 0, has_failed: false };
+        Self { kept: Mutex::new(kept), file, writing: Mutex::default() }
+    }
+
+    /// Has the file say what the table does; whether it does then.
+    pub(crate) fn store(&self) -> bool {
+        let _writing = self.writing.lock();
+        let (text, changes) = {
+            let kept = self.kept.lock();
+            if kept.stored == kept.changes {
+                return true;
+            }
+            (stored::print(&kept.table), kept.changes)
+        };
+        let outcome = self.file.store(&text);
+        let mut kept = self.kept.lock();
+        let has_failed = outcome.is_err();
+        if let Err(error) = outcome.as_ref().map_err(ToString::to_string)
+            && !kept.has_failed
+        {
+            tracing::error!(
+                error,
+                "the list of jobs could not be written, and is tried again every second; make room \
+                 in the state directory"
+            );
+        }
+        kept.has_failed = has_failed;
+        if !has_failed {
+            kept.stored = changes;
+        }
+        !has_failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{OnceLock, Weak};
+
+    /// Fails the first time, and sees whether the table is free meanwhile.
+    #[derive(Default)]
+    struct File {
+        keeper: OnceLock<Weak<Keeper>>,
+        stores: AtomicU64,
+    }
+
+    impl StateFile for File {
+        fn load(&self) -> io::Result<String> {
+            Ok(String::new())
+        }
+
+        fn store(&self, _: &str) -> io::Result<()> {
+            let keeper = self.keeper.get().and_then(Weak::upgrade).unwrap();
+            let mut kept = keeper.kept.try_lock().expect("a look would wait for the file");
+            // What changes while the file is written is not in it.
+            kept.changes += 1;
+            match self.stores.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(io::Error::other("it is full")),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn regression_the_table_is_not_locked_while_the_file_is_written() {
+        let file = Arc::new(File::default());
+        let table = Table::new(Vec::new(), 1);
+        let keeper = Arc::new(Keeper::new(table, Arc::clone(&file) as Arc<dyn StateFile>));
+        file.keeper.set(Arc::downgrade(&keeper)).unwrap();
+        assert!(keeper.store(), "there is nothing to store");
+        keeper.kept.lock().changes = 1;
+        assert!(!keeper.store());
+        for stores in [2, 3] {
+            assert!(keeper.store());
+            assert_eq!(file.stores.load(Ordering::Relaxed), stores);
+        }
+    }
+}

@@ -58,7 +58,11 @@ fn loss(disk: &DiskInfo) -> String {
             "{name} belongs to aggregate {owner}, which is out of service: without it {owner} comes \
              back degraded, or is lost"
         ),
-        (Some(_), _) => format!("{name}: {}", note.unwrap_or("it belongs to an aggregate")),
+        // By its label, which may be an old one, or of an aggregate that nobody knows here.
+        (Some(owner), _) => format!(
+            "{name}: {}; if it is a disk of {owner}, {owner} comes back degraded, or is lost",
+            note.unwrap_or("it belongs to an aggregate")
+        ),
         (None, _) => format!("{name} holds {}", note.unwrap_or("data")),
     }
 }

@@ -82,8 +82,8 @@ impl Aggregates {
     }
 }
 
-/// Whether an aggregate cannot come back: more disks of a group were given to other uses than it can
-/// do without. Those that failed or went may be there again.
+/// Whether an aggregate cannot come back: more disks of a group were given to other uses than it
+/// can do without. Those that failed or went may be there again.
 fn is_lost(groups: &[GroupStatus], is_taken: impl Fn(&str) -> bool) -> bool {
     groups.iter().any(|group| {
         let names = group.members.iter().filter_map(|member| member.name.as_deref());

@@ -74,11 +74,6 @@ impl Aggregates {
         Ok(())
     }
 
-    /// Whether an aggregate of this name is out of service.
-    pub(crate) fn is_away(&self, name: &str) -> bool {
-        self.away().iter().any(|away| away.name == name)
-    }
-
     fn away(&self) -> Vec<Away> {
         let outages = self.node.engine.outages().into_iter().map(|outage| {
             let disks = self.outage_info(&outage).disks.into_iter().map(|disk| disk.name).collect();

@@ -43,9 +43,7 @@ impl DiskAdministration {
             }
             let mut info = self.disks.info_unless_held(&name)?;
             // Its aggregate is ours, though it is out of service: not free to be taken.
-            if offline.iter().any(|aggregate| aggregate.disks.contains(&name))
-                || info.aggregate.as_deref().is_some_and(|owner| self.aggregates.is_away(owner))
-            {
+            if offline.iter().any(|aggregate| aggregate.disks.contains(&name)) {
                 info.state = DiskState::Failed;
             }
             Some(info)

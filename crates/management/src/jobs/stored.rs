@@ -1,6 +1,6 @@
 //! The jobs of a node as a text that outlives restarts: a line that says what it is, one with the
-//! next number, and one for each job, its fields apart by blanks. The last two are the identities of
-//! aggregate and disk, of 32 hexadecimal digits (left out here); the first version lacked them.
+//! next number, and one for each job, its fields apart by blanks. The last two are the identities
+//! of aggregate and disk, of 32 hexadecimal digits (left out here); the first version lacked them.
 //!
 //! ```text
 //! stroop-jobs 2

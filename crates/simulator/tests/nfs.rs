@@ -22,6 +22,8 @@ fn clients_over_nfs_find_nothing_and_meet_what_matters() {
         "nfs: a second answer to a call",
         "nfs: numbers of calls that begin again",
         "nfs: a call refused in an outage",
+        "nfs: a handle that was made up is refused",
+        "nfs: a handle that was made up locks nothing",
         "outage: back without a start",
         "cut: with a log write under way",
         "cut: during recovery",

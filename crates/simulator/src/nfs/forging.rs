@@ -1,8 +1,10 @@
 //! A client that makes handles up: out of those that others got it makes handles with flipped bits,
 //! of other files, generations and volumes, with another handle's code, too short and too long.
 //!
-//! Each must be refused with `NFS3ERR_BADHANDLE`: the client has no key, so nothing that it makes
-//! up may lead it to a file, or tell it that a file is gone (decision 35).
+//! Each must be refused, a call of NFS with `NFS3ERR_BADHANDLE` and one of NLM as stale, which has
+//! no other word for it: the client has no key, so nothing that it makes up may lead it to a file,
+//! or tell it that a file is gone (decision 35). Nor may it be remembered for it as somebody who
+//! has locks.
 //!
 //! Invariants: the client's choices are its own, its calls are delivered at once and over a
 //! connection of their own, and nothing of the server waits for them: the other clients of a seed
@@ -11,6 +13,7 @@
 //! Fails: [`Finding::Client`] with the handle and the answer.
 
 use super::life::{FrontLife, found};
+use super::lock_call::{self, CANCEL, LOCK, LockCall, SHARE, STALE, TEST, UNLOCK, UNSHARE};
 use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
 use file_service::SealedHandle;
@@ -27,6 +30,8 @@ const HANDLE_BYTES_MAX: usize = 64;
 const STEPS_MAX: u64 = 100_000;
 /// Its address, which no other client has.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
+/// The name that it gives itself when it locks.
+const NAME: &str = "forger";
 /// Where the volume's identity, the inode, the generation and the code lie in a sealed handle.
 const VOLUME_AT: usize = 8;
 const INODE_AT: usize = 24;
@@ -92,13 +97,50 @@ impl Forger {
         (!known.contains(&handle)).then_some((handle, what))
     }
 
-    /// What is asked of the file that the handle may lead to.
-    fn request(&mut self, handle: &[u8]) -> Request {
-        match self.choices.below(4) {
-            0 => Request::attributes(handle),
-            1 => Request::read(handle, 0, 4096),
-            2 => Request::lookup(handle, "name"),
-            _ => Request::list(handle, 0, 0),
+    /// A call about the file that the handle may lead to.
+    fn call(&mut self, handle: &[u8]) -> Forged {
+        let xid = self.next_xid;
+        self.next_xid += 1;
+        let of_file = |request: Request| request.record(xid);
+        let (record, is_of_locks) = match self.choices.below(8) {
+            0 => (of_file(Request::attributes(handle)), false),
+            1 => (of_file(Request::read(handle, 0, 4096)), false),
+            2 => (of_file(Request::lookup(handle, "name")), false),
+            3 => (of_file(Request::list(handle, 0, 0)), false),
+            _ => {
+                let all = [TEST, LOCK, CANCEL, UNLOCK, SHARE, UNSHARE];
+                let procedure = all[self.choices.index(all.len())];
+                // In the grace period that is all that is given.
+                let is_reclaim = self.choices.chance(20);
+                let (machine, file) = (NAME, handle);
+                let call = LockCall { xid, procedure, machine, file, is_reclaim };
+                (call.record(), true)
+            }
+        };
+        Forged { xid, record, is_of_locks }
+    }
+}
+
+/// A call with a handle that was made up.
+struct Forged {
+    xid: u32,
+    record: Vec<u8>,
+    /// Whether it is one of NLM.
+    is_of_locks: bool,
+}
+
+impl Forged {
+    /// # Errors
+    /// What it is answered if not that there is no such handle, in words.
+    fn check_refused(&self, reply: &[u8]) -> Result<(), String> {
+        let found = results::take_header(reply).map(|(_, found)| found);
+        if self.is_of_locks {
+            let status = lock_call::status_of(found.map_err(|error| error.to_string())?, self.xid)?;
+            return if status == STALE { Ok(()) } else { Err(format!("the status {status}")) };
+        }
+        match found.and_then(results::done) {
+            Err(NfsFailure::Status(BAD_HANDLE)) => Ok(()),
+            answer => Err(format!("{answer:?}")),
         }
     }
 }
@@ -111,11 +153,9 @@ impl FrontLife<'_> {
         }
         let known: Vec<Handle> = self.clients.iter().flat_map(|one| one.handles()).collect();
         let Some((handle, what)) = self.forger.forge(&known) else { return Ok(()) };
-        let request = self.forger.request(&handle);
-        let xid = self.forger.next_xid;
-        self.forger.next_xid += 1;
+        let mut call = self.forger.call(&handle);
         let wire = self.network.open_beside(ADDRESS);
-        self.network.send(wire, xid, request.record(xid));
+        self.network.send(wire, call.xid, std::mem::take(&mut call.record));
         self.network.deliver_call(wire);
         self.network.take_replies().map_err(found)?;
         let mut steps = 0;
@@ -132,15 +172,16 @@ impl FrontLife<'_> {
             self.network.take_replies().map_err(found)?;
         };
         self.network.cut(wire, false);
-        let answer = results::take_header(&reply).and_then(|(_, found)| results::done(found));
-        match answer {
-            Err(NfsFailure::Status(BAD_HANDLE)) => {
-                self.machine.trace.meet("nfs: a handle that was made up is refused");
-                Ok(())
-            }
-            answer => {
-                Err(found(format!("{what} in the handle {handle:02x?} is answered {answer:?}")))
-            }
+        call.check_refused(&reply).map_err(|answer| {
+            found(format!("{what} in the handle {handle:02x?} is answered {answer}"))
+        })?;
+        if self.state_directory.lock().contains(NAME) {
+            return Err(found(format!("who came with {what} in a handle is among who has locks")));
         }
+        self.machine.trace.meet(match call.is_of_locks {
+            true => "nfs: a handle that was made up locks nothing",
+            false => "nfs: a handle that was made up is refused",
+        });
+        Ok(())
     }
 }

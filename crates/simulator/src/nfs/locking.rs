@@ -9,10 +9,10 @@
 //!
 //! Fails: with what is wrong with an answer, in words.
 
+use super::lock_call::{self, DENIED, DENIED_GRACE, FAILED, GRANTED, LOCK, LockCall, UNLOCK};
 use crate::seed::choices::Choices;
 use locks::{Limits, LockManager};
 use nfs::Locking;
-use onc_rpc::{AuthSys, CallHeader, Credential, Reader, Writer, record};
 use platform::Clock;
 use platform::sync::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,14 +20,6 @@ use std::sync::Arc;
 
 /// How long machines have for taking back their locks.
 const GRACE_NANOSECONDS: u64 = 100_000_000;
-const PROGRAM: u32 = 100_021;
-const LOCK: u32 = 2;
-const UNLOCK: u32 = 4;
-const GRANTED: u32 = 0;
-const DENIED: u32 = 1;
-const DENIED_GRACE: u32 = 4;
-/// What a server without its disks says.
-const FAILED: u32 = 9;
 
 /// What the server keeps over restarts: who has locks.
 pub(super) type StateDirectory = Mutex<String>;
@@ -109,29 +101,9 @@ impl Machines {
     /// The call under way, as it goes over the wire.
     pub(super) fn record(&self, index: usize) -> Option<(u32, Vec<u8>)> {
         let (xid, is_unlock, is_reclaim) = self.machines[index].pending?;
-        let mut writer = Writer::default();
-        writer.u32(0);
-        let credential = Credential::Sys(AuthSys::new(0, 0, &[]));
         let procedure = if is_unlock { UNLOCK } else { LOCK };
-        CallHeader { xid, program: PROGRAM, version: 4, procedure, credential }.write(&mut writer);
-        writer.opaque(&xid.to_be_bytes());
-        if !is_unlock {
-            writer.bool(false); // it does not wait
-            writer.bool(true); // exclusively
-        }
-        let name = format!("machine{index}");
-        writer.opaque(name.as_bytes());
-        writer.opaque(&self.file);
-        writer.opaque(format!("1@{name}").as_bytes());
-        writer.u32(1);
-        writer.u64(0);
-        writer.u64(0);
-        if !is_unlock {
-            writer.bool(is_reclaim);
-            writer.u32(1);
-        }
-        writer.overwrite_u32(0, record::mark(writer.len() - 4));
-        Some((xid, writer.into_bytes()))
+        let (machine, file) = (&format!("machine{index}"), &self.file);
+        Some((xid, LockCall { xid, procedure, machine, file, is_reclaim }.record()))
     }
 
     /// A machine calls, if it does not wait for an answer; what it does.
@@ -196,14 +168,10 @@ impl Machines {
         if xid != pending {
             return Ok(());
         }
-        let mut reader = Reader::new(results);
-        let cookie = reader.opaque(64).map(<[u8]>::to_vec);
-        let (Ok(cookie), Ok(status)) = (cookie, reader.u32()) else {
-            return wrong(format!("{results:02x?} is no result"));
+        let status = match lock_call::status_of(results, xid) {
+            Ok(status) => status,
+            Err(what) => return wrong(what),
         };
-        if cookie != xid.to_be_bytes() {
-            return wrong(format!("the cookie {cookie:02x?} in the answer to {xid}"));
-        }
         self.machines[index].pending = None;
         let belief = self.machines[index].belief;
         let is_in_time = matches!(belief, Belief::Had { until } if now < until);

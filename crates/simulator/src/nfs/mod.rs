@@ -12,7 +12,7 @@
 //! | `client` | what a client does, what the answers must be, what its files may hold |
 //! | `plan`, `server` | the node of such a life, and the programs on it |
 //! | `life`, `calls` | rounds, power cuts and outages; calls and what the network does with them |
-//! | `locking` | two machines that lock one file |
+//! | `locking`, `lock_call` | two machines that lock one file; calls of NLM as bytes |
 //! | `forging` | a client that makes handles up |
 //!
 //! Invariants: everything follows from the seed. In the end of a round nothing is repeated and
@@ -26,6 +26,7 @@ mod calls;
 mod client;
 mod forging;
 pub(crate) mod life;
+mod lock_call;
 mod locking;
 mod network;
 mod plan;

@@ -54,7 +54,7 @@ impl ServedVolume {
         kind: VolumeKind,
         environment: Environment,
     ) -> Arc<Self> {
-        let exports = record.exports.iter().filter(|rule| rule.used == 1).copied().collect();
+        let exports = record.exports.iter().filter(|rule| rule.used != 0).copied().collect();
         let size_blocks = match kind {
             VolumeKind::Flexible(_) => record.size_blocks.get(),
             VolumeKind::Traditional(_) => aggregate.size_blocks(),

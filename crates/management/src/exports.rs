@@ -1,21 +1,20 @@
 //! Export rules as volumes store them and as administrators write them, and their way to the front
 //! ends.
 //!
-//! Invariants: the two forms turn into one another without loss; a stored rule that makes no sense
-//! is left out, so that it lets nobody in.
+//! Invariants: the two forms turn into one another without loss. The first rule that matches decides,
+//! and a stored rule that is not understood may forbid what one behind it allows: from it on they
+//! are left out, so that they let nobody in. The engine refuses to replace them
+//! (`volume::lifecycle::set_exports`).
 
 use crate::ports::FrontEnds;
 use admin_api::exports::ANONYMOUS_ID;
 use admin_api::{Access, ExportRule, Network, Squash};
 use dblade::ServedVolume;
 use ondisk::records::{
-    EXPORT_ANONYMOUS, EXPORT_EVERY_CLIENT, EXPORT_FLAGS, EXPORT_HIDE_SNAPSHOTS,
+    EXPORT_ANONYMOUS, EXPORT_EVERY_CLIENT, EXPORT_HIDE_SNAPSHOTS, EXPORT_MAPPED_BITS,
     EXPORT_SECURE_PORTS, ExportRuleRecord,
 };
 use std::net::{IpAddr, Ipv6Addr};
-
-/// Leading bits of an IPv4-mapped address that are not the IPv4 address.
-const MAPPED_PREFIX_BITS: u8 = 96;
 
 /// Lets NFS clients see a volume as its rules say from now on.
 pub(crate) fn publish(front_ends: &dyn FrontEnds, volume: &ServedVolume) {
@@ -28,7 +27,7 @@ pub(crate) fn publish(front_ends: &dyn FrontEnds, volume: &ServedVolume) {
 pub(crate) fn to_record(rule: &ExportRule) -> ExportRuleRecord {
     let prefix_bits = rule.client.prefix_bits();
     let (address, prefix_bits) = match rule.client.address() {
-        IpAddr::V4(address) => (address.to_ipv6_mapped(), MAPPED_PREFIX_BITS + prefix_bits),
+        IpAddr::V4(address) => (address.to_ipv6_mapped(), EXPORT_MAPPED_BITS + prefix_bits),
         IpAddr::V6(address) => (address, prefix_bits),
     };
     ExportRuleRecord {
@@ -62,13 +61,13 @@ fn flags(rule: &ExportRule) -> u8 {
 fn from_record(record: &ExportRuleRecord) -> Option<ExportRule> {
     let address = Ipv6Addr::from(record.address);
     let has = |bit| record.flags & bit != 0;
-    if record.flags & !EXPORT_FLAGS != 0 {
+    if !record.is_understood() {
         return None;
     }
     let client = match address.to_ipv4_mapped() {
         _ if has(EXPORT_EVERY_CLIENT) => Network::EVERY,
         Some(address) => {
-            Network::new(address.into(), record.prefix_bits.checked_sub(MAPPED_PREFIX_BITS)?)?
+            Network::new(address.into(), record.prefix_bits.checked_sub(EXPORT_MAPPED_BITS)?)?
         }
         None => Network::new(address.into(), record.prefix_bits)?,
     };
@@ -79,7 +78,6 @@ fn from_record(record: &ExportRuleRecord) -> Option<ExportRule> {
     let squash = match record.squash {
         0 => Squash::None,
         1 => Squash::Root,
-        // An unknown number squashes most.
         _ => Squash::All,
     };
     let mut rule = ExportRule {
@@ -100,7 +98,15 @@ pub(crate) fn from_records(volume: &str, records: &[ExportRuleRecord]) -> Vec<Ex
     for (index, record) in records.iter().enumerate() {
         match from_record(record) {
             Some(rule) => rules.push(rule),
-            None => tracing::error!(volume, index, "an export rule makes no sense; it is left out"),
+            None => {
+                tracing::error!(
+                    volume,
+                    index,
+                    "an export rule says what this build does not know; it and those behind it let \
+                     nobody in: start the build that wrote it, or a later one"
+                );
+                break;
+            }
         }
     }
     rules
@@ -144,12 +150,23 @@ mod tests {
         }
     }
 
+    /// The rules behind it let clients in that it was there to keep out.
     #[test]
-    fn a_rule_that_makes_no_sense_lets_nobody_in() {
+    fn regression_a_rule_that_is_not_understood_lets_nobody_in_and_widens_nothing() {
         let good = to_record(&"10.0.0.0/8:rw".parse().unwrap());
-        let short = ExportRuleRecord { prefix_bits: 8, ..good };
-        let long = ExportRuleRecord { prefix_bits: 129, ..good };
-        let newer = ExportRuleRecord { flags: 16, ..good };
-        assert_eq!(from_records("home", &[short, good, long, newer]).len(), 1);
+        let one = to_record(&"10.0.0.5/32:ro".parse().unwrap());
+        let newer = [
+            ExportRuleRecord { prefix_bits: 8, ..one },
+            ExportRuleRecord { prefix_bits: 129, ..one },
+            ExportRuleRecord { flags: 16, ..one },
+            ExportRuleRecord { used: 3, ..one },
+            ExportRuleRecord { read_only: 2, ..one },
+            ExportRuleRecord { squash: 3, ..one },
+            ExportRuleRecord { reserved: [0, 0, 1], ..one },
+        ];
+        for newer in newer {
+            assert_eq!(from_records("home", &[newer, good]), []);
+            assert_eq!(from_records("home", &[good, newer, one]).len(), 1);
+        }
     }
 }

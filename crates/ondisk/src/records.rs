@@ -68,6 +68,23 @@ pub struct ExportRuleRecord {
     pub anonymous_gid: U32,
 }
 
+/// Leading bits of an IPv4-mapped address that are not the IPv4 address.
+pub const EXPORT_MAPPED_BITS: u8 = 96;
+
+impl ExportRuleRecord {
+    /// Whether this build knows all that the rule says. One of a newer build is neither guessed at
+    /// nor lost: it may forbid what a rule behind it allows.
+    #[must_use]
+    pub fn is_understood(&self) -> bool {
+        let mapped = std::net::Ipv6Addr::from(self.address).to_ipv4_mapped();
+        let bits_min = if mapped.is_some() { EXPORT_MAPPED_BITS } else { 0 };
+        let has_network =
+            self.flags & EXPORT_EVERY_CLIENT != 0 || (bits_min..=128).contains(&self.prefix_bits);
+        let is_known = self.used == 1 && self.read_only <= 1 && self.squash <= 2;
+        is_known && has_network && self.flags & !EXPORT_FLAGS == 0 && self.reserved == [0; 3]
+    }
+}
+
 /// `flags` of an export rule: it names user and group of anonymous requests.
 pub const EXPORT_ANONYMOUS: u8 = 1;
 /// `flags` of an export rule: calls must come from a port below 1024.
@@ -179,24 +196,20 @@ impl VolumeRecord {
         if self.state > STATE_DELETING {
             return wrong("state");
         }
-        if !matches!(self.kind, VOLUME_FLEXIBLE | VOLUME_TRADITIONAL) {
+        // Whatever a newer build has written into it, it costs this volume alone.
+        self.features.validate(FeatureScope::Volume, "volume record")?;
+        let is_unread = self.features.forbids_reading(FeatureScope::Volume).is_some();
+        if !is_unread && !matches!(self.kind, VOLUME_FLEXIBLE | VOLUME_TRADITIONAL) {
             return wrong("kind");
+        }
+        if self.features.forbids_writing(FeatureScope::Volume).is_none() {
+            self.validate_tiering()?;
         }
         if name_of(&self.name, self.name_size).is_none() {
             return wrong("name");
         }
         if self.size_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("size_blocks");
-        }
-        if self.tiering > TIERING_AUTO {
-            return wrong("tiering");
-        }
-        let days = self.cooling_days.get();
-        if days != 0 && !(COOLING_DAYS_MIN..=COOLING_DAYS_MAX).contains(&days) {
-            return wrong("cooling_days");
-        }
-        if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
-            return wrong("scan_next");
         }
         if self.object_blocks.get() > crate::pointer::BLOCK_NUMBER_MAX {
             return wrong("object_blocks");
@@ -207,11 +220,26 @@ impl VolumeRecord {
         if self.identity.is_nil() {
             return wrong("identity");
         }
-        self.features.validate(FeatureScope::Volume, "volume record")?;
         let rules = self.exports.each_ref().map(|rule| rule.reserved.as_slice());
-        Damage::unless_zero("volume record", &rules)?;
+        self.features.check_reserved(FeatureScope::Volume, "volume record", &rules)?;
         let reserved = [self.reserved_a.as_bytes(), self.reserved_b.as_bytes(), &self.padding];
         self.features.check_reserved(FeatureScope::Volume, "volume record", &reserved)
+    }
+
+    /// What nobody looks at in a volume that is not written.
+    fn validate_tiering(&self) -> Result<(), Damage> {
+        let wrong = |field| Err(Damage::Field { structure: "volume record", field });
+        if self.tiering > TIERING_AUTO {
+            return wrong("tiering");
+        }
+        let days = self.cooling_days.get();
+        if days != 0 && !(COOLING_DAYS_MIN..=COOLING_DAYS_MAX).contains(&days) {
+            return wrong("cooling_days");
+        }
+        if self.scan_next.get() > crate::pointer::BLOCK_NUMBER_MAX {
+            return wrong("scan_next");
+        }
+        Ok(())
     }
 }
 
@@ -350,4 +378,56 @@ pub fn name_field(name: &str) -> Result<([u8; NAME_SIZE_MAX], U16), Damage> {
     let size = u16::try_from(name.len())
         .map_err(|_| Damage::Field { structure: "record", field: "name" })?;
     Ok((field, U16::new(size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::FeatureClass;
+
+    fn record() -> VolumeRecord {
+        let mut record = VolumeRecord::empty();
+        (record.state, record.kind) = (STATE_ONLINE, VOLUME_FLEXIBLE);
+        (record.volume, record.container_inode) = (U32::new(1), U64::new(65));
+        record.identity = VolumeUuid([1; 16]);
+        record
+    }
+
+    /// A newer build's record refused the whole aggregate, and not by the feature's name.
+    #[test]
+    fn regression_new_values_in_a_record_belong_to_the_feature_that_is_lacking() {
+        type Change = fn(&mut VolumeRecord);
+        let unread: [Change; 1] = [|record| record.kind = 3];
+        let unwritten: [Change; 3] = [
+            |record| record.tiering = TIERING_AUTO + 1,
+            |record| record.cooling_days = U16::new(1),
+            |record| record.scan_next = U64::new(u64::MAX),
+        ];
+        let unused: [Change; 2] =
+            [|record| record.exports[3].reserved[1] = 1, |record| record.padding[9] = 1];
+        let (reading, writing) = (FeatureClass::Incompatible, FeatureClass::ReadOnlyCompatible);
+        let allowed = |class| {
+            let mut changes: Vec<Change> = unused.to_vec();
+            changes.extend(unwritten.iter().filter(|_| class != FeatureClass::Compatible));
+            changes.extend(unread.iter().filter(|_| class == reading));
+            changes
+        };
+        for class in [FeatureClass::Compatible, writing, reading] {
+            for change in [&unread[..], &unwritten, &unused].concat() {
+                let mut newer = record();
+                change(&mut newer);
+                assert!(newer.validate().is_err(), "without a feature it is not read");
+            }
+            for change in allowed(class) {
+                let mut newer = record();
+                newer.features.set_named(class, 40, "later");
+                change(&mut newer);
+                assert_eq!(newer.validate(), Ok(()), "{class:?}");
+            }
+        }
+        let mut newer = record();
+        newer.features.set_named(reading, 40, "later");
+        newer.container_inode = U64::new(0);
+        assert!(newer.validate().is_err(), "whose blocks are whose must be known");
+    }
 }

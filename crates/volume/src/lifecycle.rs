@@ -272,7 +272,15 @@ pub fn set_exports(
     let side = scope.block_side();
     let slot = side.changeable_slot_of(volume)?;
     check_rules(rules)?;
-    set_rules(&mut side.table[slot].record, rules);
+    let record = &mut side.table[slot].record;
+    if record.exports.iter().any(|rule| rule.used != 0 && !rule.is_understood()) {
+        return Err(AggregateError::Refused(
+            "one of its export rules says what this build of Stroop does not know, and would be \
+             lost; change them with the build that wrote it, or a later one"
+                .to_owned(),
+        ));
+    }
+    set_rules(record, rules);
     side.dirty_slots.insert(slot);
     Ok(())
 }

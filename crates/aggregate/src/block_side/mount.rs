@@ -168,7 +168,10 @@ fn read_slot(root: &Root<PhysicalPointer>, slot: u64, reader: &Reader<'_>) -> Pr
     let record = match buftree::read(root, &key, Fbn(slot), reader)? {
         Some(block) => VolumeRecord::from_block(&block).map_err(|damage| {
             tracing::error!(slot, %damage, "the volume table");
-            Stop::of_damage(damage, Pvbn(0))
+            match Stop::of_damage(damage, Pvbn(0)) {
+                Stop::Damaged(_) => Stop::Contradiction("a record of its volume table is wrong"),
+                stop => stop,
+            }
         })?,
         None => VolumeRecord::empty(),
     };

@@ -8,6 +8,7 @@ use media::{LABEL_BLOCK, SUPERBLOCK_BLOCK};
 use ondisk::features::FeatureClass::{Compatible, Incompatible, ReadOnlyCompatible};
 use ondisk::features::{FeatureClass, FeatureScope, FeatureSet};
 use ondisk::newer::with_feature as newer;
+use ondisk::records::{TIERING_AUTO, VolumeRecord};
 use ondisk::root::Superblock;
 use units::BlockRef;
 use units::VolumeId;
@@ -36,6 +37,10 @@ fn use_feature(node: &Node, volume: &'static str, class: FeatureClass) {
         record.features.set_named(class, 40, "later");
         // The feature keeps something where this build knows nothing.
         record.padding[9] = 1;
+        record.exports[1].reserved[0] = 1;
+        if class != Compatible {
+            record.tiering = TIERING_AUTO + 1;
+        }
         side.dirty_slots.insert(slot);
     });
 }
@@ -189,6 +194,25 @@ fn no_request_changes_the_record_of_a_volume_that_lacks_a_feature() {
         node.wait(|done| node.engine.delete_volume("home", done)).unwrap();
         assert!(restarted(node).engine.volume_named("home").is_none());
     }
+}
+
+/// An administrator's change wrote back the rules that were understood, and lost the other.
+#[test]
+fn regression_an_export_rule_of_a_newer_build_is_not_lost() {
+    let node = Node::create(&SimulatedWorld::new(5), RaidKind::None, false);
+    change(&node, |side| {
+        let mut newer = VolumeRecord::empty().exports[0];
+        (newer.used, newer.flags) = (1, 16);
+        side.table[0].record.exports[0] = newer;
+        side.dirty_slots.insert(0);
+    });
+    let node = restarted(node);
+    let before = record(&node, "home");
+    let refused = node.wait(|done| node.engine.set_exports("home", Vec::new(), done));
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("says what this build of Stroop does not know"), "{refused}");
+    assert!(record(&node, "home") == before);
+    assert_eq!(node.engine.volume_named("home").unwrap().exports().len(), 1);
 }
 
 /// Ages and temperature scans are the volume's, too.

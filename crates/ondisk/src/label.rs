@@ -385,7 +385,9 @@ impl DiskLabel {
         }
         Damage::unless_read(STRUCTURE, self.version.get())?;
         self.features.validate(FeatureScope::Disk, STRUCTURE)?;
+        let rotational = self.rotational & !1;
         let reserved = [
+            rotational.as_bytes(),
             self.reserved_a.as_bytes(),
             self.reserved_e.as_bytes(),
             self.reserved_d.as_bytes(),

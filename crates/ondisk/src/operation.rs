@@ -321,11 +321,12 @@ pub trait RecordPart: FromBytes + KnownLayout + Immutable {
 }
 
 macro_rules! record_parts {
-    ($($part:ident: [$($field:ident),*], [$($zero:ident),*];)*) => {
+    ($($part:ident: [$($field:ident),*], [$($zero:ident),*] $(, $flags:ident)?;)*) => {
         $(impl RecordPart for $part {
             fn is_reserved_zero(&self) -> bool {
                 true $(&& self.$field.is_reserved_zero())*
                     $(&& self.$zero.as_bytes().iter().all(|byte| *byte == 0))*
+                    $(&& self.$flags.get() & !FLAG_DROPS_CAPABILITY == 0)?
             }
         })*
     };
@@ -338,10 +339,10 @@ record_parts! {
     CreateRecord: [prefix, directory, file, state], [reserved_a, reserved_b];
     NameRecord: [prefix, directory, file], [reserved];
     RenameRecord: [prefix, from_directory, to_directory, source, target], [reserved_a, reserved_b];
-    SetAttributesRecord: [prefix, file, state], [reserved];
-    WriteRecord: [prefix, file], [reserved];
+    SetAttributesRecord: [prefix, file, state], [reserved], flags;
+    WriteRecord: [prefix, file], [reserved], flags;
     CommitRecord: [prefix, file, state], [reserved];
-    AllocateRecord: [prefix, file, state], [reserved];
+    AllocateRecord: [prefix, file, state], [reserved], flags;
     SetXattrRecord: [prefix, file, holder], [reserved];
     RemoveXattrRecord: [prefix, file], [reserved];
 }
@@ -414,6 +415,12 @@ mod tests {
             newer[reserved] = 1;
             let refused = split::<NameRecord>(&newer, "name");
             assert_eq!(refused, Err(Damage::Reserved { structure: "name" }), "byte {reserved}");
+        }
+        let mut write = <WriteRecord as zerocopy::FromZeros>::new_zeroed();
+        for (flags, is_known) in [(FLAG_DROPS_CAPABILITY, true), (2, false), (1 << 31, false)] {
+            write.flags.set(flags);
+            let found = split::<WriteRecord>(write.as_bytes(), "write");
+            assert_eq!(found.is_ok(), is_known, "flags {flags:#x}");
         }
     }
 }

@@ -216,7 +216,16 @@ impl Superblock {
             return Err(Damage::Field { structure: "superblock", field: "cp_again" });
         }
         found.features.validate(FeatureScope::Aggregate, "superblock")?;
-        let reserved: [&[u8]; 2] = [&found.reserved, &found.padding];
+        // Of what is 0 or 1 the other bits are nobody's yet.
+        let (clean, traditional) = (found.clean & U16::new(!1), found.traditional & U32::new(!1));
+        let leaves_areas = found.leaves_areas & U32::new(!1);
+        let reserved: [&[u8]; 5] = [
+            &found.reserved,
+            &found.padding,
+            clean.as_bytes(),
+            traditional.as_bytes(),
+            leaves_areas.as_bytes(),
+        ];
         found.features.check_reserved(FeatureScope::Aggregate, "superblock", &reserved)?;
         found.root.validate()?;
         Ok(found)
@@ -416,7 +425,10 @@ mod tests {
     /// older one.
     #[test]
     fn a_superblock_of_a_newer_build_is_told_from_damage() {
-        let changes: [fn(&mut Superblock); 4] = [
+        let changes: [fn(&mut Superblock); 7] = [
+            |newer| newer.clean = U16::new(2),
+            |newer| newer.traditional = U32::new(1 << 31),
+            |newer| newer.leaves_areas = U32::new(3),
             |newer| newer.version = U16::new(FORMAT_VERSION + 1),
             |newer| newer.features.set_named(FeatureClass::Incompatible, 9, "later"),
             |newer| newer.features.set_named(FeatureClass::ReadOnlyCompatible, 9, "later"),

@@ -131,7 +131,8 @@ fn wrong_fields_are_named() {
     assert!(matches!(newer.validate(), Err(Damage::Checksum { .. })));
     newer.checksum = U32::new(newer.computed_checksum());
     assert!(matches!(newer.validate(), Err(Damage::Version { .. })));
-    let reserved: [fn(&mut DiskLabel); 5] = [
+    let reserved: [fn(&mut DiskLabel); 6] = [
+        |label| label.rotational = 2,
         |label| label.reserved_a = U16::new(1),
         |label| label.reserved_c[15] = 1,
         |label| label.reserved_d = U32::new(1),

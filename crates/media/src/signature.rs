@@ -3,6 +3,7 @@
 //! Not a complete list of formats, and it need not be: what is not zero is refused as well. Names
 //! are for the operator, who must decide.
 
+use ondisk::damage::Damage;
 use ondisk::label::DiskLabel;
 use std::fmt;
 use units::{AggregateUuid, BLOCK_SIZE, BlockRef};
@@ -21,6 +22,11 @@ pub enum Found {
         /// The aggregate's identity.
         aggregate: AggregateUuid,
     },
+    /// A label of ours that this build does not read.
+    Unread {
+        /// What is wrong with it, or that another build wrote it.
+        damage: Damage,
+    },
     /// A format that we know by name.
     Foreign(&'static str),
     /// Something.
@@ -35,6 +41,12 @@ impl fmt::Display for Found {
         match self {
             Self::Stroop { aggregate_name, aggregate } => {
                 write!(formatter, "a part of the Stroop aggregate '{aggregate_name}' ({aggregate})")
+            }
+            Self::Unread { damage } if damage.is_of_another_build() => {
+                write!(formatter, "a disk of another build of Stroop ({damage})")
+            }
+            Self::Unread { damage } => {
+                write!(formatter, "a disk of Stroop whose label is damaged ({damage})")
             }
             Self::Foreign(name) => formatter.write_str(name),
             Self::Data { block } => write!(formatter, "unknown data (block {block} is not zero)"),
@@ -78,16 +90,31 @@ const AT_END: [(&str, usize, &[u8]); 2] = [
     ("a member of a Linux md RAID", 8192, b"\xfc\x4e\x2b\xa9"),
 ];
 
+/// What the two copies of a label say, if one of them is a label. A newer build's may be the one
+/// that counts.
+fn identify_label<'a>(copies: impl Iterator<Item = &'a BlockRef>) -> Option<Found> {
+    let (mut whole, mut unread) = (None, None);
+    for block in copies.filter(|block| DiskLabel::is_claimed_by(block)) {
+        match DiskLabel::from_block(block) {
+            Ok(label) => whole = whole.or(Some(label)),
+            Err(damage) if damage.is_of_newer_build() => return Some(Found::Unread { damage }),
+            Err(damage) => unread = unread.or(Some(damage)),
+        }
+    }
+    let stroop = |label: DiskLabel| Found::Stroop {
+        aggregate_name: label.name().unwrap_or_default().to_owned(),
+        aggregate: label.aggregate,
+    };
+    whole.map(stroop).or_else(|| unread.map(|damage| Found::Unread { damage }))
+}
+
 /// What the first and the last blocks of a disk are; `None` if they are all zero.
 ///
 /// `last_start` is the number of the first of `last`.
 #[must_use]
 pub fn identify(first: &[BlockRef], last: &[BlockRef], last_start: u64) -> Option<Found> {
-    for block in first.iter().take(1).chain(last.last()) {
-        if let Ok(label) = DiskLabel::from_block(block) {
-            let aggregate_name = label.name().unwrap_or_default().to_owned();
-            return Some(Found::Stroop { aggregate_name, aggregate: label.aggregate });
-        }
+    if let Some(found) = identify_label(first.iter().take(1).chain(last.last())) {
+        return Some(found);
     }
     let head: Vec<u8> = first.iter().flat_map(|block| block.bytes()).copied().collect();
     let tail: Vec<u8> = last.iter().flat_map(|block| block.bytes()).copied().collect();

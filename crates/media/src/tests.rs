@@ -2,7 +2,7 @@
 
 use crate::*;
 use device_models::{HddConfiguration, HddModel};
-use ondisk::features::FeatureClass;
+use ondisk::features::{FeatureClass, FeatureScope};
 use ondisk::identity::crc32c_of_bytes;
 use ondisk::label::{DiskLabel, DiskRole, RaidKind};
 use ondisk::medium::Medium;
@@ -74,6 +74,36 @@ fn foreign_disks_are_refused_by_name() {
     let small: Arc<dyn Disk> = world.add_disk("small", 100);
     let refused = world.wait(|done| check_unused(&small, true, done)).unwrap_err();
     assert_eq!(refused.to_string(), "disk small has 400KiB, the least is 16MiB; use a larger disk");
+}
+
+/// It passed for unknown data, with an invitation to erase it.
+#[test]
+fn regression_a_disk_of_another_build_is_named_before_it_is_erased() {
+    let newer = |copies: &[u64]| {
+        let (world, disk) = world();
+        world.wait(|done| initialize(Arc::clone(&disk), label(), done)).unwrap();
+        for copy in copies {
+            let old = world.read_block("a", *copy).unwrap();
+            let (class, later) = (FeatureClass::Incompatible, (40, "later"));
+            let block = ondisk::newer::with_feature(&old, FeatureScope::Disk, class, later);
+            world.write_block("a", *copy, &block);
+        }
+        (world, disk)
+    };
+    for copies in [&[0][..], &[SIZE - 1], &[0, SIZE - 1]] {
+        let (world, disk) = newer(copies);
+        let refused = world.wait(|done| check_unused(&disk, false, done)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "disk a holds a disk of another build of Stroop (disk label: uses the feature 'later', \
+             which this build of Stroop lacks; a newer build wrote it); if it is to be erased, use \
+             --force"
+        );
+    }
+    let (world, disk) = newer(&[]);
+    [0, SIZE - 1].iter().for_each(|copy| world.flip_bit("a", *copy, 32_000));
+    let refused = world.wait(|done| check_unused(&disk, false, done)).unwrap_err();
+    assert!(refused.to_string().contains("a disk of Stroop whose label is damaged"), "{refused}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::membership::Told;
 use crate::request::{GrowDone, NewDisk, NewGroup};
 use crate::resizing::Resizing;
 use media::{DATA_START, Device, MediaError, Profile, Zeroing, regions_of};
+use ondisk::features::FeatureSet;
 use ondisk::identity::REGION_BLOCKS;
 use ondisk::label::{DiskLabel, GROUP_DISKS_MAX, GROUPS_MAX, RaidKind};
 use ondisk::pointer::BLOCK_NUMBER_MAX;
@@ -112,6 +113,9 @@ impl Resizing {
         Told::default().write_to(&mut common);
         common.rebuilt_regions = 0.into();
         common.scrub = ScrubRecord::new_zeroed();
+        // Nothing of the new disk's content uses what the member's does.
+        common.features = FeatureSet::empty();
+        common.reserved_f.fill(0);
         let labels: Vec<(Arc<dyn Disk>, DiskLabel)> = growth
             .added
             .iter()

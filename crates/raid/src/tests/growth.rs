@@ -3,6 +3,7 @@
 
 use super::model::*;
 use crate::*;
+use ondisk::label::DiskLabel;
 use ondisk::label::RaidKind::{self, Dp, None as Unprotected, Raid4, Tp};
 use platform::Disk;
 use platform::sync::Mutex;
@@ -137,6 +138,21 @@ fn groups_of_other_kinds_and_sizes_join() {
         assert_eq!(model.store.geometry().groups().len(), 3);
         check_without_any(&mut model, 1, disks, kind.parity_disks());
     }
+}
+
+/// The labels of another group's disks said of theirs that there is diagonal parity.
+#[test]
+fn regression_disks_that_join_have_no_features_of_another_group() {
+    let mut model = Model::new(1, &[(Dp, 4)]);
+    model.reassemble().unwrap();
+    let single = begin(&model, true, Unprotected, vec![new_disk(&model, 1, 0)]);
+    model.world.run_until_idle();
+    assert_eq!(single.lock().take(), Some(Ok(())));
+    let features = |group: usize| {
+        let block = model.world.read_block(&disk_name(group, 0), media::LABEL_BLOCK).unwrap();
+        DiskLabel::from_block(&block).unwrap().features.to_string()
+    };
+    assert_eq!((features(0), features(1)), ("double-parity".to_owned(), String::new()));
 }
 
 /// Cut after so many steps of a growth: the aggregate is as before or larger, and whole.

@@ -152,7 +152,8 @@ impl Opening {
         store.adopt_superblock(slot, block, is_whole_slot, Box::new(adopted));
     }
 
-    /// Has every disk in use have the superblock, durably, before anything else is written.
+    /// Has every disk in use have the superblock, durably, before anything but the log's header is
+    /// written.
     ///
     /// The power may have gone while the superblock was on one disk only, or in the volatile
     /// memory of all. Recovery writes into blocks that the consistency point before uses: if the

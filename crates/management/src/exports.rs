@@ -1,9 +1,9 @@
 //! Export rules as volumes store them and as administrators write them, and their way to the front
 //! ends.
 //!
-//! Invariants: the two forms turn into one another without loss. The first rule that matches decides,
-//! and a stored rule that is not understood may forbid what one behind it allows: from it on they
-//! are left out, so that they let nobody in. The engine refuses to replace them
+//! Invariants: the two forms turn into one another without loss. The first rule that matches
+//! decides, and a stored rule that is not understood may forbid what one behind it allows: from it
+//! on they are left out, so that they let nobody in. The engine refuses to replace them
 //! (`volume::lifecycle::set_exports`).
 
 use crate::ports::FrontEnds;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: calls block and may take as long as the work takes, so they run on threads of the
 //! admin server, never on one that serves files; [`dispatch`] validates before it calls; a call
-//! that fails has changed nothing.
+//! that fails has changed nothing, or says what it did: spares that were added before one failed.
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove};
@@ -47,7 +47,7 @@ macro_rules! administration {
             $($(#[$doc])*
             ///
             /// # Errors
-            /// As the request deserves; nothing has changed then.
+            /// As the request deserves; nothing has changed then but what the error says.
             fn $method(&self $(, $argument: &$type)?) -> Result<$reply, AdminError>;)*
         }
 

@@ -82,8 +82,16 @@ impl Aggregates {
         }
         tracing::info!(aggregate = wanted.name, disks = wanted.disks.len(), "aggregate created");
         if !spares.disks.is_empty() {
-            self.add_spares_in_turn(&spares)?;
+            self.add_spares_in_turn(&spares).map_err(|error| without_spares(error, wanted))?;
         }
         self.aggregate(&wanted.name)
     }
+}
+
+/// What went wrong with spares, of an aggregate that was made.
+fn without_spares(error: AdminError, wanted: &AggregateCreate) -> AdminError {
+    let name = &wanted.name;
+    error
+        .because(format!("aggregate {name} was made, and is in service without this spare"))
+        .try_next(format!("stroop disk list, and stroop disk spare add DISK --aggr {name}"))
 }

@@ -34,9 +34,10 @@ impl Aggregates {
         for disk in disks {
             if !wanted.dry_run {
                 let (engine, given) = (&self.node.engine, (Arc::clone(&disk), wanted.force));
-                self.node.waits.request(ADD, disk.name(), |done| {
+                let outcome = self.node.waits.request(ADD, disk.name(), |done| {
                     engine.add_spare(&aggregate.name, given, done)
-                })?;
+                });
+                outcome.map_err(|error: AdminError| after_others(error, &added))?;
                 tracing::info!(aggregate = aggregate.name, disk = disk.name(), "spare added");
                 self.disks.hold(&aggregate.name, std::slice::from_ref(&disk));
                 self.forget_offline(std::slice::from_ref(&disk));
@@ -134,6 +135,15 @@ impl Aggregates {
     }
 }
 
+/// What went wrong with a spare, after others were added.
+fn after_others(error: AdminError, added: &[DiskInfo]) -> AdminError {
+    let names: Vec<&str> = added.iter().map(|disk| disk.name.as_str()).collect();
+    match names.as_slice() {
+        [] => error,
+        names => error.because(format!("these are spares by now: {}", names.join(", "))),
+    }
+}
+
 fn spares_left(summaries: &[AggregateSummary], aggregate: &str) -> usize {
     let found = summaries.iter().find(|summary| summary.name == aggregate);
     found.map_or(0, |summary| summary.status.spares.len())
@@ -165,4 +175,18 @@ pub(crate) fn no_spare(message: &str, disk: &str, aggregate: &str) -> AdminError
     AdminError::new(Code::NotFound, message, disk)
         .because(format!("aggregate {aggregate} has no spare that is large enough"))
         .try_next(format!("stroop disk replace {disk} NEW"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_call_that_fails_half_way_says_what_was_done() {
+        let error = || AdminError::new(Code::Failed, ADD, "d3").because("it is gone");
+        assert_eq!(after_others(error(), &[]).cause, ["it is gone"]);
+        let added = ["d1", "d2"].map(|name| spare_info("a1", (name, 1, Profile::Object), None));
+        let told = after_others(error(), &added).cause;
+        assert_eq!(told, ["it is gone", "these are spares by now: d1, d2"]);
+    }
 }

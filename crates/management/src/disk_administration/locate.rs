@@ -30,20 +30,28 @@ impl DiskAdministration {
     }
 
     pub(crate) fn locate_disk(&self, wanted: &DiskLocate) -> Result<DiskLocated, AdminError> {
-        let disk = self.any_disk(&wanted.disk)?;
-        if disk.hints().is_object_store {
-            return Err(AdminError::new(Code::Conflict, LOCATE, disk.name())
-                .because("it is an object range and has no light"));
-        }
-        let (name, seconds) = (disk.name().to_owned(), wanted.seconds);
+        let DiskLocate { disk: name, seconds } = wanted.clone();
+        let found = match self.any_disk(&name) {
+            Ok(disk) if disk.hints().is_object_store => {
+                return Err(AdminError::new(Code::Conflict, LOCATE, name)
+                    .because("it is an object range and has no light"));
+            }
+            Err(error) if error.code == Code::NotFound => return Err(error),
+            found => found,
+        };
         self.disks.locating.forget(&name);
         let mut enclosure_light = false;
         if seconds > 0 {
             let light = self.disks.light(&name);
             enclosure_light = light.is_some();
+            // The light needs no disk that works.
+            let disk = match found {
+                Err(error) if !enclosure_light => return Err(error),
+                found => found.ok(),
+            };
             let now = self.node.clock.monotonic_nanoseconds();
             let until_nanoseconds = now.saturating_add(seconds * NANOSECONDS_PER_SECOND);
-            self.disks.locating.begin(disk, until_nanoseconds, light);
+            self.disks.locating.begin(&name, disk, until_nanoseconds, light);
         }
         Ok(DiskLocated { disk: name, enclosure_light, seconds })
     }

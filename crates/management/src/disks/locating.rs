@@ -4,7 +4,9 @@
 //! Invariants: reads only; a light that was lit is put out when the time is over, or the node ends.
 //! A disk that shows itself is free to be used: whoever opens it is given the same handle.
 //!
-//! Fails: a disk that cannot be read is forgotten: it will not be found by its light.
+//! Fails: a disk that cannot be read is closed, for it may be opened again when it works. The
+//! light of its slot stays lit: that is the disk which somebody is about to pull out. Without such
+//! a light it is forgotten.
 
 use crate::ports::Light;
 use platform::Disk;
@@ -22,10 +24,11 @@ const STRIDE_BLOCKS: u64 = 7_919 * READ_BLOCKS;
 
 /// A disk that shows itself.
 struct Shown {
-    disk: Arc<dyn Disk>,
+    /// As long as it can be read.
+    disk: Option<Arc<dyn Disk>>,
     until_nanoseconds: u64,
     /// Put out with it.
-    _light: Option<Box<dyn Light>>,
+    light: Option<Box<dyn Light>>,
     burst: Arc<Burst>,
 }
 
@@ -46,15 +49,18 @@ impl Locating {
     pub(crate) fn disk(&self, name: &str) -> Option<Arc<dyn Disk>> {
         let shown = self.0.lock();
         let works = |one: &&Shown| !one.burst.has_failed.load(Ordering::Relaxed);
-        shown.get(name).filter(works).map(|one| Arc::clone(&one.disk))
+        shown.get(name).filter(works).and_then(|one| one.disk.clone())
     }
 
     /// A second has passed.
     pub(crate) fn tick(&self, now_nanoseconds: u64) {
         let mut shown = self.0.lock();
         shown.retain(|_, one| {
-            let is_over = now_nanoseconds >= one.until_nanoseconds
-                || one.burst.has_failed.load(Ordering::Relaxed);
+            if one.burst.has_failed.load(Ordering::Relaxed) {
+                one.disk = None;
+            }
+            let is_dark = one.disk.is_none() && one.light.is_none();
+            let is_over = is_dark || now_nanoseconds >= one.until_nanoseconds;
             if is_over {
                 one.end();
             } else {
@@ -71,16 +77,16 @@ impl Locating {
         }
     }
 
-    /// A disk shows itself for a while.
+    /// A disk shows itself for a while: by being read, if it can be, and by the light of its slot.
     pub(crate) fn begin(
         &self,
-        disk: Arc<dyn Disk>,
+        name: &str,
+        disk: Option<Arc<dyn Disk>>,
         until_nanoseconds: u64,
         light: Option<Box<dyn Light>>,
     ) {
-        let (name, burst) = (disk.name().to_owned(), Arc::default());
-        let shown = Shown { disk, until_nanoseconds, _light: light, burst };
-        self.0.lock().insert(name, shown);
+        let shown = Shown { disk, until_nanoseconds, light, burst: Arc::default() };
+        self.0.lock().insert(name.to_owned(), shown);
     }
 
     /// No disk shows itself any more.
@@ -94,8 +100,9 @@ impl Shown {
         if self.burst.is_on.fetch_xor(true, Ordering::Relaxed) {
             return;
         }
+        let Some(disk) = &self.disk else { return };
         for _ in 0..READS_AT_A_TIME {
-            read_on(Arc::clone(&self.disk), Arc::clone(&self.burst));
+            read_on(Arc::clone(disk), Arc::clone(&self.burst));
         }
     }
 
@@ -130,7 +137,8 @@ mod tests {
         let disk: Arc<dyn Disk> = SimulatedWorld::new(1).add_disk("d", 4096);
         let burst = Arc::<Burst>::default();
         let same = Arc::clone(&burst);
-        let shown = Shown { disk, until_nanoseconds: 100, _light: None, burst: same };
+        let disk = Some(disk);
+        let shown = Shown { disk, until_nanoseconds: 100, light: None, burst: same };
         locating.0.lock().insert("d".to_owned(), shown);
         let is_on = || burst.is_on.load(Ordering::Relaxed);
         locating.tick(0);
@@ -144,5 +152,41 @@ mod tests {
         burst.has_failed.store(false, Ordering::Relaxed);
         locating.tick(100);
         assert!(!is_on() && locating.0.lock().is_empty());
+    }
+
+    /// Put out when it is dropped.
+    struct Lamp(Arc<AtomicBool>);
+
+    impl Light for Lamp {}
+
+    impl Drop for Lamp {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn regression_a_disk_that_cannot_be_read_is_shown_by_the_light_of_its_slot() {
+        let world = SimulatedWorld::new(1);
+        let disk: Arc<dyn Disk> = world.add_disk("d1", 4096);
+        world.set_gone("d1", true);
+        let locating = Locating::default();
+        let lit = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
+        let lamp = |at: usize| Some(Box::new(Lamp(Arc::clone(&lit[at]))) as Box<dyn Light>);
+        // One fails while it is read, one cannot be opened, and one has no light.
+        locating.begin("d1", Some(Arc::clone(&disk)), 100, lamp(0));
+        locating.begin("d2", None, 100, lamp(1));
+        locating.begin("d3", Some(Arc::clone(&disk)), 100, None);
+        for now in 0..4 {
+            locating.tick(now);
+            world.run_until_idle();
+        }
+        assert_eq!(Arc::strong_count(&disk), 1, "it may be opened again");
+        let shown = |locating: &Locating| locating.0.lock().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(shown(&locating), ["d1", "d2"]);
+        assert!(lit.iter().all(|lit| lit.load(Ordering::Relaxed)));
+        locating.tick(100);
+        assert!(shown(&locating).is_empty());
+        assert!(lit.iter().all(|lit| !lit.load(Ordering::Relaxed)));
     }
 }

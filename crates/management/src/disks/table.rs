@@ -94,6 +94,7 @@ impl DiskTable {
     pub(crate) fn hold(&self, aggregate: &str, disks: &[Arc<dyn Disk>]) {
         let mut held = self.held.lock();
         for disk in disks {
+            self.upkeep.forget_failure(disk.name());
             let (disk, aggregate) = (Arc::clone(disk), aggregate.to_owned());
             let before = held.insert(disk.name().to_owned(), Held { disk, aggregate });
             assert!(before.is_none(), "a disk belongs to one aggregate");
@@ -223,7 +224,9 @@ impl DiskTable {
         let recorded = label.as_ref().and_then(|label| label.medium());
         let told = || disk.as_ref().map(|disk| Profile::of(&**disk));
         let media = recorded.and_then(Profile::of_medium).or_else(told);
-        let note = self.upkeep.failure(name).or(note);
+        // Why something went wrong with it does not say what it holds.
+        let notes: Vec<String> = note.into_iter().chain(self.upkeep.failure(name)).collect();
+        let note = (!notes.is_empty()).then(|| notes.join("; "));
         Some(DiskInfo {
             name: name.to_owned(),
             size_bytes: disk.as_ref().map_or(0, bytes),
@@ -283,5 +286,86 @@ pub(crate) const fn role(role: ondisk::label::DiskRole) -> DiskRole {
         ondisk::label::DiskRole::Data => DiskRole::Data,
         ondisk::label::DiskRole::Parity => DiskRole::Parity,
         ondisk::label::DiskRole::Spare => DiskRole::Spare,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disks::upkeep::Task;
+    use crate::waits::Driver;
+    use platform::DiskOpener;
+    use platform::simulated::SimulatedWorld;
+    use raid::RaidError;
+    use std::time::Duration;
+
+    struct Source(SimulatedWorld);
+
+    impl DiskOpener for Source {
+        fn open(&self, path: &str) -> Result<Arc<dyn Disk>, DiskError> {
+            self.0.open(path)
+        }
+    }
+
+    impl DiskSource for Source {
+        fn names(&self) -> Vec<String> {
+            vec!["d1".to_owned()]
+        }
+
+        fn is_same(&self, name: &str, other: &str) -> bool {
+            other == format!("/dev/{name}")
+        }
+
+        fn light(&self, _: &str) -> Option<Box<dyn Light>> {
+            None
+        }
+    }
+
+    impl Driver for Source {
+        fn step(&self) -> bool {
+            self.0.step()
+        }
+
+        fn pause(&self, _: Duration) -> bool {
+            self.0.step()
+        }
+    }
+
+    fn table() -> (DiskTable, Arc<dyn Disk>) {
+        let world = SimulatedWorld::new(1);
+        let disk: Arc<dyn Disk> = world.add_disk("d1", media::DISK_BLOCKS_MIN);
+        world.wait(|done| disk.write(0, vec![units::Block::shared(&[7; 4096])], done)).unwrap();
+        let waits = Waits::driving(Arc::new(Source(world.clone())));
+        let watch = Watch::new(Arc::new(world.clone()), u64::MAX);
+        (DiskTable::new(Arc::new(Source(world)), watch, waits), disk)
+    }
+
+    #[test]
+    fn regression_what_a_disk_holds_is_told_beside_why_something_failed() {
+        let (table, disk) = table();
+        let note = || table.info_unless_held("d1").and_then(|info| info.note).unwrap_or_default();
+        let holds = note();
+        assert!(!holds.is_empty());
+        let task = Task::joining("a1");
+        table.upkeep.begin(std::slice::from_ref(&disk), &task);
+        task.ending.end(Err(RaidError::Growing.into()));
+        table.upkeep.settle();
+        assert_eq!(note(), format!("{holds}; {}", RaidError::Growing));
+        // Something else was done to it meanwhile.
+        table.hold("a2", &[disk]);
+        table.release("d1");
+        assert_eq!(note(), holds);
+    }
+
+    #[test]
+    fn regression_two_names_of_one_disk_are_refused_though_it_shows_itself() {
+        let (table, disk) = table();
+        table.locating.begin("d1", Some(disk), u64::MAX, None);
+        let open = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            table.open_free(&names).map(|disks| disks.len())
+        };
+        assert_eq!(open(&["/dev/d1"]), Ok(1));
+        assert_eq!(open(&["d1", "/dev/d1"]).unwrap_err().code, Code::Usage);
     }
 }

@@ -105,6 +105,11 @@ impl Upkeep {
         self.failures.lock().get(name).cloned()
     }
 
+    /// Something else was done to a disk.
+    pub(crate) fn forget_failure(&self, name: &str) {
+        self.failures.lock().remove(name);
+    }
+
     /// A disk to which something is done, as administrators see it.
     pub(crate) fn info(&self, name: &str) -> Option<DiskInfo> {
         let under_way = self.under_way.lock();

@@ -57,6 +57,18 @@ pub enum Damage {
 }
 
 impl Damage {
+    /// What was to be read.
+    #[must_use]
+    pub const fn structure(&self) -> &'static str {
+        match self {
+            Self::Field { structure, .. }
+            | Self::Checksum { structure, .. }
+            | Self::Version { structure, .. }
+            | Self::Feature { structure, .. }
+            | Self::Reserved { structure } => structure,
+        }
+    }
+
     /// Whether a build wrote the structure that this one does not read: nothing is broken.
     #[must_use]
     pub const fn is_of_another_build(&self) -> bool {

@@ -143,10 +143,9 @@ impl InodeRecord {
         if self.mode.get() > 0o7777 {
             return wrong("mode");
         }
-        if self.flags.get() & !INODE_FLAGS != 0 {
-            return wrong("flags");
-        }
-        Damage::unless_zero("inode", &[self.reserved_a.as_bytes(), &self.reserved_b])?;
+        let flags = U32::new(self.flags.get() & !INODE_FLAGS);
+        let reserved = [flags.as_bytes(), self.reserved_a.as_bytes(), &self.reserved_b];
+        Damage::unless_zero("inode", &reserved)?;
         if self.depth == 0 && self.kind == KIND_DIRECTORY && self.size.get() != 0 {
             return wrong("size");
         }

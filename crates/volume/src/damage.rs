@@ -38,6 +38,17 @@ pub enum VolumeDamage {
 }
 
 impl VolumeDamage {
+    /// What this build lacks of a volume of which nothing is damaged: the feature's name, or where
+    /// one without a name shows. Nobody is to copy the files of such a volume and delete it.
+    #[must_use]
+    pub fn lacking(&self) -> Option<String> {
+        match self {
+            Self::Feature(feature) => Some(feature.to_string()),
+            Self::OtherBuild(damage) => Some(format!("unnamed, in its {}", damage.structure())),
+            Self::Unreadable(_) | Self::Contradiction(_) | Self::Known => None,
+        }
+    }
+
     /// What kept work on a volume from going on.
     ///
     /// # Panics

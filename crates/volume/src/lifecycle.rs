@@ -232,7 +232,7 @@ pub fn open_unreadable(
     front.set_unreadable(damage);
     let space = Space::new(volume, size_blocks + slack_blocks(size_blocks));
     let flexible = FlexibleVolume::new(aggregate, front, space, size_blocks);
-    if matches!(damage, VolumeDamage::Feature(_) | VolumeDamage::OtherBuild(_)) {
+    if damage.lacking().is_some() {
         flexible.set_not_understood(damage);
     }
     aggregate.add_member(Arc::clone(&flexible) as _);

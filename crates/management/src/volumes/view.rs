@@ -47,10 +47,8 @@ impl Volumes {
             VolumeKind::Flexible(flexible) => (flexible.front.shared.used_inodes(), false),
             VolumeKind::Traditional(plain) => (plain.front.shared.used_inodes(), true),
         };
-        let (damage, lacking_feature) = match volume.damage() {
-            Some(VolumeDamage::Feature(feature)) => (None, Some(feature.to_string())),
-            damage => (damage, None),
-        };
+        let lacking_feature = volume.damage().as_ref().and_then(VolumeDamage::lacking);
+        let damage = volume.damage().filter(|_| lacking_feature.is_none());
         VolumeInfo {
             name: volume.name.clone(),
             id: volume.environment.volume.get(),

@@ -34,6 +34,13 @@ const SNAPSHOT: Newer = Newer {
     byte: 1,
     balance: BLOCK_SIZE - 4,
 };
+/// A flag that nobody has yet.
+const INODE_FLAG: Newer = Newer {
+    inode: 0,
+    at: INODE_SIZE + offset_of!(InodeRecord, flags),
+    byte: 2,
+    balance: BLOCK_SIZE - 4,
+};
 /// Of the free map; the last inode of its block is free.
 const INODE: Newer = Newer {
     inode: 0,
@@ -94,7 +101,7 @@ fn a_volume_that_a_newer_build_wrote_is_out_of_service_and_stays_as_it_is() {
     node.wait(|done| node.engine.stop(done)).unwrap();
     let world = node.power_cut();
     let left = world.snapshot();
-    for newer in [VOL_INFO, SNAPSHOT, INODE] {
+    for newer in [VOL_INFO, SNAPSHOT, INODE, INODE_FLAG] {
         world.restore(&left);
         let old = newer.write(&world, home);
         let mut node = Node::open(&world).0;
@@ -103,6 +110,8 @@ fn a_volume_that_a_newer_build_wrote_is_out_of_service_and_stays_as_it_is() {
             let damage = volume.damage().expect("it is not understood");
             assert!(matches!(damage, VolumeDamage::OtherBuild(_)), "{damage}");
             assert!(damage.to_string().contains("a newer build wrote them; start"), "{damage}");
+            let lacking = damage.lacking().expect("nobody is told to delete it");
+            assert!(lacking.starts_with("unnamed, in its "), "{lacking}");
             assert!(volume.is_unreadable());
             let refused = node.wait(|done| node.engine.set_exports("home", Vec::new(), done));
             let refused = refused.unwrap_err().to_string();

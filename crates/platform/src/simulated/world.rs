@@ -462,6 +462,12 @@ impl SimulatedWorld {
         self.with_disk(disk, |image| image.faults.gone = gone);
     }
 
+    /// Whether the whole disk is gone.
+    #[must_use]
+    pub fn is_gone(&self, disk: &str) -> bool {
+        self.state.lock().disks.get(disk).is_some_and(|image| image.faults.gone)
+    }
+
     /// The whole disk hangs: its requests wait, those under way included. Or it answers again,
     /// late.
     pub fn set_hung(&self, disk: &str, hangs: bool) {

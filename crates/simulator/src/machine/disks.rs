@@ -202,6 +202,15 @@ impl Machine<'_> {
         }
     }
 
+    /// A node that opens whatever disks it finds starts: those that hung, or refused writes, do
+    /// what they should from now on; those that are not there stay away.
+    pub fn heal_disks(&mut self) {
+        self.answer_late();
+        self.end_refusals();
+        let Self { disks, world, .. } = self;
+        disks.gone.retain(|name| world.is_gone(name));
+    }
+
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
         self.answer_late();

@@ -50,6 +50,7 @@ impl OperatorLife<'_> {
         }
         let is_told = self.is_told(after.as_ref(), &told);
         self.machine.end_outage();
+        self.machine.heal_disks();
         if self.events.chance(25) {
             self.machine.return_disks();
         }

@@ -195,16 +195,24 @@ pub(crate) fn check_aggregate(
     checks
 }
 
-/// What is to be done while disks are being filled: nothing, unless somebody paused it.
+/// What is to be done while disks are being filled: nothing, unless somebody paused it, or it got
+/// stuck.
 fn nothing_unless_paused(
     summary: &AggregateSummary,
     is_meant: impl FnMut(&&FillingStatus) -> bool,
 ) -> String {
-    let mut meant = summary.status.fillings.iter().filter(is_meant);
-    match meant.find(|filling| filling.is_held) {
-        Some(held) => format!(
+    let meant: Vec<&FillingStatus> = summary.status.fillings.iter().filter(is_meant).collect();
+    if let Some(held) = meant.iter().find(|filling| filling.is_held) {
+        return format!(
             "stroop job resume JOB: filling {} is paused (see stroop job list for its number)",
             held.disk
+        );
+    }
+    match meant.iter().find(|filling| filling.is_stuck) {
+        Some(stuck) => format!(
+            "see 'stroop disk list' for errors: blocks of other disks that {} needs cannot be read; \
+             make those disks work, and start the server again: it goes on then",
+            stuck.disk
         ),
         None => "none needed".to_owned(),
     }
@@ -488,11 +496,15 @@ mod tests {
             identity: DiskUuid([2; 16]),
             way: FillingWay::Anew,
             is_held: true,
+            is_stuck: true,
             done_regions: 1,
             regions: 2,
         });
         let action = &check_aggregate(&degraded, &paused, JOURNAL)[0].action;
         assert!(action.starts_with("stroop job resume JOB: filling /disks/d2 is"), "{action}");
+        paused.status.fillings[0].is_held = false;
+        let action = &check_aggregate(&degraded, &paused, JOURNAL)[0].action;
+        assert!(action.contains("other disks that /disks/d2 needs cannot be read"), "{action}");
         let full = AggregateInfo { free_bytes: sound.size_bytes / 100, ..sound.clone() };
         assert_eq!(codes(&full, &summary), ["AGGR_FULL"]);
         let mut damaged = summary.clone();

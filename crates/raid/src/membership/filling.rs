@@ -54,6 +54,8 @@ pub(crate) struct Rebuild {
     pub copy: Option<u64>,
     /// Whether a start would know that it has the place; what it holds counts only then.
     pub is_told: bool,
+    /// A region could not be filled, and is not tried again before the next start.
+    pub is_stuck: bool,
     /// An operator has it wait.
     is_held: bool,
     /// A region would have been begun but for that.
@@ -74,6 +76,7 @@ impl Rebuild {
             has_superblock: false,
             copy: None,
             is_told: true,
+            is_stuck: false,
             is_held: false,
             has_waited: false,
             walk: Walk::new(below, regions, TETRISES_AT_A_TIME),

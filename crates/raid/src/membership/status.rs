@@ -86,6 +86,9 @@ pub struct FillingStatus {
     pub way: Way,
     /// Whether it is held: nothing more is filled until it is let go.
     pub is_held: bool,
+    /// Whether it will not hold everything before the next start: blocks of other disks that it
+    /// needs could not be read.
+    pub is_stuck: bool,
     /// Regions that it holds.
     pub done_regions: u64,
     /// Regions that it has to.

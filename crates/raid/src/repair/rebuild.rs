@@ -13,8 +13,9 @@
 //! taken up again. The way through the regions is a `Walk`, like a scrub's.
 //!
 //! Where a block of another disk can be neither read nor computed, or the group has failed, nothing
-//! is written and the rebuild stops until the next start: what cannot be read now may be then. What
-//! comes of requests to a disk that was replaced itself counts for nothing.
+//! is written and the rebuild stops until the next start: what cannot be read now may be then. The
+//! status tells that it is stuck. What comes of requests to a disk that was replaced itself counts
+//! for nothing.
 //!
 //! A disk that is whole is asked for the superblock when the aggregate is opened, and others may be
 //! gone by then. So its label says nothing of what it holds before a superblock was written to it;
@@ -96,7 +97,9 @@ impl Repair {
         };
         let repair = Arc::clone(self);
         let write = Box::new(move |answer: Answer| {
-            if answer.is_unreadable || repair.members.with_rebuild(&task, |_| ()).is_none() {
+            let is_stuck = answer.is_unreadable;
+            let told = repair.members.with_rebuild(&task, |rebuild| rebuild.is_stuck |= is_stuck);
+            if is_stuck || told.is_none() {
                 return repair.io.unlock_tetris(tetris);
             }
             repair.io.blame(tetris, missing, &answer);

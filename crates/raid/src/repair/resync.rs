@@ -43,6 +43,7 @@ impl Repair {
         let found = Box::new(move |answer: Answer| {
             if answer.is_unreadable || answer.damaged_blocks > 0 {
                 // Another time it may be read: what the disk holds may be all that there is.
+                let _ = repair.members.with_rebuild(&task, |rebuild| rebuild.is_stuck = true);
                 return repair.io.unlock_tetris(tetris);
             }
             let rows = repair.doubtful_rows_of(&answer, task.place, own.as_ref(), trusted_cp);

@@ -339,6 +339,9 @@ fn a_rebuild_stops_where_another_disk_cannot_be_read() {
         }
         model.world.run_until_idle();
         assert!(matches!(states(&model)[0], MemberState::Rebuilding { .. }));
+        if !by_failure {
+            assert!(model.store.status().fillings[0].is_stuck);
+        }
         assert_eq!(model.world.read_block(&name, block).unwrap(), before);
         // It can be read again after a restart.
         model.world.set_gone(&name, false);

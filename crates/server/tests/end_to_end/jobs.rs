@@ -87,7 +87,6 @@ fn a_job_that_is_paused_stays_so_over_restarts() {
         let paused = job(&place, number);
         assert_eq!(paused["state"], "paused", "{paused}");
         assert!(paused["done_bytes"].as_u64() < paused["size_bytes"].as_u64(), "{paused}");
-        paused["done_bytes"].as_u64().unwrap()
     };
     check_paused();
     assert!(place.refused(&["job", "wait", &word], 4).contains("it is paused"));
@@ -96,10 +95,11 @@ fn a_job_that_is_paused_stays_so_over_restarts() {
     assert!(refused.contains("the labels name both disks"), "{refused}");
     server.kill();
     let server = place.serve();
-    let done_bytes = check_paused();
+    check_paused();
     server.stop();
     let server = place.serve();
-    assert!(check_paused() >= done_bytes);
+    // Maybe not as far: what a start fills before its first look is in no label.
+    check_paused();
     let (mut client, root) = connect(&place);
     check(&mut client, &root, &model);
     place.ok(&["job", "resume", &word]);

@@ -234,6 +234,12 @@ rules! {
         "clients go on to see a volume that was deleted"
     HalfMadeNameKept "half-made-name-kept"
         "an aggregate whose creation was cut off keeps its name"
+    DeletionToldEarly "deletion-told-early"
+        "clients of a volume that is being deleted are told that it is gone before that is durable"
+    GoneVolumeExported "gone-volume-exported"
+        "a volume whose deletion an outage cut off stays exported though it is gone"
+    SuccessorsPlaceTaken "successors-place-taken"
+        "a disk that returns takes the place that another disk has had since"
 }
 
 #[cfg(feature = "mutations")]

@@ -21,6 +21,7 @@ use crate::exports;
 use crate::node::OfflineAggregate;
 use crate::recovery::room::Recovery;
 use dblade::AggregateSummary;
+use platform::mutation::{self, Rule};
 use raid::{MemberState, MemberStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -154,7 +155,7 @@ impl Recovery {
         self.node.left_out.lock().retain(|disk| !held.contains(&disk.name));
         // A deletion that the outage cut off may have happened.
         for (name, volume) in self.node.front_ends.exported() {
-            if self.node.engine.is_gone(volume) {
+            if self.node.engine.is_gone(volume) && !mutation::broken(Rule::GoneVolumeExported) {
                 self.node.front_ends.forget_exports(&name);
             }
         }

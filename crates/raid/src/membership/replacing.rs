@@ -20,6 +20,7 @@ use crate::request::ReplaceDone;
 use media::{Device, MediaError};
 use ondisk::label::DiskLabel;
 use platform::Disk;
+use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::DiskUuid;
 
@@ -148,7 +149,9 @@ impl Members {
             }
             let is_its_own = member.seat().identity == rebuild.identity();
             let may_return = is_its_own && may_return(disks.standing(place.member), rebuild.way);
-            if arrival == Arrival::Returns && !may_return {
+            let is_return = arrival == Arrival::Returns
+                && (is_its_own || !mutation::broken(Rule::SuccessorsPlaceTaken));
+            if is_return && !may_return {
                 // While its label was written it was back and went once more, or another disk had
                 // its place and failed.
                 drop(state);

@@ -76,8 +76,9 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::VolumeDamageUnmarked
             | Rule::GivenUpBlocksKept
     );
-    // Parity is old where a row that was being written whole was torn.
-    let wide = rule == Rule::OldParityTrusted;
+    // Parity is old where a row that was being written whole was torn. Disks are slow to return
+    // where much is written.
+    let wide = matches!(rule, Rule::OldParityTrusted | Rule::SuccessorsPlaceTaken);
     let mix = match rule {
         // Only a new root of snapshots changes more of a superblock than one sector.
         Rule::SuperblockSlotKept => MixChoice::Snapshots,
@@ -90,6 +91,8 @@ pub fn lives_of(rule: Rule) -> Lives {
             | Rule::RefusedRestoreDone
             | Rule::DeletedVolumeExported
             | Rule::HalfMadeNameKept
+            | Rule::DeletionToldEarly
+            | Rule::GoneVolumeExported
     );
     let lacking = matches!(
         rule,

@@ -18,6 +18,7 @@
 use crate::engine::{AwayVolumes, Engine};
 use crate::outages::{Outage, Remains};
 use crate::served::ServedVolume;
+use crate::summary::AggregateSummary;
 use affinity::AffinityId;
 use aggregate::Aggregate;
 #[cfg(doc)]
@@ -33,6 +34,27 @@ impl Engine {
         let mut outages: Vec<Outage> = self.outages.lock().away.values().cloned().collect();
         outages.sort_by(|a, b| a.summary.name.cmp(&b.summary.name));
         outages
+    }
+
+    /// All aggregates at a glance, and those that are away, at one moment: one that goes or comes
+    /// back meanwhile is in one of the two lists.
+    #[must_use]
+    pub fn summaries_and_outages(&self) -> (Vec<AggregateSummary>, Vec<Outage>) {
+        // One that goes is away before it leaves service; one that comes back is in service first.
+        let before = self.outages();
+        let summaries = self.aggregate_summaries();
+        let mut outages = self.outages();
+        let is_known = |identity: &AggregateUuid, outages: &[Outage]| {
+            outages.iter().any(|one| one.summary.identity == *identity)
+        };
+        for outage in before {
+            if !is_known(&outage.summary.identity, &outages) {
+                outages.push(outage);
+            }
+        }
+        outages.retain(|one| summaries.iter().all(|each| each.identity != one.summary.identity));
+        outages.sort_by(|a, b| a.summary.name.cmp(&b.summary.name));
+        (summaries, outages)
     }
 
     /// Clients shall wait for an aggregate that could not be opened: it is known to exist.
@@ -123,7 +145,7 @@ impl Engine {
         volumes: Vec<Arc<ServedVolume>>,
     ) {
         let identity = &aggregate.parts.identity;
-        let was_away = self.outages.lock().away.remove(&identity.aggregate).is_some();
+        let was_away = self.outages.lock().away.contains_key(&identity.aggregate);
         if was_away {
             // What clients wrote unstably before is not all there.
             self.renew_verifier();

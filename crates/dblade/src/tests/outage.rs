@@ -6,6 +6,7 @@ use crate::holds::losses;
 use aggregate::AggregateError;
 use file_service::calls;
 use raid::{MemberState, RaidError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::AggregateUuid;
 
 /// Commits, with these disks gone, until the aggregate knows.
@@ -195,4 +196,32 @@ fn a_write_is_answered_with_the_verifier_of_the_time_it_came_in() {
         let written = answer.lock().take().unwrap().unwrap();
         assert_eq!(written.verifier, verifier, "at {offset}");
     }
+}
+
+/// Whoever looked while an aggregate came back saw no aggregate.
+#[test]
+fn regression_an_aggregate_is_known_while_it_goes_and_comes_back() {
+    let world = SimulatedWorld::new(10);
+    let node = Node::create(&world, RaidKind::None, false);
+    let (engine, is_over) = (Arc::clone(&node.engine), AtomicBool::new(false));
+    let look = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let (summaries, outages) = engine.summaries_and_outages();
+            assert_eq!(summaries.len() + outages.len(), 1, "{summaries:?} {outages:?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let looking = [scope.spawn(look), scope.spawn(look)];
+        for _ in 0..30 {
+            lose(&node, &[2]).unwrap_err();
+            node.settle();
+            node.engine.tick();
+            node.settle();
+            world.set_gone("disk2", false);
+            // Those who look may hold what is left of it for a moment.
+            while open(&node).is_err() {}
+        }
+        is_over.store(true, Ordering::Relaxed);
+        looking.into_iter().for_each(|one| one.join().unwrap());
+    });
 }

@@ -18,7 +18,7 @@ use dblade::{AggregateSummary, Outage};
 use raid::{GroupStatus, MemberState, MemberStatus, ReplacementStatus};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{AggregateUuid, BLOCK_SIZE_U64};
 
 impl Aggregates {
     /// One aggregate, in service or not.
@@ -30,17 +30,28 @@ impl Aggregates {
     /// All aggregates, in service or not, in order of name.
     pub(crate) fn aggregate_list(&self) -> Vec<AggregateInfo> {
         self.settle_upkeep();
-        let summaries = self.node.engine.aggregate_summaries();
-        let mut list: Vec<AggregateInfo> =
-            summaries.iter().filter_map(|summary| self.aggregate_info(summary)).collect();
-        let outages = self.node.engine.outages();
+        // One that is opened meanwhile leaves this list once it is in service.
+        let offline = self.node.offline.lock().clone();
+        let (summaries, outages) = self.node.engine.summaries_and_outages();
+        let info = |summary: &AggregateSummary| {
+            self.aggregate_info(summary).or_else(|| self.gone_meanwhile(&summary.identity))
+        };
+        let mut list: Vec<AggregateInfo> = summaries.iter().filter_map(info).collect();
         list.extend(outages.iter().map(|outage| self.outage_info(outage)));
         let is_known = |one: &&OfflineAggregate| {
-            outages.iter().any(|outage| outage.summary.identity == one.identity)
+            let away = outages.iter().map(|outage| &outage.summary);
+            summaries.iter().chain(away).any(|known| known.identity == one.identity)
         };
-        list.extend(self.node.offline.lock().iter().filter(|one| !is_known(one)).map(offline_info));
+        list.extend(offline.iter().filter(|one| !is_known(one)).map(offline_info));
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list
+    }
+
+    /// An aggregate that lost more disks than it can do without a moment ago.
+    fn gone_meanwhile(&self, aggregate: &AggregateUuid) -> Option<AggregateInfo> {
+        let outages = self.node.engine.outages();
+        let found = outages.iter().find(|outage| outage.summary.identity == *aggregate);
+        found.map(|outage| self.outage_info(outage))
     }
 
     fn aggregate_info(&self, summary: &AggregateSummary) -> Option<AggregateInfo> {

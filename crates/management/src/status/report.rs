@@ -65,7 +65,7 @@ impl Status {
     ) -> Vec<HealthCheck> {
         let offline = self.node.offline.lock().clone();
         let mut checks = Vec::new();
-        let outages = self.node.engine.outages();
+        let (summaries, outages) = self.node.engine.summaries_and_outages();
         for outage in &outages {
             let of = |one: &&OfflineAggregate| one.identity == outage.summary.identity;
             let info = self.aggregates.outage_info(outage);
@@ -73,17 +73,18 @@ impl Status {
             checks.push(self.with_reader(check, &outage.summary.identity));
         }
         let is_known = |one: &&OfflineAggregate| {
-            outages.iter().any(|outage| outage.summary.identity == one.identity)
+            let away = outages.iter().map(|outage| &outage.summary);
+            summaries.iter().chain(away).any(|known| known.identity == one.identity)
         };
         let unopened = offline.iter().filter(|one| !is_known(one));
         checks.extend(
             unopened.map(|offline| self.with_reader(check_offline(offline), &offline.identity)),
         );
         checks.extend(self.node.left_out.lock().iter().filter_map(check_left_out));
-        for summary in self.node.engine.aggregate_summaries() {
+        for summary in &summaries {
             let found = aggregates.iter().find(|info| info.name == summary.name);
             let journal = self.journals.title(&summary.identity);
-            let of = |info| check_aggregate(info, &summary, &journal);
+            let of = |info| check_aggregate(info, summary, &journal);
             checks.extend(found.into_iter().flat_map(of));
         }
         checks.extend(volumes.iter().filter_map(check_volume));

@@ -3,15 +3,15 @@
 //! Blocks that lie in a row on one disk are read with one request. What arrives goes into the cache
 //! and to the message that waits.
 //!
-//! The PVBN of a dual pointer is a hint (decision 12). The volume's container map is asked where a
-//! block is when it is not there; and of a volume whose blocks were moved before it is looked for,
-//! so that nothing is read in vain and no other block is taken for it. A block that the map does
-//! not have yet, because the consistency point under way has placed it, is where its pointer says.
+//! The PVBN of a dual pointer is a hint (decision 12). If the block is not there, the volume's
+//! container map says where it is. Where blocks of a volume were moved, the map is asked first: no
+//! read is in vain, and no other block is taken for the one that is wanted. A block that the
+//! consistency point under way has placed is not in the map yet; it is where its pointer says.
 //!
-//! Fails: a block that cannot be read or repaired is noted as such for the waiting message, which
-//! then fails with an I/O error; nothing else does. A block that a commit freed while it was being
-//! read is not lost: its place may have been used again, and whoever still waits for the block
-//! finds that it is gone.
+//! Fails: the waiting message is told which block can neither be read nor repaired, and fails with
+//! an I/O error; nothing else does. A commit may free a block while it is being read. Its place may
+//! have been used again by then, so this does not count as damage: the message finds that its block
+//! is gone.
 
 use crate::owner::block_owner;
 use affinity::{Outcome, Waker};

@@ -1,14 +1,15 @@
-//! A group of disks that is to leave: its blocks go to other groups, by what empties areas
-//! ([`crate::relocating`]), and when none is left its disks are taken out of the aggregate.
+//! A group of disks that is to leave. Its blocks go to other groups, by the same means as those of
+//! areas that are emptied ([`crate::relocating`]). When none is left, its disks leave the
+//! aggregate.
 //!
-//! The superblock says which group leaves, so that a start goes on. Nothing is placed in it from
-//! the freeze on that says so, and its free blocks are nobody's room.
+//! The superblock says which group leaves, so that the next start goes on. From the freeze that
+//! says so no block is placed in the group, and its free blocks count as nobody's room.
 //!
-//! Invariants: the disks go when a commit has found nothing in use on them, and nothing can be
-//! placed there any more. One group leaves at a time.
+//! Invariants: the disks leave when a commit has found no block in use on them. One group leaves at
+//! a time.
 //!
-//! Fails: without room elsewhere it waits; what cannot be read or moved is tried again when the
-//! others of its blocks have moved, and the group stays as long.
+//! Fails: without room elsewhere the group waits. A block that cannot be read or moved is tried
+//! again when the other blocks have moved; the group stays until then.
 
 use crate::allocation::refill::{Tier, tier_of};
 use crate::block_side::evacuation::{Evacuation, EvacuationError};

@@ -1,20 +1,21 @@
-//! Choosing where the next blocks go (FreeSpace sections 2.3, 3.1, 3.3.1, 4.2): the emptiest
-//! allocation area of each group, tetris by tetris.
+//! Choosing the PVBNs of the next blocks: the emptiest allocation area of each group, tetris by
+//! tetris (FreeSpace sections 2.3, 3.1, 3.3.1, 4.2).
 //!
-//! All groups are written at once: they take turns, a tetris each. So each disk gets as many blocks
-//! as others with as much room in their best areas, and a group that is fragmented gets fewer with
-//! each of its turns. One whose best area, be it the one being filled, is much worse than those of
-//! the others is left out until it is better: the partial stripes that it costs are worth more than
-//! its disks' help.
+//! The groups take turns, a tetris each, so all of them are written at once. Groups whose best
+//! areas have as much free space get as many blocks per disk. A fragmented group has fewer free
+//! blocks in each tetris, so each of its turns gives it fewer. A group whose best area is much
+//! fuller than those of the other groups is left out until that changes: its partial stripes would
+//! cost more than its disks would help.
 //!
-//! Within a tetris the free blocks are handed out disk by disk, so that blocks placed one after
+//! Within a tetris the free blocks are handed out disk by disk. So blocks that are placed one after
 //! another lie one after another on one disk, and a tetris that is all free becomes full stripes.
 //!
-//! Groups in an object store are a tier of their own, for what is moved there
-//! ([`crate::relocating`]). Everything else goes there only when no other group has a free block.
+//! Groups in an object store are a tier of their own for blocks that are moved there
+//! ([`crate::relocating`]). Other blocks go there only when no other group has a free block.
 //!
-//! Invariants: a number is handed out once ([`Space::give`]); the free map decides, scores only
-//! guide: before a tier is said to be full, every one of its areas was tried.
+//! Invariants: a number is handed out once ([`Space::give`]). The free map decides whether a block
+//! is free; scores only say where to look. A tier counts as full only after each of its areas was
+//! tried.
 
 mod emptying;
 mod group;

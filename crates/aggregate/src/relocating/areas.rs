@@ -1,26 +1,24 @@
-//! Emptying allocation areas (FreeSpace section 3.3.1): the blocks that are in use in an area near
-//! the top of its group's heap go elsewhere, so that there are always a few areas that are empty
-//! as a whole and are filled in full stripes.
+//! Emptying allocation areas (FreeSpace section 3.3.1). The blocks in use in one of a group's best
+//! areas go elsewhere. So a few areas are always empty as a whole, and are filled in full stripes.
 //!
-//! 1. *Choose*: the best area that is not empty, while its group has fewer empty ones than wanted.
-//!    It is taken out of the heap: nothing is placed in it meanwhile.
-//! 2. *Read* some of the blocks that the free map says are in use. The identity beside each says
-//!    whose it is.
-//! 3. *Match* them with the trees of the last commit ([`super::owned`]): a volume's block moves as
-//!    every block that is relocated does, with one change of the container map; a block of the
-//!    aggregate's own image is written again where it stands in its tree, elsewhere, as everything
-//!    that is written.
-//! 4. The next consistency point does both; what it frees is empty when it has committed.
+//! 1. *Choose*: the best area that is not empty, while its group has fewer empty areas than wanted.
+//!    The area leaves the heap, so that no block is placed in it meanwhile.
+//! 2. *Read* some of the blocks that the free map says are in use. The identity beside each block
+//!    says whose it is.
+//! 3. *Match* them with the trees of the last commit ([`super::owned`]). A volume's block moves
+//!    like every block that is relocated: its entry in the container map changes. A block of the
+//!    aggregate's own image is written again where it stands in its tree, to another place.
+//! 4. The next consistency point does both. When it has committed, the old places are free.
 //!
 //! Invariants:
 //! - What is moved is the block that the tree names, by its place and its check.
-//! - An area is gone through once: what cannot be moved of it stays.
-//! - No consistency point begins for the sake of this, unless a group is to leave: each takes one
-//!   batch along.
+//! - An area is gone through once: a block that cannot be moved stays.
+//! - Emptying begins no consistency point, unless a group is to leave: each consistency point takes
+//!   one batch along.
 //!
-//! Fails: what cannot be read stays where it is, and so do numbers of the area that were given
-//! before. Without room nothing moves; who looks for free blocks and finds none takes the area
-//! back.
+//! Fails: a block that cannot be read stays where it is, and so does a number of the area that was
+//! handed out before. Without room nothing moves. An allocation that finds no free block elsewhere
+//! takes the area back.
 
 use super::owned::match_found;
 use super::read::{Wanted, read_all};

@@ -1,28 +1,28 @@
-//! Moving blocks to another place in the aggregate: to groups in an object store, for volumes whose
-//! policy says so (the Fabric Pool of FreeSpace section 3.1), and back; and out of areas that are
-//! to be empty ([`areas`]).
+//! Moving blocks to another place in the aggregate: out of areas that are to be empty ([`areas`]),
+//! and to groups in an object store and back, for volumes whose policy says so (Fabric Pool,
+//! FreeSpace section 3.1).
 //!
-//! The container map is the truth about where a volume's block lies (decision 11), so a move
-//! changes nothing but that: snapshots share it, and pointers keep a hint that is wrong from then
-//! on, which readers find out ([`crate::loader`]).
+//! The container map decides where a volume's block lies (decision 11), so a move changes nothing
+//! but its entry. Snapshots share the entry. Pointers keep a hint that is wrong from then on;
+//! readers find that out ([`crate::loader`]).
 //!
-//! 1. *Look*: for a policy that moves everything, nodes of container maps with new entries, or all
-//!    of them after a start, are read for blocks that lie on disks; for one that heeds age, all
-//!    nodes now and then, and the entries of what clients have read ([`look`], [`temperature`]).
-//! 2. *Ask* the volume which of them its active image has, where that matters.
-//! 3. *Read*: a batch of them, each proved by its identity, which says whose it is.
-//! 4. At the next consistency point the blocks are written to new numbers with the same identity,
-//!    and the container map is told together with what else changed in it; the old numbers are free
-//!    when it has committed.
+//! 1. *Look* for blocks to move. For a policy that moves everything: in the nodes of container maps
+//!    with new entries, and in all nodes after a start. For a policy that heeds age: in all nodes
+//!    now and then, and in the entries of what clients have read ([`look`], [`temperature`]).
+//! 2. *Ask* the volume which of the blocks its active image has, where that matters.
+//! 3. *Read* a batch of them. The identity beside each block proves whose it is.
+//! 4. *Place*: the next consistency point writes the blocks to new numbers with the same identity,
+//!    and enters these into the container map together with its other changes. The old numbers are
+//!    free when it has committed.
 //!
 //! Invariants:
-//! - A block is moved only if no consistency point has changed its entry since the container map
-//!   that it was found in; the one that moves it included.
+//! - A block is moved only if no consistency point has changed its entry since the look, the one
+//!   that moves it included.
 //! - Only data of files moves to object stores. Maps, nodes, inodes and what is read at a start
 //!   stay on disks.
 //! - The volume's record says that blocks were moved no later than the first one moves.
 //!
-//! Throttle: one batch of each sort at a time, and none is placed but by a consistency point.
+//! Throttle: one batch of each sort at a time, and only a consistency point places one.
 //!
 //! Fails: a block that cannot be read stays where it is. Without room nothing moves.
 

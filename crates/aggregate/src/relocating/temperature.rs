@@ -1,23 +1,23 @@
 //! Temperature: which blocks of a volume are cold, and which have become hot (the policies
 //! `snapshot-only` and `auto`; FreeSpace section 3.1).
 //!
-//! A block's *age* is in its container map entry, in four bits beside its place: no memory, no file
-//! of its own, and nothing to be written where a block is, as its entry is written anyway and says
-//! zero then. A *temperature scan* comes by every eighth of the days in which a block cools and
-//! makes what is on disks one older. At `AGE_COLD` a block may move, and is not written again for
-//! its age. Time that a node is off counts once, and a clock that jumps costs a scan too many.
+//! A block's *age* is four bits in its container map entry. So ages need no memory and no file, and
+//! a write costs nothing more: it writes the entry anyway, with age zero. A *temperature scan*
+//! passes eight times in the days in which a block cools, and raises the age of every block on
+//! disks by one. A block of age `AGE_COLD` may move, and its age is not raised any more. Time in
+//! which the node is off counts as one scan, and a clock that jumps causes one scan too many.
 //!
-//! What clients read out of sequence, and had to be loaded, becomes young again, or moves back to
-//! disks; what scans and backups read stays as it is.
+//! A block that clients read at random and that had to be loaded becomes young again, or moves back
+//! to disks. What is read in sequence, as scans and backups do, stays as it is.
 //!
 //! Invariants:
-//! - An age is raised once by a scan: the position goes into the volume's record with the
-//!   consistency point that writes the ages.
-//! - Only what no consistency point has changed meanwhile gets an age, as with moves.
+//! - A scan raises an age once: its position goes into the volume's record with the consistency
+//!   point that writes the ages.
+//! - Only an entry that no consistency point has changed meanwhile gets an age, as with moves.
 //! - Nothing moves to disks that are nearly full.
 //!
-//! Fails: what was read and not yet noted is forgotten in a crash; so it is when there is too much
-//! of it. It costs a later move back.
+//! Fails: reads that were not noted yet are forgotten in a crash, and where there are too many. It
+//! costs a later move back.
 
 use super::batches;
 use crate::block_side::side::BlockSide;

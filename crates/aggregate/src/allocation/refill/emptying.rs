@@ -1,8 +1,8 @@
 //! Areas that are emptied, so that they can be filled as a whole (FreeSpace section 3.3.1): which
-//! is next, and which of its blocks are in use.
+//! area is next, and which of its blocks are in use.
 //!
-//! Invariants: an area that is being emptied is not filled. One that was gone through is not
-//! emptied again before it was filled, so that what cannot be moved of it is tried once.
+//! Invariants: an area that is being emptied is not filled. An area whose blocks have all been
+//! tried is not emptied again before it was filled. So a block that cannot be moved is tried once.
 
 use super::group::{Cache, GroupAreas};
 use super::{Refill, Tier};

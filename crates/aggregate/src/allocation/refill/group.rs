@@ -1,11 +1,11 @@
-//! The allocation areas of one group: which is filled, how far that is, and which is best next
-//! (FreeSpace sections 3.1 to 3.3).
+//! The allocation areas of one group: which one is being filled, how far that is, and which is the
+//! best next one (FreeSpace sections 3.1 to 3.3).
 //!
-//! Groups of disks keep all areas in a heap, groups in an object store the best of them in two
-//! pages: their places are of no account.
+//! A group of disks keeps all its areas in a heap. A group in an object store keeps the best of
+//! them in an HBPS of two pages: there it does not matter where an area lies.
 //!
-//! Invariants: the area being filled is not chosen again; one that is filled may be from the end of
-//! the consistency point on, when its score was told.
+//! Invariants: the area that is being filled is not chosen again. Once it is filled, it may be
+//! chosen again after the end of the consistency point, when the heap has its new score.
 
 use allocator::{AreaChoice, AreaHeap, Chance, Hbps, Picks, StripeAreas};
 use cowfs::free_map::{runs_of, used_in};

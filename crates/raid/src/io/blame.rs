@@ -1,16 +1,18 @@
-//! Which disk a block that was wrong is counted of, and whether it is its fault.
+//! Which disk a wrong block is counted for, and whether the disk is to blame.
 //!
-//! A reader that asked for a block by a pointer knows what it must be. Of what is seen in passing,
-//! by a write, a rebuild or a scrub, only identities and parity tell, and they may contradict each
-//! other on disks that did nothing wrong:
+//! A reader that follows a pointer knows what the block must be. A write, a rebuild and a scrub see
+//! blocks in passing: only identities and parity say whether these are right. The two may
+//! contradict each other on disks that did nothing wrong:
 //!
-//! - After a power cut, in rows that were being written. A row is left out if an identity in it is
-//!   of the consistency point that was under way when the power went, and a parity disk if its row
-//!   of identities is wrong as well. What remains is a few blocks, far fewer than make a disk sick.
-//! - Before anything was written to a disk. A row counts if its identity is that of its own block.
+//! - After a power cut, in rows that were being written. So a row does not count if one of its
+//!   identities names the consistency point that was under way at the cut. A parity disk does not
+//!   count if its row of identities is wrong as well. A few blocks remain, far fewer than make a
+//!   disk sick.
+//! - On a disk that was not written yet. So a row counts only if its identity is that of its own
+//!   block.
 //!
-//! Invariants: a disk that took the place of another meanwhile is blamed for nothing; a disk that
-//! went meanwhile has given nothing, which says nothing of its blocks.
+//! Invariants: a disk that took the place of another meanwhile is blamed for nothing. A disk that
+//! went meanwhile gave no block, which says nothing of its blocks.
 
 use crate::io::Io;
 use crate::layout::{Missing, TetrisId};

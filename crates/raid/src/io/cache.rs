@@ -1,10 +1,11 @@
-//! A few checksum blocks, so that not every partial write and every proof by identity reads one.
+//! A few checksum blocks in memory, so that not every partial write and every proof by identity
+//! reads one.
 //!
-//! Invariants: a cached block is what the disk's region has, or for a missing disk would have.
-//! Readers do not exclude writers: what a reader read goes in only if no write of the tetris began
-//! or ended meanwhile, which the generations tell. And as a reader does not compare with parity, it
-//! may have read an old block of which the last write was lost: writers, who fold it into new
-//! parity, take only blocks that a writer put in.
+//! Invariants: a cached block is what the disk's region has, or what a missing disk would have
+//! there. Readers do not exclude writers. So a block from a reader is cached only if no write of
+//! the tetris began or ended meanwhile; generations tell. A reader does not compare with parity, so
+//! it may have read an old block whose last write was lost. Writers fold the block into new parity,
+//! so they use only blocks that a writer cached.
 
 use crate::layout::TetrisId;
 use std::collections::{HashMap, VecDeque};

@@ -1,18 +1,18 @@
 //! Notes of stripes: room for them, and what was written since the last `sync`.
 //!
-//! A note is needed until what its batch has written is durable: then the stripe is whole, and its
-//! parity is as good as any. That may be long before a consistency point is complete, and must be:
-//! notes hold blocks, and there is no telling how many a consistency point takes. So notes belong
-//! to *epochs*. When an epoch's room is used up the next begins, in the room of the one before the
-//! last; the disks are flushed once all batches of the epoch are over, and then its notes may be
-//! forgotten. A batch that finds no room waits for that: the batches that it waits for have their
-//! notes and wait for disks alone, so it does not wait for ever.
+//! A note is needed until what its batch wrote is durable. From then on the stripe is whole, and
+//! its parity is as good as any. Notes must go before the consistency point is complete: they hold
+//! blocks, and a consistency point may need any number of them. So notes belong to *epochs*. When
+//! the room of an epoch is used up, the next epoch begins in the room of the one before the last.
+//! Once all batches of an epoch are over the disks are flushed, and then its notes may be
+//! forgotten. A batch that finds no room waits for that. It does not wait for ever: the batches
+//! that it waits for have their notes and wait for disks alone.
 //!
-//! Invariants: an epoch begins only when all batches of the one before the former are durable.
-//! Notes of one tetris come one after the other, and in no earlier epoch.
+//! Invariants: an epoch begins only when all batches of the last epoch but one are durable. Notes
+//! of one tetris come one after the other, and never in an earlier epoch.
 //!
-//! Fails: where the store has failed no note is written any more, for none may be forgotten; who
-//! waits for room is told.
+//! Fails: when the store has failed no note is written any more, because no note may be forgotten.
+//! A batch that waits for room is told.
 
 use crate::error::StoreError;
 use crate::io::Io;

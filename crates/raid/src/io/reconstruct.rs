@@ -1,9 +1,10 @@
-//! A block that failed its proof, or cannot be read: made good from parity, and proved again.
+//! A block that failed its proof, or cannot be read: it is made good from parity, and proved again.
 //!
-//! The block, its identity or both may be wrong (a lost write loses either). So of the block as
-//! read and those from parity, and of the checksum block as read and those from parity, the first
-//! pair that proves is taken; what of it is not on the disk is written there. First those are tried
-//! that follow if all other blocks are right.
+//! The block, its identity or both may be wrong: a lost write loses either. So there are candidates
+//! for both: the block as read and the blocks that follow from parity; the checksum block as read
+//! and those that follow from parity. The first pair that proves is taken, and what the disk lacks
+//! of it is written there. First those candidates are tried that follow if all other blocks are
+//! right.
 
 use crate::error::ReadFailure;
 use crate::io::Io;

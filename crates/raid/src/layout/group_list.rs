@@ -1,12 +1,13 @@
 //! Which groups an aggregate has, by the labels of its disks.
 //!
-//! Of a group's labels the one that was changed last counts: what others say, a disk that is back
-//! after a while among them, is old. Of those that count one tells which groups there are: the one
-//! that knows of most removed groups. None ever comes back, so it was written after the others. Of
-//! several that know of the same groups it is that of the first: by it groups join, all at once.
+//! Of a group's labels the one that was changed last counts. The others are old; that of a disk
+//! which was away and is back is one of them. Of the labels that count, one says which groups there
+//! are: the label that knows of most removed groups. A removed group never comes back, so this
+//! label was written after the others. If several know of the same removed groups, it is the label
+//! of the first group, because that is the label by which groups join, all of them at once.
 //!
-//! Invariants: labels that count are believed by every later start that finds their groups, for
-//! each start has the labels of all groups say what it found before anything else is durable.
+//! Invariants: a later start that finds the same groups believes the same labels. Each start has
+//! the labels of all groups say what it found before anything else becomes durable.
 
 use ondisk::label::DiskLabel;
 use std::collections::BTreeMap;

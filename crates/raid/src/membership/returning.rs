@@ -1,25 +1,26 @@
-//! Disks that went and are there again: what they missed is written, and nothing else.
+//! Disks that went and are there again: they are resynchronised. What they missed is written, and
+//! nothing else.
 //!
-//! Every block has its identity beside it, and that names the consistency point that wrote it. The
-//! identities of a disk follow from the other disks like its blocks do, and are a 64th of them. So
-//! what has changed in a region since a disk went is told by one row: where an identity of any disk
-//! is of a consistency point after those that the disk is known to hold, its row is written anew.
-//! That finds also what the disk acknowledged and lost when it went. Where the disk's own row of
-//! identities differs from what follows for any other reason, more is written: the rows that differ
-//! of a data disk, all of a parity disk.
+//! Every block has its identity beside it, which names the consistency point that wrote the block.
+//! The identities of a disk follow from those of the other disks, as its blocks do, and are a 64th
+//! of them. So one row of a region tells what has changed there since the disk went: a row is
+//! written anew if an identity in it, of any disk, names a consistency point after those that the
+//! disk is known to hold. This also finds what the disk acknowledged and lost when it went. If the
+//! disk's own row of identities is wrong for another reason, more is written: of a data disk the
+//! rows that differ, of a parity disk all rows.
 //!
-//! A disk is known to hold the consistency points that completed while it was there: each flushes
-//! all disks. What it had of the one that was under way may be torn. That does no harm once the
-//! point has completed without the disk: then all rows that it touched have identities of it. Until
-//! then the disk is *settling*; if a crash comes first, it is *torn* and all of it is written.
-//! Where stripes were being written in part at a crash while a disk was away, its rows there are
-//! what parity says and not what the disk has, so it is torn as well.
+//! A disk is known to hold the consistency points that completed while it was there, for each of
+//! them flushed all disks. What it has of the one that was under way may be torn. Once that one has
+//! completed without the disk this does no harm: all rows that it touched have identities of it.
+//! Until then the disk is *unsettled*. If a crash comes first the disk is *torn*, and all of it is
+//! written. A disk is torn too if stripes were being written in part at a crash while it was away:
+//! its rows there are what parity says, and not what the disk has.
 //!
-//! Invariants: a disk that failed, or was failed, is not taken back by itself; a disk that was
+//! Invariants: a disk that failed, or was failed, does not return by itself. A disk that was
 //! replaced is not in the labels. The labels say that a disk is settled only after the consistency
-//! point is complete; they say it until all regions are resynchronised.
+//! point is complete, and they say so until all regions are resynchronised.
 //!
-//! Fails: like a rebuild, which it is otherwise (`rebuild`).
+//! Fails: like a rebuild (`rebuild`), which it is otherwise.
 
 use crate::error::RaidError;
 use crate::layout::DiskPlace;

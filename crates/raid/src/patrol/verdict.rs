@@ -1,29 +1,32 @@
 //! What is wrong in a tetris of which everything was read, and what of it may be written anew.
 //!
-//! Only identities tell whether a row was ever written: the parity of a row that has none of its
-//! own is nobody's, and is neither checked nor made. In a row that has one, parity must be right.
+//! Only identities tell whether a row was ever written. A row without an identity belongs to
+//! nobody; its parity is neither checked nor made. In a row with an identity parity must be right.
 //!
-//! Two things may contradict each other though each is whole. A write that a disk has acknowledged
-//! and lost, block and identity, leaves the pair that was there before, which proves itself. Then
-//! parity is the only copy of what was written, and to make it agree with the disk would destroy
-//! it. So parity is written only where something else bears the data out: another parity block of
-//! the row, or the parity of its identities, or that the parity found is no block's at all (the
-//! checks are linear: what a stale parity differs by has a check that fits, what has rotted does
-//! not). Where nothing does, the disk that is stale is looked for: the one with which all parity
-//! blocks agree, two at least, and whose identity is then of a later consistency point; or the one
-//! that holds nothing where parity names a block for just that place. If there is none the row is
-//! told as damaged and left alone: who reads it knows by its pointer which side is right.
+//! Two blocks may contradict each other though each is whole. A disk that acknowledged a write of
+//! block and identity and lost it still has the pair from before, which proves itself. Then parity
+//! is the only copy of what was written, and to make it agree with the disk would destroy that
+//! copy. So parity is written only where something else bears the data out: another parity block of
+//! the row; the parity of its identities; or a check of the parity found which shows that it is no
+//! block's at all. (The checks are linear: the difference between a stale parity and the right one
+//! has a check that fits, what has rotted has none.)
+//!
+//! Where nothing bears the data out, the stale disk is looked for. It is the disk with which all
+//! parity blocks agree, at least two of them, where its identity is then of a later consistency
+//! point. Or it is the disk that holds nothing where parity names a block for just that place. If
+//! no disk is found the row is told as damaged and left alone: a reader of the row knows by its
+//! pointer which side is right.
 //!
 //! Where a crash ended a consistency point there are blocks that contradict their identities and
-//! are nobody's. They are no damage: the owner of the store is asked ([`super::use_of_blocks`]),
-//! and the place is judged again, with what is nobody's counted as if nobody had named it. A row
-//! that is nobody's on all disks holds no acknowledged write, so its parity is made to agree with
-//! the disks, whatever it contradicts. Were it left, it would keep the parity of the identities of
-//! the whole tetris from being made good, and nobody would be told.
+//! belong to nobody. They are no damage. The owner of the store is asked which blocks are in use
+//! ([`super::use_of_blocks`]), and the place is judged again as if the unused blocks had no
+//! identity. A row that is unused on all disks holds no acknowledged write, so its parity is made
+//! to agree with the disks whatever it contradicts. If it were left, the parity of the identities
+//! of the whole tetris could not be made good, and nobody would be told.
 //!
-//! Invariants: only what is wrong is written, so that a write which is torn takes nothing from what
-//! the other disks can give. Parity of a row is written only if what the row has on missing disks
-//! can be had without the parity blocks that are written.
+//! Invariants: only what is wrong is written, so that a torn write takes nothing from what the
+//! other disks can give. Parity of a row is written only if what missing disks have in the row can
+//! be had without the parity blocks that are written.
 
 use crate::layout::Missing;
 use crate::stripe::{

@@ -1,20 +1,21 @@
 //! Promises of space (decision 9): what an operation may come to need is set aside when it is
-//! accepted, in the volume and in the aggregate, so that no consistency point fails for space.
+//! accepted, in the volume and in the aggregate. So no consistency point fails for want of space.
 //!
-//! A budget counts in blocks. What the last commit left free is spent down to a floor, and there is
-//! a floor for each [`Spender`], in quarters of a reserve; against it stand the promises of the
-//! active image and those of the image that a consistency point is writing. What operations free
-//! counts only after the commit.
+//! A budget counts in blocks. Free is what the last commit left free; what operations free counts
+//! only after the next commit. From it come the promises of the active image, and those of the
+//! image that a consistency point is writing. Each [`Spender`] may spend down to a floor of its
+//! own, which is some quarters of a reserve.
 //!
-//! Writing a volume's image also writes what no single operation is to blame for: its root, its
-//! free maps, and the nodes of its container map that the new and the freed block numbers fall to.
-//! The first change of a volume after a freeze is charged for the former, every change for the
-//! latter until all of the map is paid for ([`Overhead`]). The aggregate's own maps come out of its
-//! reserve.
+//! Writing a volume's image also writes blocks that no single operation causes: its root, its free
+//! maps, and the nodes of its container map for the new and the freed block numbers. The first
+//! change of a volume after a freeze is charged for the root and the free maps. Every change is
+//! charged for nodes of the container map, until the whole map is paid for ([`Overhead`]). The
+//! aggregate's own maps come out of its reserve.
 //!
 //! Invariants: a promise leaves `free - active - frozen` at the floor of its spender at least.
-//! Floors are parts of the whole reserve, however little of it is left: who frees little by little
-//! cannot use up what a consistency point writes unasked. That is the lowest quarter.
+//! Floors are parts of the whole reserve, however little of it is left. So operations that free
+//! little by little cannot use up the lowest quarter, which is for what a consistency point writes
+//! unasked.
 
 use crate::free_map::VBNS_PER_BLOCK;
 use platform::mutation::{self, Rule};

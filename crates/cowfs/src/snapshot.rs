@@ -1,20 +1,21 @@
-//! Snapshots: old images that are kept (FlexVol section 2), and the background work they cause.
+//! Snapshots: old images that are kept (FlexVol section 2), and the background work that they
+//! cause.
 //!
-//! A snapshot is the root of an image's inode file; making one writes a record. The blocks that it
-//! keeps are those of its own free map. They count as held through the *summary map*, the OR of all
-//! snapshots' maps, into which each snapshot is merged in the background; until then its own map is
+//! A snapshot is the root of an image's inode file; making one writes a record. The snapshot's own
+//! free map says which blocks it keeps. They count as held through the *summary map*, the OR of all
+//! snapshots' maps. Each snapshot is merged into it in the background; until then its own map is
 //! asked too.
 //!
 //! Snapshots of a volume form a line in time. A block lives in consecutive images of the line,
-//! since a number in use by any of them is not given out again; so what a deleted snapshot alone
-//! held is what neither its neighbours nor the active image hold. A restore makes the line fork:
-//! the images that were left (all being deleted) lie between the restored snapshot and those made
-//! later. Hence both kinds of neighbour are asked: the nearest of all, and the nearest that is not
-//! being deleted.
+//! because a number that any of them uses is not given again. So a deleted snapshot alone held
+//! exactly the blocks that neither its neighbours nor the active image hold. A restore makes the
+//! line fork: the images that were left, all of which are being deleted, lie between the restored
+//! snapshot and those that are made later. So two neighbours are asked on each side: the nearest of
+//! all, and the nearest that is not being deleted.
 //!
-//! Invariants: map blocks below `merged_blocks` are in the summary map; of a snapshot being
-//! deleted, those below `released_blocks` no longer hold anything but what the deletion itself
-//! still reads: the map, and the way to it, which go last.
+//! Invariants: map blocks below `merged_blocks` are in the summary map. Of a snapshot that is being
+//! deleted, map blocks below `released_blocks` hold only what the deletion itself still reads: the
+//! map and the way to it, which go last.
 
 use crate::buftree::{self, Root};
 use crate::free_map::MapFile;

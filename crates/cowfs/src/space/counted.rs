@@ -1,8 +1,9 @@
-//! Items in nearly the order of their scores ([`Hbps`]), counted some at a time, and counted anew
-//! beside what there is when its list has run down.
+//! Items in nearly the order of their scores ([`Hbps`]). They are counted some at a time. When the
+//! list has run down, they are counted anew in a second [`Hbps`], which then takes the place of the
+//! first.
 //!
-//! Invariant: what a change is told of is either counted with its score before, in the one that is
-//! in use or in the one that comes, or is not counted yet and will be with its score after.
+//! Invariant: an item whose change is told was counted with its score before the change, in the
+//! first or in the second; or it is not counted yet, and will be with its score after the change.
 
 use allocator::Hbps;
 

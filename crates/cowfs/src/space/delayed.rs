@@ -1,20 +1,22 @@
 //! Delayed frees (FlexVol section 3.4): numbers that no image uses any more, and that the container
 //! map still has until many of one of its pages can be cleared together.
 //!
-//! Overwrites at random free numbers at random. Cleared at once each would change another page of
-//! the container map; so a number that is released is set in the *delayed map*, a block of which
-//! stands for 64 pages, and its block stays in use in the aggregate. A page that has come to
-//! [`PAGE_FREES`] is *cleared*: its numbers are released to the space below. So are the pages that
-//! have the most while more numbers are delayed than may be. Where twice as many are nothing is
-//! delayed, nor by a consistency point that frees many numbers of each page as it is. Pages that
-//! change in any case are cleared with that.
+//! Random overwrites free random numbers. If each were cleared at once, each would change another
+//! page of the container map. So a number that is released is set in the *delayed map*, and its
+//! block stays in use in the aggregate. One block of the delayed map stands for 64 pages.
 //!
-//! What a page has is in the map; which have the most an [`Hbps`] tells, which is counted from the
-//! map after a start, some blocks with each consistency point.
+//! A page with [`PAGE_FREES`] delayed numbers is *cleared*: its numbers are released to the space
+//! below. While more numbers are delayed than may be, the pages with the most of them are cleared
+//! too. Nothing is delayed any more at twice that many, nor by a consistency point that frees many
+//! numbers of each page anyway. A page that the consistency point changes for another reason is
+//! cleared with that change.
 //!
-//! Invariants: a delayed number is in use by no image, and is not given; `delayed_blocks` are the
-//! bits that are set. A number that is cleared may be given after the commit, as all that are
-//! freed.
+//! The delayed map says what a page has. An [`Hbps`] says which pages have the most; after a start
+//! it is counted from the map, some blocks with each consistency point.
+//!
+//! Invariants: a delayed number is in use by no image, and is not given. `delayed_blocks` is the
+//! number of bits that are set. A number that is cleared may be given after the commit, like every
+//! number that is freed.
 
 use super::counted::Counted;
 use super::{Space, first_run};

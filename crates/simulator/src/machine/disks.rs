@@ -211,6 +211,13 @@ impl Machine<'_> {
         disks.gone.retain(|name| world.is_gone(name));
     }
 
+    /// A disk that hung and has answered is there for a node that looks for disks itself.
+    pub fn see_disks(&mut self) {
+        let Self { disks, world, .. } = self;
+        let Disks { gone, hung, refusing, .. } = disks;
+        gone.retain(|name| world.is_gone(name) || hung.contains(name) || refusing.contains(name));
+    }
+
     /// Disks that were gone are there again at the next start; they missed what was written since.
     pub fn return_disks(&mut self) {
         self.answer_late();

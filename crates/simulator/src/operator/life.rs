@@ -8,8 +8,6 @@ use super::desk::{Asked, Desk};
 use super::disks::DiskBook;
 use super::expected::{Expected, is_of_disks, is_worked_on};
 use super::outside::JobFile;
-use crate::checks::media::check_media;
-use crate::checks::space::{check_lost, check_promises};
 use crate::faults::losses::Losses;
 use crate::machine::cut::Cut;
 use crate::machine::{AGGREGATE, Machine, disk_name};
@@ -20,7 +18,7 @@ use crate::seed::lives::Lives;
 use crate::seed::reduction::{Calm, Reduction};
 use crate::seed::trace::Trace;
 use crate::tenant::Tenant;
-use admin_api::{AggregateCreate, RaidKind, Reply, Request, VolumeFilter};
+use admin_api::{AggregateCreate, RaidKind, Request};
 use model_fs::Mix;
 use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
@@ -297,57 +295,6 @@ impl OperatorLife<'_> {
             machine.trace.meet("operator: a disk that went is there again");
             machine.trace.note(format!("disk {} is there again", disk.name()));
         }
-    }
-
-    /// Everything is durable and as it should be.
-    fn rest(&mut self) -> Result<(), Finding> {
-        self.machine.consistency_point()?;
-        let Self { machine, losses, .. } = self;
-        machine.drive_until("a lost disk", |machine| !losses.has_recent(machine))?;
-        for tenant in &mut self.tenants {
-            tenant.all_durable();
-            tenant.compare_images(&mut self.machine)?;
-        }
-        self.machine.settle()?;
-        self.look_around()?;
-        self.machine.settle()?;
-        check_promises(&mut self.machine)?;
-        check_lost(&self.machine)?;
-        check_media(&mut self.machine)
-    }
-
-    fn look_around(&mut self) -> Result<(), Finding> {
-        let all = VolumeFilter::default();
-        let looks = [
-            Request::Status,
-            Request::VolumeList,
-            Request::SnapshotList(all.clone()),
-            Request::ExportList(all),
-            Request::MountList,
-            Request::AggregateList,
-            Request::DiskList,
-        ];
-        self.settle_disks()?;
-        looks.into_iter().try_for_each(|look| self.call(Asked::Request(Box::new(look))))
-    }
-
-    /// Work with disks comes to its end, as far as it does so soon; then it is clear whose they
-    /// are.
-    fn settle_disks(&mut self) -> Result<(), Finding> {
-        if self.expected.disks.is_clear() {
-            return Ok(());
-        }
-        self.call(Asked::Watch)?;
-        self.machine.settle()?;
-        let reply = self.read(Request::AggregateList)?;
-        let Reply::AggregateList(list) = reply else { return Ok(()) };
-        for aggregate in list.iter().filter(|aggregate| aggregate.name == AGGREGATE) {
-            self.expected.disks.settle(&aggregate.disks);
-        }
-        if self.expected.disks.is_clear() {
-            self.machine.trace.meet("operator: work with disks is over");
-        }
-        Ok(())
     }
 
     /// A clean stop, and a start.

@@ -14,7 +14,7 @@
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
-//! | `life`, `calls`, `starts`, `outage` | one actor: rounds; calls and their answers; ends and starts; outages |
+//! | `life`, `calls`, `rest`, `starts`, `outage` | one actor: rounds; calls and their answers; rests; ends and starts; outages |
 //!
 //! Invariants: everything follows from the seed. A call is granted or refused as the model says,
 //! with the same code; what was refused has changed nothing; what was answered is there after any
@@ -29,6 +29,7 @@ mod expected;
 pub(crate) mod life;
 mod outage;
 mod outside;
+mod rest;
 mod starts;
 mod turns;
 mod typing;

@@ -105,7 +105,7 @@ impl OperatorLife<'_> {
         self.recover_tenants()?;
         self.machine.settle()?;
         self.check_clients()?;
-        crate::checks::media::check_media(&mut self.machine)
+        self.check_media()
     }
 
     /// Operations on an aggregate that is away: each is refused.

@@ -6,7 +6,6 @@ use super::desk::{Asked, Desk};
 use super::expected::Expected;
 use super::life::OperatorLife;
 use super::views;
-use crate::checks::media::check_media;
 use crate::machine::cut::Cut;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
@@ -75,7 +74,7 @@ impl OperatorLife<'_> {
         self.machine.settle()?;
         if self.expected.is_made {
             self.check_clients()?;
-            check_media(&mut self.machine)?;
+            self.check_media()?;
         }
         Ok(())
     }

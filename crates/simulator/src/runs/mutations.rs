@@ -67,6 +67,7 @@ pub fn lives_of(rule: Rule) -> Lives {
     };
     let losing = match rule {
         Rule::PartialParityForgotten | Rule::WrittenBlocksForgotten => Some(RaidKind::Raid4),
+        Rule::SuspectRowsKept => Some(RaidKind::Dp),
         _ => None,
     };
     let damaged = matches!(

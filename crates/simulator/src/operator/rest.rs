@@ -1,0 +1,70 @@
+//! A round's rest: what clients and the operator see, and what lies on the media.
+//!
+//! Fails: with what is not as it should be.
+
+use super::desk::Asked;
+use super::life::OperatorLife;
+use crate::checks::media;
+use crate::checks::space::{check_lost, check_promises};
+use crate::machine::AGGREGATE;
+use crate::seed::finding::Finding;
+use admin_api::{Reply, Request, VolumeFilter};
+
+impl OperatorLife<'_> {
+    /// Everything is durable and as it should be.
+    pub(super) fn rest(&mut self) -> Result<(), Finding> {
+        self.machine.consistency_point()?;
+        let Self { machine, losses, .. } = self;
+        machine.drive_until("a lost disk", |machine| !losses.has_recent(machine))?;
+        for tenant in &mut self.tenants {
+            tenant.all_durable();
+            tenant.compare_images(&mut self.machine)?;
+        }
+        self.machine.settle()?;
+        self.look_around()?;
+        self.machine.settle()?;
+        check_promises(&mut self.machine)?;
+        check_lost(&self.machine)?;
+        self.check_media()
+    }
+
+    /// The reader of the media finds nothing wrong.
+    pub(super) fn check_media(&mut self) -> Result<(), Finding> {
+        self.machine.see_disks();
+        media::check_media(&mut self.machine)
+    }
+
+    fn look_around(&mut self) -> Result<(), Finding> {
+        let all = VolumeFilter::default();
+        let looks = [
+            Request::Status,
+            Request::VolumeList,
+            Request::SnapshotList(all.clone()),
+            Request::ExportList(all),
+            Request::MountList,
+            Request::AggregateList,
+            Request::DiskList,
+        ];
+        self.settle_disks()?;
+        looks.into_iter().try_for_each(|look| self.call(Asked::Request(Box::new(look))))
+    }
+
+    /// Work with disks comes to its end, as far as it does so soon; then it is clear whose they
+    /// are.
+    fn settle_disks(&mut self) -> Result<(), Finding> {
+        if self.expected.disks.is_clear() {
+            return Ok(());
+        }
+        self.call(Asked::Watch)?;
+        self.machine.settle()?;
+        let reply = self.read(Request::AggregateList)?;
+        let Reply::AggregateList(list) = reply else { return Ok(()) };
+        for aggregate in list.iter().filter(|aggregate| aggregate.name == AGGREGATE) {
+            self.expected.disks.settle(&aggregate.disks);
+        }
+        if self.expected.disks.is_clear() {
+            self.machine.trace.meet("operator: work with disks is over");
+        }
+        Ok(())
+    }
+}

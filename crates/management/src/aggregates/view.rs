@@ -72,7 +72,6 @@ impl Aggregates {
         };
         let mut disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
         let members = disks.len();
-        forget_names_of_others(&mut disks, groups);
         disks.extend(self.waiting_disks(summary));
         // A disk that joins may be a member already, and one that leaves may have a place.
         let on_the_way = self.leaving_disks(summary).into_iter();
@@ -81,6 +80,7 @@ impl Aggregates {
                 disks.push(disk);
             }
         }
+        forget_names_of_others(&mut disks, groups);
         let parity_disks = parity_disks(groups);
         let space = Space::of(summary, &aggregate, of_volumes.iter().sum());
         let log_size_bytes = aggregate.parts.log.capacity_bytes();
@@ -169,8 +169,8 @@ impl Aggregates {
     }
 }
 
-/// A disk that failed, or is missing, may have been given to the aggregate anew since: then the
-/// other place alone has its name.
+/// A disk that failed, or is missing, may have been given to the aggregate anew since, for another
+/// place or as a spare: then its name is shown there alone. The members come first in `disks`.
 fn forget_names_of_others(disks: &mut [DiskInfo], groups: &[raid::GroupStatus]) {
     let is_lost = |disk: &DiskInfo| matches!(disk.state, DiskState::Failed | DiskState::Missing);
     let there = disks.iter().filter(|disk| !is_lost(disk));

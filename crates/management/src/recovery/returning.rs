@@ -16,6 +16,7 @@
 //!
 //! Fails: never; what is wrong is in the status.
 
+use crate::aggregates::names_of;
 use crate::disks::labels::{Candidate, Doubtful, Found};
 use crate::exports;
 use crate::node::OfflineAggregate;
@@ -42,9 +43,13 @@ impl Recovery {
         for outage in &outages {
             self.disks.keep(&outage.summary.name, &[]);
         }
-        // What failed is open by a handle that is dead.
-        let dead = missing.iter().flat_map(|(_, members)| members);
-        dead.filter_map(|member| member.name.as_deref()).for_each(|name| self.disks.give_up(name));
+        for (aggregate, members) in &missing {
+            // What failed is open by a handle that is dead, unless the aggregate got the disk anew.
+            let names = names_of(aggregate);
+            let is_dead = |name: &&str| names.iter().filter(|other| *other == name).count() < 2;
+            let lost = members.iter().filter_map(|member| member.name.as_deref());
+            lost.filter(is_dead).for_each(|name| self.disks.give_up(name));
+        }
         let wanted: BTreeMap<AggregateUuid, String> = {
             let offline = self.node.offline.lock();
             let offline = offline.iter().map(|one| (one.identity, one.name.clone()));

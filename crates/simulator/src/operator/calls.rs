@@ -139,9 +139,11 @@ impl OperatorLife<'_> {
         self.check_clients()
     }
 
-    /// Whether a call was refused because a disk is not there, rightly.
+    /// Whether a call was refused because a disk is not there, or refuses writes, rightly.
     fn is_of_gone_disk(&self, request: &Request, error: &AdminError) -> bool {
-        let is_said = error.cause.iter().any(|cause| cause.contains(" is gone"));
+        let is_its =
+            |cause: &String| [" is gone", "write error"].iter().any(|of| cause.contains(of));
+        let is_said = error.cause.iter().any(is_its);
         is_said && is_of_disks(request) && self.machine.gone_disk().is_some()
     }
 

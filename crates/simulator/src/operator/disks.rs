@@ -121,7 +121,12 @@ impl DiskBook {
         for disk in list.iter().filter(is_here) {
             let is_its = matches!(
                 disk.state,
-                DiskState::InUse | DiskState::Rebuilding | DiskState::Failed | DiskState::Missing
+                DiskState::InUse
+                    | DiskState::Rebuilding
+                    | DiskState::Failed
+                    | DiskState::Missing
+                    // It has just joined.
+                    | DiskState::Zeroing
             );
             let is_its = is_its && disk.aggregate.as_deref() == Some(AGGREGATE);
             let is_wrong = match self.doubtful.contains(&disk.name) {

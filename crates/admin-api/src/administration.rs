@@ -228,16 +228,8 @@ mod tests {
         let disks: Vec<String> =
             node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
         let aggregate = AggregateCreate {
-            name: "a1".to_owned(),
-            disks,
-            spares: Vec::new(),
-            raid: crate::RaidKind::Raid4,
-            group_size: None,
             media: Some("smr:256MiB".to_owned()),
-            force: false,
-            abandoned: Vec::new(),
-            traditional: false,
-            dry_run: false,
+            ..AggregateCreate::new("a1", disks, crate::RaidKind::Raid4)
         };
         assert_eq!(node.aggregate_create(&aggregate).unwrap().data_disks, 3);
         assert_eq!(node.aggregate_list().unwrap(), node.0.0.aggregate_list().unwrap());

@@ -180,6 +180,25 @@ pub struct AggregateCreate {
     pub dry_run: bool,
 }
 
+impl AggregateCreate {
+    /// An aggregate of these disks, with nothing chosen that need not be.
+    #[must_use]
+    pub fn new(name: &str, disks: Vec<String>, raid: RaidKind) -> Self {
+        Self {
+            name: name.to_owned(),
+            disks,
+            spares: Vec::new(),
+            raid,
+            group_size: None,
+            media: None,
+            force: false,
+            abandoned: Vec::new(),
+            traditional: false,
+            dry_run: false,
+        }
+    }
+}
+
 /// Makes an aggregate larger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -673,18 +692,8 @@ mod tests {
     use super::*;
 
     fn aggregate(disks: &[&str], raid: RaidKind) -> AggregateCreate {
-        AggregateCreate {
-            name: "a1".to_owned(),
-            disks: disks.iter().map(|disk| (*disk).to_owned()).collect(),
-            spares: Vec::new(),
-            raid,
-            group_size: None,
-            media: None,
-            force: false,
-            abandoned: Vec::new(),
-            traditional: false,
-            dry_run: false,
-        }
+        let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
+        AggregateCreate::new("a1", disks, raid)
     }
 
     #[test]

@@ -185,7 +185,6 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
 mod tests {
     use super::*;
     use crate::jobs::job::Identities;
-    use crate::pace::Recent;
     use units::Timestamp;
 
     fn job(kind: JobKind, state: JobState) -> Job {
@@ -195,24 +194,9 @@ mod tests {
             JobKind::Deletion => Subject::Volume("home".to_owned()),
             _ => Subject::Disk("d4".to_owned()),
         };
-        Job {
-            number: 7,
-            key: Key {
-                kind,
-                aggregate: Some("a1".to_owned()),
-                subject,
-                birth: 0,
-                identities: Identities::default(),
-            },
-            state,
-            began: Timestamp(0),
-            ended: None,
-            done_bytes: 0,
-            size_bytes: 0,
-            reason: None,
-            is_given_up: false,
-            recent: Recent::default(),
-        }
+        let (aggregate, identities) = (Some("a1".to_owned()), Identities::default());
+        let key = Key { kind, aggregate, subject, birth: 0, identities };
+        Job { state, ..Job::new(7, key, Timestamp(0)) }
     }
 
     #[test]

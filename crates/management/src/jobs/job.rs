@@ -120,6 +120,22 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// A job that has just begun.
+    pub(crate) fn new(number: u64, key: Key, began: Timestamp) -> Self {
+        Self {
+            number,
+            key,
+            state: JobState::Running,
+            began,
+            ended: None,
+            done_bytes: 0,
+            size_bytes: 0,
+            reason: None,
+            is_given_up: false,
+            recent: Recent::default(),
+        }
+    }
+
     /// The job as administrators see it.
     pub(crate) fn info(&self) -> JobInfo {
         let pace = match self.state {

@@ -204,17 +204,14 @@ mod tests {
         });
         (subject, (kind, state), identities, (texts.clone(), texts), numbers).prop_map(
             |(subject, of, identities, (aggregate, reason), (birth, began, ended, done, size))| {
+                let key = Key { kind: of.0, aggregate, subject, birth, identities };
                 Job {
-                    number: 0,
-                    key: Key { kind: of.0, aggregate, subject, birth, identities },
                     state: of.1,
-                    began: Timestamp(began),
                     ended: of.1.is_over().then_some(Timestamp(ended)),
                     done_bytes: done,
                     size_bytes: size,
                     reason,
-                    is_given_up: false,
-                    recent: Recent::default(),
+                    ..Job::new(0, key, Timestamp(began))
                 }
             },
         )

@@ -169,18 +169,8 @@ impl Table {
         if self.jobs.iter().filter(|job| !job.state.is_over()).count() >= OPEN_MAX {
             return None;
         }
-        self.jobs.push(Job {
-            number: self.next_number,
-            key: work.key.clone(),
-            state: JobState::Running,
-            began: work.began.unwrap_or(now.wall),
-            ended: None,
-            done_bytes: 0,
-            size_bytes: 0,
-            reason: None,
-            is_given_up: false,
-            recent: Recent::default(),
-        });
+        let began = work.began.unwrap_or(now.wall);
+        self.jobs.push(Job::new(self.next_number, work.key.clone(), began));
         self.next_number += 1;
         Some(self.jobs.len() - 1)
     }

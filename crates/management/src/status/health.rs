@@ -399,20 +399,8 @@ mod tests {
     fn aggregate() -> (AggregateInfo, AggregateSummary) {
         let node = MemoryAdministration::with_disks(3);
         let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
-        let info = node
-            .aggregate_create(&AggregateCreate {
-                name: "a1".to_owned(),
-                disks,
-                spares: Vec::new(),
-                raid: RaidKind::Raid4,
-                group_size: None,
-                media: None,
-                force: false,
-                abandoned: Vec::new(),
-                traditional: false,
-                dry_run: false,
-            })
-            .unwrap();
+        let info =
+            node.aggregate_create(&AggregateCreate::new("a1", disks, RaidKind::Raid4)).unwrap();
         let summary = AggregateSummary {
             name: "a1".to_owned(),
             identity: AggregateUuid([1; 16]),
@@ -437,18 +425,8 @@ mod tests {
     #[test]
     fn a_volume_that_lacks_a_feature_waits_for_the_build_that_has_it() {
         let node = MemoryAdministration::with_disks(1);
-        let create = AggregateCreate {
-            name: "a1".to_owned(),
-            disks: node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect(),
-            spares: Vec::new(),
-            raid: RaidKind::None,
-            group_size: None,
-            media: None,
-            force: false,
-            abandoned: Vec::new(),
-            traditional: false,
-            dry_run: false,
-        };
+        let disks = node.disk_list().unwrap().into_iter().map(|disk| disk.name).collect();
+        let create = AggregateCreate::new("a1", disks, RaidKind::None);
         node.aggregate_create(&create).unwrap();
         let create = VolumeCreate {
             name: "home".to_owned(),

@@ -11,6 +11,7 @@
 use super::Life;
 use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
+use crate::tenant;
 
 /// Operations that are tried on an aggregate that is away.
 const HOPELESS_OPERATIONS: u64 = 6;
@@ -62,10 +63,7 @@ impl Life<'_> {
     fn try_hopeless(&mut self) -> Result<(), Finding> {
         for _ in 0..HOPELESS_OPERATIONS {
             self.start_operation()?;
-            self.machine.settle()?;
-            for tenant in &mut self.tenants {
-                tenant.poll(&mut self.machine)?;
-            }
+            tenant::settle(&mut self.machine, &mut self.tenants)?;
         }
         Ok(())
     }

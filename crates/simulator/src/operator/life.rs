@@ -169,17 +169,11 @@ impl OperatorLife<'_> {
 
     fn create_aggregate(&mut self, force: bool) -> Result<(), Finding> {
         let has_spare = self.expected.raid != RaidKind::None && self.typed.chance(30);
+        let disks = (0..self.machine.plan.disks).map(disk_name).collect();
         let create = AggregateCreate {
-            name: AGGREGATE.to_owned(),
-            disks: (0..self.machine.plan.disks).map(disk_name).collect(),
             spares: if has_spare { vec![extra_disk(0)] } else { Vec::new() },
-            raid: self.expected.raid,
-            group_size: None,
-            media: None,
             force,
-            abandoned: Vec::new(),
-            traditional: false,
-            dry_run: false,
+            ..AggregateCreate::new(AGGREGATE, disks, self.expected.raid)
         };
         self.call(Asked::Request(Box::new(Request::AggregateCreate(create))))
     }

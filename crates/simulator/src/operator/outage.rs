@@ -15,7 +15,7 @@ use super::turns::Answer;
 use super::views::{Checked, same};
 use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
-use crate::tenant::Tenant;
+use crate::tenant::{self, Tenant};
 use admin_api::{AggregateInfo, AggregateState, Reply, Request};
 
 /// Operations of clients that are tried while the aggregate is away.
@@ -112,10 +112,7 @@ impl OperatorLife<'_> {
     fn try_operations(&mut self) -> Result<(), Finding> {
         for _ in 0..HOPELESS_OPERATIONS {
             self.start_operation()?;
-            self.machine.settle()?;
-            for tenant in &mut self.tenants {
-                tenant.poll(&mut self.machine)?;
-            }
+            tenant::settle(&mut self.machine, &mut self.tenants)?;
         }
         Ok(())
     }

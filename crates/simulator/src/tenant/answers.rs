@@ -16,6 +16,12 @@ use file_service::{Caller, FileService, FsError, Hold, calls};
 use model_fs::operation::{Fill, SLOT_COUNT};
 use model_fs::{Mismatch, Observation, Operation, Runner, Slot, SnapshotAction, Tolerance};
 
+/// Has all that was asked for come to its end, and takes in what was answered.
+pub fn settle(machine: &mut Machine<'_>, tenants: &mut [Tenant]) -> Result<(), Finding> {
+    machine.settle()?;
+    tenants.iter_mut().try_for_each(|tenant| tenant.poll(machine))
+}
+
 impl Tenant {
     /// Takes in what was answered.
     pub fn poll(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {

@@ -19,6 +19,7 @@ use crate::machine::Machine;
 use crate::plan::{Filling, Plan, VolumePlan};
 use crate::seed::choices::Choices;
 use crate::seed::finding::Finding;
+pub use answers::settle;
 use file_service::{Durability, FileService};
 use footprint::Footprint;
 use history::{History, Moment};

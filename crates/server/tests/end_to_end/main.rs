@@ -17,3 +17,4 @@ mod place;
 mod scrub;
 mod taking;
 mod upkeep;
+mod volume_names;

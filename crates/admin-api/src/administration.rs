@@ -3,7 +3,8 @@
 //!
 //! Invariants: calls block and may take as long as the work takes, so they run on threads of the
 //! admin server, never on one that serves files; [`dispatch`] validates before it calls; a call
-//! that fails has changed nothing, or says what it did: spares that were added before one failed.
+//! that fails has changed nothing; or its error names what was changed, such as the spares that
+//! were added before one could not be.
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateSet, GroupRemove};

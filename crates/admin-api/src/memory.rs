@@ -89,7 +89,7 @@ impl MemoryAdministration {
     }
 }
 
-/// Two of those that a node has.
+/// Two of the features that a node knows.
 fn known_features() -> Vec<KnownFeature> {
     let parity = |feature: &str, meaning: &str| KnownFeature {
         feature: feature.to_owned(),

@@ -14,7 +14,7 @@ pub enum Lacking {
     /// This feature, as the volume's record names it.
     #[error("uses the feature '{0}', which this build of Stroop lacks")]
     Feature(FeatureName),
-    /// What is below its record cannot be read.
+    /// A structure below the volume's record is of another build, which this one cannot read.
     #[error("is not understood: {0}")]
     Structure(Damage),
 }
@@ -57,7 +57,7 @@ pub enum AggregateError {
     /// A structure on media is not what it should be.
     #[error("{what}: {damage}")]
     Damaged {
-        /// What was read, and of which disk.
+        /// The structure that was read, and the disk that has it.
         what: String,
         /// What is wrong.
         damage: Damage,

@@ -5,7 +5,7 @@
 //!
 //! The PVBN of a dual pointer is a hint (decision 12). If the block is not there, the volume's
 //! container map says where it is. Where blocks of a volume were moved, the map is asked first: no
-//! read is in vain, and no other block is taken for the one that is wanted. A block that the
+//! read is wasted, and no other block is taken for the one that is wanted. A block that the
 //! consistency point under way has placed is not in the map yet; it is where its pointer says.
 //!
 //! Fails: the waiting message is told which block can neither be read nor repaired, and fails with

@@ -154,7 +154,7 @@ impl BlockSide {
         })
     }
 
-    /// Another build wrote what is below the record of a volume: all of it stays.
+    /// Another build wrote a structure below a volume's record: the volume stays as it is.
     pub fn set_not_understood(&mut self, volume: VolumeId, damage: Damage) {
         self.not_understood.insert(volume, damage);
         self.relocation.remove(volume);

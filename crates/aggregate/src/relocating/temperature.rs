@@ -8,7 +8,7 @@
 //! which the node is off counts as one scan, and a clock that jumps causes one scan too many.
 //!
 //! A block that clients read at random and that had to be loaded becomes young again, or moves back
-//! to disks. What is read in sequence, as scans and backups do, stays as it is.
+//! to disks. A block that scans and backups read in sequence keeps its age.
 //!
 //! Invariants:
 //! - A scan raises an age once: its position goes into the volume's record with the consistency

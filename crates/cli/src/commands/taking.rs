@@ -1,4 +1,4 @@
-//! What is lost with disks that are taken with `--force`, and the question before it.
+//! Data and aggregates that are lost with disks taken by `--force`, and the question before that.
 //!
 //! Invariants: every disk that is not known to be unused is asked about, by name, and with it the
 //! aggregate that it belongs to. The server takes a disk of an aggregate that is out of service
@@ -9,7 +9,7 @@ use crate::confirm::confirm;
 use crate::terminal::Terminal;
 use admin_api::{AdminError, DiskInfo, DiskState, Removal};
 
-/// What goes with disks.
+/// The data and the aggregates that are lost with disks.
 pub(super) struct Losses {
     /// In prose.
     lines: Vec<String>,

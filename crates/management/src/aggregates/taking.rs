@@ -55,7 +55,10 @@ impl Aggregates {
         disks: &[Arc<dyn Disk>],
     ) -> Result<(), AdminError> {
         let away = self.away();
-        for disk in disks.iter().filter(|_| !away.is_empty()) {
+        if away.is_empty() {
+            return Ok(());
+        }
+        for disk in disks {
             let Some(owner) = self.owner(disk, &away).filter(|owner| !abandoned.contains(owner))
             else {
                 continue;

@@ -207,8 +207,7 @@ impl Machine<'_> {
     pub fn heal_disks(&mut self) {
         self.answer_late();
         self.end_refusals();
-        let Self { disks, world, .. } = self;
-        disks.gone.retain(|name| world.is_gone(name));
+        self.see_disks();
     }
 
     /// A disk that hung and has answered is there for a node that looks for disks itself.

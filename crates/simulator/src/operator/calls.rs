@@ -54,6 +54,11 @@ impl OperatorLife<'_> {
     /// Asks, and works until the answer is there.
     pub(super) fn wait(&mut self, asked: Asked) -> Result<(Asked, Answer), Finding> {
         self.ask(asked)?;
+        self.answer()
+    }
+
+    /// Works until the answer of what was asked is there.
+    pub(super) fn answer(&mut self) -> Result<(Asked, Answer), Finding> {
         let mut idle = 0;
         loop {
             if let Some(answered) = self.desk.go_on()? {
@@ -133,8 +138,7 @@ impl OperatorLife<'_> {
             }
         }
         self.machine.trace.meet(met(request));
-        let Self { tenants, expected, .. } = self;
-        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
+        self.forget_tenants();
         self.add_tenants()?;
         self.check_clients()
     }
@@ -145,6 +149,12 @@ impl OperatorLife<'_> {
             |cause: &String| [" is gone", "write error"].iter().any(|of| cause.contains(of));
         let is_said = error.cause.iter().any(is_its);
         is_said && is_of_disks(request) && self.machine.gone_disk().is_some()
+    }
+
+    /// Nobody works any more on volumes that are gone.
+    pub(super) fn forget_tenants(&mut self) {
+        let Self { tenants, expected, .. } = self;
+        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
     }
 
     /// Clients are let in by the rules that there are.

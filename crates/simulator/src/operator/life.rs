@@ -303,7 +303,11 @@ impl OperatorLife<'_> {
     fn after(&mut self, outcome: Result<(), Finding>) -> Result<(), Finding> {
         match outcome {
             Err(Finding::PowerCut) => self.start_again(true),
-            Err(Finding::Outage) => self.sit_out(),
+            Err(Finding::Outage) => {
+                // A stop that failed in it is a crash.
+                let sat_out = self.sit_out();
+                self.after(sat_out)
+            }
             outcome => outcome,
         }
     }

@@ -9,13 +9,13 @@
 
 use super::calls::wrong;
 use super::desk::Asked;
-use super::expected::{Expected, is_of_disks};
+use super::expected::{Expected, Rules, is_of_disks};
 use super::life::OperatorLife;
 use super::turns::Answer;
 use super::views::{Checked, same};
 use crate::machine::AGGREGATE;
 use crate::seed::finding::Finding;
-use crate::tenant::{self, Tenant};
+use crate::tenant;
 use admin_api::{AggregateInfo, AggregateState, Reply, Request};
 
 /// Operations of clients that are tried while the aggregate is away.
@@ -50,8 +50,7 @@ impl OperatorLife<'_> {
                 return Err(wrong(&asked, &format!("should be refused ({code}): {reply:?}")));
             }
         }
-        let Self { tenants, expected, .. } = self;
-        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
+        self.forget_tenants();
         if self.cut_off.is_some() {
             // What else is typed depends on what became of it.
             self.machine
@@ -66,22 +65,17 @@ impl OperatorLife<'_> {
         self.machine.trace.note("the aggregate is away".to_owned());
         self.machine.arm(None);
         self.losses.forget();
-        while self.desk.is_busy() {
-            self.machine.drive();
-            self.machine.check_progress(0, || self.desk.waiting())?;
-            if let Some((asked, answer)) = self.desk.go_on()? {
-                self.judge_in_outage(asked, answer)?;
-            }
+        if self.desk.is_busy() {
+            let (asked, answer) = self.answer()?;
+            self.judge_in_outage(asked, answer)?;
         }
         let told = self.desk.clients().exports();
         self.try_operations()?;
         self.type_hopelessly(false)?;
-        let engine = self.machine.engine.clone();
         self.machine.drive_until("an aggregate to be closed", |machine| {
-            let outages = engine.outages();
-            let identities = outages.iter().map(|outage| outage.summary.identity);
-            machine.aggregate().is_none()
-                && identities.into_iter().all(|one| engine.is_closed(&one))
+            let outages = machine.engine.outages();
+            let mut away = outages.iter().map(|outage| outage.summary.identity);
+            machine.aggregate().is_none() && away.all(|one| machine.engine.is_closed(&one))
         })?;
         self.type_hopelessly(true)?;
         self.try_operations()?;
@@ -158,9 +152,7 @@ impl OperatorLife<'_> {
                     self.machine.trace.meet("operator: a call granted in an outage");
                 }
                 self.expected = after;
-                let Self { tenants, expected, .. } = self;
-                let is_there = |tenant: &Tenant| expected.volumes.contains_key(&tenant.name);
-                tenants.retain(is_there);
+                self.forget_tenants();
             }
         }
         Ok(())
@@ -182,7 +174,7 @@ impl OperatorLife<'_> {
     }
 
     /// Whether clients were let in by the rules of a call that was cut off.
-    pub(super) fn is_told(&self, after: Option<&Expected>, told: &super::expected::Rules) -> bool {
+    pub(super) fn is_told(&self, after: Option<&Expected>, told: &Rules) -> bool {
         let after = after.map(Expected::exports);
         after.is_some_and(|after| *told == after && after != self.expected.exports())
     }

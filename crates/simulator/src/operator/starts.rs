@@ -146,8 +146,7 @@ impl OperatorLife<'_> {
 
     /// Those who work on volumes find what they left, or something that a crash allows.
     pub(super) fn recover_tenants(&mut self) -> Result<(), Finding> {
-        let Self { tenants, expected, .. } = self;
-        tenants.retain(|tenant| expected.volumes.contains_key(&tenant.name));
+        self.forget_tenants();
         for tenant in &mut self.tenants {
             tenant.recover(&mut self.machine, &[])?;
         }

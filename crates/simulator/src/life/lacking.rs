@@ -17,7 +17,7 @@
 
 use super::Life;
 use crate::machine::cut::Cut;
-use crate::machine::disks::is_own_disk;
+use crate::machine::disks::{is_joined_disk, is_own_disk};
 use crate::machine::logs::LOG_DISK;
 use crate::machine::{AGGREGATE, Machine};
 use crate::seed::choices::{Choices, Purpose};
@@ -38,7 +38,7 @@ use platform::completion::promise;
 use platform::simulated::Fate;
 use platform::sync::Mutex;
 use std::sync::Arc;
-use units::BlockRef;
+use units::{Block, BlockRef};
 use volume::VolumeDamage;
 
 /// The bit and the name of the feature.
@@ -88,14 +88,15 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// The structures of a scope that are whole, by disk and block.
-    fn copies(&self, scope: FeatureScope) -> Vec<(Arc<str>, u64)> {
+    /// The structures of a scope that a start takes for whole, by disk and block; those of disks
+    /// that joined the aggregate, or were about to when the power went, if `joined`.
+    fn copies(&self, scope: FeatureScope, joined: bool) -> Vec<(Arc<str>, u64)> {
         let world = &self.machine.world;
         let is_whole = |(name, block): &(Arc<str>, u64)| {
             let Some(block) = world.read_block(name, *block) else { return false };
             match scope {
                 FeatureScope::Disk => DiskLabel::from_block(&block).is_ok(),
-                FeatureScope::Aggregate => Superblock::from_block(&block).is_ok(),
+                FeatureScope::Aggregate => superblock(&block).is_some(),
                 FeatureScope::Log => LogHeader::from_block(&block).is_ok(),
                 FeatureScope::Volume => false,
             }
@@ -106,7 +107,9 @@ impl Life<'_> {
             let blocks: Vec<u64> = match scope {
                 FeatureScope::Log if &*name == LOG_DISK => (0..LOG_HEADER_BLOCKS).collect(),
                 FeatureScope::Disk if is_own_disk(&name) => vec![0, end - 1],
-                FeatureScope::Aggregate if is_own_disk(&name) => {
+                FeatureScope::Aggregate
+                    if is_own_disk(&name) || joined && is_joined_disk(&name) =>
+                {
                     (SUPERBLOCK_BLOCK..SUPERBLOCK_BLOCK + SUPERBLOCK_SLOTS as u64).collect()
                 }
                 _ => Vec::new(),
@@ -120,7 +123,12 @@ impl Life<'_> {
     fn give(&self, (scope, class): (FeatureScope, FeatureClass), to: &[(Arc<str>, u64)]) {
         let world = &self.machine.world;
         for (disk, block) in to {
-            if let Some(old) = world.read_block(disk, *block) {
+            if let Some(mut old) = world.read_block(disk, *block) {
+                if scope == FeatureScope::Aggregate
+                    && let Some(superblock) = superblock(&old)
+                {
+                    old = Arc::new(superblock.to_block());
+                }
                 world.write_block(disk, *block, &with_feature(&old, scope, class, LATER));
             }
         }
@@ -148,7 +156,7 @@ impl Life<'_> {
     ) -> Result<(), Finding> {
         self.end_under_load(choices)?;
         let left = self.machine.world.snapshot();
-        let mut copies = self.copies(scope);
+        let mut copies = self.copies(scope, false);
         if choices.chance(60) {
             let only = copies.swap_remove(choices.index(copies.len()));
             copies = vec![only];
@@ -196,7 +204,7 @@ impl Life<'_> {
         choices: &mut Choices,
     ) -> Result<(), Finding> {
         self.end_under_load(choices)?;
-        let copies = self.copies(scope);
+        let copies = self.copies(scope, true);
         self.machine.trace.note(format!("a newer build gives all of {scope} a feature"));
         self.give((scope, FeatureClass::Compatible), &copies);
         self.open_again()?;
@@ -214,7 +222,7 @@ impl Life<'_> {
             };
             features.is_ok_and(|features| features.compatible.get() >> LATER.0 & 1 == 1)
         };
-        let copies = self.copies(scope);
+        let copies = self.copies(scope, true);
         if let Some((disk, block)) = copies.iter().find(|copy| !has_it(copy)) {
             return Err(Finding::Listing {
                 what: format!("compatible feature in block {block} of {disk}, of the {scope}"),
@@ -422,6 +430,12 @@ impl Life<'_> {
         let outcome = self.machine.wait("open aggregate", &opened)?;
         outcome.map(drop).map_err(|error| Finding::Open(error.to_string()))
     }
+}
+
+/// The superblock that a start finds in a block: also one of which a sector was torn that holds
+/// nothing but one of its two numbers.
+fn superblock(block: &Block) -> Option<Superblock> {
+    Superblock::from_block(block).or_else(|_| Superblock::mended(block)).ok()
 }
 
 /// The feature is gone, as if the build that has it had given it up.

@@ -32,9 +32,17 @@ pub struct Disks {
     sealed: Option<String>,
 }
 
+/// How the names of disks begin that the aggregate grows by.
+pub(crate) const JOINED: &str = "joined";
+
 /// Whether a disk is one that the aggregate has from the start.
 pub(crate) fn is_own_disk(name: &str) -> bool {
     name.strip_prefix("disk").is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
+/// Whether a disk is one that the aggregate grew by.
+pub(crate) fn is_joined_disk(name: &str) -> bool {
+    name.starts_with(JOINED)
 }
 
 impl Machine<'_> {

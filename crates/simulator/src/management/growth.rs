@@ -3,6 +3,7 @@
 //! Invariants: an aggregate grows once in a life. A growth that was answered is kept by every
 //! start after it; one that was cut off has happened or not, and is tried again with other disks.
 
+use crate::machine::disks::JOINED;
 use crate::machine::{AGGREGATE, Machine};
 use crate::plan::Growth;
 use crate::seed::finding::Finding;
@@ -66,7 +67,7 @@ impl Growing {
     }
 
     fn joining_disk(&mut self, machine: &mut Machine<'_>, blocks: u64) -> Arc<dyn Disk> {
-        let name = format!("joined{}", self.joined_count);
+        let name = format!("{JOINED}{}", self.joined_count);
         self.joined_count += 1;
         let disk = machine.world.add_disk(&name, blocks);
         for block in 0..GARBAGE_BLOCKS {

@@ -6,6 +6,7 @@
 //! | [`lock`] | what a lock is, who owns it, what excludes what |
 //! | [`range`] | ranges of bytes |
 //! | [`manager`] | held locks, waiting ones, clients, the grace period |
+//! | `state` | what the manager's mutex guards: whose turn it is |
 //! | `segments` | the locks held on one file |
 //! | `file` | the same with what waits for them, and share reservations |
 //! | `deadlock` | who waits for whom |
@@ -18,8 +19,9 @@
 //! Invariants:
 //! - No two locks are held that exclude each other ([`lock::Held::excludes`]).
 //! - What waits is granted in the order of asking, as far as it excludes each other: nobody is
-//!   overtaken for ever by those who ask later and share.
-//! - Nobody is let wait in a circle of records: the last to ask gets [`LockError::Deadlock`].
+//!   overtaken for ever by those who ask later and share. Only who waits for somebody lets him pass.
+//! - Nobody is let wait in a circle of records that are held: the last to ask gets
+//!   [`LockError::Deadlock`].
 //! - Locks are not durable. After a restart, until the grace period ends, only what was held before
 //!   may be taken ([`Attempt::Reclaim`]).
 //! - Memory is bounded by [`manager::Limits`].
@@ -39,6 +41,7 @@ pub mod range;
 mod deadlock;
 mod file;
 mod segments;
+mod state;
 
 #[cfg(test)]
 mod tests;

@@ -8,15 +8,14 @@
 //!
 //! Fails: [`LockError`].
 
-use crate::deadlock::closes_circle;
 use crate::file::{FileLocks, Waiter};
-use crate::lock::{ClientId, Held, Kind, LockError, Mode, Owner, Request, Share};
+use crate::lock::{ClientId, Held, Kind, LockError, Owner, Request, Share};
 use crate::range::Range;
+use crate::state::{State, check_grace};
 use file_service::FileHandle;
 use platform::Clock;
-use platform::mutation::{self, Rule};
 use platform::sync::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The wait was given up: by [`LockManager::cancel`], or because the client is gone.
@@ -29,7 +28,7 @@ pub type Done = Box<dyn FnOnce(Result<(), Cancelled>) + Send>;
 
 /// Names a wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WaitId(u64);
+pub struct WaitId(pub(crate) u64);
 
 /// How to ask.
 pub enum Attempt {
@@ -68,19 +67,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { locks: 128 << 10, locks_of_file: 16 << 10, waits: 16 << 10, shares_of_file: 4096 }
     }
-}
-
-/// What the mutex guards.
-#[derive(Default)]
-pub(crate) struct State {
-    files: BTreeMap<FileHandle, FileLocks>,
-    /// The file of each wait, by owner.
-    waits: BTreeMap<Owner, BTreeMap<WaitId, FileHandle>>,
-    wait_count: usize,
-    lock_count: usize,
-    next_client: u64,
-    next_wait: u64,
-    grace_end_nanoseconds: Option<u64>,
 }
 
 /// See the module.
@@ -172,12 +158,8 @@ impl LockManager {
         let mut state = self.state.lock();
         let file = state.waits.get(owner).and_then(|waits| waits.get(&id)).copied();
         let Some(file) = file else { return false };
-        let mut cancelled = None;
-        let granted = state.change(file, |locks| {
-            let place = locks.waiting.iter().position(|waiter| waiter.id == id);
-            cancelled = place.map(|place| locks.waiting.remove(place));
-        });
-        state.forget_wait(owner, id);
+        let cancelled = state.take_waiters(file, |waiter| waiter.id == id).pop();
+        let granted = state.serve([file].into());
         drop(state);
         tell(granted);
         let Some(waiter) = cancelled else { unreachable!("a wait is in both tables") };
@@ -192,19 +174,16 @@ impl LockManager {
 
     fn forget(&self, goes: impl Fn(&Owner) -> bool) {
         let mut state = self.state.lock();
-        let files: Vec<FileHandle> = state.files.keys().copied().collect();
-        let (mut granted, mut cancelled) = (Vec::new(), Vec::new());
-        for file in files {
-            granted.extend(state.change(file, |locks| {
+        let files: BTreeSet<FileHandle> = state.files.keys().copied().collect();
+        let mut cancelled = Vec::new();
+        for file in &files {
+            cancelled.extend(state.take_waiters(*file, |waiter| goes(&waiter.request.owner)));
+            state.change_held(*file, |locks| {
                 locks.held.remove(|held| goes(&held.owner));
                 locks.shares.retain(|share| !goes(&share.owner));
-                let gone = locks.waiting.extract_if(.., |waiter| goes(&waiter.request.owner));
-                cancelled.extend(gone);
-            }));
+            });
         }
-        for waiter in &cancelled {
-            state.forget_wait(&waiter.request.owner, waiter.id);
-        }
+        let granted = state.serve(files);
         drop(state);
         tell(granted);
         cancelled.into_iter().for_each(|waiter| (waiter.done)(Err(Cancelled)));
@@ -273,141 +252,4 @@ impl LockManager {
 
 fn tell(granted: Vec<Waiter>) {
     granted.into_iter().for_each(|waiter| (waiter.done)(Ok(())));
-}
-
-fn check_grace(lasts: bool, reclaim: bool) -> Result<(), LockError> {
-    match (lasts, reclaim) {
-        (true, false) if mutation::broken(Rule::LocksInGrace) => Ok(()),
-        (true, false) => Err(LockError::Grace),
-        (false, true) => Err(LockError::NoGrace),
-        _ => Ok(()),
-    }
-}
-
-impl State {
-    /// Whether the grace period lasts, and whose waits its end has ended.
-    fn grace(&mut self, clock: &dyn Clock) -> (bool, Vec<Waiter>) {
-        let Some(end) = self.grace_end_nanoseconds else { return (false, Vec::new()) };
-        if clock.monotonic_nanoseconds() < end {
-            return (true, Vec::new());
-        }
-        self.grace_end_nanoseconds = None;
-        let files: Vec<FileHandle> = self.files.keys().copied().collect();
-        let granted = files.into_iter().flat_map(|file| self.change(file, |_| {})).collect();
-        (false, granted)
-    }
-
-    fn ask(
-        &mut self,
-        limits: &Limits,
-        request: &Request,
-        attempt: Attempt,
-        grace: bool,
-        granted: &mut Vec<Waiter>,
-    ) -> Result<Outcome, LockError> {
-        let done = match attempt {
-            Attempt::Reclaim => check_grace(grace, true).map(|()| None)?,
-            Attempt::Now => check_grace(grace, false).map(|()| None)?,
-            Attempt::Wait(done) => Some(done),
-        };
-        granted.extend(self.give_back_other_mode(request));
-        self.check_limits(limits, request)?;
-        let locks = self.files.get(&request.file);
-        let conflict = locks.and_then(|locks| locks.held.conflict(request)).cloned();
-        let Some(done) = done else {
-            if let Some(conflict) = conflict {
-                return Err(LockError::Conflict(conflict));
-            }
-            granted.extend(self.change(request.file, |locks| locks.held.take(request)));
-            return Ok(Outcome::Granted);
-        };
-        // Whoever could be served stands behind those who came earlier, unless they wait for it.
-        let queued = locks.is_some_and(|locks| locks.earlier(request, None).is_some());
-        let closes = (conflict.is_some() || queued) && closes_circle(self, request);
-        if conflict.is_some() && closes {
-            return Err(LockError::Deadlock);
-        }
-        let is_held_back = grace && !mutation::broken(Rule::LocksInGrace);
-        if !is_held_back && conflict.is_none() && (!queued || closes) {
-            granted.extend(self.change(request.file, |locks| locks.held.take(request)));
-            return Ok(Outcome::Granted);
-        }
-        Ok(Outcome::Waiting(self.wait(request, done)))
-    }
-
-    /// `flock` in another mode gives up the lock before, so that two who share can both go on.
-    fn give_back_other_mode(&mut self, request: &Request) -> Vec<Waiter> {
-        let mode =
-            |locks: &FileLocks| -> Option<Mode> { locks.held.mode_of(&request.owner, Kind::Whole) };
-        let held = self.files.get(&request.file).and_then(mode);
-        if request.kind != Kind::Whole || held.is_none_or(|mode| mode == request.mode) {
-            return Vec::new();
-        }
-        self.change(request.file, |locks| {
-            locks.held.give_back(&request.owner, Kind::Whole, &Range::WHOLE);
-        })
-    }
-
-    fn check_limits(&self, limits: &Limits, request: &Request) -> Result<(), LockError> {
-        // Taking a range in the middle of another makes two more.
-        let check = |what, count: usize, limit: usize| {
-            if count > limit { Err(LockError::TooMany { what, limit }) } else { Ok(()) }
-        };
-        let of_file = self.files.get(&request.file).map_or(0, |locks| locks.held.len());
-        check("locks", self.lock_count + 2, limits.locks)?;
-        check("locks of the file", of_file + 2, limits.locks_of_file)?;
-        check("waits for locks", self.wait_count + 1, limits.waits)
-    }
-
-    fn wait(&mut self, request: &Request, done: Done) -> WaitId {
-        self.next_wait += 1;
-        let id = WaitId(self.next_wait);
-        let waiter = Waiter { id, request: request.clone(), done };
-        self.files.entry(request.file).or_default().waiting.push(waiter);
-        self.waits.entry(request.owner.clone()).or_default().insert(id, request.file);
-        self.wait_count += 1;
-        id
-    }
-
-    /// Changes a file's locks, and serves who waits for what went.
-    fn change(&mut self, file: FileHandle, change: impl FnOnce(&mut FileLocks)) -> Vec<Waiter> {
-        let grace = self.grace_end_nanoseconds.is_some();
-        let locks = self.files.entry(file).or_default();
-        let before = locks.held.len();
-        change(locks);
-        let granted = if grace { Vec::new() } else { locks.grant() };
-        self.lock_count = self.lock_count + locks.held.len() - before;
-        if locks.is_empty() {
-            self.files.remove(&file);
-        }
-        for waiter in &granted {
-            self.forget_wait(&waiter.request.owner, waiter.id);
-        }
-        granted
-    }
-
-    fn forget_wait(&mut self, owner: &Owner, id: WaitId) {
-        let Some(waits) = self.waits.get_mut(owner) else { unreachable!("it waits") };
-        assert!(waits.remove(&id).is_some(), "a wait ends once");
-        self.wait_count -= 1;
-        if waits.is_empty() {
-            self.waits.remove(owner);
-        }
-    }
-
-    /// All that an owner waits for.
-    pub(crate) fn waits_of(&self, owner: &Owner) -> impl Iterator<Item = (&Request, WaitId)> {
-        self.waits.get(owner).into_iter().flatten().map(|(id, file)| {
-            let locks = self.files.get(file);
-            let waiter = locks.and_then(|locks| locks.waiting.iter().find(|held| held.id == *id));
-            let Some(waiter) = waiter else { unreachable!("a wait is in both tables") };
-            (&waiter.request, *id)
-        })
-    }
-
-    /// Who stands in the way of `request`, asking now or as waiter `before`.
-    pub(crate) fn in_the_way(&self, request: &Request, before: Option<WaitId>) -> Vec<Owner> {
-        let locks = self.files.get(&request.file);
-        locks.map(|locks| locks.in_the_way(request, before)).unwrap_or_default()
-    }
 }

@@ -23,13 +23,11 @@ use file_service::{
 };
 use std::sync::Arc;
 
-/// What an open file is told to the kernel as. Its handle is how often its file system had lost
-/// something when it was opened: for RELEASE to end the right hold, and for FSYNC to see whether
-/// anything was lost since.
-fn open_out(flags: u32, hold: Hold) -> OpenOut {
+/// What an open file is told to the kernel as, by its number ([`crate::opens`]).
+fn open_out(flags: u32, number: u64) -> OpenOut {
     let direct = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
     let open_flags = if flags & O_DIRECT != 0 { direct } else { 0 };
-    OpenOut { handle: hold.losses, open_flags, backing: 0 }
+    OpenOut { handle: number, open_flags, backing: 0 }
 }
 
 impl Server {
@@ -42,10 +40,10 @@ impl Server {
         let (server, reply) = (Arc::clone(self), request.reply());
         let held: Done<Hold> = Box::new(move |held| match held {
             Ok(hold) => {
-                server.opens.add(hold);
-                if !reply.structure(&open_out(arguments.flags, hold)) {
+                let number = server.opens.add(hold);
+                if !reply.structure(&open_out(arguments.flags, number)) {
                     // Nobody heard the answer, so no RELEASE will come.
-                    server.let_go(hold);
+                    server.let_go(number);
                 }
             }
             Err(error) => reply.error(error),
@@ -54,8 +52,8 @@ impl Server {
         Ok(())
     }
 
-    fn let_go(&self, hold: Hold) {
-        if self.opens.remove(hold) {
+    fn let_go(&self, number: u64) {
+        if let Some(hold) = self.opens.remove(number) {
             self.service.release(&self.caller, calls::ReleaseHold { hold }, Box::new(drop));
         }
     }
@@ -87,11 +85,11 @@ impl Server {
         let file = entry.handle;
         let held: Done<Hold> = Box::new(move |held| match held {
             Ok(hold) => {
-                server.opens.add(hold);
+                let number = server.opens.add(hold);
                 let out = server.entry_out(&entry);
-                if !reply.structures(&out, &open_out(flags, hold)) {
+                if !reply.structures(&out, &open_out(flags, number)) {
                     server.nodes.forget(out.node, 1);
-                    server.let_go(hold);
+                    server.let_go(number);
                 }
             }
             Err(error) => reply.error(error),
@@ -103,7 +101,7 @@ impl Server {
         let file = self.file(request)?;
         let arguments: ReleaseIn = request.take()?;
         self.release_locks(file, &arguments);
-        self.let_go(Hold { file, losses: arguments.handle });
+        self.let_go(arguments.handle);
         request.reply().done();
         Ok(())
     }
@@ -159,8 +157,9 @@ impl Server {
     /// synced may be lost, and its program would not know otherwise.
     pub(super) fn commit_file(&self, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
-        let known: u64 = request.take()?;
-        let call = calls::Commit { file, known_losses: Some(known) };
+        let number: u64 = request.take()?;
+        let hold = self.opens.hold(number).ok_or(Errno::STALE)?;
+        let call = calls::Commit { file, known_losses: Some(hold.losses) };
         self.service.commit(&self.caller, call, empty_done(request.reply()));
         Ok(())
     }

@@ -6,6 +6,10 @@
 //! The price is a FLUSH at each close, which the kernel sends so that a program's records go with
 //! its last chance to give them back; it is answered at once.
 //!
+//! Records of an open file (`F_OFD_SETLK`) come under an owner of their own, and neither FLUSH nor
+//! RELEASE names it. So it is remembered through which open file an owner took records: what is
+//! left at RELEASE was the open file's own, because a program's FLUSH came before.
+//!
 //! Invariants: a waiting lock is answered once: when it is given, or interrupted, or at the end of
 //! the mount. An interrupt may overtake its request on the way to another event loop; those of
 //! unknown requests are remembered for a while, and numbers are never used again.
@@ -41,7 +45,12 @@ pub(crate) struct MountLocks {
     manager: Arc<LockManager>,
     client: ClientId,
     waits: Mutex<Waits>,
+    takers: Mutex<HashMap<FileHandle, Takers>>,
 }
+
+/// The owners that may have records of a file, each with the open file through which it took the
+/// last one.
+type Takers = HashMap<u64, u64>;
 
 /// Requests that wait.
 #[derive(Default)]
@@ -65,7 +74,7 @@ enum Wait {
 impl MountLocks {
     pub(crate) fn new(manager: Arc<LockManager>) -> Self {
         let client = manager.register_client();
-        Self { manager, client, waits: Mutex::default() }
+        Self { manager, client, waits: Mutex::default(), takers: Mutex::default() }
     }
 
     /// The kernel's name for a program (records) or an open file (`flock`).
@@ -75,6 +84,35 @@ impl MountLocks {
 
     fn give_back(&self, file: FileHandle, owner: u64, kind: Kind) {
         self.manager.unlock(file, &self.owner(owner), kind, &Range::WHOLE);
+    }
+
+    /// An owner is about to take records through an open file.
+    fn takes(&self, file: FileHandle, owner: u64, open: u64) {
+        self.takers.lock().entry(file).or_default().insert(owner, open);
+    }
+
+    /// A program closes the file: what it has of it goes, whatever it took it through.
+    fn close(&self, file: FileHandle, owner: u64) {
+        self.forget_takers(file, |taker, _| taker == owner);
+        self.give_back(file, owner, Kind::Record);
+    }
+
+    /// The end of an open file, and of the records that are its own.
+    fn release(&self, file: FileHandle, open: u64) {
+        for owner in self.forget_takers(file, |_, through| through == open) {
+            self.give_back(file, owner, Kind::Record);
+        }
+    }
+
+    fn forget_takers(&self, file: FileHandle, of: impl Fn(u64, u64) -> bool) -> Vec<u64> {
+        let mut takers = self.takers.lock();
+        let Some(of_file) = takers.get_mut(&file) else { return Vec::new() };
+        let gone = of_file.extract_if(|owner, open| of(*owner, *open));
+        let gone = gone.map(|(owner, _)| owner).collect();
+        if of_file.is_empty() {
+            takers.remove(&file);
+        }
+        gone
     }
 
     /// The end of the mount: nothing is held or waited for any more.
@@ -188,6 +226,9 @@ impl Server {
             request.reply().done();
             return Ok(());
         }
+        if wanted.kind == Kind::Record {
+            locks.takes(file, arguments.owner, arguments.handle);
+        }
         if request.header.opcode == opcode::SETLKW {
             return wait_for_lock(locks, &wanted, request);
         }
@@ -210,18 +251,18 @@ impl Server {
         let locks = self.mount_locks()?;
         let file = self.file(request)?;
         let arguments: FlushIn = request.take()?;
-        locks.give_back(file, arguments.lock_owner, Kind::Record);
+        locks.close(file, arguments.lock_owner);
         request.reply().done();
         Ok(())
     }
 
     /// What the end of an open file gives back.
     pub(super) fn release_locks(&self, file: FileHandle, arguments: &ReleaseIn) {
-        if let Some(locks) = &self.locks
-            && arguments.release_flags & RELEASE_FLOCK != 0
-        {
+        let Some(locks) = &self.locks else { return };
+        if arguments.release_flags & RELEASE_FLOCK != 0 {
             locks.give_back(file, arguments.lock_owner, Kind::Whole);
         }
+        locks.release(file, arguments.handle);
     }
 }
 

@@ -143,6 +143,22 @@ fn a_whole_file_lock_goes_with_its_descriptor() {
     shared.lock(Mode::Exclusive, 0, 0).unwrap();
 }
 
+/// They were held until the end of the mount (xfstests generic/478).
+#[test]
+fn regression_records_of_an_open_file_go_with_its_last_descriptor() {
+    let Some(shared) = shared() else { return };
+    let (file, other) = (shared.open(), shared.open());
+    assert_eq!(record(&file, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 10).0, 0);
+    assert_eq!(record(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 9, 1).0, libc::EAGAIN);
+    let copy = file.try_clone().unwrap();
+    drop(file);
+    // A program's own records go with any descriptor, the open file's with its last.
+    assert!(shared.lock(Mode::Shared, 0, 0).is_err());
+    drop(copy);
+    shared.nothing_is_held();
+    assert_eq!(record(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 9, 1).0, 0);
+}
+
 #[test]
 fn the_end_of_a_mount_gives_its_locks_back() {
     let Some(mut shared) = shared() else { return };

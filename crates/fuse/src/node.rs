@@ -68,6 +68,11 @@ impl NodeTable {
         node
     }
 
+    /// The id by which the kernel may know a file.
+    pub(crate) fn known(&self, handle: FileHandle) -> Option<u64> {
+        self.encode(handle).or_else(|| self.table.lock().nodes.get(&handle).copied())
+    }
+
     /// The file of an id.
     pub(crate) fn handle(&self, node: u64) -> Option<FileHandle> {
         if node == ROOT_NODE {
@@ -137,10 +142,11 @@ mod tests {
         for (file, id) in odd.iter().zip(ids) {
             assert_eq!(nodes.handle(id), Some(*file));
             assert_eq!(nodes.remember(*file), id, "the same while it is known");
+            assert_eq!(nodes.known(*file), Some(id));
             nodes.forget(id, 1);
             assert_eq!(nodes.handle(id), Some(*file));
             nodes.forget(id, 1);
-            assert_eq!(nodes.handle(id), None);
+            assert_eq!((nodes.handle(id), nodes.known(*file)), (None, None));
             assert_ne!(nodes.remember(*file), id, "never used again");
         }
     }

@@ -1,7 +1,7 @@
 //! GETATTR, SETATTR, STATX, READLINK, STATFS.
 
 use super::{Handled, Server};
-use crate::abi::{SetAttrIn, StatxOut, set_attr};
+use crate::abi::{ROOT_NODE, SetAttrIn, StatxOut, set_attr};
 use crate::convert;
 use crate::node::visible_inode;
 use crate::request::Request;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 impl Server {
     pub(super) fn get_attributes(self: &Arc<Self>, request: &Request<'_>) -> Handled {
         let file = self.file(request)?;
-        let (server, reply) = (Arc::clone(self), request.reply());
-        let done: Done<_> = Box::new(move |answer| match answer {
+        let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
+        let done: Done<_> = Box::new(move |answer| match server.or_removed(node, answer) {
             Ok(attributes) => {
                 reply.structure(&server.attr_out(file, &attributes));
             }
@@ -25,12 +25,12 @@ impl Server {
     /// As GETATTR, with the time of creation.
     pub(super) fn statx(self: &Arc<Self>, request: &Request<'_>) -> Handled {
         let file = self.file(request)?;
-        let (valid, reply) = (self.valid, request.reply());
-        let done: Done<_> = Box::new(move |answer| match answer {
+        let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
+        let done: Done<_> = Box::new(move |answer| match server.or_removed(node, answer) {
             Ok(attributes) => {
                 reply.structure(&StatxOut {
-                    attr_valid: valid.seconds,
-                    attr_valid_nanoseconds: valid.nanoseconds,
+                    attr_valid: server.valid.seconds,
+                    attr_valid_nanoseconds: server.valid.nanoseconds,
                     flags: 0,
                     spare: [0; 2],
                     stat: convert::statx(visible_inode(file), &attributes),
@@ -71,7 +71,9 @@ impl Server {
     }
 
     pub(super) fn statistics(&self, request: &Request<'_>) -> Handled {
-        let file = self.file(request)?;
+        // What was removed was on the same file system as the root.
+        let is_removed = self.removed.attributes(request.header.node).is_some();
+        let file = if is_removed { self.node(ROOT_NODE)? } else { self.file(request)? };
         let name_length = self.service.limits().name_bytes_max;
         let reply = request.reply();
         let done: Done<_> = Box::new(move |answer| match answer {

@@ -9,7 +9,7 @@ use crate::convert::{DirectoryBuffer, kind_number};
 use crate::node::visible_inode;
 use crate::reply::Reply;
 use crate::request::Request;
-use file_service::{DirectoryEntry, DirectoryPage, Done, FileHandle, calls};
+use file_service::{DirectoryEntry, DirectoryPage, Done, FileHandle, FsError, calls};
 use std::sync::Arc;
 
 impl Server {
@@ -28,8 +28,9 @@ impl Server {
         let arguments: ReadIn = request.take()?;
         let size = arguments.size.min(self.service.limits().transfer_bytes_max);
         let entries_max = DirectoryBuffer::entries_max(size, plus);
-        let (server, reply) = (Arc::clone(self), request.reply());
+        let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
         let done: Done<DirectoryPage> = Box::new(move |answer| match answer {
+            Err(FsError::Stale) if server.removed.attributes(node).is_some() => reply.bytes(&[]),
             Ok(page) => server.answer_page(reply, directory, &page, size, plus),
             Err(error) => reply.error(error),
         });

@@ -11,7 +11,7 @@
 use super::{Handled, Server, empty_done};
 use crate::abi::{
     AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_DIRECT, O_DSYNC, O_EXCL,
-    OpenIn, OpenOut, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
+    OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
 };
 use crate::convert;
 use crate::errno::Errno;
@@ -146,9 +146,10 @@ impl Server {
         Ok(())
     }
 
-    /// FSYNCDIR.
-    pub(super) fn commit(&self, request: &Request<'_>) -> Handled {
-        let file = self.file(request)?;
+    /// FSYNCDIR. One that was removed has its removal made durable, with all that came before.
+    pub(super) fn commit_directory(&self, request: &Request<'_>) -> Handled {
+        let is_removed = self.removed.attributes(request.header.node).is_some();
+        let file = if is_removed { self.node(ROOT_NODE)? } else { self.file(request)? };
         self.service.commit(&self.caller, calls::Commit::of(file), empty_done(request.reply()));
         Ok(())
     }

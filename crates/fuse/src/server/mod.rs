@@ -12,7 +12,8 @@
 //! - An event loop never waits for an answer; it comes through a callback, on any thread.
 //! - `OPEN` and `CREATE` hold the file; `RELEASE` and the end of the mount let go, so unlinked open
 //!   files live on.
-//!   Directories are not held: they are read by cookie, and an empty one has nothing to read.
+//!   Directories are not held: they are read by cookie, and what a program may still see of one
+//!   that was removed is known without the service ([`crate::removed`]).
 //! - What has no case here answers ENOSYS, upon which the kernel does without: `ACCESS`,
 //!   `COPY_FILE_RANGE`; and without a lock manager `FLUSH` (writes go through, there is nothing to
 //!   flush), `INTERRUPT` and locks, which the kernel keeps to itself then.
@@ -35,10 +36,13 @@ use crate::convert::{self, Validity};
 use crate::errno::Errno;
 use crate::node::{NodeTable, visible_inode};
 use crate::opens::Opens;
+use crate::removed::RemovedDirectories;
 use crate::reply::Reply;
 use crate::request::Request;
 use ::locks::LockManager;
-use file_service::{Attributes, Caller, Done, Durability, Entry, FileHandle, FileService, calls};
+use file_service::{
+    Attributes, Caller, Done, Durability, Entry, FileHandle, FileService, FsError, calls,
+};
 use std::sync::Arc;
 
 type Handled = Result<(), Errno>;
@@ -47,6 +51,7 @@ pub(crate) struct Server {
     service: Arc<dyn FileService>,
     nodes: NodeTable,
     opens: Opens,
+    removed: RemovedDirectories,
     /// How long the kernel may believe names and attributes.
     valid: Validity,
     /// Root, with the order of changes that POSIX asks for.
@@ -70,6 +75,7 @@ impl Server {
             service,
             nodes: NodeTable::new(root),
             opens: Opens::default(),
+            removed: RemovedDirectories::default(),
             valid,
             caller,
             locks: locks.map(|manager| Arc::new(MountLocks::new(manager))),
@@ -109,7 +115,7 @@ impl Server {
             opcode::WRITE => self.write(request),
             opcode::RELEASE => self.release(request),
             opcode::FSYNC => self.commit_file(request),
-            opcode::FSYNCDIR => self.commit(request),
+            opcode::FSYNCDIR => self.commit_directory(request),
             opcode::FLUSH => self.flush(request),
             opcode::GETLK => self.test_lock(request),
             opcode::SETLK | opcode::SETLKW => self.set_lock(request),
@@ -135,6 +141,19 @@ impl Server {
     /// The file that a request is about.
     fn file(&self, request: &Request<'_>) -> Result<FileHandle, Errno> {
         self.node(request.header.node)
+    }
+
+    /// What is answered of a directory that was removed while the kernel knows it, and else of a
+    /// file that is gone.
+    fn or_removed(
+        &self,
+        node: u64,
+        answer: Result<Attributes, FsError>,
+    ) -> Result<Attributes, FsError> {
+        match answer {
+            Err(FsError::Stale) => self.removed.attributes(node).ok_or(FsError::Stale),
+            answer => answer,
+        }
     }
 
     fn node(&self, node: u64) -> Result<FileHandle, Errno> {

@@ -12,8 +12,8 @@ use crate::convert;
 use crate::errno::Errno;
 use crate::request::Request;
 use file_service::{
-    Caller, CreateMode, Done, Entry, FsError, NewNode, NodeChange, RenameFlags, SetAttributes,
-    calls,
+    Caller, CreateMode, Done, Entry, FileHandle, FileKind, FsError, NewNode, NodeChange,
+    RenameFlags, SetAttributes, calls,
 };
 use std::sync::Arc;
 
@@ -49,14 +49,19 @@ impl Server {
     pub(super) fn forget(&self, request: &mut Request<'_>) {
         if request.header.opcode == opcode::FORGET {
             if let Ok(forget) = request.take::<ForgetIn>() {
-                self.nodes.forget(request.header.node, forget.lookups);
+                self.forget_node(request.header.node, forget.lookups);
             }
         } else if let Ok(batch) = request.take::<BatchForgetIn>() {
             for _ in 0..batch.count {
                 let Ok(one) = request.take::<ForgetOne>() else { return };
-                self.nodes.forget(one.node, one.lookups);
+                self.forget_node(one.node, one.lookups);
             }
         }
+    }
+
+    fn forget_node(&self, node: u64, lookups: u64) {
+        self.nodes.forget(node, lookups);
+        self.removed.forget(node);
     }
 
     /// The caller and attributes that make a file the requester's own.
@@ -148,18 +153,51 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn remove_directory(&self, request: &mut Request<'_>) -> Handled {
+    pub(super) fn remove_directory(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let directory = self.file(request)?;
-        let name = request.name()?;
-        self.service.remove_directory(
-            &self.caller,
-            calls::RemoveDirectory { directory, name: name.to_vec() },
-            empty_done(request.reply()),
-        );
+        let name = request.name()?.to_vec();
+        let (server, reply) = (Arc::clone(self), request.reply());
+        let call = calls::RemoveDirectory { directory, name: name.clone() };
+        self.with_directory_at((directory, name), move |victim| {
+            let same = Arc::clone(&server);
+            let done: Done<NodeChange> = Box::new(move |answer| match answer {
+                Ok(change) => {
+                    same.removed_by(victim, &change);
+                    reply.done();
+                }
+                Err(error) => reply.error(error),
+            });
+            server.service.remove_directory(&server.caller, call, done);
+        });
         Ok(())
     }
 
-    pub(super) fn rename(&self, request: &mut Request<'_>, with_flags: bool) -> Handled {
+    /// Goes on with the directory that a name leads to, if it does.
+    fn with_directory_at(
+        &self,
+        (directory, name): (FileHandle, Vec<u8>),
+        then: impl FnOnce(Option<Entry>) + Send + 'static,
+    ) {
+        let is_directory = |found: &Entry| found.attributes.kind == FileKind::Directory;
+        let done: Done<Entry> = Box::new(move |found| then(found.ok().filter(is_directory)));
+        self.service.lookup(&self.caller, calls::Lookup { directory, name }, done);
+    }
+
+    /// A name that led to `victim` is gone. If another client had given it to another directory
+    /// meanwhile, the service knows `victim`, and it is not taken for removed.
+    fn removed_by(&self, victim: Option<Entry>, change: &NodeChange) {
+        if let Some(victim) = victim
+            && let Some(node) = self.nodes.known(victim.handle)
+        {
+            self.removed.add(node, &victim, change);
+        }
+    }
+
+    pub(super) fn rename(
+        self: &Arc<Self>,
+        request: &mut Request<'_>,
+        with_flags: bool,
+    ) -> Handled {
         let (to, flags) = if with_flags {
             let arguments: Rename2In = request.take()?;
             let flags = convert::rename_flags(arguments.flags).ok_or(Errno::INVALID)?;
@@ -169,11 +207,23 @@ impl Server {
         };
         let (from, to) = (self.file(request)?, self.node(to)?);
         let (from, to) = ((from, request.name()?), (to, request.name()?));
-        self.service.rename(
-            &self.caller,
-            calls::Rename::between(from, to, flags),
-            empty_done(request.reply()),
-        );
+        let call = calls::Rename::between(from, to, flags);
+        if flags != RenameFlags::default() {
+            self.service.rename(&self.caller, call, empty_done(request.reply()));
+            return Ok(());
+        }
+        let (server, reply) = (Arc::clone(self), request.reply());
+        self.with_directory_at((to.0, to.1.to_vec()), move |victim| {
+            let same = Arc::clone(&server);
+            let done: Done<(NodeChange, NodeChange)> = Box::new(move |answer| match answer {
+                Ok((_, change)) => {
+                    same.removed_by(victim, &change);
+                    reply.done();
+                }
+                Err(error) => reply.error(error),
+            });
+            server.service.rename(&server.caller, call, done);
+        });
         Ok(())
     }
 }

@@ -218,6 +218,41 @@ fn locks_wait_are_given_and_interrupted() {
     ask(opcode::SETLKW, lock(1, lock_kind::WRITE)).unwrap();
 }
 
+/// A directory that was removed while somebody was in it was stale (xfstests generic/035).
+#[test]
+fn regression_a_removed_directory_is_there_until_it_is_forgotten() {
+    let kernel = Kernel::new();
+    let make = |name: &[u8]| {
+        let arguments = abi::MakeDirectoryIn { mode: 0o755, umask: 0 };
+        let body = kernel.ask(opcode::MKDIR, 1, &[arguments.as_bytes(), name]).unwrap();
+        EntryOut::read_from_bytes(&body).unwrap().node
+    };
+    let links = |node| {
+        let body = kernel.ask(opcode::GETATTR, node, &[])?;
+        Ok(AttrOut::read_from_bytes(&body).unwrap().attr.links)
+    };
+    let (first, second, third) = (make(b"a\0"), make(b"b\0"), make(b"c\0"));
+    kernel.ask(opcode::RMDIR, 1, &[b"a\0"]).unwrap();
+    let over = abi::RenameIn { new_directory: 1 };
+    kernel.ask(opcode::RENAME, 1, &[over.as_bytes(), b"c\0b\0"]).unwrap();
+    for gone in [first, second] {
+        assert_eq!(links(gone), Ok(0));
+        let arguments = ReadIn { size: 4096, ..ReadIn::default() };
+        kernel.ask(opcode::OPENDIR, gone, &[&[0; 8]]).unwrap();
+        assert_eq!(kernel.ask(opcode::READDIR, gone, &[arguments.as_bytes()]), Ok(Vec::new()));
+        kernel.ask(opcode::FSYNCDIR, gone, &[&[0; 16]]).unwrap();
+        kernel.ask(opcode::STATFS, gone, &[]).unwrap();
+        let forget = request(opcode::FORGET, gone, &1_u64.to_ne_bytes());
+        kernel.send(&forget);
+        assert_eq!(links(gone), Err(FsError::Stale.errno()));
+    }
+    assert_eq!(links(third), Ok(2));
+    // One that is not empty stays.
+    kernel.ask(opcode::MKDIR, third, &[&[0; 8], b"d\0"]).unwrap();
+    assert_eq!(kernel.ask(opcode::RMDIR, 1, &[b"b\0"]), Err(FsError::NotEmpty.errno()));
+    assert_eq!(links(third), Ok(3));
+}
+
 /// Locks of an open file (`F_OFD_SETLK`) were held for ever: no FLUSH and no RELEASE names their
 /// owner (xfstests generic/478).
 #[test]

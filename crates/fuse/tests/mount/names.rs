@@ -133,3 +133,27 @@ fn modes_owners_and_times_are_set() {
     shell(fixture.folder.path(), "mknod device b 8 1; mkfifo fifo; test -b device; test -p fifo");
     assert_eq!(fs::metadata(fixture.at("device")).unwrap().rdev(), 0x801);
 }
+
+/// Of a directory that was removed while a program is in it, everything was stale (xfstests
+/// generic/035).
+#[test]
+fn regression_a_removed_directory_is_there_until_it_is_left() {
+    let Some(fixture) = Fixture::with(|options| options.cache_time = Duration::ZERO) else {
+        return;
+    };
+    for name in ["removed", "replaced", "other"] {
+        fs::create_dir(fixture.at(name)).unwrap();
+    }
+    let opened = ["removed", "replaced"].map(|name| File::open(fixture.at(name)).unwrap());
+    fs::remove_dir(fixture.at("removed")).unwrap();
+    fs::rename(fixture.at("other"), fixture.at("replaced")).unwrap();
+    for gone in &opened {
+        assert_eq!(gone.metadata().unwrap().nlink(), 0);
+        gone.sync_all().unwrap();
+        let listed = rustix::fs::Dir::read_from(gone).unwrap().count();
+        assert_eq!(listed, 0);
+    }
+    let script = "mkdir in && cd in && rmdir ../in && stat -c %h . && ls -a && ! touch x";
+    shell(fixture.folder.path(), script);
+    assert_eq!(fs::metadata(fixture.at("replaced")).unwrap().nlink(), 2);
+}

@@ -32,6 +32,8 @@ wire! {
     }
     /// Begins every reply.
     OutHeader: 16 { length: u32, error: i32, unique: u64 }
+    /// What [`NOTIFY_INVALIDATE_INODE`] is about; an offset below zero: attributes only.
+    InvalidateInodeOut: 24 { node: u64, offset: i64, length: i64 }
     InitIn: 16 { major: u32, minor: u32, max_readahead: u32, flags: u32 }
     InitOut: 64 {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16,
@@ -147,6 +149,9 @@ pub(crate) mod opcode {
     pub(crate) const LSEEK: u32 = 46;
     pub(crate) const STATX: u32 = 52;
 }
+
+/// [`OutHeader::error`] of a message that answers nothing: what the kernel knows of a file is old.
+pub(crate) const NOTIFY_INVALIDATE_INODE: i32 = 2;
 
 /// Features agreed in `INIT`: bits of `flags` and, from 32 on, of `flags_high`.
 pub(crate) mod init {

@@ -6,6 +6,7 @@
 //!
 //! Fails: where the system has no sockets left.
 
+use crate::abi::OutHeader;
 use crate::convert::Validity;
 use crate::device::Device;
 use crate::request::{Buffer, Request};
@@ -17,6 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use zerocopy::FromBytes;
 
 /// Room for the replies to one request, more than the largest has.
 const REPLY_BYTES_MAX: usize = 2 << 20;
@@ -78,7 +80,11 @@ impl Dialogue {
     fn take_replies(&mut self) -> Vec<Vec<u8>> {
         let mut replies = Vec::new();
         while let Ok(length) = rustix::io::read(&self.replies, &mut self.packet[..]) {
-            replies.push(self.packet.get(..length).unwrap_or_default().to_vec());
+            let packet = self.packet.get(..length).unwrap_or_default();
+            // Others are told to the kernel without being asked.
+            if OutHeader::read_from_prefix(packet).is_ok_and(|(header, _)| header.unique != 0) {
+                replies.push(packet.to_vec());
+            }
         }
         replies
     }

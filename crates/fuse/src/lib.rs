@@ -36,6 +36,7 @@ mod errno;
 mod kernel_mount;
 mod node;
 mod opens;
+mod privileged;
 mod removed;
 mod reply;
 mod request;

@@ -3,7 +3,7 @@
 //! Invariants: a request is answered exactly once; a reply that is dropped unanswered (a backend
 //! lost its callback) answers EIO, because a process in the kernel waits for it.
 
-use crate::abi::OutHeader;
+use crate::abi::{InvalidateInodeOut, NOTIFY_INVALIDATE_INODE, OutHeader};
 use crate::device::Device;
 use crate::errno::Errno;
 use file_service::ReadData;
@@ -35,6 +35,17 @@ impl Reply {
         let header = self.header(error, body.len());
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
         self.device.take().is_some_and(|device| device.send(&parts))
+    }
+
+    /// Has the kernel ask for a file's attributes when it needs them next: before the answer, so
+    /// that whoever gets that sees the new ones.
+    pub(crate) fn attributes_changed(&self, node: u64) {
+        let Some(device) = &self.device else { return };
+        let body = InvalidateInodeOut { node, offset: -1, length: 0 };
+        let length = (size_of::<OutHeader>() + size_of::<InvalidateInodeOut>()) as u32;
+        let header = OutHeader { length, error: NOTIFY_INVALIDATE_INODE, unique: 0 };
+        // A kernel that does not know the file has nothing to forget.
+        device.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())]);
     }
 
     /// Success without content.

@@ -14,7 +14,7 @@ impl Server {
         let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
         let done: Done<_> = Box::new(move |answer| match server.or_removed(node, answer) {
             Ok(attributes) => {
-                reply.structure(&server.attr_out(file, &attributes));
+                reply.structure(&server.attr_out((node, file), &attributes));
             }
             Err(error) => reply.error(error),
         });
@@ -28,6 +28,7 @@ impl Server {
         let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
         let done: Done<_> = Box::new(move |answer| match server.or_removed(node, answer) {
             Ok(attributes) => {
+                server.privileged.told(node, &attributes);
                 reply.structure(&StatxOut {
                     attr_valid: server.valid.seconds,
                     attr_valid_nanoseconds: server.valid.nanoseconds,
@@ -48,10 +49,10 @@ impl Server {
         let set = convert::set_attributes(&arguments);
         let kills = arguments.valid & set_attr::KILL_PRIVILEGE != 0 && set.size.is_some();
         let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
-        let (server, reply) = (Arc::clone(self), request.reply());
+        let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
         let done: Done<NodeChange> = Box::new(move |answer| match answer {
             Ok(change) => {
-                reply.structure(&server.attr_out(file, &change.after));
+                reply.structure(&server.attr_out((node, file), &change.after));
             }
             Err(error) => reply.error(error),
         });

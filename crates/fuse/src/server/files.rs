@@ -11,7 +11,8 @@
 use super::{Handled, Server, empty_done};
 use crate::abi::{
     AllocateIn, CreateIn, FOPEN_DIRECT_IO, FOPEN_PARALLEL_DIRECT_WRITES, O_DIRECT, O_DSYNC, O_EXCL,
-    OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn, WriteOut,
+    OpenIn, OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SeekIn, SeekOut, WRITE_KILL_PRIVILEGE, WriteIn,
+    WriteOut,
 };
 use crate::convert;
 use crate::errno::Errno;
@@ -122,7 +123,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn write(&self, request: &mut Request<'_>) -> Handled {
+    pub(super) fn write(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let arguments: WriteIn = request.take()?;
         let data = request.payload(arguments.size)?;
@@ -131,9 +132,12 @@ impl Server {
         // Of a file opened with O_DIRECT and O_SYNC no FSYNC follows the write.
         let synchronous = arguments.flags & O_DSYNC != 0;
         let stability = if synchronous { Stability::FileSync } else { Stability::Unstable };
-        let reply = request.reply();
+        let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
         let done: Done<WriteResult> = Box::new(move |answer| match answer {
             Ok(written) => {
+                if kills {
+                    server.privilege_is_gone(&reply, node);
+                }
                 reply.structure(&WriteOut { size: written.count, padding: 0 });
             }
             Err(error) => reply.error(error),
@@ -165,16 +169,23 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn allocate(&self, request: &mut Request<'_>) -> Handled {
+    pub(super) fn allocate(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let arguments: AllocateIn = request.take()?;
         let allocation = convert::allocation(arguments.mode).ok_or(Errno::NOT_SUPPORTED)?;
         // The kernel does not say who keeps setuid here; it is kept by root only.
-        let caller = match request.header.uid {
-            0 => self.caller.clone(),
-            _ => self.unprivileged(request),
-        };
-        let done = empty_done(request.reply());
+        let kills = request.header.uid != 0;
+        let caller = if kills { self.unprivileged(request) } else { self.caller.clone() };
+        let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
+        let done: Done<NodeChange> = Box::new(move |answer| match answer {
+            Ok(_) => {
+                if kills {
+                    server.privilege_is_gone(&reply, node);
+                }
+                reply.done();
+            }
+            Err(error) => reply.error(error),
+        });
         let (offset, length) = (arguments.offset, arguments.length);
         self.service.allocate(&caller, calls::Allocate { file, allocation, offset, length }, done);
         Ok(())

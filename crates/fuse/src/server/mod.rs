@@ -36,6 +36,7 @@ use crate::convert::{self, Validity};
 use crate::errno::Errno;
 use crate::node::{NodeTable, visible_inode};
 use crate::opens::Opens;
+use crate::privileged::PrivilegedFiles;
 use crate::removed::RemovedDirectories;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -52,6 +53,7 @@ pub(crate) struct Server {
     nodes: NodeTable,
     opens: Opens,
     removed: RemovedDirectories,
+    privileged: PrivilegedFiles,
     /// How long the kernel may believe names and attributes.
     valid: Validity,
     /// Root, with the order of changes that POSIX asks for.
@@ -76,6 +78,7 @@ impl Server {
             nodes: NodeTable::new(root),
             opens: Opens::default(),
             removed: RemovedDirectories::default(),
+            privileged: PrivilegedFiles::default(),
             valid,
             caller,
             locks: locks.map(|manager| Arc::new(MountLocks::new(manager))),
@@ -166,8 +169,18 @@ impl Server {
         Caller { uid, gid: request.header.gid, ..self.caller.clone() }
     }
 
+    /// After a change by somebody without privilege, before its answer: of a setuid program the
+    /// kernel must know that it is none any more.
+    fn privilege_is_gone(&self, reply: &Reply, node: u64) {
+        if self.privileged.contains(node) {
+            self.privileged.forget(node);
+            reply.attributes_changed(node);
+        }
+    }
+
     fn entry_out(&self, entry: &Entry) -> EntryOut {
         let node = self.nodes.remember(entry.handle);
+        self.privileged.told(node, &entry.attributes);
         let ino = visible_inode(entry.handle);
         let generation = entry.handle.generation.get();
         convert::entry(node, ino, generation, &entry.attributes, self.valid)
@@ -190,7 +203,9 @@ impl Server {
         })
     }
 
-    fn attr_out(&self, file: FileHandle, attributes: &Attributes) -> AttrOut {
+    /// The attributes of a file, for an answer about its node.
+    fn attr_out(&self, (node, file): (u64, FileHandle), attributes: &Attributes) -> AttrOut {
+        self.privileged.told(node, attributes);
         AttrOut {
             attr_valid: self.valid.seconds,
             attr_valid_nanoseconds: self.valid.nanoseconds,

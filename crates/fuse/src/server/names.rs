@@ -62,6 +62,7 @@ impl Server {
     fn forget_node(&self, node: u64, lookups: u64) {
         self.nodes.forget(node, lookups);
         self.removed.forget(node);
+        self.privileged.forget(node);
     }
 
     /// The caller and attributes that make a file the requester's own.
@@ -193,11 +194,7 @@ impl Server {
         }
     }
 
-    pub(super) fn rename(
-        self: &Arc<Self>,
-        request: &mut Request<'_>,
-        with_flags: bool,
-    ) -> Handled {
+    pub(super) fn rename(self: &Arc<Self>, request: &mut Request<'_>, with_flags: bool) -> Handled {
         let (to, flags) = if with_flags {
             let arguments: Rename2In = request.take()?;
             let flags = convert::rename_flags(arguments.flags).ok_or(Errno::INVALID)?;

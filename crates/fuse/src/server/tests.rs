@@ -67,11 +67,26 @@ impl Kernel {
 
     /// The next reply: its error and body.
     fn reply(&self) -> Option<(i32, Vec<u8>)> {
+        let (header, body) = self.message()?;
+        assert_eq!(header.unique, 99);
+        Some((header.error, body))
+    }
+
+    fn message(&self) -> Option<(OutHeader, Vec<u8>)> {
         let mut bytes = vec![0; 2 << 20];
         let length = rustix::io::read(&self.replies, &mut bytes[..]).ok()?;
         let (header, body) = OutHeader::read_from_prefix(&bytes[..length]).unwrap();
-        assert_eq!((header.length as usize, header.unique), (length, 99));
-        Some((header.error, body.to_vec()))
+        assert_eq!(header.length as usize, length);
+        Some((header, body.to_vec()))
+    }
+
+    /// The node of which the kernel is told to ask for the attributes again.
+    fn invalidated(&self) -> u64 {
+        let (header, body) = self.message().unwrap();
+        assert_eq!((header.unique, header.error), (0, abi::NOTIFY_INVALIDATE_INODE));
+        let told = abi::InvalidateInodeOut::read_from_bytes(&body).unwrap();
+        assert_eq!((told.offset, told.length), (-1, 0), "its data is good");
+        told.node
     }
 
     fn ask(&self, opcode: u32, node: u64, parts: &[&[u8]]) -> Result<Vec<u8>, i32> {
@@ -174,7 +189,12 @@ fn the_kernel_says_which_writes_clear_setuid() {
     kernel.ask(opcode::WRITE, file.node, &[keeps.as_bytes(), b"x"]).unwrap();
     assert_eq!(mode(file.node), 0o104_755);
     let clears = WriteIn { write_flags: abi::WRITE_KILL_PRIVILEGE, ..keeps };
-    kernel.ask(opcode::WRITE, file.node, &[clears.as_bytes(), b"x"]).unwrap();
+    let write = [clears.as_bytes(), b"x"].concat();
+    kernel.send(&request(opcode::WRITE, file.node, &write));
+    // Before the answer (xfstests generic/355), and once.
+    assert_eq!(kernel.invalidated(), file.node);
+    assert_eq!(kernel.reply().unwrap().0, 0);
+    kernel.ask(opcode::WRITE, file.node, &[&write]).unwrap();
     assert_eq!(mode(file.node), 0o100_755);
     let (file, _) = kernel.create(b"b", 0, 0o4755).unwrap();
     let keeps = SetAttrIn { valid: set_attr::SIZE, ..SetAttrIn::default() };
@@ -183,6 +203,17 @@ fn the_kernel_says_which_writes_clear_setuid() {
     let clears = SetAttrIn { valid: set_attr::SIZE | set_attr::KILL_PRIVILEGE, ..keeps };
     kernel.ask(opcode::SETATTR, file.node, &[clears.as_bytes()]).unwrap();
     assert_eq!(mode(file.node), 0o100_755);
+}
+
+/// The kernel saw the old mode for a second (xfstests generic/683).
+#[test]
+fn regression_an_allocation_by_another_clears_setuid_at_once() {
+    let kernel = Kernel::new();
+    let (file, _) = kernel.create(b"a", 0, 0o6755).unwrap();
+    let allocate = abi::AllocateIn { length: 4096, ..abi::AllocateIn::default() };
+    kernel.send(&request(opcode::FALLOCATE, file.node, allocate.as_bytes()));
+    assert_eq!((kernel.invalidated(), kernel.reply()), (file.node, Some((0, Vec::new()))));
+    kernel.ask(opcode::FALLOCATE, file.node, &[allocate.as_bytes()]).unwrap();
 }
 
 #[test]

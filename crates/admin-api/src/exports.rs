@@ -22,6 +22,10 @@ pub const EXPORT_RULES_MAX: usize = 256;
 /// The identity that a squashed client has: `nobody` by custom.
 pub const ANONYMOUS_ID: u32 = 65_534;
 
+/// The highest number of a user or group. The next one, 4294967295, is nobody's: system calls take
+/// it for "leave as it is".
+pub const ID_MAX: u32 = u32::MAX - 1;
+
 /// The text is no network or rule.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseRuleError {
@@ -39,8 +43,11 @@ pub enum ParseRuleError {
         /// What was meant, perhaps.
         network: Network,
     },
-    /// A user or group is no number.
-    #[error("'{text}' is no number of a user or group; write anonuid=65534 or anongid=65534")]
+    /// A user or group is no number, or more than [`ID_MAX`].
+    #[error(
+        "'{text}' is no number of a user or group (0 to {ID_MAX}); write anonuid=65534 or \
+         anongid=65534"
+    )]
     Identity {
         /// What was read.
         text: String,
@@ -271,8 +278,8 @@ impl ExportRule {
     /// Takes one word of a rule's text; false if it is none.
     fn take(&mut self, word: &str) -> Result<bool, ParseRuleError> {
         let number = |text: &str| {
-            let error = |_| ParseRuleError::Identity { text: text.to_owned() };
-            text.parse().map_err(error)
+            let id = text.parse().ok().filter(|id| *id <= ID_MAX);
+            id.ok_or_else(|| ParseRuleError::Identity { text: text.to_owned() })
         };
         match word.split_once('=') {
             Some(("anonuid", text)) => self.anonymous_uid = number(text)?,
@@ -337,7 +344,8 @@ pub fn matching_rule(rules: &[ExportRule], client: IpAddr) -> Option<(usize, &Ex
 /// Adds a rule to a volume's, at `index` or at the end.
 ///
 /// # Errors
-/// `Conflict` if there is one for the same network, `Failed` if there are too many.
+/// `Usage` if it makes requests those of a user or group above [`ID_MAX`], `Conflict` if there is
+/// one for the same network, `Failed` if there are too many.
 pub fn add_rule(
     volume: &str,
     rules: &mut Vec<ExportRule>,
@@ -346,6 +354,10 @@ pub fn add_rule(
 ) -> Result<(), AdminError> {
     let error = |code| AdminError::new(code, "cannot export", volume);
     let client = rule.client;
+    if let Some(id) = [rule.anonymous_uid, rule.anonymous_gid].into_iter().find(|id| *id > ID_MAX) {
+        let cause = format!("{id} is no number of a user or group (0 to {ID_MAX})");
+        return Err(error(Code::Usage).because(cause));
+    }
     if rules.iter().any(|held| held.client == client) {
         return Err(error(Code::Conflict)
             .because(format!("there is a rule for {client} already"))

@@ -7,7 +7,7 @@ mod bench;
 mod check;
 mod job;
 
-use admin_api::exports::ANONYMOUS_ID;
+use admin_api::exports::{ANONYMOUS_ID, ID_MAX};
 use admin_api::{Access, ExportRule, Network, RaidKind, Squash, TieringPolicy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
@@ -538,10 +538,10 @@ pub enum SnapshotCommand {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct ExportOptions {
     /// The user that anonymous requests are made as
-    #[arg(long, value_name = "UID", default_value_t = ANONYMOUS_ID)]
+    #[arg(long, value_name = "UID", default_value_t = ANONYMOUS_ID, value_parser = id())]
     pub anon_uid: u32,
     /// The group that anonymous requests are made as
-    #[arg(long, value_name = "GID", default_value_t = ANONYMOUS_ID)]
+    #[arg(long, value_name = "GID", default_value_t = ANONYMOUS_ID, value_parser = id())]
     pub anon_gid: u32,
     /// Refuse calls from ports that any user of the client may use
     #[arg(long)]
@@ -595,6 +595,10 @@ pub enum ExportCommand {
         #[arg(long, value_name = "ADDRESS")]
         client: IpAddr,
     },
+}
+
+fn id() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(..=i64::from(ID_MAX))
 }
 
 fn parse_development_disks(text: &str) -> Result<DevelopmentDisks, String> {

@@ -5,6 +5,7 @@
 //! AUTH_SYS proves nothing: an identity is believed because the rule believes the address.
 
 use crate::wire::SealedBytes;
+use file_service::rules::attributes::NO_ID;
 use file_service::{Caller, Durability, FileHandle, HandleKey};
 use onc_rpc::Credential;
 use std::net::IpAddr;
@@ -121,24 +122,18 @@ pub(crate) fn caller(credential: &Credential, access: &ExportAccess) -> Caller {
         has_opened: false,
     };
     let Credential::Sys(identity) = credential else { return anonymous() };
-    let user = |uid| if uid == 0 { access.anonymous_uid } else { uid };
-    let group = |gid| if gid == 0 { access.anonymous_gid } else { gid };
-    match access.squash {
-        Squash::All => anonymous(),
-        Squash::None => Caller {
-            uid: identity.uid,
-            gid: identity.gid,
-            groups: identity.groups().into(),
-            durability,
-            has_opened: false,
-        },
-        Squash::Root => Caller {
-            uid: user(identity.uid),
-            gid: group(identity.gid),
-            groups: identity.groups().iter().map(|gid| group(*gid)).collect(),
-            durability,
-            has_opened: false,
-        },
+    if access.squash == Squash::All {
+        return anonymous();
+    }
+    // Whoever is nobody by his own account is nobody.
+    let is_replaced = |id| id == NO_ID || (id == 0 && access.squash == Squash::Root);
+    let group = |gid| if is_replaced(gid) { access.anonymous_gid } else { gid };
+    Caller {
+        uid: if is_replaced(identity.uid) { access.anonymous_uid } else { identity.uid },
+        gid: group(identity.gid),
+        groups: identity.groups().iter().map(|gid| group(*gid)).collect(),
+        durability,
+        has_opened: false,
     }
 }
 
@@ -170,5 +165,8 @@ mod tests {
         check(user, Squash::Root, (7, 99, &[99, 5]));
         check(user, Squash::None, (7, 0, &[0, 5]));
         check(user, Squash::All, (98, 99, &[]));
+        let nobody = Credential::Sys(AuthSys::new(u32::MAX, u32::MAX, &[0, u32::MAX]));
+        check(nobody.clone(), Squash::None, (98, 99, &[0, 99]));
+        check(nobody, Squash::Root, (98, 99, &[99, 99]));
     }
 }

@@ -56,8 +56,10 @@ fn rules_are_read_only_and_squash_root_unless_they_say_otherwise() {
         rule("10.0.0.1:nosnapshots:secure:rw").to_string(),
         "10.0.0.1:rw:root:secure:nosnapshots"
     );
-    let wrong = "10.0.0.1:anonuid=me".parse::<ExportRule>().unwrap_err();
-    assert!(matches!(wrong, ParseRuleError::Identity { .. }), "{wrong}");
+    for wrong in ["10.0.0.1:anonuid=me", "10.0.0.1:anongid=4294967295"] {
+        let wrong = wrong.parse::<ExportRule>().unwrap_err();
+        assert!(matches!(wrong, ParseRuleError::Identity { .. }), "{wrong}");
+    }
     for wrong in [
         "",
         "rw",
@@ -94,6 +96,8 @@ fn rules_are_added_and_removed_by_network() {
     assert_eq!(order, ["10.1.0.0/16", "10.0.0.0/8", "::1"]);
     let again = add_rule("home", &mut rules, rule("10.0.0.0/8:rw"), None).unwrap_err();
     assert_eq!(again.code, Code::Conflict);
+    let nobodys = ExportRule { anonymous_gid: u32::MAX, ..rule("::2") };
+    assert_eq!(add_rule("home", &mut rules, nobodys, None).unwrap_err().code, Code::Usage);
     remove_rule("home", &mut rules, "10.0.0.0/8".parse().unwrap()).unwrap();
     let gone = remove_rule("home", &mut rules, "10.0.0.0/8".parse().unwrap()).unwrap_err();
     assert_eq!(gone.code, Code::NotFound);

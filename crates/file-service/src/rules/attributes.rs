@@ -16,6 +16,8 @@ pub const MODE_MASK: u32 = 0o7777;
 const GROUP_EXECUTE: u32 = 0o010;
 /// A read moves atime at least this often, though nothing was written since the last (relatime).
 const RELATIME_NANOSECONDS: i64 = 24 * 60 * 60 * 1_000_000_000;
+/// The user and group that nobody is: `chown` and system calls take it for "leave as it is".
+pub const NO_ID: u32 = u32::MAX;
 /// Mode of a file that was created without one: for its owner alone.
 const FILE_MODE_DEFAULT: u32 = 0o600;
 /// Mode of a directory that was created without one.
@@ -37,9 +39,11 @@ pub struct NewIdentity {
 /// The attributes of a file that `caller` makes in `directory`, before any size in `set` is
 /// applied. The group is the directory's where that has setgid (and a new directory inherits the
 /// bit), else the caller's. A setgid program is not made for a group that the caller is not in.
+/// A user and a group in `set` count if root makes the file; others' are passed over, as Linux does
+/// it: there are clients that send their own with every file.
 ///
 /// # Errors
-/// `NotPermitted` if `set` gives the file away as [`changed`] would refuse it.
+/// `Invalid` for [`NO_ID`].
 pub fn created(
     caller: &Caller,
     directory: &Attributes,
@@ -73,9 +77,11 @@ pub fn created(
         birth: now,
         change: 1,
     };
-    check_owner_change(caller, &file, set)?;
-    file.uid = set.uid.unwrap_or(file.uid);
-    file.gid = set.gid.unwrap_or(file.gid);
+    check_ids(set)?;
+    if caller.is_root() {
+        file.uid = set.uid.unwrap_or(file.uid);
+        file.gid = set.gid.unwrap_or(file.gid);
+    }
     if kind == FileKind::Directory {
         mode |= if inherits { SETGID } else { 0 };
     } else if mode & GROUP_EXECUTE != 0 && !may_keep_setgid(caller, file.gid) {
@@ -95,8 +101,8 @@ pub fn created(
 ///   of size does so unless root makes it.
 ///
 /// # Errors
-/// `GuardMismatch`, `NotPermitted`, `AccessDenied`; for sizes also `IsDirectory`, `Invalid`,
-/// `FileTooLarge` (more than `file_bytes_max`).
+/// `GuardMismatch`, `NotPermitted`, `AccessDenied`, `Invalid` for [`NO_ID`]; for sizes also
+/// `IsDirectory`, `Invalid`, `FileTooLarge` (more than `file_bytes_max`).
 pub fn changed(
     caller: &Caller,
     current: &Attributes,
@@ -110,6 +116,7 @@ pub fn changed(
     if (SetAttributes { guard: None, ..set.clone() }) == SetAttributes::default() {
         return Ok(current.clone());
     }
+    check_ids(set)?;
     check_owner_change(caller, current, set)?;
     if set.mode.is_some() {
         permission::check_owner(caller, current)?;
@@ -146,6 +153,11 @@ fn changed_mode(caller: &Caller, current: &Attributes, set: &SetAttributes, gid:
         mode = mode_without_privilege(caller, mode, current.gid);
     }
     mode
+}
+
+fn check_ids(set: &SetAttributes) -> Result<(), FsError> {
+    let is_no_id = [set.uid, set.gid].contains(&Some(NO_ID));
+    if is_no_id { Err(FsError::Invalid) } else { Ok(()) }
 }
 
 fn check_owner_change(

@@ -1,6 +1,6 @@
 //! Tests of the rules that need no backend: tables of who may do what.
 
-use super::attributes::{NewIdentity, atime_is_due, changed, created, mode_after_write};
+use super::attributes::{NO_ID, NewIdentity, atime_is_due, changed, created, mode_after_write};
 use super::entries::{self, RenameAction, RenameParties, check_rename};
 use super::{names, xattrs};
 use crate::{Attributes, Caller, FileKind, FsError, NewNode, RenameFlags, SetAttributes, SetTime};
@@ -180,11 +180,31 @@ fn new_files_take_their_group_from_setgid_directories() {
 fn nobody_makes_files_for_others() {
     let identity =
         NewIdentity { inode: InodeNumber(20), generation: Generation(1), kind: FileKind::Regular };
-    let wanted = SetAttributes { uid: Some(9), ..set() };
+    let wanted = SetAttributes { uid: Some(9), gid: Some(8), ..set() };
     let parent = directory(0o777, 3);
-    let made = created(&user(5, &[]), &parent, identity, &wanted, NOW);
-    assert_eq!(made, Err(FsError::NotPermitted));
-    assert_eq!(created(&Caller::root(), &parent, identity, &wanted, NOW).unwrap().uid, 9);
+    let make = |caller: &Caller| {
+        let made = created(caller, &parent, identity, &wanted, NOW).unwrap();
+        (made.uid, made.gid)
+    };
+    assert_eq!(make(&user(5, &[6])), (5, 6));
+    assert_eq!(make(&Caller::root()), (9, 8));
+}
+
+#[test]
+fn no_file_is_given_to_the_user_that_nobody_is() {
+    let identity =
+        NewIdentity { inode: InodeNumber(20), generation: Generation(1), kind: FileKind::Regular };
+    let wanted = [
+        SetAttributes { uid: Some(NO_ID), ..set() },
+        SetAttributes { gid: Some(NO_ID), mode: Some(0o644), ..set() },
+    ];
+    for wanted in &wanted {
+        for caller in [Caller::root(), user(1, &[])] {
+            let made = created(&caller, &directory(0o777, 3), identity, wanted, NOW);
+            assert_eq!(made, Err(FsError::Invalid));
+            assert_eq!(change(&caller, &regular(0o644), wanted), Err(FsError::Invalid));
+        }
+    }
 }
 
 #[test]

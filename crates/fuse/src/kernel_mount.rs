@@ -194,7 +194,12 @@ pub(crate) fn unmount(path: &Path, connection: Option<u32>) -> io::Result<bool> 
         let _best_effort = rustix::fs::syncfs(&root);
     }
     detach(path)?;
-    Ok(connection.is_some_and(|connection| abort(connection).is_ok()))
+    Ok(cut(connection))
+}
+
+/// Ends a connection that programs may still use; false if that cannot be done.
+pub(crate) fn cut(connection: Option<u32>) -> bool {
+    connection.is_some_and(|connection| abort(connection).is_ok())
 }
 
 /// Cuts a connection: requests under way and to come fail. The control file system may be mounted

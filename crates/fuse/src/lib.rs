@@ -273,6 +273,14 @@ impl FuseMount {
         self.loops.iter().any(|running| !running.is_finished())
     }
 
+    /// Whether the mountpoint still shows it. After a lazy unmount from outside it does not, and
+    /// programs that were in it are served until they leave; so are copies of the mount in other
+    /// namespaces.
+    #[must_use]
+    pub fn is_at_mountpoint(&self) -> bool {
+        kernel_mount::connection(&self.mountpoint) == self.connection
+    }
+
     /// Waits until somebody unmounts it.
     ///
     /// # Errors
@@ -282,7 +290,8 @@ impl FuseMount {
     }
 
     /// Unmounts. Where files are still in use, what they have written is made to reach the service
-    /// first, the mountpoint is free at once, and the programs get errors from then on.
+    /// first, the mountpoint is free at once, and the programs get errors from then on. Programs
+    /// that are still in a mount that its mountpoint does not show get errors at once.
     ///
     /// # Errors
     /// [`MountError::Unmount`], [`MountError::Protocol`].
@@ -291,12 +300,16 @@ impl FuseMount {
     }
 
     fn unmount(&mut self) -> Result<(), MountError> {
-        if self.is_mounted() && kernel_mount::connection(&self.mountpoint) == self.connection {
-            let ended = kernel_mount::unmount(&self.mountpoint, self.connection);
-            let ended = ended.map_err(|source| {
-                let path = self.mountpoint.clone();
-                MountError::Unmount { path, source }
-            })?;
+        if self.is_mounted() {
+            let ended = if self.is_at_mountpoint() {
+                let ended = kernel_mount::unmount(&self.mountpoint, self.connection);
+                ended.map_err(|source| {
+                    let path = self.mountpoint.clone();
+                    MountError::Unmount { path, source }
+                })?
+            } else {
+                kernel_mount::cut(self.connection)
+            };
             if !ended {
                 // Programs keep the connection alive; the loops serve them and end after them.
                 self.loops.clear();

@@ -2,7 +2,9 @@
 //!
 //! Invariants: one mount per mountpoint; mounts that were ended from outside (`umount`) are
 //! forgotten when somebody looks; the lock is not held while a mount is made or ended, because
-//! ending one waits for the kernel to write back what programs have written.
+//! ending one waits for the kernel to write back what programs have written. Nobody waits for the
+//! programs of a mount that was unmounted lazily (`umount -l`): it is served until they leave it,
+//! or until the server stops.
 
 use admin_api::{AdminError, Code, MountCreate, MountInfo, MountRemove};
 use file_service::{FileService, FsError};
@@ -20,8 +22,24 @@ struct Mounted {
 /// The mounts.
 #[derive(Default)]
 pub(crate) struct Mounts {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
     /// By mountpoint.
-    held: Mutex<BTreeMap<String, Mounted>>,
+    mounted: BTreeMap<String, Mounted>,
+    /// Mounts that their mountpoints do not show any more, and programs may still be in.
+    lingering: Vec<Mounted>,
+}
+
+impl Held {
+    /// Takes out the mounts that have ended; the caller drops them without the lock.
+    fn take_ended(&mut self) -> Vec<Mounted> {
+        let hidden = self.mounted.extract_if(.., |_, one| !one.mount.is_at_mountpoint());
+        self.lingering.extend(hidden.map(|(_, mounted)| mounted));
+        self.lingering.extract_if(.., |mounted| !mounted.mount.is_mounted()).collect()
+    }
 }
 
 impl Mounts {
@@ -45,9 +63,14 @@ impl Mounts {
             mountpoint: mount.mountpoint().display().to_string(),
         };
         let mounted = Mounted { volume: volume.clone(), mount };
-        // A mount that was ended from outside may still be held under this name.
-        let before = self.held.lock().insert(info.mountpoint.clone(), mounted);
-        drop(before);
+        let ended = {
+            let mut held = self.held.lock();
+            // A mount that was unmounted from outside may still be held under this name.
+            let before = held.mounted.insert(info.mountpoint.clone(), mounted);
+            held.lingering.extend(before);
+            held.take_ended()
+        };
+        drop(ended);
         Ok(info)
     }
 
@@ -58,7 +81,7 @@ impl Mounts {
     pub(crate) fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
         let mountpoint = &request.mountpoint;
         let error = |code| AdminError::new(code, "cannot unmount", mountpoint);
-        let Some(mounted) = self.held.lock().remove(mountpoint) else {
+        let Some(mounted) = self.held.lock().mounted.remove(mountpoint) else {
             return Err(error(Code::NotFound)
                 .because("no volume is mounted there")
                 .try_next("stroop mount"));
@@ -70,27 +93,24 @@ impl Mounts {
 
     /// All mounts, in order of mountpoint.
     pub(crate) fn list(&self) -> Vec<MountInfo> {
-        let ended: Vec<Mounted> = {
-            let mut held = self.held.lock();
-            held.extract_if(.., |_, mounted| !mounted.mount.is_mounted())
-                .map(|(_, mounted)| mounted)
-                .collect()
-        };
+        let ended = self.held.lock().take_ended();
         drop(ended);
         let held = self.held.lock();
         let info = |(mountpoint, mounted): (&String, &Mounted)| MountInfo {
             volume: mounted.volume.clone(),
             mountpoint: mountpoint.clone(),
         };
-        held.iter().map(info).collect()
+        held.mounted.iter().map(info).collect()
     }
 
     /// Ends all mounts: the server stops.
     pub(crate) fn stop_all(&self) {
-        let held = std::mem::take(&mut *self.held.lock());
-        for (mountpoint, mounted) in held {
-            if let Err(error) = mounted.mount.stop() {
-                tracing::error!(mountpoint, %error, "a mount could not be ended cleanly");
+        let Held { mounted, lingering } = std::mem::take(&mut *self.held.lock());
+        for Mounted { mount, .. } in mounted.into_values().chain(lingering) {
+            let mountpoint = mount.mountpoint().to_owned();
+            if let Err(error) = mount.stop() {
+                let mountpoint = mountpoint.display();
+                tracing::error!(%mountpoint, %error, "a mount could not be ended cleanly");
             }
         }
     }
@@ -171,6 +191,30 @@ mod tests {
         mounts.mount(&request("home", &place), service, locks()).unwrap();
         assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"text");
         mounts.stop_all();
+        assert!(mounts.list().is_empty());
+    }
+
+    #[test]
+    fn a_mount_that_programs_linger_in_holds_nobody_up() {
+        if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+            println!("skipped: /dev/fuse cannot be used here");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let place = fs::canonicalize(directory.path()).unwrap().display().to_string();
+        let (mounts, service) = (Mounts::default(), service());
+        mounts.mount(&request("home", &place), Arc::clone(&service), locks()).unwrap();
+        fs::write(directory.path().join("file"), "text").unwrap();
+        let within = fs::File::open(&place).unwrap();
+        rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH).unwrap();
+        assert!(mounts.list().is_empty(), "the mountpoint shows it no more");
+        let make = |name: &str| rustix::fs::mkdirat(&within, name, 0o755.into());
+        mounts.mount(&request("home", &place), service, locks()).unwrap();
+        make("before").unwrap();
+        assert!(directory.path().join("before").is_dir(), "who is in the old mount is served");
+        assert_eq!(mounts.list().len(), 1);
+        mounts.stop_all();
+        assert_eq!(make("after"), Err(rustix::io::Errno::NOTCONN));
         assert!(mounts.list().is_empty());
     }
 }

@@ -13,21 +13,13 @@
 //! Fails: never. A walk ends after [`WAITS_WALKED_MAX`] waits, and what it has not seen by then
 //! does not count: nobody may hold the manager up with a long queue.
 
+use crate::file::Through;
 use crate::lock::{Kind, Owner, Request};
 use crate::state::State;
 use std::collections::BTreeSet;
 
 /// Waits that one walk looks at. Each costs a comparison with every lock of its file.
 const WAITS_WALKED_MAX: usize = 64;
-
-/// What stands in somebody's way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Through {
-    /// Locks that are held.
-    Held,
-    /// And those who wait and came earlier.
-    Queues,
-}
 
 /// Whether `request`, if it waited, would wait for its own owner, whatever the order in which
 /// waiters are served.

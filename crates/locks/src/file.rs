@@ -3,10 +3,18 @@
 //! Invariant: waiters stand in the order of asking. Whose turn it is, the manager decides, for it
 //! follows from other files, too.
 
-use crate::deadlock::Through;
+use crate::asking::{Done, WaitId};
 use crate::lock::{Held, Owner, Request, Share};
-use crate::manager::{Done, WaitId};
 use crate::segments::Segments;
+
+/// What stands in somebody's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Through {
+    /// Locks that are held.
+    Held,
+    /// And those who wait and came earlier.
+    Queues,
+}
 
 /// One who waits.
 pub(crate) struct Waiter {

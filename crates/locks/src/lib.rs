@@ -19,12 +19,13 @@
 //! Invariants:
 //! - No two locks are held that exclude each other ([`lock::Held::excludes`]).
 //! - What waits is granted in the order of asking, as far as it excludes each other: nobody is
-//!   overtaken for ever by those who ask later and share. Only who waits for somebody lets him pass.
+//!   overtaken for ever by those who ask later and share. Only a waiter that waits for somebody
+//!   lets him pass.
 //! - Nobody is let wait in a circle of records that are held: the last to ask gets
 //!   [`LockError::Deadlock`].
 //! - Locks are not durable. After a restart, until the grace period ends, only what was held before
 //!   may be taken ([`Attempt::Reclaim`]).
-//! - Memory is bounded by [`manager::Limits`].
+//! - Memory is bounded by [`Limits`].
 //! - Deterministic: time comes from the clock, and callbacks run on the thread whose call made them
 //!   due, after the manager's own lock is given back.
 //!
@@ -34,6 +35,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod asking;
 pub mod lock;
 pub mod manager;
 pub mod range;
@@ -46,6 +48,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use asking::{Attempt, Cancelled, Done, Limits, Outcome, WaitId};
 pub use lock::{ClientId, Held, Kind, LockError, Mode, Owner, Request, Share};
-pub use manager::{Attempt, Cancelled, Done, Limits, LockManager, Outcome, WaitId};
+pub use manager::LockManager;
 pub use range::Range;

@@ -8,6 +8,7 @@
 //!
 //! Fails: [`LockError`].
 
+use crate::asking::{Attempt, Cancelled, Limits, Outcome, WaitId};
 use crate::file::{FileLocks, Waiter};
 use crate::lock::{ClientId, Held, Kind, LockError, Owner, Request, Share};
 use crate::range::Range;
@@ -17,57 +18,6 @@ use platform::Clock;
 use platform::sync::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The wait was given up: by [`LockManager::cancel`], or because the client is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cancelled;
-
-/// Told once that a waiting lock is held, or given up. Runs without any lock of the manager, maybe
-/// before the call that began to wait has returned.
-pub type Done = Box<dyn FnOnce(Result<(), Cancelled>) + Send>;
-
-/// Names a wait.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WaitId(pub(crate) u64);
-
-/// How to ask.
-pub enum Attempt {
-    /// Now or not at all.
-    Now,
-    /// Later, if it cannot be had now; after the grace period, if that lasts.
-    Wait(Done),
-    /// What was held before the server was started, within the grace period.
-    Reclaim,
-}
-
-/// What asking came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The lock is held.
-    Granted,
-    /// It will be; [`Done`] tells.
-    Waiting(WaitId),
-}
-
-/// How much is kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Ranges held, in all. About 150 bytes each.
-    pub locks: usize,
-    /// Ranges held of one file: they are searched in order.
-    pub locks_of_file: usize,
-    /// Waits, in all.
-    pub waits: usize,
-    /// Share reservations of one file.
-    pub shares_of_file: usize,
-}
-
-impl Default for Limits {
-    /// 20 MB if all are used. Databases hold tens of locks, not thousands.
-    fn default() -> Self {
-        Self { locks: 128 << 10, locks_of_file: 16 << 10, waits: 16 << 10, shares_of_file: 4096 }
-    }
-}
 
 /// See the module.
 pub struct LockManager {

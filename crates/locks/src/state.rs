@@ -10,10 +10,10 @@
 //!
 //! Fails: [`LockError`].
 
-use crate::deadlock::{Through, closes_circle, reached};
-use crate::file::{FileLocks, Waiter};
+use crate::asking::{Attempt, Done, Limits, Outcome, WaitId};
+use crate::deadlock::{closes_circle, reached};
+use crate::file::{FileLocks, Through, Waiter};
 use crate::lock::{Kind, LockError, Mode, Owner, Request};
-use crate::manager::{Attempt, Done, Limits, Outcome, WaitId};
 use crate::range::Range;
 use file_service::FileHandle;
 use platform::Clock;

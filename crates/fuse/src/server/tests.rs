@@ -273,7 +273,7 @@ fn regression_a_removed_directory_is_there_until_it_is_forgotten() {
         assert_eq!(kernel.ask(opcode::READDIR, gone, &[arguments.as_bytes()]), Ok(Vec::new()));
         kernel.ask(opcode::FSYNCDIR, gone, &[&[0; 16]]).unwrap();
         kernel.ask(opcode::STATFS, gone, &[]).unwrap();
-        let forget = request(opcode::FORGET, gone, &1_u64.to_ne_bytes());
+        let forget = request(opcode::FORGET, gone, 1_u64.as_bytes());
         kernel.send(&forget);
         assert_eq!(links(gone), Err(FsError::Stale.errno()));
     }

@@ -2,7 +2,10 @@
 //!
 //! Invariants: the directory is the caller's; what was made in it is removed with the node.
 
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
+use dblade::{
+    Configuration, CreateAggregate, Engine, LogProvider, LogUnavailable, Service, Tuning,
+    VolumeRequest,
+};
 use ondisk::label::RaidKind;
 use platform::disk::DiskOpener;
 use platform::linux::{IoEngineKind, SystemClock, SystemEntropy, create_file_disk};
@@ -94,8 +97,8 @@ impl LogProvider for FileLog {
         self.open(aggregate)
     }
 
-    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        self.opener.open(&self.path.display().to_string()).map_err(|error| error.to_string())
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        Ok(self.opener.open(&self.path.display().to_string())?)
     }
 }
 

@@ -10,7 +10,10 @@
 use crate::memory::{Completions, MemoryDisk};
 use crate::node::BenchError;
 use bytes::Bytes;
-use dblade::{Configuration, CreateAggregate, Engine, LogProvider, Service, Tuning, VolumeRequest};
+use dblade::{
+    Configuration, CreateAggregate, Engine, LogProvider, LogUnavailable, Service, Tuning,
+    VolumeRequest,
+};
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, Stability, calls,
 };
@@ -77,8 +80,8 @@ impl LogProvider for Logs {
         Ok(MemoryDisk::new("log".to_owned(), LOG_BLOCKS, &self.0))
     }
 
-    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        Err("nothing is kept here".to_owned())
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        Err(LogUnavailable::Failed("nothing is kept here".to_owned()))
     }
 }
 

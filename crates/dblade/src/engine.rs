@@ -14,7 +14,7 @@ use cowfs::dirty_memory::NodeMemory;
 use file_service::{FileHandle, FsError};
 use platform::mutation::{self, Rule};
 use platform::sync::{Mutex, RwLock};
-use platform::{Clock, Disk, Entropy};
+use platform::{Clock, Disk, DiskError, Entropy};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,9 +24,26 @@ use units::{AggregateUuid, BLOCK_SIZE_U64, VolumeUuid};
 /// Receives the end of an administrator's request.
 pub type Done<T> = Box<dyn FnOnce(Result<T, EngineError>) + Send>;
 
+/// Why there is no log of an aggregate to be had.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LogUnavailable {
+    /// Nothing is where it should be. [`LogProvider::create`] may make a new one there.
+    #[error("{0}")]
+    Missing(String),
+    /// Something is there and cannot be used, or nobody knows.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<DiskError> for LogUnavailable {
+    fn from(error: DiskError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 /// Where the logs of aggregates are.
 pub trait LogProvider: Send + Sync {
-    /// A disk for the log of a new aggregate.
+    /// A disk for the log of a new aggregate, or for a new log in place of one that is missing.
     ///
     /// # Errors
     /// Why there is none.
@@ -36,7 +53,7 @@ pub trait LogProvider: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be used.
-    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String>;
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable>;
 }
 
 /// What an engine needs of its world.

@@ -2,6 +2,7 @@
 
 use aggregate::AggregateError;
 use thiserror::Error;
+use units::Timestamp;
 
 /// See the module.
 #[derive(Clone, Debug, Error)]
@@ -42,6 +43,16 @@ pub enum EngineError {
         aggregate: String,
         /// Why.
         cause: String,
+    },
+    /// The log of an aggregate is lost, and may have had what no consistency point has.
+    #[error("the journal of aggregate '{aggregate}' is lost: {cause}")]
+    JournalLost {
+        /// The aggregate.
+        aggregate: String,
+        /// What is the matter with it.
+        cause: String,
+        /// When the last consistency point was: what came after it is lost.
+        committed: Timestamp,
     },
     /// A record of the log does not fit the image that it should be applied to.
     #[error("replay of aggregate '{aggregate}' stopped at record {record}: {cause}")]

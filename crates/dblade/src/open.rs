@@ -13,6 +13,7 @@
 use crate::create::OpenParts;
 use crate::engine::{Done, Engine};
 use crate::error::EngineError;
+use crate::lost_log::LostLog;
 use crate::names::served_name;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};
@@ -22,7 +23,7 @@ use aggregate::{
 };
 use cowfs::cache::BufferCache;
 use cowfs::reader::{HeldBlocks, LoadRequest, Progress, Reader, Stop, Wait};
-use nvlog::{Log, LogIdentity, Record};
+use nvlog::{Log, Record};
 use ondisk::features::FeatureScope;
 use ondisk::records::{STATE_ONLINE, VOLUME_FLEXIBLE, VolumeRecord};
 use ondisk::root::Superblock;
@@ -50,6 +51,8 @@ pub struct Recovery {
     pub replayed_bytes: u64,
     /// Operations that damage beyond parity kept from being replayed: they are lost.
     pub skipped: u64,
+    /// Why a new log was made, if the old one is lost.
+    pub lost_log: Option<String>,
     /// How long it took from the superblock to service, in nanoseconds.
     pub nanoseconds: u64,
 }
@@ -63,6 +66,9 @@ pub(crate) struct Opening {
     pub superblock: Superblock,
     pub slot: usize,
     pub log: Option<Arc<Log>>,
+    pub if_lost: LostLog,
+    /// Why the log is a new one, if it is.
+    pub lost_log: Option<String>,
     pub cache: Arc<BufferCache>,
     pub records: Vec<Record>,
     /// Records that damage kept from being replayed, by volume.
@@ -75,8 +81,18 @@ pub(crate) struct Opening {
 }
 
 impl Engine {
-    /// Opens the aggregate that these disks make up.
+    /// Opens the aggregate that these disks make up, unless its log is lost and needed.
     pub fn open_aggregate(self: &Arc<Self>, disks: Vec<Arc<dyn Disk>>, done: Done<Recovery>) {
+        self.open_aggregate_with(disks, LostLog::Refused, done);
+    }
+
+    /// Opens the aggregate that these disks make up.
+    pub fn open_aggregate_with(
+        self: &Arc<Self>,
+        disks: Vec<Arc<dyn Disk>>,
+        if_lost: LostLog,
+        done: Done<Recovery>,
+    ) {
         let journal = Arc::new(LateJournal::default());
         let (this, late) = (Arc::clone(self), Arc::clone(&journal));
         raid::assemble(
@@ -84,7 +100,7 @@ impl Engine {
             journal,
             self.configuration.clock.wall(),
             Box::new(move |store| match store {
-                Ok(store) => this.read_superblock(store, late, done),
+                Ok(store) => this.read_superblock((store, late), if_lost, done),
                 Err(error) => done(Err(error.into())),
             }),
         );
@@ -92,8 +108,8 @@ impl Engine {
 
     fn read_superblock(
         self: Arc<Self>,
-        store: Store,
-        journal: Arc<LateJournal>,
+        (store, journal): (Store, Arc<LateJournal>),
+        if_lost: LostLog,
         done: Done<Recovery>,
     ) {
         let (aggregate, name) = store.aggregate();
@@ -118,6 +134,8 @@ impl Engine {
                 superblock,
                 slot,
                 log: None,
+                if_lost,
+                lost_log: None,
                 cache,
                 records: Vec::new(),
                 skipped: BTreeMap::new(),
@@ -158,7 +176,7 @@ impl Opening {
     /// The power may have gone while the superblock was on one disk only, or in the volatile
     /// memory of all. Recovery writes into blocks that the consistency point before uses: if the
     /// superblock were lost then, the others would lead to an image that is not there any more.
-    fn adopt(self) {
+    pub fn adopt(self) {
         if mutation::broken(Rule::AdoptedSuperblockKept) {
             return self.recover_stripes();
         }
@@ -169,34 +187,6 @@ impl Opening {
             Err(error) => self.give_up(AggregateError::from(error).into()),
         };
         store.adopt_superblock(slot, block, is_whole_slot, Box::new(adopted));
-    }
-
-    fn open_log(mut self) {
-        let identity = LogIdentity { aggregate: self.identity.aggregate, log: self.superblock.log };
-        let disk = match self.engine.configuration.logs.open(self.identity.aggregate) {
-            Ok(disk) => disk,
-            Err(cause) => {
-                let error = EngineError::journal(&self.identity.name, &cause);
-                return self.give_up(error);
-            }
-        };
-        let committed = self.superblock.cp();
-        let opened = move |outcome: Result<(Log, Vec<Record>), nvlog::LogError>| match outcome {
-            Ok((log, records)) => {
-                if let Some(record) = log.missing() {
-                    let aggregate = &self.identity.name;
-                    tracing::error!(%aggregate, record, "the journal is damaged: acknowledged changes from this record on are lost");
-                }
-                self.log = Some(Arc::new(log));
-                self.records = records;
-                self.adopt();
-            }
-            Err(error) => {
-                let error = EngineError::journal(&self.identity.name, &error);
-                self.give_up(error);
-            }
-        };
-        Log::open(&disk, identity, committed, Box::new(opened));
     }
 
     fn recover_stripes(self) {

@@ -122,9 +122,15 @@ impl Opening {
         replayed_bytes: u64,
     ) {
         let clean = self.superblock.clean.get() == 1;
-        let name = self.identity.name.clone();
-        let recovery =
-            Recovery { aggregate: name, clean, replayed, replayed_bytes, skipped, nanoseconds: 0 };
+        let recovery = Recovery {
+            aggregate: self.identity.name.clone(),
+            clean,
+            replayed,
+            replayed_bytes,
+            skipped,
+            lost_log: self.lost_log.clone(),
+            nanoseconds: 0,
+        };
         aggregate.force();
         let same = Arc::clone(&aggregate);
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {

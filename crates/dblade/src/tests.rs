@@ -2,8 +2,8 @@
 
 use crate::Tuning;
 use crate::{
-    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Recovery, Service,
-    Tiering, TieringPolicy, VolumeRequest,
+    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, LogUnavailable,
+    LostLog, Recovery, Service, Tiering, TieringPolicy, VolumeRequest,
 };
 use bytes::Bytes;
 use file_service::{
@@ -26,6 +26,7 @@ mod damage;
 mod features;
 mod frees;
 mod full;
+mod lost_log;
 mod memory;
 mod outage;
 mod quarantine;
@@ -44,14 +45,16 @@ impl LogProvider for Logs {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         // Tests choose the size of the first aggregate's log.
         match self.0.read_block("log", 0) {
-            Some(block) if block.is_zero() => self.open(aggregate),
+            Some(block) if block.is_zero() => {
+                self.open(aggregate).map_err(|error| error.to_string())
+            }
             _ => Ok(self.0.add_disk(&format!("log {aggregate:?}"), 1412)),
         }
     }
 
-    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         let own = self.0.open(&format!("log {aggregate:?}"));
-        own.or_else(|_| self.0.open("log")).map_err(|error| error.to_string())
+        Ok(own.or_else(|_| self.0.open("log"))?)
     }
 }
 

@@ -166,7 +166,7 @@ mod tests {
         check(user, Squash::None, (7, 0, &[0, 5]));
         check(user, Squash::All, (98, 99, &[]));
         let nobody = Credential::Sys(AuthSys::new(u32::MAX, u32::MAX, &[0, u32::MAX]));
-        check(nobody.clone(), Squash::None, (98, 99, &[0, 99]));
+        check(nobody, Squash::None, (98, 99, &[0, 99]));
         check(nobody, Squash::Root, (98, 99, &[99, 99]));
     }
 }

@@ -92,6 +92,8 @@ rules! {
         "a torn batch of the log is replayed as if it were whole"
     LogHalfMissed "log-half-missed"
         "of two halves of the log with records only the later one is replayed"
+    LostLogReplaced "lost-log-replaced"
+        "an aggregate whose log is lost and needed is opened without it, unasked"
     LogRetiredEarly "log-retired-early"
         "a half of the log is retired before the consistency point has committed"
     CommittedRecordsReplayed "committed-records-replayed"

@@ -12,8 +12,8 @@ use crate::memory::{Completions, MemoryDisk};
 use crate::node::{BenchError, TICK, start_threads, wait};
 use aggregate::Aggregate;
 use dblade::{
-    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, Service, Tuning,
-    VolumeRequest,
+    AddDisks, Configuration, CreateAggregate, Engine, Joining, LogProvider, LogUnavailable,
+    Service, Tuning, VolumeRequest,
 };
 use file_service::{
     Caller, CreateMode, Done, FileHandle, FileService, FsError, SetAttributes, calls,
@@ -98,7 +98,7 @@ impl LogProvider for Log {
         self.open(aggregate)
     }
 
-    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         Ok(Arc::clone(&self.0) as _)
     }
 }

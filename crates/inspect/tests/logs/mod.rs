@@ -1,6 +1,6 @@
 //! The log of the only aggregate of a simulated world: its disk of the name `log`.
 
-use dblade::LogProvider;
+use dblade::{LogProvider, LogUnavailable};
 use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
@@ -15,7 +15,7 @@ impl LogProvider for Logs {
         self.0.open("log").map_err(|error| error.to_string())
     }
 
-    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        self.create(aggregate)
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
+        self.create(aggregate).map_err(LogUnavailable::Failed)
     }
 }

@@ -11,7 +11,7 @@
 //! opened, because what was acknowledged may be only there.
 
 use crate::directory::make_directory;
-use dblade::LogProvider;
+use dblade::{LogProvider, LogUnavailable};
 use management::{JournalPlaces, Patience};
 use platform::{Disk, DiskOpener};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -68,21 +68,18 @@ impl LogProvider for Journals {
         self.open_path(&path)
     }
 
-    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         match &self.place {
             Journal::Directory { path, .. } => {
                 let file = Self::file(path, &aggregate);
                 if !file.exists() {
-                    return Err(format!(
-                        "{} is missing; bring it back, or set [node] journal to the directory \
-                         that has it, because acknowledged changes may be only there",
-                        file.display()
-                    ));
+                    return Err(LogUnavailable::Missing(format!("{} is missing", file.display())));
                 }
                 self.open_path(&file)
             }
             Journal::Device { path } => self.open_path(path),
         }
+        .map_err(LogUnavailable::Failed)
     }
 }
 

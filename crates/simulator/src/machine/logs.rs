@@ -3,7 +3,7 @@
 //!
 //! Invariants: whatever belongs to a neighbour has a name that [`is_neighbours`] knows.
 
-use dblade::LogProvider;
+use dblade::{LogProvider, LogUnavailable};
 use platform::Disk;
 use platform::disk::DiskOpener;
 use platform::simulated::SimulatedWorld;
@@ -69,8 +69,8 @@ impl LogProvider for Logs {
         self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
     }
 
-    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         let name = self.1.lock().find(&aggregate);
-        self.0.open(name.as_deref().unwrap_or(LOG_DISK)).map_err(|error| error.to_string())
+        Ok(self.0.open(name.as_deref().unwrap_or(LOG_DISK))?)
     }
 }

@@ -9,7 +9,7 @@ use crate::machine::logs::{LOG_DISK, Logs, is_neighbours};
 use admin_api::{
     AdminError, Code, ExportRule, Listener, MemoryUse, MountCreate, MountInfo, MountRemove,
 };
-use dblade::LogProvider;
+use dblade::{LogProvider, LogUnavailable};
 use file_service::HandleKey;
 use management::{DiskSource, FrontEnds, JournalPlaces, Light, Patience, Process, StateFile};
 use platform::simulated::SimulatedWorld;
@@ -97,7 +97,7 @@ impl LogProvider for Journals {
         self.0.create(aggregate)
     }
 
-    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         self.0.open(aggregate)
     }
 }

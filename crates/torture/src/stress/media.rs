@@ -11,7 +11,7 @@
 
 use crate::Failure;
 use crate::random::Random;
-use dblade::LogProvider;
+use dblade::{LogProvider, LogUnavailable};
 use platform::disk::DiskOpener as _;
 use platform::linux::{DiskOpener, IoEngineKind, create_file_disk};
 use platform::simulated::SimulatedWorld;
@@ -186,7 +186,7 @@ impl LogProvider for OneLog {
         self.open(aggregate)
     }
 
-    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
+    fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {
         Ok(Arc::clone(&self.0))
     }
 }

@@ -1,0 +1,145 @@
+//! The log of an aggregate that is being opened, and a new one where it is lost.
+//!
+//! After a clean stop the log holds nothing that the last consistency point has not: a new one takes
+//! its place, and the superblock of the consistency point after the start names it. After any other
+//! stop the log may be the only place of acknowledged operations, so the aggregate is refused until
+//! somebody says that they may be lost ([`LostLog::Replaced`]). What the last consistency point has
+//! is consistent all the same (FlexGroup section 2): the operations since then are missing, each of
+//! them whole.
+//!
+//! A start that dies between the new log and its consistency point finds the superblock of before,
+//! and a log that this one does not name: that is lost like any other, and replaced again.
+//!
+//! Notes of stripes are lost with the log. Parity of stripes that a crash left half written is wrong
+//! until a scrub has been there; data has its checksums.
+//!
+//! Fails: [`EngineError::JournalLost`]. A disk that is neither blank nor a log of this aggregate, or
+//! that a newer build wrote, is never formatted: [`EngineError::Journal`].
+
+use crate::engine::LogUnavailable;
+use crate::error::EngineError;
+use crate::open::Opening;
+use nvlog::{Log, LogError, LogIdentity, Record};
+use platform::mutation::{self, Rule};
+use platform::{Disk, DiskError};
+use std::fmt::Display;
+use std::sync::Arc;
+use units::{BlockRef, LogUuid, Timestamp};
+
+/// Blocks at the start of a disk that must be zero if a log is made on it: the places where file
+/// systems and other logs keep what says so.
+const PROBED_BLOCKS: usize = 64;
+
+/// What becomes of an aggregate whose log is lost and needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LostLog {
+    /// It is not opened.
+    Refused,
+    /// It is opened without what only the log had.
+    Replaced,
+}
+
+type Opened = Result<(Log, Vec<Record>), LogError>;
+
+impl Opening {
+    /// Opens the log, or a new one in its place; then recovery goes on.
+    pub fn open_log(self) {
+        match self.engine.configuration.logs.open(self.identity.aggregate) {
+            Ok(disk) => self.read_log(disk),
+            Err(LogUnavailable::Missing(cause)) => self.replace_log(None, &cause),
+            Err(LogUnavailable::Failed(cause)) => self.refuse_log(&cause),
+        }
+    }
+
+    fn refuse_log(self, cause: &impl Display) {
+        let error = EngineError::journal(&self.identity.name, cause);
+        self.give_up(error);
+    }
+
+    fn read_log(self, disk: Arc<dyn Disk>) {
+        let same = Arc::clone(&disk);
+        let (identity, committed) = (self.log_identity(), self.superblock.cp());
+        let opened = move |outcome: Opened| match outcome {
+            Ok(opened) => self.log_opened(opened),
+            Err(error @ LogError::NotALog { .. }) => self.replace_if_blank(same, &error),
+            Err(error) if is_lost(&error) => self.replace_log(Some(same), &error),
+            Err(error) => self.refuse_log(&error),
+        };
+        Log::open(&disk, identity, committed, Box::new(opened));
+    }
+
+    fn log_identity(&self) -> LogIdentity {
+        LogIdentity { aggregate: self.identity.aggregate, log: self.identity.log }
+    }
+
+    fn log_opened(mut self, (log, records): (Log, Vec<Record>)) {
+        if let Some(record) = log.missing() {
+            let aggregate = &self.identity.name;
+            tracing::error!(%aggregate, record, "the journal is damaged: acknowledged changes from this record on are lost");
+        }
+        self.log = Some(Arc::new(log));
+        self.records = records;
+        self.adopt();
+    }
+
+    /// Replaces what is no log, unless it is something else.
+    fn replace_if_blank(self, disk: Arc<dyn Disk>, error: &LogError) {
+        let cause = error.to_string();
+        let probed = usize::try_from(disk.size_blocks()).unwrap_or(PROBED_BLOCKS);
+        let same = Arc::clone(&disk);
+        let read = move |outcome: Result<Vec<BlockRef>, DiskError>| match outcome {
+            Ok(blocks) if blocks.iter().all(|block| block.is_zero()) => {
+                self.replace_log(Some(same), &cause);
+            }
+            Ok(_) => self.refuse_log(&format!(
+                "{cause}, and is not blank: bring the journal back, or name another place for it \
+                 under [node] journal"
+            )),
+            Err(error) => self.refuse_log(&error),
+        };
+        disk.read(0, probed.min(PROBED_BLOCKS), Box::new(read));
+    }
+
+    /// Makes a log in place of the one that is lost, if that may be: on `disk`, or on a new one.
+    fn replace_log(mut self, disk: Option<Arc<dyn Disk>>, cause: &impl Display) {
+        let is_needed = self.superblock.clean.get() != 1;
+        let aggregate = self.identity.name.clone();
+        if is_needed && self.if_lost == LostLog::Refused && !mutation::broken(Rule::LostLogReplaced)
+        {
+            let cause = cause.to_string();
+            let committed = Timestamp(self.superblock.time.get());
+            return self.give_up(EngineError::JournalLost { aggregate, cause, committed });
+        }
+        tracing::warn!(%aggregate, is_needed, %cause, "the journal is lost; a new one is made");
+        self.lost_log = Some(cause.to_string());
+        self.identity.log = LogUuid(self.engine.configuration.entropy.next_identity());
+        let created = || self.engine.configuration.logs.create(self.identity.aggregate);
+        let disk = match disk.map_or_else(created, Ok) {
+            Ok(disk) => disk,
+            Err(cause) => return self.refuse_log(&cause),
+        };
+        let (same, identity) = (Arc::clone(&disk), self.log_identity());
+        let committed = self.superblock.cp();
+        let opened = move |outcome: Opened| match outcome {
+            Ok(opened) => self.log_opened(opened),
+            Err(error) => self.refuse_log(&error),
+        };
+        let formatted = move |outcome: Result<(), LogError>| match outcome {
+            Ok(()) => Log::open(&same, identity, committed, Box::new(opened)),
+            Err(error) => opened(Err(error)),
+        };
+        Log::format(&disk, identity, Box::new(formatted));
+    }
+}
+
+/// Whether the log of an aggregate is not to be had any more. Another aggregate's, or a newer
+/// build's, is no lost one, and a disk that fails may work tomorrow.
+const fn is_lost(error: &LogError) -> bool {
+    matches!(
+        error,
+        LogError::TooSmall { .. }
+            | LogError::Header { .. }
+            | LogError::OtherLog { .. }
+            | LogError::Missing { .. }
+    )
+}

@@ -1,0 +1,160 @@
+//! Logs that are lost: after a clean stop, and after any other.
+
+use super::*;
+use crate::EngineError;
+use units::{Block, BlockRef};
+
+const BEFORE: &[u8] = b"in the last consistency point";
+const SINCE: &[u8] = b"in the log alone";
+
+/// What may become of a log.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// A blank disk is in its place.
+    Blank,
+    /// Both copies of its header have rotted.
+    Rotten,
+    /// It is an older one of the same aggregate.
+    Older,
+}
+
+const LOSSES: [Loss; 3] = [Loss::Blank, Loss::Rotten, Loss::Older];
+
+fn node(kind: RaidKind) -> Node {
+    let node = Node::create(&SimulatedWorld::new(7), kind, false);
+    let root = node.root("home");
+    node.write_file(root, "before", BEFORE.to_vec());
+    node.consistency_point();
+    node.write_file(root, "since", SINCE.to_vec());
+    node
+}
+
+fn lose(world: &SimulatedWorld, loss: Loss) {
+    match loss {
+        Loss::Blank => (0..1412).for_each(|at| world.write_block("log", at, &Block::zeroed())),
+        Loss::Rotten => (0..2).for_each(|at| world.flip_bit("log", at, 200)),
+        Loss::Older => (0..2).for_each(|at| {
+            let block = world.read_block("log", at).unwrap();
+            let mut header = ondisk::log::LogHeader::from_block(&block).unwrap();
+            header.log = units::LogUuid([9; 16]);
+            world.write_block("log", at, &header.to_block());
+        }),
+    }
+}
+
+fn stop(node: &Node) {
+    node.wait(|done| node.engine.stop(done)).unwrap();
+    node.engine.halt();
+}
+
+/// All that the disks hold.
+fn content_of(world: &SimulatedWorld) -> Vec<Option<BlockRef>> {
+    let read = |disk: &str| (0..DISK_BLOCKS).map(|at| world.read_block(disk, at)).collect();
+    let disks = world.disk_names();
+    disks.iter().flat_map(|disk| -> Vec<_> { read(disk) }).collect()
+}
+
+fn open_with(node: &Node, if_lost: LostLog) -> Result<Recovery, EngineError> {
+    let disks = node.disks();
+    node.wait(|done| node.engine.open_aggregate_with(disks, if_lost, done))
+}
+
+fn read(node: &Node, name: &str) -> Option<Vec<u8>> {
+    node.read_file(node.root("home"), name).ok()
+}
+
+#[test]
+fn a_log_that_is_lost_after_a_clean_stop_costs_nothing() {
+    for loss in LOSSES {
+        let node = node(RaidKind::Dp);
+        let world = node.world.clone();
+        stop(&node);
+        lose(&world, loss);
+        let (node, recovery) = Node::open(&world);
+        assert!(recovery.clean && recovery.lost_log.is_some(), "{loss:?}: {recovery:?}");
+        assert_eq!(read(&node, "since").as_deref(), Some(SINCE), "{loss:?}");
+        // The new log is as good as the old one.
+        node.write_file(node.root("home"), "later", SINCE.to_vec());
+        node.engine.halt();
+        world.power_cut();
+        let (node, recovery) = Node::open(&world);
+        assert_eq!((recovery.clean, recovery.lost_log.is_some()), (false, false), "{loss:?}");
+        assert_eq!(read(&node, "later").as_deref(), Some(SINCE), "{loss:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_lost_and_needed_is_done_without_if_somebody_says_so() {
+    for loss in LOSSES {
+        let node = node(RaidKind::Dp);
+        let (world, verifier) = (node.world.clone(), node.engine.verifier());
+        node.engine.halt();
+        world.power_cut();
+        lose(&world, loss);
+        let before = content_of(&world);
+        let node = Node::start(&world);
+        let refused = open_with(&node, LostLog::Refused).unwrap_err();
+        assert!(matches!(&refused, EngineError::JournalLost { .. }), "{loss:?}: {refused}");
+        node.engine.halt();
+        assert!(content_of(&world) == before, "{loss:?}: a refused start changes nothing");
+        let node = Node::start(&world);
+        let recovery = open_with(&node, LostLog::Replaced).unwrap();
+        assert!(!recovery.clean && recovery.lost_log.is_some(), "{loss:?}");
+        assert_eq!(read(&node, "before").as_deref(), Some(BEFORE), "{loss:?}");
+        assert_eq!(read(&node, "since"), None, "{loss:?}");
+        assert_ne!(node.engine.verifier(), verifier, "{loss:?}: clients write again");
+        stop(&node);
+        drop(Node::open(&world));
+    }
+}
+
+#[test]
+fn a_start_that_dies_after_the_new_log_is_begun_again() {
+    let first = node(RaidKind::Dp);
+    let world = first.world.clone();
+    stop(&first);
+    lose(&world, Loss::Blank);
+    let image = world.snapshot();
+    let mut steps = 0;
+    loop {
+        world.restore(&image);
+        let node = Node::start(&world);
+        let opened: Arc<Mutex<bool>> = Arc::default();
+        let slot = Arc::clone(&opened);
+        let disks = node.disks();
+        node.engine.open_aggregate(disks, Box::new(move |outcome| *slot.lock() = outcome.is_ok()));
+        for _ in 0..steps {
+            node.run();
+        }
+        let is_over = *opened.lock();
+        node.engine.halt();
+        world.power_cut();
+        let (node, _) = Node::open(&world);
+        assert_eq!(read(&node, "since").as_deref(), Some(SINCE), "after {steps} steps");
+        node.engine.halt();
+        world.power_cut();
+        if is_over {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 10);
+}
+
+/// Somebody else's data is where the log should be.
+#[test]
+fn what_is_neither_blank_nor_a_log_is_left_alone() {
+    let node = node(RaidKind::Dp);
+    let world = node.world.clone();
+    stop(&node);
+    lose(&world, Loss::Blank);
+    world.write_block("log", 40, &Block::from_prefix(b"x"));
+    let before = content_of(&world);
+    let node = Node::start(&world);
+    for if_lost in [LostLog::Refused, LostLog::Replaced] {
+        let refused = open_with(&node, if_lost).unwrap_err().to_string();
+        assert!(refused.contains("not blank"), "{refused}");
+    }
+    node.engine.halt();
+    assert!(content_of(&world) == before);
+}

@@ -7,7 +7,7 @@
 //! were added before one could not be.
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateSet, GroupRemove};
+use crate::changes::{AggregateOnline, AggregateSet, GroupRemove};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::features::{AggregateFeatures, UpgradeReport};
@@ -130,6 +130,8 @@ administration! {
     /// Has a group of disks leave an aggregate, which is emptied in the background, or stay; says
     /// what that means, or would mean.
     GroupRemove group_remove(request: GroupRemove) -> Removal;
+    /// Brings an aggregate into service that is out of it; says what is lost, or would be.
+    AggregateOnline aggregate_online(request: AggregateOnline) -> Removal;
     /// Changes an aggregate; says how it is then.
     AggregateSet aggregate_set(request: AggregateSet) -> AggregateInfo;
     /// All aggregates, in order of name.

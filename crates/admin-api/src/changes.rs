@@ -1,4 +1,4 @@
-//! Changes of an aggregate that is there: a group that leaves, and settings.
+//! Changes of an aggregate that is there: a group that leaves, settings, and its way into service.
 //!
 //! Invariants and failures: as those of [`crate::requests`].
 
@@ -35,6 +35,20 @@ pub struct LeavingGroup {
     pub size_bytes: u64,
 }
 
+/// Brings an aggregate into service that is out of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateOnline {
+    /// The aggregate.
+    pub name: String,
+    /// Do without a journal that is lost, and without the operations that only it had.
+    #[serde(default)]
+    pub without_journal: bool,
+    /// Only say what would be lost.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Changes an aggregate.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +71,17 @@ impl Validate for GroupRemove {
     }
 }
 
+impl Validate for AggregateOnline {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("aggregate", &self.name)?;
+        if self.dry_run && !self.without_journal {
+            return Err(AdminError::usage("cannot show the plan for aggregate", &self.name)
+                .because("without --without-journal nothing is lost"));
+        }
+        Ok(())
+    }
+}
+
 impl Validate for AggregateSet {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("aggregate", &self.name)?;
@@ -72,6 +97,15 @@ impl Validate for AggregateSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_is_of_what_would_be_lost() {
+        let online = |without_journal, dry_run| {
+            AggregateOnline { name: "a1".to_owned(), without_journal, dry_run }.validate()
+        };
+        assert!(online(true, true).is_ok() && online(false, false).is_ok());
+        assert!(online(false, true).is_err());
+    }
 
     #[test]
     fn a_change_changes_something() {

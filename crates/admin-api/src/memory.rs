@@ -11,7 +11,7 @@ mod check;
 mod jobs;
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateSet, GroupRemove, LeavingGroup};
+use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
@@ -410,6 +410,23 @@ impl Administration for MemoryAdministration {
             state.keep(&aggregate);
         }
         Ok(aggregate)
+    }
+
+    fn aggregate_online(&self, request: &AggregateOnline) -> Result<Removal, AdminError> {
+        let AggregateOnline { name, without_journal, dry_run } = request;
+        let mut state = self.state.lock();
+        let found = state.aggregates.get_mut(name);
+        let aggregate = found.ok_or_else(|| missing("bring online", "aggregate", name))?;
+        if aggregate.state != AggregateState::Offline {
+            return Err(AdminError::new(Code::Conflict, "cannot bring online", name)
+                .because("it is in service"));
+        }
+        if !dry_run {
+            aggregate.state = AggregateState::Online;
+        }
+        let lost = "operations since the last consistency point are lost".to_owned();
+        let consequences = without_journal.then_some(lost).into_iter().collect();
+        Ok(Removal { object: name.clone(), consequences, freed_bytes: 0, dry_run: *dry_run })
     }
 
     fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {

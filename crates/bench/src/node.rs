@@ -94,7 +94,7 @@ pub(crate) struct FileLog {
 impl LogProvider for FileLog {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
         create_file_disk(&self.path, LOG_BYTES).map_err(|error| error.to_string())?;
-        self.open(aggregate)
+        self.open(aggregate).map_err(|error| error.to_string())
     }
 
     fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {

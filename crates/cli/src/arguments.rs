@@ -374,6 +374,18 @@ pub enum AggregateCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Bring an aggregate into service that is out of it
+    Online {
+        /// Its name
+        name: String,
+        /// If its journal is lost: do without it. What was acknowledged since the last consistency
+        /// point is lost then; the rest is consistent
+        #[arg(long)]
+        without_journal: bool,
+        /// Only say what would be lost
+        #[arg(long, requires = "without_journal")]
+        dry_run: bool,
+    },
     /// Change an aggregate
     Set {
         /// Its name

@@ -285,6 +285,12 @@ impl Engine {
         }
     }
 
+    /// Looks whether the logs are still there of aggregates that nobody changes: those that are not
+    /// have failed a moment later ([`AggregateSummary::log_failure`]).
+    pub fn probe_logs(&self) {
+        self.aggregates().iter().for_each(|aggregate| aggregate.parts.log.probe());
+    }
+
     /// All aggregates at a glance.
     #[must_use]
     pub fn aggregate_summaries(&self) -> Vec<AggregateSummary> {
@@ -304,6 +310,7 @@ impl Engine {
             consistency_points: aggregate.statistics.consistency_points.load(Relaxed),
             last_cp_nanoseconds: aggregate.statistics.last_cp_nanoseconds.load(Relaxed),
             log_used_ratio: aggregate.parts.log.used_ratio(),
+            log_failure: aggregate.parts.log.failure(),
             traditional: self.volumes().iter().any(|served| {
                 Arc::ptr_eq(&served.aggregate, aggregate)
                     && matches!(served.kind, VolumeKind::Traditional(_))

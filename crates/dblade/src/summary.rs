@@ -2,6 +2,7 @@
 
 use aggregate::AggregateError;
 use ondisk::records::ExportRuleRecord;
+use platform::DiskError;
 use std::sync::Arc;
 use units::{AggregateUuid, Timestamp, VolumeId};
 use volume::SnapshotInfo;
@@ -29,6 +30,8 @@ pub struct AggregateSummary {
     pub last_cp_nanoseconds: u64,
     /// How full the log is.
     pub log_used_ratio: f64,
+    /// Why its log takes nothing any more, if it has failed.
+    pub log_failure: Option<DiskError>,
     /// Its root is a user's.
     pub traditional: bool,
 }

@@ -4,10 +4,10 @@ use crate::aggregates::{features_of, upgrade_report};
 use crate::management::Management;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateFeatures, AggregateInfo,
-    AggregateMap, AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead,
-    DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero, ExportAdd,
-    ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate, MountInfo,
-    MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
+    AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep,
+    CheckRead, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero,
+    ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate,
+    MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
     SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, UpgradeReport, VolumeCreate,
     VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
 };
@@ -70,6 +70,10 @@ impl Administration for Management {
 
     fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
         self.seen(|| self.aggregates.remove_group(request))
+    }
+
+    fn aggregate_online(&self, request: &AggregateOnline) -> Result<Removal, AdminError> {
+        self.seen(|| self.recovery.bring_online(request))
     }
 
     fn aggregate_set(&self, request: &AggregateSet) -> Result<AggregateInfo, AdminError> {

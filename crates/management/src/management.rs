@@ -21,6 +21,7 @@ use platform::sync::Mutex;
 use platform::watched::Watch;
 use platform::{Clock, Entropy};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use telemetry::Registry;
 
 /// The share of the memory cap that remembering what is kept for a check may take.
@@ -103,6 +104,7 @@ impl Management {
             checks: Arc::clone(&checks),
             journals: Arc::clone(&journals),
             tries: Tries::default(),
+            probed_nanoseconds: AtomicU64::default(),
             recoveries: Mutex::default(),
         });
         let status = Status {
@@ -146,6 +148,7 @@ impl Management {
         self.disks.locating.tick(self.node.clock.monotonic_nanoseconds());
         self.aggregates.watch_leaving();
         self.checks.expire_checks();
+        self.recovery.probe_journals();
         self.recovery.bring_back();
         self.jobs.look();
     }

@@ -13,7 +13,7 @@ use file_service::FileService;
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
-use units::{AggregateUuid, DiskUuid};
+use units::{AggregateUuid, DiskUuid, Timestamp};
 
 /// An aggregate that was found and could not be opened.
 #[derive(Clone, Debug)]
@@ -28,6 +28,9 @@ pub(crate) struct OfflineAggregate {
     pub disks: Vec<String>,
     /// Why.
     pub error: AdminError,
+    /// If only its journal, which is lost, keeps it out of service: when its last consistency
+    /// point was.
+    pub journal_lost: Option<Timestamp>,
 }
 
 /// A disk that could not be used when the server started.

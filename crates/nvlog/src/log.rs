@@ -60,6 +60,8 @@ pub(crate) struct State {
     in_flight: Option<InFlight>,
     /// A round that is open will look for a batch to write at its end.
     pump_due: bool,
+    /// A look at the disk is under way.
+    is_probed: bool,
     failure: Option<DiskError>,
 }
 
@@ -75,6 +77,7 @@ impl State {
             queue: VecDeque::new(),
             in_flight: None,
             pump_due: false,
+            is_probed: false,
             failure: None,
         }
     }
@@ -205,6 +208,13 @@ impl State {
             batch.half != half
         });
         waiters
+    }
+
+    /// Nothing is taken or promised from now on. Those who wait for what was not yet sent are to be
+    /// told.
+    fn fail(&mut self, cause: &DiskError) -> Vec<WriteDone> {
+        self.failure.get_or_insert_with(|| cause.clone());
+        self.queue.drain(..).flat_map(|batch| batch.waiters).collect()
     }
 
     /// Directs appends to the other half.
@@ -434,6 +444,31 @@ impl Log {
         state.halves[1 - state.active].retired
     }
 
+    /// Looks whether the disk still takes what it is given, though nobody writes to it: if it does
+    /// not, the log has failed a moment later. One look at a time; a disk that hangs is not asked
+    /// again.
+    pub fn probe(&self) {
+        {
+            let mut state = self.0.state.lock();
+            if state.is_probed || state.failure.is_some() {
+                return;
+            }
+            state.is_probed = true;
+        }
+        let log = Arc::clone(&self.0);
+        let looked = move |result: Result<(), DiskError>| {
+            let waiters = {
+                let mut state = log.state.lock();
+                state.is_probed = false;
+                result.as_ref().err().map_or_else(Vec::new, |cause| state.fail(cause))
+            };
+            for done in waiters {
+                done(result.clone());
+            }
+        };
+        self.0.disk.flush(Box::new(looked));
+    }
+
     /// What the disk reported, if the log has failed.
     #[must_use]
     pub fn failure(&self) -> Option<DiskError> {
@@ -465,13 +500,7 @@ impl Inner {
         let mut waiters = in_flight.waiters;
         match &result {
             Ok(()) => state.durable_end = state.durable_end.max(in_flight.sequence_end),
-            Err(cause) => {
-                state.failure = Some(cause.clone());
-                for batch in &mut state.queue {
-                    waiters.append(&mut batch.waiters);
-                }
-                state.queue.clear();
-            }
+            Err(cause) => waiters.append(&mut state.fail(cause)),
         }
         // The next batch is under way before anyone is told of this one. What the waiters send to
         // their clients leaves together.

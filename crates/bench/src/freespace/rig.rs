@@ -95,7 +95,7 @@ fn no_threads(error: std::io::Error) -> BenchError {
 
 impl LogProvider for Log {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        self.open(aggregate)
+        self.open(aggregate).map_err(|error| error.to_string())
     }
 
     fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {

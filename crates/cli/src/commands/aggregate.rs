@@ -10,8 +10,9 @@ use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateSet,
-    DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, ScrubState, duration,
+    AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateOnline,
+    AggregateSet, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, ScrubState,
+    duration,
 };
 use units::ByteSize;
 
@@ -75,6 +76,11 @@ pub(super) fn run(
             let (cancel, dry_run) = (*cancel, *dry_run);
             let request = GroupRemove { name: name.clone(), group: *group, cancel, dry_run };
             remove_group((options, terminal), node, &request)
+        }
+        AggregateCommand::Online { name, without_journal, dry_run } => {
+            let (without_journal, dry_run) = (*without_journal, *dry_run);
+            let request = AggregateOnline { name: name.clone(), without_journal, dry_run };
+            bring_online((options, terminal), node, &request)
         }
         AggregateCommand::Set { name, area_cleaning } => {
             let (name, area_cleaning) = (name.clone(), *area_cleaning);
@@ -148,6 +154,28 @@ fn remove_group(
     Ok(Output::of(name, &begun)?
         .line(format!("{name}: group {group} is being evacuated, and leaves when it is empty"))
         .next(format!("stroop aggr show {name}")))
+}
+
+fn bring_online(
+    (options, terminal): (&Options, &mut Terminal<'_>),
+    node: &dyn Administration,
+    request: &AggregateOnline,
+) -> Result<Output, AdminError> {
+    let name = &request.name;
+    if request.without_journal {
+        let plan = node.aggregate_online(&AggregateOnline { dry_run: true, ..request.clone() })?;
+        let action = "open without its journal";
+        if request.dry_run {
+            return super::volume::removal(action, &plan);
+        }
+        confirm(terminal, options, action, &plan)?;
+    }
+    let lost = node.aggregate_online(request)?;
+    let mut output = Output::of(name, &lost)?.line(format!("{name}: online"));
+    for line in &lost.consequences {
+        output = output.line(format!("  {line}"));
+    }
+    Ok(output.next(format!("stroop aggr show {name}")))
 }
 
 fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output, AdminError> {

@@ -21,12 +21,17 @@ use crate::disks::labels::{Candidate, Doubtful, Found};
 use crate::exports;
 use crate::node::OfflineAggregate;
 use crate::recovery::room::Recovery;
-use dblade::AggregateSummary;
+use crate::recovery::start::Unopened;
+use dblade::{AggregateSummary, LostLog};
 use platform::mutation::{self, Rule};
 use raid::{MemberState, MemberStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use units::{AggregateUuid, DiskUuid};
+
+/// How long a journal may be gone before it is noticed.
+const PROBE_INTERVAL_NANOSECONDS: u64 = 5_000_000_000;
 
 impl Recovery {
     /// Looks whether disks that are missed are there again, and does what follows.
@@ -74,6 +79,16 @@ impl Recovery {
             }
             let Some(candidate) = candidates.remove(&aggregate.identity) else { continue };
             self.take_back(&aggregate.name, &members, candidate);
+        }
+    }
+
+    /// Looks now and then whether the journals are still there, also where nobody changes anything.
+    pub(crate) fn probe_journals(&self) {
+        let now = self.node.clock.monotonic_nanoseconds();
+        let last = self.probed_nanoseconds.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= PROBE_INTERVAL_NANOSECONDS {
+            self.probed_nanoseconds.store(now, Ordering::Relaxed);
+            self.node.engine.probe_logs();
         }
     }
 
@@ -139,15 +154,32 @@ impl Recovery {
             return;
         }
         self.tries.note(identity, found, now);
+        if let Err(offline) = self.open_again((identity, name), candidate, LostLog::Refused) {
+            let error = offline.error;
+            tracing::error!(aggregate = name, %error, "the aggregate stays out of service");
+        }
+    }
+
+    /// Opens an aggregate that is out of service; if it stays so, says how.
+    pub(crate) fn open_again(
+        &self,
+        (identity, name): (AggregateUuid, &str),
+        candidate: Candidate,
+        if_lost: LostLog,
+    ) -> Result<(), OfflineAggregate> {
         let (kind, disks) = (candidate.kind(), candidate.names());
-        match self.open_disks(name, candidate.into_disks()) {
-            Ok(()) => self.welcome(identity, name),
-            Err(error) => {
-                tracing::error!(aggregate = name, %error, "the aggregate stays out of service");
+        match self.open_disks(name, candidate.into_disks(), if_lost) {
+            Ok(()) => {
+                self.welcome(identity, name);
+                Ok(())
+            }
+            Err(Unopened { error, journal_lost }) => {
+                let name = name.to_owned();
+                let known = OfflineAggregate { identity, name, kind, disks, error, journal_lost };
                 let mut offline = self.node.offline.lock();
                 offline.retain(|one| one.identity != identity);
-                let name = name.to_owned();
-                offline.push(OfflineAggregate { identity, name, kind, disks, error });
+                offline.push(known.clone());
+                Err(known)
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::ports::JournalPlaces;
 use crate::recovery::tries::Tries;
 use platform::sync::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Brings aggregates into service, at the start and later.
 pub(crate) struct Recovery {
@@ -18,6 +19,8 @@ pub(crate) struct Recovery {
     pub journals: Arc<dyn JournalPlaces>,
     /// What came of bringing back aggregates that are away.
     pub tries: Tries,
+    /// When the journals were looked at last.
+    pub probed_nanoseconds: AtomicU64,
     /// What opening each aggregate came to.
     pub recoveries: Mutex<Vec<dblade::Recovery>>,
 }

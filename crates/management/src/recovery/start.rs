@@ -16,11 +16,41 @@ use crate::exports;
 use crate::node::{LeftOut, OfflineAggregate};
 use crate::patience::Patience;
 use crate::recovery::room::Recovery;
-use admin_api::{AdminError, Code};
+use crate::refusals::refusal;
+use admin_api::{AdminError, Code, Time};
+use dblade::{EngineError, LostLog};
 use media::MediaError;
 use platform::Disk;
 use std::sync::Arc;
-use units::DiskUuid;
+use units::{DiskUuid, Timestamp};
+
+const MESSAGE: &str = "cannot open aggregate";
+
+/// Why an aggregate was not opened.
+pub(crate) struct Unopened {
+    pub error: AdminError,
+    /// See [`OfflineAggregate::journal_lost`].
+    pub journal_lost: Option<Timestamp>,
+}
+
+impl From<AdminError> for Unopened {
+    fn from(error: AdminError) -> Self {
+        Self { error, journal_lost: None }
+    }
+}
+
+fn unopened(name: &str, error: &EngineError) -> Unopened {
+    let refused = refusal(MESSAGE, name, error);
+    let EngineError::JournalLost { committed, .. } = error else { return refused.into() };
+    let since = Time(*committed);
+    let error = refused
+        .because(format!("what was acknowledged since {since} may be only there"))
+        .try_next(format!(
+            "bring it back, and the aggregate is opened by itself; or do without what is lost: \
+             stroop aggr online {name} --without-journal"
+        ));
+    Unopened { error, journal_lost: Some(*committed) }
+}
 
 impl Recovery {
     /// Opens every aggregate that the disks hold.
@@ -53,15 +83,16 @@ impl Recovery {
         let (mut names, cut_off) = (candidate.names(), candidate.cut_off.clone());
         let disks = candidate.into_disks();
         let outcome = match doubtful.refusal(&name).filter(|_| !complete) {
-            None => self.open_disks(&name, disks),
-            Some(refusal) => Err(refusal),
+            None => self.open_disks(&name, disks, LostLog::Refused),
+            Some(error) => Err(Unopened { error, journal_lost: None }),
         };
-        if let Err(error) = outcome {
+        if let Err(Unopened { error, journal_lost }) = outcome {
             tracing::error!(aggregate = name, %error, "the aggregate stays out of service");
             names.extend(cut_off);
             self.node.engine.expect_aggregate(identity);
             self.node.front_ends.set_away(identity, true);
-            let offline = OfflineAggregate { identity, name, kind, disks: names, error };
+            let disks = names;
+            let offline = OfflineAggregate { identity, name, kind, disks, error, journal_lost };
             self.node.offline.lock().push(offline);
         }
     }
@@ -70,17 +101,25 @@ impl Recovery {
         &self,
         name: &str,
         disks: Vec<Arc<dyn Disk>>,
-    ) -> Result<(), AdminError> {
-        let message = "cannot open aggregate";
+        if_lost: LostLog,
+    ) -> Result<(), Unopened> {
         if self.node.engine.aggregate_named(name).is_some() {
-            return Err(AdminError::new(Code::Conflict, message, name)
+            return Err(AdminError::new(Code::Conflict, MESSAGE, name)
                 .because("another aggregate of this name is in service")
-                .try_next("detach the disks of one of them and start the server again"));
+                .try_next("detach the disks of one of them and start the server again")
+                .into());
         }
-        let given = disks.clone();
-        let engine = &self.node.engine;
-        let recovery =
-            self.node.waits.request(message, name, |done| engine.open_aggregate(given, done))?;
+        let (engine, given) = (&self.node.engine, disks.clone());
+        let opened = |done| engine.open_aggregate_with(given, if_lost, done);
+        let recovery = match self.node.waits.wait_for(opened) {
+            Some(Ok(recovery)) => recovery,
+            Some(Err(error)) => return Err(unopened(name, &error)),
+            None => {
+                return Err(AdminError::new(Code::Failed, MESSAGE, name)
+                    .because("the engine stopped before the request was done")
+                    .into());
+            }
+        };
         // Not those that were replaced: they are free to be taken.
         let mut disks = disks;
         let summaries = self.node.engine.aggregate_summaries();
@@ -95,6 +134,7 @@ impl Recovery {
             aggregate = name,
             clean,
             skipped = recovery.skipped,
+            lost_journal = recovery.lost_log,
             "opened: replayed {replayed} operations, {bytes}, in {duration_ms} ms"
         );
         self.recoveries.lock().push(recovery);

@@ -97,15 +97,20 @@ pub(crate) fn check_left_out(disk: &LeftOut) -> Option<HealthCheck> {
 /// What to do about an aggregate that failed.
 fn way_back(name: &str, failure: &AggregateError, journal: &str) -> String {
     if failure.is_of_journal() {
-        return format!(
-            "bring {journal} back, which may be the only place of acknowledged changes; then type \
-             'stroop shutdown', and start the server again ('stroop serve', or its service): the \
-             start replays the journal"
-        );
+        return journal_back(name, journal);
     }
     format!(
         "see 'stroop disk list' and 'stroop check aggr {name}'; once its disks work, start the \
          server again: what was acknowledged is replayed from the log"
+    )
+}
+
+fn journal_back(name: &str, journal: &str) -> String {
+    format!(
+        "bring {journal} back, which may be the only place of acknowledged changes; then type \
+         'stroop shutdown', and start the server again ('stroop serve', or its service): the \
+         start replays the journal. If it is lost, start the server without it, and see 'stroop \
+         aggr online {name} --without-journal --dry-run'"
     )
 }
 
@@ -131,6 +136,11 @@ pub(crate) fn check_aggregate(
             format!("out of service: {failure}"),
             &way_back(&info.name, failure, journal),
         );
+    }
+    if let (None, Some(cause)) = (&summary.failure, &summary.log_failure) {
+        let message = format!("its journal has failed, and nothing is acknowledged: {cause}");
+        let action = journal_back(&info.name, journal);
+        add_with(Vec::new(), "JOURNAL_FAILED", Severity::Error, message, &action);
     }
     if info.state == AggregateState::Degraded {
         let is_rebuild = |filling: &&FillingStatus| filling.way != FillingWay::Copy;
@@ -412,6 +422,7 @@ mod tests {
             lost_blocks: 0,
             last_cp_nanoseconds: 1,
             log_used_ratio: 0.0,
+            log_failure: None,
             traditional: false,
         };
         (info, summary)
@@ -537,6 +548,7 @@ mod tests {
             kind: None,
             disks: Vec::new(),
             error,
+            journal_lost: None,
         };
         let check = check_offline(&offline);
         assert_eq!((check.code.as_str(), check.severity), ("AGGR_OFFLINE", Severity::Error));
@@ -563,6 +575,7 @@ mod tests {
             kind,
             disks: Vec::new(),
             error,
+            journal_lost: None,
         };
         assert!(check_outage(&outage, &info, Some(&retry)).message.ends_with("failed: no journal"));
     }

@@ -223,6 +223,23 @@ fn an_error_of_the_disk_ends_the_log() {
 }
 
 #[test]
+fn a_disk_that_is_gone_is_noticed_though_nobody_writes() {
+    let (world, log) = fresh(16);
+    log_durably(&world, &log, b"before");
+    log.probe();
+    log.probe();
+    assert_eq!(world.run_until_idle(), 1, "one look at a time");
+    assert_eq!(log.failure(), None);
+    let gathering = append(&log, b"in memory only");
+    world.set_gone(DISK, true);
+    log.probe();
+    world.run_until_idle();
+    let gone = DiskError::Gone { disk: DISK.to_owned() };
+    assert_eq!(log.failure(), Some(gone.clone()));
+    assert_eq!(*wait(&log, gathering).lock(), Some(Err(gone)));
+}
+
+#[test]
 #[should_panic(expected = "a record of cp:2 in the half of cp:1")]
 fn a_record_of_a_later_point_is_refused() {
     let (_world, log) = fresh(16);

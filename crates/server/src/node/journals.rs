@@ -7,8 +7,8 @@
 //! - A file and its name are durable before an aggregate relies on them.
 //! - A device that is not blank is never formatted.
 //!
-//! Fails: in words, which name the file and what to do; an aggregate without its journal is not
-//! opened, because what was acknowledged may be only there.
+//! Fails: in words, which name the file. What becomes of an aggregate whose journal is missing,
+//! others decide.
 
 use crate::directory::make_directory;
 use dblade::{LogProvider, LogUnavailable};
@@ -104,10 +104,15 @@ impl JournalPlaces for Journals {
     }
 }
 
-/// Makes a file with all its blocks, durably.
+/// Makes a file with all its blocks, durably. It has its name when it is whole.
 fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
     let make = || {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        if path.try_exists()? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).open(&unfinished)?;
         match fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
             Ok(()) => {}
             // The file system cannot promise blocks; then the log fails if there are none.
@@ -115,12 +120,11 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
             Err(error) => return Err(error.into()),
         }
         file.sync_all()?;
+        std::fs::rename(&unfinished, path)?;
         File::open(directory)?.sync_all()
     };
-    make().inspect_err(|error| {
-        if error.kind() != io::ErrorKind::AlreadyExists {
-            let _ = std::fs::remove_file(path);
-        }
+    make().inspect_err(|_| {
+        let _ = std::fs::remove_file(&unfinished);
     })
 }
 
@@ -159,8 +163,12 @@ mod tests {
         assert!(journals.create(AggregateUuid([7; 16])).err().unwrap().contains("0707"));
         drop(journals.open(AggregateUuid([7; 16])).unwrap());
         let missing = journals.open(AggregateUuid([8; 16])).err().unwrap();
-        assert!(missing.contains("08080808") && missing.contains("is missing"), "{missing}");
-        assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
+        let LogUnavailable::Missing(missing) = missing else { panic!("{missing}") };
+        assert!(missing.contains("08080808") && missing.ends_with("is missing"), "{missing}");
+        // A creation that was cut off is done again.
+        std::fs::write(path.join(format!("{}.new", AggregateUuid([8; 16]))), "torn").unwrap();
+        assert_eq!(journals.create(AggregateUuid([8; 16])).unwrap().size_blocks(), 256);
+        assert_eq!(std::fs::read_dir(path).unwrap().count(), 2);
     }
 
     #[test]

@@ -275,7 +275,7 @@ fn an_aggregate_out_of_service_is_checked_beside_one_in_service() {
     let mut journals = fs::read_dir(place.path("state/journal")).unwrap();
     let journal = journals.next().unwrap().unwrap().path();
     place.ok(&["aggr", "create", "a2", "--disks", "2", "--raid", "none"]);
-    server.stop();
+    server.kill();
     fs::rename(&journal, place.path("away")).unwrap();
     let server = place.serve();
     expect_nothing(&place, "offline");

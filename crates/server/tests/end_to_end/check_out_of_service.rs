@@ -146,7 +146,7 @@ fn regression_an_aggregate_stays_out_of_service_while_it_is_checked() {
 fn regression_disks_that_a_check_reads_are_given_to_nobody() {
     let (place, server) = Place::with_volume_on("3x64M", ("2", "none"));
     let (journal, away) = (journals(&place).remove(0), place.path("away"));
-    server.stop();
+    server.kill();
     fs::rename(&journal, &away).unwrap();
     let server = place.serve();
     let begun = begin(&place, "a1");
@@ -271,14 +271,14 @@ fn regression_ranges_of_an_aggregate_out_of_service_are_read_by_the_server() {
     let first = journals(&place);
     place.ok(&["aggr", "create", "a2", "--disks", "2", "--raid", "none"]);
     let second = journals(&place).into_iter().find(|path| !first.contains(path)).unwrap();
-    server.stop();
+    server.kill();
     // The range belongs to another aggregate, in service.
     let away = place.path("away");
     fs::rename(&second, &away).unwrap();
     let server = place.serve();
     assert!(place.ok(&["check", "aggr", "a2"]).starts_with("a2: offline"));
     assert_eq!(expect_nothing(&place, "online")["left_out_disks"].as_array().unwrap().len(), 0);
-    server.stop();
+    server.kill();
     // The server could not open the aggregate, and has its range closed.
     fs::rename(&away, &second).unwrap();
     fs::rename(&first[0], &away).unwrap();

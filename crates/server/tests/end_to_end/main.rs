@@ -10,6 +10,7 @@ mod features;
 mod files;
 mod growth;
 mod jobs;
+mod journals;
 mod memory;
 mod object_ranges;
 mod objects;

@@ -1,4 +1,4 @@
-//! A disk of the log that hangs, cannot be read, rots, or loses what it acknowledged.
+//! A disk of the log that hangs, cannot be read, rots, loses what it acknowledged, or is lost.
 //!
 //! - *Hangs*: nothing that waits for the log is answered, and everything is, when it answers.
 //! - *Unreadable* blocks at a start: the aggregate opens with everything, or it is refused; it
@@ -8,7 +8,11 @@
 //! - *Lost writes*: the replay ends where they were, or the aggregate is refused for good, because
 //!   later records must not be replayed without earlier ones. Then the life ends.
 //!
-//! The two halves are damaged, and not what keeps parity right over a crash: with that gone a crash
+//! - *Vanishes* at a start: a blank disk is in its place. After a clean stop the aggregate opens with
+//!   everything. After any other stop it is refused, and opens without the log if that is asked for:
+//!   as its last consistency point has it. A scrub then makes the parity right.
+//!
+//! But for the last, the two halves are damaged, and not what keeps parity right over a crash: with that gone a crash
 //! leaves stripes whose parity is wrong, which a scrub finds and the reader of the media, too.
 //!
 //! Invariants: no other disk of the life has faults; the choices are their own.
@@ -20,12 +24,15 @@ use crate::seed::choices::{Choices, Purpose};
 use crate::seed::finding::Finding;
 use crate::seed::lives::Lives;
 use crate::seed::reduction::Calm;
-use units::BlockRef;
+use dblade::LostLog;
+use units::{Block, BlockRef};
 
 /// Of 100 lives without another fault, those with one of the log.
 const LIVES_PERCENT: u64 = 15;
 /// Writes that are armed to be lost in one round.
 const LOST_WRITES: u64 = 3;
+/// Of 100 starts, those that find a blank disk for the log.
+const VANISHES_PERCENT: u64 = 50;
 /// Blocks that cannot be read at a start, at most.
 const UNREADABLE_MAX: u64 = 3;
 
@@ -36,6 +43,7 @@ enum LogFault {
     Unreadable,
     Rots,
     LosesWrites,
+    Vanishes,
 }
 
 /// See the module.
@@ -47,6 +55,8 @@ pub struct LogFaults {
     rotted: Option<(u64, BlockRef)>,
     /// It was made good after the last start.
     was_mended: bool,
+    /// The aggregate was opened without its notes of stripes: parity may be wrong.
+    lost_notes: bool,
 }
 
 impl LogFaults {
@@ -57,7 +67,13 @@ impl LogFaults {
         let has_some = choices.chance(LIVES_PERCENT) || lives.log_faults;
         let is_free = plan.fault.is_none() && plan.lost_disks.is_empty() && !plan.has_outages;
         let is_calm = lives.reduction.is_calm(Calm::Fault) || lives.boundary.is_some();
-        let kinds = [LogFault::Hangs, LogFault::Unreadable, LogFault::Rots, LogFault::LosesWrites];
+        let kinds = [
+            LogFault::Hangs,
+            LogFault::Unreadable,
+            LogFault::Rots,
+            LogFault::LosesWrites,
+            LogFault::Vanishes,
+        ];
         let kind = choices.pick(&kinds);
         let fault = (has_some && is_free && !is_calm).then_some((kind, choices));
         Self { fault, ..Self::default() }
@@ -122,6 +138,13 @@ impl LogFaults {
                 machine.trace.meet("log: a block rots while the node is down");
             }
             LogFault::Rots => {}
+            LogFault::Vanishes if choices.chance(VANISHES_PERCENT) => {
+                for block in 0..plan.log_blocks {
+                    machine.world.write_block(LOG_DISK, block, &Block::zeroed());
+                }
+                machine.trace.meet("log: lost while the node is down");
+            }
+            LogFault::Vanishes => {}
         }
         let damaged = (&self.unreadable, &self.rotted);
         machine.trace.note(format!("log: {:?}", (damaged.0, damaged.1.as_ref().map(|(at, _)| at))));
@@ -142,6 +165,11 @@ impl LogFaults {
         is_mended
     }
 
+    /// Whether the aggregate was opened without notes of stripes since somebody asked.
+    pub const fn take_lost_notes(&mut self) -> bool {
+        std::mem::replace(&mut self.lost_notes, false)
+    }
+
     /// The aggregate is open, and everything is compared: what is there is durable.
     pub fn end_damage(&mut self, machine: &mut Machine<'_>) {
         for block in std::mem::take(&mut self.unreadable) {
@@ -160,6 +188,14 @@ impl LogFaults {
 
     /// Whether an aggregate that did not open is to be tried again, with the log made good.
     pub fn retries(&mut self, machine: &mut Machine<'_>, error: &str) -> bool {
+        if matches!(self.fault, Some((LogFault::Vanishes, _))) && error.contains("is lost") {
+            machine.trace.meet("log: lost and needed, and done without");
+            machine.if_log_is_lost = LostLog::Replaced;
+            machine.log_is_suspect = true;
+            self.lost_notes = true;
+            machine.kill();
+            return true;
+        }
         let is_retried = error.contains("journal") && self.mend(machine);
         if is_retried {
             machine.trace.meet("log: refused, and opened when it was made good");

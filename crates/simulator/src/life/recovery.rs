@@ -12,7 +12,7 @@ use crate::machine::cut::Cut;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
 use crate::tenant::listed_snapshots;
-use dblade::Recovery;
+use dblade::{LostLog, Recovery};
 
 /// Cuts during one recovery at most.
 const RECOVERY_CUTS_MAX: u32 = 2;
@@ -27,6 +27,10 @@ impl Life<'_> {
             self.machine.return_disks();
         }
         let (recovery, cuts) = self.open()?;
+        self.machine.if_log_is_lost = LostLog::Refused;
+        if self.log_faults.take_lost_notes() {
+            self.scrubs.make_parity_right(&mut self.machine)?;
+        }
         if !is_crash && cuts == 0 && (!recovery.clean || recovery.replayed > 0) {
             return Err(Finding::Listing {
                 what: "recovery after a clean stop".to_owned(),

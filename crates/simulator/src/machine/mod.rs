@@ -34,7 +34,7 @@ use aggregate::{Aggregate, Phase};
 use clock::ClockOfDay;
 use cut::Cut;
 use damages::Damages;
-use dblade::{Configuration, Engine, Service};
+use dblade::{Configuration, Engine, LostLog, Service};
 use disks::Disks;
 use logs::{LOG_DISK, Logs, SharedLogs};
 use outage::Outage;
@@ -83,6 +83,8 @@ pub struct Machine<'a> {
     log_hangs: bool,
     /// The log's disk may have lost records that were acknowledged.
     pub log_is_suspect: bool,
+    /// What the next start does if the log is lost and needed.
+    pub if_log_is_lost: LostLog,
     /// The logs of neighbours.
     pub(crate) logs: SharedLogs,
     /// The neighbour whose disks are gone.
@@ -125,6 +127,7 @@ impl<'a> Machine<'a> {
             log_fails: false,
             log_hangs: false,
             log_is_suspect: false,
+            if_log_is_lost: LostLog::Refused,
             logs,
             dead_neighbour: None,
         }

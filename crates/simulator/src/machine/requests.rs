@@ -29,7 +29,7 @@ impl Machine<'_> {
     /// Begins to open the aggregate.
     #[must_use]
     pub fn open_aggregate(&self) -> Promise<Result<Recovery, dblade::EngineError>> {
-        promise(|done| self.engine.open_aggregate(self.disks(), done))
+        promise(|done| self.engine.open_aggregate_with(self.disks(), self.if_log_is_lost, done))
     }
 
     /// A consistency point of everything up to now.

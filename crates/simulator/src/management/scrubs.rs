@@ -94,6 +94,12 @@ impl Scrubs {
         Ok(scrub.findings)
     }
 
+    /// After a start without notes of stripes.
+    pub(crate) fn make_parity_right(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
+        // What it tells of as beyond repair, a crash left, and nothing that is in use.
+        self.scrub_whole(machine).map(drop)
+    }
+
     /// Has no scrub run or be paused.
     pub fn stop(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
         if matches!(phase(machine), Some(ScrubPhase::Running | ScrubPhase::Paused)) {

@@ -183,7 +183,7 @@ struct OneLog(Arc<dyn Disk>);
 
 impl LogProvider for OneLog {
     fn create(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, String> {
-        self.open(aggregate)
+        self.open(aggregate).map_err(|error| error.to_string())
     }
 
     fn open(&self, _: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable> {

@@ -1,0 +1,106 @@
+//! Journals that are lost: after a clean stop, after a crash, and while the server runs.
+
+use crate::files::{check, connect, fill};
+use crate::place::{Place, text};
+use std::fs;
+use std::path::PathBuf;
+
+fn journal(place: &Place) -> PathBuf {
+    let mut files = fs::read_dir(place.path("state/journal")).unwrap();
+    files.next().unwrap().unwrap().path()
+}
+
+/// It is not needed any more, so its loss costs nothing. The aggregate stayed out of service for
+/// good.
+#[test]
+fn regression_a_journal_that_is_lost_after_a_clean_stop_is_made_anew() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    let journal = journal(&place);
+    server.stop();
+    fs::remove_file(&journal).unwrap();
+    let server = place.serve();
+    assert!(place.check_codes().is_empty());
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    assert!(journal.exists());
+    server.kill();
+    // The new one is used.
+    let server = place.serve();
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    server.stop();
+}
+
+/// What was acknowledged since the last consistency point may be only there: an administrator who
+/// says that it may be lost gets the rest.
+#[test]
+fn regression_an_aggregate_is_brought_online_without_a_journal_that_is_lost() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    // A consistency point has it all.
+    place.ok(&["snapshot", "create", "home@before"]);
+    let journal = journal(&place);
+    let error = place.refused(&["aggr", "online", "a1"], 4);
+    assert!(error.contains("it is in service"), "{error}");
+    server.kill();
+    fs::remove_file(&journal).unwrap();
+    let server = place.serve();
+    let status = text(&place.stroop(&["status"]).stdout);
+    assert!(status.contains("is missing") && status.contains("acknowledged since 20"), "{status}");
+    assert!(status.contains("stroop aggr online a1 --without-journal"), "{status}");
+    let error = place.refused(&["aggr", "online", "a1"], 1);
+    assert!(error.contains("is missing") && !journal.exists(), "{error}");
+    let online = ["aggr", "online", "a1", "--without-journal"];
+    let plan = place.ok(&[&online[..], &["--dry-run"]].concat());
+    assert!(plan.contains("is lost") && plan.contains("nothing was changed"), "{plan}");
+    let error = place.refused(&online, 2);
+    assert!(error.contains("--yes"), "{error}");
+    assert_eq!(place.check_codes(), ["AGGR_OFFLINE"]);
+    let told = place.ok(&[&online[..], &["--yes"]].concat());
+    assert!(told.contains("a1: online") && told.contains("scrub"), "{told}");
+    let scrub = || place.json(&["scrub", "status", "a1"]);
+    while scrub()["state"] != "finished" {}
+    assert_eq!(scrub()["damaged_blocks"], 0);
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    server.stop();
+    let server = place.serve();
+    assert!(place.check_codes().is_empty());
+    server.stop();
+}
+
+/// The journal is back before anybody does without it: nothing is lost, and nothing is asked.
+#[test]
+fn an_aggregate_is_opened_when_its_journal_is_back() {
+    let (place, server) = Place::with_volume();
+    let (mut client, root) = connect(&place);
+    let model = fill(&mut client, &root, 1);
+    let (journal, away) = (journal(&place), place.path("away"));
+    server.kill();
+    fs::rename(&journal, &away).unwrap();
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["AGGR_OFFLINE"]);
+    fs::rename(&away, &journal).unwrap();
+    let error = place.refused(&["aggr", "online", "b1"], 3);
+    assert!(error.contains("b1"), "{error}");
+    let told = place.ok(&["aggr", "online", "a1", "--without-journal", "--yes"]);
+    assert!(told.contains("nothing is lost"), "{told}");
+    let (mut client, root) = connect(&place);
+    check(&mut client, &root, &model);
+    server.stop();
+}
+
+/// Nobody writes, so nothing would notice that the journal is gone.
+#[test]
+fn regression_a_journal_that_is_gone_is_a_health_error_without_a_write() {
+    let (place, server) = Place::with_volume();
+    let (journal, away) = (journal(&place), place.path("away"));
+    fs::rename(&journal, &away).unwrap();
+    while place.check_codes() != ["JOURNAL_FAILED"] {}
+    let status = text(&place.stroop(&["status"]).stdout);
+    assert!(status.contains("bring journal file"), "{status}");
+    drop(server);
+}

@@ -9,6 +9,7 @@
 mod area_map;
 mod check;
 mod jobs;
+mod online;
 
 use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup};
@@ -413,20 +414,7 @@ impl Administration for MemoryAdministration {
     }
 
     fn aggregate_online(&self, request: &AggregateOnline) -> Result<Removal, AdminError> {
-        let AggregateOnline { name, without_journal, dry_run } = request;
-        let mut state = self.state.lock();
-        let found = state.aggregates.get_mut(name);
-        let aggregate = found.ok_or_else(|| missing("bring online", "aggregate", name))?;
-        if aggregate.state != AggregateState::Offline {
-            return Err(AdminError::new(Code::Conflict, "cannot bring online", name)
-                .because("it is in service"));
-        }
-        if !dry_run {
-            aggregate.state = AggregateState::Online;
-        }
-        let lost = "operations since the last consistency point are lost".to_owned();
-        let consequences = without_journal.then_some(lost).into_iter().collect();
-        Ok(Removal { object: name.clone(), consequences, freed_bytes: 0, dry_run: *dry_run })
+        online::bring_online(&mut self.state.lock().aggregates, request)
     }
 
     fn group_remove(&self, request: &GroupRemove) -> Result<Removal, AdminError> {
@@ -798,13 +786,11 @@ impl Administration for MemoryAdministration {
     }
 
     fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
-        let state = self.state.lock();
-        let mounts = state.mounts.iter();
         let info = |(mountpoint, volume): (&String, &String)| MountInfo {
             volume: volume.clone(),
             mountpoint: mountpoint.clone(),
         };
-        Ok(mounts.map(info).collect())
+        Ok(self.state.lock().mounts.iter().map(info).collect())
     }
 
     fn shutdown(&self) -> Result<(), AdminError> {

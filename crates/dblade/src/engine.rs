@@ -56,6 +56,15 @@ pub trait LogProvider: Send + Sync {
     fn open(&self, aggregate: AggregateUuid) -> Result<Arc<dyn Disk>, LogUnavailable>;
 }
 
+/// What becomes of an aggregate whose log is lost and needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LostLog {
+    /// It is not opened.
+    Refused,
+    /// It is opened without what only the log had.
+    Replaced,
+}
+
 /// What an engine needs of its world.
 #[derive(Clone)]
 pub struct Configuration {

@@ -1,22 +1,22 @@
 //! The log of an aggregate that is being opened, and a new one where it is lost.
 //!
-//! After a clean stop the log holds nothing that the last consistency point has not: a new one takes
-//! its place, and the superblock of the consistency point after the start names it. After any other
-//! stop the log may be the only place of acknowledged operations, so the aggregate is refused until
-//! somebody says that they may be lost ([`LostLog::Replaced`]). What the last consistency point has
-//! is consistent all the same (FlexGroup section 2): the operations since then are missing, each of
-//! them whole.
+//! After a clean stop the log holds nothing that the last consistency point has not: a new one
+//! takes its place, and the superblock of the consistency point after the start names it. After any
+//! other stop the log may be the only place of acknowledged operations, so the aggregate is refused
+//! until somebody says that they may be lost ([`LostLog::Replaced`]). What the last consistency
+//! point has is consistent all the same (FlexGroup section 2): the operations since then are
+//! missing, each of them whole.
 //!
 //! A start that dies between the new log and its consistency point finds the superblock of before,
 //! and a log that this one does not name: that is lost like any other, and replaced again.
 //!
-//! Notes of stripes are lost with the log. Parity of stripes that a crash left half written is wrong
-//! until a scrub has been there; data has its checksums.
+//! Notes of stripes are lost with the log. Parity of stripes that a crash left half written is
+//! wrong until a scrub has been there; data has its checksums.
 //!
-//! Fails: [`EngineError::JournalLost`]. A disk that is neither blank nor a log of this aggregate, or
-//! that a newer build wrote, is never formatted: [`EngineError::Journal`].
+//! Fails: [`EngineError::JournalLost`]. A disk that is neither blank nor a log of this aggregate,
+//! or that a newer build wrote, is never formatted: [`EngineError::Journal`].
 
-use crate::engine::LogUnavailable;
+use crate::engine::{LogUnavailable, LostLog};
 use crate::error::EngineError;
 use crate::open::Opening;
 use nvlog::{Log, LogError, LogIdentity, Record};
@@ -29,15 +29,6 @@ use units::{BlockRef, LogUuid, Timestamp};
 /// Blocks at the start of a disk that must be zero if a log is made on it: the places where file
 /// systems and other logs keep what says so.
 const PROBED_BLOCKS: usize = 64;
-
-/// What becomes of an aggregate whose log is lost and needed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LostLog {
-    /// It is not opened.
-    Refused,
-    /// It is opened without what only the log had.
-    Replaced,
-}
 
 type Opened = Result<(Log, Vec<Record>), LogError>;
 

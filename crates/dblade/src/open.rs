@@ -11,9 +11,8 @@
 //! superblocks and labels of disks that had older ones, and parity that was not right.
 
 use crate::create::OpenParts;
-use crate::engine::{Done, Engine};
+use crate::engine::{Done, Engine, LostLog};
 use crate::error::EngineError;
-use crate::lost_log::LostLog;
 use crate::names::served_name;
 use crate::served::{ServedVolume, VolumeKind};
 use affinity::{Access, AffinityId, Outcome};

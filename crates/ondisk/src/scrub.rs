@@ -62,8 +62,11 @@ impl ScrubPhase {
 pub struct ScrubRecord {
     /// [`ScrubPhase`].
     pub phase: u8,
+    /// 1 if data counts where parity contradicts it: notes of stripes were lost, so parity of
+    /// stripes that were being written may be wrong.
+    pub trusts_data: u8,
     /// Zero.
-    pub reserved_a: [u8; 3],
+    pub reserved_a: [u8; 2],
     /// How often the record was changed; of two the higher counts.
     pub serial: U32,
     /// Tetrises that were seen, of all groups in order: all before are, and what was repaired of
@@ -109,7 +112,9 @@ impl ScrubRecord {
     /// # Errors
     /// What does not.
     pub fn validate(&self) -> Result<(), Damage> {
-        Damage::unless_zero("disk label", &[&self.reserved_a, self.reserved_b.as_bytes()])?;
+        let trust = [self.trusts_data & !1];
+        let reserved: [&[u8]; 3] = [&trust, &self.reserved_a, self.reserved_b.as_bytes()];
+        Damage::unless_zero("disk label", &reserved)?;
         if self.phase().is_none() {
             return Err(Damage::Field { structure: "disk label", field: "scrub" });
         }

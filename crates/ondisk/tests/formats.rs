@@ -62,8 +62,9 @@ fn structures() -> BTreeMap<String, Layout> {
         features::FeatureSet { compatible, read_only_compatible, incompatible, names },
         features::FeatureName { class, bit, name },
         scrub::ScrubRecord {
-            phase, reserved_a, serial, position, started_nanoseconds, ended_nanoseconds, rate,
-            active_seconds, repaired_data, repaired_checksums, repaired_parity, damaged, reserved_b
+            phase, trusts_data, reserved_a, serial, position, started_nanoseconds,
+            ended_nanoseconds, rate, active_seconds, repaired_data, repaired_checksums,
+            repaired_parity, damaged, reserved_b
         },
         object_range::ObjectRangeDescriptor {
             magic, version, reserved_a, checksum, identity, size_blocks, blocks_per_object,

@@ -94,6 +94,8 @@ rules! {
         "of two halves of the log with records only the later one is replayed"
     LostLogReplaced "lost-log-replaced"
         "an aggregate whose log is lost and needed is opened without it, unasked"
+    ContradictedParityKept "contradicted-parity-kept"
+        "the scrub after a lost log leaves parity that contradicts what disks hold"
     LogRetiredEarly "log-retired-early"
         "a half of the log is retired before the consistency point has committed"
     CommittedRecordsReplayed "committed-records-replayed"

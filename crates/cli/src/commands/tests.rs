@@ -93,6 +93,16 @@ fn the_first_commands_lead_from_one_to_the_next() {
 }
 
 #[test]
+fn what_is_lost_without_a_journal_is_asked_for() {
+    let session = with_volume();
+    let error = session.fails("stroop aggr online a1", 4);
+    assert!(error.contains("it is in service"), "{error}");
+    session.fails("stroop aggr online a2", 3);
+    let error = session.fails("stroop aggr online a1 --without-journal", 4);
+    assert!(error.contains("it is in service"), "{error}");
+}
+
+#[test]
 fn media_are_given_and_shown() {
     let session = Session::with_disks(4);
     session.ok("stroop aggr create a1 --disks d1,d2 --raid none --media smr:256MiB");

@@ -95,13 +95,13 @@ impl Recovery {
         let first = self.open_again((identity, name), find()?, LostLog::Refused);
         match first {
             Ok(()) => Ok(false),
-            Err(offline) if without_journal && offline.journal_lost.is_some() => {
+            Err(unopened) if without_journal && unopened.journal_lost.is_some() => {
                 tracing::warn!(aggregate = name, "an administrator does without its journal");
                 self.await_closed(identity);
                 let second = self.open_again((identity, name), find()?, LostLog::Replaced);
-                second.map(|()| true).map_err(|offline| offline.error)
+                second.map(|()| true).map_err(|unopened| unopened.error)
             }
-            Err(offline) => Err(offline.error),
+            Err(unopened) => Err(unopened.error),
         }
     }
 
@@ -123,9 +123,9 @@ impl Recovery {
                 self.node.engine.scrub(name, order, done);
             })
         };
-        // One that is half done would pass over what it has seen. There may be none.
+        // One that is under way would pass over what it has seen. There may be none.
         let _none = ask(ScrubOrder::Stop);
-        if let Err(error) = ask(ScrubOrder::Start { rate: None }) {
+        if let Err(error) = ask(ScrubOrder::MakeParity) {
             tracing::warn!(aggregate = name, %error, "type 'stroop scrub start' for its parity");
         }
     }

@@ -154,8 +154,8 @@ impl Recovery {
             return;
         }
         self.tries.note(identity, found, now);
-        if let Err(offline) = self.open_again((identity, name), candidate, LostLog::Refused) {
-            let error = offline.error;
+        let opened = self.open_again((identity, name), candidate, LostLog::Refused);
+        if let Err(Unopened { error, .. }) = opened {
             tracing::error!(aggregate = name, %error, "the aggregate stays out of service");
         }
     }
@@ -166,20 +166,20 @@ impl Recovery {
         (identity, name): (AggregateUuid, &str),
         candidate: Candidate,
         if_lost: LostLog,
-    ) -> Result<(), OfflineAggregate> {
+    ) -> Result<(), Unopened> {
         let (kind, disks) = (candidate.kind(), candidate.names());
         match self.open_disks(name, candidate.into_disks(), if_lost) {
             Ok(()) => {
                 self.welcome(identity, name);
                 Ok(())
             }
-            Err(Unopened { error, journal_lost }) => {
+            Err(unopened) => {
+                let Unopened { error, journal_lost } = unopened.clone();
                 let name = name.to_owned();
-                let known = OfflineAggregate { identity, name, kind, disks, error, journal_lost };
                 let mut offline = self.node.offline.lock();
                 offline.retain(|one| one.identity != identity);
-                offline.push(known.clone());
-                Err(known)
+                offline.push(OfflineAggregate { identity, name, kind, disks, error, journal_lost });
+                Err(unopened)
             }
         }
     }

@@ -27,6 +27,7 @@ use units::{DiskUuid, Timestamp};
 const MESSAGE: &str = "cannot open aggregate";
 
 /// Why an aggregate was not opened.
+#[derive(Clone, Debug)]
 pub(crate) struct Unopened {
     pub error: AdminError,
     /// See [`OfflineAggregate::journal_lost`].

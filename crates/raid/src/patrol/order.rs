@@ -19,6 +19,9 @@ pub enum ScrubOrder {
         /// Bytes a second that it may read from the disks; `None` if there is no limit.
         rate: Option<u64>,
     },
+    /// Begins one from the beginning, without a limit, in which data counts where parity
+    /// contradicts it: the notes of stripes that were being written are lost.
+    MakeParity,
     /// Has it wait.
     Pause,
     /// Has it go on where it was, or changes how fast.
@@ -50,7 +53,7 @@ pub(crate) enum Cause {
 impl Cause {
     pub(crate) const fn of(order: ScrubOrder) -> Self {
         match order {
-            ScrubOrder::Start { .. } => Self::Start,
+            ScrubOrder::Start { .. } | ScrubOrder::MakeParity => Self::Start,
             ScrubOrder::Pause => Self::Pause,
             ScrubOrder::Resume { rate: None } => Self::Resume,
             ScrubOrder::Resume { rate: Some(_) } => Self::ResumeAtRate,

@@ -7,6 +7,7 @@ use crate::patrol::order::{Cause, ScrubDone, ScrubOrder, next};
 use crate::stripe::RowSet;
 use crate::walk::{Pace, Walk};
 use ondisk::scrub::{ScrubPhase, ScrubRecord};
+use platform::mutation::{self, Rule};
 use units::{BLOCK_SIZE_U64, BlockRef, Timestamp};
 
 /// Tetrises that are scrubbed at a time: while one is proved the next is read. Clients wait for a
@@ -192,6 +193,7 @@ impl Scrub {
     fn end(&mut self) {
         let ended = next(self.phase(), Cause::End);
         if let Some(phase) = ended.ok().filter(|_| self.walk.is_over()) {
+            self.record.trusts_data = 0;
             self.rest(phase);
         }
     }
@@ -235,6 +237,11 @@ impl Scrub {
         let next = next(self.phase(), Cause::of(order))?;
         match order {
             ScrubOrder::Start { rate } => self.restart(next, rate, tetrises),
+            ScrubOrder::MakeParity => {
+                let is_kept = mutation::broken(Rule::ContradictedParityKept);
+                self.record.trusts_data = u8::from(!is_kept);
+                self.restart(next, None, tetrises);
+            }
             ScrubOrder::Pause | ScrubOrder::Stop => self.rest(next),
             ScrubOrder::Resume { rate } => {
                 self.record.phase = next.number();
@@ -250,6 +257,8 @@ impl Scrub {
     fn restart(&mut self, phase: ScrubPhase, rate: Option<u64>, tetrises: u64) {
         let mut record = ScrubRecord::never();
         record.phase = phase.number();
+        // Of one that was not finished, too: parity may be wrong still.
+        record.trusts_data = self.record.trusts_data;
         record.serial = self.record.serial;
         record.started_nanoseconds = self.wall.get().into();
         record.rate = rate.unwrap_or(0).into();

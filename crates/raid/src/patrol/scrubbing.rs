@@ -119,6 +119,7 @@ impl Patrol {
             first: first.collect::<Vec<Pvbn>>(),
             missing,
             missing_after_crash,
+            trusts_data: self.scrub.lock().record().trusts_data != 0,
             unused: outcome.unused.clone().unwrap_or_default(),
             names_when_asked: outcome.names_in_parity.clone(),
         }

@@ -24,6 +24,11 @@
 //! to agree with the disks whatever it contradicts. If it were left, the parity of the identities
 //! of the whole tetris could not be made good, and nobody would be told.
 //!
+//! Where the notes of stripes were lost with the log, parity of stripes that were being written is
+//! wrong, and nothing else bears it out. Then data counts ([`Place::trusts_data`]), unless the
+//! parity blocks agree on a later write of one disk: as after any crash without such notes, a write
+//! that a disk lost before cannot be told from one that parity has missed.
+//!
 //! Invariants: only what is wrong is written, so that a torn write takes nothing from what the
 //! other disks can give. Parity of a row is written only if what missing disks have in the row can
 //! be had without the parity blocks that are written.
@@ -45,6 +50,8 @@ pub(crate) struct Place {
     pub missing: Missing,
     /// Disks that would not be there after a crash now.
     pub missing_after_crash: Missing,
+    /// Whether data counts where parity contradicts it.
+    pub trusts_data: bool,
     /// Rows of each data disk that are known to be nobody's; empty where nobody was asked.
     pub unused: Vec<RowSet>,
     /// The rows of checksum blocks of the parity disks when that was asked. Every write of the
@@ -127,7 +134,9 @@ fn judge_all(place: &Place, answer: Answer) -> Verdict {
     let mut damaged: Vec<_> = lost.into_iter().map(|(disk, row)| (Some(disk), row)).collect();
     let sound = made.without(lost_rows);
     let mut contradicting = judge.contradicting(sound);
-    if !contradicting.is_empty() && judge.repair_stale_disk(contradicting, sound) {
+    if !contradicting.is_empty()
+        && (judge.repair_stale_disk(contradicting, sound) || place.trusts_data)
+    {
         contradicting = RowSet::EMPTY;
     }
     damaged.extend(contradicting.iter().map(|row| (None, row)));
@@ -215,6 +224,9 @@ impl Judge<'_> {
                 let is_whole = is_proved && !damaged.contains(row);
                 if !is_whole && self.place.is_unused(disk, row) {
                     self.nobodys[disk].insert(row);
+                    if self.place.trusts_data {
+                        made.insert(row);
+                    }
                     if damaged.contains(row) && !self.is_missing(disk) {
                         // It counts as zeros, so the disk must hold them before parity does.
                         self.columns[disk].set(row, zero_block());

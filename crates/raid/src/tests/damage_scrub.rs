@@ -213,6 +213,37 @@ fn a_lost_pair_is_repaired_where_parity_tells_and_never_made_good() {
     }
 }
 
+/// A write came to its disk and not to the parity, and the note of its stripe is lost with the log.
+/// A scrub cannot tell that from parity that knows better, unless it is told.
+#[test]
+fn parity_that_missed_a_write_is_made_by_a_scrub_that_trusts_data() {
+    for (seed, kind) in (0..).zip(KINDS) {
+        let (mut model, before, after) = filled(seed, kind);
+        let miss = |model: &Model| {
+            for member in 0..kind.0.parity_disks() {
+                for at in [VICTIM.get() as usize, CHECKSUMS] {
+                    let place = place(model, member, at);
+                    put(model, &place, Some((*before[&place]).clone()));
+                }
+            }
+        };
+        miss(&model);
+        model.reassemble().unwrap();
+        let status = scrub(&model);
+        assert_eq!((status.repaired(), status.damaged), (0, 1), "{kind:?}: {status:?}");
+        assert_eq!(order(&model, ScrubOrder::MakeParity), Ok(()));
+        let status = model.store.status().scrub;
+        let repaired = 2 * kind.0.parity_disks() as u64;
+        assert_eq!((status.repaired(), status.damaged), (repaired, 0), "{kind:?}: {status:?}");
+        assert_eq!(differences(&image(&model), &after), [], "{kind:?}");
+        // It is the only one that does.
+        miss(&model);
+        model.reassemble().unwrap();
+        let status = scrub(&model);
+        assert_eq!((status.repaired(), status.damaged), (0, 1), "{kind:?}: {status:?}");
+    }
+}
+
 /// Where nothing was before, the identity in parity says which disk lost it.
 #[test]
 fn a_first_write_that_was_lost_is_repaired() {

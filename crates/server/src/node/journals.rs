@@ -77,6 +77,11 @@ impl LogProvider for Journals {
                 }
                 self.open_path(&file)
             }
+            Journal::Device { path } if !path.exists() => Err(format!(
+                "{} is not there; bring it back, or name another device or a directory under \
+                 [node] journal",
+                path.display()
+            )),
             Journal::Device { path } => self.open_path(path),
         }
         .map_err(LogUnavailable::Failed)

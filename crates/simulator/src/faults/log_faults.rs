@@ -8,12 +8,13 @@
 //! - *Lost writes*: the replay ends where they were, or the aggregate is refused for good, because
 //!   later records must not be replayed without earlier ones. Then the life ends.
 //!
-//! - *Vanishes* at a start: a blank disk is in its place. After a clean stop the aggregate opens with
-//!   everything. After any other stop it is refused, and opens without the log if that is asked for:
-//!   as its last consistency point has it. A scrub then makes the parity right.
+//! - *Vanishes* at a start: a blank disk is in its place. After a clean stop the aggregate opens
+//!   with everything. After any other stop it is refused, and opens without the log if that is
+//!   asked for: as its last consistency point has it. A scrub then makes the parity right.
 //!
-//! But for the last, the two halves are damaged, and not what keeps parity right over a crash: with that gone a crash
-//! leaves stripes whose parity is wrong, which a scrub finds and the reader of the media, too.
+//! But for the last, the two halves are damaged, and not what keeps parity right over a crash:
+//! with that gone a crash leaves stripes whose parity is wrong, which a scrub finds and the reader
+//! of the media, too.
 //!
 //! Invariants: no other disk of the life has faults; the choices are their own.
 

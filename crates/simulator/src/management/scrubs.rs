@@ -79,9 +79,17 @@ impl Scrubs {
 
     /// A scrub from its beginning to its end; what it tells of as beyond repair.
     fn scrub_whole(&mut self, machine: &mut Machine<'_>) -> Result<Vec<ScrubFinding>, Finding> {
+        self.scrub(machine, ScrubOrder::Start { rate: None })
+    }
+
+    fn scrub(
+        &mut self,
+        machine: &mut Machine<'_>,
+        order: ScrubOrder,
+    ) -> Result<Vec<ScrubFinding>, Finding> {
         machine.consistency_point()?;
         self.stop(machine)?;
-        self.must(machine, ScrubOrder::Start { rate: None })?;
+        self.must(machine, order)?;
         machine.drive_until("a scrub", |machine| phase(machine) != Some(ScrubPhase::Running))?;
         machine.settle()?;
         let Some(aggregate) = machine.aggregate() else { return Ok(Vec::new()) };
@@ -96,8 +104,7 @@ impl Scrubs {
 
     /// After a start without notes of stripes.
     pub(crate) fn make_parity_right(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
-        // What it tells of as beyond repair, a crash left, and nothing that is in use.
-        self.scrub_whole(machine).map(drop)
+        self.scrub(machine, ScrubOrder::MakeParity).map(drop)
     }
 
     /// Has no scrub run or be paused.

@@ -32,6 +32,7 @@ pub mod jobs;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod names;
+pub mod protection;
 pub mod replies;
 pub mod requests;
 pub mod scrub;
@@ -47,6 +48,7 @@ pub use features::{
     AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
 };
 pub use jobs::{JobAction, JobChange, JobInfo, JobKind, JobName, JobState};
+pub use protection::Protection;
 pub use replies::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
     DiskState, Health, HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery,

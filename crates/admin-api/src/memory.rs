@@ -20,6 +20,7 @@ use crate::features::{
     AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
 };
 use crate::jobs::{JobAction, JobChange, JobInfo, JobName};
+use crate::protection::Protection;
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
     MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo,
@@ -346,11 +347,8 @@ impl Administration for MemoryAdministration {
         if state.aggregates.contains_key(&request.name) {
             return Err(taken("aggregate", &request.name));
         }
-        let parity_disks = request.raid.parity_disks();
-        let disks = {
-            let wanted = (&request.disks[..], &request.media);
-            state.checked_disks(&request.name, wanted, 0, parity_disks)?
-        };
+        let wanted = (&request.disks[..], &request.media);
+        let disks = state.checked_disks(&request.name, wanted, 0, request.raid.parity_disks())?;
         let parity_disks = request.raid.parity_disks() as u64;
         let data_disks = disks.len() as u64 - parity_disks;
         let size_bytes = data_disks * DISK_BYTES;
@@ -358,6 +356,7 @@ impl Administration for MemoryAdministration {
             name: request.name.clone(),
             state: AggregateState::Online,
             raid: request.raid,
+            protection: Protection::of(&disks),
             traditional: request.traditional,
             size_bytes,
             used_bytes: 0,
@@ -398,13 +397,15 @@ impl Administration for MemoryAdministration {
         let wanted = (&request.disks[..], &request.media);
         let added = state.checked_disks(&request.name, wanted, group, parity_disks)?;
         let data_disks = added.len().saturating_sub(parity_disks) as u64;
+        let disks: Vec<DiskInfo> = known.disks.into_iter().chain(added).collect();
         let aggregate = AggregateInfo {
+            protection: Protection::of(&disks),
             size_bytes: known.size_bytes + data_disks * DISK_BYTES,
             free_bytes: known.free_bytes + data_disks * DISK_BYTES,
             data_disks: known.data_disks + data_disks,
             parity_disks: known.parity_disks + parity_disks as u64,
             groups: known.groups + u64::from(request.group.is_none()),
-            disks: known.disks.into_iter().chain(added).collect(),
+            disks,
             ..known
         };
         if !request.dry_run {
@@ -470,8 +471,7 @@ impl Administration for MemoryAdministration {
     }
 
     fn aggregate_show(&self, request: &Named) -> Result<AggregateInfo, AdminError> {
-        let state = self.state.lock();
-        let found = state.aggregates.get(&request.name).cloned();
+        let found = self.state.lock().aggregates.get(&request.name).cloned();
         found.ok_or_else(|| missing("show aggregate", "aggregate", &request.name))
     }
 

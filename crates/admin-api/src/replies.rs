@@ -5,6 +5,7 @@
 
 use crate::changes::LeavingGroup;
 use crate::exports::ExportRule;
+use crate::protection::Protection;
 use crate::requests::{Owner, RaidKind, TieringPolicy};
 use crate::scrub::ScrubInfo;
 use crate::time::Time;
@@ -158,8 +159,11 @@ pub struct AggregateInfo {
     pub name: String,
     /// How it is.
     pub state: AggregateState,
-    /// Its protection.
+    /// What protects its first group, and groups that are added without a word about it.
     pub raid: RaidKind,
+    /// What it survives as a whole.
+    #[serde(default)]
+    pub protection: Protection,
     /// Whether it is one traditional volume.
     pub traditional: bool,
     /// Usable size, parity and identities not counted.

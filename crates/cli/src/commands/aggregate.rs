@@ -11,8 +11,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateOnline,
-    AggregateSet, DiskState, GroupRemove, LeavingGroup, MapShow, Named, RaidKind, ScrubState,
-    duration,
+    AggregateSet, DiskState, GroupRemove, LeavingGroup, MapShow, Named, ScrubState, duration,
 };
 use units::ByteSize;
 
@@ -184,7 +183,7 @@ fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output
         "{}, {} usable, {}",
         made_of(&aggregate, request.dry_run),
         ByteSize(aggregate.size_bytes),
-        survives(aggregate.raid),
+        aggregate.protection,
     );
     let output = Output::of(&aggregate.name, &aggregate)?.line(what);
     if request.dry_run {
@@ -206,14 +205,6 @@ fn made_of(aggregate: &AggregateInfo, dry_run: bool) -> String {
     let AggregateInfo { name, data_disks, parity_disks, .. } = aggregate;
     let would_be = if dry_run { "would be " } else { "" };
     format!("{name}: {would_be}{data_disks} data + {parity_disks} parity")
-}
-
-fn survives(raid: RaidKind) -> String {
-    match raid.parity_disks() {
-        0 => "loses data with any disk that fails".to_owned(),
-        1 => "survives 1 disk failure".to_owned(),
-        count => format!("survives {count} disk failures"),
-    }
 }
 
 /// "raid4 3+1".
@@ -303,7 +294,7 @@ fn head(aggregate: &AggregateInfo) -> Vec<String> {
     let mut lines = vec![
         format!("aggregate   {}", aggregate.name),
         format!("state       {}", aggregate.state),
-        format!("raid        {}, {}", raid(aggregate), survives(aggregate.raid)),
+        format!("raid        {}, {}", raid(aggregate), aggregate.protection),
         format!("groups      {}", aggregate.groups),
         format!(
             "kind        {}",

@@ -9,7 +9,7 @@ use crate::aggregates::taking::Consent;
 use crate::aggregates::view::empty;
 use crate::exports;
 use crate::refusals::taken;
-use admin_api::{AdminError, AggregateCreate, AggregateInfo, AggregateState, SpareAdd};
+use admin_api::{AdminError, AggregateCreate, AggregateInfo, AggregateState, Protection, SpareAdd};
 use dblade::CreateAggregate;
 
 const CREATE: &str = "cannot create aggregate";
@@ -51,6 +51,7 @@ impl Aggregates {
         if wanted.dry_run {
             return Ok(AggregateInfo {
                 raid: wanted.raid,
+                protection: Protection::of(&planned.disks),
                 traditional: wanted.traditional,
                 state: AggregateState::Online,
                 size_bytes: planned.size_bytes,

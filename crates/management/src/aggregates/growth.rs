@@ -9,7 +9,7 @@ use crate::disks::upkeep::Task;
 use crate::refusals::refusal;
 use admin_api::{
     AdminError, AggregateAdd, AggregateInfo, AggregateState, Code, DiskInfo, DiskRole, DiskState,
-    GROUP_DISKS_MAX, RaidKind,
+    GROUP_DISKS_MAX, Protection, RaidKind,
 };
 use dblade::{AddDisks, Joining, groups_of};
 use media::Profile;
@@ -58,6 +58,9 @@ impl Aggregates {
             None => planned_groups((&known, self.group_numbers(&known.name)), wanted, &disks),
         }?;
         planned.set_media(media);
+        if wanted.group.is_none() && !wanted.force {
+            check_protection(&known, &planned)?;
+        }
         let consent = Consent { force: wanted.force, abandoned: &wanted.abandoned };
         self.check_takable((ADD, &wanted.name), consent, &disks)?;
         if wanted.dry_run {
@@ -91,6 +94,19 @@ impl Aggregates {
     }
 }
 
+/// A group that survives less than the others is made by who says so only: the aggregate as a whole
+/// survives no more than it.
+fn check_protection(known: &AggregateInfo, planned: &Planned) -> Result<(), AdminError> {
+    let (before, new) = (known.protection, Protection::of(&planned.disks));
+    let is_weaker = before.disk_failures.zip(new.disk_failures).is_some_and(|(a, b)| b < a);
+    if !is_weaker {
+        return Ok(());
+    }
+    Err(AdminError::new(Code::Conflict, ADD, &known.name)
+        .because(format!("what would be added {new}, and so would the whole; now it {before}"))
+        .try_next(format!("--raid {} with as many disks, or --force", known.raid)))
+}
+
 /// As data disks of a group.
 fn planned_members(
     known: &AggregateInfo,
@@ -108,10 +124,11 @@ fn planned_members(
             .because(format!("group {group} is being evacuated"))
             .try_next(format!("stroop aggr remove-group {} {group} --cancel", known.name)));
     }
-    if known.raid == RaidKind::None {
-        return Err(error().because(
-            "its groups are without parity, one disk each; add the disks without --group",
-        ));
+    let mut of_group = known.disks.iter().filter(|disk| disk.group == Some(group));
+    if !of_group.any(|disk| disk.role == Some(DiskRole::Parity)) {
+        return Err(error().because(format!(
+            "group {group} is without parity, and has one disk; add the disks without --group"
+        )));
     }
     let members = known.disks.iter().filter(|disk| disk.group == Some(group));
     let (count, smallest) = members.fold((0_u64, u64::MAX), |(count, smallest), disk| {
@@ -210,13 +227,15 @@ fn disk_info(disk: &dyn Disk, aggregate: &str, group: u32, role: DiskRole) -> Di
 }
 
 fn enlarged(known: AggregateInfo, planned: Planned) -> AggregateInfo {
+    let disks: Vec<_> = known.disks.into_iter().chain(planned.disks).collect();
     AggregateInfo {
+        protection: Protection::of(&disks),
         size_bytes: known.size_bytes + planned.size_bytes,
         free_bytes: known.free_bytes + planned.size_bytes,
         data_disks: known.data_disks + planned.data_disks,
         parity_disks: known.parity_disks + planned.parity_disks,
         groups: known.groups + planned.groups,
-        disks: known.disks.into_iter().chain(planned.disks).collect(),
+        disks,
         ..known
     }
 }

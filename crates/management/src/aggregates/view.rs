@@ -10,8 +10,8 @@ use crate::node::OfflineAggregate;
 use crate::pace::{copied_percent, outlook};
 use crate::scrub;
 use admin_api::{
-    AdminError, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, LeavingGroup, RaidKind,
-    ScrubInfo,
+    AdminError, AggregateInfo, AggregateState, Code, DiskInfo, DiskState, LeavingGroup, Protection,
+    RaidKind, ScrubInfo,
 };
 use aggregate::Aggregate;
 use dblade::{AggregateSummary, Outage};
@@ -65,12 +65,7 @@ impl Aggregates {
             .map(|volume| volume.used_blocks() + volume.delayed_blocks())
             .collect();
         let groups = &summary.status.groups;
-        let of_group = |(group, status): (u32, &raid::GroupStatus)| {
-            let info =
-                |member| DiskInfo { group: Some(group), ..self.member_info(&summary.name, member) };
-            status.members.iter().map(info).collect::<Vec<_>>()
-        };
-        let mut disks: Vec<DiskInfo> = (0..).zip(groups).flat_map(of_group).collect();
+        let mut disks = self.members_of(summary);
         let members = disks.len();
         disks.extend(self.waiting_disks(summary));
         // A disk that joins may be a member already, and one that leaves may have a place.
@@ -93,6 +88,7 @@ impl Aggregates {
             name: summary.name.clone(),
             state: state(summary),
             raid: kind(groups),
+            protection: Protection::of(&disks),
             traditional: summary.traditional,
             size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
             used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
@@ -116,16 +112,25 @@ impl Aggregates {
         })
     }
 
+    /// The disks of its groups, in order.
+    fn members_of(&self, summary: &AggregateSummary) -> Vec<DiskInfo> {
+        let of_group = |(group, status): (u32, &GroupStatus)| {
+            let info =
+                |member| DiskInfo { group: Some(group), ..self.member_info(&summary.name, member) };
+            status.members.iter().map(info).collect::<Vec<_>>()
+        };
+        (0..).zip(&summary.status.groups).flat_map(of_group).collect()
+    }
+
     /// An aggregate that lost more disks than it can do without, as it was then.
     pub(crate) fn outage_info(&self, outage: &Outage) -> AggregateInfo {
         let summary = &outage.summary;
         let groups = &summary.status.groups;
-        let members = groups.iter().flat_map(|group| &group.members);
-        let disks: Vec<DiskInfo> =
-            members.map(|member| self.member_info(&summary.name, member)).collect();
+        let disks = self.members_of(summary);
         let parity_disks = parity_disks(groups);
         AggregateInfo {
             raid: kind(groups),
+            protection: Protection::of(&disks),
             traditional: summary.traditional,
             size_bytes: summary.size_blocks * BLOCK_SIZE_U64,
             used_bytes: summary.used_blocks * BLOCK_SIZE_U64,
@@ -220,6 +225,7 @@ pub(crate) fn empty(name: &str) -> AggregateInfo {
         name: name.to_owned(),
         state: AggregateState::Offline,
         raid: RaidKind::None,
+        protection: Protection::default(),
         traditional: false,
         size_bytes: 0,
         used_bytes: 0,

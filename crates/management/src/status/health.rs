@@ -26,6 +26,7 @@ use admin_api::{
 };
 use aggregate::AggregateError;
 use dblade::{AggregateSummary, Outage, ServedVolume};
+use media::Profile;
 use raid::{FillingStatus, FillingWay};
 
 /// Something is as good as full when less than one part in this many is left: there is time to act
@@ -260,7 +261,12 @@ const fn is_lost(disk: &DiskInfo) -> bool {
 
 /// Disks that every group can still lose.
 fn survivable(summary: &AggregateSummary) -> usize {
-    let groups = summary.status.groups.iter().filter(|group| !group.is_removed());
+    // What is in an object store is as safe as the store.
+    let is_object = |group: &raid::GroupStatus| {
+        group.members.iter().any(|member| member.media == Some(Profile::Object))
+    };
+    let groups = summary.status.groups.iter();
+    let groups = groups.filter(|group| !group.is_removed() && !is_object(group));
     groups.map(raid::GroupStatus::survivable_failures).min().unwrap_or(0)
 }
 

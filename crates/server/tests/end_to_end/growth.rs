@@ -187,3 +187,26 @@ fn a_group_leaves_and_its_disk_is_free() {
     check(&mut client, &after, &more);
     server.stop();
 }
+
+/// A disk without parity was taken beside groups with parity, without a question, and the whole was
+/// still said to survive a failure.
+#[test]
+fn regression_a_group_that_survives_less_is_asked_for() {
+    let (place, server) = Place::with_volume_on("6x64M", ("3", "raid4"));
+    let weaker = ["aggr", "add", "a1", "--disks", "1", "--raid", "none"];
+    let error = place.refused(&weaker, 4);
+    assert!(error.contains("loses data with any disk that fails"), "{error}");
+    assert!(error.contains("now it survives 1 disk failure"), "{error}");
+    assert!(error.contains("--raid raid4") && error.contains("--force"), "{error}");
+    place.refused(&[&weaker[..], &["--dry-run"]].concat(), 4);
+    let told = place.ok(&[&weaker[..], &["--force"]].concat());
+    assert!(told.contains("a1"), "{told}");
+    let shown = place.ok(&["aggr", "show", "a1"]);
+    assert!(shown.contains("raid4 3+1, loses data with any disk that fails"), "{shown}");
+    let protection = place.json(&["aggr", "show", "a1"])["protection"].clone();
+    assert_eq!(protection["disk_failures"], 0, "{protection}");
+    // A data disk cannot join a group of one disk.
+    let error = place.refused(&["aggr", "add", "a1", "--disks", "1", "--group", "1"], 4);
+    assert!(error.contains("group 1 is without parity"), "{error}");
+    server.stop();
+}

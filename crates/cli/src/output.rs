@@ -65,6 +65,15 @@ impl Output {
         Ok(self)
     }
 
+    /// Says that all of it is a plan, in JSON too.
+    #[must_use]
+    pub fn planned(mut self) -> Self {
+        if let Value::Object(fields) = &mut self.json {
+            fields.insert("dry_run".to_owned(), Value::Bool(true));
+        }
+        self.line("nothing was changed (--dry-run)")
+    }
+
     /// Adds a line.
     #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {

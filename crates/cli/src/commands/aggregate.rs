@@ -11,7 +11,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateInfo, AggregateOnline,
-    AggregateSet, DiskState, GroupRemove, LeavingGroup, MapShow, Named, ScrubState, duration,
+    AggregateSet, Code, DiskState, GroupRemove, LeavingGroup, MapShow, Named, ScrubState, duration,
 };
 use units::ByteSize;
 
@@ -24,7 +24,8 @@ pub(super) fn run(
     match command {
         AggregateCommand::Create { name, disks, spares, raid, group, traditional, dry_run } => {
             let known = node.disk_list()?;
-            let disks = disk::choose(&known, disks)?;
+            let disks =
+                disk::choose(&known, disks).map_err(|error| not_there(node, name, error))?;
             let others: Vec<_> =
                 known.iter().filter(|disk| !disks.contains(&disk.name)).cloned().collect();
             let spares = spares.as_ref().map(|wanted| disk::choose(&others, wanted));
@@ -103,6 +104,16 @@ pub(super) fn run(
     }
 }
 
+/// An aggregate of this name has the disks that cannot be found: then that is what is wrong.
+fn not_there(node: &dyn Administration, name: &str, error: AdminError) -> AdminError {
+    match node.aggregate_show(&Named { name: name.to_owned() }) {
+        Err(_) => error,
+        Ok(_) => AdminError::new(Code::Conflict, "cannot create aggregate", name)
+            .because("there is an aggregate of this name")
+            .try_next(format!("stroop aggr show {name}")),
+    }
+}
+
 fn add(
     node: &dyn Administration,
     terminal: &mut Terminal<'_>,
@@ -127,7 +138,7 @@ fn add(
     );
     let output = Output::of(&aggregate.name, &aggregate)?.line(what);
     if request.dry_run {
-        return Ok(output.line("nothing was changed (--dry-run)"));
+        return Ok(output.planned());
     }
     Ok(output.next(format!("stroop aggr show {}", aggregate.name)))
 }
@@ -187,7 +198,7 @@ fn create(node: &dyn Administration, request: &AggregateCreate) -> Result<Output
     );
     let output = Output::of(&aggregate.name, &aggregate)?.line(what);
     if request.dry_run {
-        return Ok(output.line("nothing was changed (--dry-run)"));
+        return Ok(output.planned());
     }
     let name = &aggregate.name;
     if request.traditional {

@@ -122,7 +122,7 @@ fn add_spares(node: &dyn Administration, request: &SpareAdd) -> Result<Output, A
         output = output.line(format!("{} {tense} a spare of {}", disk.name, request.aggregate));
     }
     if request.dry_run {
-        return Ok(output.line("nothing was changed (--dry-run)"));
+        return Ok(output.planned());
     }
     Ok(output.next("stroop disk list"))
 }
@@ -142,7 +142,7 @@ fn replace(node: &dyn Administration, request: &DiskReplace) -> Result<Output, A
     );
     let output = Output::of(&disk.name, &disk)?.line(line);
     if request.dry_run {
-        return Ok(output.line("nothing was changed (--dry-run)"));
+        return Ok(output.planned());
     }
     Ok(output.next(format!("stroop aggr show {aggregate}")))
 }

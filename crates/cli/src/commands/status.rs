@@ -117,7 +117,7 @@ fn head(status: &StatusReply, colour: bool) -> Vec<String> {
     }
     if let Some(recovery) = status.recovery {
         lines.push(format!(
-            "replay  {}, {}, in {} when the server started, which had not been stopped cleanly",
+            "replay  {}, {}, in {} for aggregates that were not stopped cleanly",
             count(recovery.operations, "operation"),
             ByteSize(recovery.bytes),
             duration::format(recovery.duration_ns)

@@ -92,6 +92,32 @@ fn the_first_commands_lead_from_one_to_the_next() {
     assert_eq!(next(&text), mount);
 }
 
+/// The disks were blamed, all of which the aggregate has.
+#[test]
+fn regression_a_name_that_is_taken_is_what_is_told() {
+    let session = with_volume();
+    let error = session.fails("stroop aggr create a1 --disks 4 --raid raid4", 4);
+    assert!(error.contains("there is an aggregate of this name"), "{error}");
+    let error = session.fails("stroop aggr create a2 --disks 4 --raid raid4", 3);
+    assert!(error.contains("0 of 4 disks are unused"), "{error}");
+}
+
+/// In JSON a plan looked like what was done.
+#[test]
+fn regression_a_plan_says_so_in_json() {
+    let session = Session::with_disks(6);
+    let create = "stroop aggr create a1 --disks 3 --raid raid4";
+    assert_eq!(session.json(&format!("{create} --dry-run"))["dry_run"], true);
+    assert_eq!(session.json(create)["dry_run"], serde_json::Value::Null);
+    for line in [
+        "stroop aggr add a1 --disks 3 --raid raid4 --dry-run",
+        "stroop volume create home --size 1G --dry-run",
+        "stroop disk spare add d6 --aggr a1 --dry-run",
+    ] {
+        assert_eq!(session.json(line)["dry_run"], true, "{line}");
+    }
+}
+
 #[test]
 fn what_is_lost_without_a_journal_is_asked_for() {
     let session = with_volume();

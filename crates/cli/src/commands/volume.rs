@@ -8,8 +8,8 @@ use crate::quantities::{count, percent};
 use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
-    AdminError, Administration, Code, DamagedFile, ExportRule, Named, Removal, StatusReply,
-    VolumeCreate, VolumeDelete, VolumeInfo, VolumeSet,
+    AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
+    Named, Removal, StatusReply, VolumeCreate, VolumeDelete, VolumeInfo, VolumeSet,
 };
 use units::ByteSize;
 
@@ -48,10 +48,20 @@ pub(super) fn run(
         VolumeCommand::List => {
             let volumes = node.volume_list()?;
             let output = Output::list(&volumes, |volume| volume.name.clone(), table(&volumes))?;
-            if volumes.is_empty() {
-                return Ok(output.line("no volumes").next("stroop volume create home --size 1G"));
+            let aggregates = node.aggregate_list()?.into_iter();
+            let is_away = |one: &AggregateInfo| one.state == AggregateState::Offline;
+            let away: Vec<_> = aggregates.filter(is_away).map(|one| one.name).collect();
+            match (volumes.is_empty(), away.is_empty()) {
+                (false, true) => Ok(output),
+                (true, true) => {
+                    Ok(output.line("no volumes").next("stroop volume create home --size 1G"))
+                }
+                (_, false) => {
+                    let names = away.join(", ");
+                    let line = format!("not the volumes of {names}, which is out of service");
+                    Ok(output.line(line).next("stroop status"))
+                }
             }
-            Ok(output)
         }
         VolumeCommand::Show { name } => show(&node.volume_show(&Named { name: name.clone() })?),
         VolumeCommand::Set { name, tiering_policy, tiering_minimum_cooling_days } => {
@@ -81,7 +91,7 @@ pub(super) fn removal(action: &str, removal: &Removal) -> Result<Output, AdminEr
     let output = Output::of(&removal.object, removal)?;
     if removal.dry_run {
         let plan = summary(&format!("would {action}"), removal);
-        return Ok(output.line(plan.trim_end()).line("nothing was changed (--dry-run)"));
+        return Ok(output.line(plan.trim_end()).planned());
     }
     let mut line = format!("{}: {action}d", removal.object);
     if removal.freed_bytes > 0 {
@@ -134,7 +144,7 @@ fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, A
     );
     let output = Output::of(&volume.name, &volume)?.line(line);
     if request.dry_run {
-        return Ok(output.line("nothing was changed (--dry-run)"));
+        return Ok(output.planned());
     }
     let hint = match node.status() {
         Ok(status) => mount_hint(&volume, &status),

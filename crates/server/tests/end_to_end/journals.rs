@@ -51,6 +51,8 @@ fn regression_an_aggregate_is_brought_online_without_a_journal_that_is_lost() {
     let status = text(&place.stroop(&["status"]).stdout);
     assert!(status.contains("is missing") && status.contains("acknowledged since 20"), "{status}");
     assert!(status.contains("stroop aggr online a1 --without-journal"), "{status}");
+    let volumes = place.ok(&["volume", "list"]);
+    assert!(volumes.contains("not the volumes of a1"), "{volumes}");
     let error = place.refused(&["aggr", "online", "a1"], 1);
     assert!(error.contains("is missing") && !journal.exists(), "{error}");
     let online = ["aggr", "online", "a1", "--without-journal"];

@@ -113,6 +113,8 @@ impl<P: Pointer> Host<P> {
                 Err(LogFull::Half { .. } | LogFull::NotRetired) => {
                     return Err(Halt::Wait(Wait::Room));
                 }
+                // The aggregate stops, and somebody asks it still.
+                Err(LogFull::Closed) => return Err(Halt::Error(FsError::Offline)),
                 Err(full) => {
                     tracing::error!(%full, "an operation cannot be logged");
                     return Err(Halt::Error(FsError::Io));

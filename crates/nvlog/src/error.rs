@@ -103,6 +103,9 @@ pub enum LogFull {
     /// The other half holds records that no durable consistency point holds.
     #[error("the log's other half is not retired yet")]
     NotRetired,
+    /// The log was closed: a consistency point that is called clean is under way, or durable.
+    #[error("the log is closed")]
+    Closed,
     /// The log's disk failed before; the log takes nothing any more.
     #[error("the log has failed: {cause}")]
     Failed {

@@ -62,6 +62,7 @@ pub(crate) struct State {
     pump_due: bool,
     /// A look at the disk is under way.
     is_probed: bool,
+    is_closed: bool,
     failure: Option<DiskError>,
 }
 
@@ -78,6 +79,7 @@ impl State {
             in_flight: None,
             pump_due: false,
             is_probed: false,
+            is_closed: false,
             failure: None,
         }
     }
@@ -110,6 +112,9 @@ impl State {
     ) -> Result<LogPosition, LogFull> {
         if let Some(cause) = &self.failure {
             return Err(LogFull::Failed { cause: cause.clone() });
+        }
+        if self.is_closed {
+            return Err(LogFull::Closed);
         }
         let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
         let (bytes, room_bytes) = (body_bytes as u64, self.room_bytes());
@@ -371,6 +376,17 @@ impl Log {
         }
         state.switch(next);
         Ok(())
+    }
+
+    /// Takes no more records: what it has by now is all that there will be.
+    pub fn close(&self) {
+        self.0.state.lock().is_closed = true;
+    }
+
+    /// Whether it takes no more records.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.state.lock().is_closed
     }
 
     /// Frees the halves whose records are all in `committed` or an earlier consistency point,

@@ -92,6 +92,8 @@ rules! {
         "a torn batch of the log is replayed as if it were whole"
     LogHalfMissed "log-half-missed"
         "of two halves of the log with records only the later one is replayed"
+    CleanTooSoon "clean-too-soon"
+        "a consistency point that began before a stop was asked for says that the log is not needed"
     LostLogReplaced "lost-log-replaced"
         "an aggregate whose log is lost and needed is opened without it, unasked"
     ContradictedParityKept "contradicted-parity-kept"

@@ -211,7 +211,13 @@ impl Freeze<'_, '_> {
 ///
 /// The first one after a start with something to replay retires both halves of the log, which
 /// may both hold records; it runs before clients are served, so nothing is logged beside it.
+///
+/// With the one that a stop asked for the log is closed: its superblock says that the log is not
+/// needed, so nothing may be logged after it.
 fn switch_log(aggregate: &Aggregate, cp: CpNumber) {
+    if aggregate.state.lock().stopping {
+        aggregate.parts.log.close();
+    }
     aggregate.parts.journal.set_cp(cp);
     if !aggregate.parts.log.can_switch() {
         let recovering = aggregate.statistics.consistency_points.load(Ordering::Relaxed) == 0;

@@ -26,7 +26,12 @@ pub(crate) fn superblock(
     cp: CpNumber,
 ) -> Superblock {
     let mut superblock = Superblock::new();
-    superblock.clean = U16::new(u16::from(aggregate.state.lock().stopping));
+    // A stop may have been asked for while an earlier consistency point was under way.
+    let is_last = match mutation::broken(Rule::CleanTooSoon) {
+        true => aggregate.state.lock().stopping,
+        false => aggregate.parts.log.is_closed(),
+    };
+    superblock.clean = U16::new(u16::from(is_last));
     superblock.aggregate = aggregate.parts.identity.aggregate;
     superblock.log = aggregate.parts.identity.log;
     superblock.set_cp(cp);

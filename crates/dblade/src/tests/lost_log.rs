@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::EngineError;
+use aggregate::Phase;
 use units::{Block, BlockRef};
 
 const BEFORE: &[u8] = b"in the last consistency point";
@@ -139,6 +140,67 @@ fn a_start_that_dies_after_the_new_log_is_begun_again() {
         steps += 1;
     }
     assert!(steps > 10);
+}
+
+/// A stop is asked for while a consistency point is under way. Its superblock said that the log is
+/// not needed, though it has what was acknowledged since the freeze.
+#[test]
+fn regression_only_the_last_consistency_point_says_that_the_log_is_not_needed() {
+    let node = node(RaidKind::Dp);
+    let world = node.world.clone();
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    aggregate.request_consistency_point(None);
+    while aggregate.phase() != Phase::CleaningMembers {
+        assert!(node.run());
+    }
+    let committed = aggregate.committed();
+    node.engine.stop(Box::new(|_| ()));
+    node.write_file(node.root("home"), "beside", SINCE.to_vec());
+    assert!(aggregate.committed() <= committed.next(), "the last one has not committed");
+    while aggregate.committed() == committed {
+        assert!(node.run());
+    }
+    node.engine.halt();
+    world.power_cut();
+    let image = world.snapshot();
+    lose(&world, Loss::Blank);
+    let node = Node::start(&world);
+    let refused = open_with(&node, LostLog::Refused).unwrap_err();
+    assert!(matches!(&refused, EngineError::JournalLost { .. }), "{refused}");
+    node.engine.halt();
+    world.restore(&image);
+    let (node, recovery) = Node::open(&world);
+    assert!(!recovery.clean && recovery.replayed > 0, "{recovery:?}");
+    assert_eq!(read(&node, "beside").as_deref(), Some(SINCE));
+}
+
+/// Somebody asks still when the last consistency point is under way: nothing is answered that only
+/// the log would have.
+#[test]
+fn nothing_is_logged_beside_the_last_consistency_point() {
+    let node = node(RaidKind::Dp);
+    let world = node.world.clone();
+    let aggregate = node.engine.aggregate_named("a1").unwrap();
+    let root = node.root("home");
+    node.engine.stop(Box::new(|_| ()));
+    while aggregate.phase() != Phase::CleaningMembers {
+        assert!(node.run());
+    }
+    let create = |service: &Service, done| {
+        let mode = CreateMode::Guarded;
+        let set = SetAttributes::default();
+        let call = calls::Create { directory: root, name: b"late".to_vec().into(), mode, set };
+        service.create(&Caller::root(), call, done);
+    };
+    assert_eq!(node.call(create).unwrap_err(), FsError::Offline);
+    while aggregate.phase() != Phase::Idle {
+        assert!(node.run());
+    }
+    node.engine.halt();
+    world.power_cut();
+    let (node, recovery) = Node::open(&world);
+    assert_eq!((recovery.clean, recovery.replayed), (true, 0));
+    assert_eq!(read(&node, "since").as_deref(), Some(SINCE));
 }
 
 /// Somebody else's data is where the log should be.

@@ -223,6 +223,18 @@ fn an_error_of_the_disk_ends_the_log() {
 }
 
 #[test]
+fn a_closed_log_takes_nothing_and_keeps_what_it_has() {
+    let (world, log) = fresh(16);
+    let position = append(&log, b"before");
+    log.close();
+    assert_eq!(log.append(CpNumber(1), 7, &[b"late"]), Err(LogFull::Closed));
+    let waiting = wait(&log, position);
+    world.run_until_idle();
+    assert_eq!(*waiting.lock(), Some(Ok(())));
+    assert_eq!(bodies(&open(&world, 0).1), [b"before"]);
+}
+
+#[test]
 fn a_disk_that_is_gone_is_noticed_though_nobody_writes() {
     let (world, log) = fresh(16);
     log_durably(&world, &log, b"before");

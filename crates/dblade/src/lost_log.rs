@@ -7,11 +7,14 @@
 //! point has is consistent all the same (FlexGroup section 2): the operations since then are
 //! missing, each of them whole.
 //!
-//! A start that dies between the new log and its consistency point finds the superblock of before,
-//! and a log that this one does not name: that is lost like any other, and replaced again.
+//! The new log's identity follows from the old one's, which the superblock names until the
+//! consistency point after the start. So a start that dies before finds its own log again, with the
+//! notes of stripes that it made. Before a block of that consistency point is written the
+//! superblock says that the log is needed.
 //!
-//! Notes of stripes are lost with the log. Parity of stripes that a crash left half written is
-//! wrong until a scrub has been there; data has its checksums.
+//! Notes of stripes are lost with a log that was needed. Parity of stripes that a crash left half
+//! written is wrong until a scrub has been there, so the labels call for one before anything else
+//! is written ([`ScrubOrder::MakeParity`]); data has its checksums.
 //!
 //! Fails: [`EngineError::JournalLost`]. A disk that is neither blank nor a log of this aggregate,
 //! or that a newer build wrote, is never formatted: [`EngineError::Journal`].
@@ -22,6 +25,7 @@ use crate::open::Opening;
 use nvlog::{Log, LogError, LogIdentity, Record};
 use platform::mutation::{self, Rule};
 use platform::{Disk, DiskError};
+use raid::{RaidError, ScrubOrder};
 use std::fmt::Display;
 use std::sync::Arc;
 use units::{BlockRef, LogUuid, Timestamp};
@@ -29,6 +33,9 @@ use units::{BlockRef, LogUuid, Timestamp};
 /// Blocks at the start of a disk that must be zero if a log is made on it: the places where file
 /// systems and other logs keep what says so.
 const PROBED_BLOCKS: usize = 64;
+
+/// Odd, so that different logs have different replacements.
+const IDENTITY_FACTOR: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
 type Opened = Result<(Log, Vec<Record>), LogError>;
 
@@ -47,16 +54,43 @@ impl Opening {
         self.give_up(error);
     }
 
-    fn read_log(self, disk: Arc<dyn Disk>) {
+    fn read_log(mut self, disk: Arc<dyn Disk>) {
         let same = Arc::clone(&disk);
         let (identity, committed) = (self.log_identity(), self.superblock.cp());
-        let opened = move |outcome: Opened| match outcome {
-            Ok(opened) => self.log_opened(opened),
-            Err(error @ LogError::NotALog { .. }) => self.replace_if_blank(same, &error),
-            Err(error) if is_lost(&error) => self.replace_log(Some(same), &error),
-            Err(error) => self.refuse_log(&error),
+        let opened = move |outcome: Opened| {
+            match outcome {
+                Ok(opened) => self.log_opened(opened),
+                Err(LogError::OtherLog { found, .. }) if found == self.replacement() => {
+                    // That of a start that died.
+                    self.identity.log = found;
+                    self.lost_log = Some("a new one was begun at an earlier start".to_owned());
+                    self.read_log(same);
+                }
+                Err(error @ LogError::NotALog { .. }) => self.replace_if_blank(same, &error),
+                Err(error @ LogError::OtherLog { .. }) if self.is_needed() => {
+                    let log = self.identity.log;
+                    self.refuse_log(&format!(
+                    "{error}; the one in use is {log}: look for it below the mount point and where \
+                     [node] journal pointed before. To do without it, move away what is there"
+                ));
+                }
+                Err(error) if is_lost(&error) => self.replace_log(Some(same), &error),
+                Err(error) => self.refuse_log(&error),
+            }
         };
         Log::open(&disk, identity, committed, Box::new(opened));
+    }
+
+    /// Whether the log may have what no consistency point has.
+    fn is_needed(&self) -> bool {
+        self.superblock.clean.get() != 1
+    }
+
+    /// The identity of the log that takes the place of the one that the superblock names.
+    fn replacement(&self) -> LogUuid {
+        let old = u128::from_le_bytes(self.superblock.log.0);
+        let mixed = old.wrapping_mul(IDENTITY_FACTOR).wrapping_add(self.superblock.cp.get().into());
+        LogUuid(mixed.to_le_bytes())
     }
 
     fn log_identity(&self) -> LogIdentity {
@@ -93,17 +127,28 @@ impl Opening {
 
     /// Makes a log in place of the one that is lost, if that may be: on `disk`, or on a new one.
     fn replace_log(mut self, disk: Option<Arc<dyn Disk>>, cause: &impl Display) {
-        let is_needed = self.superblock.clean.get() != 1;
+        let (is_needed, cause) = (self.is_needed(), cause.to_string());
         let aggregate = self.identity.name.clone();
         if is_needed && self.if_lost == LostLog::Refused && !mutation::broken(Rule::LostLogReplaced)
         {
-            let cause = cause.to_string();
             let committed = Timestamp(self.superblock.time.get());
             return self.give_up(EngineError::JournalLost { aggregate, cause, committed });
         }
-        tracing::warn!(%aggregate, is_needed, %cause, "the journal is lost; a new one is made");
-        self.lost_log = Some(cause.to_string());
-        self.identity.log = LogUuid(self.engine.configuration.entropy.next_identity());
+        tracing::warn!(%aggregate, is_needed, cause, "the journal is lost; a new one is made");
+        self.lost_log = Some(cause);
+        if !is_needed {
+            return self.make_log(disk);
+        }
+        let (store, wall) = (Arc::clone(&self.store), self.engine.configuration.clock.wall());
+        let labelled = move |outcome: Result<(), RaidError>| match outcome {
+            Ok(()) => self.make_log(disk),
+            Err(error) => self.give_up(error.into()),
+        };
+        store.scrub(ScrubOrder::MakeParity, wall, Box::new(labelled));
+    }
+
+    fn make_log(mut self, disk: Option<Arc<dyn Disk>>) {
+        self.identity.log = self.replacement();
         let created = || self.engine.configuration.logs.create(self.identity.aggregate);
         let disk = match disk.map_or_else(created, Ok) {
             Ok(disk) => disk,
@@ -126,11 +171,5 @@ impl Opening {
 /// Whether the log of an aggregate is not to be had any more. Another aggregate's, or a newer
 /// build's, is no lost one, and a disk that fails may work tomorrow.
 const fn is_lost(error: &LogError) -> bool {
-    matches!(
-        error,
-        LogError::TooSmall { .. }
-            | LogError::Header { .. }
-            | LogError::OtherLog { .. }
-            | LogError::Missing { .. }
-    )
+    matches!(error, LogError::Header { .. } | LogError::OtherLog { .. } | LogError::Missing { .. })
 }

@@ -7,8 +7,9 @@
 //! Labels, superblocks and log headers are all read before anything is written: where this build
 //! lacks a feature of one of them, the start is refused and nothing has been changed.
 //!
-//! Fails: with what is wrong and where. Nothing has been changed then, but for the log's header,
-//! superblocks and labels of disks that had older ones, and parity that was not right.
+//! Fails: with what is wrong and where. Nothing has been changed then, but for the log's header, a
+//! log that was made in place of a lost one, superblocks and labels of disks that had older ones,
+//! and parity that was not right.
 
 use crate::create::OpenParts;
 use crate::engine::{Done, Engine, LostLog};

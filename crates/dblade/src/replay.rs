@@ -22,7 +22,7 @@ use crate::error::EngineError;
 use crate::open::{Opening, Recovery};
 use crate::served::{Fronted, ServedVolume, VolumeKind};
 use affinity::{Access, Outcome};
-use aggregate::Aggregate;
+use aggregate::{Aggregate, is_whole_slot};
 use cowfs::image::GivenUp;
 use cowfs::logical::{Logical, read_record};
 use cowfs::pointer::Pointer;
@@ -33,6 +33,7 @@ use platform::mutation::{self, Rule};
 use std::sync::Arc;
 use units::Timestamp;
 use volume::VolumeDamage;
+use zerocopy::little_endian::U16;
 
 impl Opening {
     /// Replays the log and commits the result.
@@ -131,8 +132,10 @@ impl Opening {
             lost_log: self.lost_log.clone(),
             nanoseconds: 0,
         };
-        aggregate.force();
+        let wanted = Arc::clone(&aggregate);
         let same = Arc::clone(&aggregate);
+        let store = Arc::clone(&self.store);
+        let (slot, mut superblock) = (self.slot, self.superblock);
         let committed = move |outcome: Result<(), aggregate::AggregateError>| match outcome {
             Ok(()) => {
                 let engine = self.engine;
@@ -145,7 +148,20 @@ impl Opening {
             }
             Err(error) => self.give_up(error.into()),
         };
-        aggregate.request_consistency_point(Some(Box::new(committed)));
+        let needed = move |outcome: Result<(), raid::StoreError>| match outcome {
+            Ok(()) => {
+                wanted.force();
+                wanted.request_consistency_point(Some(Box::new(committed)));
+            }
+            Err(error) => committed(Err(error.into())),
+        };
+        if !clean || mutation::broken(Rule::CleanDuringStart) {
+            return needed(Ok(()));
+        }
+        // From its first block on the log is needed: it has the notes of stripes.
+        superblock.clean = U16::new(0);
+        let block = Arc::new(superblock.to_block());
+        store.adopt_superblock(slot, block, is_whole_slot, Box::new(needed));
     }
 }
 

@@ -226,14 +226,17 @@ fn choose_header(
     if let Some(header) = whole.iter().filter(fits).max_by_key(|header| header.incarnation.get()) {
         return Ok(header.clone());
     }
-    Err(match (whole.first(), damaged, unreadable) {
-        (Some(header), ..) if header.aggregate != expected.aggregate => {
+    // What cannot be read may be the copy that is looked for.
+    if let Some(cause) = unreadable {
+        return Err(LogError::Disk { cause });
+    }
+    Err(match (whole.first(), damaged) {
+        (Some(header), _) if header.aggregate != expected.aggregate => {
             LogError::OtherAggregate { disk: name, found: header.aggregate }
         }
-        (Some(header), ..) => LogError::OtherLog { disk: name, found: header.log },
-        (None, Some(damage), _) => LogError::Header { disk: name, damage },
-        (None, None, Some(cause)) => LogError::Disk { cause },
-        (None, None, None) => LogError::NotALog { disk: name },
+        (Some(header), _) => LogError::OtherLog { disk: name, found: header.log },
+        (None, Some(damage)) => LogError::Header { disk: name, damage },
+        (None, None) => LogError::NotALog { disk: name },
     })
 }
 

@@ -62,8 +62,9 @@ impl ScrubPhase {
 pub struct ScrubRecord {
     /// [`ScrubPhase`].
     pub phase: u8,
-    /// 1 if data counts where parity contradicts it: notes of stripes were lost, so parity of
-    /// stripes that were being written may be wrong.
+    /// Not 0 if data counts where parity contradicts it: notes of stripes were lost, so parity of
+    /// stripes that were being written may be wrong. [`PASSED_OVER`] if a disk was missing
+    /// somewhere, so that the next scrub must do it again.
     pub trusts_data: u8,
     /// Zero.
     pub reserved_a: [u8; 2],
@@ -94,6 +95,9 @@ pub struct ScrubRecord {
 
 const _: () = assert!(size_of::<ScrubRecord>() == 64);
 
+/// See [`ScrubRecord::trusts_data`].
+pub const PASSED_OVER: u8 = 3;
+
 impl ScrubRecord {
     /// There never was a scrub.
     #[must_use]
@@ -112,7 +116,7 @@ impl ScrubRecord {
     /// # Errors
     /// What does not.
     pub fn validate(&self) -> Result<(), Damage> {
-        let trust = [self.trusts_data & !1];
+        let trust = [self.trusts_data & !3];
         let reserved: [&[u8]; 3] = [&trust, &self.reserved_a, self.reserved_b.as_bytes()];
         Damage::unless_zero("disk label", &reserved)?;
         if self.phase().is_none() {

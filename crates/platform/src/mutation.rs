@@ -92,6 +92,8 @@ rules! {
         "a torn batch of the log is replayed as if it were whole"
     LogHalfMissed "log-half-missed"
         "of two halves of the log with records only the later one is replayed"
+    CleanDuringStart "clean-during-start"
+        "the first consistency point after a clean stop writes before the log is said to be needed"
     CleanTooSoon "clean-too-soon"
         "a consistency point that began before a stop was asked for says that the log is not needed"
     LostLogReplaced "lost-log-replaced"

@@ -4,18 +4,16 @@
 //! - Without the word of an administrator nothing that was acknowledged is lost: the aggregate is
 //!   tried with its journal first, and done without it only if that is lost.
 //! - A dry run writes nothing.
-//! - Parity of stripes that the stop left half written is wrong without the journal's notes, so a
-//!   scrub follows, which makes it right.
+//! - A name that several aggregates have is refused: the plan is of the aggregate that is opened.
 //!
 //! Fails: by [`AdminError`]; the aggregate is out of service as before then.
 
-use crate::disks::labels::Found;
-use crate::node::OfflineAggregate;
+use crate::disks::labels::{Candidate, Found};
 use crate::recovery::room::Recovery;
 use admin_api::{AdminError, AggregateOnline, Code, Removal, Time};
 use dblade::LostLog;
 use ondisk::label::RaidKind;
-use raid::ScrubOrder;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use units::{AggregateUuid, Timestamp};
 
@@ -31,23 +29,25 @@ impl Recovery {
         let AggregateOnline { name, without_journal, dry_run } = wanted;
         let identity = self.identity_of(name)?;
         let known = self.node.offline.lock().iter().find(|one| one.identity == identity).cloned();
-        let error = |code| AdminError::new(code, MESSAGE, name);
         let mut consequences = Vec::new();
         if *without_journal {
             let lost = known.as_ref().and_then(|one| Some((one, one.journal_lost?)));
             let Some((known, committed)) = lost else {
                 let cause = known.map(|one| one.error.cause).unwrap_or_default();
-                let refused = error(Code::Conflict).because("its journal is not known to be lost");
+                let refused = AdminError::new(Code::Conflict, MESSAGE, name)
+                    .because("its journal is not known to be lost");
                 let refused = cause.into_iter().fold(refused, AdminError::because);
                 return Err(refused.try_next(format!("stroop aggr online {name}")));
             };
-            consequences = losses(known, committed);
+            let is_whole = self.candidate((identity, name))?.is_complete();
+            consequences = losses(known.kind, is_whole, committed);
         }
         if !dry_run {
-            let is_lost = self.open_now(identity, name, *without_journal)?;
-            if is_lost {
-                self.begin_scrub(name);
-            } else if *without_journal {
+            let recovery = self.open_now((identity, name), *without_journal)?;
+            if recovery.skipped > 0 {
+                let skipped = recovery.skipped;
+                consequences.push(format!("{skipped} operations of the journal could not be had"));
+            } else if *without_journal && recovery.lost_log.is_none() {
                 consequences = vec!["its journal is there again: nothing is lost".to_owned()];
             }
         }
@@ -56,53 +56,61 @@ impl Recovery {
 
     /// The identity of an aggregate that is out of service.
     fn identity_of(&self, name: &str) -> Result<AggregateUuid, AdminError> {
-        if self.node.engine.aggregate_named(name).is_some() {
-            return Err(AdminError::new(Code::Conflict, MESSAGE, name)
-                .because("it is in service, or another one of this name is")
-                .try_next(format!("stroop aggr show {name}")));
+        let error = || AdminError::new(Code::Conflict, MESSAGE, name);
+        if let Some(aggregate) = self.node.engine.aggregate_named(name) {
+            let is_failed = aggregate.is_failed() || aggregate.parts.log.failure().is_some();
+            let (cause, next) = match is_failed {
+                true => ("it failed, and a start of the server opens it again", "stroop status"),
+                false => ("it is in service, or another one of this name is", "stroop aggr list"),
+            };
+            return Err(error().because(cause).try_next(next));
         }
-        let outages = self.node.engine.outages();
-        let away = outages.iter().find(|outage| outage.summary.name == name);
+        let outages = self.node.engine.outages().into_iter();
+        let away = outages.filter(|outage| outage.summary.name == name);
+        let mut found: BTreeSet<AggregateUuid> = away.map(|one| one.summary.identity).collect();
         let offline = self.node.offline.lock();
-        let unopened = || offline.iter().find(|one| one.name == name).map(|one| one.identity);
-        away.map(|outage| outage.summary.identity).or_else(unopened).ok_or_else(|| {
-            AdminError::missing(MESSAGE, "aggregate", name).try_next("stroop aggr list")
-        })
+        found.extend(offline.iter().filter(|one| one.name == name).map(|one| one.identity));
+        match (found.first(), found.len()) {
+            (Some(identity), 1) => Ok(*identity),
+            (None, _) => Err(AdminError::missing(MESSAGE, "aggregate", name)),
+            _ => Err(error()
+                .because("several aggregates have this name")
+                .try_next("detach the disks of all but one of them")),
+        }
     }
 
-    /// Opens it; whether that took doing without its journal.
-    fn open_now(
-        &self,
-        identity: AggregateUuid,
-        name: &str,
-        without_journal: bool,
-    ) -> Result<bool, AdminError> {
+    /// What its disks say, if it may be opened with them.
+    fn candidate(&self, (identity, name): (AggregateUuid, &str)) -> Result<Candidate, AdminError> {
         let error = |cause: &str| AdminError::new(Code::Conflict, MESSAGE, name).because(cause);
         if self.checks.table.is_at_rest(&identity) {
             return Err(error("a 'stroop check aggr' reads its disks; wait for its end"));
         }
-        let find = || {
-            let mut names = self.disks.names();
-            names.retain(|name| !self.disks.is_held(name) && !self.checks.table.has_disk(name));
-            let mut found = Found::on(names, |name| self.disks.look(name));
-            let candidate = found.candidates.remove(&identity);
-            let candidate = candidate.ok_or_else(|| error("none of its disks is there"))?;
-            match found.doubtful.refusal(name).filter(|_| !candidate.is_complete()) {
-                None => Ok(candidate),
-                Some(refusal) => Err(refusal),
-            }
-        };
-        let first = self.open_again((identity, name), find()?, LostLog::Refused);
-        match first {
-            Ok(()) => Ok(false),
-            Err(unopened) if without_journal && unopened.journal_lost.is_some() => {
-                tracing::warn!(aggregate = name, "an administrator does without its journal");
-                self.await_closed(identity);
-                let second = self.open_again((identity, name), find()?, LostLog::Replaced);
-                second.map(|()| true).map_err(|unopened| unopened.error)
-            }
-            Err(unopened) => Err(unopened.error),
+        let mut names = self.disks.names();
+        names.retain(|name| !self.disks.is_held(name) && !self.checks.table.has_disk(name));
+        let mut found = Found::on(names, |name| self.disks.look(name));
+        let candidate = found.candidates.remove(&identity);
+        let candidate = candidate.ok_or_else(|| error("none of its disks is there"))?;
+        match found.doubtful.refusal(name).filter(|_| !candidate.is_complete()) {
+            None => Ok(candidate),
+            Some(refusal) => Err(refusal),
         }
+    }
+
+    fn open_now(
+        &self,
+        object: (AggregateUuid, &str),
+        without_journal: bool,
+    ) -> Result<dblade::Recovery, AdminError> {
+        let first = self.open_again(object, self.candidate(object)?, LostLog::Refused);
+        let opened = match first {
+            Err(unopened) if without_journal && unopened.journal_lost.is_some() => {
+                tracing::warn!(aggregate = object.1, "an administrator does without its journal");
+                self.await_closed(object.0);
+                self.open_again(object, self.candidate(object)?, LostLog::Replaced)
+            }
+            opened => opened,
+        };
+        opened.map_err(|unopened| unopened.error)
     }
 
     /// Waits until nothing is left of an opening that failed.
@@ -115,31 +123,28 @@ impl Recovery {
             }
         }
     }
-
-    /// Begins a scrub, from the beginning.
-    fn begin_scrub(&self, name: &str) {
-        let ask = |order| {
-            self.node.waits.request("cannot start the scrub of", name, |done| {
-                self.node.engine.scrub(name, order, done);
-            })
-        };
-        // One that is under way would pass over what it has seen. There may be none.
-        let _none = ask(ScrubOrder::Stop);
-        if let Err(error) = ask(ScrubOrder::MakeParity) {
-            tracing::warn!(aggregate = name, %error, "type 'stroop scrub start' for its parity");
-        }
-    }
 }
 
 /// What opening an aggregate without its journal costs.
-fn losses(known: &OfflineAggregate, committed: Timestamp) -> Vec<String> {
+fn losses(kind: Option<RaidKind>, is_whole: bool, committed: Timestamp) -> Vec<String> {
     let since = Time(committed);
-    let lost =
-        format!("what was acknowledged since {since} is lost, as far as only the journal had it");
-    let kept = "all else is as the last consistency point has it";
-    let has_parity = known.kind != Some(RaidKind::None);
-    let scrub = "a scrub begins, which makes the parity right that the stop left half written";
-    let mut losses = vec![lost, kept.to_owned()];
-    losses.extend(has_parity.then(|| scrub.to_owned()));
+    let mut losses = vec![
+        format!("what was acknowledged since {since} is lost, as far as only the journal had it"),
+        "all else is as the last consistency point has it".to_owned(),
+    ];
+    if !is_whole {
+        losses.push(
+            "but for what missing disks had beside blocks that were being written: attach all \
+             disks first"
+                .to_owned(),
+        );
+    }
+    if kind != Some(RaidKind::None) {
+        losses.push(
+            "a scrub makes the parity right that the stop left half written; until it has ended, \
+             a write that a disk loses is not noticed"
+                .to_owned(),
+        );
+    }
     losses
 }

@@ -166,17 +166,20 @@ impl Recovery {
         (identity, name): (AggregateUuid, &str),
         candidate: Candidate,
         if_lost: LostLog,
-    ) -> Result<(), Unopened> {
+    ) -> Result<dblade::Recovery, Unopened> {
         let (kind, disks) = (candidate.kind(), candidate.names());
         match self.open_disks(name, candidate.into_disks(), if_lost) {
-            Ok(()) => {
+            Ok(recovery) => {
                 self.welcome(identity, name);
-                Ok(())
+                Ok(recovery)
             }
             Err(unopened) => {
                 let Unopened { error, journal_lost } = unopened.clone();
                 let name = name.to_owned();
                 let mut offline = self.node.offline.lock();
+                // A try that failed otherwise does not tell that the journal is back.
+                let before = offline.iter().find(|one| one.identity == identity);
+                let journal_lost = journal_lost.or(before.and_then(|one| one.journal_lost));
                 offline.retain(|one| one.identity != identity);
                 offline.push(OfflineAggregate { identity, name, kind, disks, error, journal_lost });
                 Err(unopened)

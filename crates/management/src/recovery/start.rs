@@ -47,8 +47,8 @@ fn unopened(name: &str, error: &EngineError) -> Unopened {
     let error = refused
         .because(format!("what was acknowledged since {since} may be only there"))
         .try_next(format!(
-            "bring it back, and the aggregate is opened by itself; or do without what is lost: \
-             stroop aggr online {name} --without-journal"
+            "bring it back (from below a mount point, perhaps), and the aggregate is opened by itself; \
+             or do without what is lost: stroop aggr online {name} --without-journal"
         ));
     Unopened { error, journal_lost: Some(*committed) }
 }
@@ -84,7 +84,7 @@ impl Recovery {
         let (mut names, cut_off) = (candidate.names(), candidate.cut_off.clone());
         let disks = candidate.into_disks();
         let outcome = match doubtful.refusal(&name).filter(|_| !complete) {
-            None => self.open_disks(&name, disks, LostLog::Refused),
+            None => self.open_disks(&name, disks, LostLog::Refused).map(drop),
             Some(error) => Err(Unopened { error, journal_lost: None }),
         };
         if let Err(Unopened { error, journal_lost }) = outcome {
@@ -103,7 +103,7 @@ impl Recovery {
         name: &str,
         disks: Vec<Arc<dyn Disk>>,
         if_lost: LostLog,
-    ) -> Result<(), Unopened> {
+    ) -> Result<dblade::Recovery, Unopened> {
         if self.node.engine.aggregate_named(name).is_some() {
             return Err(AdminError::new(Code::Conflict, MESSAGE, name)
                 .because("another aggregate of this name is in service")
@@ -138,7 +138,7 @@ impl Recovery {
             lost_journal = recovery.lost_log,
             "opened: replayed {replayed} operations, {bytes}, in {duration_ms} ms"
         );
-        self.recoveries.lock().push(recovery);
-        Ok(())
+        self.recoveries.lock().push(recovery.clone());
+        Ok(recovery)
     }
 }

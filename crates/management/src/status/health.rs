@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `AGGR_OFFLINE` | an aggregate waits for disks, or could not be opened |
 //! | `AGGR_FAILED` | an aggregate went out of service since, for another reason |
+//! | `JOURNAL_FAILED` | the journal of an aggregate is gone or fails: nothing is acknowledged |
 //! | `AGGR_DEGRADED` | a disk is gone; data is complete, and how many more may go |
 //! | `AGGR_FULL` | hardly any free space is left in an aggregate |
 //! | `DISK_UNREADABLE` | a disk that the configuration names could not be read at the start |
@@ -62,6 +63,9 @@ pub(crate) fn check_outage(
     if let Some(retry) = retry {
         message.push_str(&format!("; opening it again failed: {}", retry.error.cause.join("; ")));
     }
+    // Its disks are there, and its journal is lost as well.
+    let lost_journal = retry.filter(|retry| retry.journal_lost.is_some());
+    let action = lost_journal.and_then(|retry| retry.error.next.clone());
     let names: Vec<&str> =
         info.disks.iter().filter(|disk| is_lost(disk)).map(|disk| disk.name.as_str()).collect();
     let disks = match names.as_slice() {
@@ -74,10 +78,12 @@ pub(crate) fn check_outage(
         object: info.name.clone(),
         now: Vec::new(),
         message,
-        action: format!(
-            "put back {disks}, or make them work: the aggregate comes back by itself; what was \
-             acknowledged is safe"
-        ),
+        action: action.unwrap_or_else(|| {
+            format!(
+                "put back {disks}, or make them work: the aggregate comes back by itself; what was \
+                 acknowledged is safe"
+            )
+        }),
     }
 }
 
@@ -583,7 +589,12 @@ mod tests {
             error,
             journal_lost: None,
         };
-        assert!(check_outage(&outage, &info, Some(&retry)).message.ends_with("failed: no journal"));
+        let check = check_outage(&outage, &info, Some(&retry));
+        assert!(check.message.ends_with("failed: no journal") && check.action.contains("is safe"));
+        let error = retry.error.clone().try_next("stroop aggr online a1 --without-journal");
+        let lost = OfflineAggregate { error, journal_lost: Some(units::Timestamp(1)), ..retry };
+        let action = check_outage(&outage, &info, Some(&lost)).action;
+        assert_eq!(action, "stroop aggr online a1 --without-journal");
     }
 
     #[test]

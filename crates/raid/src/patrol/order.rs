@@ -19,8 +19,9 @@ pub enum ScrubOrder {
         /// Bytes a second that it may read from the disks; `None` if there is no limit.
         rate: Option<u64>,
     },
-    /// Begins one from the beginning, without a limit, in which data counts where parity
-    /// contradicts it: the notes of stripes that were being written are lost.
+    /// Begins one from the beginning, whatever the one before does, without a limit. Data counts in
+    /// it where parity contradicts it: the notes of stripes that were being written are lost. It
+    /// goes on when the store resumes, so it may be ordered while an aggregate is opened.
     MakeParity,
     /// Has it wait.
     Pause,
@@ -38,6 +39,8 @@ pub enum ScrubOrder {
 pub(crate) enum Cause {
     /// It is ordered to begin.
     Start,
+    /// One that makes parity is ordered.
+    MakeParity,
     /// It is ordered to wait.
     Pause,
     /// It is ordered to go on as before.
@@ -53,7 +56,8 @@ pub(crate) enum Cause {
 impl Cause {
     pub(crate) const fn of(order: ScrubOrder) -> Self {
         match order {
-            ScrubOrder::Start { .. } | ScrubOrder::MakeParity => Self::Start,
+            ScrubOrder::Start { .. } => Self::Start,
+            ScrubOrder::MakeParity => Self::MakeParity,
             ScrubOrder::Pause => Self::Pause,
             ScrubOrder::Resume { rate: None } => Self::Resume,
             ScrubOrder::Resume { rate: Some(_) } => Self::ResumeAtRate,
@@ -63,13 +67,18 @@ impl Cause {
 }
 
 /// Every change that there may be.
-pub(crate) const TRANSITIONS: [(ScrubPhase, Cause, ScrubPhase); 10] = {
+pub(crate) const TRANSITIONS: [(ScrubPhase, Cause, ScrubPhase); 15] = {
     use Cause::*;
     use ScrubPhase::*;
     [
         (Never, Start, Running),
         (Finished, Start, Running),
         (Stopped, Start, Running),
+        (Never, MakeParity, Running),
+        (Finished, MakeParity, Running),
+        (Stopped, MakeParity, Running),
+        (Running, MakeParity, Running),
+        (Paused, MakeParity, Running),
         (Running, Pause, Paused),
         (Running, ResumeAtRate, Running),
         (Running, Stop, Stopped),

@@ -6,7 +6,7 @@ use crate::patrol::findings::{ScrubFinding, ScrubStatus};
 use crate::patrol::order::{Cause, ScrubDone, ScrubOrder, next};
 use crate::stripe::RowSet;
 use crate::walk::{Pace, Walk};
-use ondisk::scrub::{ScrubPhase, ScrubRecord};
+use ondisk::scrub::{PASSED_OVER, ScrubPhase, ScrubRecord};
 use platform::mutation::{self, Rule};
 use units::{BLOCK_SIZE_U64, BlockRef, Timestamp};
 
@@ -67,6 +67,8 @@ pub(crate) struct Outcome {
     pub repaired_checksums: u64,
     pub repaired_parity: u64,
     pub findings: Vec<ScrubFinding>,
+    /// A disk was missing: not all of its parity could be looked at.
+    pub lacks_disks: bool,
     /// Rows of each data disk that are nobody's, once that was asked.
     pub unused: Option<Vec<RowSet>>,
     /// What the parity disks had of the row of checksum blocks at the first look.
@@ -193,7 +195,10 @@ impl Scrub {
     fn end(&mut self) {
         let ended = next(self.phase(), Cause::End);
         if let Some(phase) = ended.ok().filter(|_| self.walk.is_over()) {
-            self.record.trusts_data = 0;
+            // What this one could not make right, the next one may.
+            let is_left = self.record.damaged.get() > 0 || self.record.trusts_data == PASSED_OVER;
+            let is_trusted = self.record.trusts_data != 0 && is_left;
+            self.record.trusts_data = u8::from(is_trusted);
             self.rest(phase);
         }
     }
@@ -207,6 +212,9 @@ impl Scrub {
 
     /// A tetris was seen.
     pub(crate) fn finish(&mut self, step: Step, outcome: Outcome) {
+        if outcome.lacks_disks && self.record.trusts_data != 0 {
+            self.record.trusts_data = PASSED_OVER;
+        }
         let record = &mut self.record;
         for (counter, more) in [
             (&mut record.repaired_data, outcome.repaired_data),
@@ -258,7 +266,7 @@ impl Scrub {
         let mut record = ScrubRecord::never();
         record.phase = phase.number();
         // Of one that was not finished, too: parity may be wrong still.
-        record.trusts_data = self.record.trusts_data;
+        record.trusts_data = u8::from(self.record.trusts_data != 0);
         record.serial = self.record.serial;
         record.started_nanoseconds = self.wall.get().into();
         record.rate = rate.unwrap_or(0).into();
@@ -285,5 +293,30 @@ impl Scrub {
             self.active_nanoseconds += now.saturating_sub(before);
         }
         self.walk.tick(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the label says after a scrub that trusts data and came to this at its one tetris.
+    fn trust_after(outcome: Outcome) -> u8 {
+        let mut scrub = Scrub::new(ScrubRecord::never(), 1);
+        scrub.obey(ScrubOrder::MakeParity, Timestamp(1), 1).unwrap();
+        let step = scrub.begin(|_| (TetrisId { group: 0, region: 0 }, 1)).unwrap();
+        scrub.finish(step, outcome);
+        assert_eq!(scrub.phase(), ScrubPhase::Finished);
+        scrub.record().trusts_data
+    }
+
+    #[test]
+    fn a_scrub_that_could_not_look_everywhere_leaves_its_trust_to_the_next() {
+        assert_eq!(trust_after(Outcome::default()), 0);
+        assert_eq!(trust_after(Outcome { lacks_disks: true, ..Outcome::default() }), 1);
+        let tetris = TetrisId { group: 0, region: 0 };
+        let finding = ScrubFinding::Row { tetris, row: 1 };
+        let damaged = Outcome { findings: vec![finding], ..Outcome::default() };
+        assert_eq!(trust_after(damaged), 1);
     }
 }

@@ -84,6 +84,8 @@ impl Patrol {
         }
         let place = self.place(step.tetris, &outcome);
         let data_disks = place.code.data_disks;
+        let members = data_disks + place.code.parity_disks;
+        outcome.lacks_disks |= (0..members).any(|member| place.missing.contains(member));
         let question = Question {
             tetris: step.tetris,
             missing: place.missing,
@@ -245,7 +247,9 @@ impl Patrol {
             return done(Err(error));
         }
         self.label_scrub();
-        self.scrub_next();
+        if order != ScrubOrder::MakeParity {
+            self.scrub_next();
+        }
     }
 
     /// Time passes: for how fast a scrub may go, and does.

@@ -232,6 +232,8 @@ fn parity_that_missed_a_write_is_made_by_a_scrub_that_trusts_data() {
         let status = scrub(&model);
         assert_eq!((status.repaired(), status.damaged), (0, 1), "{kind:?}: {status:?}");
         assert_eq!(order(&model, ScrubOrder::MakeParity), Ok(()));
+        model.store.resume();
+        model.world.run_until_idle();
         let status = model.store.status().scrub;
         let repaired = 2 * kind.0.parity_disks() as u64;
         assert_eq!((status.repaired(), status.damaged), (repaired, 0), "{kind:?}: {status:?}");

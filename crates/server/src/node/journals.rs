@@ -5,7 +5,8 @@
 //!   that comes back from another machine, never share one.
 //! - A file has all its blocks before it is used: the log never meets a full file system.
 //! - A file and its name are durable before an aggregate relies on them.
-//! - A device that is not blank is never formatted.
+//! - A device that is not blank is made a journal of nobody; whose journal it was, may have it made
+//!   anew (`dblade/src/lost_log.rs`).
 //!
 //! Fails: in words, which name the file. What becomes of an aggregate whose journal is missing,
 //! others decide.
@@ -14,7 +15,7 @@ use crate::directory::make_directory;
 use dblade::{LogProvider, LogUnavailable};
 use management::{JournalPlaces, Patience};
 use platform::{Disk, DiskOpener};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use server::config::Journal;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -72,10 +73,14 @@ impl LogProvider for Journals {
         match &self.place {
             Journal::Directory { path, .. } => {
                 let file = Self::file(path, &aggregate);
-                if !file.exists() {
-                    return Err(LogUnavailable::Missing(format!("{} is missing", file.display())));
+                match std::fs::symlink_metadata(&file) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        let cause = format!("{} is missing", file.display());
+                        return Err(LogUnavailable::Missing(cause));
+                    }
+                    // Whatever is wrong with it, opening it tells.
+                    _ => self.open_path(&file),
                 }
-                self.open_path(&file)
             }
             Journal::Device { path } if !path.exists() => Err(format!(
                 "{} is not there; bring it back, or name another device or a directory under \
@@ -113,9 +118,6 @@ impl JournalPlaces for Journals {
 fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()> {
     let unfinished = path.with_extension("new");
     let make = || {
-        if path.try_exists()? {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).open(&unfinished)?;
         match fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
@@ -125,7 +127,8 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
             Err(error) => return Err(error.into()),
         }
         file.sync_all()?;
-        std::fs::rename(&unfinished, path)?;
+        // Not over a file that has come meanwhile, with a mount for example.
+        renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE)?;
         File::open(directory)?.sync_all()
     };
     make().inspect_err(|_| {

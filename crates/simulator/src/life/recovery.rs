@@ -9,6 +9,7 @@ use crate::checks::media::check_media;
 use crate::faults::damage::check_damage;
 use crate::faults::sickness::check_health;
 use crate::machine::cut::Cut;
+use crate::management::scrubs::Scrubs;
 use crate::seed::finding::Finding;
 use crate::seed::reduction::Calm;
 use crate::tenant::listed_snapshots;
@@ -29,7 +30,7 @@ impl Life<'_> {
         let (recovery, cuts) = self.open()?;
         self.machine.if_log_is_lost = LostLog::Refused;
         if self.log_faults.take_lost_notes() {
-            self.scrubs.make_parity_right(&mut self.machine)?;
+            Scrubs::await_parity(&mut self.machine)?;
         }
         if !is_crash && cuts == 0 && (!recovery.clean || recovery.replayed > 0) {
             return Err(Finding::Listing {

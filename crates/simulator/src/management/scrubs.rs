@@ -79,17 +79,9 @@ impl Scrubs {
 
     /// A scrub from its beginning to its end; what it tells of as beyond repair.
     fn scrub_whole(&mut self, machine: &mut Machine<'_>) -> Result<Vec<ScrubFinding>, Finding> {
-        self.scrub(machine, ScrubOrder::Start { rate: None })
-    }
-
-    fn scrub(
-        &mut self,
-        machine: &mut Machine<'_>,
-        order: ScrubOrder,
-    ) -> Result<Vec<ScrubFinding>, Finding> {
         machine.consistency_point()?;
         self.stop(machine)?;
-        self.must(machine, order)?;
+        self.must(machine, ScrubOrder::Start { rate: None })?;
         machine.drive_until("a scrub", |machine| phase(machine) != Some(ScrubPhase::Running))?;
         machine.settle()?;
         let Some(aggregate) = machine.aggregate() else { return Ok(Vec::new()) };
@@ -103,8 +95,9 @@ impl Scrubs {
     }
 
     /// After a start without notes of stripes.
-    pub(crate) fn make_parity_right(&mut self, machine: &mut Machine<'_>) -> Result<(), Finding> {
-        self.scrub(machine, ScrubOrder::MakeParity).map(drop)
+    pub(crate) fn await_parity(machine: &mut Machine<'_>) -> Result<(), Finding> {
+        machine.drive_until("a scrub", |machine| phase(machine) != Some(ScrubPhase::Running))?;
+        machine.settle()
     }
 
     /// Has no scrub run or be paused.

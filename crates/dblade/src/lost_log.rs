@@ -57,26 +57,21 @@ impl Opening {
     fn read_log(mut self, disk: Arc<dyn Disk>) {
         let same = Arc::clone(&disk);
         let (identity, committed) = (self.log_identity(), self.superblock.cp());
-        let opened = move |outcome: Opened| {
-            match outcome {
-                Ok(opened) => self.log_opened(opened),
-                Err(LogError::OtherLog { found, .. }) if found == self.replacement() => {
-                    // That of a start that died.
-                    self.identity.log = found;
-                    self.lost_log = Some("a new one was begun at an earlier start".to_owned());
-                    self.read_log(same);
-                }
-                Err(error @ LogError::NotALog { .. }) => self.replace_if_blank(same, &error),
-                Err(error @ LogError::OtherLog { .. }) if self.is_needed() => {
-                    let log = self.identity.log;
-                    self.refuse_log(&format!(
-                    "{error}; the one in use is {log}: look for it below the mount point and where \
-                     [node] journal pointed before. To do without it, move away what is there"
-                ));
-                }
-                Err(error) if is_lost(&error) => self.replace_log(Some(same), &error),
-                Err(error) => self.refuse_log(&error),
+        let opened = move |outcome: Opened| match outcome {
+            Ok(opened) => self.log_opened(opened),
+            Err(LogError::OtherLog { found, .. }) if found == self.replacement() => {
+                // That of a start that died.
+                self.identity.log = found;
+                self.lost_log = Some("a new one was begun at an earlier start".to_owned());
+                self.read_log(same);
             }
+            Err(error @ LogError::NotALog { .. }) => self.replace_if_blank(same, &error),
+            Err(error @ LogError::OtherLog { .. }) if self.is_needed() => {
+                let cause = elsewhere(&error, self.identity.log);
+                self.refuse_log(&cause);
+            }
+            Err(error) if is_lost(&error) => self.replace_log(Some(same), &error),
+            Err(error) => self.refuse_log(&error),
         };
         Log::open(&disk, identity, committed, Box::new(opened));
     }
@@ -166,6 +161,14 @@ impl Opening {
         };
         Log::format(&disk, identity, Box::new(formatted));
     }
+}
+
+/// The log that is in use may be elsewhere.
+fn elsewhere(error: &LogError, log: LogUuid) -> String {
+    format!(
+        "{error}; the one in use is {log}: look for it below the mount point and where [node] \
+         journal pointed before. To do without it, move away what is there"
+    )
 }
 
 /// Whether the log of an aggregate is not to be had any more. Another aggregate's, or a newer

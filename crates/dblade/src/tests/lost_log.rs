@@ -131,12 +131,8 @@ fn a_start_that_dies_after_the_new_log_is_begun_again() {
     }
 }
 
-/// Has a start die after so many steps, and perhaps a disk with it; whether it was over by then.
-fn dies_after(
-    world: &SimulatedWorld,
-    image: &WorldImage,
-    (steps, disk): (usize, Option<&str>),
-) -> bool {
+/// Has a start die after so many steps; whether it was over by then.
+fn die_after(world: &SimulatedWorld, image: &WorldImage, steps: usize) -> bool {
     world.restore(image);
     let node = Node::start(world);
     let opened: Arc<Mutex<bool>> = Arc::default();
@@ -149,6 +145,17 @@ fn dies_after(
     let is_over = *opened.lock();
     node.engine.halt();
     world.power_cut();
+    is_over
+}
+
+/// Has a start die after so many steps, and perhaps a disk with it, and opens what is left; whether
+/// it was over by then.
+fn dies_after(
+    world: &SimulatedWorld,
+    image: &WorldImage,
+    (steps, disk): (usize, Option<&str>),
+) -> bool {
+    let is_over = die_after(world, image, steps);
     if let Some(disk) = disk {
         world.set_gone(disk, true);
     }
@@ -180,18 +187,7 @@ fn regression_the_log_is_needed_from_the_first_block_on() {
     let before = data();
     let (mut steps, mut needed) = (0, 0);
     loop {
-        world.restore(&image);
-        let node = Node::start(&world);
-        let disks = node.disks();
-        let opened: Arc<Mutex<bool>> = Arc::default();
-        let slot = Arc::clone(&opened);
-        node.engine.open_aggregate(disks, Box::new(move |outcome| *slot.lock() = outcome.is_ok()));
-        for _ in 0..steps {
-            node.run();
-        }
-        let is_over = *opened.lock();
-        node.engine.halt();
-        world.power_cut();
+        let is_over = die_after(&world, &image, steps);
         if data() != before {
             needed += 1;
             lose(&world, Loss::Blank);

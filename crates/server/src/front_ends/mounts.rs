@@ -158,6 +158,17 @@ mod tests {
         MountCreate { volume: volume.to_owned(), mountpoint: mountpoint.to_owned() }
     }
 
+    /// A directory to mount at, and its path; none where that cannot be done.
+    fn place() -> Option<(tempfile::TempDir, String)> {
+        if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+            println!("skipped: /dev/fuse cannot be used here");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let place = fs::canonicalize(directory.path()).unwrap().display().to_string();
+        Some((directory, place))
+    }
+
     #[test]
     fn what_stands_in_the_way_is_named() {
         let mounts = Mounts::default();
@@ -173,12 +184,7 @@ mod tests {
 
     #[test]
     fn a_mount_is_listed_until_it_is_ended() {
-        if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-            println!("skipped: /dev/fuse cannot be used here");
-            return;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let place = fs::canonicalize(directory.path()).unwrap().display().to_string();
+        let Some((directory, place)) = place() else { return };
         let (mounts, service) = (Mounts::default(), service());
         mounts.mount(&request("home", &place), Arc::clone(&service), locks()).unwrap();
         fs::write(directory.path().join("file"), "text").unwrap();
@@ -196,12 +202,7 @@ mod tests {
 
     #[test]
     fn a_mount_that_programs_linger_in_holds_nobody_up() {
-        if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-            println!("skipped: /dev/fuse cannot be used here");
-            return;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let place = fs::canonicalize(directory.path()).unwrap().display().to_string();
+        let Some((directory, place)) = place() else { return };
         let (mounts, service) = (Mounts::default(), service());
         mounts.mount(&request("home", &place), Arc::clone(&service), locks()).unwrap();
         fs::write(directory.path().join("file"), "text").unwrap();

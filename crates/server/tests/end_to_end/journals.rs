@@ -1,6 +1,6 @@
 //! Journals that are lost: after a clean stop, after a crash, and while the server runs.
 
-use crate::files::{check, connect, fill};
+use crate::files::{Model, check, connect, fill};
 use crate::place::{Place, text};
 use std::fs;
 use std::path::PathBuf;
@@ -8,6 +8,11 @@ use std::path::PathBuf;
 fn journal(place: &Place) -> PathBuf {
     let mut files = fs::read_dir(place.path("state/journal")).unwrap();
     files.next().unwrap().unwrap().path()
+}
+
+fn check_all(place: &Place, model: &Model) {
+    let (mut client, root) = connect(place);
+    check(&mut client, &root, model);
 }
 
 /// It is not needed any more, so its loss costs nothing. The aggregate stayed out of service for
@@ -22,14 +27,12 @@ fn regression_a_journal_that_is_lost_after_a_clean_stop_is_made_anew() {
     fs::remove_file(&journal).unwrap();
     let server = place.serve();
     assert!(place.check_codes().is_empty());
-    let (mut client, root) = connect(&place);
-    check(&mut client, &root, &model);
+    check_all(&place, &model);
     assert!(journal.exists());
     server.kill();
     // The new one is used.
     let server = place.serve();
-    let (mut client, root) = connect(&place);
-    check(&mut client, &root, &model);
+    check_all(&place, &model);
     server.stop();
 }
 
@@ -66,8 +69,7 @@ fn regression_an_aggregate_is_brought_online_without_a_journal_that_is_lost() {
     let scrub = || place.json(&["scrub", "status", "a1"]);
     while scrub()["state"] != "finished" {}
     assert_eq!(scrub()["damaged_blocks"], 0);
-    let (mut client, root) = connect(&place);
-    check(&mut client, &root, &model);
+    check_all(&place, &model);
     server.stop();
     let server = place.serve();
     assert!(place.check_codes().is_empty());
@@ -90,8 +92,7 @@ fn an_aggregate_is_opened_when_its_journal_is_back() {
     assert!(error.contains("b1"), "{error}");
     let told = place.ok(&["aggr", "online", "a1", "--without-journal", "--yes"]);
     assert!(told.contains("nothing is lost"), "{told}");
-    let (mut client, root) = connect(&place);
-    check(&mut client, &root, &model);
+    check_all(&place, &model);
     server.stop();
 }
 

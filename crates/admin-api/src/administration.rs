@@ -130,7 +130,7 @@ administration! {
     /// Has a group of disks leave an aggregate, which is emptied in the background, or stay; says
     /// what that means, or would mean.
     GroupRemove group_remove(request: GroupRemove) -> Removal;
-    /// Brings an aggregate into service that is out of it; says what is lost, or would be.
+    /// Brings an aggregate back into service; says which operations are lost, or would be.
     AggregateOnline aggregate_online(request: AggregateOnline) -> Removal;
     /// Changes an aggregate; says how it is then.
     AggregateSet aggregate_set(request: AggregateSet) -> AggregateInfo;

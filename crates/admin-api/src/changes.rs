@@ -35,7 +35,7 @@ pub struct LeavingGroup {
     pub size_bytes: u64,
 }
 
-/// Brings an aggregate into service that is out of it.
+/// Brings an aggregate that is out of service back into service.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AggregateOnline {

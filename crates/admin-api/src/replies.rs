@@ -161,7 +161,7 @@ pub struct AggregateInfo {
     pub state: AggregateState,
     /// What protects its first group, and groups that are added without a word about it.
     pub raid: RaidKind,
-    /// What it survives as a whole.
+    /// How many disk failures the whole aggregate survives.
     #[serde(default)]
     pub protection: Protection,
     /// Whether it is one traditional volume.

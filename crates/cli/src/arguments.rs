@@ -374,12 +374,12 @@ pub enum AggregateCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Bring an aggregate into service that is out of it
+    /// Bring an aggregate that is out of service back into service
     Online {
         /// Its name
         name: String,
-        /// If its journal is lost: do without it. What was acknowledged since the last consistency
-        /// point is lost then; the rest is consistent
+        /// Open the aggregate without its journal, if the journal is lost. Operations since the
+        /// last consistency point are lost with it; the rest is consistent
         #[arg(long)]
         without_journal: bool,
         /// Only say what would be lost

@@ -285,8 +285,8 @@ impl Engine {
         }
     }
 
-    /// Looks whether the logs are still there of aggregates that nobody changes: those that are not
-    /// have failed a moment later ([`AggregateSummary::log_failure`]).
+    /// Looks whether the log of each aggregate is still there, though nobody writes to it. A log
+    /// that is gone has failed a moment later ([`AggregateSummary::log_failure`]).
     pub fn probe_logs(&self) {
         self.aggregates().iter().for_each(|aggregate| aggregate.parts.log.probe());
     }

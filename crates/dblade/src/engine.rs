@@ -43,7 +43,7 @@ impl From<DiskError> for LogUnavailable {
 
 /// Where the logs of aggregates are.
 pub trait LogProvider: Send + Sync {
-    /// A disk for the log of a new aggregate, or for a new log in place of one that is missing.
+    /// A disk for a new log: of a new aggregate, or of an aggregate whose log is missing.
     ///
     /// # Errors
     /// Why there is none.

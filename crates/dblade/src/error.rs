@@ -49,7 +49,7 @@ pub enum EngineError {
     JournalLost {
         /// The aggregate.
         aggregate: String,
-        /// What is the matter with it.
+        /// Why the log counts as lost.
         cause: String,
         /// When the last consistency point was: what came after it is lost.
         committed: Timestamp,

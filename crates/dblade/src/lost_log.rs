@@ -81,7 +81,7 @@ impl Opening {
         self.superblock.clean.get() != 1
     }
 
-    /// The identity of the log that takes the place of the one that the superblock names.
+    /// The identity of the new log that replaces the log named in the superblock.
     fn replacement(&self) -> LogUuid {
         let old = u128::from_le_bytes(self.superblock.log.0);
         let mixed = old.wrapping_mul(IDENTITY_FACTOR).wrapping_add(self.superblock.cp.get().into());
@@ -102,7 +102,7 @@ impl Opening {
         self.adopt();
     }
 
-    /// Replaces what is no log, unless it is something else.
+    /// Makes a log on a disk that holds none, if the disk is blank.
     fn replace_if_blank(self, disk: Arc<dyn Disk>, error: &LogError) {
         let cause = error.to_string();
         let probed = usize::try_from(disk.size_blocks()).unwrap_or(PROBED_BLOCKS);

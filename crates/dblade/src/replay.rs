@@ -158,7 +158,7 @@ impl Opening {
         if !clean || mutation::broken(Rule::CleanDuringStart) {
             return needed(Ok(()));
         }
-        // From its first block on the log is needed: it has the notes of stripes.
+        // The first block of the consistency point may need a note of its stripe in the log.
         superblock.clean = U16::new(0);
         let block = Arc::new(superblock.to_block());
         store.adopt_superblock(slot, block, is_whole_slot, Box::new(needed));

@@ -28,8 +28,7 @@ pub(crate) struct OfflineAggregate {
     pub disks: Vec<String>,
     /// Why.
     pub error: AdminError,
-    /// If only its journal, which is lost, keeps it out of service: when its last consistency
-    /// point was.
+    /// If its journal was found to be lost: when its last consistency point was.
     pub journal_lost: Option<Timestamp>,
 }
 

@@ -20,7 +20,7 @@ pub(super) fn bring_online(
     if !dry_run {
         aggregate.state = AggregateState::Online;
     }
-    let lost = "what was acknowledged since the last consistency point is lost".to_owned();
+    let lost = "operations since the last consistency point are lost".to_owned();
     let consequences = without_journal.then_some(lost).into_iter().collect();
     Ok(Removal { object: name.clone(), consequences, freed_bytes: 0, dry_run: *dry_run })
 }

@@ -212,8 +212,8 @@ impl Freeze<'_, '_> {
 /// The first one after a start with something to replay retires both halves of the log, which
 /// may both hold records; it runs before clients are served, so nothing is logged beside it.
 ///
-/// With the one that a stop asked for the log is closed: its superblock says that the log is not
-/// needed, so nothing may be logged after it.
+/// The last consistency point, which a stop asks for, closes the log: its superblock says that the
+/// log is not needed, so nothing may be logged after this freeze.
 fn switch_log(aggregate: &Aggregate, cp: CpNumber) {
     if aggregate.state.lock().stopping {
         aggregate.parts.log.close();

@@ -104,7 +104,8 @@ pub(super) fn run(
     }
 }
 
-/// An aggregate of this name has the disks that cannot be found: then that is what is wrong.
+/// The cause of disks that cannot be found: `error`, unless an aggregate of this name exists, which
+/// may have them.
 fn not_there(node: &dyn Administration, name: &str, error: AdminError) -> AdminError {
     match node.aggregate_show(&Named { name: name.to_owned() }) {
         Err(_) => error,

@@ -102,7 +102,7 @@ fn regression_a_name_that_is_taken_is_what_is_told() {
     assert!(error.contains("0 of 4 disks are unused"), "{error}");
 }
 
-/// In JSON a plan looked like what was done.
+/// The JSON of a dry run looked like the JSON of the deed.
 #[test]
 fn regression_a_plan_says_so_in_json() {
     let session = Session::with_disks(6);

@@ -42,6 +42,14 @@ impl From<AdminError> for Unopened {
 
 fn unopened(name: &str, error: &EngineError) -> Unopened {
     let refused = refusal(MESSAGE, name, error);
+    if matches!(error, EngineError::Journal { .. }) {
+        return refused
+            .try_next(
+                "bring the journal back, and the aggregate is opened by itself; if it is lost, \
+                 move away what is in its place, and see 'stroop status'",
+            )
+            .into();
+    }
     let EngineError::JournalLost { committed, .. } = error else { return refused.into() };
     let since = Time(*committed);
     let error = refused

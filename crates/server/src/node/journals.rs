@@ -128,7 +128,14 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
         }
         file.sync_all()?;
         // Not over a file that has come meanwhile, with a mount for example.
-        renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE)?;
+        match renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE) {
+            // A file system that cannot do it at once.
+            Err(rustix::io::Errno::INVAL) if path.try_exists()? => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            Err(rustix::io::Errno::INVAL) => std::fs::rename(&unfinished, path)?,
+            renamed => renamed?,
+        }
         File::open(directory)?.sync_all()
     };
     make().inspect_err(|_| {

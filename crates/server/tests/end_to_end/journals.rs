@@ -85,8 +85,17 @@ fn an_aggregate_is_opened_when_its_journal_is_back() {
     let (journal, away) = (journal(&place), place.path("away"));
     server.kill();
     fs::rename(&journal, &away).unwrap();
+    // A file that is no journal is nobody's to write over.
+    fs::write(&journal, "").unwrap();
     let server = place.serve();
     assert_eq!(place.check_codes(), ["AGGR_OFFLINE"]);
+    let status = text(&place.stroop(&["status"]).stdout);
+    assert!(status.contains("move away what is in its place"), "{status}");
+    let error = place.refused(&["aggr", "online", "a1", "--without-journal", "--yes"], 4);
+    assert!(error.contains("not known to be lost"), "{error}");
+    fs::remove_file(&journal).unwrap();
+    let error = place.refused(&["aggr", "online", "a1"], 1);
+    assert!(error.contains("is missing"), "{error}");
     fs::rename(&away, &journal).unwrap();
     let error = place.refused(&["aggr", "online", "b1"], 3);
     assert!(error.contains("b1"), "{error}");

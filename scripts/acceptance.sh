@@ -84,7 +84,7 @@ start_server() {
         sleep 0.1
     done
     stroop aggr create a1 --disks 4 --raid raid4 >&2
-    stroop volume create home --aggr a1 --size "${VOLUME:-8G}" --export 127.0.0.1:rw:none >&2
+    stroop volume create home --aggr a1 --size "${VOLUME:-8G}" --export 127.0.0.1:rw:none:insecure >&2
     if [ -w /dev/fuse ]; then stroop mount home "$mountpoint" >&2; fi
 }
 

@@ -248,8 +248,8 @@ pub struct ExportRule {
     /// The group that they are made.
     #[serde(default = "anonymous_id")]
     pub anonymous_gid: u32,
-    /// Whether calls must come from a port below 1024.
-    #[serde(default)]
+    /// Whether calls must come from a port below 1024, as they must unless a rule says otherwise.
+    #[serde(default = "are_secure")]
     pub secure_ports: bool,
     /// Whether `.snapshot` is not there.
     #[serde(default)]
@@ -258,6 +258,10 @@ pub struct ExportRule {
 
 const fn anonymous_id() -> u32 {
     ANONYMOUS_ID
+}
+
+const fn are_secure() -> bool {
+    true
 }
 
 impl ExportRule {
@@ -270,7 +274,7 @@ impl ExportRule {
             squash,
             anonymous_uid: ANONYMOUS_ID,
             anonymous_gid: ANONYMOUS_ID,
-            secure_ports: false,
+            secure_ports: are_secure(),
             hide_snapshots: false,
         }
     }
@@ -286,6 +290,7 @@ impl ExportRule {
             Some(("anongid", text)) => self.anonymous_gid = number(text)?,
             Some(_) => return Ok(false),
             None if word == "secure" => self.secure_ports = true,
+            None if word == "insecure" => self.secure_ports = false,
             None if word == "nosnapshots" => self.hide_snapshots = true,
             None => return Ok(false),
         }
@@ -293,8 +298,8 @@ impl ExportRule {
     }
 }
 
-/// `CLIENT[:rw|:ro][:root|:all|:none][:anonuid=N][:anongid=N][:secure][:nosnapshots]`, as after
-/// `--export`: read-only and root squashed unless it says otherwise.
+/// `CLIENT[:rw|:ro][:root|:all|:none][:anonuid=N][:anongid=N][:secure|:insecure][:nosnapshots]`, as
+/// after `--export`: read-only, root squashed, and from ports below 1024 unless it says otherwise.
 impl FromStr for ExportRule {
     type Err = ParseRuleError;
 
@@ -330,7 +335,7 @@ impl fmt::Display for ExportRule {
         if self.anonymous_gid != ANONYMOUS_ID {
             write!(formatter, ":anongid={}", self.anonymous_gid)?;
         }
-        formatter.write_str(if self.secure_ports { ":secure" } else { "" })?;
+        formatter.write_str(if self.secure_ports { "" } else { ":insecure" })?;
         formatter.write_str(if self.hide_snapshots { ":nosnapshots" } else { "" })
     }
 }

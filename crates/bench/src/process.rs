@@ -210,7 +210,7 @@ impl NodeProcess {
         node.command(&["aggr", "create", VOLUME, "--disks", "4", "--raid", "raid4"])?;
         // Thin: more than is ever written, less than there is.
         let size = (bench.disk_bytes() * 2).to_string();
-        let export = "127.0.0.1:rw:none";
+        let export = "127.0.0.1:rw:none:insecure";
         node.command(&["volume", "create", VOLUME, "--size", &size, "--export", export])?;
         Ok(node)
     }

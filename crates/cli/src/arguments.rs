@@ -555,9 +555,9 @@ pub struct ExportOptions {
     /// The group that anonymous requests are made as
     #[arg(long, value_name = "GID", default_value_t = ANONYMOUS_ID, value_parser = id())]
     pub anon_gid: u32,
-    /// Refuse calls from ports that any user of the client may use
+    /// Take calls from ports of 1024 and above too, which any user of the client may use
     #[arg(long)]
-    pub secure_ports: bool,
+    pub insecure_ports: bool,
     /// Show no .snapshot
     #[arg(long)]
     pub hide_snapshots: bool,

@@ -52,7 +52,7 @@ impl ExportPolicy for Policy {
         Some(ExportAccess::ROOT_IS_ROOT)
     }
 
-    fn exports(&self) -> Vec<Export> {
+    fn exports(&self, _: IpAddr) -> Vec<Export> {
         let clients = vec!["10.0.0.0/8".to_owned()];
         vec![Export { path: "/vol".to_owned(), clients }]
     }

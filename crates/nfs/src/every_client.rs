@@ -35,7 +35,7 @@ impl ExportPolicy for EveryClient {
         Some(self.access)
     }
 
-    fn exports(&self) -> Vec<Export> {
+    fn exports(&self, _: IpAddr) -> Vec<Export> {
         let export = |volume: &String| Export { path: format!("/{volume}"), clients: Vec::new() };
         self.volumes.iter().map(export).collect()
     }

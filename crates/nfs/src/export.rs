@@ -102,8 +102,8 @@ pub trait ExportPolicy: Send + Sync {
     /// The same for the volume called `volume`, when a client mounts it.
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess>;
 
-    /// All exports.
-    fn exports(&self) -> Vec<Export>;
+    /// The exports that `client` may use.
+    fn exports(&self, client: IpAddr) -> Vec<Export>;
 }
 
 /// A handle as clients get it; `None` if its volume is not known any more.

@@ -1,15 +1,20 @@
 //! MOUNT version 3 (RFC 1813 appendix I): from an export's path to a handle.
 //!
-//! `/volume` is a volume's root, `/volume/a/b` a directory in it. A mount gives a handle and no
+//! `/volume` is a volume's root, `/volume/a/b` a directory in it, which the caller must be able to
+//! reach: its handle would lead past a directory that keeps him out. A mount gives a handle and no
 //! rights: each later call is checked by itself.
 //!
-//! Invariants: the table of mounts is for `showmount -a` only, bounded, and nothing depends on it;
-//! clients that vanish stay in it.
+//! Invariants:
+//! - The table of mounts is for `showmount -a` only, bounded, and nothing depends on it; clients
+//!   that vanish stay in it.
+//! - A client that may not mount a volume is told the same whether there is such a volume or not,
+//!   and sees in the lists only what it may mount, and its own mounts. Over UDP, where its address
+//!   may be another's, it gets no lists.
 //!
 //! Fails: with the statuses of RFC 1813 appendix I; what has no number there is
 //! `MNT3ERR_SERVERFAULT`.
 
-use crate::export::ExportAccess;
+use crate::export::{self, ExportAccess};
 use crate::once::Way;
 use crate::request::{Answer, Context, Refusal, Request, Session};
 use file_service::rules::names;
@@ -17,7 +22,7 @@ use file_service::{Caller, Entry, FileKind, FsError, calls};
 use onc_rpc::{Call, Replier, Writer, message};
 use platform::sync::Mutex;
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The program's number.
@@ -92,7 +97,11 @@ fn run(procedure: u32, request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Resul
     match procedure {
         0 => request.take_answer().plain(|_| {}),
         1 => return mount(request, mounts),
-        2 => request.take_answer().plain(|writer| write_mounts(writer, mounts)),
+        2 | 5 if request.session.datagram => return Err(Refusal::NoProcedure),
+        2 => {
+            let client = request.session.client;
+            request.take_answer().plain(|writer| write_mounts(writer, mounts, client));
+        }
         3 => {
             let path = request.arguments.opaque(PATH_BYTES_MAX)?;
             mounts.remove(request.session.client, Some(path));
@@ -103,7 +112,7 @@ fn run(procedure: u32, request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Resul
             request.take_answer().plain(|_| {});
         }
         5 => {
-            let exports = request.context.policy.exports();
+            let exports = request.context.policy.exports(request.session.client);
             request.take_answer().plain(|writer| {
                 for export in &exports {
                     writer.bool(true);
@@ -122,8 +131,8 @@ fn run(procedure: u32, request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Resul
     Ok(())
 }
 
-fn write_mounts(writer: &mut Writer, mounts: &Mounts) {
-    for (client, path) in &*mounts.table.lock() {
+fn write_mounts(writer: &mut Writer, mounts: &Mounts, of: IpAddr) {
+    for (client, path) in mounts.table.lock().iter().filter(|(client, _)| *client == of) {
         writer.bool(true);
         writer.opaque(client.to_string().as_bytes());
         writer.opaque(path);
@@ -137,7 +146,7 @@ struct Walk {
     mounts: Arc<Mounts>,
     answer: Answer,
     client: IpAddr,
-    peer: SocketAddr,
+    caller: Caller,
     path: Vec<u8>,
     /// Names still to be looked up, the last first.
     names: Vec<Vec<u8>>,
@@ -148,37 +157,34 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
     let path = request.arguments.opaque(PATH_BYTES_MAX)?;
     let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
     let volume = names.next().and_then(|name| std::str::from_utf8(name).ok());
-    let volume = volume.ok_or(Refusal::mount(FsError::NotFound))?.to_owned();
+    let (client, port) = (request.session.client, request.session.peer.port());
+    let denied = Refusal::mount(FsError::AccessDenied);
+    let volume = volume.ok_or(denied)?.to_owned();
+    let rule = request.context.policy.rule_for_export(&volume, client);
+    let access = rule.filter(|access| !access.refuses_port(port)).ok_or(denied)?;
     let names = names.rev().map(<[u8]>::to_vec).collect();
     let walk = Walk {
         context: Arc::clone(request.context),
         mounts: Arc::clone(mounts),
         answer: request.take_answer(),
-        client: request.session.client,
-        peer: request.session.peer,
+        client,
+        caller: export::caller(&request.credential, &access),
         path: path.to_vec(),
         names,
     };
-    let name = volume.clone();
     request.service().root(
         &Caller::root(),
-        calls::Root { name: name.clone() },
+        calls::Root { name: volume },
         Box::new(move |result| match result {
             Err(error) => walk.answer.status(status(error)),
-            // Asked after the volume was found: a name that is nowhere is "not found" to everyone,
-            // as the list of exports shows all names anyway.
-            Ok(root) => match walk.context.policy.rule_for_export(&volume, walk.client) {
-                Some(access) if !access.refuses_port(walk.peer.port()) => walk.step(root, access),
-                _ => walk.answer.status(status(FsError::AccessDenied)),
-            },
+            Ok(root) => walk.step(root, access),
         }),
     );
     Ok(())
 }
 
 impl Walk {
-    /// Looks up the next name. As root: whether the client may mount is the rule's to say, what it
-    /// may do then is checked with each call.
+    /// Looks up the next name, as the caller: each directory on the way must let him pass.
     fn step(mut self, entry: Entry, access: ExportAccess) {
         if entry.attributes.kind != FileKind::Directory {
             return self.answer.status(status(FsError::NotDirectory));
@@ -187,13 +193,13 @@ impl Walk {
         if access.hide_snapshots && name == names::SNAPSHOT_DIRECTORY {
             return self.answer.status(status(FsError::NotFound));
         }
-        let context = Arc::clone(&self.context);
+        let (context, caller) = (Arc::clone(&self.context), self.caller.clone());
         let done = move |result| match result {
             Err(error) => self.answer.status(status(error)),
             Ok(entry) => self.step(entry, access),
         };
         context.service.lookup(
-            &Caller::root(),
+            &caller,
             calls::Lookup { directory: entry.handle, name: name.to_vec() },
             Box::new(done),
         );

@@ -2,8 +2,9 @@
 //! from an answer to the copy that gets it.
 //!
 //! Invariants: of several copies of a call the newest is answered and the others are withdrawn
-//! (`crate::reply_cache`). What is refused before anything was done is not kept: who may do nothing
-//! here must not push out the answers of others.
+//! (`crate::reply_cache`). The export policy is asked first: a call that it refuses is not kept, so
+//! that who may do nothing here does not push out the answers of others. It is looked up all the
+//! same: its client may have been let in when it made the call.
 //!
 //! Fails: [`Once::Refused`]; an answer that is lost makes the RPC layer answer `SYSTEM_ERR`.
 
@@ -26,15 +27,27 @@ pub(crate) enum Once {
     Refused(Way, Key),
 }
 
+/// What the cache has to know of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kept {
+    /// Whether it is a WRITE of NFS.
+    pub(crate) is_write: bool,
+    /// Whether the export policy lets the client make it.
+    pub(crate) is_admitted: bool,
+}
+
 /// Looks whether a call that must not be done twice is being done or was done.
 pub(crate) fn once(
     context: &Arc<Context>,
     session: &Session,
     call: &Call<'_>,
-    is_write: bool,
+    Kept { is_write, is_admitted }: Kept,
     replier: Replier,
 ) -> Once {
     let key = Key::new(session.client, call.header.xid, call.record.bytes(), is_write);
+    if !is_admitted && !context.replies.knows(&key, session.number) {
+        return Once::Do(Way::unkept(replier));
+    }
     let now_nanoseconds = context.clock.monotonic_nanoseconds();
     match context.replies.begin(key, session.number, now_nanoseconds, replier) {
         Begin::Fresh(replier) => {

@@ -179,8 +179,21 @@ impl<R> ReplyCache<R> {
         Self { writes: room(), others: room(), connections }
     }
 
+    /// Calls that are known, for tests.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        [&self.writes, &self.others].map(|room| room.entries.lock().entries.len()).iter().sum()
+    }
+
     const fn room(&self, key: &Key) -> &Room<R> {
         if key.is_write { &self.writes } else { &self.others }
+    }
+
+    /// Whether anything is known of a call that came in over a connection: it is being done, was
+    /// answered, or is late.
+    pub(crate) fn knows(&self, key: &Key, connection: u64) -> bool {
+        let entries = self.room(key).entries.lock();
+        entries.entries.contains_key(key) || entries.forgotten.was_answered(key, connection)
     }
 
     /// A call that changes something came in over a connection.

@@ -129,6 +129,35 @@ pub(crate) enum Wanted {
     Change,
 }
 
+/// A file that a handle names, and what the rule of its volume lets the client do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Subject {
+    file: FileHandle,
+    access: ExportAccess,
+}
+
+impl Subject {
+    /// Reads a handle and asks the policy about it.
+    pub(crate) fn read(
+        context: &Context,
+        session: &Session,
+        arguments: &mut Reader<'_>,
+    ) -> Result<Self, Refusal> {
+        let sealed = wire::read_handle(arguments)?;
+        let file = context.open(sealed)?;
+        let rule = context.policy.rule(file.volume, session.client);
+        let access = rule.ok_or(FsError::AccessDenied)?;
+        if access.refuses_port(session.peer.port()) {
+            return Err(FsError::NotPermitted.into());
+        }
+        // A handle that was had before the rule changed, or of another client.
+        if access.hide_snapshots && file.snapshot != SnapshotId::ACTIVE {
+            return Err(FsError::AccessDenied.into());
+        }
+        Ok(Self { file, access })
+    }
+}
+
 /// A handle that the client may use, and as whom.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -145,6 +174,8 @@ pub(crate) struct Request<'a> {
     pub(crate) arguments: Reader<'a>,
     pub(crate) record: Record<'a>,
     pub(crate) answer: Option<Answer>,
+    /// The first handle, if it was read before the call was begun.
+    subject: Option<Result<Subject, Refusal>>,
 }
 
 impl<'a> Request<'a> {
@@ -162,7 +193,13 @@ impl<'a> Request<'a> {
             arguments: call.arguments,
             record: call.record,
             answer: Some(answer),
+            subject: None,
         }
+    }
+
+    /// The same, of a call whose first handle was read already.
+    pub(crate) fn about(self, subject: Option<Result<Subject, Refusal>>) -> Self {
+        Self { subject, ..self }
     }
 
     /// The backend.
@@ -170,19 +207,13 @@ impl<'a> Request<'a> {
         &*self.context.service
     }
 
-    /// Reads a handle and asks the policy about it.
+    /// The next handle of the arguments, which the policy was asked about.
     pub(crate) fn target(&mut self, wanted: Wanted) -> Result<Target, Refusal> {
-        let sealed = wire::read_handle(&mut self.arguments)?;
-        let file = self.context.open(sealed)?;
-        let rule = self.context.policy.rule(file.volume, self.session.client);
-        let access = rule.ok_or(FsError::AccessDenied)?;
-        if access.refuses_port(self.session.peer.port()) {
-            return Err(FsError::NotPermitted.into());
-        }
-        // A handle that was had before the rule changed, or of another client.
-        if access.hide_snapshots && file.snapshot != SnapshotId::ACTIVE {
-            return Err(FsError::AccessDenied.into());
-        }
+        let subject = match self.subject.take() {
+            Some(subject) => subject,
+            None => Subject::read(self.context, self.session, &mut self.arguments),
+        };
+        let Subject { file, access } = subject?;
         if let Some(answer) = &mut self.answer {
             answer.note(file);
         }

@@ -1,7 +1,8 @@
 //! The NFS server: all programs behind one port.
 //!
-//! Over TCP they are all there; over UDP, on the port of the same number, MOUNT, NLM and NSM,
-//! because that is how their clients call them by custom.
+//! Over TCP they are all there, NLM and NSM if locks are served. If they are, MOUNT, NLM and
+//! NSM are there over UDP too, on the port of the same number, because that is how their
+//! clients call them by custom.
 //!
 //! Fails: [`StartError`] from [`Server::start`], naming the address.
 
@@ -101,6 +102,16 @@ impl Programs {
     fn with_lock_service(mut self, locking: &Locking, threads: usize) -> io::Result<Self> {
         self.locks = Some(Arc::new(LockService::start(&self.context, locking, threads)?));
         Ok(self)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    #[cfg(test)]
+    pub(crate) fn locks(&self) -> &LockService {
+        self.locks.as_deref().expect("locks are served")
     }
 
     /// The largest call that makes sense.

@@ -24,9 +24,20 @@ fn mounts_lead_to_directories() {
     assert_eq!(client.mount(b"/none").err(), Some(2));
     assert_eq!(client.mount(b"/vol/none").err(), Some(2));
     assert_eq!(client.mount(b"/vol/file").err(), Some(20));
-    assert_eq!(client.mount(b"/").err(), Some(2));
-    assert_eq!(client.mount(b"/\xff\xff").err(), Some(2));
+    assert_eq!(client.mount(b"/").err(), Some(13));
+    assert_eq!(client.mount(b"/\xff\xff").err(), Some(13));
     assert!(client.call(MOUNT, 0, |_| {}).0.is_empty());
+}
+
+#[test]
+fn a_mount_leads_past_no_directory_that_keeps_its_caller_out() {
+    let (_setup, mut client, root) = start_mounted();
+    let (private, _) = client.make(9, &root, b"private", |w| set_mode(w, 0o700)).unwrap();
+    client.make(9, &private, b"open", |w| set_mode(w, 0o777)).unwrap();
+    assert!(client.mount(b"/vol/private/open").is_ok());
+    client.credential = Credential::Sys(onc_rpc::AuthSys::new(7, 8, &[]));
+    assert_eq!(client.mount(b"/vol/private/open").err(), Some(13));
+    assert!(client.mount(b"/vol/private").is_ok());
 }
 
 fn mounted(client: &mut Client) -> Vec<Vec<u8>> {
@@ -70,7 +81,7 @@ fn without_a_rule_there_is_no_access() {
     let (setup, mut client, root) = start_mounted();
     *setup.policy.0.lock() = None;
     assert_eq!(client.mount(b"/vol").err(), Some(13));
-    assert_eq!(client.mount(b"/none").err(), Some(2));
+    assert_eq!(client.mount(b"/none").err(), Some(13), "nor does it see that it is not there");
     assert_eq!(client.attributes(&root).err(), Some(13), "a handle is no permission");
     assert_eq!(client.create(&root, b"x").err(), Some(13));
     assert_eq!(client.nfs(19, |w| w.opaque(&root)).err(), Some(13));
@@ -279,7 +290,7 @@ impl ExportPolicy for Away {
         Some(ExportAccess::ROOT_IS_ROOT)
     }
 
-    fn exports(&self) -> Vec<Export> {
+    fn exports(&self, _: IpAddr) -> Vec<Export> {
         Vec::new()
     }
 }

@@ -12,10 +12,12 @@
 use crate::message::{AUTH_BYTES_MAX, AuthSys, CallHeader, Credential};
 use crate::record;
 use crate::xdr::{Reader, Writer, XdrError};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use thiserror::Error;
@@ -62,10 +64,13 @@ pub struct Procedure {
     pub procedure: u32,
 }
 
-/// The next call's number. It starts where another process' numbers most likely do not.
+/// The next call's number, which nobody else can guess: whoever could would answer in the name of
+/// the one that is called over UDP.
 fn next_xid() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() << 12)
+    static KEYED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let hash = KEYED.hash_one(NEXT.fetch_add(1, Ordering::Relaxed));
+    u32::try_from(hash >> 32).unwrap_or_default()
 }
 
 /// A call's bytes, with the record mark's place in front.

@@ -115,8 +115,8 @@ impl management::FrontEnds for FrontEnds {
     }
 }
 
-/// Serves NFS on `address`, with locks that are kept in `locks`. The configuration's file is named
-/// in the error.
+/// Serves NFS on `address`; with rpcbind also locks, which are kept in `locks`. The
+/// configuration's file is named in the error.
 ///
 /// # Errors
 /// `Conflict` if the port or a program of rpcbind is in use, `Denied` if it takes privileges.
@@ -128,17 +128,17 @@ fn start_nfs(
     clock: Arc<dyn Clock>,
     locks: Arc<LockManager>,
 ) -> Result<nfs::Server, AdminError> {
-    let locking = nfs::Locking {
+    // Without rpcbind no client finds the lock manager, so only strangers would ask it.
+    let locking = config.nfs_rpcbind.then(|| nfs::Locking {
         locks,
         ledger: Arc::new(StateFile::new(&config.state_directory, LEDGER_FILE)),
         node: config.name.clone(),
         grace_nanoseconds: config.nfs_grace_seconds * 1_000_000_000,
-        rpcbind: config.nfs_rpcbind,
+        rpcbind: true,
         client_rpcbind_port: nfs::CLIENT_RPCBIND_PORT,
-    };
+    });
     let in_flight_bytes_max = Shares::of(config.memory.0).front_end_bytes as usize;
-    let configuration =
-        nfs::Configuration { address, clock, locking: Some(locking), in_flight_bytes_max };
+    let configuration = nfs::Configuration { address, clock, locking, in_flight_bytes_max };
     nfs::Server::start(&configuration, service, exports).map_err(|error| {
         let code = match &error {
             StartError::Rpc(RpcError::Listen { source, .. }) => match source.kind() {

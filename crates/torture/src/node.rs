@@ -140,7 +140,7 @@ impl Node {
         node.start()?;
         let count = sizes.disks_count.to_string();
         node.stroop(&["aggr", "create", "a1", "--disks", &count, "--raid", "raid4"])?;
-        let export = "127.0.0.1:rw:none";
+        let export = "127.0.0.1:rw:none:insecure";
         node.stroop(&["volume", "create", "home", "--size", &sizes.volume, "--export", export])?;
         node.mount()?;
         Ok(node)

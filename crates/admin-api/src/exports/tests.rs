@@ -50,12 +50,14 @@ fn rules_are_read_only_and_squash_root_unless_they_say_otherwise() {
     assert_eq!(rule("127.0.0.1:all").to_string(), "127.0.0.1:ro:all");
     assert_eq!(rule("fd00::/8:rw").to_string(), "fd00::/8:rw:root");
     assert_eq!(rule("::1:rw").client, "::1".parse().unwrap());
-    let all = "*:rw:all:anonuid=7:anongid=0:secure:nosnapshots";
+    let all = "*:rw:all:anonuid=7:anongid=0:insecure:nosnapshots";
     assert_eq!(rule(all).to_string(), all);
     assert_eq!(
-        rule("10.0.0.1:nosnapshots:secure:rw").to_string(),
-        "10.0.0.1:rw:root:secure:nosnapshots"
+        rule("10.0.0.1:nosnapshots:insecure:rw").to_string(),
+        "10.0.0.1:rw:root:insecure:nosnapshots"
     );
+    assert!(rule("10.0.0.1").secure_ports && !rule("10.0.0.1:insecure").secure_ports);
+    assert_eq!(rule("10.0.0.1:secure"), rule("10.0.0.1"));
     for wrong in ["10.0.0.1:anonuid=me", "10.0.0.1:anongid=4294967295"] {
         let wrong = wrong.parse::<ExportRule>().unwrap_err();
         assert!(matches!(wrong, ParseRuleError::Identity { .. }), "{wrong}");
@@ -112,7 +114,7 @@ fn rules_are_added_and_removed_by_network() {
 #[test]
 fn rules_survive_the_wire() {
     let json = serde_json::to_string(&rule("fd00::/8:rw:none")).unwrap();
-    let expected = r#"{"client":"fd00::/8","access":"rw","squash":"none","anonymous_uid":65534,"anonymous_gid":65534,"secure_ports":false,"hide_snapshots":false}"#;
+    let expected = r#"{"client":"fd00::/8","access":"rw","squash":"none","anonymous_uid":65534,"anonymous_gid":65534,"secure_ports":true,"hide_snapshots":false}"#;
     assert_eq!(json, expected);
     let short = r#"{"client":"fd00::/8","access":"rw","squash":"none"}"#;
     assert_eq!(serde_json::from_str::<ExportRule>(short).unwrap(), rule("fd00::/8:rw:none"));

@@ -20,7 +20,7 @@ pub(super) fn run(
             let rule = ExportRule {
                 anonymous_uid: options.anon_uid,
                 anonymous_gid: options.anon_gid,
-                secure_ports: options.secure_ports,
+                secure_ports: !options.insecure_ports,
                 hide_snapshots: options.hide_snapshots,
                 ..ExportRule::new(*client, *access, *squash)
             };
@@ -77,7 +77,7 @@ fn table(exports: &[VolumeExports]) -> Table {
 
 /// What a rule asks for beside the usual.
 fn options(rule: &ExportRule) -> String {
-    let words = [(rule.secure_ports, "secure"), (rule.hide_snapshots, "nosnapshots")];
+    let words = [(!rule.secure_ports, "insecure"), (rule.hide_snapshots, "nosnapshots")];
     let words: Vec<&str> = words.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
     if words.is_empty() { "-".to_owned() } else { words.join(",") }
 }

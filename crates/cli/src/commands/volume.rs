@@ -188,7 +188,7 @@ pub(super) fn exported(rules: &[ExportRule]) -> String {
             admin_api::Squash::All => "all squashed",
             admin_api::Squash::None => "no squash",
         };
-        let ports = if rule.secure_ports { ", ports below 1024" } else { "" };
+        let ports = if rule.secure_ports { "" } else { ", any port" };
         let snapshots = if rule.hide_snapshots { ", no .snapshot" } else { "" };
         format!("{} ({}, {squash}{ports}{snapshots})", rule.client, rule.access)
     };

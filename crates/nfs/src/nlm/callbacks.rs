@@ -1,15 +1,21 @@
 //! Calls to clients, on threads of their own: a lock that was waited for is granted, the result of
-//! a call that came as a message, and the notice that this server was started anew.
+//! a call that came as a message, the notice that this server was started anew, and the question
+//! whether the client itself was.
 //!
 //! Each call finds its client's port by that machine's rpcbind. Who does not answer is asked again
-//! after a while, with others in between.
+//! after a while, with others in between. One thread calls only those that have answered so far, so
+//! that clients which are not there never hold up all threads.
 //!
-//! Invariants: a late grant is told until the client has answered, or asked again itself; if it
-//! does not want the lock, or cannot be reached for [`GRANT_ATTEMPTS_MAX`] attempts, the lock is
-//! given back, so that it stands in nobody's way.
+//! Invariants:
+//! - A late grant is told until the client has answered, or asked again itself; if it does not want
+//!   the lock, or cannot be reached for [`GRANT_ATTEMPTS_MAX`] attempts, the lock is given back, so
+//!   that it stands in nobody's way.
+//! - A notice that a client was started anew proves nothing, as anybody can send it. The locks go
+//!   when that machine itself says so ([`Callbacks::confirm`]).
 //!
 //! Fails: by asking again, then by giving up with a line in the log.
 
+use super::call_queue::{CallQueue, Full, Job, RESULTS_MAX};
 use super::hosts::{Host, Hosts};
 use super::{nsm, procedures, wire};
 use crate::export::{self, ExportPolicy};
@@ -29,30 +35,18 @@ use std::time::Duration;
 
 /// One client that does not answer holds up a thread for some seconds.
 pub(crate) const THREADS: usize = 2;
-/// Calls that wait to be made; more are dropped: clients ask again.
-const JOBS_MAX: usize = 16 << 10;
 /// How long until a grant is told again. Clients ask by themselves every 30 seconds.
 const GRANT_PAUSE_NANOSECONDS: u64 = 5_000_000_000;
 /// Attempts at a grant, over a minute.
 const GRANT_ATTEMPTS_MAX: u32 = 12;
 /// How long until a notice of the restart is sent again, at first; it doubles.
 const NOTICE_PAUSE_NANOSECONDS: u64 = 2_000_000_000;
-/// Attempts at a notice, over a quarter of an hour, as `sm-notify` makes them.
+/// Attempts at a notice or a question, over a quarter of an hour, as `sm-notify` makes them.
 const NOTICE_ATTEMPTS_MAX: u32 = 9;
 /// How often the end of the grace period is looked for.
 const TICK: Duration = Duration::from_millis(500);
 /// Ticks between looks for machines without locks.
 const TICKS_A_SWEEP: u64 = 40;
-
-/// A call to be made.
-enum Job {
-    /// A lock that was waited for is held.
-    Grant { number: u64, host: Host },
-    /// The result of a call that came as a message.
-    Result { host: Host, procedure: u32, results: Vec<u8> },
-    /// This server was started anew.
-    Notice { host: Host },
-}
 
 /// Locks that were granted late and whose clients may not know it.
 #[derive(Default)]
@@ -63,9 +57,9 @@ struct Grants {
 
 #[derive(Default)]
 struct Queue {
-    /// Jobs by the time from which they are due, and the attempts made.
-    jobs: BTreeMap<(u64, u64), (Job, u32)>,
-    next: u64,
+    jobs: CallQueue,
+    /// Whether results are being dropped, which is said once.
+    drops: bool,
     grants: Grants,
     stopping: bool,
 }
@@ -157,42 +151,57 @@ impl Callbacks {
         self.push(Job::Notice { host }, 0, 0);
     }
 
+    /// Somebody says that a machine was started anew, whose status monitor has this number now.
+    pub(crate) fn confirm_restart(&self, host: Host, state: u32) {
+        if !self.queue.lock().jobs.confirms(&host) {
+            self.push(Job::Confirm { host, state }, 0, 0);
+        }
+    }
+
+    /// The next call, which is made here, for tests: whether the client answers. `None` if no call
+    /// is due.
+    #[cfg(test)]
+    pub(super) fn step(&self) -> Option<bool> {
+        let now = self.clock.monotonic_nanoseconds();
+        let (job, attempts) = self.queue.lock().jobs.begin(now, false)?;
+        let address = job.host().address;
+        let answers = self.attempt(job, attempts + 1);
+        self.queue.lock().jobs.end(address, answers);
+        Some(answers)
+    }
+
     fn push(&self, job: Job, attempts: u32, pause_nanoseconds: u64) {
         let due = match pause_nanoseconds {
             0 => 0,
             pause => self.clock.monotonic_nanoseconds() + pause,
         };
         let mut queue = self.queue.lock();
-        if queue.jobs.len() >= JOBS_MAX {
-            tracing::warn!(
-                limit = JOBS_MAX,
-                "too many calls to clients are queued; one is dropped"
-            );
-            return;
+        let pushed = queue.jobs.push(job, attempts, due);
+        let drops = std::mem::replace(&mut queue.drops, pushed == Err(Full));
+        if queue.drops && !drops {
+            tracing::warn!(limit = RESULTS_MAX, "results of locks are dropped: clients ask again");
         }
-        queue.next += 1;
-        let place = (due, queue.next);
-        queue.jobs.insert(place, (job, attempts));
         drop(queue);
-        self.changed.notify_one();
+        // All: the one that is woken may be the one that does not take it.
+        self.changed.notify_all();
     }
 
-    fn run(&self, ticks: bool) {
+    /// Makes calls until the end: one thread ticks, and takes what was tried in vain.
+    fn run(&self, is_first: bool) {
         let mut tick = 0;
         let mut queue = self.queue.lock();
         while !queue.stopping {
             let now = self.clock.monotonic_nanoseconds();
-            let due = queue.jobs.first_key_value().map(|(place, _)| *place);
-            if let Some(place) = due.filter(|(due, _)| *due <= now) {
-                let Some((job, attempts)) = queue.jobs.remove(&place) else {
-                    unreachable!("it was there under the same lock")
-                };
+            if let Some((job, attempts)) = queue.jobs.begin(now, !is_first) {
                 drop(queue);
-                self.attempt(job, attempts + 1);
+                let address = job.host().address;
+                let answers = self.attempt(job, attempts + 1);
+                self.queue.lock().jobs.end(address, answers);
+                self.changed.notify_all();
             } else {
                 self.changed.wait_for(&mut queue, TICK);
                 drop(queue);
-                if ticks {
+                if is_first {
                     tick += 1;
                     self.tick(tick);
                 }
@@ -203,31 +212,37 @@ impl Callbacks {
 
     fn tick(&self, tick: u64) {
         // Who waits for its end is served by the look.
-        self.locks.in_grace();
+        if !self.locks.in_grace() {
+            self.hosts.end_of_grace();
+        }
         if tick.is_multiple_of(TICKS_A_SWEEP) {
             self.hosts.sweep();
         }
     }
 
-    fn attempt(&self, job: Job, attempts: u32) {
+    /// Makes a call; whether the client answers.
+    fn attempt(&self, job: Job, attempts: u32) -> bool {
         match job {
             Job::Grant { number, host } => self.grant(number, host, attempts),
             Job::Result { host, procedure, results } => {
                 // A client that does not get it asks again.
                 let called = self.call(&host, procedures::PROGRAM, 4, procedure, &results);
-                if let Err(error) = called {
+                if let Err(error) = &called {
                     tracing::debug!(%host.address, %error, "a result was not delivered");
                 }
+                called.is_ok()
             }
             Job::Notice { host } => self.notice(host, attempts),
+            Job::Confirm { host, state } => self.confirm(host, state, attempts),
         }
     }
 
-    fn grant(&self, number: u64, host: Host, attempts: u32) {
+    fn grant(&self, number: u64, host: Host, attempts: u32) -> bool {
         let request = self.queue.lock().grants.told.get(&number).cloned();
-        let Some(request) = request else { return };
+        let Some(request) = request else { return true };
         let Some(file) = export::seal(&*self.policy, &request.file) else {
-            return self.give_back(number);
+            self.give_back(number);
+            return true;
         };
         let mut arguments = Writer::default();
         arguments.opaque(&number.to_be_bytes());
@@ -248,11 +263,13 @@ impl Callbacks {
             reader.opaque(wire::OBJECT_BYTES_MAX)?;
             Ok(reader.u32()?)
         });
+        let answers = status.is_ok();
         let wanted = match status {
             Ok(status) => status == wire::Status::Granted as u32,
             Err(error) if attempts < GRANT_ATTEMPTS_MAX => {
                 tracing::debug!(%host.address, %error, attempts, "a grant was not delivered");
-                return self.push(Job::Grant { number, host }, attempts, GRANT_PAUSE_NANOSECONDS);
+                self.push(Job::Grant { number, host }, attempts, GRANT_PAUSE_NANOSECONDS);
+                return answers;
             }
             Err(error) => {
                 tracing::warn!(%host.address, %error, "a client does not take its lock");
@@ -263,6 +280,7 @@ impl Callbacks {
             true => drop(self.queue.lock().grants.told.remove(&number)),
             false => self.give_back(number),
         }
+        answers
     }
 
     /// Takes a lock from a client that has not heard of it.
@@ -273,22 +291,75 @@ impl Callbacks {
         }
     }
 
-    fn notice(&self, host: Host, attempts: u32) {
+    fn notice(&self, host: Host, attempts: u32) -> bool {
         let mut arguments = Writer::default();
         arguments.opaque(self.node.as_bytes());
         arguments.u32(self.hosts.state());
-        match self.call(&host, nsm::PROGRAM, 1, nsm::NOTIFY, arguments.bytes()) {
+        let called = self.call(&host, nsm::PROGRAM, 1, nsm::NOTIFY, arguments.bytes());
+        let answers = called.is_ok();
+        match called {
             Ok(_) => tracing::info!(%host.address, name = &*host.name, "told of the restart"),
             Err(error) if attempts < NOTICE_ATTEMPTS_MAX => {
                 tracing::debug!(%host.address, %error, attempts, "cannot notify NFS clients of the restart yet");
                 let pause = NOTICE_PAUSE_NANOSECONDS << attempts;
-                return self.push(Job::Notice { host }, attempts, pause);
+                self.push(Job::Notice { host }, attempts, pause);
+                return answers;
             }
             Err(error) => {
                 tracing::warn!(%host.address, %error, "cannot notify NFS clients of the restart")
             }
         }
         self.hosts.told(&host);
+        answers
+    }
+
+    /// Asks a machine of which a notice said that it was started anew. It was if its status monitor
+    /// has another number now than when it took its locks (or the noticed one, if that is not
+    /// known), or if it has neither a status monitor nor a lock manager.
+    fn confirm(&self, host: Host, noticed: u32, attempts: u32) -> bool {
+        let mut arguments = Writer::default();
+        arguments.opaque(self.node.as_bytes());
+        let found = self.call_over_stream(&host, nsm::PROGRAM, nsm::VERSION, nsm::STAT, &arguments);
+        let is_restarted = match found {
+            Ok(results) => {
+                let mut reader = Reader::new(&results);
+                let state = reader.u32().and_then(|_result| reader.u32());
+                state.map_err(CallError::from).map(|state| match self.hosts.locked_in(&host) {
+                    Some(before) => state != before,
+                    None => state == noticed,
+                })
+            }
+            Err(CallError::NotRegistered { .. }) => {
+                let (program, version) = (procedures::PROGRAM, procedures::VERSION);
+                match self.call_over_stream(&host, program, version, 0, &Writer::default()) {
+                    Ok(_) => Ok(false),
+                    Err(CallError::NotRegistered { .. }) => Ok(true),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        let answers = is_restarted.is_ok();
+        let (address, name) = (host.address, Arc::clone(&host.name));
+        match is_restarted {
+            Ok(true) => {
+                let count = self.hosts.forgets(&host);
+                tracing::info!(%address, %name, count, "a client was restarted: its locks are free");
+            }
+            Ok(false) => tracing::info!(
+                %address, %name, "a notice that a client was restarted is not true: it keeps its locks"
+            ),
+            Err(error) if attempts < NOTICE_ATTEMPTS_MAX => {
+                tracing::debug!(%address, %error, attempts, "cannot ask whether a client was restarted");
+                let pause = NOTICE_PAUSE_NANOSECONDS << attempts;
+                self.push(Job::Confirm { host, state: noticed }, attempts, pause);
+            }
+            Err(error) => tracing::warn!(
+                %address, %name, %error,
+                "a client is said to have been restarted and does not answer: it keeps its locks"
+            ),
+        }
+        answers
     }
 
     /// Calls a program of a client, over UDP as these programs are by custom, else over TCP.
@@ -308,5 +379,20 @@ impl Callbacks {
         datagram.or_else(|_| {
             find(Transport::Tcp).and_then(|address| call_stream(address, procedure, arguments))
         })
+    }
+
+    /// Calls a program of a client over TCP alone: who answers is at that address.
+    fn call_over_stream(
+        &self,
+        host: &Host,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        arguments: &Writer,
+    ) -> Result<Vec<u8>, CallError> {
+        let procedure = Procedure { program, version, procedure };
+        let at = SocketAddr::new(host.address, self.client_rpcbind_port);
+        let address = rpcbind::find(at, program, version, Transport::Tcp)?;
+        call_stream(address, procedure, arguments.bytes())
     }
 }

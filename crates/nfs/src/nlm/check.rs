@@ -1,19 +1,21 @@
 //! Whether a call about a lock may be made: what the handle leads to, which machine asks, and what
 //! the export rule lets it do.
 //!
-//! Invariants: the export rule is asked before anything is remembered of who asks. Giving back is
-//! another matter: a machine that was let in gives back what it has whatever the rule says by now,
-//! or its lock would stand in everybody's way. The kind of port counts still: on a machine whose
-//! locks were all had from ports that take root, no other user gives them back.
+//! Invariants: the export rule is asked before anything is remembered of who asks, and before
+//! anything is said to who asks by a call of ours. Giving back is another matter: a machine
+//! that was let in gives back what it has whatever the rule says by now, or its lock would
+//! stand in everybody's way. The kind of port counts still: on a machine whose locks were all
+//! had from ports that take root, no other user gives them back.
 //!
-//! Fails: with a [`Status`].
+//! Fails: with [`Denied`].
 
 use super::hosts::{Host, Hosts, Unmonitored};
 use super::wire::{self, Lock, Status};
-use crate::export;
+use crate::export::{self, ExportAccess};
 use crate::request::{Context, Session};
-use file_service::{FileHandle, FsError, SealedHandle};
+use file_service::{Caller, FileHandle, FsError, SealedHandle};
 use locks::{Kind, Mode, Owner, Range, Request};
+use onc_rpc::Credential;
 use units::SnapshotId;
 
 /// What a call is for.
@@ -31,35 +33,59 @@ pub(super) struct Checked {
     pub(super) request: Request,
     /// Whether nothing may be changed through the export, if the call is to take.
     pub(super) read_only: bool,
+    /// As whom the file would be opened, if the call is to take.
+    pub(super) caller: Option<Caller>,
+}
+
+/// A call that may not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Denied {
+    pub(super) status: Status,
+    /// Whether the export rule let its client in: else nothing is remembered of it, and no call of
+    /// ours tells it.
+    pub(super) is_admitted: bool,
+}
+
+impl Denied {
+    const fn stranger(status: Status) -> Self {
+        Self { status, is_admitted: false }
+    }
+
+    const fn admitted(status: Status) -> Self {
+        Self { status, is_admitted: true }
+    }
 }
 
 pub(super) fn check(
     context: &Context,
     hosts: &Hosts,
-    session: &Session,
+    (session, credential): (&Session, &Credential),
     (lock, mode): (&Lock<'_>, Mode),
     purpose: Purpose,
-) -> Result<Checked, Status> {
-    let sealed = SealedHandle::parse(lock.file).map_err(|_| Status::Stale)?;
+) -> Result<Checked, Denied> {
+    let stale = Denied::stranger(Status::Stale);
+    let sealed = SealedHandle::parse(lock.file).map_err(|_| stale)?;
     let file = context.open(sealed).map_err(|error| match error {
-        FsError::Offline => Status::Failed,
-        _ => Status::Stale,
+        FsError::Offline => Denied::stranger(Status::Failed),
+        _ => stale,
     })?;
-    let host = Host::new(session.client, lock.caller).ok_or(Status::Failed)?;
-    let range = Range::of_length(lock.offset, lock.length).ok_or(Status::TooFar)?;
+    let host = Host::new(session.client, lock.caller).ok_or(Denied::stranger(Status::Failed))?;
     let is_privileged = export::is_privileged(session.peer.port());
     let known = match purpose {
         Purpose::GiveBack => hosts.known(&host, file.volume, is_privileged),
         Purpose::Take => None,
     };
-    let (client, read_only) = match known {
-        Some(client) => (client, false),
+    let (client, access) = match known {
+        Some(client) => (client, None),
         None => {
-            let read_only = admit(context, session, &file)?;
+            let access = admit(context, session, &file).map_err(Denied::stranger)?;
             let client = hosts.client(&host, file.volume, is_privileged);
-            (client.map_err(|Unmonitored| Status::DeniedNoLocks)?, read_only)
+            let no_locks = |Unmonitored| Denied::admitted(Status::DeniedNoLocks);
+            (client.map_err(no_locks)?, Some(access))
         }
     };
+    let range = Range::of_length(lock.offset, lock.length);
+    let range = range.ok_or(Denied::admitted(Status::TooFar))?;
     let request = Request {
         file,
         owner: Owner::new(client, &wire::owner_name(lock.process, lock.owner)),
@@ -68,15 +94,21 @@ pub(super) fn check(
         mode,
         range,
     };
-    Ok(Checked { host, request, read_only })
+    let image = file.snapshot != SnapshotId::ACTIVE;
+    Ok(Checked {
+        host,
+        request,
+        read_only: access.is_some_and(|access| image || access.read_only),
+        caller: access.map(|access| export::caller(credential, &access)),
+    })
 }
 
-/// Asks the export rule; whether it lets nothing be changed.
-fn admit(context: &Context, session: &Session, file: &FileHandle) -> Result<bool, Status> {
+/// Asks the export rule.
+fn admit(context: &Context, session: &Session, file: &FileHandle) -> Result<ExportAccess, Status> {
     let access = context.policy.rule(file.volume, session.client).ok_or(Status::Failed)?;
     let image = file.snapshot != SnapshotId::ACTIVE;
     if access.refuses_port(session.peer.port()) || (image && access.hide_snapshots) {
         return Err(Status::Failed);
     }
-    Ok(image || access.read_only)
+    Ok(access)
 }

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! `state` is NSM's number of this node: odd, and larger at each start, so that a client can tell a
-//! notice that it knows from a new one. A `host` has locks, or had them when the server ended and
-//! was not told of the restart yet.
+//! notice that it knows from a new one. A `host` has locks, or had them when the server ended.
 //!
 //! Invariants: what [`Hosts::monitor`] has answered is in the ledger durably; a machine leaves it
-//! when it has had no lock for [`IDLE_SWEEPS`] sweeps, was started anew, gave back all, or was told
-//! of a restart.
+//! when it has had no lock for [`IDLE_SWEEPS`] sweeps, was started anew, or gave back all. Machines
+//! of an earlier start leave it when they were told of the restart and the grace period is over:
+//! until then they may take back what they had, and nobody else may.
 //!
 //! Fails: [`Unmonitored`]: no lock may be given. A ledger that makes no sense is reported, and what
 //! can be read of it is used; then the clock makes the state, which must not be an old one.
@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use units::VolumeUuid;
 
@@ -67,6 +68,8 @@ struct Known {
     seen: u64,
     /// Volumes that it was let in to from a port that any user of it may use.
     any_port: BTreeSet<VolumeUuid>,
+    /// The number of its status monitor when it asked for a lock last, if it has one.
+    state: Option<NonZeroU32>,
 }
 
 #[derive(Default)]
@@ -74,6 +77,8 @@ struct Table {
     hosts: BTreeMap<Host, Known>,
     /// Had locks when the server was started, and were not told of that yet.
     to_tell: Vec<Host>,
+    /// Had locks when the server was started, and may take them back.
+    may_reclaim: BTreeSet<Host>,
     sweeps: u64,
 }
 
@@ -129,7 +134,8 @@ impl Hosts {
         contents.hosts.sort();
         contents.hosts.dedup();
         let to_tell = contents.hosts;
-        let table = Table { to_tell: to_tell.clone(), ..Table::default() };
+        let may_reclaim = to_tell.iter().cloned().collect();
+        let table = Table { to_tell: to_tell.clone(), may_reclaim, ..Table::default() };
         let hosts = Self { table: Mutex::new(table), ledger, locks, state };
         hosts.write(&hosts.table.lock())?;
         Ok((hosts, to_tell))
@@ -143,7 +149,9 @@ impl Hosts {
     fn write(&self, table: &Table) -> io::Result<()> {
         let mut text = format!("{HEADER}\nstate {}\n", self.state);
         let monitored = table.hosts.iter().filter(|(_, known)| known.monitored);
-        let hosts = monitored.map(|(host, _)| host).chain(&table.to_tell);
+        let monitored = monitored.map(|(host, _)| host);
+        let hosts: BTreeSet<&Host> =
+            monitored.chain(&table.to_tell).chain(&table.may_reclaim).collect();
         for host in hosts {
             // Writing to a text cannot fail.
             let _ = writeln!(text, "host {} {}", host.address, host.name);
@@ -173,7 +181,8 @@ impl Hosts {
                 return Err(Unmonitored);
             }
             let id = self.locks.register_client();
-            let known = Known { id, monitored: false, seen, any_port: BTreeSet::new() };
+            let any_port = BTreeSet::new();
+            let known = Known { id, monitored: false, seen, any_port, state: None };
             table.hosts.insert(host.clone(), known);
         }
         let Some(known) = table.hosts.get_mut(host) else { unreachable!("it was put there") };
@@ -224,37 +233,56 @@ impl Hosts {
         let _ = self.try_write(&table);
     }
 
-    /// A machine says that it was started anew: frees its locks. Its name may be given in full or
-    /// not; where no machine of its address has it, it means the only one that there is.
-    pub(crate) fn started_anew(&self, address: IpAddr, name: &[u8]) -> usize {
-        self.forget(|table| {
-            let of_address: Vec<Host> =
-                table.hosts.keys().filter(|host| host.address == address).cloned().collect();
-            let named = of_address.iter().filter(|host| same_name(host.name.as_bytes(), name));
-            let gone: Vec<Host> = named.cloned().collect();
-            if gone.is_empty() && of_address.len() == 1 { of_address } else { gone }
-        })
+    /// Whether a machine may take back what it had before the server was started.
+    pub(crate) fn may_reclaim(&self, host: &Host) -> bool {
+        self.table.lock().may_reclaim.contains(host)
     }
 
-    /// A machine gives back all that it has, under the name under which it has it.
-    pub(crate) fn frees_all(&self, host: &Host) -> usize {
-        self.forget(|_| vec![host.clone()])
+    /// The grace period is over, or there is none.
+    pub(crate) fn end_of_grace(&self) {
+        let mut table = self.table.lock();
+        if !std::mem::take(&mut table.may_reclaim).is_empty() {
+            // If it fails they are told again after the next start, which does no harm.
+            let _ = self.try_write(&table);
+        }
     }
 
-    /// Frees the locks of some machines; how many of them were known.
-    fn forget(&self, which: impl FnOnce(&Table) -> Vec<Host>) -> usize {
-        let clients = {
+    /// A machine asks for a lock, and says which number its status monitor has.
+    pub(crate) fn locks_in(&self, host: &Host, state: u32) {
+        if let Some(known) = self.table.lock().hosts.get_mut(host) {
+            known.state = NonZeroU32::new(state).or(known.state);
+        }
+    }
+
+    /// The number that a machine's status monitor had when it asked for a lock last.
+    pub(crate) fn locked_in(&self, host: &Host) -> Option<u32> {
+        self.table.lock().hosts.get(host)?.state.map(NonZeroU32::get)
+    }
+
+    /// The machines of an address that have locks, or had, under this name, which may be given in
+    /// full or not.
+    pub(crate) fn named(&self, address: IpAddr, name: &[u8]) -> Vec<Host> {
+        let table = self.table.lock();
+        let known = table.hosts.keys().chain(&table.may_reclaim);
+        let named =
+            known.filter(|host| host.address == address && same_name(host.name.as_bytes(), name));
+        let named: BTreeSet<&Host> = named.collect();
+        named.into_iter().cloned().collect()
+    }
+
+    /// Frees the locks of a machine; how many machines that were is none or one.
+    pub(crate) fn forgets(&self, host: &Host) -> usize {
+        let known = {
             let mut table = self.table.lock();
-            let gone = which(&table);
-            let clients = gone.iter().filter_map(|host| table.hosts.remove(host));
-            let clients: Vec<Known> = clients.collect();
-            if clients.iter().any(|known| known.monitored) {
+            let known = table.hosts.remove(host);
+            let may_reclaim = table.may_reclaim.remove(host);
+            if may_reclaim || known.as_ref().is_some_and(|known| known.monitored) {
                 let _ = self.try_write(&table);
             }
-            clients
+            known
         };
-        clients.iter().for_each(|known| self.locks.forget_client(known.id));
-        clients.len()
+        known.iter().for_each(|known| self.locks.forget_client(known.id));
+        usize::from(known.is_some())
     }
 
     /// Forgets machines that have had no locks for a while.

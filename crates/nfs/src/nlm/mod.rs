@@ -8,6 +8,7 @@
 //! | `hosts` | which machines have locks |
 //! | `ledger` | where that is kept over restarts |
 //! | `callbacks` | calls to clients: GRANTED, results of `_MSG`, notices of a restart |
+//! | `call_queue` | the order of those calls |
 //! | `nsm` | the status monitor: clients that were started anew |
 //!
 //! The locks themselves are [`locks::LockManager`]'s, which other front ends share.
@@ -16,13 +17,15 @@
 //! - A machine is in the ledger before its first lock is given, so that it is told of a restart.
 //! - A lock that was granted late and that its client does not want is given back; one that the
 //!   client has heard of in another way never is (`callbacks::Grants`).
-//! - A notice of a restart frees the locks of its sender's address only.
+//! - A notice of a restart frees locks when the machine that it is about has confirmed it.
+//! - Locks are taken back by machines of the ledger only; new ones, by who could open the file.
 //! - What a machine was let have it can give back, whatever the export rule says by now.
 //!
 //! Not here: monitoring for others (NSM MON): this node watches its own clients.
 //!
 //! Fails: with the statuses of NLM.
 
+mod call_queue;
 pub(crate) mod callbacks;
 mod check;
 pub(crate) mod hosts;

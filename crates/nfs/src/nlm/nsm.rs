@@ -1,12 +1,16 @@
 //! NSM version 1 (XNFS): the status monitor, for machines that were started anew.
 //!
 //! NOTIFY is what matters: a client that was started anew has lost its programs, so their locks
-//! go. Monitoring on behalf of others (MON) is refused: the node's own list is kept by `hosts`, and
-//! a machine's own NFS client has its own `statd`.
+//! go, once the machine itself has said that it was (`callbacks`). Monitoring on behalf of
+//! others (MON) is refused: the node's own list is kept by `hosts`, and a machine's own NFS
+//! client has its own `statd`.
 //!
-//! Invariants: whoever sends a NOTIFY can free the locks of its own address only.
+//! Invariants: a NOTIFY frees nothing by itself. It causes a call to its sender's address only, and
+//! only if a machine of that address and name was let in to a volume, and from a port that takes
+//! root there, which status monitors use.
 
 use super::LockService;
+use crate::export;
 use crate::request::Session;
 use onc_rpc::{Call, Replier, ReplyError, XdrError};
 
@@ -14,6 +18,8 @@ use onc_rpc::{Call, Replier, ReplyError, XdrError};
 pub(crate) const PROGRAM: u32 = 100_024;
 /// Its only version.
 pub(crate) const VERSION: u32 = 1;
+/// STAT: the number of the status monitor, and whether it would monitor a machine.
+pub(crate) const STAT: u32 = 1;
 /// NOTIFY.
 pub(crate) const NOTIFY: u32 = 6;
 
@@ -42,7 +48,7 @@ fn run(
         // NULL; SIMU_CRASH, which is for tests of a monitor alone
         0 | 5 => {}
         // STAT, MON: no machine can be monitored here
-        1 | 2 => {
+        STAT | 2 => {
             writer.u32(STAT_FAIL);
             writer.u32(state);
         }
@@ -57,9 +63,7 @@ fn run(
                     return Err(error);
                 }
             };
-            let count = service.hosts.started_anew(session.client, name);
-            let name = String::from_utf8_lossy(name);
-            tracing::info!(client = %session.client, %name, state, count, "a client was restarted");
+            heard_of_restart(service, session, name, state);
         }
         _ => {
             replier.fail(ReplyError::ProcedureUnavailable);
@@ -68,4 +72,15 @@ fn run(
     }
     replier.send(writer, None);
     Ok(())
+}
+
+/// Somebody says that a machine was started anew.
+fn heard_of_restart(service: &LockService, session: &Session, name: &[u8], state: u32) {
+    if !export::is_privileged(session.peer.port()) {
+        tracing::debug!(client = %session.peer, "NOTIFY from a port that any user may use");
+        return;
+    }
+    for host in service.hosts.named(session.client, name) {
+        service.callbacks.confirm_restart(host, state);
+    }
 }

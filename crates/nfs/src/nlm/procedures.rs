@@ -10,15 +10,15 @@
 //! Fails: with a [`Status`].
 
 use super::LockService;
-use super::check::{Checked, Purpose, check};
+use super::check::{Checked, Denied, Purpose, check};
 use super::hosts::Host;
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
 use crate::export;
-use crate::once::{self, Once, once};
+use crate::once::{self, Kept, Once, once};
 use crate::request::Session;
-use file_service::{Caller, FileHandle, FsError, calls};
+use file_service::{Caller, FsError, calls, permission};
 use locks::{Attempt, Cancelled, Held, LockError, Outcome, Request, Share};
-use onc_rpc::{Call, Reader, Replier, ReplyError, Writer, XdrError};
+use onc_rpc::{Call, Credential, Reader, Replier, ReplyError, Writer, XdrError};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ const UNSHARE: u32 = 21;
 const LOCK_UNMONITORED: u32 = 22;
 const FREE_ALL: u32 = 23;
 
+/// Of SHARE's `access`: the owner reads (`fsa_R`).
+const ACCESS_READ: u8 = 1;
 /// Of SHARE's `access`: the owner writes (`fsa_W`).
 const ACCESS_WRITE: u8 = 2;
 
@@ -114,7 +116,7 @@ pub(crate) fn dispatch(
     match number {
         0 => done(replier),
         TEST..=UNLOCK | SHARE..=LOCK_UNMONITORED => answer_call(service, session, call, replier),
-        6..=9 => message(service, session, number - MESSAGE, call.arguments, replier),
+        6..=9 => message(service, session, call, replier),
         FREE_ALL => {
             let mut arguments = call.arguments;
             if let Ok(name) = arguments.opaque(NAME_BYTES_MAX) {
@@ -130,14 +132,15 @@ pub(crate) fn dispatch(
 
 /// A machine gives back all that it has. There is no handle that says of which volume, so there is
 /// no export rule to be asked: only who may speak for the machine is believed, and only under the
-/// name under which it locks. Lock managers use such ports if they are not told otherwise.
+/// name under which it locks. Lock managers use such ports if they are not told otherwise. The
+/// sender of a datagram may be anybody.
 fn free_all(service: &LockService, session: &Session, name: &[u8]) {
-    if !export::is_privileged(session.peer.port()) {
-        tracing::debug!(client = %session.peer, "FREE_ALL from a port that any user may use");
+    if session.datagram || !export::is_privileged(session.peer.port()) {
+        tracing::debug!(client = %session.peer, "FREE_ALL from who may be anybody");
         return;
     }
     let Some(host) = Host::new(session.client, name) else { return };
-    let count = service.hosts.frees_all(&host);
+    let count = service.hosts.forgets(&host);
     tracing::info!(client = %session.client, name = &*host.name, count, "a client frees all locks");
 }
 
@@ -151,10 +154,16 @@ fn done(replier: Replier) {
 /// gives back.
 fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, replier: Replier) {
     let number = call.header.procedure;
+    let mut arguments = call.arguments.clone();
+    let Ok(asked) = Asked::read(number, &mut arguments) else {
+        return replier.fail(ReplyError::GarbageArguments);
+    };
+    let checked = asked.check(service, session, &call.header.credential, number);
+    let is_admitted = checked.as_ref().map_or_else(|denied| denied.is_admitted, |_| true);
     let way = if number == TEST || mutation::broken(Rule::RepeatedLockDoneAgain) {
         Once::Do(once::Way::unkept(replier))
     } else {
-        once(&service.context, session, &call, false, replier)
+        once(&service.context, session, &call, Kept { is_write: false, is_admitted }, replier)
     };
     let way = match way {
         Once::Do(way) => way,
@@ -164,35 +173,34 @@ fn answer_call(service: &Arc<LockService>, session: &Session, call: Call<'_>, re
         Once::Refused(way, _) => return way.withdraw(),
         Once::Answered => return,
     };
-    let mut arguments = call.arguments;
-    match Asked::read(number, &mut arguments) {
-        Ok(asked) => {
-            let cookie = asked.cookie.to_vec();
-            let of_share = matches!(number, SHARE | UNSHARE);
-            let (service_there, way) = (Arc::clone(service), Way::Call(way));
-            let answer = Answer { service: service_there, way, cookie, of_share };
-            run(service, session, number, &asked, answer);
-        }
-        Err(_) => way.reject(ReplyError::GarbageArguments),
+    let (cookie, of_share) = (asked.cookie.to_vec(), matches!(number, SHARE | UNSHARE));
+    let answer = Answer { service: Arc::clone(service), way: Way::Call(way), cookie, of_share };
+    match checked {
+        Ok(checked) => run(service, number, &asked, checked, answer),
+        Err(Denied { status, .. }) => answer.refuse(status),
     }
 }
 
 /// A call whose result is a call of ours.
-fn message(
-    service: &Arc<LockService>,
-    session: &Session,
-    number: u32,
-    mut arguments: Reader<'_>,
-    replier: Replier,
-) {
+fn message(service: &Arc<LockService>, session: &Session, call: Call<'_>, replier: Replier) {
+    let number = call.header.procedure - MESSAGE;
+    let mut arguments = call.arguments;
     let asked = Asked::read(number, &mut arguments);
     done(replier);
     let Ok(asked) = asked else { return };
+    let checked = asked.check(service, session, &call.header.credential, number);
+    if let Err(Denied { is_admitted: false, .. }) = &checked {
+        tracing::debug!(client = %session.peer, "a message about a lock, of a stranger");
+        return;
+    }
     let Some(host) = Host::new(session.client, asked.lock.caller) else { return };
     let (way, cookie) = (Way::Message(host, number + RESULT), asked.cookie.to_vec());
     // There are no such messages about reservations.
     let answer = Answer { service: Arc::clone(service), way, cookie, of_share: false };
-    run(service, session, number, &asked, answer);
+    match checked {
+        Ok(checked) => run(service, number, &asked, checked, answer),
+        Err(Denied { status, .. }) => answer.refuse(status),
+    }
 }
 
 /// The arguments of any procedure that has a result.
@@ -202,6 +210,8 @@ struct Asked<'a> {
     exclusive: bool,
     lock: Lock<'a>,
     reclaim: bool,
+    /// The number of the client's status monitor, if the call has it.
+    state: u32,
     /// Of SHARE: what others may not do, and what the owner does.
     deny: u32,
     access: u32,
@@ -216,8 +226,10 @@ impl<'a> Asked<'a> {
         let block = matches!(number, LOCK | CANCEL | LOCK_UNMONITORED) && reader.bool()?;
         let exclusive = number != UNLOCK && reader.bool()?;
         let lock = Lock::read(reader)?;
-        let reclaim = matches!(number, LOCK | LOCK_UNMONITORED) && reader.bool()?;
-        Ok(Self { cookie, block, exclusive, lock, reclaim, deny: 0, access: 0 })
+        let is_lock = matches!(number, LOCK | LOCK_UNMONITORED);
+        let reclaim = is_lock && reader.bool()?;
+        let state = if is_lock { reader.u32()? } else { 0 };
+        Ok(Self { cookie, block, exclusive, lock, reclaim, state, deny: 0, access: 0 })
     }
 
     fn read_share(cookie: &'a [u8], reader: &mut Reader<'a>) -> Result<Self, XdrError> {
@@ -227,23 +239,31 @@ impl<'a> Asked<'a> {
         let (deny, access) = (reader.u32()?, reader.u32()?);
         let reclaim = reader.bool()?;
         let lock = Lock { caller, file, owner, process: 0, offset: 0, length: 0 };
-        Ok(Self { cookie, block: false, exclusive: false, lock, reclaim, deny, access })
+        let (block, exclusive, state) = (false, false, 0);
+        Ok(Self { cookie, block, exclusive, lock, reclaim, state, deny, access })
+    }
+
+    /// Whether the call may be made.
+    fn check(
+        &self,
+        service: &LockService,
+        session: &Session,
+        credential: &Credential,
+        number: u32,
+    ) -> Result<Checked, Denied> {
+        let purpose = if gives_back(number) { Purpose::GiveBack } else { Purpose::Take };
+        let lock = (&self.lock, wire::mode(self.exclusive));
+        check(&service.context, &service.hosts, (session, credential), lock, purpose)
     }
 }
 
 fn run(
     service: &Arc<LockService>,
-    session: &Session,
     number: u32,
     asked: &Asked<'_>,
+    checked: Checked,
     answer: Answer,
 ) {
-    let purpose = if gives_back(number) { Purpose::GiveBack } else { Purpose::Take };
-    let lock_asked = (&asked.lock, wire::mode(asked.exclusive));
-    let checked = match check(&service.context, &service.hosts, session, lock_asked, purpose) {
-        Ok(checked) => checked,
-        Err(status) => return answer.refuse(status),
-    };
     match number {
         TEST => test(service, checked, answer),
         CANCEL => cancel(service, &checked, answer),
@@ -262,15 +282,28 @@ fn run(
     }
 }
 
-/// Looks whether the file is there.
+/// Looks whether the file is there, and whether `checked`'s caller could open it in one of these
+/// ways (bits of its mode): a lock is taken through an open file. As of data, the owner may always:
+/// the file may have been open before its mode was changed.
 fn with_file(
     service: &LockService,
-    file: FileHandle,
+    checked: Checked,
+    ways: &'static [u32],
     answer: Answer,
-    there: impl FnOnce(Answer) + Send + 'static,
+    there: impl FnOnce(Checked, Answer) + Send + 'static,
 ) {
+    let file = checked.request.file;
     let done = move |result: Result<file_service::Attributes, FsError>| match result {
-        Ok(_) => there(answer),
+        Ok(attributes) => {
+            let opens = |caller: &Caller| {
+                let mut ways = ways.iter();
+                ways.any(|bits| permission::check_data(caller, &attributes, *bits).is_ok())
+            };
+            match checked.caller.as_ref().is_none_or(opens) {
+                true => there(checked, answer),
+                false => answer.status(Status::Failed),
+            }
+        }
         Err(FsError::Stale | FsError::BadHandle) => answer.status(Status::Stale),
         Err(_) => answer.status(Status::Failed),
     };
@@ -281,13 +314,17 @@ fn with_file(
     );
 }
 
+const READS: &[u32] = &[permission::MODE_READ];
+const WRITES: &[u32] = &[permission::MODE_WRITE];
+const READS_OR_WRITES: &[u32] = &[permission::MODE_READ, permission::MODE_WRITE];
+const READS_AND_WRITES: &[u32] = &[permission::MODE_READ | permission::MODE_WRITE];
+
 fn test(service: &Arc<LockService>, checked: Checked, answer: Answer) {
     if service.locks.in_grace() {
         return answer.status(Status::DeniedGracePeriod);
     }
-    let request = checked.request;
-    with_file(service, request.file, answer, move |answer| {
-        match answer.service.locks.conflict(&request) {
+    with_file(service, checked, READS_OR_WRITES, answer, move |checked, answer| {
+        match answer.service.locks.conflict(&checked.request) {
             None => answer.status(Status::Granted),
             Some(held) => answer.send(Status::Denied, |writer| wire::holder(writer, &held)),
         }
@@ -309,11 +346,16 @@ fn lock(
     if in_grace != asked.reclaim && !is_given_anyway {
         return answer.status(Status::DeniedGracePeriod);
     }
+    if asked.reclaim && !service.hosts.may_reclaim(&checked.host) {
+        return answer.status(Status::Denied);
+    }
+    service.hosts.locks_in(&checked.host, asked.state);
     if monitored && service.hosts.monitor(&checked.host).is_err() {
         return answer.status(Status::DeniedNoLocks);
     }
     let (block, reclaim) = (asked.block, asked.reclaim);
-    with_file(service, checked.request.file, answer, move |answer| {
+    let ways = if asked.exclusive { WRITES } else { READS };
+    with_file(service, checked, ways, answer, move |checked, answer| {
         let service = Arc::clone(&answer.service);
         let mut status = take(&service, &checked, block, reclaim);
         // It may have been without locks for so long that it was taken out of the ledger.
@@ -383,11 +425,21 @@ fn share(service: &Arc<LockService>, asked: &Asked<'_>, checked: Checked, answer
     if checked.read_only && access & ACCESS_WRITE != 0 {
         return answer.status(Status::ReadOnly);
     }
+    if asked.reclaim && !service.hosts.may_reclaim(&checked.host) {
+        return answer.status(Status::Denied);
+    }
     if service.hosts.monitor(&checked.host).is_err() {
         return answer.status(Status::DeniedNoLocks);
     }
     let reclaim = asked.reclaim;
-    with_file(service, checked.request.file, answer, move |answer| {
+    let ways = match (access & ACCESS_READ != 0, access & ACCESS_WRITE != 0) {
+        (true, true) => READS_AND_WRITES,
+        (false, true) => WRITES,
+        (true, false) => READS,
+        // It keeps others away, and uses nothing.
+        (false, false) => READS_OR_WRITES,
+    };
+    with_file(service, checked, ways, answer, move |checked, answer| {
         let service = Arc::clone(&answer.service);
         let (file, owner) = (checked.request.file, checked.request.owner);
         let share = Share { owner: owner.clone(), access, deny };

@@ -7,7 +7,9 @@ use crate::server::Programs;
 use file_service::memory::{MemoryFileSystem, VolumeOptions};
 use file_service::{Call, Caller, CreateMode, FileHandle, HandleKey, SetAttributes, calls};
 use locks::{Limits, LockManager};
-use onc_rpc::{AuthSys, CallHeader, Credential, Dialogue, Reader, Writer, record};
+use onc_rpc::{
+    AuthSys, CallHeader, Credential, Dialogue, Reader, Replier, Service, Writer, record,
+};
 use platform::linux::SystemClock;
 use platform::sync::Mutex;
 use std::net::{IpAddr, SocketAddr};
@@ -19,12 +21,17 @@ const GRANTED: u32 = 0;
 const READ_ONLY: u32 = 6;
 const STALE: u32 = 7;
 const FAILED: u32 = 9;
+/// Of NFS.
+const ACCESS: u32 = 13;
+const TRY_LATER: u32 = 10008;
 const LOCK: u32 = 2;
 const CANCEL: u32 = 3;
 const UNLOCK: u32 = 4;
 const SHARE: u32 = 20;
 const UNSHARE: u32 = 21;
 const FREE_ALL: u32 = 23;
+/// The number of a client's status monitor.
+const STATE: u32 = 3;
 /// Ports that take root, and that do not.
 const ROOT: u16 = 700;
 const USER: u16 = 40_000;
@@ -49,12 +56,14 @@ impl ExportPolicy for Policy {
         *self.0.lock()
     }
 
-    fn exports(&self) -> Vec<Export> {
+    fn exports(&self, _: IpAddr) -> Vec<Export> {
         Vec::new()
     }
 }
 
 struct Setup {
+    /// Where calls come from.
+    address: [u8; 4],
     programs: Arc<Programs>,
     policy: Arc<Policy>,
     locks: Arc<LockManager>,
@@ -75,6 +84,11 @@ fn ask<C: Call>(service: &MemoryFileSystem, call: C) -> C::Reply {
 
 impl Setup {
     fn new() -> Self {
+        Self::of_client([10, 0, 0, 7], 1, ReplyLimits::default())
+    }
+
+    /// With a client at this address, whose rpcbind has this port.
+    fn of_client(address: [u8; 4], client_rpcbind_port: u16, limits: ReplyLimits) -> Self {
         let service = MemoryFileSystem::new(Arc::new(SystemClock));
         service.add_volume("vol", VolumeOptions::default()).unwrap();
         let directory = ask(&service, calls::Root { name: "vol".to_owned() }).handle;
@@ -90,14 +104,13 @@ impl Setup {
             node: "node".to_owned(),
             grace_nanoseconds: 0,
             rpcbind: false,
-            client_rpcbind_port: 1,
+            client_rpcbind_port,
         };
         let (files, rules) = (Arc::clone(&service), Arc::clone(&policy));
-        let limits = ReplyLimits::default();
         let programs = Programs::new(files, rules, Arc::new(SystemClock), limits);
         let programs = Arc::new(programs.with_silent_locks(&locking).unwrap());
         let xid = AtomicU32::new(1);
-        Self { programs, policy, locks, ledger, service, directory, file, xid }
+        Self { address, programs, policy, locks, ledger, service, directory, file, xid }
     }
 
     fn rule(&self, access: Option<ExportAccess>) {
@@ -106,14 +119,25 @@ impl Setup {
 
     /// A call of NLM from this port: its results.
     fn call(&self, port: u16, procedure: u32, arguments: impl FnOnce(&mut Writer)) -> Vec<u8> {
-        let peer = SocketAddr::from(([10, 0, 0, 7], port));
+        let root = AuthSys::new(0, 0, &[]);
+        self.call_as(root, port, (100_021, 4, procedure), arguments)
+    }
+
+    fn call_as(
+        &self,
+        user: AuthSys,
+        port: u16,
+        (program, version, procedure): (u32, u32, u32),
+        arguments: impl FnOnce(&mut Writer),
+    ) -> Vec<u8> {
+        let peer = SocketAddr::from((self.address, port));
         let bytes_max = self.programs.record_bytes_max();
         let mut dialogue = Dialogue::new(Arc::clone(&self.programs), peer, bytes_max);
         let mut writer = Writer::default();
         writer.u32(0);
-        let credential = Credential::Sys(AuthSys::new(0, 0, &[]));
-        let (xid, program) = (self.xid.fetch_add(1, Ordering::Relaxed), 100_021);
-        CallHeader { xid, program, version: 4, procedure, credential }.write(&mut writer);
+        let credential = Credential::Sys(user);
+        let xid = self.xid.fetch_add(1, Ordering::Relaxed);
+        CallHeader { xid, program, version, procedure, credential }.write(&mut writer);
         arguments(&mut writer);
         writer.overwrite_u32(0, record::mark(writer.len() - 4));
         let _end_of_what_is_there = dialogue.hear(writer.bytes());
@@ -132,35 +156,53 @@ impl Setup {
     }
 
     fn ask_as(&self, port: u16, procedure: u32, host: &str, access: u32) -> u32 {
-        let results = self.call(port, procedure, |writer| {
-            writer.opaque(b"cookie");
-            let is_share = matches!(procedure, SHARE | UNSHARE);
-            if !is_share && procedure != UNLOCK {
-                writer.bool(procedure == CANCEL);
-                writer.bool(true);
-            }
-            writer.opaque(host.as_bytes());
-            writer.opaque(&self.file.seal(&KEY));
-            writer.opaque(b"owner");
-            if is_share {
-                writer.u32(0);
-                writer.u32(access);
-                return writer.bool(false);
-            }
-            writer.u32(1);
-            writer.u64(0);
-            writer.u64(0);
-            if procedure == LOCK {
-                writer.bool(false);
-                writer.u32(3);
-            }
-        });
+        let arguments = |writer: &mut Writer| self.arguments(writer, procedure, host, access);
+        let results = self.call(port, procedure, arguments);
         let mut reader = Reader::new(&results);
         reader.opaque(64).unwrap();
         let status = reader.u32().unwrap();
         let is_share = matches!(procedure, SHARE | UNSHARE);
         assert_eq!(reader.rest().len(), if is_share { 4 } else { 0 }, "the sequence");
         status
+    }
+
+    /// The arguments of a call about the whole file; of LOCK, for writing unless `access` is 1.
+    fn arguments(&self, writer: &mut Writer, procedure: u32, host: &str, access: u32) {
+        writer.opaque(b"cookie");
+        let is_share = matches!(procedure, SHARE | UNSHARE);
+        if !is_share && procedure != UNLOCK {
+            writer.bool(procedure == CANCEL);
+            writer.bool(access != 1);
+        }
+        writer.opaque(host.as_bytes());
+        writer.opaque(&self.file.seal(&KEY));
+        writer.opaque(b"owner");
+        if is_share {
+            writer.u32(0);
+            writer.u32(access);
+            return writer.bool(false);
+        }
+        writer.u32(1);
+        writer.u64(0);
+        writer.u64(0);
+        if procedure == LOCK {
+            writer.bool(false);
+            writer.u32(STATE);
+        }
+    }
+
+    /// Whoever is at this port says that the machine was started anew.
+    fn notify(&self, port: u16, name: &str) {
+        let results = self.call_as(AuthSys::new(0, 0, &[]), port, (100_024, 1, 6), |writer| {
+            writer.opaque(name.as_bytes());
+            writer.u32(STATE + 2);
+        });
+        assert!(results.is_empty());
+    }
+
+    /// Makes the next call to a client: whether it is answered; `None` if there is none to make.
+    fn call_client(&self) -> Option<bool> {
+        self.programs.locks().callbacks.step()
     }
 
     fn free_all(&self, port: u16, host: &str) {
@@ -254,4 +296,139 @@ fn all_is_freed_only_for_who_speaks_for_the_machine_and_by_its_name() {
     setup.free_all(ROOT, "host");
     assert_eq!(setup.counts(), (0, 0));
     assert!(!setup.ledger.lock().contains("host 10.0.0.7"));
+}
+
+/// The status of a CREATE.
+fn create(setup: &Setup) -> u32 {
+    let results = setup.call_as(AuthSys::new(0, 0, &[]), ROOT, (100_003, 3, 8), |writer| {
+        writer.opaque(&setup.directory.seal(&KEY));
+        writer.opaque(b"new");
+        writer.u32(0);
+        (0..6).for_each(|_unset| writer.u32(0));
+    });
+    Reader::new(&results).u32().unwrap()
+}
+
+#[test]
+fn a_stranger_takes_no_place_among_the_calls_that_are_done_once() {
+    let limits = ReplyLimits { pending_max: 0, ..ReplyLimits::default() };
+    let setup = Setup::of_client([10, 0, 0, 7], 1, limits);
+    assert_eq!(create(&setup), TRY_LATER, "there is no place");
+    setup.rule(None);
+    assert_eq!(create(&setup), ACCESS, "it needs none");
+    setup.rule(Some(SECURE));
+    assert_eq!(create(&setup), TRY_LATER);
+}
+
+#[test]
+fn nothing_is_remembered_of_a_stranger_and_nobody_is_called() {
+    let setup = Setup::new();
+    setup.rule(None);
+    assert_eq!(create(&setup), ACCESS);
+    assert_eq!((setup.ask(ROOT, LOCK), setup.ask(ROOT, SHARE)), (FAILED, FAILED));
+    assert_eq!(setup.programs.context().replies.len(), 0);
+    let message = |setup: &Setup| {
+        let arguments = |writer: &mut Writer| setup.arguments(writer, LOCK, "host", 3);
+        assert!(setup.call(ROOT, LOCK + 5, arguments).is_empty());
+    };
+    message(&setup);
+    assert_eq!((setup.call_client(), setup.counts()), (None, (0, 0)));
+    // The same of who is let in.
+    setup.rule(Some(OPEN));
+    assert_eq!(create(&setup), GRANTED);
+    assert_eq!(setup.programs.context().replies.len(), 1);
+    message(&setup);
+    assert_eq!((setup.call_client(), setup.counts().0), (Some(false), 1), "nobody is there");
+}
+
+#[test]
+fn a_lock_takes_the_right_to_open_the_file_so() {
+    let setup = Setup::new();
+    let as_user = |uid, procedure, access| {
+        let user = AuthSys::new(uid, 50, &[]);
+        let results = setup.call_as(user, ROOT, (100_021, 4, procedure), |writer| {
+            setup.arguments(writer, procedure, "host", access);
+        });
+        let mut reader = Reader::new(&results);
+        reader.opaque(64).unwrap();
+        reader.u32().unwrap()
+    };
+    let mode = |mode| {
+        let set = SetAttributes { mode: Some(mode), uid: Some(7), ..SetAttributes::default() };
+        ask(&setup.service, calls::SetFileAttributes { file: setup.file, set });
+    };
+    mode(0o600);
+    assert_eq!((as_user(8, LOCK, 1), as_user(8, LOCK, 3)), (FAILED, FAILED));
+    assert_eq!((as_user(8, SHARE, 1), as_user(8, SHARE, 0)), (FAILED, FAILED));
+    assert_eq!(setup.counts().0, 0);
+    mode(0o444);
+    assert_eq!((as_user(8, LOCK, 3), as_user(8, LOCK, 1)), (FAILED, GRANTED));
+    assert_eq!((as_user(8, SHARE, 3), as_user(8, SHARE, 2)), (FAILED, FAILED));
+    assert_eq!((as_user(8, SHARE, 1), as_user(8, UNSHARE, 1)), (GRANTED, GRANTED));
+    assert_eq!(as_user(8, UNLOCK, 1), GRANTED);
+    assert_eq!(as_user(7, LOCK, 3), GRANTED, "the owner may have it open");
+    mode(0o400);
+    assert_eq!(as_user(8, UNLOCK, 3), GRANTED, "what it has can be given back by whoever");
+    setup.rule(Some(ExportAccess::default()));
+    assert_eq!(as_user(0, LOCK, 3), FAILED, "root is nobody");
+}
+
+/// A client's rpcbind and status monitor.
+struct Monitor {
+    port: AtomicU32,
+    /// Its number now; zero if the machine has neither a monitor nor a lock manager.
+    state: AtomicU32,
+}
+
+impl Service for Monitor {
+    type Session = ();
+
+    fn open(&self, _: SocketAddr) {}
+
+    fn dispatch(&self, (): &mut (), call: onc_rpc::Call<'_>, replier: Replier) {
+        let state = self.state.load(Ordering::SeqCst);
+        let mut writer = replier.begin(8);
+        if call.header.program == onc_rpc::rpcbind::PROGRAM {
+            writer.u32(if state == 0 { 0 } else { self.port.load(Ordering::SeqCst) });
+        } else {
+            assert_eq!((call.header.program, call.header.procedure), (100_024, 1), "STAT");
+            writer.u32(0);
+            writer.u32(state);
+        }
+        replier.send(writer, None);
+    }
+}
+
+#[test]
+fn a_machine_that_says_that_it_was_started_anew_loses_its_locks() {
+    let monitor = Arc::new(Monitor { port: AtomicU32::new(0), state: AtomicU32::new(STATE) });
+    let (address, record_bytes_max) = (SocketAddr::from(([127, 0, 0, 1], 0)), 4096);
+    let listening =
+        onc_rpc::Configuration { address, record_bytes_max, in_flight_bytes_max: 1 << 20 };
+    let listening = onc_rpc::Server::start(&listening, Arc::clone(&monitor)).unwrap();
+    let port = listening.local_address().port();
+    monitor.port.store(u32::from(port), Ordering::SeqCst);
+    let setup = Setup::of_client([127, 0, 0, 1], port, ReplyLimits::default());
+    let take = || {
+        assert_eq!(setup.ask_as(ROOT, LOCK, "host.example.org", 3), GRANTED);
+        assert_eq!(setup.counts(), (1, 1));
+    };
+    take();
+    setup.notify(USER, "host");
+    setup.notify(ROOT, "other");
+    setup.notify(ROOT, "127.0.0.1");
+    assert_eq!(setup.call_client(), None, "no machine of that name, or not from its root");
+    setup.notify(ROOT, "host");
+    setup.notify(ROOT, "host");
+    assert_eq!((setup.call_client(), setup.call_client()), (Some(true), None), "asked once");
+    assert_eq!(setup.counts(), (1, 1), "it says that it was not");
+    for state in [STATE + 2, 0] {
+        monitor.state.store(state, Ordering::SeqCst);
+        setup.notify(ROOT, "HOST");
+        assert_eq!(setup.counts(), (1, 1), "the notice by itself frees nothing");
+        assert!(setup.call_client().is_some());
+        assert_eq!(setup.counts(), (0, 0));
+        assert!(!setup.ledger.lock().contains("host "));
+        take();
+    }
 }

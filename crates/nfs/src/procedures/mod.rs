@@ -12,8 +12,8 @@ mod directory;
 mod entries;
 
 use crate::failure::FailureAttributes;
-use crate::once::{Once, Way, once};
-use crate::request::{Answer, Context, Refusal, Request, Session};
+use crate::once::{Kept, Once, Way, once};
+use crate::request::{Answer, Context, Refusal, Request, Session, Subject};
 use file_service::FsError;
 use onc_rpc::{Call, Replier};
 use platform::mutation::{self, Rule};
@@ -50,6 +50,15 @@ const fn after_failure(procedure: u32) -> &'static [FailureAttributes] {
     }
 }
 
+/// Whether a change may be remembered. While the volume is away nobody knows whether the client may
+/// use it: what it asks for is put off, and a late copy of that must not be done.
+fn may_be_kept(subject: &Result<Subject, Refusal>) -> bool {
+    match subject {
+        Ok(_) => true,
+        Err(refusal) => *refusal == FsError::Offline.into(),
+    }
+}
+
 /// Does one call.
 pub(crate) fn dispatch(
     context: &Arc<Context>,
@@ -58,8 +67,13 @@ pub(crate) fn dispatch(
     replier: Replier,
 ) {
     let procedure = call.header.procedure;
+    let mut call = call;
+    let mut subject = None;
     let way = if cannot_repeat(procedure) {
-        match once(context, session, &call, procedure == WRITE, replier) {
+        let read = Subject::read(context, session, &mut call.arguments);
+        let kept = Kept { is_write: procedure == WRITE, is_admitted: may_be_kept(&read) };
+        subject = Some(read);
+        match once(context, session, &call, kept, replier) {
             Once::Do(way) => way,
             Once::Answered => return,
             Once::Refused(way, key) => {
@@ -72,7 +86,7 @@ pub(crate) fn dispatch(
         Way::unkept(replier)
     };
     let answer = Answer::new(context, way, after_failure(procedure));
-    let mut request = Request::new(context, session, call, answer);
+    let mut request = Request::new(context, session, call, answer).about(subject);
     let outcome = run(procedure, &mut request);
     request.conclude(outcome);
 }

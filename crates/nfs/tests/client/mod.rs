@@ -37,7 +37,7 @@ impl ExportPolicy for Policy {
         *self.0.lock()
     }
 
-    fn exports(&self) -> Vec<Export> {
+    fn exports(&self, _: IpAddr) -> Vec<Export> {
         let clients = vec!["10.0.0.0/8".to_owned(), "host".to_owned()];
         vec![
             Export { path: "/vol".to_owned(), clients },

@@ -103,10 +103,11 @@ impl ExportPolicy for ExportTable {
         self.access(volume, client)
     }
 
-    fn exports(&self) -> Vec<Export> {
+    fn exports(&self, client: IpAddr) -> Vec<Export> {
         let tables = self.tables.read();
         let export = |(name, volume): (&String, &VolumeUuid)| {
-            let rules = &tables.volumes.get(volume).filter(|one| !one.rules.is_empty())?.rules;
+            let rules = &tables.volumes.get(volume)?.rules;
+            matching_rule(rules, client)?;
             let clients = rules.iter().map(|rule| rule.client.to_string()).collect();
             Some(Export { path: format!("/{name}"), clients })
         };
@@ -142,19 +143,22 @@ mod tests {
         assert_eq!(table.rule_for_export("work", client("10.0.0.1")), None);
         assert_eq!(table.handle_key(VOLUME), Some(KEY));
         assert_eq!(table.handle_key(OTHER), None);
-        assert_eq!(table.exports()[0].clients, ["10.0.0.1", "10.0.0.0/8"]);
+        let of = |text: &str| table.exports(client(text));
+        assert_eq!(of("10.0.0.1")[0].clients, ["10.0.0.1", "10.0.0.0/8"]);
+        assert!(of("11.0.0.1").is_empty(), "who may not mount sees nothing");
     }
 
     #[test]
     fn nothing_is_exported_without_rules() {
         let table = table(&[]);
-        assert!(table.exports().is_empty());
-        assert_eq!(table.rule_for_export("home", IpAddr::from([127, 0, 0, 1])), None);
+        let local = IpAddr::from([127, 0, 0, 1]);
+        assert!(table.exports(local).is_empty());
+        assert_eq!(table.rule_for_export("home", local), None);
         table.set("home", (VOLUME, KEY), &["127.0.0.1".parse().unwrap()]);
-        assert_eq!(table.exports()[0].path, "/home");
+        assert_eq!(table.exports(local)[0].path, "/home");
         table.remove("home");
-        assert!(table.exports().is_empty());
-        assert_eq!(table.rule(VOLUME, IpAddr::from([127, 0, 0, 1])), None);
+        assert!(table.exports(local).is_empty());
+        assert_eq!(table.rule(VOLUME, local), None);
     }
     #[test]
     fn clients_of_unknown_volumes_wait_while_an_aggregate_is_away() {

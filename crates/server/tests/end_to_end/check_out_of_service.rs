@@ -264,7 +264,7 @@ fn regression_ranges_of_an_aggregate_out_of_service_are_read_by_the_server() {
     let server = place.serve();
     place.ok(&["aggr", "create", "a1", "--disks", "2", "--raid", "none"]);
     place.ok(&["aggr", "add", "a1", "--disks", &disk, "--raid", "none"]);
-    let export = "127.0.0.1:rw:none";
+    let export = "127.0.0.1:rw:none:insecure";
     place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
     let (mut client, root) = connect(&place);
     fill(&mut client, &root, 1);

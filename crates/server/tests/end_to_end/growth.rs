@@ -83,7 +83,15 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
         writer.join().unwrap()
     });
     check_areas(&place);
-    place.ok(&["volume", "create", "big", "--size", "300M", "--export", "127.0.0.1:rw:none"]);
+    place.ok(&[
+        "volume",
+        "create",
+        "big",
+        "--size",
+        "300M",
+        "--export",
+        "127.0.0.1:rw:none:insecure",
+    ]);
     let big = client.mount("/big").unwrap();
     let mut large = Model::new();
     for number in 0..LARGE_FILES {

@@ -86,7 +86,15 @@ fn stays_within(cap_mib: u64, data_mib: u64) {
     let server = place.serve();
     place.ok(&["aggr", "create", "a1", "--disks", "4", "--raid", "raid4"]);
     let size = format!("{}M", data_mib * 2);
-    place.ok(&["volume", "create", "home", "--size", &size, "--export", "127.0.0.1:rw:none"]);
+    place.ok(&[
+        "volume",
+        "create",
+        "home",
+        "--size",
+        &size,
+        "--export",
+        "127.0.0.1:rw:none:insecure",
+    ]);
     let mountpoint = place.path("mountpoint");
     fs::create_dir(&mountpoint).unwrap();
     let mounted = place.stroop(&["mount", "home", &mountpoint.display().to_string()]);

@@ -84,7 +84,7 @@ fn start_with_volume(place: &Place, disk: &str) -> Server {
     assert_eq!(listed["records"][0]["size_bytes"], 1_u64 << 30);
     place.ok(&["aggr", "create", "a1", "--disks", disk, "--raid", "none", "--dry-run"]);
     place.ok(&["aggr", "create", "a1", "--disks", disk, "--raid", "none"]);
-    let export = "127.0.0.1:rw:none";
+    let export = "127.0.0.1:rw:none:insecure";
     place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
     let listed = place.json(&["disk", "list"]);
     assert_eq!(listed["records"][0]["aggregate"], "a1");
@@ -157,7 +157,7 @@ fn files_move_to_objects_are_read_there_and_go() {
     let server = place.serve();
     place.ok(&["aggr", "create", "a1", "--disks", "3", "--raid", "raid4"]);
     place.ok(&["aggr", "add", "a1", "--disks", &disk, "--raid", "none"]);
-    let export = "127.0.0.1:rw:none";
+    let export = "127.0.0.1:rw:none:insecure";
     place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
     let (mut client, root) = connect(&place);
     for number in 0..FILES {

@@ -153,7 +153,8 @@ fn export_rules_hold_from_the_next_call_on_and_over_restarts() {
     assert_eq!(client.mount("/quiet").unwrap_err().status(), Some(ACCESS));
     place.ok(&["export", "remove", "home", "--client", "127.0.0.1"]);
     assert!(client.lookup(&root, "file").is_err());
-    place.ok(&["export", "add", "home", "--client", "127.0.0.0/8", "--access", "ro"]);
+    let add = ["export", "add", "home", "--client", "127.0.0.0/8", "--access", "ro"];
+    place.ok(&[&add[..], &["--insecure-ports"]].concat());
     let file = client.lookup(&root, "file").unwrap();
     assert_eq!(client.write(&file, 0, b"text", true).unwrap_err().status(), Some(READ_ONLY));
     place.refused(&["export", "add", "home", "--client", "127.0.0.0/8"], 4);
@@ -179,7 +180,15 @@ fn a_deleted_volume_is_gone_and_its_space_comes_back() {
     let mut other = NfsClient::connect(place.nfs_address()).unwrap();
     let status = other.mount("/home").unwrap_err().status();
     assert!(status == Some(NOT_FOUND) || status == Some(ACCESS), "{status:?}");
-    place.ok(&["volume", "create", "home", "--size", "50M", "--export", "127.0.0.1:rw:none"]);
+    place.ok(&[
+        "volume",
+        "create",
+        "home",
+        "--size",
+        "50M",
+        "--export",
+        "127.0.0.1:rw:none:insecure",
+    ]);
     server.kill();
     let server = place.serve();
     let (mut client, root) = connect(&place);
@@ -195,17 +204,8 @@ fn a_traditional_volume_is_an_aggregate_of_its_own() {
     place.ok(&["aggr", "create", "home", "--disks", "4", "--raid", "raid4", "--traditional"]);
     place.refused(&["volume", "create", "x", "--size", "50M"], 4);
     place.refused(&["volume", "delete", "home", "--yes"], 4);
-    place.ok(&[
-        "export",
-        "add",
-        "home",
-        "--client",
-        "127.0.0.1",
-        "--access",
-        "rw",
-        "--squash",
-        "none",
-    ]);
+    let rule = ["--client", "127.0.0.1", "--access", "rw", "--squash", "none"];
+    place.ok(&[&["export", "add", "home"], &rule[..], &["--insecure-ports"]].concat());
     let (mut client, root) = connect(&place);
     let model = fill(&mut client, &root, 1);
     server.kill();
@@ -229,7 +229,8 @@ fn handles_of_snapshots_follow_the_rules_of_their_volume() {
     place.ok(&["export", "remove", "home", "--client", "127.0.0.1"]);
     assert!(client.read(&file).is_err(), "no rule, no snapshot");
     let rule = ["export", "add", "home", "--client", "*", "--access", "rw", "--squash", "none"];
-    place.ok(&[&rule[..], &["--hide-snapshots", "--anon-uid", "99"]].concat());
+    let options = ["--insecure-ports", "--hide-snapshots", "--anon-uid", "99"];
+    place.ok(&[&rule[..], &options].concat());
     assert_eq!(client.list(&root).unwrap(), ["file"]);
     assert_eq!(client.lookup(&root, ".snapshot").unwrap_err().status(), Some(2));
     assert_eq!(client.list(&kept).unwrap_err().status(), Some(ACCESS));
@@ -244,7 +245,7 @@ fn handles_of_snapshots_follow_the_rules_of_their_volume() {
     let (mut client, root) = connect(&place);
     assert_eq!(client.list(&kept).unwrap_err().status(), Some(ACCESS));
     place.ok(&["export", "remove", "home", "--client", "*"]);
-    place.ok(&[&rule[..], &["--secure-ports"]].concat());
+    place.ok(&rule);
     assert!(client.list(&root).is_err(), "the port is one that anybody may use");
     server.stop();
 }

@@ -89,7 +89,7 @@ impl Place {
         let place = Self::with_disks(disks, "1G");
         let server = place.serve();
         place.ok(&["aggr", "create", "a1", "--disks", count, "--raid", raid]);
-        let export = "127.0.0.1:rw:none";
+        let export = "127.0.0.1:rw:none:insecure";
         place.ok(&["volume", "create", "home", "--size", "100M", "--export", export]);
         (place, server)
     }

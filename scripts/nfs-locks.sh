@@ -119,6 +119,7 @@ if ($said) { open(my $step, '>', "steps/$said") or die "say: $!"; close $step; }
 until (!$until || -e "steps/$until") { select(undef, undef, undef, 0.2); }
 PERL
 
+# A guest's beginning: NUMBER [WHAT IT DOES BEFORE ITS STATUS MONITOR STARTS].
 beginning() {
     cat <<GUEST
 exec 2>&1
@@ -129,7 +130,9 @@ await() { until [ -e "/tmp/t/steps/\$1" ]; do sleep 0.2; done; }
 refused() { if "\$@"; then echo "client$1: \$* was not refused" >/tmp/t/steps/failed-$1; exit 1; fi; }
 ip addr flush dev eth0; ip addr add 10.9.0.$1/24 dev eth0; hostname client$1
 mkdir -p /run/rpcbind /var/lib/nfs/sm /var/lib/nfs/sm.bak
-rpcbind; rpc.statd --no-notify
+rpcbind
+${2:-}
+rpc.statd --no-notify
 mkdir -p /tmp/t
 mount -t nfs -o vers=3,actimeo=0,lookupcache=none 10.9.0.1:/home /tmp/t
 cd /tmp/t
@@ -146,7 +149,7 @@ exec 9>>file; flock -x 9; say a-holds
 await release; flock -u 9; say a-released
 await fuse-holds; refused flock -n file true; say a-refused
 perl range.pl other 100 100 a-range never &
-await a-range; mkdir statd; cp /var/lib/nfs/sm/* statd; say a-ready
+await a-range; mkdir statd; cp /var/lib/nfs/sm/* statd; cp /var/lib/nfs/state state; say a-ready
 await never"
 first=$!
 guest 3 "$(beginning 3)
@@ -208,9 +211,12 @@ pkill -KILL -s "$first"
 wait "$first" 2>/dev/null || true
 first=
 [ ! -e "$mountpoint/steps/b-freed" ] || fail "the lock went before its client was back"
-guest 2 "$(beginning 2)
-cp statd/* /var/lib/nfs/sm/; chown -R --reference=/var/lib/nfs /var/lib/nfs/sm; ls -l /var/lib/nfs/sm; cat /var/lib/nfs/sm/*
-sm-notify -f -d & await done"
+# Its disk is new: what a disk keeps comes from the share. The number of the status monitor goes up.
+kept="mkdir -p /tmp/kept; mount -t nfs -o vers=3,nolock 10.9.0.1:/home /tmp/kept
+cp /tmp/kept/statd/* /var/lib/nfs/sm/; chown -R --reference=/var/lib/nfs /var/lib/nfs/sm
+perl -e 'print pack(\"l\", 2 + unpack(\"l\", <>))' </tmp/kept/state >/var/lib/nfs/state; umount /tmp/kept"
+guest 2 "$(beginning 2 "$kept")
+sm-notify -f -n -d & await done"
 first=$!
 await b-ends
 note "its notice of the restart freed its lock for client3"

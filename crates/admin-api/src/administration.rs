@@ -7,7 +7,7 @@
 //! were added before one could not be.
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateOnline, AggregateSet, GroupRemove};
+use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, VolumeResize};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::features::{AggregateFeatures, UpgradeReport};
@@ -174,6 +174,8 @@ administration! {
     VolumeShow volume_show(request: Named) -> VolumeInfo;
     /// Changes a volume; says how it is then.
     VolumeSet volume_set(request: VolumeSet) -> VolumeInfo;
+    /// Gives a volume another size; says how it is then, or would be.
+    VolumeResize volume_resize(request: VolumeResize) -> VolumeInfo;
     /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
     VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
     /// Takes a snapshot.

@@ -1,10 +1,11 @@
-//! Changes of an aggregate that is there: a group that leaves, settings, and its way into service.
+//! Changes of what is there: of an aggregate a group that leaves, settings, and its way into
+//! service; of a volume its size.
 //!
 //! Invariants and failures: as those of [`crate::requests`].
 
 use crate::AdminError;
 use crate::names::validate_name;
-use crate::requests::Validate;
+use crate::requests::{Validate, validate_volume_size};
 use serde::{Deserialize, Serialize};
 
 /// Has a RAID group leave its aggregate: it is emptied, and its disks are free then.
@@ -58,6 +59,26 @@ pub struct AggregateSet {
     /// Whether allocation areas are emptied ahead of being filled; as before if not given.
     #[serde(default)]
     pub area_cleaning: Option<bool>,
+}
+
+/// Gives a volume another size, larger or smaller.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeResize {
+    /// The volume.
+    pub name: String,
+    /// The size that users see, in bytes; rounded up to whole blocks.
+    pub size_bytes: u64,
+    /// Only say how it would be.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Validate for VolumeResize {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)?;
+        validate_volume_size("cannot resize volume", &self.name, self.size_bytes)
+    }
 }
 
 impl Validate for GroupRemove {

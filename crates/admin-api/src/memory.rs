@@ -10,9 +10,10 @@ mod area_map;
 mod check;
 mod jobs;
 mod online;
+mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup};
+use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::exports::{add_rule, remove_rule};
@@ -635,15 +636,11 @@ impl Administration for MemoryAdministration {
     }
 
     fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
-        let mut state = self.state.lock();
-        state.volume("change", &request.name)?;
-        let Some(volume) = state.volumes.get_mut(&request.name) else { unreachable!("found") };
-        let policy = request.tiering_policy.unwrap_or(volume.tiering_policy);
-        let kept = volume.tiering_minimum_cooling_days.filter(|_| policy == volume.tiering_policy);
-        let days = request.tiering_minimum_cooling_days.or(kept);
-        volume.tiering_minimum_cooling_days = days.or(policy.default_cooling_days());
-        volume.tiering_policy = policy;
-        Ok(volume.clone())
+        volumes::set(&mut self.state.lock().volumes, request)
+    }
+
+    fn volume_resize(&self, request: &VolumeResize) -> Result<VolumeInfo, AdminError> {
+        volumes::resize(&mut self.state.lock().volumes, request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

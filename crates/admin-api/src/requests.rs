@@ -646,20 +646,31 @@ impl Validate for VolumeCreate {
     fn validate(&self) -> Result<(), AdminError> {
         validate_name("volume", &self.name)?;
         validate_name("aggregate", &self.aggregate)?;
-        let error = || AdminError::usage("cannot create volume", &self.name);
-        if !(VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&self.size_bytes) {
-            return Err(error().because(format!(
-                "its size is {}; sizes from {} to {} are possible",
-                ByteSize(self.size_bytes),
-                ByteSize(VOLUME_BYTES_MIN),
-                ByteSize(VOLUME_BYTES_MAX)
-            )));
-        }
+        let message = "cannot create volume";
+        validate_volume_size(message, &self.name, self.size_bytes)?;
         if self.exports.len() > EXPORT_RULES_MAX {
-            return Err(error().because(format!("at most {EXPORT_RULES_MAX} export rules")));
+            let error = AdminError::usage(message, &self.name);
+            return Err(error.because(format!("at most {EXPORT_RULES_MAX} export rules")));
         }
         Ok(())
     }
+}
+
+/// Whether a volume may have this size.
+pub(crate) fn validate_volume_size(
+    message: &str,
+    name: &str,
+    size_bytes: u64,
+) -> Result<(), AdminError> {
+    if (VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size_bytes) {
+        return Ok(());
+    }
+    Err(AdminError::usage(message, name).because(format!(
+        "its size is {}; sizes from {} to {} are possible",
+        ByteSize(size_bytes),
+        ByteSize(VOLUME_BYTES_MIN),
+        ByteSize(VOLUME_BYTES_MAX)
+    )))
 }
 
 impl Validate for VolumeSet {

@@ -502,6 +502,17 @@ pub enum VolumeCommand {
         #[arg(long, value_name = "DAYS")]
         tiering_minimum_cooling_days: Option<u16>,
     },
+    /// Give a volume another size, larger or smaller; down to what its files and snapshots use
+    Resize {
+        /// Its name
+        name: String,
+        /// The size that its users see: 10G is 10 GiB, 10GB is 10,000,000,000 bytes
+        #[arg(long)]
+        size: ByteSize,
+        /// Only say how it would be
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Delete a volume with its snapshots
     Delete {
         /// Its name

@@ -67,6 +67,14 @@ impl Budget {
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
+    /// There is another size at a freeze: so much of the last commit's is free, and reserved. What
+    /// was promised stays so.
+    pub fn resize(&self, free_blocks: u64, reserve_blocks: u64) {
+        self.free.store(free_blocks, Ordering::Relaxed);
+        self.reserve.store(reserve_blocks, Ordering::Relaxed);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
     /// Whether no commit is on its way that could make room.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -254,6 +254,29 @@ impl Engine {
         aggregate.request_action(Box::new(action), Box::new(committed));
     }
 
+    /// Gives a flexible volume another size.
+    pub fn resize_volume(self: &Arc<Self>, volume: &str, size_blocks: u64, done: Done<()>) {
+        let Some(served) = self.volume_named(volume) else {
+            return done(Err(EngineError::NotFound { kind: "volume", name: volume.to_owned() }));
+        };
+        let aggregate = Arc::clone(&served.aggregate);
+        let action = move |scope: &mut FreezeScope<'_, '_>| {
+            served.check_there()?;
+            match &served.kind {
+                VolumeKind::Flexible(volume) => lifecycle::resize(scope, volume, size_blocks)?,
+                VolumeKind::Traditional(_) => {
+                    let text = "a traditional volume is as large as its aggregate".to_owned();
+                    return Err(AggregateError::Refused(text));
+                }
+            }
+            Ok(Acted::Done)
+        };
+        let committed = move |outcome: Result<(), AggregateError>| {
+            done(outcome.map_err(EngineError::from));
+        };
+        aggregate.request_action(Box::new(action), Box::new(committed));
+    }
+
     /// From now on the blocks of a volume's files move to the object stores of its aggregate, and
     /// back, as `tiering` says.
     pub fn set_tiering(self: &Arc<Self>, volume: &str, tiering: Tiering, done: Done<()>) {
@@ -326,7 +349,7 @@ impl Engine {
             volume: served.environment.volume,
             aggregate: served.aggregate.parts.identity.name.clone(),
             traditional: matches!(served.kind, VolumeKind::Traditional(_)),
-            size_blocks: served.size_blocks,
+            size_blocks: served.size_blocks(),
             used_blocks: served.used_blocks(),
             active_blocks: served.active_blocks(),
             available_blocks: served.available_blocks(),

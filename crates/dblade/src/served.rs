@@ -36,8 +36,6 @@ pub struct ServedVolume {
     pub environment: Environment,
     /// Seals the handles that clients get.
     pub handle_key: HandleKey,
-    /// The size that users see.
-    pub size_blocks: u64,
     /// When it was made.
     pub created: Timestamp,
     exports: RwLock<Arc<Vec<ExportRuleRecord>>>,
@@ -55,10 +53,6 @@ impl ServedVolume {
         environment: Environment,
     ) -> Arc<Self> {
         let exports = record.exports.iter().filter(|rule| rule.used != 0).copied().collect();
-        let size_blocks = match kind {
-            VolumeKind::Flexible(_) => record.size_blocks.get(),
-            VolumeKind::Traditional(_) => aggregate.size_blocks(),
-        };
         Arc::new(Self {
             name,
             given_name: record.name().to_owned(),
@@ -66,12 +60,20 @@ impl ServedVolume {
             kind,
             environment,
             handle_key: HandleKey(record.handle_key),
-            size_blocks,
             created: Timestamp(record.created.get()),
             exports: RwLock::new(Arc::new(exports)),
             tiering: RwLock::new(Tiering::of(record)),
             gone: AtomicBool::new(false),
         })
+    }
+
+    /// The size that users see.
+    #[must_use]
+    pub fn size_blocks(&self) -> u64 {
+        match &self.kind {
+            VolumeKind::Flexible(volume) => volume.size_blocks(),
+            VolumeKind::Traditional(_) => self.aggregate.size_blocks(),
+        }
     }
 
     /// Its export rules, in order.
@@ -122,7 +124,7 @@ impl ServedVolume {
         match &self.kind {
             VolumeKind::Flexible(volume) => {
                 let own = volume.front.shared.budget.free_blocks();
-                own.min(self.size_blocks).min(aggregate)
+                own.min(self.size_blocks()).min(aggregate)
             }
             VolumeKind::Traditional(_) => aggregate,
         }

@@ -47,7 +47,7 @@ fn count_room<P: Pointer>(host: Host<P>, done: Done<FileSystemStatistics>) {
     if !host.fronted.front().shared.may_gain_room() {
         return done(Ok(statistics(&host)));
     }
-    if served.available_blocks() >= served.size_blocks / LOW_SHARE {
+    if served.available_blocks() >= served.size_blocks() / LOW_SHARE {
         if !served.aggregate.is_consistency_point_due() {
             served.aggregate.request_consistency_point(None);
         }
@@ -61,7 +61,7 @@ fn count_room<P: Pointer>(host: Host<P>, done: Done<FileSystemStatistics>) {
 
 fn statistics<P: Pointer>(host: &Host<P>) -> FileSystemStatistics {
     let served = &host.served;
-    let total = served.size_blocks;
+    let total = served.size_blocks();
     let free = served.available_blocks().min(total);
     let available = free.saturating_sub(free / NODES_SHARE + NODES_BLOCKS);
     let used_inodes = host.fronted.front().shared.used_inodes();

@@ -9,7 +9,7 @@ use admin_api::{
     ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate,
     MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
     SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, UpgradeReport, VolumeCreate,
-    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeSet,
+    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeResize, VolumeSet,
 };
 
 impl Management {
@@ -157,6 +157,10 @@ impl Administration for Management {
 
     fn volume_set(&self, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
         self.volumes.set_volume(request)
+    }
+
+    fn volume_resize(&self, request: &VolumeResize) -> Result<VolumeInfo, AdminError> {
+        self.volumes.resize_volume(request)
     }
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {

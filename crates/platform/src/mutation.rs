@@ -228,6 +228,8 @@ rules! {
         "new locks are granted in the grace period"
     ExclusiveCreateRedone "exclusive-create-redone"
         "an exclusive CREATE that is repeated after a restart does not find its file"
+    ResizeForgotten "resize-forgotten"
+        "a volume's new size is not written"
     SealUnchecked "seal-unchecked"
         "a handle is taken from a client without a look at its code"
     VerifierKept "verifier-kept"

@@ -37,7 +37,7 @@ pub struct FlexibleVolume {
     pub(crate) vbn: Partition<VbnSide>,
     pub(crate) aggregate: Weak<Aggregate>,
     pub(crate) this: Weak<Self>,
-    pub(crate) size_blocks: u64,
+    size_blocks: AtomicU64,
     pub(crate) used_blocks: AtomicU64,
     pub(crate) active_blocks: AtomicU64,
     pub(crate) delayed_share: DelayedShare,
@@ -51,6 +51,8 @@ pub(crate) struct VbnSide {
     pub requests: Requests<DualPointer>,
     pub cleaning: Option<VolumeCleaning>,
     pub finished: Option<Cleaned>,
+    /// There are more numbers than the last image says.
+    pub is_larger: bool,
     /// Background work waits for the next consistency point.
     pub is_put_off: bool,
     /// It has the last of the aggregate's room.
@@ -84,6 +86,7 @@ impl FlexibleVolume {
             requests: Requests::default(),
             cleaning: None,
             finished: None,
+            is_larger: false,
             is_put_off: false,
             reclaim_turn: None,
             is_counting: false,
@@ -94,7 +97,7 @@ impl FlexibleVolume {
             front,
             aggregate: Arc::downgrade(aggregate),
             this: Weak::clone(this),
-            size_blocks,
+            size_blocks: AtomicU64::new(size_blocks),
             used_blocks,
             active_blocks,
             delayed_share,
@@ -114,8 +117,35 @@ impl FlexibleVolume {
 
     /// The size that users see.
     #[must_use]
-    pub const fn size_blocks(&self) -> u64 {
-        self.size_blocks
+    pub fn size_blocks(&self) -> u64 {
+        self.size_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Gives the volume another size that users see; part of a freeze's action. One that shrinks
+    /// keeps its block numbers. One that has more of them than ever says so in its next image.
+    ///
+    /// # Errors
+    /// [`AggregateError::Full`] if there is no room for that.
+    pub(crate) fn resize(
+        &self,
+        access: &mut Access<'_>,
+        size_blocks: u64,
+    ) -> Result<(), AggregateError> {
+        let side = self.vbn.write(access);
+        let shared = &self.front.shared;
+        let numbers = numbers_of(size_blocks);
+        if side.space.size_blocks < numbers {
+            if !shared.aggregate.budget.promise(2 * VOLUME_OVERHEAD_BLOCKS, Spender::Free) {
+                return Err(AggregateError::Full);
+            }
+            side.space.grow(numbers);
+            side.is_larger = true;
+            shared.overhead.set_numbers(side.space.size_blocks);
+        }
+        self.size_blocks.store(size_blocks, Ordering::Relaxed);
+        let (free, reserve) = room(&side.space, size_blocks);
+        shared.budget.resize(free, reserve);
+        Ok(())
     }
 
     /// Block numbers in use by the active image and snapshots, as of the last commit.
@@ -300,13 +330,26 @@ impl FlexibleVolume {
 
     /// Nothing was promised for the volume, and nobody waits for room in it.
     pub(crate) fn settle(&self, side: &VbnSide) {
-        settle(&self.front, &side.space, self.size_blocks);
+        settle(&self.front, &side.space, self.size_blocks());
         self.front.shared.reclaiming.store(false, Ordering::Relaxed);
     }
 }
 
 /// Nothing was promised for the volume.
 pub(crate) fn settle(front: &Front<DualPointer>, space: &Space<DualPointer>, size_blocks: u64) {
-    front.shared.budget.settle(space.unused_blocks(), slack_blocks(size_blocks));
+    let (free, reserve) = room(space, size_blocks);
+    front.shared.budget.settle(free, reserve);
     front.shared.reclaiming.store(space.has_snapshot_work(), Ordering::Relaxed);
+}
+
+/// Block numbers that a volume of this size has.
+const fn numbers_of(size_blocks: u64) -> u64 {
+    size_blocks + slack_blocks(size_blocks)
+}
+
+/// What is free for a volume of this size, and how much of it is reserved. A volume that has shrunk
+/// has more numbers than it may use.
+fn room(space: &Space<DualPointer>, size_blocks: u64) -> (u64, u64) {
+    let beyond = space.size_blocks.saturating_sub(numbers_of(size_blocks));
+    (space.unused_blocks().saturating_sub(beyond), slack_blocks(size_blocks))
 }

@@ -1,4 +1,4 @@
-//! The life of a volume: it is made, opened, given other export rules, and deleted.
+//! The life of a volume: it is made, opened, given other export rules or another size, and deleted.
 //!
 //! What is made, changed or deleted is an action of a freeze, in three steps: *check*, *promise*
 //! the space of its first image, *apply*. The volume table is the record of it. Whoever was told
@@ -61,12 +61,7 @@ impl NewVolume<'_> {
         if side.traditional {
             return refused("the aggregate is a traditional volume and takes no other".to_owned());
         }
-        if !(VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&self.size_blocks) {
-            return refused(format!(
-                "a volume has {VOLUME_BLOCKS_MIN} to {VOLUME_BLOCKS_MAX} blocks, not {}",
-                self.size_blocks
-            ));
-        }
+        check_size(self.size_blocks)?;
         if side.has_volume_named(self.name) {
             return refused(format!("volume '{}' exists or is being deleted", self.name));
         }
@@ -285,6 +280,36 @@ pub fn set_exports(
     Ok(())
 }
 
+/// Gives a flexible volume another size; part of a freeze's action. It may shrink to what its image
+/// and its snapshots use.
+///
+/// # Errors
+/// Why it cannot have it.
+pub fn resize(
+    scope: &mut FreezeScope<'_, '_>,
+    volume: &FlexibleVolume,
+    size_blocks: u64,
+) -> Result<(), AggregateError> {
+    check_size(size_blocks)?;
+    let slot = scope.block_side().changeable_slot_of(volume.front.id)?;
+    if let Some(damage) = volume.front.damage() {
+        return Err(AggregateError::Refused(format!("the volume is read-only: {damage}")));
+    }
+    let used = volume.used_blocks();
+    if size_blocks < used {
+        return Err(AggregateError::Refused(format!(
+            "its files and snapshots use {used} blocks, which is more than {size_blocks}"
+        )));
+    }
+    volume.resize(scope.access, size_blocks)?;
+    if !mutation::broken(Rule::ResizeForgotten) {
+        let side = scope.block_side();
+        side.table[slot].record.size_blocks = U64::new(size_blocks);
+        side.dirty_slots.insert(slot);
+    }
+    Ok(())
+}
+
 /// Deletes a flexible volume: what is in memory of it goes at once, its blocks in the background;
 /// part of a freeze's action.
 pub fn delete(scope: &mut FreezeScope<'_, '_>, volume: &FlexibleVolume) {
@@ -325,6 +350,15 @@ fn new_record(
     record.identity = VolumeUuid(entropy.next_identity());
     record.handle_key = entropy.next_identity();
     record
+}
+
+fn check_size(size_blocks: u64) -> Result<(), AggregateError> {
+    if (VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&size_blocks) {
+        return Ok(());
+    }
+    Err(AggregateError::Refused(format!(
+        "a volume has {VOLUME_BLOCKS_MIN} to {VOLUME_BLOCKS_MAX} blocks, not {size_blocks}"
+    )))
 }
 
 fn check_rules(rules: &[ExportRuleRecord]) -> Result<(), AggregateError> {

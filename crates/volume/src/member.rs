@@ -105,8 +105,10 @@ impl Member for FlexibleVolume {
         let scan_blocks_max = if has_work { self.scan_blocks(side) } else { SCAN_BLOCKS_PER_CP };
         let is_put_off = has_work && scan_blocks_max == 0;
         side.is_put_off = is_put_off;
-        let wanted =
-            side.space.snapshots_changed || has_work && !is_put_off || side.requests.is_pending();
+        let wanted = std::mem::take(&mut side.is_larger)
+            || side.space.snapshots_changed
+            || has_work && !is_put_off
+            || side.requests.is_pending();
         let is_dirty = self.front.logical.write(access).is_dirty() || wanted;
         let delay_limits = self.begin_delaying(self.vbn.write(access), is_dirty);
         let logical = self.front.logical.write(access);
@@ -186,7 +188,7 @@ impl Member for FlexibleVolume {
         let (overhead, budget) = (&self.front.shared.overhead, &self.front.shared.aggregate.budget);
         let grant = |blocks: u64| budget.promise(overhead.of_rewritten(blocks), Spender::Free);
         let restore = side.requests.take_restore(&mut side.space, grant);
-        settle(&self.front, &side.space, self.size_blocks);
+        settle(&self.front, &side.space, self.size_blocks());
         let again = side.space.has_snapshot_work()
             || self.goes_on_clearing(side)
             || side.requests.is_pending();

@@ -92,6 +92,26 @@ fn the_first_commands_lead_from_one_to_the_next() {
     assert_eq!(next(&text), mount);
 }
 
+#[test]
+fn a_volume_gets_another_size_and_what_is_promised_is_told() {
+    let session = with_volume();
+    let resized = session.ok("stroop volume resize home --size 2G --dry-run");
+    assert!(resized.starts_with("home: would be 2GiB, 2GiB can be written\n"), "{resized}");
+    assert!(session.ok("stroop volume list").contains(" 1GiB "));
+    assert_eq!(
+        session.ok("stroop volume resize home --size 500M"),
+        "home: 500MiB, 500MiB can be written\n"
+    );
+    let json = session.json("stroop volume resize home --size 2G");
+    assert_eq!(json["size_bytes"], 2_u64 << 30, "{json}");
+    session.fails("stroop volume resize work --size 2G", 3);
+    session.fails("stroop volume resize home --size 1K", 2);
+    let text = session.ok("stroop volume create work --size 1500M");
+    let note = "note: the volumes of a1 promise 3.5GiB of 3GiB; they are thin, and all of them are \
+                full when it is\n";
+    assert!(text.contains(note), "{text}");
+}
+
 /// The disks were blamed, all of which the aggregate has.
 #[test]
 fn regression_a_name_that_is_taken_is_what_is_told() {

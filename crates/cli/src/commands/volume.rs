@@ -9,7 +9,7 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
-    Named, Removal, StatusReply, VolumeCreate, VolumeDelete, VolumeInfo, VolumeSet,
+    Named, Removal, StatusReply, VolumeCreate, VolumeDelete, VolumeInfo, VolumeResize, VolumeSet,
 };
 use units::ByteSize;
 
@@ -73,6 +73,20 @@ pub(super) fn run(
             let volume = node.volume_set(&request)?;
             let line = format!("{}: tiering policy {}", volume.name, tiering(&volume));
             Ok(Output::of(&volume.name, &volume)?.line(line))
+        }
+        VolumeCommand::Resize { name, size, dry_run } => {
+            let wanted = VolumeResize { name: name.clone(), size_bytes: size.0, dry_run: *dry_run };
+            let volume = node.volume_resize(&wanted)?;
+            let line = format!(
+                "{}: {}{}, {} can be written",
+                volume.name,
+                if *dry_run { "would be " } else { "" },
+                ByteSize(volume.size_bytes),
+                ByteSize(volume.available_bytes)
+            );
+            let output = Output::of(&volume.name, &volume)?.line(line);
+            let output = with_overcommitment(output, node, &volume);
+            Ok(if *dry_run { output.planned() } else { output })
         }
         VolumeCommand::Delete { name, dry_run } => {
             let request = |dry_run| VolumeDelete { name: name.clone(), dry_run };
@@ -143,6 +157,7 @@ fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, A
         exported(&volume.exports)
     );
     let output = Output::of(&volume.name, &volume)?.line(line);
+    let output = with_overcommitment(output, node, &volume);
     if request.dry_run {
         return Ok(output.planned());
     }
@@ -152,6 +167,29 @@ fn create(node: &dyn Administration, request: &VolumeCreate) -> Result<Output, A
         Err(_) => fuse_hint(&volume),
     };
     Ok(output.next(hint))
+}
+
+/// Says so if the volumes of an aggregate promise more than it has. `volume` may be one that would
+/// be.
+fn with_overcommitment(output: Output, node: &dyn Administration, volume: &VolumeInfo) -> Output {
+    // The volume is made; a note is not worth an error.
+    let (Ok(aggregates), Ok(volumes)) = (node.aggregate_list(), node.volume_list()) else {
+        return output;
+    };
+    let of_aggregate =
+        |other: &&VolumeInfo| other.aggregate == volume.aggregate && other.name != volume.name;
+    let others: u64 = volumes.iter().filter(of_aggregate).map(|other| other.size_bytes).sum();
+    let promised = others.saturating_add(volume.size_bytes);
+    match aggregates.iter().find(|aggregate| aggregate.name == volume.aggregate) {
+        Some(aggregate) if promised > aggregate.size_bytes => output.line(format!(
+            "note: the volumes of {} promise {} of {}; they are thin, and all of them are full when \
+             it is",
+            aggregate.name,
+            ByteSize(promised),
+            ByteSize(aggregate.size_bytes)
+        )),
+        _ => output,
+    }
 }
 
 fn fuse_hint(volume: &VolumeInfo) -> String {

@@ -115,6 +115,57 @@ fn filled_and_emptied(seed: u64, kind: RaidKind, volumes: usize, pieces: u64) {
 }
 
 #[test]
+fn a_full_volume_takes_more_when_it_is_larger_and_less_when_it_is_smaller() {
+    const SMALL_BLOCKS: u64 = 1024;
+    const LARGE_BLOCKS: u64 = 4096;
+    let world = SimulatedWorld::new(11);
+    let node = tiny(&world, RaidKind::Raid4, 1);
+    let request = VolumeRequest::new("home", "a1", SMALL_BLOCKS);
+    node.wait(|done| node.engine.create_volume(request, done)).unwrap();
+    let resize = |node: &Node, blocks: u64| {
+        node.wait(|done| node.engine.resize_volume("home", blocks, done))
+    };
+    let root = node.root("home");
+    let fill = |node: &Node| {
+        let written = node.fill(&[root], 4).1;
+        node.commit_all();
+        written
+    };
+    let total = |node: &Node| node.statistics(root).total_bytes / units::BLOCK_SIZE_U64;
+    let small = fill(&node);
+    resize(&node, LARGE_BLOCKS).unwrap();
+    assert_eq!(total(&node), LARGE_BLOCKS);
+    // Names of the second filling are those of the first.
+    let names: Vec<String> = (0..1000).map(|number| format!("file{number}")).collect();
+    let empty = |node: &Node| {
+        for name in &names {
+            assert!(matches!(node.remove(root, name), Ok(()) | Err(FsError::NotFound)));
+        }
+        node.commit_all();
+    };
+    let refused = resize(&node, SMALL_BLOCKS / 2).unwrap_err();
+    assert!(refused.to_string().contains("files and snapshots use"), "{refused}");
+    empty(&node);
+    let large = fill(&node);
+    assert!(large >= 3 * small, "{large} pieces, {small} before");
+    resize(&node, LARGE_BLOCKS + 500).unwrap();
+    node.engine.halt();
+    world.power_cut();
+    let node = Node::open(&world).0;
+    assert_eq!(total(&node), LARGE_BLOCKS + 500);
+    empty(&node);
+    resize(&node, SMALL_BLOCKS).unwrap();
+    assert_eq!(total(&node), SMALL_BLOCKS);
+    let again = fill(&node);
+    assert!(again.abs_diff(small) <= small / 8, "{again} pieces, {small} at first");
+    node.engine.halt();
+    world.power_cut();
+    let node = Node::open(&world).0;
+    assert_eq!(total(&node), SMALL_BLOCKS);
+    assert!(node.fill(&[root], 4).1 <= small / 8, "it is still full");
+}
+
+#[test]
 fn one_volume_is_filled_and_emptied() {
     filled_and_emptied(1, RaidKind::Raid4, 1, 40);
     filled_and_emptied(2, RaidKind::None, 1, 1);

@@ -14,6 +14,7 @@
 //! | `DATA_DAMAGED` | blocks were read that nothing makes good |
 //! | `VOLUME_NAME_TAKEN` | a volume is served under another name than its own |
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
+//! | `VOLUME_OVERCOMMITTED` | a volume has room left, and its aggregate hardly any |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
@@ -292,14 +293,38 @@ fn lost(disks: &[DiskInfo]) -> String {
 pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
     let takes_changes = info.damage.is_none() && info.lacking_feature.is_none();
     let is_low = takes_changes && is_full(info.available_bytes, info.size_bytes);
+    let own_bytes = info.size_bytes.saturating_sub(info.used_bytes());
+    let (name, aggregate) = (&info.name, &info.aggregate);
+    let left = units::ByteSize(info.available_bytes);
+    let (code, message, action) = match is_full(own_bytes, info.size_bytes) {
+        true => (
+            "VOLUME_FULL",
+            format!("{left} can still be written"),
+            format!(
+                "delete files, and the snapshots that hold them (deleting works on a full \
+                 volume); or stroop volume resize {name} --size SIZE"
+            ),
+        ),
+        false => (
+            "VOLUME_OVERCOMMITTED",
+            format!(
+                "{left} can still be written: its size would allow {} more, which aggregate \
+                 {aggregate} does not have",
+                units::ByteSize(own_bytes)
+            ),
+            format!(
+                "stroop aggr add {aggregate} --disks DISK,..., or delete files and snapshots of \
+                 any volume of {aggregate}"
+            ),
+        ),
+    };
     is_low.then(|| HealthCheck {
-        code: "VOLUME_FULL".to_owned(),
+        code: code.to_owned(),
         severity: Severity::Warning,
-        object: info.name.clone(),
+        object: name.clone(),
         now: Vec::new(),
-        message: format!("{} can still be written", units::ByteSize(info.available_bytes)),
-        action: "delete files, and the snapshots that hold them; deleting works on a full volume"
-            .to_owned(),
+        message,
+        action,
     })
 }
 

@@ -13,11 +13,11 @@ use crate::volumes::view::ROOT_OWNER;
 use admin_api::exports::add_rule;
 use admin_api::{
     AdminError, Code, MountCreate, MountInfo, MountRemove, Removal, VolumeCreate, VolumeDelete,
-    VolumeInfo, VolumeSet,
+    VolumeInfo, VolumeResize, VolumeSet,
 };
 use dblade::{Tiering, VolumeKind, VolumeRequest};
 use platform::mutation::{self, Rule};
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, ByteSize};
 
 /// Mode of a new volume's root directory.
 const ROOT_MODE: u16 = 0o755;
@@ -100,6 +100,47 @@ impl Volumes {
             .request(message, name, |done| self.node.engine.set_tiering(name, tiering, done))?;
         let days = tiering.days();
         tracing::info!(volume = name, policy = %shown_policy(policy), ?days, "tiering policy set");
+        Ok(self.volume_info(&volume))
+    }
+
+    pub(crate) fn resize_volume(&self, wanted: &VolumeResize) -> Result<VolumeInfo, AdminError> {
+        let message = "cannot resize volume";
+        let name = &wanted.name;
+        let _turn = self.node.turn();
+        let volume = self.find(message, name)?;
+        let info = self.volume_info(&volume);
+        let conflict = || AdminError::new(Code::Conflict, message, name);
+        if info.traditional {
+            return Err(conflict()
+                .because("it is a traditional volume, as large as its aggregate")
+                .try_next(format!("stroop aggr add {} --disks DISK,...", info.aggregate)));
+        }
+        let size_blocks = wanted.size_bytes.div_ceil(BLOCK_SIZE_U64);
+        let used_bytes = info.used_bytes();
+        if size_blocks * BLOCK_SIZE_U64 < used_bytes {
+            return Err(conflict()
+                .because(format!(
+                    "its files take {} and its snapshots {} more",
+                    ByteSize(info.live_bytes),
+                    ByteSize(info.snapshot_bytes)
+                ))
+                .try_next(format!(
+                    "stroop volume resize {name} --size {used_bytes}, or delete snapshots: stroop \
+                     snapshot list {name}"
+                )));
+        }
+        if wanted.dry_run {
+            let size_bytes = size_blocks * BLOCK_SIZE_U64;
+            // Room that was short in the aggregate stays so; what the volume has is its own.
+            let own_bytes = size_bytes - used_bytes;
+            let aggregate = volume.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
+            let available_bytes = own_bytes.min(aggregate);
+            return Ok(VolumeInfo { size_bytes, available_bytes, ..info });
+        }
+        let engine = &self.node.engine;
+        let resize = |done: dblade::Done<()>| engine.resize_volume(name, size_blocks, done);
+        self.node.waits.request(message, name, resize)?;
+        tracing::info!(volume = name, size = %ByteSize(wanted.size_bytes), "volume resized");
         Ok(self.volume_info(&volume))
     }
 

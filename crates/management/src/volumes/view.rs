@@ -58,7 +58,7 @@ impl Volumes {
             tiering_policy: shown_policy(volume.tiering().policy),
             tiering_minimum_cooling_days: volume.tiering().days(),
             tiered_bytes: volume.object_blocks() * BLOCK_SIZE_U64,
-            size_bytes: volume.size_blocks * BLOCK_SIZE_U64,
+            size_bytes: volume.size_blocks() * BLOCK_SIZE_U64,
             // The engine does not tell apart what snapshots alone hold.
             live_bytes: volume.active_blocks() * BLOCK_SIZE_U64,
             snapshot_bytes: volume.used_blocks().saturating_sub(volume.active_blocks())

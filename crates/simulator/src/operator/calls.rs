@@ -174,6 +174,7 @@ const fn met(request: &Request) -> &'static str {
         Request::VolumeCreate(_) => "operator: volume create",
         Request::VolumeDelete(_) => "operator: volume delete",
         Request::VolumeSet(_) => "operator: volume set",
+        Request::VolumeResize(_) => "operator: volume resize",
         Request::SnapshotCreate(_) => "operator: snapshot create",
         Request::SnapshotDelete(_) => "operator: snapshot delete",
         Request::SnapshotRestore(_) => "operator: snapshot restore",
@@ -193,10 +194,19 @@ const fn met(request: &Request) -> &'static str {
 fn is_excused(request: &Request, error: &AdminError) -> bool {
     let is_full = error.cause.iter().any(|cause| cause.contains(" is full"));
     match error.code {
-        Code::Conflict => depends_on_background(request) || is_full && takes_room(request),
+        Code::Conflict => {
+            depends_on_background(request)
+                || is_full && takes_room(request)
+                || matches!(request, Request::VolumeResize(_)) && is_too_small(error)
+        }
         Code::NotFound => is_of_disks(request),
         _ => false,
     }
+}
+
+/// Whether a volume uses more than it was to have.
+fn is_too_small(error: &AdminError) -> bool {
+    error.cause.iter().any(|cause| cause.contains("its files"))
 }
 
 /// Whether a call that must be refused was refused rightly.

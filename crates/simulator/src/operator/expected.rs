@@ -152,6 +152,9 @@ impl Expected {
             Request::VolumeCreate(wanted) => self.create(wanted)?,
             Request::VolumeShow(named) => drop(self.volume(&named.name)?),
             Request::VolumeSet(wanted) => self.volume(&wanted.name)?.set(wanted)?,
+            Request::VolumeResize(wanted) => {
+                self.volume(&wanted.name)?.size_bytes = wanted.size_bytes;
+            }
             Request::VolumeDelete(wanted) => {
                 self.volume(&wanted.name)?;
                 if self.mounts.values().any(|volume| *volume == wanted.name) {
@@ -271,6 +274,7 @@ pub(super) const fn is_dry(request: &Request) -> bool {
         Request::DiskZero(wanted) => wanted.dry_run,
         Request::VolumeCreate(wanted) => wanted.dry_run,
         Request::VolumeDelete(wanted) => wanted.dry_run,
+        Request::VolumeResize(wanted) => wanted.dry_run,
         Request::SnapshotDelete(wanted) => wanted.dry_run,
         Request::SnapshotRestore(wanted) => wanted.dry_run,
         _ => false,
@@ -302,6 +306,7 @@ pub(super) const fn takes_room(request: &Request) -> bool {
     matches!(
         request,
         Request::VolumeCreate(_)
+            | Request::VolumeResize(_)
             | Request::SnapshotCreate(_)
             | Request::SnapshotRestore(_)
             | Request::SnapshotDelete(_)

@@ -11,7 +11,7 @@ use admin_api::{
     Access, AggregateAdd, AggregateSet, DiskClear, DiskFail, DiskReplace, DiskZero, ExportAdd,
     ExportRemove, ExportRule, MapShow, MountCreate, MountRemove, Named, Network, Owner, Request,
     ScrubAction, ScrubChange, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+    Squash, TieringPolicy, VolumeCreate, VolumeDelete, VolumeFilter, VolumeResize, VolumeSet,
 };
 use std::net::Ipv4Addr;
 
@@ -47,7 +47,8 @@ impl Typist<'_> {
                 let name = self.volume();
                 Request::VolumeDelete(VolumeDelete { name, dry_run: self.is_dry() })
             }
-            24..32 => Request::VolumeSet(self.volume_set()),
+            24..28 => Request::VolumeSet(self.volume_set()),
+            28..32 => Request::VolumeResize(self.volume_resize()),
             32..46 => {
                 let volume = self.volume();
                 Request::SnapshotCreate(SnapshotName { volume, name: self.any(&SNAPSHOTS) })
@@ -131,6 +132,11 @@ impl Typist<'_> {
             return self.any(&SNAPSHOTS);
         }
         self.any(&held)
+    }
+
+    fn volume_resize(&mut self) -> VolumeResize {
+        let size_bytes = VOLUME_BYTES_MIN * (1 + self.choices.below(6));
+        VolumeResize { name: self.volume(), size_bytes, dry_run: self.is_dry() }
     }
 
     fn volume_create(&mut self) -> VolumeCreate {

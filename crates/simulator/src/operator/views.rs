@@ -25,9 +25,10 @@ pub(super) fn same<T: PartialEq + Debug>(what: &str, expected: &T, shown: &T) ->
 pub(super) fn check(expected: &Expected, request: &Request, reply: &Reply) -> Checked {
     match reply {
         _ if is_dry(request) => Ok(()),
-        Reply::VolumeCreate(info) | Reply::VolumeShow(info) | Reply::VolumeSet(info) => {
-            check_named(expected, info)
-        }
+        Reply::VolumeCreate(info)
+        | Reply::VolumeShow(info)
+        | Reply::VolumeSet(info)
+        | Reply::VolumeResize(info) => check_named(expected, info),
         Reply::VolumeList(list) => check_volumes(expected, list),
         Reply::SnapshotCreate(info) => {
             let volume = expected.volumes.get(&info.volume);

@@ -87,7 +87,8 @@ pub fn lives_of(rule: Rule) -> Lives {
     };
     let operator = matches!(
         rule,
-        Rule::ChangeAnsweredEarly
+        Rule::ResizeForgotten
+            | Rule::ChangeAnsweredEarly
             | Rule::RulesToldEarly
             | Rule::RefusedRestoreDone
             | Rule::DeletedVolumeExported

@@ -6,8 +6,8 @@
 //!
 //! - A volume that was made is there with its name and size; one that was deleted is not, and its
 //!   blocks are free when the background is done.
-//! - What is refused (a name that is taken, a size that no volume has) has changed nothing, and
-//!   nothing is promised for it.
+//! - What is refused (a name that is taken, a size that no volume has, or that is less than what
+//!   the volume uses) has changed nothing, and nothing is promised for it.
 //! - After a power cut all volumes are as one consistency point had them: the last one that
 //!   committed, or the one after it.
 
@@ -58,6 +58,14 @@ fn create(twin: &mut Twin) {
     }
 }
 
+/// Gives a volume another size, if it may have it.
+fn resize(twin: &Twin) {
+    let Some(volume) = twin.some_volume() else { return };
+    let size_blocks = [100, 1500, 2000, 70_000][twin.choose(4) as usize];
+    let is_fit = size_blocks >= 256 && twin.used_blocks(volume) <= size_blocks;
+    assert_eq!(twin.resize(volume, size_blocks).is_ok(), is_fit, "{size_blocks}");
+}
+
 /// Makes a snapshot of a volume, or deletes one.
 fn snapshot(twin: &Twin) {
     let Some(volume) = twin.some_volume() else { return };
@@ -73,7 +81,7 @@ fn run(seed: u64) {
     let mut twin = Twin::new(seed, &GROUPS, Tuning { delayed_permille: 200, ..Tuning::default() });
     create(&mut twin);
     for _ in 0..STEPS {
-        match twin.choose(20) {
+        match twin.choose(21) {
             0..11 => {
                 change(&twin);
                 continue;
@@ -94,6 +102,10 @@ fn run(seed: u64) {
                 twin.commit();
             }
             18 => {
+                resize(&twin);
+                twin.commit();
+            }
+            19 => {
                 let steps = twin.choose(300);
                 twin.cut_after(steps);
                 twin.commit();

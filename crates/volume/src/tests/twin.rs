@@ -144,6 +144,23 @@ impl Twin {
         Ok(id)
     }
 
+    /// Gives a volume another size.
+    pub fn resize(&self, id: VolumeId, size_blocks: u64) -> Result<(), AggregateError> {
+        let (volume, model) = (Arc::clone(&self.volumes[&id]), Arc::clone(&self.model));
+        self.act(move |scope| {
+            lifecycle::resize(scope, &volume, size_blocks)?;
+            model.change(|volumes| {
+                volumes.get_mut(&id).expect("it is there").size_blocks = size_blocks;
+            });
+            Ok(Acted::Done)
+        })
+    }
+
+    /// Blocks that a volume's image and snapshots use.
+    pub fn used_blocks(&self, id: VolumeId) -> u64 {
+        self.volumes[&id].used_blocks()
+    }
+
     /// Deletes a volume: its blocks are freed in the background.
     pub fn delete(&mut self, id: VolumeId) {
         let volume = self.volumes.remove(&id).expect("it is there");

@@ -1,0 +1,46 @@
+//! Volumes that are changed.
+
+use crate::changes::VolumeResize;
+use crate::error::{AdminError, Code};
+use crate::replies::VolumeInfo;
+use crate::requests::VolumeSet;
+use std::collections::BTreeMap;
+
+type Volumes = BTreeMap<String, VolumeInfo>;
+
+fn find<'a>(
+    volumes: &'a mut Volumes,
+    message: &str,
+    name: &str,
+) -> Result<&'a mut VolumeInfo, AdminError> {
+    volumes.get_mut(name).ok_or_else(|| AdminError::missing(message, "volume", name))
+}
+
+pub(super) fn set(volumes: &mut Volumes, request: &VolumeSet) -> Result<VolumeInfo, AdminError> {
+    let volume = find(volumes, "cannot change", &request.name)?;
+    let policy = request.tiering_policy.unwrap_or(volume.tiering_policy);
+    let kept = volume.tiering_minimum_cooling_days.filter(|_| policy == volume.tiering_policy);
+    let days = request.tiering_minimum_cooling_days.or(kept);
+    volume.tiering_minimum_cooling_days = days.or(policy.default_cooling_days());
+    volume.tiering_policy = policy;
+    Ok(volume.clone())
+}
+
+pub(super) fn resize(
+    volumes: &mut Volumes,
+    request: &VolumeResize,
+) -> Result<VolumeInfo, AdminError> {
+    let message = "cannot resize volume";
+    let volume = find(volumes, message, &request.name)?;
+    if volume.used_bytes() > request.size_bytes {
+        return Err(AdminError::new(Code::Conflict, message, &request.name)
+            .because("its files and snapshots use more"));
+    }
+    let mut resized = volume.clone();
+    resized.size_bytes = request.size_bytes;
+    resized.available_bytes = request.size_bytes - resized.used_bytes();
+    if !request.dry_run {
+        *volume = resized.clone();
+    }
+    Ok(resized)
+}

@@ -10,10 +10,32 @@ use crate::waits::Waits;
 use admin_api::AdminError;
 use dblade::{Engine, ServedVolume};
 use file_service::FileService;
+use ondisk::label::{DiskRole, RaidKind};
 use platform::Clock;
 use platform::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 use units::{AggregateUuid, DiskUuid, Timestamp};
+
+/// What the labels of an aggregate's disks say.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Seen {
+    /// How the aggregate is protected.
+    pub kind: Option<RaidKind>,
+    /// The names of all disks that carry its label.
+    pub disks: Vec<String>,
+    /// Of these disks, the ones that were replaced: they have no place in it any more.
+    pub replaced: Vec<String>,
+    /// The disks that have a place in it and were not found.
+    pub absent: Vec<AbsentDisk>,
+}
+
+/// A disk that has a place in an aggregate and was not found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AbsentDisk {
+    pub identity: DiskUuid,
+    pub group: u32,
+    pub role: DiskRole,
+}
 
 /// An aggregate that was found and could not be opened.
 #[derive(Clone, Debug)]
@@ -22,10 +44,8 @@ pub(crate) struct OfflineAggregate {
     pub identity: AggregateUuid,
     /// Its name.
     pub name: String,
-    /// How it is protected, as a disk of it says.
-    pub kind: Option<ondisk::label::RaidKind>,
-    /// The disks of it that were found.
-    pub disks: Vec<String>,
+    /// What its disks say.
+    pub seen: Seen,
     /// Why.
     pub error: AdminError,
     /// If its journal was found to be lost: when its last consistency point was.

@@ -197,18 +197,10 @@ pub enum RaidError {
     /// The store has failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A disk was replaced, or its label contradicts those of its group.
-    #[error("disk {disk} is no longer a member of group {group}: it was replaced")]
-    Stranger {
-        /// The disk.
-        disk: String,
-        /// The group of its label.
-        group: u32,
-    },
     /// More disks of a group are missing than parity makes good.
     #[error(
         "group {group} is short of {missing} of its {count} disks and can do without {tolerated}; \
-         attach {}", .absent.join(", ")
+         attach {}{}", .absent.join(", "), no_help(.strangers)
     )]
     TooFewDisks {
         /// The group.
@@ -221,7 +213,18 @@ pub enum RaidError {
         tolerated: usize,
         /// Identities, or names where they are known, of those that are missing.
         absent: Vec<String>,
+        /// Disks that are there and were replaced before: they have no place in the group.
+        strangers: Vec<String>,
     },
+}
+
+/// That disks which were replaced make good no others.
+fn no_help(strangers: &[String]) -> String {
+    match strangers {
+        [] => String::new(),
+        [disk] => format!("; disk {disk} was replaced, and does not count"),
+        disks => format!("; disks {} were replaced, and do not count", disks.join(", ")),
+    }
 }
 
 /// Why writes are not durable. Once it happened every `sync` fails: the store must be closed.

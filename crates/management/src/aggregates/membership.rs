@@ -25,9 +25,9 @@ impl Aggregates {
         }
         let outages = self.node.engine.outages();
         self.node.offline.lock().retain_mut(|offline| {
-            offline.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
+            offline.seen.disks.retain(|name| disks.iter().all(|disk| disk.name() != name));
             let identity = offline.identity;
-            let is_left = !offline.disks.is_empty();
+            let is_left = !offline.seen.disks.is_empty();
             if !is_left && outages.iter().all(|outage| outage.summary.identity != identity) {
                 // Nobody waits for it any more.
                 self.node.engine.forget_aggregate(identity);
@@ -48,7 +48,7 @@ impl Aggregates {
         let is_erased = |disks: &[String]| disks.iter().all(|disk| wanted.disks.contains(disk));
         let offline = self.node.offline.lock();
         let mut remainders = offline.iter().filter(|offline| offline.name == wanted.name);
-        wanted.force && !is_known && remainders.all(|offline| is_erased(&offline.disks))
+        wanted.force && !is_known && remainders.all(|offline| is_erased(&offline.seen.disks))
     }
 
     /// A name is taken; by what is left of an aggregate that could not be opened, perhaps.
@@ -59,7 +59,7 @@ impl Aggregates {
             Some(offline) => refused.try_next(format!(
                 "another name; or the same command with --force and all disks of the aggregate that \
                  could not be opened, to erase it: {}",
-                offline.disks.join(",")
+                offline.seen.disks.join(",")
             )),
             None => refused,
         }

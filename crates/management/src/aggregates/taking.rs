@@ -86,7 +86,7 @@ impl Aggregates {
         away.extend(self.node.offline.lock().iter().map(|offline| Away {
             identity: offline.identity,
             name: offline.name.clone(),
-            disks: offline.disks.clone(),
+            disks: offline.seen.disks.clone(),
         }));
         away
     }

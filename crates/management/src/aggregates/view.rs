@@ -250,7 +250,7 @@ pub(crate) fn empty(name: &str) -> AggregateInfo {
 }
 
 fn offline_info(offline: &OfflineAggregate) -> AggregateInfo {
-    let raid = offline.kind.map_or(RaidKind::None, shown_kind);
+    let raid = offline.seen.kind.map_or(RaidKind::None, shown_kind);
     AggregateInfo { raid, ..empty(&offline.name) }
 }
 

@@ -3,9 +3,10 @@
 //! Invariants: nothing is written, and nothing decided: a candidate says what is there.
 
 use crate::disks::table::Content;
+use crate::node::{AbsentDisk, Seen};
 use admin_api::{AdminError, Code};
 use media::MediaError;
-use ondisk::label::{DiskLabel, RaidKind};
+use ondisk::label::{DiskLabel, DiskRole};
 use platform::{Disk, DiskError};
 use raid::GroupList;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,9 +136,39 @@ impl Candidate {
         self.cut_off.is_empty() && groups.as_ref().is_some_and(are_whole)
     }
 
-    /// How its groups protect their data, if a disk says it.
-    pub(crate) fn kind(&self) -> Option<RaidKind> {
-        self.labels.iter().find_map(DiskLabel::kind)
+    /// What its disks say.
+    pub(crate) fn seen(&self) -> Seen {
+        let groups = GroupList::of(&self.labels);
+        let latest = groups.iter().flat_map(GroupList::groups);
+        let latest: Vec<(u32, &DiskLabel)> =
+            latest.filter_map(|(group, label)| Some((group, label?))).collect();
+        let members = |label: &DiskLabel| usize::from(label.disks_in_group.get());
+        let has_place = |own: &DiskLabel| {
+            let is_named = |(_, label): &(u32, &DiskLabel)| {
+                label.members.iter().take(members(label)).any(|member| *member == own.disk)
+            };
+            own.is_spare() || latest.iter().any(is_named)
+        };
+        let found = self.found();
+        let absent = latest.iter().flat_map(|(group, label)| {
+            let parity_disks = label.kind().map_or(0, |kind| kind.parity_disks());
+            let places = label.members.iter().take(members(label)).enumerate();
+            let absent = places.filter(|(_, identity)| !found.contains(*identity));
+            absent.map(move |(at, identity)| AbsentDisk {
+                identity: *identity,
+                group: *group,
+                role: if at < parity_disks { DiskRole::Parity } else { DiskRole::Data },
+            })
+        });
+        let labelled = self.labels.iter().filter(|label| !has_place(label));
+        let strangers: BTreeSet<DiskUuid> = labelled.map(|label| label.disk).collect();
+        let replaced = self.disks.iter().filter(|(identity, _)| strangers.contains(identity));
+        Seen {
+            kind: self.labels.iter().find_map(DiskLabel::kind),
+            disks: self.names().into_iter().chain(self.cut_off.clone()).collect(),
+            replaced: replaced.map(|(_, disk)| disk.name().to_owned()).collect(),
+            absent: absent.collect(),
+        }
     }
 
     /// Whether as many disks of each group are there as it needs. Those that the labels call
@@ -165,6 +196,7 @@ impl Candidate {
 mod tests {
     use super::*;
     use ondisk::damage::Damage;
+    use ondisk::label::RaidKind;
 
     /// The label of a disk of the second of its group's changes.
     fn label((group, groups): (u32, u32), disk: u8, members: &[u8]) -> DiskLabel {
@@ -197,6 +229,32 @@ mod tests {
         assert!(is_enough(&groups(0)) && is_enough(&groups(0)[1..]) && !is_enough(&groups(0)[2..]));
         assert!(is_enough(&groups(1)) && is_enough(&groups(1)[1..]) && !is_enough(&groups(1)[..2]));
         assert!(!is_enough(&[]) && !is_enough(&[label((0, 2), 1, &[1])]));
+    }
+
+    #[test]
+    fn a_candidate_tells_replaced_disks_from_absent_ones() {
+        let members = |sequence: u64, disk: u8| {
+            let mut label =
+                label((0, 1), disk, if sequence == 2 { &[1, 2, 3] } else { &[1, 4, 3] });
+            label.sequence = sequence.into();
+            label.raid_kind = RaidKind::Raid4.number();
+            label
+        };
+        let world = platform::simulated::SimulatedWorld::new(1);
+        let mut candidate =
+            Candidate { labels: vec![members(2, 1), members(1, 4)], ..Candidate::default() };
+        for (name, identity) in [("d1", 1), ("d4", 4)] {
+            let disk: Arc<dyn Disk> = world.add_disk(name, 64);
+            candidate.disks.push((DiskUuid([identity; 16]), disk));
+        }
+        let seen = candidate.seen();
+        assert_eq!((seen.disks, seen.replaced), (candidate.names(), vec!["d4".to_owned()]));
+        let absent = |identity| AbsentDisk {
+            identity: DiskUuid([identity; 16]),
+            group: 0,
+            role: DiskRole::Data,
+        };
+        assert_eq!(seen.absent, [absent(2), absent(3)]);
     }
 
     /// The disk may be the one that the aggregate misses.

@@ -40,7 +40,7 @@ impl Recovery {
                 return Err(refused.try_next(format!("stroop aggr online {name}")));
             };
             let is_whole = self.candidate((identity, name))?.is_complete();
-            consequences = losses(known.kind, is_whole, committed);
+            consequences = losses(known.seen.kind, is_whole, committed);
         }
         if !dry_run {
             let recovery = self.open_now((identity, name), *without_journal)?;

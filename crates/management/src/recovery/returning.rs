@@ -167,7 +167,7 @@ impl Recovery {
         candidate: Candidate,
         if_lost: LostLog,
     ) -> Result<dblade::Recovery, Unopened> {
-        let (kind, disks) = (candidate.kind(), candidate.names());
+        let seen = candidate.seen();
         match self.open_disks(name, candidate.into_disks(), if_lost) {
             Ok(recovery) => {
                 self.welcome(identity, name);
@@ -181,7 +181,7 @@ impl Recovery {
                 let before = offline.iter().find(|one| one.identity == identity);
                 let journal_lost = journal_lost.or(before.and_then(|one| one.journal_lost));
                 offline.retain(|one| one.identity != identity);
-                offline.push(OfflineAggregate { identity, name, kind, disks, error, journal_lost });
+                offline.push(OfflineAggregate { identity, name, seen, error, journal_lost });
                 Err(unopened)
             }
         }

@@ -87,9 +87,8 @@ impl Recovery {
 
     fn open_candidate(&self, candidate: Candidate, doubtful: &Doubtful) {
         let Some(first) = candidate.labels.first() else { return };
-        let (name, kind, identity) = (title(first), candidate.kind(), first.aggregate);
-        let complete = candidate.is_complete();
-        let (mut names, cut_off) = (candidate.names(), candidate.cut_off.clone());
+        let (name, identity) = (title(first), first.aggregate);
+        let (complete, seen) = (candidate.is_complete(), candidate.seen());
         let disks = candidate.into_disks();
         let outcome = match doubtful.refusal(&name).filter(|_| !complete) {
             None => self.open_disks(&name, disks, LostLog::Refused).map(drop),
@@ -97,11 +96,9 @@ impl Recovery {
         };
         if let Err(Unopened { error, journal_lost }) = outcome {
             tracing::error!(aggregate = name, %error, "the aggregate stays out of service");
-            names.extend(cut_off);
             self.node.engine.expect_aggregate(identity);
             self.node.front_ends.set_away(identity, true);
-            let disks = names;
-            let offline = OfflineAggregate { identity, name, kind, disks, error, journal_lost };
+            let offline = OfflineAggregate { identity, name, seen, error, journal_lost };
             self.node.offline.lock().push(offline);
         }
     }

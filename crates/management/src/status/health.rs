@@ -435,6 +435,7 @@ const fn is_full(left_bytes: u64, size_bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Seen;
     use admin_api::memory::MemoryAdministration;
     use admin_api::{
         AdminError, Administration as _, AggregateCreate, Code, TieringPolicy, VolumeCreate,
@@ -582,8 +583,7 @@ mod tests {
         let offline = OfflineAggregate {
             identity: AggregateUuid([1; 16]),
             name: "a1".to_owned(),
-            kind: None,
-            disks: Vec::new(),
+            seen: Seen::default(),
             error,
             journal_lost: None,
         };
@@ -605,12 +605,11 @@ mod tests {
         assert!(check.message.contains("since 1970-01-01T00:00:00Z, without /disks/d2 (disk"));
         assert!(check.action.starts_with("put back /disks/d2, or make"), "{}", check.action);
         let error = AdminError::new(Code::Failed, "cannot open", "a1").because("no journal");
-        let (name, kind) = ("a1".to_owned(), None);
+        let name = "a1".to_owned();
         let retry = OfflineAggregate {
             identity: AggregateUuid([1; 16]),
             name,
-            kind,
-            disks: Vec::new(),
+            seen: Seen::default(),
             error,
             journal_lost: None,
         };

@@ -110,7 +110,8 @@ pub(crate) fn join(
 /// A group of which nothing is there.
 fn lost_group(group: u32) -> RaidError {
     let absent = vec!["its disks: none was found".to_owned()];
-    RaidError::TooFewDisks { group, missing: 1, count: 1, tolerated: 0, absent }
+    let strangers = Vec::new();
+    RaidError::TooFewDisks { group, missing: 1, count: 1, tolerated: 0, absent, strangers }
 }
 
 fn join_group(
@@ -125,7 +126,7 @@ fn join_group(
     };
     let mut seats: Vec<Seat> =
         latest.members.iter().take(count).map(|identity| Seat::empty(*identity)).collect();
-    let mut stranger = None;
+    let mut strangers = Vec::new();
     let mut are_labels_equal = true;
     for device in devices {
         let label = device.label();
@@ -142,7 +143,7 @@ fn join_group(
                 seat.device = Some(device);
             }
             // Replaced: another has its place.
-            _ => stranger = Some(device.name().to_owned()),
+            _ => strangers.push(device.name().to_owned()),
         }
     }
     let mut copy = join_replacement(latest, &seats, spares);
@@ -164,10 +165,7 @@ fn join_group(
     let standings: Vec<Standing> = starting.iter().map(|starting| starting.standing).collect();
     let group = Group::new(kind, seats);
     if standings.iter().filter(|standing| standing.is_missing()).count() > kind.parity_disks() {
-        return Err(match stranger {
-            Some(disk) => RaidError::Stranger { disk, group: index },
-            None => too_few(index, &group, &standings),
-        });
+        return Err(too_few(index, &group, &standings, strangers));
     }
     // A crash may have come between two labels: then they are written again.
     let labelled = are_labels_equal.then_some(Told::of(latest));
@@ -213,7 +211,7 @@ fn join_replacement(
     Some((at, Rebuild::copy(spare, label)))
 }
 
-fn too_few(index: u32, group: &Group, standings: &[Standing]) -> RaidError {
+fn too_few(index: u32, group: &Group, standings: &[Standing], strangers: Vec<String>) -> RaidError {
     let members = group.members.iter().zip(standings).enumerate();
     let missing = members.filter(|(_, (_, standing))| standing.is_missing());
     let absent: Vec<_> = missing.map(|(at, (member, _))| (at, member)).collect();
@@ -228,5 +226,6 @@ fn too_few(index: u32, group: &Group, standings: &[Standing]) -> RaidError {
         count: group.members.len(),
         tolerated: group.kind.parity_disks(),
         absent: absent.collect(),
+        strangers,
     }
 }

@@ -100,6 +100,26 @@ fn wrong_disks_are_refused_by_name() {
     assert_eq!(twice, "e and e are the same disk, or a copy of it");
 }
 
+/// The disk that was replaced long ago was blamed, and the missing ones were not named.
+#[test]
+fn regression_a_replaced_disk_is_not_blamed_for_disks_that_are_missing() {
+    let world = SimulatedWorld::new(1);
+    for name in ["a", "b", "c", "d"] {
+        world.add_disk(name, DISK_BLOCKS);
+    }
+    create_on(&world, Raid4, &["a", "b", "c"]).unwrap();
+    let store = world.wait(|done| {
+        assemble(named(&world, &["a", "b"]), Arc::new(NoPartialParityLog), Timestamp(1), done);
+    });
+    let (place, disk) = (DiskPlace { group: 0, member: 2 }, world.disk("d").unwrap());
+    let store = store.unwrap();
+    world.wait(|done| store.replace_disk(place, disk, DiskUuid([7; 16]), done)).unwrap();
+    let found = refusal(&world, named(&world, &["a", "c"]));
+    assert!(found.starts_with("group 0 is short of 2 of its 3 disks"), "{found}");
+    assert!(found.contains("attach disk 1 (") && found.contains(", disk 2 ("), "{found}");
+    assert!(found.ends_with("; disk c was replaced, and does not count"), "{found}");
+}
+
 #[test]
 fn a_missing_disk_may_return_if_nothing_was_written() {
     let mut model = Model::new(1, &[(Raid4, 3)]);

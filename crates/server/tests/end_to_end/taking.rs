@@ -99,3 +99,28 @@ fn regression_a_disk_that_shows_itself_is_named_once() {
     place.ok(&["disk", "spare", "add", "d4", "--aggr", "a1"]);
     server.stop();
 }
+
+/// Disks that worked were called failed because their aggregate was out of service, and the ones
+/// that it lacked were not listed.
+#[test]
+fn regression_the_list_of_disks_tells_sound_disks_from_missing_ones() {
+    let (place, server) = Place::with_volume_on("5x64M", ("4", "raid4"));
+    server.kill();
+    for number in [1, 3] {
+        fs::rename(place.disk(number), place.path(&format!("away-{number}"))).unwrap();
+    }
+    let server = place.serve();
+    assert_eq!(place.check_codes(), ["AGGR_OFFLINE"]);
+    let list = place.json(&["disk", "list"])["records"].clone();
+    let of_aggregate = |state: &str| {
+        let disks = list.as_array().unwrap().iter();
+        disks.filter(|disk| disk["aggregate"] == "a1" && disk["state"] == state).count()
+    };
+    assert_eq!((of_aggregate("in use"), of_aggregate("missing")), (2, 2), "{list:#}");
+    assert_eq!(of_aggregate("failed"), 0, "{list:#}");
+    assert_eq!(list.as_array().unwrap().len(), 5, "{list:#}");
+    let mut roles = [&list[3]["role"], &list[4]["role"]].map(|role| role.as_str().unwrap());
+    roles.sort_unstable();
+    assert_eq!(roles, ["data", "parity"], "the ones without a name are last: {list:#}");
+    server.stop();
+}

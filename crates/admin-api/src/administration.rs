@@ -10,6 +10,7 @@ use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, VolumeResize};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
+use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::replies::{
@@ -159,6 +160,8 @@ administration! {
     ScrubChange scrub_change(request: ScrubChange) -> ScrubInfo;
     /// The scrub of an aggregate: the last one, or the one under way.
     ScrubShow scrub_show(request: Named) -> ScrubInfo;
+    /// What happened of late, oldest first; the node looks once a second.
+    EventList event_list(request: EventList) -> Vec<Event>;
     /// The jobs that are not over, and the last that are, in order of number.
     JobList job_list() -> Vec<JobInfo>;
     /// One job.

@@ -25,6 +25,7 @@ pub mod changes;
 pub mod check;
 pub mod duration;
 pub mod error;
+pub mod events;
 pub mod exports;
 pub mod features;
 pub mod frame;
@@ -43,6 +44,7 @@ pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};
 pub use changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize};
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use error::{AdminError, Code};
+pub use events::{EVENTS_MAX, Event, EventList, EventSeverity};
 pub use exports::{Access, ExportRule, Network, Squash, matching_rule};
 pub use features::{
     AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,

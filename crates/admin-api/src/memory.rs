@@ -8,6 +8,8 @@
 
 mod area_map;
 mod check;
+mod events;
+mod features;
 mod jobs;
 mod online;
 mod volumes;
@@ -16,10 +18,9 @@ use crate::area_map::{AggregateMap, MapShow};
 use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
+use crate::events::{Event, EventList, EventSeverity};
 use crate::exports::{add_rule, remove_rule};
-use crate::features::{
-    AggregateFeatures, FeatureClass, FeatureScope, FeatureUse, KnownFeature, UpgradeReport,
-};
+use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobAction, JobChange, JobInfo, JobName};
 use crate::protection::Protection;
 use crate::replies::{
@@ -53,6 +54,7 @@ struct State {
     mounts: BTreeMap<String, String>,
     checks: check::Checks,
     jobs: jobs::Jobs,
+    events: events::Events,
     shut_down: bool,
     objects_made: u32,
 }
@@ -90,21 +92,6 @@ impl MemoryAdministration {
     pub fn is_shut_down(&self) -> bool {
         self.state.lock().shut_down
     }
-}
-
-/// Two of the features that a node knows.
-fn known_features() -> Vec<KnownFeature> {
-    let parity = |feature: &str, meaning: &str| KnownFeature {
-        feature: feature.to_owned(),
-        scope: FeatureScope::Disk,
-        class: FeatureClass::Incompatible,
-        since: "2026-11".to_owned(),
-        meaning: meaning.to_owned(),
-    };
-    vec![
-        parity("double-parity", "the group has row parity and diagonal parity"),
-        parity("triple-parity", "the group has row, diagonal and anti-diagonal parity"),
-    ]
 }
 
 fn missing(action: &str, noun: &str, name: &str) -> AdminError {
@@ -217,10 +204,12 @@ impl Administration for MemoryAdministration {
             return Err(AdminError::new(Code::Conflict, "cannot fail disk", &request.disk)
                 .because("it is not in use"));
         }
+        let aggregate = disk.aggregate.clone().unwrap_or_default();
         if !request.dry_run {
             disk.state = DiskState::Failed;
+            let cause = format!("aggregate {aggregate} does without it");
+            state.events.note(EventSeverity::Warning, "DISK_FAILED", &request.disk, &cause);
         }
-        let aggregate = disk.aggregate.clone().unwrap_or_default();
         Ok(Removal {
             object: request.disk.clone(),
             consequences: vec![format!("aggregate {aggregate} does without it")],
@@ -263,6 +252,8 @@ impl Administration for MemoryAdministration {
         let (name, size_bytes) = (new.name, new.size_bytes);
         let info = DiskInfo { name, size_bytes, state: DiskState::Rebuilding, ..old };
         if !request.dry_run {
+            let cause = format!("{} has its place", info.name);
+            state.events.note(EventSeverity::Info, "DISK_REPLACED", &request.disk, &cause);
             for disk in &mut state.disks {
                 if disk.name == info.name {
                     disk.clone_from(&info);
@@ -485,32 +476,14 @@ impl Administration for MemoryAdministration {
 
     fn aggregate_features(&self, request: &Named) -> Result<AggregateFeatures, AdminError> {
         let aggregate = self.aggregate_show(request)?;
-        let is_used = |known: &KnownFeature| match aggregate.raid.parity_disks() {
-            2 => known.feature == "double-parity",
-            3 => known.feature == "triple-parity",
-            _ => false,
-        };
-        let features = known_features().into_iter().filter(is_used).map(|known| FeatureUse {
-            feature: known.feature,
-            scope: known.scope,
-            class: known.class,
-            supported: true,
-            used_by: aggregate.disks.iter().map(|disk| disk.name.clone()).collect(),
-        });
-        let features = features.collect();
-        Ok(AggregateFeatures { aggregate: aggregate.name, refusal: None, features })
+        Ok(features::of(&aggregate))
     }
 
     fn upgrade_check(&self) -> Result<UpgradeReport, AdminError> {
         let names: Vec<String> = self.state.lock().aggregates.keys().cloned().collect();
         let aggregates: Result<Vec<_>, AdminError> =
             names.into_iter().map(|name| self.aggregate_features(&Named { name })).collect();
-        Ok(UpgradeReport {
-            build: env!("CARGO_PKG_VERSION").to_owned(),
-            format_version: 6,
-            known: known_features(),
-            aggregates: aggregates?,
-        })
+        Ok(features::report(aggregates?))
     }
 
     fn scrub_change(&self, request: &ScrubChange) -> Result<ScrubInfo, AdminError> {
@@ -537,7 +510,12 @@ impl Administration for MemoryAdministration {
         }
         let scrub = scrub.clone();
         state.jobs.note_scrub(&scrub);
+        state.events.note_scrub(name, action);
         Ok(scrub)
+    }
+
+    fn event_list(&self, request: &EventList) -> Result<Vec<Event>, AdminError> {
+        Ok(self.state.lock().events.list(request))
     }
 
     fn job_list(&self) -> Result<Vec<JobInfo>, AdminError> {

@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod event;
 mod job;
 
 use admin_api::exports::{ANONYMOUS_ID, ID_MAX};
@@ -21,6 +22,7 @@ pub use bench::{
     BenchRaidArguments, BenchStartArguments,
 };
 pub use check::CheckCommand;
+pub use event::{EventCommand, EventTailArguments, Since};
 pub use job::JobCommand;
 
 /// Where the configuration is looked for unless something else is said.
@@ -179,6 +181,9 @@ pub enum ClientCommand {
     /// Jobs: work that takes a while, by number; they go on after a restart
     #[command(subcommand)]
     Job(JobCommand),
+    /// Events: what happened to disks, aggregates and jobs
+    #[command(subcommand)]
+    Event(EventCommand),
     /// Volumes: thin file systems within an aggregate
     #[command(subcommand)]
     Volume(VolumeCommand),

@@ -5,6 +5,7 @@
 mod aggregate;
 mod area_map;
 mod disk;
+mod event;
 mod export;
 mod job;
 mod mount;
@@ -15,7 +16,7 @@ mod taking;
 mod upkeep;
 mod volume;
 
-use crate::arguments::{ClientCommand, Options, UpgradeCommand};
+use crate::arguments::{ClientCommand, EventCommand, Options, UpgradeCommand};
 use crate::features;
 use crate::output::{Output, print_error};
 use crate::terminal::Terminal;
@@ -30,6 +31,9 @@ pub fn run(
     node: &dyn Administration,
     terminal: &mut Terminal<'_>,
 ) -> u8 {
+    if let ClientCommand::Event(EventCommand::Tail(arguments)) = command {
+        return event::tail(arguments, options, node, terminal);
+    }
     let output = match execute(command, options, node, terminal) {
         Ok(output) => output,
         Err(error) => return print_error(&error, options, terminal),
@@ -58,6 +62,7 @@ fn execute(
         ClientCommand::Aggr(command) => aggregate::run(command, options, node, terminal),
         ClientCommand::Scrub(command) => scrub::run(command, node),
         ClientCommand::Job(command) => job::run(command, options, node, terminal),
+        ClientCommand::Event(command) => event::run(command, node),
         ClientCommand::Volume(command) => volume::run(command, options, node, terminal),
         ClientCommand::Snapshot(command) => snapshot::run(command, options, node, terminal),
         ClientCommand::Export(command) => export::run(command, node),

@@ -111,7 +111,8 @@ impl Table {
     }
 }
 
-fn printable(cell: &str) -> String {
+/// A text in printable ASCII: all else is escaped.
+pub(crate) fn printable(cell: &str) -> String {
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';
     cell.chars()
         .map(|c| if plain(c) { c.to_string() } else { c.escape_default().to_string() })

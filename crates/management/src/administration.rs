@@ -6,10 +6,10 @@ use admin_api::{
     AdminError, Administration, AggregateAdd, AggregateCreate, AggregateFeatures, AggregateInfo,
     AggregateMap, AggregateOnline, AggregateSet, CheckBegun, CheckBlocks, CheckHeld, CheckKeep,
     CheckRead, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero,
-    ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow, MountCreate,
-    MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete, SnapshotInfo,
-    SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, UpgradeReport, VolumeCreate,
-    VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeResize, VolumeSet,
+    Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow,
+    MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
+    SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, UpgradeReport,
+    VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeResize, VolumeSet,
 };
 
 impl Management {
@@ -19,6 +19,7 @@ impl Management {
         self.jobs.look_before();
         let changed = change();
         self.jobs.look();
+        self.events.look_without_file(&self.status, &self.jobs);
         changed
     }
 }
@@ -33,7 +34,7 @@ impl Administration for Management {
     }
 
     fn disk_fail(&self, request: &DiskFail) -> Result<Removal, AdminError> {
-        self.disk_administration.fail_disk(request)
+        self.seen(|| self.disk_administration.fail_disk(request))
     }
 
     fn disk_clear(&self, request: &DiskClear) -> Result<Removal, AdminError> {
@@ -61,7 +62,7 @@ impl Administration for Management {
     }
 
     fn aggregate_create(&self, request: &AggregateCreate) -> Result<AggregateInfo, AdminError> {
-        self.aggregates.create_aggregate(request)
+        self.seen(|| self.aggregates.create_aggregate(request))
     }
 
     fn aggregate_add(&self, request: &AggregateAdd) -> Result<AggregateInfo, AdminError> {
@@ -122,6 +123,10 @@ impl Administration for Management {
 
     fn scrub_show(&self, request: &Named) -> Result<ScrubInfo, AdminError> {
         self.scrubs.scrub_info("cannot show the scrub of", &request.name)
+    }
+
+    fn event_list(&self, request: &EventList) -> Result<Vec<Event>, AdminError> {
+        Ok(self.events.list(request))
     }
 
     fn job_list(&self) -> Result<Vec<JobInfo>, AdminError> {

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | [`ports`] | what a node gets from outside: disks, journals, front ends, its process |
 //! | `waits`, `patience`, `refusals`, `pace` | waiting for the engine; its errors and figures in words |
+//! | `fields`, `keeping` | texts that outlive restarts, and their files |
 //! | `node` | what all rooms share: engine, clock, turn, what could not be opened |
 //! | `disks` | the node's disks as such, whoever uses them |
 //! | `exports`, `scrub` | export rules as they are stored; scrubs |
@@ -21,6 +22,7 @@
 //! | `checks` | checks that another process makes |
 //! | `recovery` | aggregates that are opened at the start, and later |
 //! | `status` | health checks, the node at a glance, metrics |
+//! | `events` | what has happened, in a ring that outlives restarts |
 //! | `management`, `administration` | the rooms together, and the calls of administrators |
 //!
 //! Architecture invariant: what is above this crate (the binary, the command line) names neither
@@ -39,8 +41,11 @@ mod aggregates;
 mod checks;
 mod disk_administration;
 mod disks;
+mod events;
 mod exports;
+mod fields;
 mod jobs;
+mod keeping;
 mod management;
 mod node;
 mod pace;

@@ -7,6 +7,7 @@ use crate::aggregates::Aggregates;
 use crate::checks::{CheckTable, Checks};
 use crate::disk_administration::DiskAdministration;
 use crate::disks::table::DiskTable;
+use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::node::Node;
 use crate::ports::{DiskSource, FrontEnds, JournalPlaces, Process, StateFile};
@@ -53,6 +54,8 @@ pub struct Parts {
     pub process: Arc<dyn Process>,
     /// Keeps its jobs.
     pub job_file: Arc<dyn StateFile>,
+    /// Keeps its events.
+    pub event_file: Arc<dyn StateFile>,
 }
 
 /// See the module.
@@ -67,6 +70,7 @@ pub struct Management {
     pub(crate) checks: Arc<Checks>,
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) status: Status,
+    pub(crate) events: Events,
     pub(crate) process: Arc<dyn Process>,
 }
 
@@ -122,6 +126,7 @@ impl Management {
         };
         let scrubs = Scrubs { node: Arc::clone(&node) };
         let jobs = Jobs::new(Arc::clone(&aggregates), parts.job_file);
+        let events = Events::new(Arc::clone(&node), Arc::clone(&recovery), parts.event_file);
         Self {
             node,
             disks,
@@ -133,14 +138,17 @@ impl Management {
             checks,
             recovery,
             status,
+            events,
             process,
         }
     }
 
     /// Opens every aggregate that the disks hold.
     pub fn open_aggregates(&self) {
+        self.events.note_start();
         self.recovery.open_aggregates();
         self.jobs.look();
+        self.events.look(&self.status, &self.jobs);
     }
 
     /// What is to be done about disks every second.
@@ -149,8 +157,11 @@ impl Management {
         self.aggregates.watch_leaving();
         self.checks.expire_checks();
         self.recovery.probe_journals();
+        // A disk that left and is there again within the second was away all the same.
+        self.events.look_without_file(&self.status, &self.jobs);
         self.recovery.bring_back();
         self.jobs.look();
+        self.events.look(&self.status, &self.jobs);
     }
 
     /// Ends what was begun with disks and would go on by itself: the node is about to stop.
@@ -164,7 +175,11 @@ impl Management {
     /// # Errors
     /// If they fail. Nothing is lost then that was acknowledged: the next start replays the log.
     pub fn stop(&self) -> Result<(), AdminError> {
+        // What happened since the last look would be told by the next start only.
+        self.events.look_without_file(&self.status, &self.jobs);
         let message = "cannot write the last consistency point";
-        self.node.waits.request(message, "", |done| self.node.engine.stop(done))
+        self.node.waits.request(message, "", |done| self.node.engine.stop(done))?;
+        self.events.note_stop();
+        Ok(())
     }
 }

@@ -42,6 +42,9 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 /// The file of the state directory that keeps which jobs there are.
 const JOB_FILE: &str = "jobs";
 
+/// The file of the state directory that keeps what has happened.
+const EVENT_FILE: &str = "events";
+
 /// A running node.
 pub(crate) struct Node {
     engine: Arc<Engine>,
@@ -112,6 +115,7 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
         front_ends: Arc::clone(&front_ends) as Arc<dyn management::FrontEnds>,
         process: Arc::new(process),
         job_file: Arc::new(StateFile::new(&config.state_directory, JOB_FILE)),
+        event_file: Arc::new(StateFile::new(&config.state_directory, EVENT_FILE)),
     }));
     management.open_aggregates();
     let watched = Arc::clone(&management);

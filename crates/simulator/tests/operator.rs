@@ -38,6 +38,10 @@ fn an_operator_finds_nothing_and_meets_what_matters() {
         "operator: a call that was cut off has not happened",
         "operator: the aggregate is made again after a cut",
         "operator: a clean stop",
+        "operator: a disk that left is told",
+        "operator: a disk that returned is told",
+        "operator: a replaced disk is told",
+        "operator: an outage is told",
         "cut: during recovery",
     ] {
         assert!(summary.coverage.count(what) > 0, "no seed met '{what}'");

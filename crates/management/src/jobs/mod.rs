@@ -13,10 +13,14 @@
 
 mod changes;
 mod job;
-mod keeping;
 mod room;
 mod stored;
 mod table;
 mod works;
 
+#[cfg(test)]
+pub(crate) use job::{Identities, Key};
+pub(crate) use job::{Job, Subject};
 pub(crate) use room::Jobs;
+#[cfg(test)]
+pub(crate) use table::Table;

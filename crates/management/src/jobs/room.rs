@@ -5,10 +5,10 @@
 
 use crate::aggregates::Aggregates;
 use crate::jobs::job::Job;
-use crate::jobs::keeping::Keeper;
 use crate::jobs::stored;
 use crate::jobs::table::{Now, Table};
 use crate::jobs::works::Look;
+use crate::keeping::{Keeper, Print};
 use crate::ports::StateFile;
 use crate::scrub::Scrubs;
 use admin_api::{AdminError, Code, JobInfo, JobName};
@@ -19,9 +19,17 @@ use units::Timestamp;
 pub(crate) struct Jobs {
     pub(crate) aggregates: Arc<Aggregates>,
     pub(crate) scrubs: Scrubs,
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: Keeper<Table>,
     /// When the node was started.
     pub(crate) start: Timestamp,
+}
+
+impl Print for Table {
+    const TITLE: &'static str = "list of jobs";
+
+    fn print(&self) -> String {
+        stored::print(self)
+    }
 }
 
 impl Jobs {
@@ -52,6 +60,11 @@ impl Jobs {
         for key in &observed.to_hold {
             look.hold(key, true);
         }
+    }
+
+    /// The jobs that began or ended since this was asked last, as they were then.
+    pub(crate) fn take_turns(&self) -> Vec<Job> {
+        self.keeper.kept.lock().table.take_turns()
     }
 
     pub(crate) fn list(&self) -> Vec<JobInfo> {

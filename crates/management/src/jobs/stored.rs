@@ -8,14 +8,14 @@
 //! 7 rebuild running 0 1732541528000000000 - 0 268435456 a1 disk /dev/sdb - - -
 //! ```
 //!
-//! A field that may hold anything is escaped: `%` and two hexadecimal digits stand for each byte
-//! that is not printable, a blank or `%`, and `-` alone for nothing.
+//! A field that may hold anything is escaped ([`crate::fields`]).
 //!
 //! Invariants: what is printed is parsed to the same; how far a job is counts only until the engine
 //! is asked.
 //!
 //! Fails: with a sentence that says which line cannot be read; nothing of such a text is used.
 
+use crate::fields::{NOTHING, escape, parse_identity, print_identity, unescape};
 use crate::jobs::job::{Identities, Job, Key, Subject};
 use crate::jobs::table::Table;
 use crate::pace::Recent;
@@ -26,9 +26,6 @@ use units::{AggregateUuid, DiskUuid, Timestamp};
 const TITLE: &str = "stroop-jobs 2";
 /// The version without identities.
 const FIRST_TITLE: &str = "stroop-jobs 1";
-/// Nothing, where something could be.
-const NOTHING: &str = "-";
-const ESCAPE: char = '%';
 
 /// The text of all jobs.
 pub(crate) fn print(table: &Table) -> String {
@@ -131,54 +128,6 @@ fn job(line: &str) -> Option<Job> {
         is_given_up,
         recent,
     })
-}
-
-fn print_identity(identity: Option<[u8; 16]>) -> String {
-    let digits = |bytes: [u8; 16]| format!("{:032x}", u128::from_be_bytes(bytes));
-    identity.map_or_else(|| NOTHING.to_owned(), digits)
-}
-
-/// The identity of a field; `None` if it is none.
-fn parse_identity(field: &str) -> Option<Option<[u8; 16]>> {
-    if field == NOTHING {
-        return Some(None);
-    }
-    let is_one = field.len() == 32 && field.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let number = is_one.then(|| u128::from_str_radix(field, 16).ok()).flatten()?;
-    Some(Some(number.to_be_bytes()))
-}
-
-/// An empty text is nothing.
-fn escape(text: Option<&str>) -> String {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return NOTHING.to_owned() };
-    let mut line = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        let is_plain = byte.is_ascii_graphic() && char::from(byte) != ESCAPE;
-        match is_plain && text != NOTHING {
-            true => line.push(char::from(byte)),
-            false => line.push_str(&format!("{ESCAPE}{byte:02x}")),
-        }
-    }
-    line
-}
-
-/// The text of a field; `None` if it is none.
-fn unescape(field: &str) -> Option<Option<String>> {
-    if field == NOTHING {
-        return Some(None);
-    }
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut pieces = field.split(ESCAPE);
-    bytes.extend_from_slice(pieces.next()?.as_bytes());
-    for piece in pieces {
-        let (digits, plain) = piece.split_at_checked(2)?;
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(plain.as_bytes());
-    }
-    String::from_utf8(bytes).ok().map(Some)
 }
 
 #[cfg(test)]

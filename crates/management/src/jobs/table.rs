@@ -19,6 +19,9 @@ pub(crate) const ENDED_MAX: usize = 100;
 /// Jobs that are not over: several for each disk of the largest node.
 pub(crate) const OPEN_MAX: usize = 4096;
 
+/// Beginnings and ends of jobs that are remembered until somebody takes them.
+const TURNS_MAX: usize = 1024;
+
 /// Whether work goes on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Going {
@@ -75,12 +78,14 @@ pub(crate) struct Table {
     /// In order of number.
     jobs: Vec<Job>,
     next_number: u64,
+    /// Jobs that began or ended, as they were then. Not kept over a restart.
+    turns: Vec<Job>,
 }
 
 impl Table {
     /// The jobs that a file told of. No job with `next_number` or above was there ever.
     pub(crate) const fn new(jobs: Vec<Job>, next_number: u64) -> Self {
-        Self { jobs, next_number }
+        Self { jobs, next_number, turns: Vec::new() }
     }
 
     pub(crate) fn jobs(&self) -> &[Job] {
@@ -109,7 +114,11 @@ impl Table {
             let at = self.position_of(work).or_else(|| self.begin(work, now));
             let Some(job) = at.and_then(|at| self.jobs.get_mut(at)) else { continue };
             told.insert(job.number);
+            let was_over = job.state.is_over();
             has_changed |= take_in(job, work, now);
+            if job.state.is_over() && !was_over {
+                note(&mut self.turns, job);
+            }
             if job.state == JobState::Paused && work.going == Going::Unheld {
                 to_hold.push(job.key.clone());
             }
@@ -121,7 +130,11 @@ impl Table {
             has_changed |= match fate(&job.key) {
                 Fate::Away if job.state == JobState::Running => change(job, JobState::Queued),
                 Fate::Away | Fate::Ending => false,
-                Fate::Ended(outcome) => end(job, &outcome, now.wall),
+                Fate::Ended(outcome) => {
+                    let has_ended = end(job, &outcome, now.wall);
+                    note(&mut self.turns, job);
+                    has_ended
+                }
             };
         }
         self.forget(&told);
@@ -154,7 +167,15 @@ impl Table {
         let Some(job) = open.find(|job| job.number == number) else { return false };
         let reason = "given up while its aggregate was not in service; if the aggregate comes \
                       back, what goes on is another job";
-        end(job, &Outcome { reason: Some(reason.to_owned()), ..Outcome::cancelled() }, at)
+        let outcome = Outcome { reason: Some(reason.to_owned()), ..Outcome::cancelled() };
+        let has_ended = end(job, &outcome, at);
+        note(&mut self.turns, job);
+        has_ended
+    }
+
+    /// The jobs that began or ended since this was asked last, as they were then.
+    pub(crate) fn take_turns(&mut self) -> Vec<Job> {
+        std::mem::take(&mut self.turns)
     }
 
     /// The job of work that goes on, or of work that is over.
@@ -170,7 +191,9 @@ impl Table {
             return None;
         }
         let began = work.began.unwrap_or(now.wall);
-        self.jobs.push(Job::new(self.next_number, work.key.clone(), began));
+        let job = Job::new(self.next_number, work.key.clone(), began);
+        note(&mut self.turns, &job);
+        self.jobs.push(job);
         self.next_number += 1;
         Some(self.jobs.len() - 1)
     }
@@ -185,6 +208,13 @@ impl Table {
             excess -= usize::from(!is_kept);
             is_kept
         });
+    }
+}
+
+/// Remembers that a job began or ended.
+fn note(turns: &mut Vec<Job>, job: &Job) {
+    if turns.len() < TURNS_MAX {
+        turns.push(job.clone());
     }
 }
 

@@ -9,6 +9,7 @@ use crate::status::health::{
     check_volume,
 };
 use crate::status::room::Status;
+use crate::volumes::Volumes;
 use admin_api::{AggregateInfo, HealthCheck, Recovery, StatusReply, Time, VolumeInfo};
 use telemetry::definitions;
 use units::AggregateUuid;
@@ -56,6 +57,15 @@ impl Status {
             bytes: sum.bytes + one.replayed_bytes,
             duration_ns: sum.duration_ns + one.nanoseconds,
         }))
+    }
+
+    /// The aggregates and volumes as far as checks need them, and the checks that do not pass.
+    /// Nothing waits for the engine.
+    pub(crate) fn look(&self) -> (Vec<AggregateInfo>, Vec<VolumeInfo>, Vec<HealthCheck>) {
+        let aggregates = self.aggregates.aggregate_list();
+        let volumes: Vec<VolumeInfo> = self.node.served().iter().map(Volumes::glimpse).collect();
+        let checks = self.health_checks(&aggregates, &volumes);
+        (aggregates, volumes, checks)
     }
 
     fn health_checks(

@@ -43,6 +43,18 @@ impl Volumes {
     /// A volume as administrators see it.
     pub(crate) fn volume_info(&self, volume: &Arc<ServedVolume>) -> VolumeInfo {
         let failed = volume.aggregate.is_failed();
+        VolumeInfo {
+            snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
+            owner: if failed { ROOT_OWNER } else { self.owner(&volume.name) },
+            exports: exports::from_records(&volume.name, &volume.exports()),
+            mountpoints: self.mountpoints(&volume.name),
+            ..Self::glimpse(volume)
+        }
+    }
+
+    /// What of a volume is known without asking the engine: nothing of its snapshots, its owner and
+    /// who may use it.
+    pub(crate) fn glimpse(volume: &Arc<ServedVolume>) -> VolumeInfo {
         let (files, traditional) = match &volume.kind {
             VolumeKind::Flexible(flexible) => (flexible.front.shared.used_inodes(), false),
             VolumeKind::Traditional(plain) => (plain.front.shared.used_inodes(), true),
@@ -69,11 +81,11 @@ impl Volumes {
                 Some(_) => 0,
             },
             files,
-            snapshots: self.snapshots_of(volume).map_or(0, |list| list.len() as u64),
-            owner: if failed { ROOT_OWNER } else { self.owner(&volume.name) },
+            snapshots: 0,
+            owner: ROOT_OWNER,
             created: Time(volume.created),
-            exports: exports::from_records(&volume.name, &volume.exports()),
-            mountpoints: self.mountpoints(&volume.name),
+            exports: Vec::new(),
+            mountpoints: Vec::new(),
             damaged_files: volume.given_up().iter().map(damaged_file).collect(),
             damage: damage.map(|damage| damage.to_string()),
             lacking_feature,

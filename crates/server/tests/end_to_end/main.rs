@@ -5,6 +5,7 @@
 mod check;
 mod check_out_of_service;
 mod command_line;
+mod events;
 mod faults;
 mod features;
 mod files;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a desk ends with its process, and the call with it.
 
-use super::outside::{Clients, JobFile, Outside};
+use super::outside::{Clients, Outside, StateFiles};
 use super::turns::{Answer, Turns};
 use crate::machine::Machine;
 use crate::seed::finding::Finding;
@@ -33,7 +33,7 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Management of a node that has just started, over the machine's engine.
-    pub(super) fn start(machine: &Machine<'_>, jobs: &Arc<JobFile>) -> Self {
+    pub(super) fn start(machine: &Machine<'_>, files: &StateFiles) -> Self {
         let world = Arc::new(machine.world.clone());
         let turns = Turns::new(Arc::clone(&world) as Arc<dyn platform::Clock>);
         let Outside { disks, journals, clients, process } = Outside::of(machine);
@@ -49,7 +49,8 @@ impl Desk {
             journals,
             front_ends: Arc::clone(&clients) as Arc<dyn management::FrontEnds>,
             process,
-            job_file: Arc::clone(jobs) as Arc<dyn management::StateFile>,
+            job_file: Arc::clone(&files.jobs) as Arc<dyn management::StateFile>,
+            event_file: Arc::clone(&files.events) as Arc<dyn management::StateFile>,
         }));
         Self { turns, management, clients, asked: None }
     }

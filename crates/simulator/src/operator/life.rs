@@ -6,8 +6,9 @@
 use super::calls::STEPS_PER_TURN;
 use super::desk::{Asked, Desk};
 use super::disks::DiskBook;
+use super::events::EventBook;
 use super::expected::{Expected, is_of_disks, is_worked_on};
-use super::outside::JobFile;
+use super::outside::StateFiles;
 use crate::faults::losses::Losses;
 use crate::machine::cut::Cut;
 use crate::machine::{AGGREGATE, Machine, disk_name};
@@ -20,7 +21,6 @@ use crate::seed::trace::Trace;
 use crate::tenant::Tenant;
 use admin_api::{AggregateCreate, RaidKind, Request};
 use model_fs::Mix;
-use std::sync::Arc;
 use units::BLOCK_SIZE_U64;
 
 /// Mode of the root of a volume, which management chooses.
@@ -60,7 +60,8 @@ pub(super) struct OperatorLife<'a> {
     /// What the operator types.
     pub(super) typed: Choices,
     pub(super) desk: Desk,
-    pub(super) job_file: Arc<JobFile>,
+    pub(super) files: StateFiles,
+    pub(super) events_seen: EventBook,
     pub(super) expected: Expected,
     /// The last call changed something, and nobody has looked at that.
     pub(super) is_to_look: bool,
@@ -111,8 +112,8 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
     let names = (0..machine.plan.disks).map(disk_name);
     let disks = DiskBook::new(names.chain((0..EXTRA_DISKS).map(extra_disk)));
     let raid = raid_of(&machine.plan);
-    let job_file = Arc::default();
-    let desk = Desk::start(&machine, &job_file);
+    let files = StateFiles::default();
+    let desk = Desk::start(&machine, &files);
     let mut life = OperatorLife {
         machine,
         seed,
@@ -120,7 +121,8 @@ pub(crate) fn live(seed: u64, lives: &Lives, trace: &mut Trace) -> Result<(), Fi
         typed: Choices::of(seed, Purpose::Operator, reduction.salt),
         reduction,
         desk,
-        job_file,
+        files,
+        events_seen: EventBook::default(),
         expected: Expected::new(raid, disks),
         is_to_look: false,
         tenants: Vec::new(),

@@ -11,6 +11,7 @@
 //! | `outside` | the ports of management: disks, journals, front ends, process |
 //! | `expected` | what an operator should see, naively: lists of volumes, snapshots, rules |
 //! | `disks` | whose the disks are |
+//! | `events` | what happened, as an operator was told: it stays so |
 //! | `views` | what an operator sees, against that |
 //! | `typing` | what the operator types next |
 //! | `desk` | management of the present start, and the call that is under way |
@@ -25,6 +26,7 @@
 mod calls;
 mod desk;
 mod disks;
+mod events;
 mod expected;
 pub(crate) mod life;
 mod outage;

@@ -92,6 +92,7 @@ impl OperatorLife<'_> {
         }
         self.watch_until_back()?;
         self.machine.trace.meet("operator: an aggregate is back after an outage");
+        self.check_events()?;
         let after = self.cut_off.take();
         let is_told = self.is_told(after.as_ref(), &told);
         self.is_to_look = false;

@@ -205,11 +205,18 @@ impl Process for Host {
     }
 }
 
-/// The file of jobs: a text that outlives starts.
+/// A file of the state directory: a text that outlives starts.
 #[derive(Default)]
-pub(super) struct JobFile(Mutex<String>);
+pub(super) struct TextFile(Mutex<String>);
 
-impl StateFile for JobFile {
+/// The files of the state directory.
+#[derive(Default)]
+pub(super) struct StateFiles {
+    pub(super) jobs: Arc<TextFile>,
+    pub(super) events: Arc<TextFile>,
+}
+
+impl StateFile for TextFile {
     fn load(&self) -> io::Result<String> {
         Ok(self.0.lock().clone())
     }

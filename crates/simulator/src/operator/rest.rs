@@ -46,7 +46,8 @@ impl OperatorLife<'_> {
             Request::DiskList,
         ];
         self.settle_disks()?;
-        looks.into_iter().try_for_each(|look| self.call(Asked::Request(Box::new(look))))
+        looks.into_iter().try_for_each(|look| self.call(Asked::Request(Box::new(look))))?;
+        self.check_events()
     }
 
     /// Work with disks comes to its end, as far as it does so soon; then it is clear whose they

@@ -59,6 +59,7 @@ impl OperatorLife<'_> {
             after.mounts.clear();
         }
         self.is_to_look = false;
+        self.check_events_of_start(!is_crash && cuts == 0)?;
         self.recover_expected(after, is_told)?;
         if !is_crash && cuts == 0 {
             let Reply::Status(status) = self.read(Request::Status)? else { return Ok(()) };
@@ -86,7 +87,7 @@ impl OperatorLife<'_> {
         loop {
             self.machine.arm(None);
             self.machine.start();
-            self.desk = Desk::start(&self.machine, &self.job_file);
+            self.desk = Desk::start(&self.machine, &self.files);
             if cuts < cuts_max && self.events.chance(20) {
                 let at = self.machine.trace.step + self.events.scaled(9);
                 self.machine.arm(Some(Cut::At(at)));

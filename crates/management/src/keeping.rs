@@ -1,20 +1,27 @@
-//! The table of jobs, and the file that says what it does.
+//! What a room knows, and the file that keeps it over restarts.
 //!
-//! Invariants: the table's lock is held for a few instructions, never while the file is written: a
-//! state directory that hangs holds up whoever waits for the file, and no look. One text is written
-//! at a time, so that an older one never replaces a newer one.
+//! Invariants: the lock of what is known is held for a few instructions, never while the file is
+//! written: a state directory that hangs holds up whoever waits for the file, and no look. One text
+//! is written at a time, so that an older one never replaces a newer one.
 //!
 //! Fails: a file that cannot be written is tried again with the next look.
 
-use crate::jobs::stored;
-use crate::jobs::table::Table;
 use crate::ports::StateFile;
 use platform::sync::Mutex;
 use std::sync::Arc;
 
-/// The jobs, and how they are kept.
-pub(crate) struct Kept {
-    pub table: Table,
+/// What can be kept as a text.
+pub(crate) trait Print: Send {
+    /// What it is, for the log: "list of jobs".
+    const TITLE: &'static str;
+
+    /// The text.
+    fn print(&self) -> String;
+}
+
+/// What is known, and how it is kept.
+pub(crate) struct Kept<T> {
+    pub table: T,
     /// Counts what of the table was changed that the file is to say.
     pub changes: u64,
     /// How many of them it says.
@@ -24,16 +31,16 @@ pub(crate) struct Kept {
 }
 
 /// See the module.
-pub(crate) struct Keeper {
-    pub kept: Mutex<Kept>,
+pub(crate) struct Keeper<T> {
+    pub kept: Mutex<Kept<T>>,
     file: Arc<dyn StateFile>,
     /// Whose holder writes the file, unlike any other lock.
     writing: Mutex<()>,
 }
 
-impl Keeper {
+impl<T: Print> Keeper<T> {
     /// Keeps a table that the file tells of.
-    pub(crate) fn new(table: Table, file: Arc<dyn StateFile>) -> Self {
+    pub(crate) fn new(table: T, file: Arc<dyn StateFile>) -> Self {
         let kept = Kept { table, changes: 0, stored: 0, has_failed: false };
         Self { kept: Mutex::new(kept), file, writing: Mutex::default() }
     }
@@ -46,7 +53,7 @@ impl Keeper {
             if kept.stored == kept.changes {
                 return true;
             }
-            (stored::print(&kept.table), kept.changes)
+            (kept.table.print(), kept.changes)
         };
         let outcome = self.file.store(&text);
         let mut kept = self.kept.lock();
@@ -56,8 +63,9 @@ impl Keeper {
         {
             tracing::error!(
                 error,
-                "the list of jobs could not be written, and is tried again every second; make room \
-                 in the state directory"
+                "the {} could not be written, and is tried again every second; make room in the \
+                 state directory",
+                T::TITLE
             );
         }
         kept.has_failed = has_failed;
@@ -71,6 +79,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::Table;
     use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{OnceLock, Weak};
@@ -78,7 +87,7 @@ mod tests {
     /// Fails the first time, and sees whether the table is free meanwhile.
     #[derive(Default)]
     struct File {
-        keeper: OnceLock<Weak<Keeper>>,
+        keeper: OnceLock<Weak<Keeper<Table>>>,
         stores: AtomicU64,
     }
 

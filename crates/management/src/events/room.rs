@@ -1,0 +1,244 @@
+//! The room of events: looks, and what is listed.
+//!
+//! Order of locks: the record before the jobs and anything of the engine. A look is taken in under
+//! the record's lock, so that an older look never comes after a newer one; the log is written and
+//! the file stored without it.
+
+use crate::events::conditions::Failing;
+use crate::events::disks::Sight;
+use crate::events::ring::Happening;
+use crate::events::stored::{self, Record};
+use crate::events::works::turn_of;
+use crate::jobs::Jobs;
+use crate::keeping::{Keeper, Print};
+use crate::node::Node;
+use crate::ports::StateFile;
+use crate::recovery::Recovery;
+use crate::status::Status;
+use admin_api::{
+    AggregateInfo, AggregateState, Event, EventList, EventSeverity, HealthCheck, Time, VolumeInfo,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use units::{AggregateUuid, ByteSize};
+
+const STARTED: &str = "SERVER_STARTED";
+const STOPPED: &str = "SERVER_STOPPED";
+/// Checks that are about an aggregate as a whole: whether they pass is known whatever its state.
+const OF_SERVICE: [&str; 2] = ["AGGR_OFFLINE", "AGGR_FAILED"];
+/// The check that the room of disks tells of, disk by disk.
+const OF_DISKS: &str = "DISK_SICK";
+
+/// See the module.
+pub(crate) struct Events {
+    node: Arc<Node>,
+    recovery: Arc<Recovery>,
+    keeper: Keeper<Record>,
+    /// Events below this number are listed: the file has them, or cannot be written.
+    listed_below: AtomicU64,
+    /// Openings of aggregates that were told.
+    openings: AtomicUsize,
+}
+
+impl Print for Record {
+    const TITLE: &'static str = "file of events";
+
+    fn print(&self) -> String {
+        stored::print(self)
+    }
+}
+
+impl Events {
+    /// The events that the file tells of.
+    pub(crate) fn new(node: Arc<Node>, recovery: Arc<Recovery>, file: Arc<dyn StateFile>) -> Self {
+        // The file has no number above the time in seconds, unless it has one that tells.
+        let next_min = u64::try_from(node.clock.wall().seconds()).unwrap_or(0).max(1);
+        let (record, damaged) = match file.load() {
+            Ok(text) if text.is_empty() => (Record::empty(1), None),
+            Ok(text) => {
+                let (record, lines) = stored::parse(&text, next_min);
+                let cause = format!("{lines} entries of the file of events are damaged");
+                (record, (lines > 0).then_some(cause))
+            }
+            Err(error) => (Record::empty(next_min), Some(error.to_string())),
+        };
+        let listed_below = AtomicU64::new(record.ring.next());
+        let keeper = Keeper::new(record, file);
+        let events =
+            Self { node, recovery, keeper, listed_below, openings: AtomicUsize::default() };
+        if let Some(cause) = damaged {
+            let cause = format!("{cause}; what they said is lost");
+            events.tell(vec![Happening::new(
+                EventSeverity::Warning,
+                "EVENTS_DAMAGED",
+                "file of events",
+                cause,
+            )]);
+        }
+        events
+    }
+
+    /// The server was started.
+    pub(crate) fn note_start(&self) {
+        let is_clean = {
+            let kept = self.keeper.kept.lock();
+            let last = kept.table.ring.events().next_back();
+            last.is_none_or(|event| event.code == STOPPED)
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        let told = match is_clean {
+            true => Happening::new(EventSeverity::Info, STARTED, "server", version),
+            false => {
+                let cause = format!(
+                    "{version}; the server before ended without a stop: it was killed, or the \
+                     power went"
+                );
+                Happening::new(EventSeverity::Warning, STARTED, "server", cause)
+            }
+        };
+        self.tell(vec![told]);
+        self.store();
+    }
+
+    /// The server was stopped, and all is in the last consistency points.
+    pub(crate) fn note_stop(&self) {
+        let cause = "with a last consistency point of each aggregate";
+        self.tell(vec![Happening::new(EventSeverity::Info, STOPPED, "server", cause)]);
+        self.store();
+    }
+
+    /// Looks what has happened, and has the file say it.
+    pub(crate) fn look(&self, status: &Status, jobs: &Jobs) {
+        self.look_without_file(status, jobs);
+        self.store();
+    }
+
+    /// The same around a call, which does not wait for the file: the next look does.
+    pub(crate) fn look_without_file(&self, status: &Status, jobs: &Jobs) {
+        let mut kept = self.keeper.kept.lock();
+        let now = self.node.clock.monotonic_nanoseconds();
+        // Before the others: one that is opened meanwhile is in one of the lists.
+        let unopened: Vec<AggregateUuid> =
+            self.node.offline.lock().iter().map(|one| one.identity).collect();
+        let (summaries, outages) = self.node.engine.summaries_and_outages();
+        let (aggregates, volumes, checks) = status.look();
+        let in_sight = summaries.iter().chain(outages.iter().map(|outage| &outage.summary));
+        let sights: Vec<Sight<'_>> = in_sight
+            .map(|summary| Sight {
+                identity: summary.identity,
+                name: &summary.name,
+                status: &summary.status,
+            })
+            .collect();
+        let mut happened = self.opened();
+        let disks = &mut kept.table.disks;
+        let before = disks.0.clone();
+        happened.extend(disks.observe(now, &sights, &unopened));
+        let has_changed = disks.0 != before;
+        let turns = jobs.take_turns();
+        happened.extend(turns.iter().filter_map(|job| turn_of(job, &summaries)));
+        let failing = failing(&checks, &aggregates, &volumes);
+        let is_away = |name: &str| {
+            let mut named = aggregates.iter().filter(|one| one.name == name);
+            named.any(|one| one.state == AggregateState::Offline)
+        };
+        happened.extend(kept.table.conditions.observe(now, &failing, &is_away));
+        kept.changes += u64::from(has_changed || !happened.is_empty());
+        let events = push(&mut kept.table, &self.node, happened);
+        drop(kept);
+        events.iter().for_each(log);
+    }
+
+    /// Events that the file has, oldest first; all of them, as long as it cannot be written.
+    pub(crate) fn list(&self, wanted: &EventList) -> Vec<Event> {
+        let below = self.listed_below.load(Ordering::Relaxed);
+        let (now, kept) = (Time(self.node.clock.wall()), self.keeper.kept.lock());
+        wanted.choose(now, kept.table.ring.events().filter(|event| event.sequence < below))
+    }
+
+    /// Aggregates that came into service since the last look.
+    fn opened(&self) -> Vec<Happening> {
+        let recoveries = self.recovery.recoveries.lock();
+        let seen = self.openings.swap(recoveries.len(), Ordering::Relaxed);
+        let mut happened = Vec::new();
+        for opened in recoveries.iter().skip(seen) {
+            let name = &opened.aggregate;
+            if let Some(cause) = &opened.lost_log {
+                let cause = format!("its journal is lost ({cause}); a new one was made");
+                let told = Happening::new(EventSeverity::Warning, "JOURNAL_REPLACED", name, cause);
+                happened.push(told);
+            }
+            let (replayed, skipped) = (opened.replayed, opened.skipped);
+            let cause = match opened.clean {
+                true => "it had been stopped, and nothing was replayed".to_owned(),
+                false => format!(
+                    "replayed {replayed} operations, {}, in {} ms",
+                    ByteSize(opened.replayed_bytes),
+                    opened.nanoseconds / 1_000_000
+                ),
+            };
+            happened.push(match skipped {
+                0 => Happening::new(EventSeverity::Info, "AGGR_OPENED", name, cause),
+                skipped => {
+                    let cause = format!("{cause}; {skipped} operations of the journal are lost");
+                    Happening::new(EventSeverity::Error, "AGGR_OPENED", name, cause)
+                        .next(format!("stroop check aggr {name}"))
+                }
+            });
+        }
+        happened
+    }
+
+    fn tell(&self, happened: Vec<Happening>) {
+        let events = {
+            let mut kept = self.keeper.kept.lock();
+            kept.changes += u64::from(!happened.is_empty());
+            push(&mut kept.table, &self.node, happened)
+        };
+        events.iter().for_each(log);
+    }
+
+    fn store(&self) {
+        let next = self.keeper.kept.lock().table.ring.next();
+        self.keeper.store();
+        // What could not be written is listed all the same.
+        self.listed_below.fetch_max(next, Ordering::Relaxed);
+    }
+}
+
+fn push(record: &mut Record, node: &Node, happened: Vec<Happening>) -> Vec<Event> {
+    let now = node.clock.wall();
+    happened.into_iter().map(|one| record.ring.push(now, one)).collect()
+}
+
+/// The checks that do not pass and are told as such, and what must be in service for telling.
+fn failing<'a>(
+    checks: &'a [HealthCheck],
+    aggregates: &[AggregateInfo],
+    volumes: &[VolumeInfo],
+) -> Vec<Failing<'a>> {
+    let told = checks.iter().filter(|check| check.code != OF_DISKS);
+    told.map(|check| {
+        let own = aggregates.iter().find(|one| one.name == check.object);
+        let volume = volumes.iter().find(|one| one.name == check.object);
+        let aggregate = match check.code.as_str() {
+            code if OF_SERVICE.contains(&code) => None,
+            code if code.starts_with("VOLUME_") => volume.map(|one| one.aggregate.clone()),
+            "FEATURE_LACKING" => volume.map(|one| one.aggregate.clone()),
+            _ => own.map(|one| one.name.clone()),
+        };
+        Failing { check, aggregate }
+    })
+    .collect()
+}
+
+/// The same event, in the log.
+fn log(event: &Event) {
+    let Event { sequence, code, object, cause, .. } = event;
+    let next = event.next.as_deref();
+    match event.severity {
+        EventSeverity::Info => tracing::info!(event = sequence, object, next, "{code}: {cause}"),
+        EventSeverity::Warning => tracing::warn!(event = sequence, object, next, "{code}: {cause}"),
+        EventSeverity::Error => tracing::error!(event = sequence, object, next, "{code}: {cause}"),
+    }
+}

@@ -140,6 +140,27 @@ pub struct DiskInfo {
     pub sick: bool,
 }
 
+impl DiskInfo {
+    /// A disk of which no more is known.
+    #[must_use]
+    pub const fn new(name: String, state: DiskState) -> Self {
+        Self {
+            name,
+            size_bytes: 0,
+            state,
+            aggregate: None,
+            role: None,
+            group: None,
+            media: None,
+            note: None,
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+            sick: false,
+        }
+    }
+}
+
 /// How a disk shows where it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiskLocated {

@@ -155,18 +155,12 @@ fn spare_info(
     note: Option<String>,
 ) -> DiskInfo {
     DiskInfo {
-        name: name.to_owned(),
         size_bytes,
-        state: DiskState::InUse,
         aggregate: Some(aggregate.to_owned()),
         role: Some(DiskRole::Spare),
-        group: None,
         media: Some(media.to_string()),
         note,
-        read_errors: 0,
-        write_errors: 0,
-        checksum_errors: 0,
-        sick: false,
+        ..DiskInfo::new(name.to_owned(), DiskState::InUse)
     }
 }
 

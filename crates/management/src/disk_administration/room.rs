@@ -95,17 +95,10 @@ fn seen_by_others(info: DiskInfo, unopened: &[&OfflineAggregate]) -> DiskInfo {
 /// A disk that an aggregate which could not be opened has a place for.
 fn absent(aggregate: &str, disk: &AbsentDisk) -> DiskInfo {
     DiskInfo {
-        name: format!("({})", disk.identity),
-        size_bytes: 0,
-        state: DiskState::Missing,
         aggregate: Some(aggregate.to_owned()),
         role: Some(role(disk.role)),
         group: Some(disk.group),
-        media: None,
         note: Some("not found".to_owned()),
-        read_errors: 0,
-        write_errors: 0,
-        checksum_errors: 0,
-        sick: false,
+        ..DiskInfo::new(format!("({})", disk.identity), DiskState::Missing)
     }
 }

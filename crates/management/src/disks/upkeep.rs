@@ -160,17 +160,10 @@ impl Upkeep {
 
 fn info(disk: &dyn Disk, task: &Task) -> DiskInfo {
     DiskInfo {
-        name: disk.name().to_owned(),
         size_bytes: disk.size_blocks() * BLOCK_SIZE_U64,
-        state: DiskState::Zeroing,
         aggregate: task.aggregate.clone(),
-        role: None,
-        group: None,
         media: Some(Profile::of(disk).to_string()),
         note: Some(task.note()),
-        read_errors: 0,
-        write_errors: 0,
-        checksum_errors: 0,
-        sick: false,
+        ..DiskInfo::new(disk.name().to_owned(), DiskState::Zeroing)
     }
 }

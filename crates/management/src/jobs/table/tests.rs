@@ -274,3 +274,22 @@ fn what_is_done_follows_from_what_is_left() {
     assert_eq!(progress(2, 300), (100, 400));
     assert_eq!(progress(3, 0), (400, 400));
 }
+
+/// Whoever tells of jobs is told of each begin and each end, once.
+#[test]
+fn jobs_that_begin_and_end_are_handed_over_once() {
+    let mut table = Table::new(Vec::new(), 1);
+    let turns = |table: &mut Table| -> Vec<JobState> {
+        table.take_turns().into_iter().map(|job| job.state).collect()
+    };
+    observe(&mut table, 1, &[Seen::Running, Seen::Running]);
+    assert_eq!(turns(&mut table), [JobState::Running, JobState::Running]);
+    observe(&mut table, 2, &[Seen::Held, Seen::Running]);
+    assert_eq!(turns(&mut table), []);
+    observe(&mut table, 3, &[Seen::Failed, Seen::Succeeded]);
+    let mut ended = turns(&mut table);
+    ended.sort_by_key(ToString::to_string);
+    assert_eq!(ended, [JobState::Failed, JobState::Succeeded]);
+    observe(&mut table, 4, &[Seen::Failed, Seen::Succeeded]);
+    assert_eq!(turns(&mut table), []);
+}

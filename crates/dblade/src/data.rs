@@ -281,3 +281,15 @@ impl CarryOut for calls::Commit {
         service.mutate(file, self, when, Box::new(answer));
     }
 }
+
+impl CarryOut for calls::SyncVolume {
+    fn carry_out(self, service: &Service, _: &Caller, done: Done<()>) {
+        let Some(served) = service.0.volume_of(&self.file) else {
+            return done(Err(service.0.absence_of(self.file.volume)));
+        };
+        let ended = move |outcome: Result<(), AggregateError>| {
+            done(outcome.map_err(|error| refusal(&error)));
+        };
+        served.aggregate.request_consistency_point(Some(Box::new(ended)));
+    }
+}

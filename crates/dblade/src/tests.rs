@@ -33,6 +33,7 @@ mod quarantine;
 mod restores;
 mod sizes;
 mod superblock;
+mod sync;
 mod tiering;
 mod volume_names;
 

@@ -337,6 +337,13 @@ file_service! { $
         known_losses: Option<u64>,
     } -> CommitResult;
 
+    /// Makes all that was answered before durable, of all files of the volume.
+    changes again plain
+    SyncVolume sync(file) {
+        /// A file of the volume; it may be gone.
+        file: FileHandle,
+    } -> ();
+
     /// Makes a regular file, or finds it, as `mode` says. The entry and the directory's change.
     changes once plain
     Create create(directory) {
@@ -542,8 +549,9 @@ mod tests {
         let named = |is: fn(&CallKind) -> bool| -> Vec<&str> {
             Request::KINDS.iter().filter(|kind| is(kind)).map(|kind| kind.name).collect()
         };
-        assert_eq!(Request::KINDS.len(), 25);
-        assert_eq!(named(|kind| kind.changes && kind.may_repeat), ["write", "commit", "allocate"]);
+        assert_eq!(Request::KINDS.len(), 26);
+        let repeatable = named(|kind| kind.changes && kind.may_repeat);
+        assert_eq!(repeatable, ["write", "commit", "sync", "allocate"]);
         assert_eq!(named(|kind| !kind.changes && !kind.may_repeat), ["hold"]);
         assert_eq!(named(|kind| kind.open_use == OpenUse::Opens), ["hold"]);
         assert_eq!(named(|kind| kind.open_use == OpenUse::Closes), ["release"]);

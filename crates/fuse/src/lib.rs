@@ -10,7 +10,9 @@
 //!   the kernel (see `server`).
 //! - Changes made through the mount are seen at once on the mount. Changes made elsewhere (NFS) are
 //!   seen when a file is opened, and of names and attributes after [`MountOptions::cache_time`].
-//! - `fsync` answers when the file's changes are durable; so is what was changed before.
+//! - `fsync` answers when the file's changes are durable; so is what was changed before. A file
+//!   that was written and closed is durable within a second. `sync` alone does nothing: the kernel
+//!   does not pass it on (see `unsettled`).
 //! - `st_ino` is the inode number, the same at every mount; file handles for re-export
 //!   (`name_to_handle_at`) stay good.
 //!
@@ -42,6 +44,7 @@ mod reply;
 mod request;
 mod server;
 mod session;
+mod unsettled;
 
 use device::Device;
 use file_service::{Caller, Entry, FileService, FsError, calls};
@@ -53,6 +56,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use unsettled::Unsettled;
 
 /// Most event loops: more than this many processors do not pay for their buffers here, since a
 /// loop only starts requests.
@@ -184,6 +188,14 @@ pub struct FuseMount {
     /// The kernel's number for this connection; none if it could not be read.
     connection: Option<u32>,
     loops: Vec<JoinHandle<io::Result<()>>>,
+    settling: Option<Settling>,
+}
+
+/// The thread that makes closed files durable.
+#[derive(Debug)]
+struct Settling {
+    unsettled: Arc<Unsettled>,
+    thread: JoinHandle<()>,
 }
 
 impl FuseMount {
@@ -216,7 +228,7 @@ impl FuseMount {
         let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
         let transfer_bytes = session::transfer_bytes(service.limits().transfer_bytes_max);
         let device = Arc::new(kernel_mount::mount(&mountpoint, &options, transfer_bytes)?);
-        let mut mount = Self { mountpoint, connection: None, loops: Vec::new() };
+        let mut mount = Self { mountpoint, connection: None, loops: Vec::new(), settling: None };
         let shared = locks.is_some();
         let server = Server::new(service, root.handle, options.cache_time.into(), locks);
         match mount.converse(&options, &server, &device, (transfer_bytes, shared)) {
@@ -241,6 +253,13 @@ impl FuseMount {
         if let Some(connection) = self.connection {
             kernel_mount::set_read_ahead(connection, transfer_bytes);
         }
+        let unsettled = server.unsettled();
+        let same = Arc::clone(&unsettled);
+        let thread = thread::spawn("fuse-settle", move || {
+            let _guard = EndProcessOnPanic;
+            same.keep_settling();
+        })?;
+        self.settling = Some(Settling { unsettled, thread });
         let threads = match options.threads {
             0 => thread::parallelism().clamp(THREADS_MIN, THREADS_MAX),
             threads => threads,
@@ -311,8 +330,10 @@ impl FuseMount {
                 kernel_mount::cut(self.connection)
             };
             if !ended {
-                // Programs keep the connection alive; the loops serve them and end after them.
+                // Programs keep the connection alive; the loops serve them and end after them, and
+                // the thread that settles ends with the loops.
                 self.loops.clear();
+                self.settling = None;
             }
         }
         self.join()
@@ -323,6 +344,10 @@ impl FuseMount {
         for running in self.loops.drain(..) {
             let Ok(ended) = running.join() else { unreachable!("a panic ends the process") };
             result = result.and(ended);
+        }
+        if let Some(Settling { unsettled, thread }) = self.settling.take() {
+            unsettled.end_beats();
+            let Ok(()) = thread.join() else { unreachable!("a panic ends the process") };
         }
         result.map_err(|source| MountError::Protocol { source })
     }

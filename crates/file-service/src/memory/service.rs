@@ -102,6 +102,7 @@ on_volume! {
         let change = change(attributes, attributes);
         Ok(CommitResult { change, verifier: super::WRITE_VERIFIER })
     };
+    SyncVolume: |_call, _volume, _| Ok(());
     Create: |call, volume, context| {
         volume.create(context, call.directory, &call.name, call.mode, &call.set)
     };

@@ -1,4 +1,4 @@
-//! Open files: OPEN, CREATE, READ, WRITE, RELEASE, FSYNC, FALLOCATE, LSEEK.
+//! Open files: OPEN, CREATE, READ, WRITE, RELEASE, FSYNC, SYNCFS, FALLOCATE, LSEEK.
 //!
 //! Cache policy: writes go through to the service at once (no write-back cache), because with one
 //! the kernel takes its own idea of size and times for the truth, and the volume can also change
@@ -54,8 +54,8 @@ impl Server {
     }
 
     fn let_go(&self, number: u64) {
-        if let Some(hold) = self.opens.remove(number) {
-            self.service.release(&self.caller, calls::ReleaseHold { hold }, Box::new(drop));
+        if let Some(opened) = self.opens.remove(number) {
+            self.closed(opened);
         }
     }
 
@@ -132,6 +132,9 @@ impl Server {
         // Of a file opened with O_DIRECT and O_SYNC no FSYNC follows the write.
         let synchronous = arguments.flags & O_DSYNC != 0;
         let stability = if synchronous { Stability::FileSync } else { Stability::Unstable };
+        if !synchronous {
+            self.opens.writes(arguments.handle, u64::from(arguments.size));
+        }
         let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
         let done: Done<WriteResult> = Box::new(move |answer| match answer {
             Ok(written) => {
@@ -155,6 +158,13 @@ impl Server {
         let is_removed = self.removed.attributes(request.header.node).is_some();
         let file = if is_removed { self.node(ROOT_NODE)? } else { self.file(request)? };
         self.service.commit(&self.caller, calls::Commit::of(file), empty_done(request.reply()));
+        Ok(())
+    }
+
+    /// SYNCFS, `sync` and `syncfs`: from the kernels that send it for this kind of mount.
+    pub(super) fn sync(&self, request: &Request<'_>) -> Handled {
+        let file = self.node(ROOT_NODE)?;
+        self.service.sync(&self.caller, calls::SyncVolume { file }, empty_done(request.reply()));
         Ok(())
     }
 

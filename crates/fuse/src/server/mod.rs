@@ -35,11 +35,12 @@ use crate::abi::{AttrOut, EntryOut, opcode};
 use crate::convert::{self, Validity};
 use crate::errno::Errno;
 use crate::node::{NodeTable, visible_inode};
-use crate::opens::Opens;
+use crate::opens::{Opened, Opens};
 use crate::privileged::PrivilegedFiles;
 use crate::removed::RemovedDirectories;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::unsettled::Unsettled;
 use ::locks::LockManager;
 use file_service::{
     Attributes, Caller, Done, Durability, Entry, FileHandle, FileService, FsError, calls,
@@ -52,6 +53,7 @@ pub(crate) struct Server {
     service: Arc<dyn FileService>,
     nodes: NodeTable,
     opens: Opens,
+    unsettled: Arc<Unsettled>,
     removed: RemovedDirectories,
     privileged: PrivilegedFiles,
     /// How long the kernel may believe names and attributes.
@@ -73,8 +75,10 @@ impl Server {
         locks: Option<Arc<LockManager>>,
     ) -> Arc<Self> {
         let caller = Caller { durability: Durability::Ordered, has_opened: true, ..Caller::root() };
+        let unsettled = Unsettled::new(Arc::clone(&service), caller.clone(), root);
         Arc::new(Self {
             service,
+            unsettled: Arc::new(unsettled),
             nodes: NodeTable::new(root),
             opens: Opens::default(),
             removed: RemovedDirectories::default(),
@@ -83,6 +87,11 @@ impl Server {
             caller,
             locks: locks.map(|manager| Arc::new(MountLocks::new(manager))),
         })
+    }
+
+    /// What makes files durable that were closed; the mount gives it a thread.
+    pub(crate) fn unsettled(&self) -> Arc<Unsettled> {
+        Arc::clone(&self.unsettled)
     }
 
     /// Starts one request. Its answer may come later and from elsewhere.
@@ -119,6 +128,7 @@ impl Server {
             opcode::RELEASE => self.release(request),
             opcode::FSYNC => self.commit_file(request),
             opcode::FSYNCDIR => self.commit_directory(request),
+            opcode::SYNCFS => self.sync(request),
             opcode::FLUSH => self.flush(request),
             opcode::GETLK => self.test_lock(request),
             opcode::SETLK | opcode::SETLKW => self.set_lock(request),
@@ -157,6 +167,14 @@ impl Server {
             Err(FsError::Stale) => self.removed.attributes(node).ok_or(FsError::Stale),
             answer => answer,
         }
+    }
+
+    /// An open file is closed: it is let go of, and what was written through it is to be durable.
+    fn closed(&self, Opened { hold, written_bytes }: Opened) {
+        if written_bytes > 0 {
+            self.unsettled.closed(hold.file, written_bytes);
+        }
+        self.service.release(&self.caller, calls::ReleaseHold { hold }, Box::new(drop));
     }
 
     fn node(&self, node: u64) -> Result<FileHandle, Errno> {
@@ -221,9 +239,8 @@ impl Drop for Server {
         if let Some(locks) = &self.locks {
             locks.give_all_back();
         }
-        for hold in self.opens.drain() {
-            self.service.release(&self.caller, calls::ReleaseHold { hold }, Box::new(drop));
-        }
+        self.opens.drain().into_iter().for_each(|opened| self.closed(opened));
+        self.unsettled.end();
     }
 }
 

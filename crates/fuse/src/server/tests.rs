@@ -342,6 +342,41 @@ fn what_is_open_at_the_end_is_released() {
     assert_eq!(kernel.service.file_count(root), 1);
 }
 
+/// What was written, closed and not synced was lost by a crash for ten seconds, whatever `sync`
+/// said.
+#[test]
+fn regression_what_was_written_is_to_be_durable_once_it_is_closed() {
+    let kernel = Kernel::new();
+    let unsettled = kernel.server.as_ref().unwrap().unsettled();
+    let written = |name: &[u8], flags| {
+        let (file, opened) = kernel.create(name, flags, 0o600).unwrap();
+        let write = WriteIn { handle: opened.handle, size: 1, flags, ..WriteIn::default() };
+        kernel.ask(opcode::WRITE, file.node, &[write.as_bytes(), b"x"]).unwrap();
+        (file, opened)
+    };
+    let close = |(file, opened): (EntryOut, OpenOut)| kernel.release(&file, &opened).unwrap();
+    close(kernel.create(b"a", 0, 0o600).unwrap());
+    close(written(b"b", abi::O_DSYNC));
+    assert_eq!(unsettled.count(), 0, "nothing was written, or it is durable");
+    let open = written(b"c", 0);
+    close(written(b"d", 0));
+    assert_eq!(unsettled.count(), 1);
+    close(open);
+    assert_eq!(unsettled.count(), 2);
+    unsettled.beat();
+    assert_eq!(unsettled.count(), 0);
+    let (_, opened) = written(b"e", 0);
+    assert!(opened.handle > 0);
+    drop(kernel);
+    assert_eq!(unsettled.count(), 0, "the end of the mount asks for what was open");
+}
+
+#[test]
+fn a_sync_of_the_file_system_is_answered_when_all_is_durable() {
+    let kernel = Kernel::new();
+    assert_eq!(kernel.ask(opcode::SYNCFS, 1, &[&[0; 8]]), Ok(Vec::new()));
+}
+
 #[test]
 fn what_is_not_known_is_not_implemented() {
     let kernel = Kernel::new();

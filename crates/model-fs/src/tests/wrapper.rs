@@ -171,7 +171,8 @@ macro_rules! as_they_are {
     ($($call:ident)*) => { $(impl Falsified for calls::$call {})* };
 }
 as_they_are! {
-    Root Access ReadLink Commit RemoveDirectory Statistics GetXattr ListXattrs RemoveXattr
+    Root Access ReadLink Commit SyncVolume RemoveDirectory Statistics GetXattr ListXattrs
+    RemoveXattr
 }
 
 fn falsify_set(wrapper: &Wrapper, set: &mut SetAttributes) {

@@ -218,6 +218,11 @@ carried_out! {
         drop(state);
         done(answer.map(|change| CommitResult { change, verifier: VERIFIER }))
     };
+    SyncVolume: |_call, service, _, done| {
+        service.tick();
+        service.state.lock().consistency_point();
+        done(Ok(()))
+    };
     MakeNode: |call, service, scope, done| {
         let hash_seed = [scope.now.get() as u64, 11];
         service.mutate(&MakeNode { scope, call, hash_seed }, done)

@@ -14,7 +14,7 @@ use crate::events::{Event, EventList};
 use crate::features::{AggregateFeatures, UpgradeReport};
 use crate::jobs::{JobChange, JobInfo, JobName};
 use crate::replies::{
-    AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply,
+    AggregateInfo, DiskInfo, DiskLocated, MountInfo, Removal, SnapshotInfo, StatusReply, Synced,
     VolumeExports, VolumeInfo,
 };
 use crate::requests::{
@@ -181,6 +181,9 @@ administration! {
     VolumeResize volume_resize(request: VolumeResize) -> VolumeInfo;
     /// Deletes a volume and its snapshots; `Conflict` while it is mounted on this machine.
     VolumeDelete volume_delete(request: VolumeDelete) -> Removal;
+    /// Makes all that was answered before durable, of all volumes or one. `Failed` if an aggregate
+    /// is out of service; the others are done then.
+    VolumeSync volume_sync(request: VolumeFilter) -> Synced;
     /// Takes a snapshot.
     SnapshotCreate snapshot_create(request: SnapshotName) -> SnapshotInfo;
     /// Snapshots of all volumes or one, oldest first within a volume.

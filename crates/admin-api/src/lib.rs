@@ -54,7 +54,7 @@ pub use protection::Protection;
 pub use replies::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskLocated, DiskRole,
     DiskState, Health, HealthCheck, Listener, MemoryConsumer, MemoryUse, MountInfo, Recovery,
-    Removal, Severity, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo, VolumeState,
+    Removal, Severity, SnapshotInfo, StatusReply, Synced, VolumeExports, VolumeInfo, VolumeState,
 };
 pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,

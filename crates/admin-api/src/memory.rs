@@ -11,6 +11,7 @@ mod check;
 mod events;
 mod features;
 mod jobs;
+mod mounts;
 mod online;
 mod volumes;
 
@@ -25,7 +26,7 @@ use crate::jobs::{JobAction, JobChange, JobInfo, JobName};
 use crate::protection::Protection;
 use crate::replies::{
     AggregateInfo, AggregateState, DiskInfo, DiskLocated, DiskRole, DiskState, Health, Listener,
-    MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, VolumeExports, VolumeInfo,
+    MemoryUse, MountInfo, Removal, SnapshotInfo, StatusReply, Synced, VolumeExports, VolumeInfo,
     VolumeState,
 };
 use crate::requests::{
@@ -51,7 +52,7 @@ struct State {
     volumes: BTreeMap<String, VolumeInfo>,
     /// By volume, oldest first.
     snapshots: BTreeMap<String, Vec<SnapshotInfo>>,
-    mounts: BTreeMap<String, String>,
+    mounts: mounts::Mounts,
     checks: check::Checks,
     jobs: jobs::Jobs,
     events: events::Events,
@@ -645,6 +646,15 @@ impl Administration for MemoryAdministration {
         Ok(Removal { object: volume.name, consequences, freed_bytes, dry_run: request.dry_run })
     }
 
+    fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {
+        let mut state = self.state.lock();
+        let volumes = match &request.volume {
+            Some(name) => vec![state.volume("sync", name)?.name.clone()],
+            None => state.volumes.keys().cloned().collect(),
+        };
+        Ok(Synced { volumes })
+    }
+
     fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {
         let mut state = self.state.lock();
         state.volume("create snapshot of", &request.volume)?;
@@ -737,35 +747,17 @@ impl Administration for MemoryAdministration {
     }
 
     fn fuse_mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
-        let mut state = self.state.lock();
-        if state.mounts.contains_key(&request.mountpoint) {
-            return Err(AdminError::new(Code::Conflict, "cannot mount at", &request.mountpoint)
-                .because("something is mounted there"));
-        }
-        let volume = state.volume("mount", &request.volume)?;
-        volume.mountpoints.push(request.mountpoint.clone());
-        state.mounts.insert(request.mountpoint.clone(), request.volume.clone());
-        Ok(MountInfo { volume: request.volume.clone(), mountpoint: request.mountpoint.clone() })
+        let state = &mut *self.state.lock();
+        mounts::mount(&mut state.mounts, &mut state.volumes, request)
     }
 
     fn fuse_unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
-        let mut state = self.state.lock();
-        let Some(volume) = state.mounts.remove(&request.mountpoint) else {
-            return Err(AdminError::new(Code::NotFound, "cannot unmount", &request.mountpoint)
-                .because("no volume is mounted there")
-                .try_next("stroop mount"));
-        };
-        let mountpoints = &mut state.volume("find", &volume)?.mountpoints;
-        mountpoints.retain(|held| *held != request.mountpoint);
-        Ok(MountInfo { volume, mountpoint: request.mountpoint.clone() })
+        let state = &mut *self.state.lock();
+        mounts::unmount(&mut state.mounts, &mut state.volumes, request)
     }
 
     fn mount_list(&self) -> Result<Vec<MountInfo>, AdminError> {
-        let info = |(mountpoint, volume): (&String, &String)| MountInfo {
-            volume: volume.clone(),
-            mountpoint: mountpoint.clone(),
-        };
-        Ok(self.state.lock().mounts.iter().map(info).collect())
+        Ok(self.state.lock().mounts.iter().map(mounts::info).collect())
     }
 
     fn shutdown(&self) -> Result<(), AdminError> {

@@ -343,6 +343,13 @@ pub struct VolumeExports {
     pub rules: Vec<ExportRule>,
 }
 
+/// What was made durable.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Synced {
+    /// The volumes, in order of name.
+    pub volumes: Vec<String>,
+}
+
 /// A mount on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MountInfo {

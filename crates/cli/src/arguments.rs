@@ -206,6 +206,12 @@ pub enum ClientCommand {
         /// The directory
         mountpoint: PathBuf,
     },
+    /// Wait until all that was written before is durable, of all volumes or one. The system's own
+    /// sync does not do that on FUSE mounts
+    Sync {
+        /// The volume [default: all]
+        volume: Option<String>,
+    },
     /// Features of the format: what this build has, and what the aggregates use
     #[command(subcommand)]
     Upgrade(UpgradeCommand),

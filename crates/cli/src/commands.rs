@@ -71,6 +71,7 @@ fn execute(
             _ => mount::list(node),
         },
         ClientCommand::Unmount { mountpoint } => mount::unmount(node, mountpoint),
+        ClientCommand::Sync { volume } => volume::sync(node, volume.clone()),
         ClientCommand::Upgrade(UpgradeCommand::Check) => {
             let report = node.upgrade_check()?;
             let features::Listing { names, head, table, lines } = features::listing(&report);

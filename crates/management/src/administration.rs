@@ -8,8 +8,9 @@ use admin_api::{
     CheckRead, DiskClear, DiskFail, DiskInfo, DiskLocate, DiskLocated, DiskReplace, DiskZero,
     Event, EventList, ExportAdd, ExportRemove, GroupRemove, JobChange, JobInfo, JobName, MapShow,
     MountCreate, MountInfo, MountRemove, Named, Removal, ScrubChange, ScrubInfo, SnapshotDelete,
-    SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, UpgradeReport,
-    VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo, VolumeResize, VolumeSet,
+    SnapshotInfo, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove, StatusReply, Synced,
+    UpgradeReport, VolumeCreate, VolumeDelete, VolumeExports, VolumeFilter, VolumeInfo,
+    VolumeResize, VolumeSet,
 };
 
 impl Management {
@@ -170,6 +171,10 @@ impl Administration for Management {
 
     fn volume_delete(&self, request: &VolumeDelete) -> Result<Removal, AdminError> {
         self.seen(|| self.volumes.delete_volume(request))
+    }
+
+    fn volume_sync(&self, request: &VolumeFilter) -> Result<Synced, AdminError> {
+        self.volumes.sync(request)
     }
 
     fn snapshot_create(&self, request: &SnapshotName) -> Result<SnapshotInfo, AdminError> {

@@ -252,6 +252,18 @@ fn every_list_prints_as_table_json_and_names() {
 }
 
 #[test]
+fn volumes_are_synced() {
+    let session = with_volume();
+    session.ok("stroop volume create work --aggr a1 --size 1G");
+    let line = "home, work: all that was written before is durable\n";
+    assert_eq!(session.ok("stroop sync"), line);
+    assert_eq!(session.json("stroop sync work"), serde_json::json!({ "volumes": ["work"] }));
+    assert_eq!(session.ok("stroop sync -o name"), "home\nwork\n");
+    session.fails("stroop sync none", 3);
+    assert_eq!(Session::with_disks(1).ok("stroop sync"), "no volumes\n");
+}
+
+#[test]
 fn objects_print_as_prose_and_json() {
     let session = with_volume();
     assert!(session.ok("stroop volume show home").contains("owner       7:8"));

@@ -9,9 +9,25 @@ use crate::table::{Column, Table};
 use crate::terminal::Terminal;
 use admin_api::{
     AdminError, Administration, AggregateInfo, AggregateState, Code, DamagedFile, ExportRule,
-    Named, Removal, StatusReply, VolumeCreate, VolumeDelete, VolumeInfo, VolumeResize, VolumeSet,
+    Named, Removal, StatusReply, Synced, VolumeCreate, VolumeDelete, VolumeFilter, VolumeInfo,
+    VolumeResize, VolumeSet,
 };
 use units::ByteSize;
+
+/// `stroop sync`.
+pub(super) fn sync(
+    node: &dyn Administration,
+    volume: Option<String>,
+) -> Result<Output, AdminError> {
+    let synced = node.volume_sync(&VolumeFilter { volume })?;
+    let Synced { volumes } = &synced;
+    let line = match volumes.as_slice() {
+        [] => "no volumes".to_owned(),
+        names => format!("{}: all that was written before is durable", names.join(", ")),
+    };
+    let names = volumes.clone();
+    Ok(Output { names, ..Output::of("", &synced)?.line(line) })
+}
 
 pub(super) fn run(
     command: &VolumeCommand,

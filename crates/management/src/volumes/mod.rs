@@ -9,6 +9,7 @@ mod exported;
 mod policies;
 mod room;
 mod snapshots;
+mod sync;
 mod view;
 
 pub(crate) use room::Volumes;

@@ -13,6 +13,7 @@ mod growth;
 mod jobs;
 mod journals;
 mod memory;
+mod mounts;
 mod object_ranges;
 mod objects;
 mod place;

@@ -1,0 +1,49 @@
+//! Mounts on this machine.
+
+use crate::error::{AdminError, Code};
+use crate::replies::{MountInfo, VolumeInfo};
+use crate::requests::{MountCreate, MountRemove};
+use std::collections::BTreeMap;
+
+/// The volume of each mountpoint.
+pub(super) type Mounts = BTreeMap<String, String>;
+
+type Volumes = BTreeMap<String, VolumeInfo>;
+
+pub(super) fn mount(
+    mounts: &mut Mounts,
+    volumes: &mut Volumes,
+    request: &MountCreate,
+) -> Result<MountInfo, AdminError> {
+    let MountCreate { volume, mountpoint } = request;
+    if mounts.contains_key(mountpoint) {
+        return Err(AdminError::new(Code::Conflict, "cannot mount at", mountpoint)
+            .because("something is mounted there"));
+    }
+    let found = volumes.get_mut(volume);
+    let found = found.ok_or_else(|| AdminError::missing("cannot mount", "volume", volume))?;
+    found.mountpoints.push(mountpoint.clone());
+    mounts.insert(mountpoint.clone(), volume.clone());
+    Ok(info((mountpoint, volume)))
+}
+
+pub(super) fn unmount(
+    mounts: &mut Mounts,
+    volumes: &mut Volumes,
+    request: &MountRemove,
+) -> Result<MountInfo, AdminError> {
+    let mountpoint = &request.mountpoint;
+    let Some(volume) = mounts.remove(mountpoint) else {
+        return Err(AdminError::new(Code::NotFound, "cannot unmount", mountpoint)
+            .because("no volume is mounted there")
+            .try_next("stroop mount"));
+    };
+    if let Some(found) = volumes.get_mut(&volume) {
+        found.mountpoints.retain(|held| held != mountpoint);
+    }
+    Ok(info((mountpoint, &volume)))
+}
+
+pub(super) fn info((mountpoint, volume): (&String, &String)) -> MountInfo {
+    MountInfo { volume: volume.clone(), mountpoint: mountpoint.clone() }
+}

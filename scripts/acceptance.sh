@@ -63,6 +63,8 @@ clean_up() {
         wait "$server" 2>/dev/null || true
     fi
     if grep -q " $mountpoint " /proc/self/mounts; then umount -l "$mountpoint" || true; fi
+    # Below its mount the directory is immutable.
+    chattr -i "$mountpoint" 2>/dev/null || true
     if [ "${KEEP:-no}" = yes ]; then note "kept: $directory"; else rm -rf "$directory"; fi
     exit "$status"
 }

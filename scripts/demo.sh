@@ -101,7 +101,8 @@ create_objects() {
 
 mount_volume() {
     mounted=no
-    if stroop mount -o name | grep -qxF "$(readlink -f "$mountpoint")"; then
+    # The start makes the mount again, if it was there before.
+    if mountpoint -q "$mountpoint" 2>/dev/null; then
         mounted=yes
         return
     fi
@@ -110,10 +111,6 @@ mount_volume() {
         return
     fi
     say "mounting it with FUSE"
-    # A server that was killed leaves a dead mount behind.
-    if ! stat "$mountpoint" >/dev/null 2>&1 && grep -q " $mountpoint " /proc/self/mounts; then
-        umount -l "$mountpoint" 2>/dev/null || fusermount3 -u -z "$mountpoint"
-    fi
     mkdir -p "$mountpoint"
     show mount "$volume" "$mountpoint" && mounted=yes
 }
@@ -217,6 +214,8 @@ stop() {
 }
 
 clean() {
+    # Gives the directory back, which is immutable while nothing is mounted on it.
+    stroop unmount "$mountpoint" >/dev/null 2>&1 || chattr -i "$mountpoint" 2>/dev/null || true
     stop
     [ -f "$config" ] || {
         echo "demo: nothing to remove"

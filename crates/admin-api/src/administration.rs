@@ -199,9 +199,10 @@ administration! {
     ExportList export_list(request: VolumeFilter) -> Vec<VolumeExports>;
     /// Removes an export rule.
     ExportRemove export_remove(request: ExportRemove) -> VolumeExports;
-    /// Mounts a volume on this machine.
+    /// Mounts a volume on this machine. The mount is made again at each start of the node, until it
+    /// is ended.
     FuseMount fuse_mount(request: MountCreate) -> MountInfo;
-    /// Ends a mount.
+    /// Ends a mount, or gives up one that is missing.
     FuseUnmount fuse_unmount(request: MountRemove) -> MountInfo;
     /// The mounts on this machine, in order of mountpoint.
     MountList mount_list() -> Vec<MountInfo>;

@@ -357,6 +357,9 @@ pub struct MountInfo {
     pub volume: String,
     /// The directory.
     pub mountpoint: String,
+    /// Why it is not there, though it is to be there until it is unmounted.
+    #[serde(default)]
+    pub missing: Option<String>,
 }
 
 /// A failed check.

@@ -25,6 +25,8 @@ const KIND: &str = "fuse.stroop";
 const HELPER: &str = "fusermount3";
 /// By this variable the helper learns where to send the descriptor.
 const HELPER_SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
+/// Most dead mounts that lie upon each other at one place.
+const DEAD_MAX: usize = 16;
 const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// The mountpoint as an absolute path, if a volume can be mounted on it.
@@ -41,9 +43,43 @@ pub(crate) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     }
     // Other mounts may be covered, as mount(8) does: in containers mountpoints often are mounts.
     match mounted_at(&absolute) {
-        Some(mounted) if mounted.kind == KIND => Err(MountError::Busy { path: absolute }),
-        _ => Ok(absolute),
+        Some(mounted) if mounted.kind == KIND => return Err(MountError::Busy { path: absolute }),
+        _ => {}
     }
+    // What is in it would be there, and nobody could see it.
+    let mut names = absolute.read_dir().map_err(|source| {
+        let path = absolute.clone();
+        MountError::Mountpoint { path, source }
+    })?;
+    match names.next() {
+        None => Ok(absolute),
+        Some(found) => {
+            let found = found.map(|found| found.file_name().to_string_lossy().into_owned());
+            Err(MountError::NotEmpty { path: absolute, found: found.unwrap_or_default() })
+        }
+    }
+}
+
+/// Frees a mountpoint of mounts whose server has died; how many there were.
+///
+/// # Errors
+/// If the kernel keeps one there.
+pub fn detach_dead(path: &Path) -> io::Result<usize> {
+    for count in 0..DEAD_MAX {
+        let is_dead = path.metadata().is_err_and(|error| {
+            error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
+        });
+        if !is_dead {
+            return Ok(count);
+        }
+        match detach(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                unmount_by_helper(path)?;
+            }
+            detached => detached?,
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
 }
 
 /// One line of the mount table.
@@ -257,7 +293,10 @@ torn line";
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(matches!(check_mountpoint(&file), Err(MountError::NotDirectory { .. })));
-        assert!(check_mountpoint(Path::new("/proc")).is_ok(), "other mounts may be covered");
+        let used = check_mountpoint(folder.path()).unwrap_err();
+        assert!(used.to_string().contains("'file' would be hidden"), "{used}");
+        std::fs::remove_file(&file).unwrap();
         assert!(check_mountpoint(folder.path()).is_ok());
+        assert_eq!(detach_dead(folder.path()).unwrap(), 0);
     }
 }

@@ -36,6 +36,7 @@ mod device;
 pub mod dialogue;
 mod errno;
 mod kernel_mount;
+mod mount_error;
 mod node;
 mod opens;
 mod privileged;
@@ -55,8 +56,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use thiserror::Error;
 use unsettled::Unsettled;
+
+pub use kernel_mount::detach_dead;
+pub use mount_error::MountError;
 
 /// Most event loops: more than this many processors do not pay for their buffers here, since a
 /// loop only starts requests.
@@ -72,7 +75,7 @@ const CACHE_TIME_DEFAULT: Duration = Duration::from_secs(1);
 pub struct MountOptions {
     /// The volume's name.
     pub volume: String,
-    /// An existing directory.
+    /// An existing directory, with nothing in it.
     pub mountpoint: PathBuf,
     /// Event loops; 0: by the number of processors.
     pub threads: usize,
@@ -104,81 +107,52 @@ impl MountOptions {
     }
 }
 
-/// Why a volume was not mounted or unmounted.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum MountError {
-    /// The volume's root cannot be had.
-    #[error("volume '{volume}' cannot be mounted: {source}")]
-    Volume {
-        /// Its name.
-        volume: String,
-        /// What the service says.
-        source: FsError,
-    },
-    /// The mountpoint is missing or cannot be looked at.
-    #[error("mountpoint {}: {source}", path.display())]
-    Mountpoint {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The mountpoint is not a directory.
-    #[error("mountpoint {} is not a directory", path.display())]
-    NotDirectory {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A volume is mounted there already.
-    #[error("mountpoint {} is busy: a volume is mounted there", path.display())]
-    Busy {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A mount whose daemon died is there.
-    #[error("a dead mount is at {path}; remove it with: umount -l {path}", path = path.display())]
-    Dead {
-        /// Where.
-        path: PathBuf,
-    },
-    /// FUSE is not to be had on this machine.
-    #[error(
-        "/dev/fuse cannot be used: {source}; load the module (modprobe fuse), or pass the device \
-         into the container"
-    )]
-    Device {
-        /// Why not.
-        source: io::Error,
-    },
-    /// The kernel refused the mount.
-    #[error("mount on {} failed: {source}", path.display())]
-    Mount {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// `fusermount3`, which mounts for users other than root, refused.
-    #[error("fusermount3 failed: {message}; it is in the package fuse3")]
-    Helper {
-        /// What it says.
-        message: String,
-    },
-    /// The kernel does not speak the protocol, or an event loop failed.
-    #[error("conversation with the kernel failed: {source}")]
-    Protocol {
-        /// Why.
-        source: io::Error,
-    },
-    /// The file system could not be unmounted.
-    #[error("unmount of {} failed: {source}", path.display())]
-    Unmount {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+/// A volume and a place for it, which were looked at and fit.
+pub struct PreparedMount {
+    options: MountOptions,
+    service: Arc<dyn FileService>,
+    root: Entry,
+    mountpoint: PathBuf,
+}
+
+impl PreparedMount {
+    /// Looks at a volume, and at the place where it is to be mounted.
+    ///
+    /// # Errors
+    /// [`MountError`]; nothing is mounted then.
+    pub fn new(options: MountOptions, service: Arc<dyn FileService>) -> Result<Self, MountError> {
+        let root = root_of(&options.volume, service.as_ref())?;
+        let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
+        Ok(Self { options, service, root, mountpoint })
+    }
+
+    /// Where the volume will be mounted, as an absolute path.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Mounts the volume, with locks that other front ends see, if there are any. When this
+    /// returns, it can be used.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub fn start(self, locks: Option<Arc<LockManager>>) -> Result<FuseMount, MountError> {
+        let Self { options, service, root, mountpoint } = self;
+        let transfer_bytes = session::transfer_bytes(service.limits().transfer_bytes_max);
+        let device = Arc::new(kernel_mount::mount(&mountpoint, &options, transfer_bytes)?);
+        let (loops, settling) = (Vec::new(), None);
+        let mut mount = FuseMount { mountpoint, connection: None, loops, settling };
+        let shared = locks.is_some();
+        let server = Server::new(service, root.handle, options.cache_time.into(), locks);
+        match mount.converse(&options, &server, &device, (transfer_bytes, shared)) {
+            Ok(()) => Ok(mount),
+            Err(source) => {
+                let _unmounted_as_far_as_possible = kernel_mount::detach(&mount.mountpoint);
+                Err(MountError::Protocol { source })
+            }
+        }
+    }
 }
 
 /// A mounted volume. Dropping it unmounts.
@@ -224,20 +198,7 @@ impl FuseMount {
         service: Arc<dyn FileService>,
         locks: Option<Arc<LockManager>>,
     ) -> Result<Self, MountError> {
-        let root = root_of(&options.volume, service.as_ref())?;
-        let mountpoint = kernel_mount::check_mountpoint(&options.mountpoint)?;
-        let transfer_bytes = session::transfer_bytes(service.limits().transfer_bytes_max);
-        let device = Arc::new(kernel_mount::mount(&mountpoint, &options, transfer_bytes)?);
-        let mut mount = Self { mountpoint, connection: None, loops: Vec::new(), settling: None };
-        let shared = locks.is_some();
-        let server = Server::new(service, root.handle, options.cache_time.into(), locks);
-        match mount.converse(&options, &server, &device, (transfer_bytes, shared)) {
-            Ok(()) => Ok(mount),
-            Err(source) => {
-                let _unmounted_as_far_as_possible = kernel_mount::detach(&mount.mountpoint);
-                Err(MountError::Protocol { source })
-            }
-        }
+        PreparedMount::new(options, service)?.start(locks)
     }
 
     /// Agrees with the kernel and starts the event loops.

@@ -8,6 +8,8 @@
 //! Fails: by `AdminError`, naming address, volume or mountpoint.
 
 mod exports;
+mod mount_record;
+mod mountpoint;
 mod mounts;
 
 use crate::memory::Shares;
@@ -19,14 +21,28 @@ use locks::{Limits, LockManager};
 use mounts::Mounts;
 use nfs::{RegisterError, RpcError, StartError};
 use platform::Clock;
+use platform::sync::{Condvar, Mutex};
+use platform::thread::spawn;
 use server::config::Config;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use units::{AggregateUuid, VolumeUuid};
 
 /// The file of the state directory that keeps which NFS clients have locks.
 const LEDGER_FILE: &str = "nfs-locks";
+/// How often mounts that could not be made at the start are tried again.
+const RETRY_NANOSECONDS: u64 = 5_000_000_000;
+/// How long a start waits for mounts, and a stop for a try to make them: a path may hang for ever.
+const MOUNTING_MAX: Duration = Duration::from_secs(5);
+
+/// Tries to make the mounts that are missing since the start.
+#[derive(Default)]
+struct Tries {
+    is_running: bool,
+    next_nanoseconds: u64,
+}
 
 /// What all front ends share.
 pub(crate) struct FrontEnds {
@@ -34,6 +50,8 @@ pub(crate) struct FrontEnds {
     clock: Arc<dyn Clock>,
     exports: Arc<ExportTable>,
     mounts: Mounts,
+    tries: Mutex<Tries>,
+    tried: Condvar,
     /// The locks of all front ends.
     locks: Arc<LockManager>,
     /// Where administrators are listened to.
@@ -50,12 +68,16 @@ impl FrontEnds {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let address = config.admin_socket.display().to_string();
+        let locks = Arc::new(LockManager::new(Arc::clone(&clock), Limits::default()));
+        let mounts = Mounts::new(&config.state_directory, Arc::clone(&service), Arc::clone(&locks));
         Self {
             service,
-            locks: Arc::new(LockManager::new(Arc::clone(&clock), Limits::default())),
+            locks,
             clock,
             exports: Arc::default(),
-            mounts: Mounts::default(),
+            mounts,
+            tries: Mutex::default(),
+            tried: Condvar::new(),
             admin: Listener { protocol: "admin".to_owned(), address },
             nfs: OnceLock::new(),
         }
@@ -75,9 +97,51 @@ impl FrontEnds {
         Ok(Some(server))
     }
 
+    /// Makes the mounts that are missing since the start, now and then, in a thread of its own:
+    /// nobody knows how long a path hangs that is not ours.
+    pub(crate) fn bring_mounts_back(self: &Arc<Self>) {
+        if !self.mounts.are_to_be_brought_back() {
+            return;
+        }
+        let now = self.clock.monotonic_nanoseconds();
+        {
+            let mut tries = self.tries.lock();
+            if tries.is_running || now < tries.next_nanoseconds {
+                return;
+            }
+            *tries = Tries { is_running: true, next_nanoseconds: now + RETRY_NANOSECONDS };
+        }
+        let this = Arc::clone(self);
+        let spawned = spawn("mounts", move || {
+            this.mounts.bring_back();
+            this.end_try();
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to make mounts again");
+            self.end_try();
+        }
+    }
+
+    fn end_try(&self) {
+        self.tries.lock().is_running = false;
+        self.tried.notify_all();
+    }
+
+    /// Waits until a try to make mounts has ended, but not for one that hangs.
+    pub(crate) fn await_mounts(&self) {
+        let mut tries = self.tries.lock();
+        while tries.is_running {
+            if self.tried.wait_for(&mut tries, MOUNTING_MAX).timed_out() {
+                tracing::warn!("a mount hangs; nobody waits for it any longer");
+                return;
+            }
+        }
+    }
+
     /// Ends all mounts.
     pub(crate) fn stop_mounts(&self) {
         self.mounts.stop_all();
+        self.await_mounts();
     }
 }
 
@@ -99,7 +163,7 @@ impl management::FrontEnds for FrontEnds {
     }
 
     fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
-        self.mounts.mount(request, Arc::clone(&self.service), Arc::clone(&self.locks))
+        self.mounts.mount(request)
     }
 
     fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {

@@ -2,6 +2,7 @@
 //!
 //! `init` writes a configuration, `serve` runs a node in the foreground, `check` reads disks with
 //! or without a running node, every other command is sent to a running node over its admin socket.
+//! Called as `mount.stroop` it is what mount(8) calls ([`mount_helper`]).
 //!
 //! Architecture invariant: this is the only production crate that names a concrete platform
 //! (`platform::linux`) and that knows all front ends; [`node`] is where they meet the engine.
@@ -20,6 +21,7 @@ mod invocation;
 mod lock;
 mod logging;
 mod memory;
+mod mount_helper;
 mod node;
 mod notify;
 mod serve;
@@ -34,6 +36,17 @@ use invocation::{config_path, program, socket};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let called =
+        words.next().and_then(|program| Some((mount_helper::called_as(&program)?, program)));
+    if let Some((helper, program)) = called {
+        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let program = program.to_string_lossy().into_owned();
+        let status = cli::terminal::with_standard_streams(program, |terminal| {
+            mount_helper::run(helper, &words, terminal)
+        });
+        return ExitCode::from(status);
+    }
     let cli = Cli::parse();
     let program = program(&cli.options);
     let status = cli::terminal::with_standard_streams(program, |terminal| run(&cli, terminal));

@@ -4,8 +4,8 @@
 //! (signals, lock, admin socket, log) is in `serve`.
 //!
 //! Order of the start: disks, engine, threads, aggregates (each replays its log), export rules,
-//! NFS. The stop goes the other way: FUSE mounts and NFS, then a last consistency point, then
-//! threads.
+//! NFS, the FUSE mounts of before. The stop goes the other way: FUSE mounts and NFS, then a last
+//! consistency point, then threads.
 //!
 //! Invariants: calls of `Administration` come from threads of the admin server and may block;
 //! clients are served only after every aggregate was opened or given up; after [`Node::stop`] has
@@ -119,11 +119,18 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     }));
     management.open_aggregates();
     let watched = Arc::clone(&management);
+    let fronts = Arc::clone(&front_ends);
     let mut node = Node { engine, management, front_ends, threads, watcher: None, nfs: None };
-    let watcher = Watcher::start(move || watched.watch()).map_err(failed);
+    let watch = move || {
+        watched.watch();
+        fronts.bring_mounts_back();
+    };
+    let watcher = Watcher::start(watch).map_err(failed);
     let served = watcher.and_then(|watcher| {
         node.watcher = Some(watcher);
         node.nfs = node.front_ends.serve_nfs(config)?;
+        node.front_ends.bring_mounts_back();
+        node.front_ends.await_mounts();
         Ok(())
     });
     match served {

@@ -420,5 +420,7 @@ impl Drop for Node {
             let _ = child.wait();
         }
         self.unmount_dead();
+        // Below its mount the directory is immutable.
+        let _ = Command::new("chattr").arg("-i").arg(self.mountpoint()).output();
     }
 }

@@ -45,5 +45,5 @@ pub(super) fn unmount(
 }
 
 pub(super) fn info((mountpoint, volume): (&String, &String)) -> MountInfo {
-    MountInfo { volume: volume.clone(), mountpoint: mountpoint.clone() }
+    MountInfo { volume: volume.clone(), mountpoint: mountpoint.clone(), missing: None }
 }

@@ -14,7 +14,7 @@ pub(super) fn mount(
 ) -> Result<Output, AdminError> {
     let (volume, mountpoint) = (volume.to_owned(), absolute(mountpoint)?);
     let mount = node.fuse_mount(&MountCreate { volume, mountpoint })?;
-    let MountInfo { volume, mountpoint } = &mount;
+    let MountInfo { volume, mountpoint, .. } = &mount;
     Ok(Output::of(mountpoint, &mount)?
         .line(format!("{volume}: mounted at {mountpoint}"))
         .next(format!("stroop unmount {mountpoint}  (ends it)")))
@@ -28,11 +28,19 @@ pub(super) fn unmount(node: &dyn Administration, mountpoint: &Path) -> Result<Ou
 
 pub(super) fn list(node: &dyn Administration) -> Result<Output, AdminError> {
     let mounts = node.mount_list()?;
-    let mut table = Table::new(&[("VOLUME", Column::Long), ("MOUNTPOINT", Column::Path)]);
-    for mount in &mounts {
-        table.row([mount.volume.clone(), mount.mountpoint.clone()]);
+    let mut table = Table::new(&[
+        ("VOLUME", Column::Long),
+        ("MOUNTPOINT", Column::Path),
+        ("STATE", Column::Long),
+    ]);
+    for MountInfo { volume, mountpoint, missing } in &mounts {
+        let state = missing.as_ref().map_or("mounted", |_| "missing").to_owned();
+        table.row([volume.clone(), mountpoint.clone(), state]);
     }
     let output = Output::list(&mounts, |mount| mount.mountpoint.clone(), table)?;
+    if mounts.iter().any(|mount| mount.missing.is_some()) {
+        return Ok(output.next("stroop status  (says why a mount is missing)"));
+    }
     if mounts.is_empty() {
         return Ok(output.line("nothing is mounted").next("stroop mount VOLUME DIRECTORY"));
     }

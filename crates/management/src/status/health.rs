@@ -16,6 +16,7 @@
 //! | `VOLUME_FULL` | hardly any room is left in a volume |
 //! | `VOLUME_OVERCOMMITTED` | a volume has room left, and its aggregate hardly any |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
+//! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
 //! Invariants: pure functions of what status found, in order of object.
@@ -24,7 +25,7 @@ use crate::node::{LeftOut, OfflineAggregate};
 use crate::pace::{copying, errors_of, more_may_fail, rebuilding};
 use admin_api::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
-    RaidKind, Severity, Time, VolumeInfo, VolumeState,
+    MountInfo, RaidKind, Severity, Time, VolumeInfo, VolumeState,
 };
 use aggregate::AggregateError;
 use dblade::{AggregateSummary, Outage, ServedVolume};
@@ -325,6 +326,22 @@ pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
         now: Vec::new(),
         message,
         action,
+    })
+}
+
+/// The check of a mount on this machine.
+pub(crate) fn check_mount(mount: &MountInfo) -> Option<HealthCheck> {
+    let MountInfo { volume, mountpoint, missing } = mount;
+    missing.as_ref().map(|cause| HealthCheck {
+        code: "MOUNT_MISSING".to_owned(),
+        severity: Severity::Warning,
+        object: mountpoint.clone(),
+        now: Vec::new(),
+        message: format!("volume '{volume}' is to be mounted here, and is not: {cause}"),
+        action: format!(
+            "stroop mount {volume} {mountpoint}; or stroop unmount {mountpoint}, which gives the \
+             directory back as it was before"
+        ),
     })
 }
 

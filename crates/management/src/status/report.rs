@@ -5,8 +5,8 @@
 
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_damage, check_left_out, check_name, check_offline, check_outage,
-    check_volume,
+    check_aggregate, check_damage, check_left_out, check_mount, check_name, check_offline,
+    check_outage, check_volume,
 };
 use crate::status::room::Status;
 use crate::volumes::Volumes;
@@ -22,7 +22,9 @@ impl Status {
         let aggregates = self.aggregates.aggregate_list();
         let volumes: Vec<VolumeInfo> =
             self.node.served().iter().map(|volume| self.volumes.volume_info(volume)).collect();
-        let checks = self.health_checks(&aggregates, &volumes);
+        let mounts = self.node.front_ends.mounts();
+        let mut checks = self.health_checks(&aggregates, &volumes);
+        checks.extend(mounts.iter().filter_map(check_mount));
         let (cached, dirty) = self.node.engine.memory_blocks();
         let recovery = self.replayed();
         self.registry.gauge(&definitions::UPTIME, &[]).set_count(uptime_ns);
@@ -41,7 +43,7 @@ impl Status {
             listeners: self.node.front_ends.listeners(),
             aggregates,
             volumes: volumes.len() as u64,
-            mounts: self.node.front_ends.mounts(),
+            mounts,
             metrics: self.registry.snapshot(),
         }
     }

@@ -3,12 +3,13 @@
 //! Where nothing can be mounted the tests say so and pass.
 
 use crate::files::content;
-use crate::place::{Place, Server};
+use crate::place::{Place, Server, text};
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A directory to mount at. What is mounted there is detached at the end.
+/// A directory to mount at. At the end what is mounted there is detached, and it can be removed.
 struct Mountpoint(PathBuf);
 
 impl Mountpoint {
@@ -16,16 +17,16 @@ impl Mountpoint {
         self.0.to_str().unwrap()
     }
 
-    /// Detaches what is mounted here, dead or alive.
-    fn detach(&self) {
-        let detached = Command::new("umount").args(["-l", self.text()]).output();
-        assert!(detached.is_ok());
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 }
 
 impl Drop for Mountpoint {
     fn drop(&mut self) {
-        self.detach();
+        for (program, option) in [("umount", "-l"), ("chattr", "-i")] {
+            let _ = Command::new(program).args([option, self.text()]).output();
+        }
     }
 }
 
@@ -53,15 +54,13 @@ fn what_was_written_before_a_sync_is_there_after_a_kill() {
     let files = (0..50).map(|number| (format!("file-{number}"), content(number, 30_000)));
     let files: Vec<_> = files.collect();
     for (name, data) in &files {
-        fs::write(mountpoint.0.join(name), data).unwrap();
+        fs::write(mountpoint.file(name), data).unwrap();
     }
     assert_eq!(place.json(&["sync", "home"])["volumes"][0], "home");
     server.kill();
-    mountpoint.detach();
     let _server = place.serve();
-    place.ok(&["mount", "home", mountpoint.text()]);
     for (name, data) in &files {
-        assert!(fs::read(mountpoint.0.join(name)).unwrap() == *data, "{name} differs");
+        assert!(fs::read(mountpoint.file(name)).unwrap() == *data, "{name} differs");
     }
 }
 
@@ -79,7 +78,7 @@ fn regression_what_was_closed_is_logged_before_the_next_consistency_point() {
     let logged = (0..3).find_map(|number| {
         let (before, _) = state();
         let name = format!("file-{number}");
-        fs::write(mountpoint.0.join(&name), &data).unwrap();
+        fs::write(mountpoint.file(&name), &data).unwrap();
         loop {
             let (now, used_bytes) = state();
             if now != before {
@@ -92,8 +91,77 @@ fn regression_what_was_closed_is_logged_before_the_next_consistency_point() {
     });
     let name = logged.expect("a closed file is logged");
     server.kill();
-    mountpoint.detach();
     let _server = place.serve();
-    place.ok(&["mount", "home", mountpoint.text()]);
-    assert!(fs::read(mountpoint.0.join(name)).unwrap() == data);
+    assert!(fs::read(mountpoint.file(&name)).unwrap() == data);
+}
+
+/// A mount died with its server, and programs then wrote into the directory below.
+#[test]
+fn regression_mounts_outlive_the_server() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    let data = content(7, 100_000);
+    fs::write(mountpoint.file("file"), &data).unwrap();
+    let is_back = || fs::read(mountpoint.file("file")).is_ok_and(|found| found == data);
+    place.ok(&["sync"]);
+    server.kill();
+    assert!(!is_back());
+    let server = place.serve();
+    assert!(is_back(), "it was made again before the server was ready");
+    server.stop();
+    let below = fs::write(mountpoint.file("stray"), "text");
+    let mode = fs::metadata(&mountpoint.0).unwrap().permissions().mode();
+    assert!(below.is_err() || mode & 0o777 == 0, "the directory below is sealed");
+    let _ = fs::remove_file(mountpoint.file("stray"));
+    let server = place.serve();
+    assert!(is_back());
+    place.ok(&["unmount", mountpoint.text()]);
+    fs::write(mountpoint.file("own"), "text").unwrap();
+    let refused = place.refused(&["mount", "home", mountpoint.text()], 4);
+    assert!(refused.contains("'own' would be hidden"), "{refused}");
+    server.stop();
+    let _server = place.serve();
+    assert!(!is_back(), "it was given up");
+    assert_eq!(place.json(&["mount"])["num_records"], 0);
+}
+
+#[test]
+fn a_mount_that_is_missing_is_a_health_check() {
+    let Some((place, _server, mountpoint)) = mounted() else { return };
+    assert!(Command::new("umount").arg(mountpoint.text()).status().unwrap().success());
+    assert_eq!(place.check_codes(), ["MOUNT_MISSING"]);
+    assert!(place.ok(&["mount"]).contains("missing"));
+    let refused = place.refused(&["volume", "delete", "home", "--yes"], 4);
+    assert!(refused.contains("unmount"), "{refused}");
+    place.ok(&["unmount", mountpoint.text()]);
+    assert!(place.check_codes().is_empty());
+}
+
+/// As mount(8) and umount(8) call it, by its name.
+#[test]
+fn mount_and_umount_have_helpers() {
+    let Some((place, server, mountpoint)) = mounted() else { return };
+    let helper = |name: &str, words: &[&str]| {
+        let program = place.path(name);
+        if !program.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_stroop"), &program).unwrap();
+        }
+        let config = format!("config={}", place.path("stroop.toml").display());
+        let output = Command::new(program).args(words).args(["-o", &config]).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let done = (Some(0), String::new(), String::new());
+    let mount = ["home", mountpoint.text(), "-o", "rw,_netdev"];
+    assert_eq!(helper("mount.stroop", &mount), done, "it is there already");
+    assert_eq!(helper("umount.fuse.stroop", &[mountpoint.text(), "-l"]), done);
+    assert_eq!(place.json(&["mount"])["num_records"], 0);
+    assert_eq!(helper("mount.stroop", &mount), done);
+    assert_eq!(place.json(&["mount"])["num_records"], 1);
+    let (status, _, error) = helper("mount.stroop", &["none", mountpoint.text()]);
+    assert!(status == Some(32) && error.contains("none"), "{error}");
+    let (status, _, error) = helper("mount.stroop", &["home", mountpoint.text(), "-o", "ro"]);
+    assert!(status == Some(1) && error.contains("'ro'"), "{error}");
+    server.kill();
+    assert_eq!(helper("umount.fuse.stroop", &[mountpoint.text()]), done, "it is dead");
+    let (status, _, error) = helper("umount.fuse.stroop", &[mountpoint.text()]);
+    assert!(status == Some(32) && !error.is_empty(), "{error}");
 }

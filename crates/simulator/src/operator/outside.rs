@@ -166,7 +166,7 @@ impl FrontEnds for Clients {
             return Err(AdminError::new(Code::Conflict, "cannot mount at", mountpoint));
         }
         told.mounts.insert(mountpoint.clone(), volume.clone());
-        Ok(MountInfo { volume, mountpoint })
+        Ok(MountInfo { volume, mountpoint, missing: None })
     }
 
     fn unmount(&self, request: &MountRemove) -> Result<MountInfo, AdminError> {
@@ -174,7 +174,7 @@ impl FrontEnds for Clients {
         let volume = self.0.lock().mounts.remove(&mountpoint);
         let missing = || AdminError::new(Code::NotFound, "cannot unmount", &mountpoint);
         let volume = volume.ok_or_else(missing)?;
-        Ok(MountInfo { volume, mountpoint })
+        Ok(MountInfo { volume, mountpoint, missing: None })
     }
 
     fn mounts(&self) -> Vec<MountInfo> {
@@ -182,6 +182,7 @@ impl FrontEnds for Clients {
         let info = |(mountpoint, volume): (&String, &String)| MountInfo {
             volume: volume.clone(),
             mountpoint: mountpoint.clone(),
+            missing: None,
         };
         told.mounts.iter().map(info).collect()
     }

@@ -1,0 +1,113 @@
+//! The mounts that the server keeps, as a text in its state directory: they are made again when
+//! the server starts.
+//!
+//! One line for each mount: the mode of the directory below as it was before, `i` if it was
+//! immutable then and else `-`, the volume, and the mountpoint with `\\` for a backslash and `\n`
+//! for a new line. The first line says the format.
+//!
+//! Invariants: what was written is read back the same.
+//!
+//! Fails: lines that are none are told and passed over; the rest holds.
+
+use super::mountpoint::Before;
+use std::collections::BTreeMap;
+
+const HEADER: &str = "stroop mounts 1";
+
+/// A mount that is to be there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Recorded {
+    pub volume: String,
+    /// How the directory below was before it was sealed.
+    pub before: Before,
+}
+
+/// By mountpoint.
+pub(super) type Record = BTreeMap<String, Recorded>;
+
+/// The text of a record.
+pub(super) fn to_text(record: &Record) -> String {
+    let mut text = format!("{HEADER}\n");
+    for (mountpoint, Recorded { volume, before }) in record {
+        let flag = if before.is_immutable { 'i' } else { '-' };
+        let place = mountpoint.replace('\\', "\\\\").replace('\n', "\\n");
+        text.push_str(&format!("{:04o} {flag} {volume} {place}\n", before.mode));
+    }
+    text
+}
+
+/// The record of a text, and the lines that are no mounts.
+pub(super) fn from_text(text: &str) -> (Record, Vec<String>) {
+    let (mut record, mut strange) = (Record::new(), Vec::new());
+    for line in text.lines().filter(|line| *line != HEADER && !line.is_empty()) {
+        match from_line(line) {
+            Some((mountpoint, recorded)) => drop(record.insert(mountpoint, recorded)),
+            None => strange.push(line.to_owned()),
+        }
+    }
+    (record, strange)
+}
+
+fn from_line(line: &str) -> Option<(String, Recorded)> {
+    let mut words = line.splitn(4, ' ');
+    let mode = u32::from_str_radix(words.next()?, 8).ok().filter(|mode| *mode <= 0o7777)?;
+    let is_immutable = match words.next()? {
+        "i" => true,
+        "-" => false,
+        _ => return None,
+    };
+    let volume = words.next().filter(|volume| !volume.is_empty())?.to_owned();
+    let mountpoint = unescaped(words.next()?).filter(|place| place.starts_with('/'))?;
+    Some((mountpoint, Recorded { volume, before: Before { mode, is_immutable } }))
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        plain.push(match character {
+            '\\' => match characters.next()? {
+                '\\' => '\\',
+                'n' => '\n',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let mut record = Record::new();
+        for (place, mode, is_immutable) in
+            [("/mnt/home", 0o755, false), ("/a b/\\n\nc\\", 0, true), ("/", 0o1777, false)]
+        {
+            let before = Before { mode, is_immutable };
+            record.insert(place.to_owned(), Recorded { volume: "home.a1".to_owned(), before });
+        }
+        let text = to_text(&record);
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert_eq!(from_text(&text), (record, Vec::new()));
+        assert_eq!(from_text(""), (Record::new(), Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_mount_is_told() {
+        let good = "0755 - home /mnt";
+        for strange in [
+            "0755 - home",
+            "0755 x home /mnt",
+            "9 - home /mnt",
+            "17777 - home /mnt",
+            "0755 - home mnt",
+        ] {
+            let (record, told) = from_text(&format!("{HEADER}\n{strange}\n{good}\n"));
+            assert_eq!((record.len(), told), (1, vec![strange.to_owned()]));
+        }
+    }
+}

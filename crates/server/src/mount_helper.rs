@@ -1,0 +1,249 @@
+//! This program as mount(8) and umount(8) call it, for lines of `/etc/fstab`:
+//! `mount.stroop VOLUME DIRECTORY -o OPTIONS`, and `umount.stroop` or `umount.fuse.stroop
+//! DIRECTORY`. It is the name by which the program was called that decides.
+//!
+//! Of the options those that only mount(8) or systemd heeds are passed over (`noauto`, `nofail`,
+//! `_netdev`, `x-...`), and those that say how these mounts are anyway. `config=FILE`,
+//! `socket=PATH` and `wait=DURATION` say which server is asked, and how long. An option that would
+//! not be heeded is refused.
+//!
+//! Invariants: a volume that is mounted there already is success, because the server makes its
+//! mounts again by itself. Nothing is said unless something is wrong, as is usual there.
+//!
+//! Fails: with exit status 1 for a call that is wrong or not allowed, else 32.
+
+use crate::invocation::socket;
+use admin_api::{AdminError, Administration, Code, MountCreate, MountRemove, Remote};
+use clap::Parser as _;
+use cli::output::print_error;
+use cli::{Cli, Options, SocketTransport, Terminal};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// mount(8): incorrect invocation or permissions.
+const STATUS_USAGE: u8 = 1;
+/// mount(8): mount failure.
+const STATUS_FAILED: u8 = 32;
+
+/// Options that need not be heeded here, or that say how the mounts are.
+const OPTIONS_PASSED_OVER: &[&str] = &[
+    "defaults", "rw", "auto", "noauto", "nofail", "_netdev", "nouser", "nosuid", "nodev", "exec",
+    "async", "relatime", "atime",
+];
+/// Options for the command line, with a value.
+const OPTIONS_OF_CALLS: &[&str] = &["config", "socket", "wait"];
+
+/// What the program was called for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Helper {
+    Mount,
+    Unmount,
+}
+
+/// The helper of the name by which the program was called, if it is one.
+pub(crate) fn called_as(program: &OsStr) -> Option<Helper> {
+    match Path::new(program).file_name()?.to_str()? {
+        "mount.stroop" | "mount.fuse.stroop" => Some(Helper::Mount),
+        "umount.stroop" | "umount.fuse.stroop" => Some(Helper::Unmount),
+        _ => None,
+    }
+}
+
+/// The words of a call.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Called {
+    /// Volume and directory, or the directory.
+    names: Vec<String>,
+    /// More words for the command line.
+    words: Vec<String>,
+    /// Only check the call (`-f` of mount).
+    is_fake: bool,
+}
+
+impl Called {
+    fn parse(helper: Helper, words: &[String]) -> Result<Self, AdminError> {
+        let mut called = Self::default();
+        let mut is_sloppy = false;
+        let mut options = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+                called.names.push(word.clone());
+                continue;
+            };
+            if let Some(first @ ('o' | 't' | 'N')) = letters.chars().next() {
+                let attached = Some(letters[1..].to_owned()).filter(|value| !value.is_empty());
+                let value = attached.or_else(|| words.next().cloned());
+                let value = value.ok_or_else(|| usage(word, "it needs a value"))?;
+                match first {
+                    'o' => options.extend(value.split(',').map(str::to_owned)),
+                    'N' => return Err(usage(word, "other mount namespaces cannot be used")),
+                    _ => {}
+                }
+                continue;
+            }
+            for letter in letters.chars() {
+                match letter {
+                    's' => is_sloppy = true,
+                    'f' if helper == Helper::Mount => called.is_fake = true,
+                    'f' | 'l' | 'n' | 'r' | 'v' => {}
+                    _ => return Err(usage(word, "there is no such option")),
+                }
+            }
+        }
+        let wanted = if helper == Helper::Mount { 2 } else { 1 };
+        if called.names.len() != wanted {
+            let words = match helper {
+                Helper::Mount => "mount.stroop VOLUME DIRECTORY [-o OPTIONS]",
+                Helper::Unmount => "umount.stroop DIRECTORY",
+            };
+            return Err(usage(&called.names.join(" "), "the call is not complete").try_next(words));
+        }
+        options.retain(|option| !option.is_empty());
+        for option in options {
+            called.heed(&option, is_sloppy)?;
+        }
+        Ok(called)
+    }
+
+    fn heed(&mut self, option: &str, is_sloppy: bool) -> Result<(), AdminError> {
+        if let Some((name, value)) = option.split_once('=')
+            && OPTIONS_OF_CALLS.contains(&name)
+        {
+            self.words.push(format!("--{name}={value}"));
+            return Ok(());
+        }
+        let is_comment = option.starts_with("x-") || option.starts_with("X-");
+        if is_comment || is_sloppy || OPTIONS_PASSED_OVER.contains(&option) {
+            return Ok(());
+        }
+        Err(usage(option, "this mount option is not there")
+            .try_next(format!("one of {}", OPTIONS_PASSED_OVER.join(", "))))
+    }
+
+    /// The options of the command line.
+    fn options(&self) -> Result<Options, AdminError> {
+        let words = ["stroop".to_owned()].into_iter().chain(self.words.iter().cloned());
+        let parsed = Cli::try_parse_from(words.chain(["status".to_owned()]));
+        let failed = |error: clap::Error| usage(&self.words.join(" "), error.to_string().trim());
+        Ok(parsed.map_err(failed)?.options)
+    }
+}
+
+fn usage(object: &str, because: &str) -> AdminError {
+    AdminError::usage("cannot do", object).because(because)
+}
+
+/// Does what the helper was called for, and says the exit status.
+pub(crate) fn run(helper: Helper, words: &[String], terminal: &mut Terminal<'_>) -> u8 {
+    let called = Called::parse(helper, words);
+    let parsed = called.and_then(|called| Ok((called.options()?, called)));
+    let (options, error) = match parsed {
+        Ok((options, called)) => match carry_out(helper, &called, &options) {
+            Ok(()) => return 0,
+            Err(error) => (Some(options), error),
+        },
+        Err(error) => (None, error),
+    };
+    let options = options.or_else(|| Called::default().options().ok());
+    if let Some(options) = options {
+        print_error(&error, &options, terminal);
+    }
+    match error.code {
+        Code::Usage | Code::Denied => STATUS_USAGE,
+        _ => STATUS_FAILED,
+    }
+}
+
+fn carry_out(helper: Helper, called: &Called, options: &Options) -> Result<(), AdminError> {
+    if called.is_fake {
+        return Ok(());
+    }
+    let place = called.names.last().map_or("", String::as_str);
+    let mountpoint = std::path::absolute(place).ok();
+    let mountpoint = mountpoint.and_then(|path| path.to_str().map(str::to_owned));
+    let mountpoint = mountpoint.ok_or_else(|| usage(place, "it is no path in UTF-8"))?;
+    let node = socket(options).map(|path| Remote(SocketTransport::new(&path, options.wait)));
+    match (helper, called.names.first()) {
+        (Helper::Mount, Some(volume)) => mount(&node?, volume, mountpoint),
+        _ => {
+            let ended = node.and_then(|node| {
+                let mountpoint = mountpoint.clone();
+                node.fuse_unmount(&MountRemove { mountpoint })
+            });
+            match ended {
+                Err(error) if error.code == Code::Unreachable => free(&mountpoint, error),
+                ended => ended.map(drop),
+            }
+        }
+    }
+}
+
+fn mount(node: &dyn Administration, volume: &str, mountpoint: String) -> Result<(), AdminError> {
+    let request = MountCreate { volume: volume.to_owned(), mountpoint };
+    let Err(error) = node.fuse_mount(&request) else { return Ok(()) };
+    let is_there = error.code == Code::Conflict
+        && node.mount_list()?.iter().any(|mount| {
+            mount.missing.is_none()
+                && (&mount.volume, &mount.mountpoint) == (&request.volume, &request.mountpoint)
+        });
+    if is_there { Ok(()) } else { Err(error) }
+}
+
+/// Frees the mountpoint of a server that is not there. The server makes the mount again when it
+/// starts.
+fn free(mountpoint: &str, error: AdminError) -> Result<(), AdminError> {
+    match fuse::detach_dead(Path::new(mountpoint)) {
+        Ok(1..) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(helper: Helper, line: &str) -> Result<Called, AdminError> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Called::parse(helper, &words)
+    }
+
+    #[test]
+    fn the_name_of_the_program_decides() {
+        let called = |name| called_as(OsStr::new(name));
+        assert_eq!(called("/sbin/mount.stroop"), Some(Helper::Mount));
+        assert_eq!(called("umount.fuse.stroop"), Some(Helper::Unmount));
+        assert_eq!((called("/usr/bin/stroop"), called("")), (None, None));
+    }
+
+    #[test]
+    fn calls_of_mount_and_umount_are_understood() {
+        let line = "home /srv/home -n -v -o rw,_netdev,x-systemd.requires=a.service -t stroop";
+        let called = parse(Helper::Mount, line).unwrap();
+        assert_eq!(
+            (called.names, called.is_fake),
+            (vec!["home".into(), "/srv/home".into()], false)
+        );
+        let called = parse(Helper::Mount, "home /m -fo config=/a,wait=5s,socket=/b").unwrap_err();
+        assert_eq!(called.code, Code::Usage, "an option with a value stands alone");
+        let called = parse(Helper::Mount, "home /m -f -oconfig=/a,wait=5s,socket=/b").unwrap();
+        assert!(called.is_fake);
+        let options = called.options().unwrap();
+        assert_eq!(options.config.as_deref(), Some(Path::new("/a")));
+        assert_eq!(options.socket.as_deref(), Some(Path::new("/b")));
+        assert_eq!(options.wait.as_secs(), 5);
+        assert!(parse(Helper::Mount, "home /m -o wait=soon").unwrap().options().is_err());
+        assert_eq!(parse(Helper::Unmount, "/m -l -f -t fuse.stroop").unwrap().names, ["/m"]);
+    }
+
+    #[test]
+    fn what_would_not_be_heeded_is_refused() {
+        for line in ["home", "home /m more", "home /m -x", "home /m -o", "home /m -N 7"] {
+            assert_eq!(parse(Helper::Mount, line).unwrap_err().code, Code::Usage, "{line}");
+        }
+        let refused = parse(Helper::Mount, "home /m -o rw,ro").unwrap_err();
+        assert_eq!(refused.object, "ro");
+        assert!(parse(Helper::Mount, "home /m -s -o ro").is_ok());
+        assert!(parse(Helper::Unmount, "").is_err());
+    }
+}

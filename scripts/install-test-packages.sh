@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests use and this machine lacks: Debian packages as root, Rust components if
-# rustup is here. Tests whose tools are missing skip themselves and say so, so a machine where
+# rustup is here, cargo-deny by cargo. Tests whose tools are missing skip themselves and say so, so a machine where
 # nothing can be installed still runs the others; formatter and linter are not optional.
 set -euo pipefail
 
@@ -37,3 +37,11 @@ for component in rustfmt clippy; do
         fi
     fi
 done
+
+# Any version will do. A build without optimisation: it is quicker to make, and the checks take two
+# seconds with it.
+if ! cargo deny --version >/dev/null 2>&1; then
+    echo "installing cargo-deny, which takes a minute"
+    cargo install --quiet --locked --debug cargo-deny@0.20.2 ||
+        echo "could not install cargo-deny: licences, sources and advisories are not checked"
+fi

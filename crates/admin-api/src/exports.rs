@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use units::shell_word;
 
 /// Rules of one volume. They are searched in order for each new client, and an export list that a
 /// person can no longer read is a mistake.
@@ -366,7 +367,10 @@ pub fn add_rule(
     if rules.iter().any(|held| held.client == client) {
         return Err(error(Code::Conflict)
             .because(format!("there is a rule for {client} already"))
-            .try_next(format!("stroop export remove {volume} --client {client}")));
+            .try_next(format!(
+                "stroop export remove {volume} --client {}",
+                shell_word(&client.to_string())
+            )));
     }
     if rules.len() >= EXPORT_RULES_MAX {
         let cause = format!("it has {EXPORT_RULES_MAX} rules, and cannot have more");

@@ -628,7 +628,7 @@ impl Administration for MemoryAdministration {
         if let Some(mountpoint) = volume.mountpoints.first() {
             return Err(AdminError::new(Code::Conflict, "cannot delete", &request.name)
                 .because(format!("it is mounted at {mountpoint}"))
-                .try_next(format!("stroop unmount {mountpoint}")));
+                .try_next(format!("stroop unmount {}", units::shell_word(mountpoint))));
         }
         let mut consequences = vec![format!("{} files", volume.files)];
         if volume.snapshots > 0 {

@@ -13,7 +13,7 @@
 //!
 //! Invariants: a figure is the median of several rounds, printed with the lowest and the highest;
 //! what stands beside it was measured in the same run, in turns with it; a load that fails ends
-//! the bench with its error.
+//! the bench with its error; a bench leaves nothing behind, also when it is interrupted.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod flight;
 mod freespace;
 mod fuse;
 mod latency;
+mod leftovers;
 mod machine;
 mod memory;
 mod nfs;
@@ -41,6 +42,7 @@ pub use engine::{EngineBench, engine};
 pub use freespace::{FreespaceBench, FreespaceFigure, freespace};
 pub use fuse::fuse;
 pub use latency::Latencies;
+pub use leftovers::{Scratch, clean_up_and_exit};
 pub use machine::Machine;
 pub use nfs::{
     NfsBench, StartBench, compare_nfs, listing, nfs, peer_missing, serve_nothing, start,

@@ -4,11 +4,13 @@
 //! Invariants: what was started is stopped when it is let go of; the directory of a node is removed
 //! with it. Fails: with the last lines of the server's log.
 
+use crate::leftovers;
 use crate::node::BenchError;
 use platform::Clock;
 use platform::linux::SystemClock;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use units::ByteSize;
@@ -34,6 +36,7 @@ impl Drop for Process {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+        leftovers::forget(self.child.id());
     }
 }
 
@@ -41,7 +44,10 @@ impl Process {
     /// Starts `command`; `polite` is asked to stop, others are killed.
     pub fn start(command: &mut Command, polite: bool) -> Result<Self, BenchError> {
         let what = "cannot start a server";
-        let child = command.spawn().map_err(|error| BenchError::System { what, error })?;
+        // An interrupt at the terminal is for the bench, which ends its servers in order.
+        command.process_group(0);
+        let child = leftovers::start(|| command.spawn(), Child::id, polite)
+            .map_err(|error| BenchError::System { what, error })?;
         Ok(Self { child, polite })
     }
 
@@ -297,7 +303,9 @@ impl NodeProcess {
     /// Runs a command of ours against the node; what it printed.
     pub fn command(&self, words: &[&str]) -> Result<String, BenchError> {
         let what = "cannot run a command against the node";
-        let output = self.stroop().args(words).output();
+        let mut command = self.stroop();
+        command.process_group(0).args(words);
+        let output = leftovers::run(|| command.output());
         let output = output.map_err(|error| BenchError::System { what, error })?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

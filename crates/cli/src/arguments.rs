@@ -31,8 +31,7 @@ pub const CONFIG_PATH: &str = "/etc/stroop/stroop.toml";
 /// A storage server in user space: pools disks into aggregates, carves volumes with snapshots out
 /// of them, and serves them over NFS and FUSE.
 #[derive(Parser, Debug)]
-#[command(name = "stroop", version, propagate_version = true, max_term_width = 100)]
-#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "stroop", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or in use, \
     5 denied, 6 server unreachable, 7 timed out with the work still going on, 8 health not OK \
     (status --check) or damage found (check).\n\nStart with: stroop init --help")]
@@ -686,6 +685,60 @@ mod tests {
     #[test]
     fn the_grammar_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// Every command that has no commands below it, with the words that lead to it.
+    fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+        let below = command.get_subcommands().filter(|below| below.get_name() != "help");
+        let mut is_leaf = true;
+        for below in below {
+            is_leaf = false;
+            leaves(below, &format!("{words} {}", below.get_name()), found);
+        }
+        if is_leaf {
+            found.push((words.to_owned(), command.clone()));
+        }
+    }
+
+    #[test]
+    fn help_of_a_command_shows_its_own_options_before_those_of_all() {
+        let mut root = Cli::command();
+        root.build();
+        let is_global = |flag: &str| {
+            Options::augment_args(clap::Command::new("x"))
+                .get_arguments()
+                .any(|argument| argument.get_long() == Some(flag))
+        };
+        let mut found = Vec::new();
+        leaves(&root, "stroop", &mut found);
+        assert!(found.len() > 40, "{}", found.len());
+        for (words, mut leaf) in found {
+            let own: Vec<String> = leaf
+                .get_arguments()
+                .filter_map(clap::Arg::get_long)
+                .filter(|flag| !is_global(flag))
+                .map(|flag| format!("--{flag}"))
+                .collect();
+            for help in [leaf.render_help().to_string(), leaf.render_long_help().to_string()] {
+                let options = help.split_once("Options:").map_or("", |(_, options)| options);
+                let (first, all) = options.split_once("Global options:").unwrap();
+                for flag in &own {
+                    assert!(first.contains(flag.as_str()), "{words}: {flag}\n{help}");
+                }
+                assert!(all.contains("--output") && !first.contains("--output"), "{words}\n{help}");
+                assert!(!help.contains("--version"), "{words}: it is the program's\n{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_a_command_at_every_level() {
+        for line in ["stroop help", "stroop help volume create", "stroop volume help create"] {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{line}");
+        }
+        let text = |line: &str| Cli::try_parse_from(line.split(' ')).unwrap_err().to_string();
+        assert!(text("stroop help volume create").contains("--tiering-policy"));
     }
 
     #[test]

@@ -35,10 +35,51 @@ pub fn with_standard_streams<T>(program: String, body: impl FnOnce(&mut Terminal
 }
 
 impl Terminal<'_> {
-    /// A hint as it must be typed here: `stroop` becomes the program with its options.
+    /// A hint as it must be typed here: `stroop` becomes the program with its options, but not in a
+    /// name that is quoted for the shell.
     #[must_use]
     pub fn hint(&self, text: &str) -> String {
-        let words = text.split(' ').map(|word| if word == "stroop" { &self.program } else { word });
-        words.collect::<Vec<&str>>().join(" ")
+        let mut is_quoted = false;
+        let shown = |word: &str| {
+            let shown = match word {
+                "stroop" if !is_quoted => self.program.clone(),
+                // A command in a sentence.
+                "'stroop" if !is_quoted => format!("'{}", self.program),
+                other => other.to_owned(),
+            };
+            if is_quoted || word.starts_with('\'') {
+                let quotes = word.matches('\'').count() - word.matches("\\'").count();
+                is_quoted ^= quotes % 2 == 1;
+            }
+            shown
+        };
+        text.split(' ').map(shown).collect::<Vec<String>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_program_as_it_was_called_and_leaves_quoted_names_alone() {
+        let program = "sudo ./stroop --config a.toml".to_owned();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let terminal =
+            Terminal { out: &mut out, err: &mut err, input: None, colour: false, program };
+        for (text, expected) in [
+            ("stroop status; or stroop job list", "P status; or P job list"),
+            (
+                "see 'stroop status' and the server's log: stroop job list",
+                "see 'P status' and the server's log: P job list",
+            ),
+            (
+                "stroop unmount '/mnt/my stroop disk' and stroop status",
+                "P unmount '/mnt/my stroop disk' and P status",
+            ),
+            ("stroop unmount '/mnt/it'\\''s stroop here'", "P unmount '/mnt/it'\\''s stroop here'"),
+        ] {
+            assert_eq!(terminal.hint(text), expected.replace('P', &terminal.program));
+        }
     }
 }

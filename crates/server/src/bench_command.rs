@@ -1,12 +1,13 @@
 //! `stroop bench`: runs a bench of the crate `bench` and shows its figures.
 //!
-//! Invariants: progress goes to standard error; the JSON has whole numbers in base units; a table
-//! stays within 100 columns.
+//! Invariants: a bench leaves nothing behind, also when it is interrupted; progress goes to
+//! standard error; the JSON has whole numbers in base units; a table stays within 100 columns.
 
+use crate::shutdown::SIGNALLED_STATUS;
 use admin_api::{AdminError, Code};
 use bench::{
     Beside, EngineBench, Latencies, Machine, NfsBench, NodeBench, RaidBench, Report, Role, Row,
-    Series, StartBench, Unit, engine, nfs, serve_nothing, strip_chart,
+    Scratch, Series, StartBench, Unit, clean_up_and_exit, engine, nfs, serve_nothing, strip_chart,
 };
 use cli::output::Output;
 use cli::table::{Column, Table};
@@ -14,11 +15,14 @@ use cli::{
     BenchCommand, BenchCompareCommand, BenchEngineArguments, BenchFuseArguments, BenchNfsArguments,
     BenchNodeArguments, BenchRaidArguments, BenchStartArguments,
 };
+use platform::thread::spawn;
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 mod big;
@@ -32,6 +36,7 @@ const APART: &str = "STROOP_BENCH_APART";
 /// # Errors
 /// If a load fails.
 pub(crate) fn run(command: &BenchCommand) -> Result<Output, AdminError> {
+    clean_up_on_signals()?;
     let report = match command {
         BenchCommand::Engine(arguments) => run_engine(arguments)?,
         BenchCommand::Nfs { arguments, strip_chart } => run_nfs(arguments, strip_chart.as_deref())?,
@@ -81,12 +86,16 @@ fn named<T: Copy>(
 fn run_engine(arguments: &BenchEngineArguments) -> Result<Report, AdminError> {
     let BenchEngineArguments { directory, file_size, memory, depth, rounds, workers } =
         arguments.clone();
+    let scratch = scratch(Some(&directory))?;
+    let directory = scratch.path().to_owned();
     let bench = EngineBench { directory, file: file_size, memory, depth, rounds, workers };
     engine(&bench, &mut progress).map_err(failed)
 }
 
 fn run_raid(arguments: &BenchRaidArguments) -> Result<Report, AdminError> {
     let BenchRaidArguments { directory, disk_size, rounds } = arguments.clone();
+    let scratch = scratch(Some(&directory))?;
+    let directory = scratch.path().to_owned();
     let bench = RaidBench { directory, disk: disk_size, rounds };
     bench::raid(&bench, &mut progress).map_err(failed)
 }
@@ -114,11 +123,11 @@ fn compare_nfs(arguments: &BenchNfsArguments) -> Result<Report, AdminError> {
 }
 
 /// What benches of a node have in common, with defaults filled in.
-fn node_bench(arguments: BenchNodeArguments) -> Result<(NodeBench, Option<Directory>), AdminError> {
-    let (directory, removed) = Directory::of(arguments.directory)?;
+fn node_bench(arguments: BenchNodeArguments) -> Result<(NodeBench, Scratch), AdminError> {
+    let removed = scratch(arguments.directory.as_deref())?;
     let bench = NodeBench {
         program: std::env::current_exe().map_err(failed)?,
-        directory,
+        directory: removed.path().to_owned(),
         only: arguments.only,
         round_nanoseconds: u64::try_from(arguments.seconds.as_nanos()).unwrap_or(u64::MAX),
         rounds: arguments.rounds,
@@ -129,7 +138,7 @@ fn node_bench(arguments: BenchNodeArguments) -> Result<(NodeBench, Option<Direct
     Ok((bench, removed))
 }
 
-fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Option<Directory>), AdminError> {
+fn nfs_bench(arguments: &BenchNfsArguments) -> Result<(NfsBench, Scratch), AdminError> {
     let BenchNfsArguments { node, server, limit } = arguments.clone();
     let (node, removed) = node_bench(node)?;
     Ok((NfsBench { node, server, limit }, removed))
@@ -143,7 +152,8 @@ fn run_fuse(arguments: &BenchFuseArguments) -> Result<Report, AdminError> {
 fn run_start(arguments: &BenchStartArguments) -> Result<Report, AdminError> {
     let BenchStartArguments { directory, only, rounds, data, files, memory, journal_size } =
         arguments.clone();
-    let (directory, _removed) = Directory::of(directory)?;
+    let removed = scratch(directory.as_deref())?;
+    let directory = removed.path().to_owned();
     let program = std::env::current_exe().map_err(failed)?;
     let (round_nanoseconds, file, journal) = (0, data, journal_size);
     let node =
@@ -165,27 +175,35 @@ fn run_limit() -> AdminError {
     }
 }
 
-/// A temporary directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    /// The directory that was asked for, or a temporary one and what removes it.
-    fn of(asked: Option<PathBuf>) -> Result<(PathBuf, Option<Self>), AdminError> {
-        if let Some(asked) = asked {
-            return Ok((asked, None));
-        }
-        let name = format!("stroop-bench-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).map_err(failed)?;
-        Ok((path.clone(), Some(Self(path))))
-    }
+/// A directory for what a bench makes, in the one that was asked for or a temporary one.
+fn scratch(asked: Option<&Path>) -> Result<Scratch, AdminError> {
+    Scratch::new(asked).map_err(|error| {
+        let shown = asked.map_or_else(std::env::temp_dir, Path::to_owned).display().to_string();
+        AdminError::new(Code::Failed, "cannot make a directory for the bench in", shown)
+            .because(error.to_string())
+            .try_next("--directory with another place")
+    })
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Nobody needs it; a leftover in the temporary directory is the system's to remove.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Has signals end the bench with nothing left behind; a second one ends it at once.
+fn clean_up_on_signals() -> Result<(), AdminError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let watch = move || {
+        let mut has_begun = false;
+        for signal in signals.forever() {
+            let status = SIGNALLED_STATUS + signal;
+            if has_begun {
+                std::process::exit(status);
+            }
+            has_begun = true;
+            progress("interrupted; what it made is removed");
+            if let Err(error) = spawn("clean-up", move || clean_up_and_exit(status)) {
+                progress(&format!("cannot clean up: {error}"));
+                std::process::exit(status);
+            }
+        }
+    };
+    spawn("signals", watch).map(drop).map_err(failed)
 }
 
 fn output(report: &Report) -> Output {

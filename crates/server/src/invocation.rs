@@ -1,13 +1,40 @@
-//! How this program was called: which configuration, which node, and what to type again.
+//! How this program was called: which configuration, which node, and what to type again; and what
+//! it says of its version.
 //!
 //! Fails: `Unreachable` if nothing says which node is meant.
 
+use admin_api::frame::PROTOCOL_VERSION;
 use admin_api::{AdminError, Code};
-use cli::Options;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use cli::arguments::CONFIG_PATH;
+use cli::{Cli, Options};
+use management::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 use server::config::{self, Config};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use units::shell_word;
+
+/// The command line of this process. A wrong one ends the process, with help or an error.
+pub(crate) fn parse() -> Cli {
+    let matches = command().get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// The grammar, with the version of this build: what it writes on disks and speaks on its socket is
+/// what must fit when a binary is replaced.
+fn command() -> clap::Command {
+    let build = env!("CARGO_PKG_VERSION");
+    let reads = match FORMAT_VERSION_MIN {
+        FORMAT_VERSION => FORMAT_VERSION.to_string(),
+        oldest => format!("{oldest} to {FORMAT_VERSION}"),
+    };
+    let long = format!(
+        "{build}\nformat on disk: writes version {FORMAT_VERSION}, reads version {reads} (stroop \
+         upgrade check lists features)\nadmin socket: version {PROTOCOL_VERSION} of the protocol"
+    );
+    let short = format!("{build} (format {FORMAT_VERSION})");
+    // Asked for once in a process.
+    Cli::command().version(&*short.leak()).long_version(&*long.leak())
+}
 
 /// The configuration's file.
 pub(crate) fn config_path(options: &Options) -> &Path {
@@ -37,23 +64,13 @@ pub(crate) fn socket(options: &Options) -> Result<PathBuf, AdminError> {
 /// same node. What the environment says need not be said again.
 pub(crate) fn program(options: &Options) -> String {
     let called = std::env::args_os().next().unwrap_or_else(|| "stroop".into());
-    let mut words = vec![quoted(&called)];
+    let mut words = vec![shell_word(&called.to_string_lossy())];
     let said = |flag: &str, value: &Option<PathBuf>, variable: &str| {
         let path = value.as_ref()?;
         let known = std::env::var_os(variable).is_some_and(|known| known == path.as_os_str());
-        (!known).then(|| format!("{flag} {}", quoted(path.as_os_str())))
+        (!known).then(|| format!("{flag} {}", shell_word(&path.to_string_lossy())))
     };
     words.extend(said("--config", &options.config, "STROOP_CONFIG"));
     words.extend(said("--socket", &options.socket, "STROOP_SOCKET"));
     words.join(" ")
-}
-
-/// `text` as a shell takes it for one word.
-fn quoted(text: &OsStr) -> String {
-    let text = text.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
-    if text.chars().all(plain) && !text.is_empty() {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

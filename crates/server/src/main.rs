@@ -29,7 +29,6 @@ mod shutdown;
 mod state_file;
 
 use admin_api::{AdminError, Code, Remote};
-use clap::Parser as _;
 use cli::output::{Output, print_error};
 use cli::{Cli, Command, Options, SocketTransport, Terminal};
 use invocation::{config_path, program, socket};
@@ -47,7 +46,7 @@ fn main() -> ExitCode {
         });
         return ExitCode::from(status);
     }
-    let cli = Cli::parse();
+    let cli = invocation::parse();
     let program = program(&cli.options);
     let status = cli::terminal::with_standard_streams(program, |terminal| run(&cli, terminal));
     ExitCode::from(status)

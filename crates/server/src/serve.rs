@@ -19,6 +19,7 @@ use cli::ServeArguments;
 use server::config::{Config, Journal};
 use std::path::Path;
 
+use units::shell_word;
 /// Runs a node until it is asked to stop.
 ///
 /// # Errors
@@ -62,7 +63,8 @@ fn serve_until_asked_to_stop(
         }
         Journal::Device { path } => tracing::info!(path = %path.display(), "journal is a device"),
     }
-    let next = format!("stroop --config {} status", config.path.display());
+    let config_path = shell_word(&config.path.to_string_lossy());
+    let next = format!("stroop --config {config_path} status");
     tracing::info!(socket = %admin.socket().display(), next, "ready");
     notify("READY=1");
     let reason = shutdown.wait();

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Exit status after a second signal: 128 and the signal's number, as shells count.
-const SIGNALLED_STATUS: i32 = 128;
+pub(crate) const SIGNALLED_STATUS: i32 = 128;
 
 /// Asks for the stop, and is waited on for it. Cheap to clone.
 #[derive(Clone, Default)]

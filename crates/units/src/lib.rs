@@ -20,6 +20,7 @@
 mod block;
 mod identities;
 mod numbers;
+mod shell;
 mod size;
 
 pub use block::{BLOCK_SIZE, BLOCK_SIZE_U64, Block, BlockRef, zero_block};
@@ -31,4 +32,5 @@ pub use numbers::{
     BlockNumber, CpNumber, Dbn, Fbn, Generation, InodeNumber, MemberNumber, Pvbn, SnapshotId,
     Timestamp, VolumeId, Vvbn,
 };
+pub use shell::shell_word;
 pub use size::{ByteSize, ParseByteSizeError};

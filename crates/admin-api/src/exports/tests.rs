@@ -112,6 +112,13 @@ fn rules_are_added_and_removed_by_network() {
 }
 
 #[test]
+fn a_hint_with_every_client_is_quoted_for_the_shell() {
+    let mut rules = vec![rule("*")];
+    let error = add_rule("home", &mut rules, rule("*"), None).unwrap_err();
+    assert_eq!(error.next.as_deref(), Some("stroop export remove home --client '*'"));
+}
+
+#[test]
 fn rules_survive_the_wire() {
     let json = serde_json::to_string(&rule("fd00::/8:rw:none")).unwrap();
     let expected = r#"{"client":"fd00::/8","access":"rw","squash":"none","anonymous_uid":65534,"anonymous_gid":65534,"secure_ports":true,"hide_snapshots":false}"#;

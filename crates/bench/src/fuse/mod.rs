@@ -8,11 +8,13 @@
 
 mod files;
 
+use crate::leftovers::{self, Leftover};
 use crate::machine::Machine;
 use crate::node::BenchError;
 use crate::process::{NodeBench, NodeProcess, Process, VOLUME, wait_until};
 use crate::summary::{Beside, Report, Role, Row, Series};
 use files::{CASES, Case};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -38,16 +40,6 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         // The node ends all mounts when it stops.
         let _ = self.node.command(&["unmount", &self.mountpoint]);
-    }
-}
-
-/// A file that is removed at the end.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        // Nobody asks for it.
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -77,7 +69,7 @@ pub fn fuse(bench: &NodeBench, progress: &mut dyn FnMut(&str)) -> Result<Report,
     let mut removed = Vec::new();
     for (name, directory) in local.into_iter().filter(|(_, directory)| directory.is_dir()) {
         let path = directory.join(format!("stroop-bench-data-{}", std::process::id()));
-        removed.push(Removed(path.clone()));
+        removed.push(Leftover::at(path.clone()));
         sides.push(Side { name, role: Some(Role::Orientation), path });
     }
     for side in &sides {
@@ -123,11 +115,12 @@ fn nothing(bench: &NodeBench) -> Result<(Process, PathBuf), BenchError> {
     let what = "the compiler (cc)";
     let system = |error| BenchError::System { what, error };
     let (source, program) = (bench.directory.join("nothing.c"), bench.directory.join("nothing"));
-    let _removed = [Removed(source.clone()), Removed(program.clone())];
+    let _removed = [Leftover::at(source.clone()), Leftover::at(program.clone())];
     std::fs::write(&source, NOTHING).map_err(system)?;
     let mut compiler = Command::new("cc");
     compiler.arg("-O2").arg("-o").arg(&program).arg(&source).arg("-lpthread");
-    let compiled = compiler.stdin(Stdio::null()).output().map_err(system)?;
+    compiler.process_group(0).stdin(Stdio::null());
+    let compiled = leftovers::run(|| compiler.output()).map_err(system)?;
     if !compiled.status.success() {
         let said = String::from_utf8_lossy(&compiled.stderr);
         let why = said.lines().next().unwrap_or_default().to_owned();

@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::table::{Column, Table};
 use admin_api::{AdminError, Administration, MountCreate, MountInfo, MountRemove};
 use std::path::Path;
+use units::shell_word;
 
 pub(super) fn mount(
     node: &dyn Administration,
@@ -17,7 +18,7 @@ pub(super) fn mount(
     let MountInfo { volume, mountpoint, .. } = &mount;
     Ok(Output::of(mountpoint, &mount)?
         .line(format!("{volume}: mounted at {mountpoint}"))
-        .next(format!("stroop unmount {mountpoint}  (ends it)")))
+        .next(format!("stroop unmount {}", shell_word(mountpoint))))
 }
 
 pub(super) fn unmount(node: &dyn Administration, mountpoint: &Path) -> Result<Output, AdminError> {

@@ -15,6 +15,7 @@ use admin_api::{
 };
 use platform::sync::{Condvar, Mutex};
 use std::time::Duration;
+use units::shell_word;
 
 /// How often the server is asked how far it is.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -33,7 +34,7 @@ pub(super) fn locate(
     if seconds == 0 {
         return Ok(output);
     }
-    Ok(output.next(format!("stroop disk locate {disk} --off")))
+    Ok(output.next(format!("stroop disk locate {} --off", shell_word(disk))))
 }
 
 fn told(DiskLocated { disk, enclosure_light, seconds }: &DiskLocated) -> String {

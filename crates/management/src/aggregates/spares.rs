@@ -11,7 +11,7 @@ use media::Profile;
 use platform::Disk;
 use raid::SpareStatus;
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, shell_word};
 
 const ADD: &str = "cannot add spare";
 
@@ -168,7 +168,7 @@ fn spare_info(
 pub(crate) fn no_spare(message: &str, disk: &str, aggregate: &str) -> AdminError {
     AdminError::new(Code::NotFound, message, disk)
         .because(format!("aggregate {aggregate} has no spare that is large enough"))
-        .try_next(format!("stroop disk replace {disk} NEW"))
+        .try_next(format!("stroop disk replace {} NEW", shell_word(disk)))
 }
 
 #[cfg(test)]

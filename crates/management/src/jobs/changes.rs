@@ -16,6 +16,7 @@ use admin_api::{
     AdminError, Code, GroupRemove, JobAction, JobChange, JobInfo, JobKind, JobName, JobState,
     ScrubAction, ScrubChange,
 };
+use units::shell_word;
 
 impl Jobs {
     pub(crate) fn change(&self, wanted: &JobChange) -> Result<JobInfo, AdminError> {
@@ -133,6 +134,7 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
         JobAction::Pause | JobAction::Resume | JobAction::Cancel => {}
     }
     let (kind, subject) = (job.key.kind, &job.key.subject);
+    let disk = shell_word(&subject.to_string());
     let aggregate = job.key.aggregate.as_deref().unwrap_or_default();
     match (kind, action) {
         (JobKind::Rebuild | JobKind::Resync, JobAction::Cancel) => refused(
@@ -140,7 +142,7 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
                 "{subject} has its place already, and the group is degraded until it holds all; a \
                  {kind} can be paused"
             ),
-            format!("stroop job pause {number}; or stroop disk fail {subject}, to do without it"),
+            format!("stroop job pause {number}; or stroop disk fail {disk}, to do without it"),
         ),
         (JobKind::Replacement, JobAction::Cancel) => refused(
             "the labels name both disks until one of them fails; a replacement can be paused"
@@ -155,7 +157,7 @@ fn check(message: &str, job: &Job, action: JobAction, is_away: bool) -> Result<(
         ),
         (JobKind::Zeroing | JobKind::Growth, JobAction::Pause | JobAction::Resume) => {
             let again = match kind {
-                JobKind::Zeroing => format!("stroop disk zero {subject}"),
+                JobKind::Zeroing => format!("stroop disk zero {disk}"),
                 _ => format!("stroop aggr add {aggregate}"),
             };
             refused(

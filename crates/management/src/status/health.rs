@@ -185,8 +185,8 @@ pub(crate) fn check_aggregate(
             disk.sickness
         );
         let action = format!(
-            "take {name} out; 'stroop disk spare add DISK' for the next; then 'stroop disk clear \
-             {name}'"
+            "take {name} out; 'stroop disk spare add DISK' for the next; then: stroop disk clear {}",
+            units::shell_word(name)
         );
         add("DISK_SICK", Severity::Warning, message, &action);
     }
@@ -254,6 +254,7 @@ fn sick(disk: &DiskInfo) -> String {
 fn cure(name: &str) -> String {
     format!(
         "stroop disk spare add DISK, to which it is copied while it is used; or stroop disk \
+    let name = units::shell_word(name);
          replace {name} NEW; if it was a cable: stroop disk clear {name}"
     )
 }

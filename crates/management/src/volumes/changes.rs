@@ -17,7 +17,7 @@ use admin_api::{
 };
 use dblade::{Tiering, VolumeKind, VolumeRequest};
 use platform::mutation::{self, Rule};
-use units::{BLOCK_SIZE_U64, ByteSize};
+use units::{BLOCK_SIZE_U64, ByteSize, shell_word};
 
 /// Mode of a new volume's root directory.
 const ROOT_MODE: u16 = 0o755;
@@ -153,7 +153,7 @@ impl Volumes {
         if let Some(mountpoint) = info.mountpoints.first() {
             return Err(AdminError::new(Code::Conflict, message, name)
                 .because(format!("it is mounted at {mountpoint}"))
-                .try_next(format!("stroop unmount {mountpoint}")));
+                .try_next(format!("stroop unmount {}", shell_word(mountpoint))));
         }
         if info.traditional {
             return Err(AdminError::new(Code::Conflict, message, name)

@@ -3,7 +3,7 @@
 //! Invariants: figures go to standard error as they come, since a load takes minutes, and all of
 //! them to standard output at the end.
 
-use super::{failed, named, progress};
+use super::{failed, named, progress, scratch};
 use admin_api::AdminError;
 use bench::{BigBench, BigFigure, BigLoad, big};
 use cli::BenchBigArguments;
@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 /// Runs the loads that are asked for, or all.
 pub(crate) fn run(arguments: &BenchBigArguments) -> Result<Output, AdminError> {
     let loads = named("load", &BigLoad::ALL, BigLoad::name, &arguments.loads)?;
+    let scratch = scratch(Some(&arguments.directory))?;
     let bench = BigBench {
-        directory: arguments.directory.clone(),
+        directory: scratch.path().to_owned(),
         memory: arguments.memory,
         workers: arguments.workers,
         directory_files: arguments.files,

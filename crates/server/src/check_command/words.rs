@@ -10,7 +10,7 @@ use admin_api::{AdminError, Code, duration};
 use cli::output::Output;
 use inspect::{Finding, ImageName, Names, SlotFault};
 use serde_json::{Map, Value, json};
-use units::{BLOCK_SIZE_U64, ByteSize, SnapshotId, VolumeId};
+use units::{BLOCK_SIZE_U64, ByteSize, SnapshotId, VolumeId, shell_word};
 
 /// Findings that are printed for people; `-o json` has all that the reader kept.
 const SHOWN_MAX: usize = 1000;
@@ -97,7 +97,7 @@ impl Kind {
                                       a snapshot or a backup"
                 .to_owned(),
             (Self::Superblock, Finding::Slot { disk, fault: SlotFault::Unreadable(_) }) => {
-                format!("stroop disk replace {disk}")
+                format!("stroop disk replace {}", shell_word(disk))
             }
             (Self::Superblock, _) => "start the server: it writes superblocks anew at each \
                                       consistency point; check again after it"

@@ -31,6 +31,7 @@ use platform::sync::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use units::shell_word;
 
 /// The file of the state directory with the record.
 const RECORD_FILE: &str = "mounts";
@@ -402,7 +403,7 @@ fn refused(request: &MountCreate, error: &MountError) -> AdminError {
         }
         MountError::Mountpoint { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             refused(Code::NotFound, "cannot mount at", mountpoint)
-                .try_next(format!("mkdir -p {mountpoint}"))
+                .try_next(format!("mkdir -p {}", shell_word(mountpoint)))
         }
         MountError::NotEmpty { .. } => refused(Code::Conflict, "cannot mount at", mountpoint)
             .try_next(format!("an empty directory, or move away what 'ls -A {mountpoint}' shows")),

@@ -69,6 +69,10 @@ fn usage_errors_end_with_status_2_and_help_with_0() {
     assert_eq!(place.stroop(&["dance"]).status.code(), Some(2));
     assert_eq!(place.stroop(&["--help"]).status.code(), Some(0));
     assert_eq!(place.stroop(&["--version"]).status.code(), Some(0));
+    let version = place.ok(&["--version"]);
+    assert!(version.contains("format on disk: writes version "), "{version}");
+    assert!(place.ok(&["-V"]).contains("(format "), "one line has it, too");
+    assert!(place.ok(&["help", "volume", "create"]).contains("--tiering-policy"));
     let again = place.stroop(&["init"]);
     assert_eq!(again.status.code(), Some(4), "{again:?}");
 }

@@ -23,6 +23,22 @@ pub trait DiskSource: DiskOpener {
     /// Whether two names mean one disk.
     fn is_same(&self, name: &str, other: &str) -> bool;
 
+    /// Whether others than its owner may read or write a disk that is a file. Who may use a device,
+    /// its machine decides.
+    fn is_exposed(&self, disk: &str) -> bool {
+        let _ = disk;
+        false
+    }
+
+    /// Takes a disk that is a file from all but its owner.
+    ///
+    /// # Errors
+    /// If it is somebody else's file.
+    fn make_private(&self, disk: &str) -> io::Result<()> {
+        let _ = disk;
+        Ok(())
+    }
+
     /// Lights the slot of a disk, if it has a light.
     fn light(&self, disk: &str) -> Option<Box<dyn Light>>;
 }

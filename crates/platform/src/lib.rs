@@ -20,6 +20,7 @@ pub mod linux;
 #[expect(unsafe_code, reason = "advice to the kernel about pages")]
 pub mod memory;
 pub mod mutation;
+pub mod privacy;
 pub mod round;
 pub mod simulated;
 pub mod sync;

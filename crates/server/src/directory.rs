@@ -3,13 +3,12 @@
 //! Fails: `Denied` if the place may not be written to.
 
 use admin_api::{AdminError, Code};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use platform::privacy::make_private_directory;
 use std::path::Path;
 
 /// Makes a directory that is nobody else's business.
 pub(crate) fn make_directory(path: &Path) -> Result<(), AdminError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+    make_private_directory(path).map_err(|error| {
         let code = match error.kind() {
             std::io::ErrorKind::PermissionDenied => Code::Denied,
             _ => Code::Failed,

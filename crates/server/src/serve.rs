@@ -16,6 +16,7 @@ use crate::{logging, node};
 use admin_api::{AdminError, Code};
 use admin_server::{AdminServer, AdminServerError};
 use cli::ServeArguments;
+use rustix::fs::Mode;
 use server::config::{Config, Journal};
 use std::path::Path;
 
@@ -28,6 +29,8 @@ pub(crate) fn serve(arguments: &ServeArguments, config_path: &Path) -> Result<()
     let mut config = Config::load(config_path)?;
     config.nfs_rpcbind |= arguments.rpcbind;
     logging::start(arguments.log_format, &arguments.log)?;
+    // Objects, and the server's own files: nobody else reads them, whatever shell started it.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     make_directory(&config.state_directory)?;
     let _lock = StateLock::take(&config.state_directory)?;
     let shutdown = Shutdown::default();

@@ -22,7 +22,7 @@ use platform::watched::Watch;
 use platform::{Disk, DiskError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::BLOCK_SIZE_U64;
+use units::{BLOCK_SIZE_U64, shell_word};
 
 /// What is on a disk.
 pub(crate) enum Content {
@@ -90,8 +90,21 @@ impl DiskTable {
         self.look_at(name, patience.open(&*self.source, name))
     }
 
-    /// Notes that disks belong to an aggregate in service.
+    /// Those of these disks that others than their owners may use.
+    pub(crate) fn exposed(&self, disks: &[Arc<dyn Disk>]) -> Vec<String> {
+        let names = disks.iter().map(|disk| disk.name());
+        names.filter(|name| self.source.is_exposed(name)).map(str::to_owned).collect()
+    }
+
+    /// Notes that disks belong to an aggregate in service. From then on nobody but their owners may
+    /// use those that are files.
     pub(crate) fn hold(&self, aggregate: &str, disks: &[Arc<dyn Disk>]) {
+        for disk in disks {
+            if let Err(error) = self.source.make_private(disk.name()) {
+                let next = format!("chmod 600 {}", shell_word(disk.name()));
+                tracing::warn!(disk = disk.name(), %error, next, "others may use the disk's file");
+            }
+        }
         let mut held = self.held.lock();
         for disk in disks {
             self.upkeep.forget_failure(disk.name());

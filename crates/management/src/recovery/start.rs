@@ -22,7 +22,7 @@ use dblade::{EngineError, LostLog};
 use media::MediaError;
 use platform::Disk;
 use std::sync::Arc;
-use units::{DiskUuid, Timestamp};
+use units::{DiskUuid, Timestamp, shell_word};
 
 const MESSAGE: &str = "cannot open aggregate";
 
@@ -59,6 +59,22 @@ fn unopened(name: &str, error: &EngineError) -> Unopened {
              or do without what is lost: stroop aggr online {name} --without-journal"
         ));
     Unopened { error, journal_lost: Some(*committed) }
+}
+
+/// The refusal of an aggregate whose disks others may read. None of them is left out instead: the
+/// aggregate would go on without it, and the disk would be out of date.
+fn exposed_error(name: &str, exposed: &[String]) -> AdminError {
+    let words: Vec<String> = exposed.iter().map(|disk| shell_word(disk)).collect();
+    AdminError::new(Code::Denied, MESSAGE, name)
+        .because(format!(
+            "others than their owner may use the files of these disks: {}",
+            exposed.join(", ")
+        ))
+        .try_next(format!(
+            "chmod 600 {}, and the aggregate is opened by itself, or at once by: stroop aggr \
+             online {name}",
+            words.join(" ")
+        ))
 }
 
 impl Recovery {
@@ -114,6 +130,10 @@ impl Recovery {
                 .because("another aggregate of this name is in service")
                 .try_next("detach the disks of one of them and start the server again")
                 .into());
+        }
+        let exposed = self.disks.exposed(&disks);
+        if !exposed.is_empty() {
+            return Err(exposed_error(name, &exposed).into());
         }
         let (engine, given) = (&self.node.engine, disks.clone());
         let opened = |done| engine.open_aggregate_with(given, if_lost, done);

@@ -5,6 +5,7 @@ use crate::linux::engine::{IoEngine, IoEngineKind};
 use crate::linux::queue::hints;
 use crate::linux::transfer::Transfer;
 use crate::linux::window::WriteWindow;
+use crate::privacy::{PRIVATE_FILE_MODE, make_private};
 use crate::{Disk, DiskError, MediaHints, ReadDone, WriteDone};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use std::fs::{File, Metadata, OpenOptions};
@@ -243,14 +244,16 @@ impl crate::DiskOpener for DiskOpener {
     }
 }
 
-/// Makes a file of `size_bytes` that takes no space until it is written.
+/// Makes a file of `size_bytes`, its owner's alone, that takes no space until it is written.
 ///
 /// # Errors
 /// [`DiskError::Open`], also when there is a file of that name.
 pub fn create_file_disk(path: impl AsRef<Path>, size_bytes: u64) -> Result<(), DiskError> {
     let path = path.as_ref();
     let create = || {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(PRIVATE_FILE_MODE).open(path)?;
+        make_private(&file)?;
         file.set_len(size_bytes)?;
         file.sync_all()
     };

@@ -164,6 +164,7 @@ fn a_disk_has_one_owner() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     create_file_disk(&path, 1 << 20).unwrap();
+    assert_eq!(crate::privacy::exposed_mode(&path), None);
     assert!(matches!(create_file_disk(&path, 1 << 20), Err(DiskError::Open { .. })));
     let path = path.to_str().unwrap();
     let disk = opener.open(path).unwrap();

@@ -16,7 +16,7 @@ use admin_api::{AdminError, Code};
 use management::{DiskSource, Light};
 use object_disk::{Environment, Limits, ObjectDiskOpener, RangeName, memory_bytes_of};
 use platform::linux::{SystemClock, SystemEntropy};
-use platform::{Disk, DiskError, DiskOpener, Entropy as _};
+use platform::{Disk, DiskError, DiskOpener, Entropy as _, privacy};
 use server::config::{Config, DiskPattern};
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,6 +90,19 @@ impl DiskSource for Openers {
     fn is_same(&self, name: &str, other: &str) -> bool {
         let real = |path: &str| Path::new(path).canonicalize().ok();
         real(name).is_some_and(|path| Some(path) == real(other))
+    }
+
+    fn is_exposed(&self, disk: &str) -> bool {
+        // The directory of an object range is looked at when the range is opened.
+        let is_file = !self.ranges.contains_key(disk);
+        is_file && privacy::exposed_mode(Path::new(disk)).is_some()
+    }
+
+    fn make_private(&self, disk: &str) -> io::Result<()> {
+        match self.is_exposed(disk) {
+            true => privacy::make_path_private(Path::new(disk)),
+            false => Ok(()),
+        }
     }
 
     fn light(&self, disk: &str) -> Option<Box<dyn Light>> {

@@ -4,6 +4,8 @@
 //! - A journal file is called by its aggregate's identity, so that aggregates of one name, or one
 //!   that comes back from another machine, never share one.
 //! - A file has all its blocks before it is used: the log never meets a full file system.
+//! - A file is its owner's alone, because the log has what clients write. One that others may use
+//!   is refused; a device's mode is udev's.
 //! - A file and its name are durable before an aggregate relies on them.
 //! - A device that is not blank is made a journal of nobody; whose journal it was, may have it made
 //!   anew (`dblade/src/lost_log.rs`).
@@ -14,14 +16,16 @@
 use crate::directory::make_directory;
 use dblade::{LogProvider, LogUnavailable};
 use management::{JournalPlaces, Patience};
+use platform::privacy::{self, PRIVATE_FILE_MODE, make_private};
 use platform::{Disk, DiskOpener};
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use server::config::Journal;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use units::{AggregateUuid, BLOCK_SIZE};
+use units::{AggregateUuid, BLOCK_SIZE, shell_word};
 
 /// Blocks at the start of a device that must be zero before it becomes a journal: the places where
 /// file systems and other journals keep what says so.
@@ -41,6 +45,18 @@ impl Journals {
 
     fn file(directory: &Path, aggregate: &AggregateUuid) -> PathBuf {
         directory.join(format!("{aggregate}.log"))
+    }
+
+    /// Opens a journal, unless others than its owner may use its file.
+    fn open_private(&self, path: &Path) -> Result<Arc<dyn Disk>, String> {
+        if let Some(mode) = privacy::exposed_mode(path) {
+            return Err(format!(
+                "others than its owner may use {} (mode {mode:04o}); type: chmod 600 {}",
+                path.display(),
+                shell_word(&path.to_string_lossy())
+            ));
+        }
+        self.open_path(path)
     }
 
     fn open_path(&self, path: &Path) -> Result<Arc<dyn Disk>, String> {
@@ -63,6 +79,8 @@ impl LogProvider for Journals {
             }
             Journal::Device { path } => {
                 check_blank(path).map_err(|cause| format!("{}: {cause}", path.display()))?;
+                privacy::make_path_private(path)
+                    .map_err(|error| format!("cannot protect {}: {error}", path.display()))?;
                 path.clone()
             }
         };
@@ -79,7 +97,7 @@ impl LogProvider for Journals {
                         return Err(LogUnavailable::Missing(cause));
                     }
                     // Whatever is wrong with it, opening it tells.
-                    _ => self.open_path(&file),
+                    _ => self.open_private(&file),
                 }
             }
             Journal::Device { path } if !path.exists() => Err(format!(
@@ -87,7 +105,7 @@ impl LogProvider for Journals {
                  [node] journal",
                 path.display()
             )),
-            Journal::Device { path } => self.open_path(path),
+            Journal::Device { path } => self.open_private(path),
         }
         .map_err(LogUnavailable::Failed)
     }
@@ -119,7 +137,9 @@ fn create_file(directory: &Path, path: &Path, size_bytes: u64) -> io::Result<()>
     let unfinished = path.with_extension("new");
     let make = || {
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).open(&unfinished)?;
+        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE_MODE);
+        let file = options.open(&unfinished)?;
+        make_private(&file)?;
         match fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
             Ok(()) => {}
             // The file system cannot promise blocks; then the log fails if there are none.
@@ -184,6 +204,29 @@ mod tests {
         std::fs::write(path.join(format!("{}.new", AggregateUuid([8; 16]))), "torn").unwrap();
         assert_eq!(journals.create(AggregateUuid([8; 16])).unwrap().size_blocks(), 256);
         assert_eq!(std::fs::read_dir(path).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_journal_that_others_may_read_is_refused_with_the_command_that_mends_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("my journal");
+        let size = ByteSize(1 << 20);
+        let journals = Journals::new(Journal::Directory { path: path.clone(), size }, opener());
+        let aggregate = AggregateUuid([7; 16]);
+        drop(journals.create(aggregate).unwrap());
+        let file = Journals::file(&path, &aggregate);
+        let mode = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert_eq!(privacy::exposed_mode(&file), None, "a new one is private");
+        mode(0o640);
+        let refused = journals.open(aggregate).err().unwrap();
+        let LogUnavailable::Failed(refused) = refused else { panic!("{refused}") };
+        let command = format!("(mode 0640); type: chmod 600 '{}'", file.display());
+        assert!(refused.ends_with(&command), "{refused}");
+        mode(0o600);
+        drop(journals.open(aggregate).unwrap());
     }
 
     #[test]

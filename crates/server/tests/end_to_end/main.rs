@@ -18,6 +18,7 @@ mod mounts;
 mod object_ranges;
 mod objects;
 mod place;
+mod privacy;
 mod scrub;
 mod taking;
 mod upkeep;

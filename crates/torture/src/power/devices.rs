@@ -7,6 +7,7 @@
 //! Fails: [`Failure::Machine`]; when it is dropped no process and no mount is left.
 
 use crate::Failure;
+use platform::privacy::make_private;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -92,6 +93,7 @@ impl Layout {
         for (file, offset, length) in self.parts() {
             // Truncated first: what is not copied is a hole.
             let mut to = File::create(file).map_err(Failure::at("make", file))?;
+            make_private(&to).map_err(Failure::at("protect", file))?;
             to.set_len(length).map_err(Failure::at("make", file))?;
             copy((&mut from, offset), (&mut to, 0), length).map_err(Failure::at("copy", file))?;
         }

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask ci`, `tidy`, `shuttle`, `fuzz` and `callgrind`.
+//! The project's own tasks: `cargo xtask ci`, `tidy`, `deny`, `shuttle`, `fuzz` and `callgrind`.
 //!
 //! `ci` is everything that must pass before a change lands, in the order of its cost, and the only
 //! thing that a hosted CI calls (through `make test`). `tidy` is the part of it that no other tool
@@ -68,6 +68,8 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["ci"] => ci(),
         ["tidy"] => tidy::run(&root()),
+        ["deny"] if deny::Deny::here(&root()).check().passed => ExitCode::SUCCESS,
+        ["deny"] => ExitCode::FAILURE,
         ["callgrind"] => callgrind::run(&root()),
         ["walls"] => walls::run(&root(), None),
         ["walls", name] => walls::run(&root(), Some(name)),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
             eprintln!(
                 "usage: cargo xtask ci      format, tidy, clippy, rustdoc, licences, tests\n       \
                  cargo xtask tidy    the rules of STYLE.md and the import rules\n       \
+                 cargo xtask deny    licences, sources, advisories\n       \
                  cargo xtask walls [CRATE]    import cycles inside crates\n       \
                  cargo xtask shuttle    threads at locks, in thousands of interleavings\n       \
                  cargo xtask callgrind    instructions of each operation, by valgrind\n       \

@@ -24,6 +24,7 @@ pub mod area_map;
 pub mod changes;
 pub mod check;
 pub mod duration;
+mod effect;
 pub mod error;
 pub mod events;
 pub mod exports;

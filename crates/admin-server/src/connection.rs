@@ -4,10 +4,12 @@
 //! sense is answered and the stream goes on, a stream that makes no sense is closed.
 
 use crate::IDLE_MAX;
+use crate::audit::{Change, Peer};
+use crate::served::Served;
 use admin_api::frame::{
     Answer, FrameError, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, decode, read_frame, write_frame,
 };
-use admin_api::{AdminError, Administration, Code, Request, dispatch};
+use admin_api::{AdminError, Code, Request, dispatch};
 use std::io;
 use std::os::unix::net::UnixStream;
 
@@ -16,8 +18,8 @@ pub(crate) const fn may_administer(peer: u32, own: u32) -> bool {
     peer == 0 || peer == own
 }
 
-/// Prepares a stream and checks its peer.
-pub(crate) fn admit(stream: &UnixStream) -> Result<(), AdminError> {
+/// Prepares a stream and checks its peer, as the kernel names it.
+pub(crate) fn admit(stream: &UnixStream) -> Result<Peer, AdminError> {
     let failed = |error: io::Error| {
         AdminError::new(Code::Failed, "cannot serve this connection", "").because(error.to_string())
     };
@@ -26,12 +28,13 @@ pub(crate) fn admit(stream: &UnixStream) -> Result<(), AdminError> {
     stream.set_write_timeout(Some(IDLE_MAX)).map_err(failed)?;
     let peer =
         rustix::net::sockopt::socket_peercred(stream).map_err(|error| failed(error.into()))?;
-    let (peer, own) = (peer.uid.as_raw(), rustix::process::geteuid().as_raw());
-    if may_administer(peer, own) {
-        return Ok(());
+    let peer = Peer { uid: peer.uid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
+    let own = rustix::process::geteuid().as_raw();
+    if may_administer(peer.uid, own) {
+        return Ok(peer);
     }
     Err(AdminError::new(Code::Denied, "cannot administer this node", "")
-        .because(format!("user {peer} is neither root nor the server's own user {own}"))
+        .because(format!("user {} is neither root nor the server's own user {own}", peer.uid))
         .try_next("use sudo"))
 }
 
@@ -44,7 +47,7 @@ pub(crate) fn refuse(mut stream: &UnixStream, error: AdminError) {
 }
 
 /// Answers requests until the client is done.
-pub(crate) fn serve(stream: &UnixStream, node: &dyn Administration) {
+pub(crate) fn serve(stream: &UnixStream, peer: Peer, served: &Served) {
     loop {
         let body = match read_frame(&mut { stream }, REQUEST_BYTES_MAX) {
             Ok(body) => body,
@@ -58,7 +61,8 @@ pub(crate) fn serve(stream: &UnixStream, node: &dyn Administration) {
                 return;
             }
         };
-        let answer: Answer = decode::<Request>(&body).and_then(|request| answer(node, &request));
+        let answer: Answer =
+            decode::<Request>(&body).and_then(|request| answer(served, peer, request));
         match write_frame(&mut { stream }, &answer, REPLY_BYTES_MAX) {
             Ok(()) => {}
             Err(error @ FrameError::TooLarge { .. }) => {
@@ -73,8 +77,15 @@ pub(crate) fn serve(stream: &UnixStream, node: &dyn Administration) {
     }
 }
 
-fn answer(node: &dyn Administration, request: &Request) -> Answer {
-    let answer = dispatch(node, request);
+fn answer(served: &Served, peer: Peer, request: Request) -> Answer {
+    let Served { node, audit, clock } = served;
+    let (began, began_nanoseconds) = (clock.wall(), clock.monotonic_nanoseconds());
+    let answer = dispatch(&**node, &request);
+    if request.is_change() {
+        let duration_nanoseconds = clock.monotonic_nanoseconds().saturating_sub(began_nanoseconds);
+        let result = answer.as_ref().map(|_| ()).map_err(|error| error.code);
+        audit.changed(&Change { peer, request: &request, result, began, duration_nanoseconds });
+    }
     match &answer {
         Ok(_) => tracing::debug!(call = request.name(), "admin call"),
         Err(error) => tracing::info!(call = request.name(), %error, "admin call refused"),

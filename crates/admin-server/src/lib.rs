@@ -9,6 +9,7 @@
 //! - Only root and the server's own user are heard: the socket's mode is 0600, and the peer's
 //!   credentials are checked as well, because a mode can be changed and is set after the bind.
 //! - A socket on which somebody listens is never taken over; one that a dead server left is.
+//! - A change is handed to the [`Audit`] before its client has the answer.
 //! - A call that has begun is finished and answered before [`AdminServer::stop`] returns.
 //! - At most [`CONNECTIONS_MAX`] connections, none idle for longer than [`IDLE_MAX`].
 //!
@@ -17,10 +18,14 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod connection;
 mod listener;
+mod served;
 
+pub use audit::{Audit, Change, Peer};
 pub use listener::{AdminServer, AdminServerError};
+pub use served::Served;
 
 use std::time::Duration;
 

@@ -5,7 +5,8 @@
 
 use crate::CONNECTIONS_MAX;
 use crate::connection::{admit, refuse, serve};
-use admin_api::{AdminError, Administration, Code};
+use crate::served::Served;
+use admin_api::{AdminError, Code};
 use platform::sync::{Condvar, Mutex};
 use platform::thread::{JoinHandle, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -56,7 +57,7 @@ pub enum AdminServerError {
 
 /// What the threads share.
 struct Shared {
-    node: Arc<dyn Administration>,
+    served: Served,
     /// Open connections.
     open: Mutex<Open>,
     /// Signalled when a connection ends.
@@ -80,17 +81,17 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Listens on `socket` and answers for `node`.
+    /// Listens on `socket` and answers for the node.
     ///
     /// # Errors
     /// [`AdminServerError`], with nothing left behind.
-    pub fn start(socket: &Path, node: Arc<dyn Administration>) -> Result<Self, AdminServerError> {
+    pub fn start(socket: &Path, served: Served) -> Result<Self, AdminServerError> {
         let listener = bind(socket)?;
         let io =
             |action| move |error| AdminServerError::Io { action, path: socket.to_owned(), error };
         let (wake, woken) = UnixStream::pair().map_err(io("watch"))?;
         let (open, ended) = (Mutex::new(Open::default()), Condvar::new());
-        let shared = Arc::new(Shared { node, open, ended });
+        let shared = Arc::new(Shared { served, open, ended });
         let accepting = Arc::clone(&shared);
         let acceptor = spawn("admin-accept", move || accept_all(&listener, &woken, &accepting))
             .map_err(io("start a thread for"))?;
@@ -197,10 +198,13 @@ fn accept_all(listener: &UnixListener, woken: &UnixStream, shared: &Arc<Shared>)
 }
 
 fn begin(stream: UnixStream, shared: &Arc<Shared>) {
-    if let Err(error) = admit(&stream) {
-        tracing::warn!(%error, "an admin connection was refused");
-        return turn_away(&stream, error);
-    }
+    let peer = match admit(&stream) {
+        Ok(peer) => peer,
+        Err(error) => {
+            tracing::warn!(%error, "an admin connection was refused");
+            return turn_away(&stream, error);
+        }
+    };
     let stream = Arc::new(stream);
     let registered = {
         let mut open = shared.open.lock();
@@ -223,7 +227,7 @@ fn begin(stream: UnixStream, shared: &Arc<Shared>) {
     };
     let served = Arc::clone(&stream);
     let started = spawn("admin", move || {
-        serve(&served, registered.shared.node.as_ref());
+        serve(&served, peer, &registered.shared.served);
         drop(registered);
     });
     if let Err(error) = started {

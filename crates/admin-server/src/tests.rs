@@ -1,17 +1,34 @@
 //! Tests over a real socket.
 
 use super::*;
+use crate::audit::{Audit, Change, Peer};
 use admin_api::frame::{FrameError, REPLY_BYTES_MAX, decode, exchange, read_frame};
 use admin_api::memory::MemoryAdministration;
-use admin_api::{Reply, Request};
+use admin_api::{Reply, Request, VolumeDelete};
 use proptest::prelude::*;
 use std::io::Write;
 
 fn start(directory: &tempfile::TempDir) -> (AdminServer, Arc<MemoryAdministration>) {
     let node = Arc::new(MemoryAdministration::with_disks(4));
     let socket = directory.path().join("admin.sock");
-    let administration: Arc<dyn Administration> = Arc::clone(&node) as _;
-    (AdminServer::start(&socket, administration).unwrap(), node)
+    (AdminServer::start(&socket, served(&node, Arc::default())).unwrap(), node)
+}
+
+/// The changes that were told of: by whom, what, how it ended.
+#[derive(Default)]
+struct Told(Mutex<Vec<ToldChange>>);
+
+type ToldChange = (Peer, Request, Result<(), Code>);
+
+impl Audit for Told {
+    fn changed(&self, change: &Change<'_>) {
+        self.0.lock().push((change.peer, change.request.clone(), change.result));
+    }
+}
+
+fn served(node: &Arc<MemoryAdministration>, audit: Arc<Told>) -> Served {
+    let clock = Arc::new(platform::linux::SystemClock);
+    Served { node: Arc::clone(node) as _, audit, clock }
 }
 
 fn connect(server: &AdminServer) -> UnixStream {
@@ -51,10 +68,35 @@ fn only_root_and_the_servers_own_user_are_heard() {
 }
 
 #[test]
+fn each_change_is_told_with_its_peer_and_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (node, told) = (Arc::new(MemoryAdministration::with_disks(1)), Arc::<Told>::default());
+    let socket = directory.path().join("admin.sock");
+    let server = AdminServer::start(&socket, served(&node, Arc::clone(&told))).unwrap();
+    let delete = |name: &str, dry_run| {
+        Request::VolumeDelete(VolumeDelete { name: name.to_owned(), dry_run })
+    };
+    let requests =
+        [Request::Status, delete("home", true), delete("home", false), delete("../etc", false)];
+    let mut stream = connect(&server);
+    for request in requests.iter().chain([&Request::Shutdown]) {
+        let _ = exchange(&mut stream, request).unwrap();
+    }
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let own = Peer { uid: rustix::process::geteuid().as_raw(), pid };
+    let expected = [
+        (own, delete("home", false), Err(Code::NotFound)),
+        (own, delete("../etc", false), Err(Code::Usage)),
+        (own, Request::Shutdown, Ok(())),
+    ];
+    assert_eq!(*told.0.lock(), expected);
+}
+
+#[test]
 fn a_second_server_is_refused_and_the_first_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (server, node) = start(&directory);
-    let error = AdminServer::start(server.socket(), node).err().unwrap();
+    let error = AdminServer::start(server.socket(), served(&node, Arc::default())).err().unwrap();
     assert!(matches!(&error, AdminServerError::InUse { socket } if socket == server.socket()));
     assert!(exchange(&mut connect(&server), &Request::Status).unwrap().is_ok());
 }
@@ -69,14 +111,14 @@ fn a_stale_socket_is_replaced_and_other_files_are_not() {
     assert!(exchange(&mut connect(&server), &Request::Status).unwrap().is_ok());
     let file = directory.path().join("precious");
     fs::write(&file, "data").unwrap();
-    let error = AdminServer::start(&file, Arc::clone(&node) as _).err().unwrap();
+    let error = AdminServer::start(&file, served(&node, Arc::default())).err().unwrap();
     assert!(matches!(error, AdminServerError::NotASocket { .. }));
     assert_eq!(fs::read(&file).unwrap(), b"data");
     let long = directory.path().join("x".repeat(120));
-    let error = AdminServer::start(&long, Arc::clone(&node) as _).err().unwrap();
+    let error = AdminServer::start(&long, served(&node, Arc::default())).err().unwrap();
     assert!(matches!(error, AdminServerError::PathTooLong { .. }));
     let nowhere = directory.path().join("no/such/place");
-    let error = AdminServer::start(&nowhere, node).err().unwrap();
+    let error = AdminServer::start(&nowhere, served(&node, Arc::default())).err().unwrap();
     assert!(error.to_string().starts_with("cannot listen on"), "{error}");
 }
 

@@ -62,5 +62,7 @@ pub use disks::{DiskOwner, owner_of};
 pub use management::{Management, Parts};
 pub use ondisk::versions::{FORMAT_VERSION, FORMAT_VERSION_MIN};
 pub use patience::Patience;
-pub use ports::{DiskSource, FrontEnds, JournalPlaces, Light, Process, StateFile};
+pub use ports::{
+    AuditFailure, DiskSource, FrontEnds, JournalPlaces, Light, Process, Refused, StateFile,
+};
 pub use waits::{Driver, Waits};

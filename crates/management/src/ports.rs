@@ -53,6 +53,15 @@ pub trait JournalPlaces: LogProvider {
     fn await_free(&self, aggregate: &AggregateUuid, patience: &Patience);
 }
 
+/// Whom the export rules refused since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Refused {
+    /// Mounts.
+    pub mounts: u64,
+    /// Calls that came with a handle.
+    pub calls: u64,
+}
+
 /// The front ends: who sees which volume, and the mounts that the node keeps.
 pub trait FrontEnds: Send + Sync {
     /// Sets all export rules of a volume, known from now on as `name`, and what seals its handles.
@@ -84,6 +93,11 @@ pub trait FrontEnds: Send + Sync {
 
     /// Where clients and administrators are listened to.
     fn listeners(&self) -> Vec<Listener>;
+
+    /// Whom the export rules refused. A front end without rules refuses nobody.
+    fn refused(&self) -> Refused {
+        Refused::default()
+    }
 }
 
 /// A small text that outlives restarts.
@@ -102,6 +116,17 @@ pub trait StateFile: Send + Sync {
     fn store(&self, text: &str) -> io::Result<()>;
 }
 
+/// Changes are made and not recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditFailure {
+    /// Where they should be recorded.
+    pub path: String,
+    /// Why they are not.
+    pub cause: String,
+    /// How many were not, since the last one that was.
+    pub lost_records: u64,
+}
+
 /// The process of a node.
 pub trait Process: Send + Sync {
     /// Has the node stop, soon.
@@ -109,4 +134,10 @@ pub trait Process: Send + Sync {
 
     /// Who has how much memory. `cached` and `dirty` count blocks of the engine.
     fn memory(&self, cached: u64, dirty: u64) -> MemoryUse;
+
+    /// Why changes that administrators make are not recorded; `None` while they are, or if nobody
+    /// records them.
+    fn audit_failure(&self) -> Option<AuditFailure> {
+        None
+    }
 }

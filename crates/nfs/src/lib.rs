@@ -19,6 +19,7 @@
 //! | `register` | rpcbind |
 //! | `connections` | which are open, and in which order they were opened |
 //! | `once` | calls that must not be done twice, and which copy is answered |
+//! | `refusals` | whom the export rules refused: counters, and lines in the log |
 //! | `reply_cache` | answers to changes, kept for clients that ask again |
 //!
 //! Invariants:
@@ -52,6 +53,7 @@ mod failure;
 mod mount;
 mod once;
 mod procedures;
+mod refusals;
 mod register;
 mod reply_cache;
 mod request;
@@ -63,6 +65,7 @@ pub use export::{Export, ExportAccess, ExportPolicy, Squash};
 pub use nlm::{Ledger, Locking};
 pub use onc_rpc::RpcError;
 pub use onc_rpc::rpcbind::PORT as CLIENT_RPCBIND_PORT;
+pub use refusals::Refusals;
 pub use register::RegisterError;
 pub use reply_cache::ReplyLimits;
 pub use server::{Configuration, Programs, Server, StartError};

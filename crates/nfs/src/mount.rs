@@ -24,6 +24,7 @@ use platform::sync::Mutex;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use units::VolumeUuid;
 
 /// The program's number.
 pub(crate) const PROGRAM: u32 = 100_005;
@@ -158,10 +159,18 @@ fn mount(request: &mut Request<'_>, mounts: &Arc<Mounts>) -> Result<(), Refusal>
     let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
     let volume = names.next().and_then(|name| std::str::from_utf8(name).ok());
     let (client, port) = (request.session.client, request.session.peer.port());
-    let denied = Refusal::mount(FsError::AccessDenied);
-    let volume = volume.ok_or(denied)?.to_owned();
-    let rule = request.context.policy.rule_for_export(&volume, client);
-    let access = rule.filter(|access| !access.refuses_port(port)).ok_or(denied)?;
+    let context = request.context;
+    let denied = || {
+        // Of an aggregate that is away since the start not even the names are known.
+        if context.policy.is_away(VolumeUuid::NIL) {
+            return Refusal::mount(FsError::Offline);
+        }
+        context.refusals.mount(client, path);
+        Refusal::mount(FsError::AccessDenied)
+    };
+    let volume = volume.ok_or_else(denied)?.to_owned();
+    let rule = context.policy.rule_for_export(&volume, client);
+    let access = rule.filter(|access| !access.refuses_port(port)).ok_or_else(denied)?;
     let names = names.rev().map(<[u8]>::to_vec).collect();
     let walk = Walk {
         context: Arc::clone(request.context),

@@ -10,6 +10,7 @@ use crate::connections::{Connections, Open};
 use crate::export::{self, ExportAccess, ExportPolicy};
 use crate::failure::{AfterFailure, FailureAttributes};
 use crate::once::Way;
+use crate::refusals::Refusals;
 use crate::reply_cache::ReplyCache;
 use crate::wire::{self, SealedBytes};
 use file_service::{
@@ -32,6 +33,7 @@ pub(crate) struct Context {
     pub(crate) replies: ReplyCache,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) refusals: Refusals,
 }
 
 impl Context {
@@ -145,10 +147,14 @@ impl Subject {
     ) -> Result<Self, Refusal> {
         let sealed = wire::read_handle(arguments)?;
         let file = context.open(sealed)?;
+        let denied = |error: FsError| -> Refusal {
+            context.refusals.call(session.client, file.volume);
+            error.into()
+        };
         let rule = context.policy.rule(file.volume, session.client);
-        let access = rule.ok_or(FsError::AccessDenied)?;
+        let access = rule.ok_or_else(|| denied(FsError::AccessDenied))?;
         if access.refuses_port(session.peer.port()) {
-            return Err(FsError::NotPermitted.into());
+            return Err(denied(FsError::NotPermitted));
         }
         // A handle that was had before the rule changed, or of another client.
         if access.hide_snapshots && file.snapshot != SnapshotId::ACTIVE {

@@ -12,6 +12,7 @@ use crate::mount::{self, Mounts};
 use crate::nlm::callbacks::THREADS;
 use crate::nlm::{self, LockService, Locking};
 use crate::procedures;
+use crate::refusals::Refusals;
 use crate::register::{RegisterError, Registration};
 use crate::reply_cache::{ReplyCache, ReplyLimits};
 use crate::request::{Context, Session};
@@ -79,7 +80,8 @@ impl Programs {
         let transfer = (limits.transfer_bytes_max as usize).max(RECORD_BYTES_MIN);
         let connections = Arc::new(Connections::default());
         let replies = ReplyCache::new(reply_limits, Arc::clone(&connections));
-        let context = Context { service, policy, limits, replies, clock, connections };
+        let refusals = Refusals::new(Arc::clone(&clock));
+        let context = Context { service, policy, limits, replies, clock, connections, refusals };
         let context = Arc::new(context);
         let record_bytes_max = transfer + CALL_OVERHEAD_BYTES;
         Self { context, mounts: Arc::default(), locks: None, record_bytes_max }
@@ -112,6 +114,12 @@ impl Programs {
     #[cfg(test)]
     pub(crate) fn locks(&self) -> &LockService {
         self.locks.as_deref().expect("locks are served")
+    }
+
+    /// Whom the export rules refused.
+    #[must_use]
+    pub fn refusals(&self) -> &Refusals {
+        &self.context.refusals
     }
 
     /// The largest call that makes sense.
@@ -165,6 +173,7 @@ pub struct Server {
     rpc: onc_rpc::Server<Arc<Programs>>,
     datagrams: Option<DatagramServer>,
     locks: Option<Arc<LockService>>,
+    programs: Arc<Programs>,
 }
 
 impl Server {
@@ -198,7 +207,13 @@ impl Server {
                 return Err(error.into());
             }
         };
-        let mut server = Self { registration: None, rpc, datagrams: None, locks };
+        let mut server = Self {
+            registration: None,
+            rpc,
+            datagrams: None,
+            locks,
+            programs: Arc::clone(&programs),
+        };
         if let Some(locking) = locking {
             server.listen_for_datagrams(programs);
             if locking.rpcbind {
@@ -221,6 +236,12 @@ impl Server {
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.rpc.local_address()
+    }
+
+    /// The programs, for whoever wants to know what they counted.
+    #[must_use]
+    pub fn programs(&self) -> Arc<Programs> {
+        Arc::clone(&self.programs)
     }
 
     /// What calls and replies take now.

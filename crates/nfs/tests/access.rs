@@ -85,6 +85,9 @@ fn without_a_rule_there_is_no_access() {
     assert_eq!(client.attributes(&root).err(), Some(13), "a handle is no permission");
     assert_eq!(client.create(&root, b"x").err(), Some(13));
     assert_eq!(client.nfs(19, |w| w.opaque(&root)).err(), Some(13));
+    let programs = setup.server.programs();
+    let refused = (programs.refusals().mounts(), programs.refusals().calls());
+    assert_eq!(refused, (1, 3), "each is counted");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use admin_api::{AdminError, Code, ExportRule, Listener, MountCreate, MountInfo, 
 use exports::ExportTable;
 use file_service::{FileService, HandleKey};
 use locks::{Limits, LockManager};
+use management::Refused;
 use mounts::Mounts;
 use nfs::{RegisterError, RpcError, StartError};
 use platform::Clock;
@@ -58,6 +59,8 @@ pub(crate) struct FrontEnds {
     admin: Listener,
     /// The NFS server's address once it runs.
     nfs: OnceLock<Listener>,
+    /// What it counts.
+    programs: OnceLock<Arc<nfs::Programs>>,
 }
 
 impl FrontEnds {
@@ -80,6 +83,7 @@ impl FrontEnds {
             tried: Condvar::new(),
             admin: Listener { protocol: "admin".to_owned(), address },
             nfs: OnceLock::new(),
+            programs: OnceLock::new(),
         }
     }
 
@@ -92,8 +96,8 @@ impl FrontEnds {
         let (service, exports) = (Arc::clone(&self.service), Arc::clone(&self.exports));
         let (clock, locks) = (Arc::clone(&self.clock), Arc::clone(&self.locks));
         let server = start_nfs(address, config, service, exports, clock, locks)?;
-        let set = self.nfs.set(listener(&server));
-        assert!(set.is_ok(), "NFS is started once");
+        let set = self.nfs.set(listener(&server)).is_ok();
+        assert!(set && self.programs.set(server.programs()).is_ok(), "NFS is started once");
         Ok(Some(server))
     }
 
@@ -176,6 +180,13 @@ impl management::FrontEnds for FrontEnds {
 
     fn listeners(&self) -> Vec<Listener> {
         self.nfs.get().cloned().into_iter().chain([self.admin.clone()]).collect()
+    }
+
+    fn refused(&self) -> Refused {
+        self.programs.get().map_or_else(Refused::default, |programs| {
+            let refusals = programs.refusals();
+            Refused { mounts: refusals.mounts(), calls: refusals.calls() }
+        })
     }
 }
 

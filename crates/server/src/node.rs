@@ -17,15 +17,17 @@
 mod journals;
 mod threads;
 
+use crate::audit::AuditFile;
 use crate::disks::openers::Openers;
 use crate::front_ends::FrontEnds;
 use crate::memory::{self, Shares};
 use crate::shutdown::Shutdown;
 use crate::state_file::StateFile;
-use admin_api::{AdminError, Administration, Code, MemoryUse};
+use admin_api::{AdminError, Code, MemoryUse};
+use admin_server::Served;
 use dblade::{Configuration, Engine, LogProvider, Service, Tuning};
 use journals::Journals;
-use management::{JournalPlaces, Management, Parts, Process, Waits};
+use management::{AuditFailure, JournalPlaces, Management, Parts, Process, Waits};
 use platform::linux::{DiskOpener as LinuxDiskOpener, IoEngineKind, SystemClock, SystemEntropy};
 use platform::watched::{Watch, WatchedOpener};
 use server::config::Config;
@@ -53,12 +55,14 @@ pub(crate) struct Node {
     threads: Threads,
     watcher: Option<Watcher>,
     nfs: Option<nfs::Server>,
+    audit: Arc<AuditFile>,
 }
 
 /// The process, as management knows it.
 struct ServerProcess {
     shutdown: Shutdown,
     memory_bytes: u64,
+    audit: Arc<AuditFile>,
 }
 
 impl Process for ServerProcess {
@@ -68,6 +72,10 @@ impl Process for ServerProcess {
 
     fn memory(&self, cached: u64, dirty: u64) -> MemoryUse {
         memory::report(self.memory_bytes, cached, dirty)
+    }
+
+    fn audit_failure(&self) -> Option<AuditFailure> {
+        self.audit.failure()
     }
 }
 
@@ -101,7 +109,12 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     let threads = Threads::start(&engine, &watch, config.workers).map_err(failed)?;
     let service = Arc::new(Service(Arc::clone(&engine)));
     let front_ends = Arc::new(FrontEnds::new(config, service, Arc::new(SystemClock)));
-    let process = ServerProcess { shutdown: shutdown.clone(), memory_bytes: config.memory.0 };
+    let audit = Arc::new(AuditFile::new(&config.state_directory));
+    let process = ServerProcess {
+        shutdown: shutdown.clone(),
+        memory_bytes: config.memory.0,
+        audit: Arc::clone(&audit),
+    };
     let management = Arc::new(Management::new(Parts {
         name: config.name.clone(),
         memory_bytes: config.memory.0,
@@ -120,7 +133,8 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
     management.open_aggregates();
     let watched = Arc::clone(&management);
     let fronts = Arc::clone(&front_ends);
-    let mut node = Node { engine, management, front_ends, threads, watcher: None, nfs: None };
+    let mut node =
+        Node { engine, management, front_ends, threads, watcher: None, nfs: None, audit };
     let watch = move || {
         watched.watch();
         fronts.bring_mounts_back();
@@ -146,8 +160,12 @@ pub(crate) fn start(config: &Config, shutdown: &Shutdown) -> Result<Node, AdminE
 
 impl Node {
     /// What administrators talk to.
-    pub(crate) fn administration(&self) -> Arc<dyn Administration> {
-        Arc::clone(&self.management) as Arc<dyn Administration>
+    pub(crate) fn served(&self) -> Served {
+        Served {
+            node: Arc::clone(&self.management) as _,
+            audit: Arc::clone(&self.audit) as _,
+            clock: Arc::new(SystemClock),
+        }
     }
 
     /// Stops the node: first the front ends, so that nothing more is answered, then the engine.
@@ -156,7 +174,7 @@ impl Node {
     /// If its last consistency points fail. Nothing is lost then that was acknowledged: the next
     /// start replays the log.
     pub(crate) fn stop(self) -> Result<(), AdminError> {
-        let Self { engine, management, front_ends, mut threads, watcher, nfs } = self;
+        let Self { engine, management, front_ends, mut threads, watcher, nfs, audit: _ } = self;
         if let Some(watcher) = watcher {
             watcher.stop();
         }

@@ -19,8 +19,8 @@ use cli::ServeArguments;
 use rustix::fs::Mode;
 use server::config::{Config, Journal};
 use std::path::Path;
-
 use units::shell_word;
+
 /// Runs a node until it is asked to stop.
 ///
 /// # Errors
@@ -58,7 +58,7 @@ fn serve_until_asked_to_stop(
     node: &Node,
     shutdown: &Shutdown,
 ) -> Result<(), AdminError> {
-    let admin = AdminServer::start(&config.admin_socket, node.administration())
+    let admin = AdminServer::start(&config.admin_socket, node.served())
         .map_err(|error| socket_error(config, &error))?;
     match &config.journal {
         Journal::Directory { path, size } => {

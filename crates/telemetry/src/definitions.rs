@@ -274,6 +274,16 @@ metrics! {
         "stroop_client_connections", Unit::Count,
         "Open client connections.",
     ).by(&["protocol"]);
+    /// No labels.
+    NFS_REFUSED_MOUNTS = counter(
+        "stroop_nfs_refused_mounts_total", Unit::Count,
+        "Mounts that no export rule allowed.",
+    );
+    /// No labels.
+    NFS_DENIED_CALLS = counter(
+        "stroop_nfs_denied_calls_total", Unit::Count,
+        "Calls for a volume that no export rule let their client use.",
+    );
     /// Labels: code, severity. 1 while the check stands.
     HEALTH_CHECK = gauge(
         "stroop_health_check", Unit::Count,

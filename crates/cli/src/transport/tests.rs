@@ -3,9 +3,17 @@
 use super::*;
 use admin_api::memory::MemoryAdministration;
 use admin_api::{Administration as _, Remote};
-use admin_server::AdminServer;
+use admin_server::{AdminServer, Audit, Change, Served};
+use platform::linux::SystemClock;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+
+/// Keeps no records.
+struct Unrecorded;
+
+impl Audit for Unrecorded {
+    fn changed(&self, _: &Change<'_>) {}
+}
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -13,8 +21,9 @@ const WAIT: Duration = Duration::from_secs(60);
 fn calls_reach_the_server_over_one_connection() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("admin.sock");
-    let server = AdminServer::start(&socket, Arc::new(MemoryAdministration::with_disks(3)));
-    let server = server.unwrap();
+    let node = Arc::new(MemoryAdministration::with_disks(3));
+    let served = Served { node, audit: Arc::new(Unrecorded), clock: Arc::new(SystemClock) };
+    let server = AdminServer::start(&socket, served).unwrap();
     let node = Remote(SocketTransport::new(&socket, WAIT));
     assert_eq!(node.disk_list().unwrap().len(), 3);
     assert_eq!(node.status().unwrap().node, "memory");

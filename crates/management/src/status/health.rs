@@ -17,12 +17,14 @@
 //! | `VOLUME_OVERCOMMITTED` | a volume has room left, and its aggregate hardly any |
 //! | `VOLUME_DAMAGED` | files of a volume are quarantined, or their blocks stay in use; or all of it is read-only |
 //! | `MOUNT_MISSING` | a mount on this machine is to be there, and is not |
+//! | `AUDIT_FAILED` | changes that administrators make are not recorded |
 //! | `FEATURE_LACKING` | a newer build wrote a volume, and this build lacks a feature of it |
 //!
 //! Invariants: pure functions of what status found, in order of object.
 
 use crate::node::{LeftOut, OfflineAggregate};
 use crate::pace::{copying, errors_of, more_may_fail, rebuilding};
+use crate::ports::AuditFailure;
 use admin_api::{
     Activity, AggregateInfo, AggregateState, DamagedFile, DiskInfo, DiskState, HealthCheck,
     MountInfo, RaidKind, Severity, Time, VolumeInfo, VolumeState,
@@ -252,9 +254,9 @@ fn sick(disk: &DiskInfo) -> String {
 
 /// What to do about a sick disk to which no spare is filled.
 fn cure(name: &str) -> String {
+    let name = units::shell_word(name);
     format!(
         "stroop disk spare add DISK, to which it is copied while it is used; or stroop disk \
-    let name = units::shell_word(name);
          replace {name} NEW; if it was a cable: stroop disk clear {name}"
     )
 }
@@ -364,6 +366,23 @@ pub(crate) fn check_name(volume: &ServedVolume) -> Option<HealthCheck> {
              stroop volume delete {given_name}, or {name}"
         ),
     })
+}
+
+/// The check of the record of changes.
+pub(crate) fn check_audit(failure: &AuditFailure) -> HealthCheck {
+    let AuditFailure { path, cause, lost_records } = failure;
+    HealthCheck {
+        code: "AUDIT_FAILED".to_owned(),
+        severity: Severity::Warning,
+        object: path.clone(),
+        now: Vec::new(),
+        message: format!(
+            "changes of administrators are not recorded: {cause}; so many are in the server's log \
+             only: {lost_records}"
+        ),
+        action: "free space in the file's directory, or mend it; the next change tries again"
+            .to_owned(),
+    }
 }
 
 /// The check of a volume with files that are damaged beyond parity.

@@ -95,6 +95,9 @@ impl Status {
         }
         set(&definitions::MEMORY_LIMIT, &[], memory.limit_bytes);
         set(&definitions::MEMORY_PEAK, &[], memory.peak_bytes);
+        let refused = self.node.front_ends.refused();
+        self.count_to(&definitions::NFS_REFUSED_MOUNTS, &[], refused.mounts);
+        self.count_to(&definitions::NFS_DENIED_CALLS, &[], refused.calls);
         let replayed = self.replayed().map_or(0, |recovery| recovery.operations);
         set(&definitions::REPLAYED_OPERATIONS, &[], replayed);
         for severity in ["warning", "error"] {

@@ -5,8 +5,8 @@
 
 use crate::node::OfflineAggregate;
 use crate::status::health::{
-    check_aggregate, check_damage, check_left_out, check_mount, check_name, check_offline,
-    check_outage, check_volume,
+    check_aggregate, check_audit, check_damage, check_left_out, check_mount, check_name,
+    check_offline, check_outage, check_volume,
 };
 use crate::status::room::Status;
 use crate::volumes::Volumes;
@@ -102,6 +102,7 @@ impl Status {
         checks.extend(volumes.iter().filter_map(check_volume));
         checks.extend(volumes.iter().filter_map(check_damage));
         checks.extend(self.node.served().iter().filter_map(|volume| check_name(volume)));
+        checks.extend(self.process.audit_failure().as_ref().map(check_audit));
         checks
     }
 

@@ -105,9 +105,14 @@ pub(super) fn check(
 
 /// Asks the export rule.
 fn admit(context: &Context, session: &Session, file: &FileHandle) -> Result<ExportAccess, Status> {
-    let access = context.policy.rule(file.volume, session.client).ok_or(Status::Failed)?;
+    let rule = context.policy.rule(file.volume, session.client);
+    let rule = rule.filter(|access| !access.refuses_port(session.peer.port()));
+    let Some(access) = rule else {
+        context.refusals.call(session.client, file.volume);
+        return Err(Status::Failed);
+    };
     let image = file.snapshot != SnapshotId::ACTIVE;
-    if access.refuses_port(session.peer.port()) || (image && access.hide_snapshots) {
+    if image && access.hide_snapshots {
         return Err(Status::Failed);
     }
     Ok(access)

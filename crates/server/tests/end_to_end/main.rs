@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod audit;
 mod bench;
 mod check;
 mod check_out_of_service;

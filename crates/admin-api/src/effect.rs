@@ -4,7 +4,7 @@
 //! says what it would do changes nothing.
 
 use crate::Request;
-use crate::changes::{AggregateOnline, GroupRemove};
+use crate::changes::{AggregateOnline, GroupRemove, VolumeResize};
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskReplace, DiskZero, SnapshotDelete,
     SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete,
@@ -18,6 +18,7 @@ impl Request {
         match self {
             Self::Status
             | Self::DiskList
+            | Self::EventList(_)
             | Self::AggregateList
             | Self::AggregateShow(_)
             | Self::AggregateMap(_)
@@ -32,6 +33,7 @@ impl Request {
             | Self::JobShow(_)
             | Self::VolumeList
             | Self::VolumeShow(_)
+            | Self::VolumeSync(_)
             | Self::SnapshotList(_)
             | Self::ExportList(_)
             | Self::MountList => false,
@@ -47,6 +49,7 @@ impl Request {
             | Self::AggregateOnline(AggregateOnline { dry_run, .. })
             | Self::VolumeCreate(VolumeCreate { dry_run, .. })
             | Self::VolumeDelete(VolumeDelete { dry_run, .. })
+            | Self::VolumeResize(VolumeResize { dry_run, .. })
             | Self::SnapshotDelete(SnapshotDelete { dry_run, .. })
             | Self::SnapshotRestore(SnapshotRestore { dry_run, .. }) => !*dry_run,
             Self::DiskLocate(_)

@@ -7,7 +7,7 @@
 //! were added before one could not be.
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, VolumeResize};
+use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, VolumeResize, VolumeSet};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList};
@@ -21,7 +21,6 @@ use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, MountCreate, MountRemove, Named, SnapshotDelete, SnapshotName,
     SnapshotRestore, SpareAdd, SpareRemove, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
-    VolumeSet,
 };
 use crate::scrub::{ScrubChange, ScrubInfo};
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
 //! Changes of what is there: of an aggregate a group that leaves, settings, and its way into
-//! service; of a volume its size.
+//! service; of a volume its tiering policy and its size.
 //!
 //! Invariants and failures: as those of [`crate::requests`].
 
 use crate::AdminError;
 use crate::names::validate_name;
-use crate::requests::{Validate, validate_volume_size};
+use crate::requests::{TieringPolicy, Validate, validate_volume_size};
 use serde::{Deserialize, Serialize};
 
 /// Has a RAID group leave its aggregate: it is emptied, and its disks are free then.
@@ -61,6 +61,21 @@ pub struct AggregateSet {
     pub area_cleaning: Option<bool>,
 }
 
+/// Changes a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSet {
+    /// Its name.
+    pub name: String,
+    /// Which of its blocks lie in object stores; as before if not given.
+    #[serde(default)]
+    pub tiering_policy: Option<TieringPolicy>,
+    /// Days after which a block is cold; with another policy, if not given, as that has it, else as
+    /// before.
+    #[serde(default)]
+    pub tiering_minimum_cooling_days: Option<u16>,
+}
+
 /// Gives a volume another size, larger or smaller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +87,18 @@ pub struct VolumeResize {
     /// Only say how it would be.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+impl Validate for VolumeSet {
+    fn validate(&self) -> Result<(), AdminError> {
+        validate_name("volume", &self.name)?;
+        if self.tiering_policy.is_none() && self.tiering_minimum_cooling_days.is_none() {
+            return Err(AdminError::usage("cannot change volume", &self.name)
+                .because("no change is named")
+                .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));
+        }
+        Ok(())
+    }
 }
 
 impl Validate for VolumeResize {

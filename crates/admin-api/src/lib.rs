@@ -42,7 +42,9 @@ pub mod time;
 
 pub use administration::{Administration, Remote, Reply, Request, Transport, dispatch};
 pub use area_map::{AREA_CELLS_MAX, AggregateMap, AreaCell, GroupAreas, MapShow};
-pub use changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize};
+pub use changes::{
+    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize, VolumeSet,
+};
 pub use check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckPin, CheckRead, CheckedState};
 pub use error::{AdminError, Code};
 pub use events::{EVENTS_MAX, Event, EventList, EventSeverity};
@@ -61,7 +63,7 @@ pub use requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, GROUP_DISKS_MAX, LOCATE_SECONDS_MAX, MountCreate, MountRemove, Named,
     Owner, RaidKind, SnapshotDelete, SnapshotName, SnapshotRestore, SpareAdd, SpareRemove,
-    TieringPolicy, Validate, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+    TieringPolicy, Validate, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 pub use scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 pub use time::Time;

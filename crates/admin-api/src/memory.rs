@@ -16,7 +16,9 @@ mod online;
 mod volumes;
 
 use crate::area_map::{AggregateMap, MapShow};
-use crate::changes::{AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize};
+use crate::changes::{
+    AggregateOnline, AggregateSet, GroupRemove, LeavingGroup, VolumeResize, VolumeSet,
+};
 use crate::check::{CheckBegun, CheckBlocks, CheckHeld, CheckKeep, CheckRead};
 use crate::error::{AdminError, Code};
 use crate::events::{Event, EventList, EventSeverity};
@@ -32,7 +34,7 @@ use crate::replies::{
 use crate::requests::{
     AggregateAdd, AggregateCreate, DiskClear, DiskFail, DiskLocate, DiskReplace, DiskZero,
     ExportAdd, ExportRemove, MountCreate, MountRemove, Named, Owner, SnapshotDelete, SnapshotName,
-    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter, VolumeSet,
+    SnapshotRestore, SpareAdd, SpareRemove, VolumeCreate, VolumeDelete, VolumeFilter,
 };
 use crate::scrub::{ScrubAction, ScrubChange, ScrubInfo, ScrubState};
 use crate::{Administration, Time};

@@ -364,21 +364,6 @@ pub struct VolumeCreate {
     pub dry_run: bool,
 }
 
-/// Changes a volume.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeSet {
-    /// Its name.
-    pub name: String,
-    /// Which of its blocks lie in object stores; as before if not given.
-    #[serde(default)]
-    pub tiering_policy: Option<TieringPolicy>,
-    /// Days after which a block is cold; with another policy, if not given, as that has it, else as
-    /// before.
-    #[serde(default)]
-    pub tiering_minimum_cooling_days: Option<u16>,
-}
-
 /// Deletes a volume with its snapshots.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -671,18 +656,6 @@ pub(crate) fn validate_volume_size(
         ByteSize(VOLUME_BYTES_MIN),
         ByteSize(VOLUME_BYTES_MAX)
     )))
-}
-
-impl Validate for VolumeSet {
-    fn validate(&self) -> Result<(), AdminError> {
-        validate_name("volume", &self.name)?;
-        if self.tiering_policy.is_none() && self.tiering_minimum_cooling_days.is_none() {
-            return Err(AdminError::usage("cannot change volume", &self.name)
-                .because("no change is named")
-                .try_next(format!("stroop volume set {} --tiering-policy auto", self.name)));
-        }
-        Ok(())
-    }
 }
 
 fn validate_path(path: &str) -> Result<(), AdminError> {

@@ -1,9 +1,9 @@
 //! Volumes that are changed.
 
-use crate::changes::VolumeResize;
+use crate::changes::{VolumeResize, VolumeSet};
 use crate::error::{AdminError, Code};
 use crate::replies::VolumeInfo;
-use crate::requests::VolumeSet;
+
 use std::collections::BTreeMap;
 
 type Volumes = BTreeMap<String, VolumeInfo>;

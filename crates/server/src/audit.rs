@@ -1,7 +1,7 @@
 //! The record of changes: who had this node do what over the admin socket, and how that ended.
 //!
 //! Format: `audit.jsonl` in the state directory, mode 0600, a JSON object a line, with the fields
-//! of [`record`]. `"lost_records"` alone with a time stands for changes whose records could not be
+//! of [`mod@record`]. `"lost_records"` alone with a time stands for changes whose records could not be
 //! written: the server's log has them.
 //!
 //! Invariants:
@@ -10,7 +10,7 @@
 //!   the server's log instead, `status` says `AUDIT_FAILED`, and the next change tries again.
 //! - At most [`FILES_MAX`] files of [`FILE_BYTES_MAX`] each; the oldest records go first.
 //! - A record that a crash cut short ends with its line: the next one begins a line of its own.
-//! - Nothing that may hold a secret is recorded ([`record`]).
+//! - Nothing that may hold a secret is recorded ([`mod@record`]).
 //!
 //! Fails: never to its caller; see above.
 

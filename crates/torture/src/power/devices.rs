@@ -156,6 +156,8 @@ impl Devices {
             let address = format!("nbd+unix:///part{number}?socket={}", socket.display());
             let before = device(file);
             let mut mount = Command::new(TOOLS[1].0);
+            // A server refuses disks that others than their owner may use.
+            mount.args(["-o", "umask=077"]);
             let mount = mount.arg(file).arg(address).stdin(Stdio::null()).stdout(Stdio::null());
             let mount = mount.spawn().map_err(Failure::machine("start nbdfuse"))?;
             devices.mounts.push((file.to_owned(), mount));

@@ -28,7 +28,15 @@ const CALLS_MAX: usize = 200;
 /// Who calls: names of machines, all at one address.
 const NAMES: [&[u8]; 3] = [b"a", b"b", b"a.example.org"];
 /// Few enough that an input reaches them.
-const LIMITS: Limits = Limits { locks: 40, locks_of_file: 20, waits: 10, shares_of_file: 8 };
+const LIMITS: Limits = Limits {
+    bytes: 64 << 10,
+    party_part: 2,
+    locks: 40,
+    locks_of_file: 20,
+    waits: 10,
+    shares: 16,
+    shares_of_file: 8,
+};
 
 /// Keeps nothing: no input outlives its ledger.
 struct NoLedger;

@@ -39,19 +39,42 @@ pub enum Outcome {
 /// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Ranges held, in all. About 150 bytes each.
+    /// Memory in all, in bytes.
+    pub bytes: usize,
+    /// One party has at most this part of what there is in all.
+    pub party_part: usize,
+    /// Ranges held, in all.
     pub locks: usize,
     /// Ranges held of one file: they are searched in order.
     pub locks_of_file: usize,
     /// Waits, in all.
     pub waits: usize,
+    /// Share reservations, in all.
+    pub shares: usize,
     /// Share reservations of one file.
     pub shares_of_file: usize,
 }
 
+impl Limits {
+    /// Of a manager that may take `bytes` of memory.
+    #[must_use]
+    pub fn within(bytes: usize) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+}
+
 impl Default for Limits {
-    /// 20 MB if all are used. Databases hold tens of locks, not thousands.
+    /// 32 MiB if all are used. Databases hold tens of locks, not thousands, and only clients of
+    /// Windows reserve files: each that they have open. Four machines can use all there is.
     fn default() -> Self {
-        Self { locks: 128 << 10, locks_of_file: 16 << 10, waits: 16 << 10, shares_of_file: 4096 }
+        Self {
+            bytes: 32 << 20,
+            party_part: 4,
+            locks: 128 << 10,
+            locks_of_file: 16 << 10,
+            waits: 16 << 10,
+            shares: 32 << 10,
+            shares_of_file: 4096,
+        }
     }
 }

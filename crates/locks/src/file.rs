@@ -6,6 +6,7 @@
 use crate::asking::{Done, WaitId};
 use crate::lock::{Held, Owner, Request, Share};
 use crate::segments::Segments;
+use crate::usage::{Sort, Usage};
 
 /// What stands in somebody's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,13 @@ pub(crate) struct FileLocks {
 impl FileLocks {
     pub(crate) fn is_empty(&self) -> bool {
         self.held.len() == 0 && self.waiting.is_empty() && self.shares.is_empty()
+    }
+
+    /// Gives back all reservations for which `of` is true.
+    pub(crate) fn remove_shares(&mut self, of: impl Fn(&Share) -> bool, usage: &mut Usage) {
+        for gone in self.shares.extract_if(.., |share| of(share)) {
+            usage.less(Sort::Share, &gone.owner);
+        }
     }
 
     /// The waiters that `request`, asking now or as waiter `before`, stands behind.

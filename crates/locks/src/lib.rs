@@ -10,6 +10,7 @@
 //! | `segments` | the locks held on one file |
 //! | `file` | the same with what waits for them, and share reservations |
 //! | `deadlock` | who waits for whom |
+//! | `usage` | how much is kept for whom |
 //!
 //! A *client* is what loses its locks together: a machine that locks over NLM, a FUSE mount. An
 //! *owner* is one of a client's programs, by the name that its protocol has for it. Locks are
@@ -25,7 +26,7 @@
 //!   [`LockError::Deadlock`].
 //! - Locks are not durable. After a restart, until the grace period ends, only what was held before
 //!   may be taken ([`Attempt::Reclaim`]).
-//! - Memory is bounded by [`Limits`].
+//! - Memory is bounded by [`Limits`], for each party and in all.
 //! - Deterministic: time comes from the clock, and callbacks run on the thread whose call made them
 //!   due, after the manager's own lock is given back.
 //!
@@ -44,6 +45,7 @@ mod deadlock;
 mod file;
 mod segments;
 mod state;
+mod usage;
 
 #[cfg(test)]
 mod tests;

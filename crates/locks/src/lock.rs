@@ -11,7 +11,16 @@ use thiserror::Error;
 
 /// Names what loses its locks together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId(pub u64);
+pub struct ClientId {
+    pub(crate) number: u64,
+    /// Whose share of the limits is used.
+    pub(crate) party: u64,
+}
+
+impl ClientId {
+    /// A client that never has anything: whoever only looks.
+    pub const NOBODY: Self = Self { number: 0, party: 0 };
+}
 
 /// A program of a client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -13,6 +13,7 @@ use crate::file::{FileLocks, Waiter};
 use crate::lock::{ClientId, Held, Kind, LockError, Owner, Request, Share};
 use crate::range::Range;
 use crate::state::{State, check_grace};
+use crate::usage::Sort;
 use file_service::FileHandle;
 use platform::Clock;
 use platform::sync::Mutex;
@@ -33,11 +34,18 @@ impl LockManager {
         Self { clock, limits, state: Mutex::default() }
     }
 
-    /// A client that there was not before.
+    /// A client that there was not before, with a share of the limits of its own.
     pub fn register_client(&self) -> ClientId {
         let mut state = self.state.lock();
         state.next_client += 1;
-        ClientId(state.next_client)
+        ClientId { number: state.next_client, party: state.next_client }
+    }
+
+    /// A client that there was not before, and that has its share of the limits with another.
+    pub fn register_client_beside(&self, other: ClientId) -> ClientId {
+        let mut state = self.state.lock();
+        state.next_client += 1;
+        ClientId { number: state.next_client, party: other.party }
     }
 
     /// For so long only what was held before the start may be taken.
@@ -83,7 +91,9 @@ impl LockManager {
         if !state.files.contains_key(&file) {
             return;
         }
-        let granted = state.change(file, |locks| locks.held.give_back(owner, kind, range));
+        let granted = state.change(file, |locks, usage| {
+            locks.held.give_back((owner, kind, range), usage);
+        });
         drop(state);
         tell(granted);
     }
@@ -128,9 +138,9 @@ impl LockManager {
         let mut cancelled = Vec::new();
         for file in &files {
             cancelled.extend(state.take_waiters(*file, |waiter| goes(&waiter.request.owner)));
-            state.change_held(*file, |locks| {
-                locks.held.remove(|held| goes(&held.owner));
-                locks.shares.retain(|share| !goes(&share.owner));
+            state.change_held(*file, |locks, usage| {
+                locks.held.remove(|held| goes(&held.owner), usage);
+                locks.remove_shares(|share| goes(&share.owner), usage);
             });
         }
         let granted = state.serve(files);
@@ -152,12 +162,18 @@ impl LockManager {
                 return Err(LockError::Reserved);
             }
             let limit = self.limits.shares_of_file;
-            if held.len() >= limit {
+            let is_replaced = held.iter().any(|other| other.owner == share.owner);
+            if !is_replaced && held.len() >= limit {
                 return Err(LockError::TooMany { what: "reservations of the file", limit });
             }
-            let shares = &mut state.files.entry(file).or_default().shares;
-            shares.retain(|other| other.owner != share.owner);
-            shares.push(share);
+            if !is_replaced {
+                state.usage.check(&self.limits, &share.owner, (Sort::Share, 1))?;
+            }
+            state.change_held(file, |locks, usage| {
+                locks.remove_shares(|other| other.owner == share.owner, usage);
+                usage.more(Sort::Share, &share.owner);
+                locks.shares.push(share);
+            });
             Ok(())
         });
         drop(state);
@@ -168,7 +184,9 @@ impl LockManager {
     /// Gives a reservation back.
     pub fn unshare(&self, file: FileHandle, owner: &Owner) {
         let mut state = self.state.lock();
-        let granted = state.change(file, |locks| locks.shares.retain(|held| held.owner != *owner));
+        let granted = state.change(file, |locks, usage| {
+            locks.remove_shares(|held| held.owner == *owner, usage);
+        });
         drop(state);
         tell(granted);
     }
@@ -189,7 +207,12 @@ impl LockManager {
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.lock_count, state.wait_count)
+        (state.usage.all.locks, state.usage.all.waits)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parties_count(&self) -> usize {
+        self.state.lock().usage.parties_count()
     }
 
     /// What is held of a file, in order of the first byte.

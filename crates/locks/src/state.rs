@@ -15,6 +15,7 @@ use crate::deadlock::{closes_circle, reached};
 use crate::file::{FileLocks, Through, Waiter};
 use crate::lock::{Kind, LockError, Mode, Owner, Request};
 use crate::range::Range;
+use crate::usage::{Sort, Usage};
 use file_service::FileHandle;
 use platform::Clock;
 use platform::mutation::{self, Rule};
@@ -26,8 +27,7 @@ pub(crate) struct State {
     pub(crate) files: BTreeMap<FileHandle, FileLocks>,
     /// The file of each wait, by owner.
     pub(crate) waits: BTreeMap<Owner, BTreeMap<WaitId, FileHandle>>,
-    pub(crate) wait_count: usize,
-    pub(crate) lock_count: usize,
+    pub(crate) usage: Usage,
     pub(crate) next_client: u64,
     next_wait: u64,
     pub(crate) grace_end_nanoseconds: Option<u64>,
@@ -76,7 +76,7 @@ impl State {
             if let Some(conflict) = conflict {
                 return Err(LockError::Conflict(conflict));
             }
-            self.change_held(request.file, |locks| locks.held.take(request));
+            self.change_held(request.file, |locks, usage| locks.held.take(request, usage));
             let mut files = self.files_of_circle(&request.owner);
             files.insert(request.file);
             granted.extend(self.serve(files));
@@ -99,20 +99,20 @@ impl State {
         if request.kind != Kind::Whole || held.is_none_or(|mode| mode == request.mode) {
             return Vec::new();
         }
-        self.change(request.file, |locks| {
-            locks.held.give_back(&request.owner, Kind::Whole, &Range::WHOLE);
+        self.change(request.file, |locks, usage| {
+            locks.held.give_back((&request.owner, Kind::Whole, &Range::WHOLE), usage);
         })
     }
 
     fn check_limits(&self, limits: &Limits, request: &Request) -> Result<(), LockError> {
         // Taking a range in the middle of another makes two more.
-        let check = |what, count: usize, limit: usize| {
-            if count > limit { Err(LockError::TooMany { what, limit }) } else { Ok(()) }
-        };
+        self.usage.check(limits, &request.owner, (Sort::Lock, 2))?;
         let of_file = self.files.get(&request.file).map_or(0, |locks| locks.held.len());
-        check("locks", self.lock_count + 2, limits.locks)?;
-        check("locks of the file", of_file + 2, limits.locks_of_file)?;
-        check("waits for locks", self.wait_count + 1, limits.waits)
+        let limit = limits.locks_of_file;
+        if of_file + 2 > limit {
+            return Err(LockError::TooMany { what: "locks of the file", limit });
+        }
+        self.usage.check(limits, &request.owner, (Sort::Wait, 1))
     }
 
     /// Lets `request` wait. None: its turn is now, and `done` is not called.
@@ -122,7 +122,7 @@ impl State {
         let waiter = Waiter { id, request: request.clone(), done };
         self.files.entry(request.file).or_default().waiting.push(waiter);
         self.waits.entry(request.owner.clone()).or_default().insert(id, request.file);
-        self.wait_count += 1;
+        self.usage.more(Sort::Wait, &request.owner);
         let mut files = self.files_of_circle(&request.owner);
         files.insert(request.file);
         let mut served = self.serve(files);
@@ -136,18 +136,19 @@ impl State {
     pub(crate) fn change(
         &mut self,
         file: FileHandle,
-        change: impl FnOnce(&mut FileLocks),
+        change: impl FnOnce(&mut FileLocks, &mut Usage),
     ) -> Vec<Waiter> {
         self.change_held(file, change);
         self.serve([file].into())
     }
 
     /// Changes what is held of a file. Whose turn it is then, [`Self::serve`] finds.
-    pub(crate) fn change_held(&mut self, file: FileHandle, change: impl FnOnce(&mut FileLocks)) {
-        let locks = self.files.entry(file).or_default();
-        let before = locks.held.len();
-        change(locks);
-        self.lock_count = self.lock_count + locks.held.len() - before;
+    pub(crate) fn change_held(
+        &mut self,
+        file: FileHandle,
+        change: impl FnOnce(&mut FileLocks, &mut Usage),
+    ) {
+        change(self.files.entry(file).or_default(), &mut self.usage);
     }
 
     /// Takes a file's waiters for which `of` is true out of its queue.
@@ -180,7 +181,7 @@ impl State {
             };
             let served = self.take_waiters(file, |waiter| waiter.id == id);
             for waiter in served {
-                self.change_held(file, |locks| locks.held.take(&waiter.request));
+                self.change_held(file, |locks, usage| locks.held.take(&waiter.request, usage));
                 // Whoever waits, too, may have closed a circle with what he has now.
                 files.extend(self.files_of_circle(&waiter.request.owner));
                 granted.push(waiter);
@@ -232,7 +233,7 @@ impl State {
     fn forget_wait(&mut self, owner: &Owner, id: WaitId) {
         let Some(waits) = self.waits.get_mut(owner) else { unreachable!("it waits") };
         assert!(waits.remove(&id).is_some(), "a wait ends once");
-        self.wait_count -= 1;
+        self.usage.less(Sort::Wait, owner);
         if waits.is_empty() {
             self.waits.remove(owner);
         }

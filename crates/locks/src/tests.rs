@@ -32,8 +32,12 @@ fn file(inode: u64) -> FileHandle {
 }
 
 /// Owners 0 and 1 are one client's, 2 and 3 another's.
+fn client(number: u64) -> ClientId {
+    ClientId { number, party: number }
+}
+
 fn owner(number: u8) -> Owner {
-    Owner::new(ClientId(u64::from(number / 2)), &[number])
+    Owner::new(client(u64::from(number / 2)), &[number])
 }
 
 fn request(owner_number: u8, mode: Mode, start: u64, last: u64) -> Request {
@@ -232,7 +236,7 @@ fn a_client_that_is_gone_holds_nothing() {
     setup.waits(1, &request(1, Exclusive, 0, 4));
     setup.waits(2, &request(2, Exclusive, 0, 9));
     setup.manager.share(file(1), Share { owner: owner(0), access: 1, deny: 3 }, false).unwrap();
-    setup.manager.forget_client(ClientId(0));
+    setup.manager.forget_client(client(0));
     assert_eq!(setup.told(), [(2, true), (1, false)]);
     assert_eq!(setup.manager.counts(), (1, 0));
     setup.manager.share(file(1), Share { owner: owner(2), access: 3, deny: 3 }, false).unwrap();
@@ -283,7 +287,7 @@ fn reservations_deny_what_others_do() {
 
 #[test]
 fn limits_are_errors_and_giving_back_has_none() {
-    let limits = Limits { locks: 6, locks_of_file: 4, waits: 1, shares_of_file: 1 };
+    let limits = Limits { locks: 6, locks_of_file: 4, party_part: 1, ..Limits::default() };
     let manager = LockManager::new(Arc::new(TestClock::default()), limits);
     let now = |request: &Request| manager.lock(request, Attempt::Now);
     let wide = request(0, Exclusive, 0, 99);
@@ -300,6 +304,68 @@ fn limits_are_errors_and_giving_back_has_none() {
     assert_eq!(manager.counts().0, 6);
     let elsewhere = Request { file: file(2), ..wide };
     assert!(matches!(now(&elsewhere), Err(LockError::TooMany { what: "locks", .. })));
+}
+
+/// A manager that keeps little.
+fn small(limits: Limits) -> LockManager {
+    LockManager::new(Arc::new(TestClock::default()), limits)
+}
+
+#[test]
+fn one_party_leaves_room_for_others() {
+    let (party_part, shares_of_file) = (4, 100);
+    let limits = Limits { party_part, shares: 40, shares_of_file, ..Limits::default() };
+    let manager = small(limits);
+    // Two names of one machine, and another machine.
+    let first = manager.register_client();
+    let (second, other) = (manager.register_client_beside(first), manager.register_client());
+    let share = |client, name: u8| {
+        let share = Share { owner: Owner::new(client, &[name]), access: 1, deny: 0 };
+        manager.share(file(1), share, false)
+    };
+    for name in 0..10 {
+        share(if name % 2 == 0 { first } else { second }, name).unwrap();
+    }
+    let what = "reservations of the client";
+    assert_eq!(share(second, 10), Err(LockError::TooMany { what, limit: 10 }));
+    assert_eq!(share(first, 0), Ok(()), "in the place of the one before");
+    assert_eq!(share(other, 10), Ok(()));
+    manager.forget_client(first);
+    assert_eq!(share(second, 10), Ok(()));
+    manager.unshare(file(1), &Owner::new(second, &[10]));
+    manager.forget_client(second);
+    manager.forget_client(other);
+    assert_eq!(manager.parties_count(), 0);
+}
+
+#[test]
+fn reservations_are_limited_in_all() {
+    let manager = small(Limits { party_part: 1, shares: 40, ..Limits::default() });
+    let client = manager.register_client();
+    let share = |number: u8| {
+        let share = Share { owner: Owner::new(client, &[number]), access: 1, deny: 0 };
+        manager.share(file(u64::from(number)), share, false)
+    };
+    assert!((0..40).all(|number| share(number).is_ok()));
+    assert_eq!(share(40), Err(LockError::TooMany { what: "reservations", limit: 40 }));
+}
+
+/// Names of a kilobyte, which NLM lets clients have, must not take more than is theirs.
+#[test]
+fn memory_is_limited_whatever_owners_are_called() {
+    let manager = small(Limits { bytes: 100 << 10, party_part: 1, ..Limits::default() });
+    let client = manager.register_client();
+    let lock = |number: u16| {
+        let mut name = vec![7; 1024];
+        name.extend(number.to_be_bytes());
+        let (at, owner) = (u64::from(number) * 10, Owner::new(client, &name));
+        let request = Request { owner, ..request(0, Exclusive, at, at) };
+        manager.lock(&request, Attempt::Now)
+    };
+    let count = (0..1000).take_while(|number| lock(*number).is_ok()).count();
+    assert!((70..=80).contains(&count), "{count}");
+    let refused = lock(999).unwrap_err().to_string();
+    assert!(refused.contains("memory for locks: the limit is 102400"), "{refused}");
 }
 
 // ---- the model ----
@@ -523,11 +589,13 @@ proptest! {
                     expected.push((wait, false));
                 },
                 Step::Forget(client) => {
-                    setup.manager.forget_client(ClientId(*client));
+                    setup.manager.forget_client(self::client(*client));
                     for held in &mut model.held[*client as usize * 2..][..2] {
                         *held = [[None; BYTES]; 2];
                     }
-                    let goes = |waiting: &mut (u32, Request)| waiting.1.owner.client.0 == *client;
+                    let goes = |waiting: &mut (u32, Request)| {
+                        waiting.1.owner.client.number == *client
+                    };
                     let gone: Vec<_> = model.waiting.extract_if(.., goes).collect();
                     expected.extend(model.grant());
                     expected.extend(gone.iter().map(|(wait, _)| (*wait, false)));

@@ -71,7 +71,8 @@ impl FrontEnds {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let address = config.admin_socket.display().to_string();
-        let locks = Arc::new(LockManager::new(Arc::clone(&clock), Limits::default()));
+        let limits = Limits::within(Shares::of(config.memory.0).lock_bytes as usize);
+        let locks = Arc::new(LockManager::new(Arc::clone(&clock), limits));
         let mounts = Mounts::new(&config.state_directory, Arc::clone(&service), Arc::clone(&locks));
         Self {
             service,

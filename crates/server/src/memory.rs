@@ -3,8 +3,8 @@
 //! The cap is on what the operating system counts (the resident set), the program's own code
 //! included. Nearly all of it is blocks, and those are packed by an allocator of their own and
 //! counted exactly ([`BlockAllocator`]): the buffer cache takes what the others leave. What is not
-//! blocks has a share and bounds that keep it there: clean inodes, changed ones, log, calls and
-//! replies under way.
+//! blocks has a share and bounds that keep it there: clean inodes, changed ones, log, connections
+//! with their calls and replies under way, the locks of clients.
 //!
 //! Invariants: the shares and the fixed part together are the cap; what one does not use is not
 //! lent to another, so that no moment finds more in use than there is.
@@ -25,10 +25,14 @@ static ALLOCATOR: BlockAllocator<System> = BlockAllocator::new(System);
 /// What the program takes before it has done anything: code, threads' stacks, tables of a fixed
 /// size, and the allocator's own.
 const FIXED_BYTES: u64 = 22 << 20;
-/// The share of the cap for calls and replies that protocols keep.
+/// The share of the cap for what protocols keep: connections, calls, replies.
 const FRONT_END_SHARE: u64 = 8;
 /// And its bounds: a few of the largest transfers, and more than a fast network needs.
 const FRONT_END_BYTES: (u64, u64) = (6 << 20, 128 << 20);
+/// The share of the cap for the locks of clients.
+const LOCK_SHARE: u64 = 32;
+/// And its bounds: locks of a few thousand programs, and all that the lock manager counts to.
+const LOCK_BYTES: (u64, u64) = (2 << 20, 32 << 20);
 /// The share of the cap that is lost between what is allocated and what is used.
 const LOSS_SHARE: u64 = 16;
 
@@ -45,8 +49,10 @@ const HEAP_BUFFER_BYTES: (u64, u64) = (128 << 10, 4 << 20);
 pub(crate) struct Shares {
     /// The engine: blocks wherever they are, inodes, what a log half holds.
     pub engine_bytes: u64,
-    /// Calls and replies of network protocols.
+    /// Connections, calls and replies of network protocols.
     pub front_end_bytes: u64,
+    /// Locks of all front ends.
+    pub lock_bytes: u64,
 }
 
 impl Shares {
@@ -54,8 +60,11 @@ impl Shares {
     pub(crate) fn of(cap_bytes: u64) -> Self {
         let (least, most) = FRONT_END_BYTES;
         let front_end_bytes = (cap_bytes / FRONT_END_SHARE).clamp(least, most);
+        let (least, most) = LOCK_BYTES;
+        let lock_bytes = (cap_bytes / LOCK_SHARE).clamp(least, most);
         let rest = cap_bytes.saturating_sub(FIXED_BYTES + cap_bytes / LOSS_SHARE);
-        Self { engine_bytes: rest.saturating_sub(front_end_bytes), front_end_bytes }
+        let engine_bytes = rest.saturating_sub(front_end_bytes + lock_bytes);
+        Self { engine_bytes, front_end_bytes, lock_bytes }
     }
 }
 
@@ -112,7 +121,8 @@ mod tests {
     fn shares_are_within_the_cap() {
         for cap in [MEMORY_BYTES_MIN, 128 << 20, 1 << 30, 64 << 30] {
             let shares = Shares::of(cap);
-            let sum = shares.engine_bytes + shares.front_end_bytes + FIXED_BYTES + cap / LOSS_SHARE;
+            let protocols = shares.front_end_bytes + shares.lock_bytes;
+            let sum = shares.engine_bytes + protocols + FIXED_BYTES + cap / LOSS_SHARE;
             assert_eq!(sum, cap);
             assert!(shares.engine_bytes >= cap / 3, "{cap}: {shares:?}");
         }

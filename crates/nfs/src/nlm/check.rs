@@ -21,8 +21,10 @@ use units::SnapshotId;
 /// What a call is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// To take, or to look.
+    /// To take.
     Take,
+    /// To look at what others have: nothing is remembered of who asks.
+    Look,
     /// To give back.
     GiveBack,
 }
@@ -73,15 +75,18 @@ pub(super) fn check(
     let is_privileged = export::is_privileged(session.peer.port());
     let known = match purpose {
         Purpose::GiveBack => hosts.known(&host, file.volume, is_privileged),
-        Purpose::Take => None,
+        Purpose::Take | Purpose::Look => None,
     };
     let (client, access) = match known {
         Some(client) => (client, None),
         None => {
             let access = admit(context, session, &file).map_err(Denied::stranger)?;
-            let client = hosts.client(&host, file.volume, is_privileged);
             let no_locks = |Unmonitored| Denied::admitted(Status::DeniedNoLocks);
-            (client.map_err(no_locks)?, Some(access))
+            let client = match purpose {
+                Purpose::Look => hosts.looks(&host),
+                _ => hosts.client(&host, file.volume, is_privileged).map_err(no_locks)?,
+            };
+            (client, Some(access))
         }
     };
     let range = Range::of_length(lock.offset, lock.length);

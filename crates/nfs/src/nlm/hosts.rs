@@ -33,6 +33,9 @@ use units::VolumeUuid;
 
 /// Machines that are known at the same time: each has a line of the ledger, which is written whole.
 const HOSTS_MAX: usize = 4096;
+/// Of them, at one address: guests of a machine, or a few behind a router. Nobody proves a name, so
+/// one machine could have all the lines there are.
+const HOSTS_OF_ADDRESS_MAX: usize = 32;
 /// Longest name that is taken.
 const NAME_BYTES_MAX: usize = 255;
 /// Sweeps that a machine without locks stays in the ledger: programs lock again and again.
@@ -80,6 +83,37 @@ struct Table {
     /// Had locks when the server was started, and may take them back.
     may_reclaim: BTreeSet<Host>,
     sweeps: u64,
+    /// The sweep before which the log is told no more of machines that are refused.
+    said_until: u64,
+}
+
+impl Table {
+    /// The machines of an address.
+    fn of_address(&self, address: IpAddr) -> impl Iterator<Item = (&Host, &Known)> {
+        let first = Host { address, name: "".into() };
+        self.hosts.range(first..).take_while(move |(host, _)| host.address == address)
+    }
+
+    /// Whether a machine may come in addition; if not, the log is told once between two sweeps.
+    fn check_limits(&mut self, address: IpAddr) -> Result<(), Unmonitored> {
+        let limits = [
+            (self.hosts.len(), HOSTS_MAX, "too many machines with locks"),
+            (
+                self.of_address(address).count(),
+                HOSTS_OF_ADDRESS_MAX,
+                "too many names of one machine with locks",
+            ),
+        ];
+        let Some((_, limit, what)) = limits.into_iter().find(|(count, limit, _)| count >= limit)
+        else {
+            return Ok(());
+        };
+        if self.said_until <= self.sweeps {
+            self.said_until = self.sweeps + 1;
+            tracing::warn!(limit, %address, "a lock is refused: {what}");
+        }
+        Err(Unmonitored)
+    }
 }
 
 /// See the module.
@@ -176,11 +210,13 @@ impl Hosts {
         let mut table = self.table.lock();
         let seen = table.sweeps;
         if !table.hosts.contains_key(host) {
-            if table.hosts.len() >= HOSTS_MAX {
-                tracing::warn!(limit = HOSTS_MAX, %host.address, "too many machines with locks");
-                return Err(Unmonitored);
-            }
-            let id = self.locks.register_client();
+            table.check_limits(host.address)?;
+            // What an address may have does not grow with the names that it gives itself.
+            let beside = table.of_address(host.address).next().map(|(_, known)| known.id);
+            let id = match beside {
+                Some(other) => self.locks.register_client_beside(other),
+                None => self.locks.register_client(),
+            };
             let any_port = BTreeSet::new();
             let known = Known { id, monitored: false, seen, any_port, state: None };
             table.hosts.insert(host.clone(), known);
@@ -191,6 +227,11 @@ impl Hosts {
             known.any_port.insert(volume);
         }
         Ok(known.id)
+    }
+
+    /// The client that a machine is for a look at the locks of others: nothing is remembered.
+    pub(crate) fn looks(&self, host: &Host) -> ClientId {
+        self.table.lock().hosts.get(host).map_or(ClientId::NOBODY, |known| known.id)
     }
 
     /// The client that a machine is, if it was let in before and may give back what it has of
@@ -317,6 +358,8 @@ fn same_name(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use locks::Limits;
+    use platform::linux::SystemClock;
 
     #[test]
     fn ledgers_are_read_as_far_as_they_make_sense() {
@@ -330,6 +373,30 @@ mod tests {
         let hosts = vec![host("10.0.0.8", "c")];
         assert_eq!(contents, Contents { state: None, hosts, nonsense: 3 });
         assert_eq!(parse(""), Contents::default());
+    }
+
+    #[test]
+    fn one_address_does_not_take_the_places_of_all() {
+        let locks = Arc::new(LockManager::new(Arc::new(SystemClock), Limits::default()));
+        let ledger = Arc::new(Mutex::new(String::new()));
+        let (hosts, _) = Hosts::start(ledger, locks).unwrap();
+        let host = |last, number: usize| {
+            let name = format!("client{number}");
+            Host::new(IpAddr::from([10, 0, 0, last]), name.as_bytes()).unwrap()
+        };
+        let ask = |last, number| hosts.client(&host(last, number), VolumeUuid([1; 16]), true);
+        // Who only looks is not remembered.
+        for number in 0..HOSTS_MAX {
+            assert_eq!(hosts.looks(&host(1, number)), ClientId::NOBODY);
+        }
+        let first = ask(1, 0).unwrap();
+        assert_eq!(hosts.looks(&host(1, 0)), first);
+        let count = (0..HOSTS_MAX).filter(|number| ask(1, *number).is_ok()).count();
+        assert_eq!(count, HOSTS_OF_ADDRESS_MAX);
+        assert!(ask(2, 0).is_ok());
+        // Names that lock nothing are forgotten.
+        (0..=IDLE_SWEEPS).for_each(|_| hosts.sweep());
+        assert!(ask(1, HOSTS_MAX).is_ok());
     }
 
     #[test]

@@ -102,6 +102,13 @@ pub trait ExportPolicy: Send + Sync {
     /// The same for the volume called `volume`, when a client mounts it.
     fn rule_for_export(&self, volume: &str, client: IpAddr) -> Option<ExportAccess>;
 
+    /// Whether any volume has a rule for `client`: whoever has none is served last. A policy that
+    /// does not say knows everybody.
+    fn knows(&self, client: IpAddr) -> bool {
+        let _ = client;
+        true
+    }
+
     /// The exports that `client` may use.
     fn exports(&self, client: IpAddr) -> Vec<Export>;
 }

@@ -118,11 +118,6 @@ impl Way {
         Self { replier, recorded: None }
     }
 
-    /// Says about how much data the answer will carry.
-    pub(crate) fn expect_bytes(&mut self, bytes: usize) {
-        self.replier.expect_bytes(bytes);
-    }
-
     /// A writer of results.
     pub(crate) fn begin(&self, capacity: usize) -> Writer {
         self.replier.begin(capacity)

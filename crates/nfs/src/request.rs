@@ -269,11 +269,6 @@ impl Answer {
         self.after_failure.note(file);
     }
 
-    /// Says about how much data the answer will carry.
-    pub(crate) fn expect_bytes(&mut self, bytes: usize) {
-        self.way.expect_bytes(bytes);
-    }
-
     /// A writer with the status OK in it.
     pub(crate) fn begin(&self, capacity: usize) -> Writer {
         let mut writer = self.way.begin(capacity);

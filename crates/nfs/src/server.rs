@@ -17,10 +17,13 @@ use crate::register::{RegisterError, Registration};
 use crate::reply_cache::{ReplyCache, ReplyLimits};
 use crate::request::{Context, Session};
 use file_service::FileService;
-use onc_rpc::{Call, DatagramServer, Replier, ReplyError, RpcError, Service};
+use onc_rpc::{
+    Call, CallHeader, DatagramServer, REPLY_BYTES_USUAL, Reader, Replier, ReplyError, RpcError,
+    Service, Standing,
+};
 use platform::Clock;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -31,16 +34,20 @@ const CALL_OVERHEAD_BYTES: usize = 4096;
 /// write this much, and gets a short write.
 const RECORD_BYTES_MIN: usize = 1 << 20;
 
+/// What the answers to MOUNT, NLM and NSM take: the longest list of exports that clients are sent
+/// often, or a cookie and an owner of a kilobyte each.
+const OTHER_REPLY_BYTES_MAX: usize = 4 << 10;
+
 /// What a server listens on, and what it has of the world.
 #[derive(Clone)]
 pub struct Configuration {
     /// The address; port 0 lets the system choose. `[::]:2049` serves IPv4 and IPv6.
     pub address: SocketAddr,
-    /// Time, for how long answers are kept.
+    /// Time, for how long answers are kept and connections may be idle.
     pub clock: Arc<dyn Clock>,
     /// For NLM and NSM, which are not served without.
     pub locking: Option<Locking>,
-    /// What calls and replies may take, over all connections.
+    /// What connections, calls and replies may take in all.
     pub in_flight_bytes_max: usize,
 }
 
@@ -136,6 +143,23 @@ impl Service for Programs {
         Session::new(peer, &self.context.connections)
     }
 
+    fn standing(&self, address: IpAddr) -> Standing {
+        match self.context.policy.knows(address) {
+            true => Standing::Known,
+            false => Standing::Stranger,
+        }
+    }
+
+    fn reply_bytes(&self, header: &CallHeader, arguments: Reader<'_>) -> usize {
+        REPLY_BYTES_USUAL
+            + match header.program {
+                procedures::PROGRAM => {
+                    procedures::reply_bytes(&self.context.limits, header.procedure, arguments)
+                }
+                _ => OTHER_REPLY_BYTES_MAX,
+            }
+    }
+
     fn open_datagram(&self, peer: SocketAddr) -> Session {
         Session::of_datagram(peer, &self.context.connections)
     }
@@ -198,6 +222,7 @@ impl Server {
             address: configuration.address,
             record_bytes_max: programs.record_bytes_max(),
             in_flight_bytes_max: configuration.in_flight_bytes_max,
+            clock: Arc::clone(&configuration.clock),
         };
         let programs = Arc::new(programs);
         let rpc = match onc_rpc::Server::start(&rpc, Arc::clone(&programs)) {

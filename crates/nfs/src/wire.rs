@@ -19,7 +19,7 @@ pub(crate) const TOO_SMALL: u32 = 10005;
 pub(crate) const BAD_TYPE: u32 = 10007;
 
 /// Longest handle of any server (`NFS3_FHSIZE`).
-const HANDLE_BYTES_MAX: usize = 64;
+pub(crate) const HANDLE_BYTES_MAX: usize = 64;
 /// Longest name or path that is decoded at all. Those above the backend's limit get its error; a
 /// longer one is garbage.
 const PATH_BYTES_MAX: usize = 16 << 10;

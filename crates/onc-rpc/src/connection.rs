@@ -10,40 +10,41 @@
 //!
 //! Invariants:
 //! - At most one thread writes at any time; replies leave in the order of the queue.
-//! - Over all connections of a server, what calls and replies take is at most what its [`Memory`]
-//!   allows, and one call for each connection beyond it: a connection with a call in
-//!   flight waits, one without never does, so that none starves behind a client that does not read.
+//! - What a connection makes the server keep is taken from its client's [`Account`] first: the
+//!   record that is being received, each call with the reply that it may get, each reply until the
+//!   socket has it. A call that does not fit waits, and so does the reading of its connection.
 //! - Calls that were dispatched and whose replies are not written yet never exceed
-//!   [`CALLS_IN_FLIGHT_MAX`]; once queued and promised bytes exceed [`REPLY_BYTES_MAX`] no further
+//!   [`CALLS_IN_FLIGHT_MAX`]; once a connection has more than [`CONNECTION_BYTES_MAX`] no further
 //!   call is dispatched. So a client that does not read stops being read.
-//! - After [`Connection::close`] nothing is queued and nothing is written.
+//! - After [`Connection::close`] nothing is queued and nothing is written, and what waited to be
+//!   written is gone.
 //!
 //! Fails: a socket error closes the connection; replies to its calls are dropped from then on.
 
+use crate::account::{Account, Use, Waker};
 use crate::outgoing::{Batch, Finished, Reply};
 use crate::poller::Poller;
 use platform::round;
+use platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use platform::sync::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// Calls of one connection that are dispatched and not answered. The Linux client keeps up to
 /// 65,536 slots, but queues in itself beyond what the server reads; 1,024 calls of 4 KiB are more
 /// than a fast network holds in a round trip.
 pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
-/// Bytes of replies that are queued or promised before reading stops: 16 READs of 1 MiB. Bounds
-/// what a client that does not read its replies can pin in memory.
-pub const REPLY_BYTES_MAX: usize = 16 << 20;
+/// Bytes that one connection has before reading stops: 16 READs of 1 MiB, and never more than half
+/// of what its client may have. Bounds what a connection that does not read its replies can pin.
+pub const CONNECTION_BYTES_MAX: usize = 16 << 20;
 /// Bytes queued at which the reader writes before it dispatches on.
 const HELD_BYTES_MAX: usize = 256 << 10;
-/// How often a reader that waits for memory looks whether other connections have given some back:
-/// nobody tells it, and its own calls in flight may take for ever.
-const MEMORY_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// What a reply may be smaller than its promise before the difference is given back at once and
+/// not with the reply: most replies are smaller by less.
+const PROMISE_SLACK_BYTES: usize = 1 << 10;
 /// Gathering writes that a completing thread makes before the poller takes over: an engine's thread
 /// must not become the writer of a busy connection for ever.
 const WRITES_IN_A_ROW_MAX: usize = 16;
@@ -57,38 +58,17 @@ enum Writer {
     Waiting(Batch),
 }
 
-/// What the calls and replies of all connections of a server take.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    bytes: AtomicUsize,
-    bytes_max: usize,
-    /// Readers that wait until there is less.
-    waiting: AtomicUsize,
-}
-
-impl Memory {
-    pub(crate) const fn new(bytes_max: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), bytes_max, waiting: AtomicUsize::new(0) }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
-    }
-}
-
 struct State {
     queue: VecDeque<Reply>,
     queue_cost_bytes: usize,
     writer: Writer,
     calls_in_flight: usize,
-    /// Cost of all replies not written, and of calls in flight: themselves, and what they promised.
-    reply_bytes: usize,
+    /// What its client's account is charged: replies not written, calls in flight with what they
+    /// promised, the record that is being received.
+    charged_bytes: usize,
     reader_waits: bool,
+    /// Times that the socket took something after it had been full.
+    resumed: u64,
     registered: bool,
     closed: bool,
 }
@@ -102,6 +82,16 @@ pub(crate) enum Admission {
     Closed,
 }
 
+/// How a connection is getting on, for whoever ends those that do not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Progress {
+    /// The reader's position ([`crate::RecordReader::position`]); `None` while it waits for room.
+    pub(crate) position: Option<u64>,
+    pub(crate) calls_in_flight: usize,
+    /// Of a connection whose socket is full: how often it has taken something after being so.
+    pub(crate) is_full_for: Option<u64>,
+}
+
 /// Where replies go.
 pub(crate) enum Outlet {
     /// To a client; the poller goes on when its socket was full.
@@ -113,24 +103,41 @@ pub(crate) enum Outlet {
 pub(crate) struct Connection {
     id: u64,
     outlet: Outlet,
-    memory: Arc<Memory>,
+    account: Arc<Account>,
+    bytes_max: usize,
     state: Mutex<State>,
     room: Condvar,
+    /// Of the reader, where it waits for the account.
+    waker: Arc<Waker>,
+    is_waiting: AtomicBool,
+    position: AtomicU64,
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, outlet: Outlet, memory: Arc<Memory>) -> Self {
+    pub(crate) fn new(id: u64, outlet: Outlet, account: Arc<Account>) -> Self {
         let state = State {
             queue: VecDeque::new(),
             queue_cost_bytes: 0,
             writer: Writer::Idle,
             calls_in_flight: 0,
-            reply_bytes: 0,
+            charged_bytes: 0,
             reader_waits: false,
+            resumed: 0,
             registered: false,
             closed: false,
         };
-        Self { id, outlet, memory, state: Mutex::new(state), room: Condvar::new() }
+        let bytes_max = CONNECTION_BYTES_MAX.min(account.bytes_max() / 2);
+        Self {
+            id,
+            outlet,
+            account,
+            bytes_max,
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            waker: Arc::default(),
+            is_waiting: AtomicBool::new(false),
+            position: AtomicU64::new(0),
+        }
     }
 
     /// What was written since the last time, if replies go to memory.
@@ -141,57 +148,87 @@ impl Connection {
         }
     }
 
-    /// Counts a call of `bytes` as in flight, if there is room for it. `held`: the reader has the
-    /// writer's right, and so must write himself what has piled up.
-    pub(crate) fn admit(&self, held: bool, bytes: usize) -> Admission {
+    /// Counts a call as in flight, if there is room for `bytes`, or takes them for a record that is
+    /// being received. `held`: the reader has the writer's right, and so must write himself what
+    /// has piled up.
+    pub(crate) fn admit(&self, held: bool, bytes: usize, is_call: bool) -> Admission {
         let mut state = self.state.lock();
         if state.closed {
             Admission::Closed
         } else if held && state.queue_cost_bytes > HELD_BYTES_MAX {
             Admission::WriteFirst
-        } else if self.is_full(&state) {
+        } else if self.is_full(&state) || self.account.take(bytes, Use::Call).is_err() {
             Admission::Wait
         } else {
-            state.calls_in_flight += 1;
-            self.charge(&mut state, bytes);
+            state.calls_in_flight += usize::from(is_call);
+            state.charged_bytes += bytes;
             Admission::Dispatch
         }
     }
 
-    /// Blocks the reader until a call can be admitted or the connection is closed. The caller must
-    /// not hold the writer's right.
-    pub(crate) fn wait_for_room(&self) {
-        let mut state = self.state.lock();
-        while self.is_full(&state) && !state.closed {
-            state.reader_waits = true;
-            if state.is_full() {
+    /// Blocks the reader until `bytes` may fit or the connection is closed. The caller must not
+    /// hold the writer's right.
+    pub(crate) fn wait_for_room(&self, bytes: usize) {
+        self.is_waiting.store(true, Ordering::Relaxed);
+        {
+            let mut state = self.state.lock();
+            while self.is_full(&state) && !state.closed {
+                state.reader_waits = true;
                 self.room.wait(&mut state);
-            } else {
-                self.memory.waiting.fetch_add(1, Ordering::Relaxed);
-                self.room.wait_for(&mut state, MEMORY_LOOK_INTERVAL);
-                self.memory.waiting.fetch_sub(1, Ordering::Relaxed);
             }
+            state.reader_waits = false;
         }
-        state.reader_waits = false;
+        self.account.wait(bytes, &self.waker, || self.state.lock().closed);
+        self.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Counts bytes that the reply to a call in flight will have.
-    pub(crate) fn promise(&self, bytes: usize) {
-        self.charge(&mut self.state.lock(), bytes);
+    /// Lets the next one have room that is left, after a wait.
+    pub(crate) fn wake_next(&self) {
+        self.account.wake_next();
+    }
+
+    /// Takes memory for the reader's buffer, if there is plenty.
+    pub(crate) fn take_for_buffer(&self, bytes: usize) -> bool {
+        let is_taken = self.account.take(bytes, Use::Buffer).is_ok();
+        self.state.lock().charged_bytes += if is_taken { bytes } else { 0 };
+        is_taken
+    }
+
+    /// Gives back memory of the reader's buffer.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.credit(&mut self.state.lock(), bytes);
+        }
+    }
+
+    /// The reader is here in the stream, and waits for more of it.
+    pub(crate) fn note_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.state.lock();
+        let is_waiting = state.reader_waits || self.is_waiting.load(Ordering::Relaxed);
+        let is_full = matches!(state.writer, Writer::Waiting(_));
+        Progress {
+            position: (!is_waiting).then(|| self.position.load(Ordering::Relaxed)),
+            calls_in_flight: state.calls_in_flight,
+            is_full_for: is_full.then_some(state.resumed),
+        }
     }
 
     fn charge(&self, state: &mut State, bytes: usize) {
-        state.reply_bytes += bytes;
-        self.memory.bytes.fetch_add(bytes, Ordering::Relaxed);
+        state.charged_bytes += bytes;
+        self.account.charge(bytes);
     }
 
     fn credit(&self, state: &mut State, bytes: usize) {
-        state.reply_bytes -= bytes;
-        self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        state.charged_bytes -= bytes;
+        self.account.give_back(bytes);
     }
 
     fn is_full(&self, state: &State) -> bool {
-        state.is_full() || state.calls_in_flight > 0 && self.memory.bytes() > self.memory.bytes_max
+        state.calls_in_flight >= CALLS_IN_FLIGHT_MAX || state.charged_bytes > self.bytes_max
     }
 
     /// Takes the writer's right, if nobody has it.
@@ -211,17 +248,24 @@ impl Connection {
         self.write_queue(state, Finished::default());
     }
 
-    /// Queues the reply to a call that promised `promised` bytes, and writes it if nobody else
-    /// does: with those that the thread queues in the same round.
-    pub(crate) fn answer(self: &Arc<Self>, reply: Reply, promised: usize) {
+    /// Queues the reply to a call for which `charged` bytes were taken, and writes it if nobody
+    /// else does: with those that the thread queues in the same round.
+    pub(crate) fn answer(self: &Arc<Self>, mut reply: Reply, charged: usize) {
         let mut state = self.state.lock();
-        self.credit(&mut state, promised);
         if state.closed {
             state.calls_in_flight -= 1;
+            self.credit(&mut state, charged);
             return;
         }
         let cost = reply.cost_bytes();
-        self.charge(&mut state, cost);
+        reply.set_charged(charged);
+        if cost > charged {
+            self.charge(&mut state, cost - charged);
+            reply.set_charged(cost);
+        } else if charged - cost > PROMISE_SLACK_BYTES {
+            self.credit(&mut state, charged - cost);
+            reply.set_charged(cost);
+        }
         state.queue_cost_bytes += cost;
         state.queue.push_back(reply);
         if matches!(state.writer, Writer::Idle) {
@@ -234,22 +278,25 @@ impl Connection {
         }
     }
 
-    /// Ends a call that promised `promised` bytes and gets no reply.
-    pub(crate) fn withdraw(&self, promised: usize) {
+    /// Ends a call for which `charged` bytes were taken and that gets no reply.
+    pub(crate) fn withdraw(&self, charged: usize) {
         let mut state = self.state.lock();
         state.calls_in_flight -= 1;
-        self.credit(&mut state, promised);
+        self.credit(&mut state, charged);
         self.wake_reader(&mut state);
     }
 
     /// Goes on with the leftover: the socket takes bytes again, or is broken.
     pub(crate) fn resume(&self) {
         let mut state = self.state.lock();
+        if !matches!(state.writer, Writer::Waiting(_)) {
+            assert!(state.closed, "armed only while a batch waits");
+            return;
+        }
+        state.resumed += 1;
         if let Writer::Waiting(batch) = std::mem::replace(&mut state.writer, Writer::Busy) {
             drop(state);
             self.write(batch);
-        } else {
-            unreachable!("armed only while a batch waits, and closing keeps it waiting");
         }
     }
 
@@ -258,23 +305,33 @@ impl Connection {
         let dropped = {
             let mut state = self.state.lock();
             state.closed = true;
-            let dropped = std::mem::take(&mut state.queue);
-            state.calls_in_flight -= dropped.len();
-            let cost = std::mem::take(&mut state.queue_cost_bytes);
-            self.credit(&mut state, cost);
+            let queue = std::mem::take(&mut state.queue);
+            state.queue_cost_bytes = 0;
+            let waiting = match std::mem::replace(&mut state.writer, Writer::Idle) {
+                Writer::Waiting(batch) => batch,
+                other => {
+                    state.writer = other;
+                    Batch::default()
+                }
+            };
+            for finished in [Finished::all(&queue), waiting.left()] {
+                state.calls_in_flight -= finished.calls;
+                self.credit(&mut state, finished.charged_bytes);
+            }
             self.room.notify_one();
-            dropped
+            (queue, waiting)
         };
         drop(dropped); // payloads are freed outside the lock
+        self.waker.wake();
         if let Outlet::Socket(socket, _) = &self.outlet {
             // It may be broken already; then there is nothing left to shut.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Also where the memory of all is full: the reader looks for that by itself.
+    /// Where the account is full, that wakes the reader.
     fn wake_reader(&self, state: &mut State) {
-        if state.reader_waits && !state.is_full() {
+        if state.reader_waits && !self.is_full(state) {
             state.reader_waits = false;
             self.room.notify_one();
         }
@@ -283,7 +340,7 @@ impl Connection {
     /// Takes the queue for writing, or gives the writer's right back when it is empty.
     fn next_batch(&self, state: &mut State, finished: Finished) -> Batch {
         state.calls_in_flight -= finished.calls;
-        self.credit(state, finished.cost_bytes);
+        self.credit(state, finished.charged_bytes);
         self.wake_reader(state);
         state.queue_cost_bytes = 0;
         if state.queue.is_empty() {
@@ -308,7 +365,7 @@ impl Connection {
                 Ok(count) => {
                     let more = batch.advance(count);
                     finished.calls += more.calls;
-                    finished.cost_bytes += more.cost_bytes;
+                    finished.charged_bytes += more.charged_bytes;
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -347,7 +404,7 @@ impl Connection {
         let armed = {
             let mut state = self.state.lock();
             state.calls_in_flight -= finished.calls;
-            self.credit(&mut state, finished.cost_bytes);
+            self.credit(&mut state, finished.charged_bytes);
             self.wake_reader(&mut state);
             state.writer = Writer::Waiting(batch);
             let first = !std::mem::replace(&mut state.registered, true);
@@ -364,14 +421,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Of a closed connection: what waited for the poller was never written.
-        let left = std::mem::take(&mut self.state.get_mut().reply_bytes);
-        self.memory.bytes.fetch_sub(left, Ordering::Relaxed);
-    }
-}
-
-impl State {
-    fn is_full(&self) -> bool {
-        self.calls_in_flight >= CALLS_IN_FLIGHT_MAX || self.reply_bytes > REPLY_BYTES_MAX
+        // Of a closed connection: the record that was being received, and replies that a thread
+        // was writing when the socket failed.
+        self.account.give_back(self.state.get_mut().charged_bytes);
     }
 }

@@ -3,7 +3,8 @@
 //! Only small programs are called so (NLM, NSM): a reply is one datagram, and one that is too large
 //! for that is not sent. Calls that are lost are the client's to repeat.
 //!
-//! Invariants: each datagram is one call and at most one reply; what is no call is dropped.
+//! Invariants: each datagram is one call and at most one reply; what is no call is dropped, and so
+//! is a call while [`CALLS_IN_FLIGHT_MAX`] others are not answered.
 //! [`DatagramServer::stop`] returns when its thread has ended.
 //!
 //! Fails: [`RpcError`] from [`DatagramServer::start`].
@@ -17,15 +18,27 @@ use crate::xdr::Reader;
 use platform::thread::JoinHandle;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Longest datagram that is taken, and sent.
 const DATAGRAM_BYTES_MAX: usize = 32 << 10;
+
+/// Calls that are dispatched and not answered, of all clients. More than clients of locks have
+/// under way: with what each keeps of the arguments, half a megabyte.
+const CALLS_IN_FLIGHT_MAX: usize = 256;
 
 /// Where the reply to a datagram goes.
 pub(crate) struct ReturnAddress {
     socket: Arc<UdpSocket>,
     peer: SocketAddr,
+    /// Counted for as long as the call is not answered.
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Drop for ReturnAddress {
+    fn drop(&mut self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl ReturnAddress {
@@ -84,6 +97,7 @@ impl Drop for DatagramServer {
 
 fn serve<S: Service>(service: &S, socket: &Arc<UdpSocket>, stopping: &AtomicBool) {
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let in_flight = Arc::new(AtomicUsize::new(0));
     loop {
         let received = socket.recv_from(&mut buffer);
         if stopping.load(Ordering::SeqCst) {
@@ -93,7 +107,12 @@ fn serve<S: Service>(service: &S, socket: &Arc<UdpSocket>, stopping: &AtomicBool
         let Ok((length, peer)) = received else { continue };
         let record = Record::of(buffer.get(..length).unwrap_or_default());
         let mut arguments = Reader::new(record.bytes());
-        let back = ReturnAddress { socket: Arc::clone(socket), peer };
+        if in_flight.load(Ordering::Relaxed) >= CALLS_IN_FLIGHT_MAX {
+            continue; // its client asks again
+        }
+        in_flight.fetch_add(1, Ordering::Relaxed);
+        let back =
+            ReturnAddress { socket: Arc::clone(socket), peer, in_flight: Arc::clone(&in_flight) };
         match CallHeader::read(&mut arguments) {
             Ok(header) => {
                 let replier = Replier::for_datagram(header.xid, back);

@@ -7,7 +7,8 @@
 //!
 //! Fails: as a connection does; [`Dialogue::hear`] says why the stream ended.
 
-use crate::connection::{Connection, Memory, Outlet};
+use crate::account::Account;
+use crate::connection::{Connection, Outlet};
 use crate::record::{RecordError, RecordReader};
 use crate::server::{Service, read_calls};
 use platform::sync::Mutex;
@@ -28,8 +29,8 @@ impl<S: Service> Dialogue<S> {
     #[must_use]
     pub fn new(service: S, peer: SocketAddr, record_bytes_max: usize) -> Self {
         let session = service.open(peer);
-        let memory = Arc::new(Memory::new(usize::MAX));
-        let connection = Arc::new(Connection::new(0, Outlet::Memory(Mutex::default()), memory));
+        let outlet = Outlet::Memory(Mutex::default());
+        let connection = Arc::new(Connection::new(0, outlet, Account::unlimited()));
         Self { service, session, connection, record_bytes_max }
     }
 

@@ -23,8 +23,11 @@
 //! - Each call gets exactly one reply while its connection lives, or none where the service says so
 //!   ([`Replier::withdraw`]). A [`Replier`] that is dropped answers `SYSTEM_ERR`; one whose
 //!   connection is gone does nothing.
-//! - Memory per connection is bounded: calls in flight and reply bytes have limits, beyond which
-//!   nothing more is read from that connection.
+//! - Memory is bounded for each connection, for each client and in all, from a record's first byte
+//!   until the socket has the reply (`account`). Beyond it nothing more is read from the
+//!   connection, and clients that have little go first.
+//! - Connections are limited for each client and in all, those that the service knows first; those
+//!   of which nothing comes are ended (`connections`).
 //!
 //! Fails: [`RpcError`] when listening is not possible. A connection that breaks the protocol is
 //! closed; one that names what the server does not have gets the RPC error that says so.
@@ -42,15 +45,18 @@ pub mod rpcbind;
 pub mod server;
 pub mod xdr;
 
+mod account;
 mod connection;
+mod connections;
 mod poller;
 
 pub use client::CallError;
+pub use connections::Standing;
 pub use datagram::DatagramServer;
 pub use dialogue::Dialogue;
 pub use error::RpcError;
 pub use message::{AuthStatus, AuthSys, CallHeader, Credential, ReplyError};
 pub use outgoing::Payload;
-pub use record::{Record, RecordError, RecordReader};
-pub use server::{Call, Configuration, Replier, Server, Service};
+pub use record::{Filled, Next, Record, RecordError, RecordReader};
+pub use server::{Call, Configuration, REPLY_BYTES_USUAL, Replier, Server, Service};
 pub use xdr::{Reader, Writer, XdrError};

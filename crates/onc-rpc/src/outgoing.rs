@@ -60,6 +60,8 @@ pub(crate) struct Reply {
     payload: Option<Box<dyn Payload>>,
     padding: usize,
     length: usize,
+    /// What its connection was charged for it.
+    charged_bytes: usize,
 }
 
 impl Reply {
@@ -69,7 +71,7 @@ impl Reply {
         let padding = xdr::padding(payload_length);
         let length = head.len() + payload_length + padding;
         head.overwrite_u32(0, record::mark(length - 4));
-        Self { head: head.into_bytes(), payload, padding, length }
+        Self { head: head.into_bytes(), payload, padding, length, charged_bytes: 0 }
     }
 
     /// The whole reply without its record mark.
@@ -82,6 +84,11 @@ impl Reply {
     /// What the reply costs while it is queued.
     pub(crate) fn cost_bytes(&self) -> usize {
         self.length + REPLY_OVERHEAD_BYTES
+    }
+
+    /// Notes what its connection was charged for it.
+    pub(crate) const fn set_charged(&mut self, bytes: usize) {
+        self.charged_bytes = bytes;
     }
 
     fn pieces<'a>(&'a self, pieces: &mut Pieces<'a>) {
@@ -106,11 +113,19 @@ pub(crate) struct Batch {
     written: usize,
 }
 
-/// What left the queue: calls answered, and their cost.
+/// What left the queue: calls answered, and what was charged for them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Finished {
     pub(crate) calls: usize,
-    pub(crate) cost_bytes: usize,
+    pub(crate) charged_bytes: usize,
+}
+
+impl Finished {
+    /// All of these replies.
+    pub(crate) fn all(replies: &VecDeque<Reply>) -> Self {
+        let charged_bytes = replies.iter().map(|reply| reply.charged_bytes).sum();
+        Self { calls: replies.len(), charged_bytes }
+    }
 }
 
 impl Batch {
@@ -120,6 +135,11 @@ impl Batch {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.replies.is_empty()
+    }
+
+    /// What was not written whole.
+    pub(crate) fn left(&self) -> Finished {
+        Finished::all(&self.replies)
     }
 
     /// The next slices to write.
@@ -144,7 +164,7 @@ impl Batch {
         {
             self.written -= first.length;
             finished.calls += 1;
-            finished.cost_bytes += first.cost_bytes();
+            finished.charged_bytes += first.charged_bytes;
             self.replies.pop_front();
         }
         assert!(self.written == 0 || !self.replies.is_empty(), "more written than there was");
@@ -194,7 +214,8 @@ mod tests {
                 expected.extend(record::mark(body.len()).to_be_bytes());
                 expected.extend(body);
                 let payload = blocks.map(|blocks| Box::new(Blocks(blocks)) as Box<dyn Payload>);
-                let reply = Reply::new(head, payload);
+                let mut reply = Reply::new(head, payload);
+                reply.set_charged(reply.cost_bytes());
                 cost += reply.cost_bytes();
                 reply
             }).collect();
@@ -212,10 +233,13 @@ mod tests {
                 sent.extend(&all[..count]);
                 let more = batch.advance(count);
                 finished.calls += more.calls;
-                finished.cost_bytes += more.cost_bytes;
+                finished.charged_bytes += more.charged_bytes;
+                let left = batch.left();
+                prop_assert_eq!(finished.calls + left.calls, replies.len());
+                prop_assert_eq!(finished.charged_bytes + left.charged_bytes, cost);
             }
             prop_assert!(sent == expected);
-            prop_assert_eq!(finished, Finished { calls: replies.len(), cost_bytes: cost });
+            prop_assert_eq!(finished, Finished { calls: replies.len(), charged_bytes: cost });
         }
     }
 }

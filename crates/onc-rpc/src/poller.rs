@@ -1,5 +1,6 @@
 //! One thread per server that goes on writing where a client reads too slowly for its socket's
-//! buffer: everyone else only ever writes without blocking.
+//! buffer: everyone else only ever writes without blocking. Once a second it lets the server look
+//! after its connections.
 //!
 //! Invariants: a connection is armed only while its leftover waits, and for one event
 //! (`EPOLLONESHOT`), so that at most one thread writes to a socket at any time.
@@ -7,7 +8,7 @@
 //! Fails: [`Poller::arm`] when the kernel has no memory; the connection is closed then.
 
 use crate::connection::Connection;
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::net::TcpStream;
@@ -15,6 +16,10 @@ use std::sync::Arc;
 
 /// Events taken at once; more wait in the kernel.
 const EVENTS_MAX: usize = 64;
+/// Events after which the server looks after its connections though there was no quiet second.
+const EVENTS_A_LOOK: usize = 1024;
+/// How often the server looks after its connections: often enough for limits of many seconds.
+const LOOK_SECONDS: i64 = 1;
 /// Stands for the wake-up descriptor. Connections are numbered from zero and never get here.
 const WAKE: u64 = u64::MAX;
 
@@ -48,14 +53,23 @@ impl Poller {
         let _ = rustix::io::write(&self.wake, &[1; 8]);
     }
 
-    /// Serves until [`Self::stop`]; `find` gives the connection of a number.
-    pub(crate) fn run(&self, find: impl Fn(u64) -> Option<Arc<Connection>>) {
+    /// Serves until [`Self::stop`]; `find` gives the connection of a number, `look` is called when
+    /// nothing has happened for a second, or much has.
+    pub(crate) fn run(&self, find: impl Fn(u64) -> Option<Arc<Connection>>, look: impl Fn()) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let timeout = Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 };
+        let mut busy = 0;
         loop {
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            let room = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.epoll, room, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => unreachable!("waiting on an epoll instance of our own: {error}"),
+            }
+            busy += events.len();
+            if events.is_empty() || busy > EVENTS_A_LOOK {
+                look();
+                busy = 0;
             }
             for event in &events {
                 let id = event.data.u64();

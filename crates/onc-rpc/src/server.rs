@@ -1,45 +1,61 @@
-//! The server: a listener, one reader thread per connection, one poller thread for slow clients.
+//! The server: a listener, one reader thread per connection, one poller thread for slow clients,
+//! which also looks once a second for connections of which nothing comes.
 //!
-//! Invariants: see the crate. [`Server::stop`] returns when no thread of the server is left; calls
-//! that are still in flight in the service then are answered into the void.
+//! Invariants: see the crate. A call is dispatched when the memory for it and for its reply was
+//! taken from its client's account ([`Service::reply_bytes`]). [`Server::stop`] returns when no
+//! thread of the server is left; calls that are still in flight in the service then are answered
+//! into the void.
 //!
 //! Fails: [`RpcError`] from [`Server::start`]. Later failures concern one connection and end it.
 
-use crate::connection::{Admission, Connection, Memory, Outlet};
+use crate::connection::{Admission, Connection, Outlet};
+use crate::connections::{Connections, Places, Standing};
 use crate::datagram::ReturnAddress;
 use crate::error::RpcError;
 use crate::message::{self, CallHeader, HeaderError, ReplyError};
 use crate::outgoing::{Payload, Reply};
 use crate::poller::Poller;
-use crate::record::{Record, RecordError, RecordReader};
+use crate::record::{Filled, Next, Record, RecordError, RecordReader};
 use crate::xdr::{Reader, Writer};
+use platform::Clock;
 use platform::round::Round;
 use platform::sync::{Condvar, Mutex};
 use platform::thread::JoinHandle;
-use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Connections at the same time. Each has a thread; 64 clients with 16 connections each fit.
-pub const CONNECTIONS_MAX: usize = 1024;
 /// How long an idle connection lasts before TCP asks whether its client is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// How long TCP sends without an acknowledgement, to a client that is gone, before it gives up:
+/// minutes less than by itself.
+const UNACKNOWLEDGED_MILLISECONDS_MAX: u32 = 60_000;
+/// How long a reader waits for more before it gives back its large buffer.
+const LARGE_BUFFER_IDLE: Duration = Duration::from_secs(10);
+/// What a reply takes that has neither data nor a list: two handles, four sets of attributes.
+pub const REPLY_BYTES_USUAL: usize = 640;
+/// Largest record of a stranger: there is nothing that he may write.
+const STRANGER_RECORD_BYTES_MAX: usize = 64 << 10;
+/// The largest calls that fit into a server's memory at once: a client gets half of what calls
+/// have, and must have room for one.
+const CALLS_MIN: usize = 4;
 /// How long accepting pauses when the system has no descriptors or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a server listens on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub struct Configuration {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
     /// Largest call: the largest WRITE and the headers around it.
     pub record_bytes_max: usize,
-    /// What calls and replies may take, over all connections: beyond it those that have a call in
-    /// flight are not read from.
+    /// What connections, calls and replies may take, over all connections. At least four of the
+    /// largest calls fit, whatever it says.
     pub in_flight_bytes_max: usize,
+    /// For connections of which nothing comes.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// A call, on its connection's reader thread.
@@ -60,6 +76,19 @@ pub trait Service: Send + Sync + 'static {
     /// A client connected.
     fn open(&self, peer: SocketAddr) -> Self::Session;
 
+    /// Whether there is anything here for a client at `address`.
+    fn standing(&self, address: IpAddr) -> Standing {
+        let _ = address;
+        Standing::Known
+    }
+
+    /// At most what the reply to a call takes: so much memory is taken before it is dispatched.
+    /// Whatever the arguments are; they may be garbage.
+    fn reply_bytes(&self, header: &CallHeader, arguments: Reader<'_>) -> usize {
+        let _ = (header, arguments);
+        REPLY_BYTES_USUAL
+    }
+
     /// A datagram came from a client; it is a session of its own.
     fn open_datagram(&self, peer: SocketAddr) -> Self::Session {
         self.open(peer)
@@ -74,6 +103,14 @@ impl<S: Service> Service for Arc<S> {
 
     fn open(&self, peer: SocketAddr) -> S::Session {
         (**self).open(peer)
+    }
+
+    fn standing(&self, address: IpAddr) -> Standing {
+        (**self).standing(address)
+    }
+
+    fn reply_bytes(&self, header: &CallHeader, arguments: Reader<'_>) -> usize {
+        (**self).reply_bytes(header, arguments)
     }
 
     fn open_datagram(&self, peer: SocketAddr) -> S::Session {
@@ -95,23 +132,15 @@ enum Way {
 pub struct Replier {
     way: Way,
     xid: u32,
-    promised: usize,
+    /// What was taken for the call from its client's account.
+    charged: usize,
     answered: bool,
 }
 
 impl Replier {
     /// The way back for a call that came as a datagram.
     pub(crate) const fn for_datagram(xid: u32, address: ReturnAddress) -> Self {
-        Self { way: Way::Datagram(address), xid, promised: 0, answered: false }
-    }
-
-    /// Says that the reply will carry about this many bytes, so that the connection's memory stays
-    /// bounded while the call is in flight.
-    pub fn expect_bytes(&mut self, bytes: usize) {
-        if let Way::Connection(connection) = &self.way {
-            connection.promise(bytes);
-            self.promised += bytes;
-        }
+        Self { way: Way::Datagram(address), xid, charged: 0, answered: false }
     }
 
     /// A writer that holds the header of a successful reply; the results go behind it.
@@ -138,7 +167,7 @@ impl Replier {
     pub fn withdraw(mut self) {
         self.answered = true;
         if let Way::Connection(connection) = &self.way {
-            connection.withdraw(self.promised);
+            connection.withdraw(self.charged);
         }
     }
 
@@ -161,7 +190,7 @@ impl Replier {
         self.answered = true;
         match &self.way {
             Way::Connection(connection) => {
-                connection.answer(Reply::new(writer, payload), self.promised);
+                connection.answer(Reply::new(writer, payload), self.charged);
             }
             Way::Datagram(address) => address.send(&Reply::new(writer, payload)),
         }
@@ -176,21 +205,24 @@ impl Drop for Replier {
     }
 }
 
-struct Connections {
-    open: HashMap<u64, Arc<Connection>>,
-    /// Reader threads that have not ended; at most one more than `open` for each that is ending.
-    readers: usize,
-}
-
 struct Shared<S> {
     service: S,
     record_bytes_max: usize,
     poller: Arc<Poller>,
-    memory: Arc<Memory>,
     connections: Mutex<Connections>,
+    clock: Arc<dyn Clock>,
     /// A reader ended, or the server is stopping.
     changed: Condvar,
     stopping: AtomicBool,
+}
+
+impl<S: Service> Shared<S> {
+    /// Ends the connections of which nothing comes.
+    fn look(&self) {
+        let now = self.clock.monotonic_nanoseconds();
+        let closing = self.connections.lock().look(now);
+        closing.into_iter().for_each(|connection| connection.close());
+    }
 }
 
 /// A running server; stops when dropped.
@@ -212,12 +244,16 @@ impl<S: Service> Server<S> {
         let start = |source| RpcError::Start { address, source };
         let listener = Arc::new(TcpListener::bind(address).map_err(listen)?);
         let local_address = listener.local_addr().map_err(listen)?;
+        // A call of the largest size has a small reply, and the other way round.
+        let call_bytes_max = configuration.record_bytes_max + REPLY_BYTES_USUAL;
+        let bytes_max = configuration.in_flight_bytes_max.max(CALLS_MIN * 2 * call_bytes_max);
+        let (places, limits) = Places::within(bytes_max, call_bytes_max);
         let shared = Arc::new(Shared {
             service,
             record_bytes_max: configuration.record_bytes_max,
             poller: Arc::new(Poller::new().map_err(start)?),
-            memory: Arc::new(Memory::new(configuration.in_flight_bytes_max)),
-            connections: Mutex::new(Connections { open: HashMap::new(), readers: 0 }),
+            connections: Mutex::new(Connections::new(places, limits)),
+            clock: Arc::clone(&configuration.clock),
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
         });
@@ -226,7 +262,7 @@ impl<S: Service> Server<S> {
         // If the second spawn fails, dropping `server` stops the first thread.
         let shared = Arc::clone(&server.shared);
         let poll = move || {
-            shared.poller.run(|id| shared.connections.lock().open.get(&id).map(Arc::clone));
+            shared.poller.run(|id| shared.connections.lock().find(id), || shared.look());
         };
         server.threads.push(platform::thread::spawn("rpc-poller", poll).map_err(start)?);
         let (shared, listener) = (Arc::clone(&server.shared), Arc::clone(&server.listener));
@@ -244,7 +280,7 @@ impl<S: Service> Server<S> {
     /// What calls and replies take now.
     #[must_use]
     pub fn in_flight_bytes(&self) -> usize {
-        self.shared.memory.bytes()
+        self.shared.connections.lock().bytes()
     }
 
     /// The service.
@@ -262,7 +298,7 @@ impl<S: Service> Server<S> {
         {
             let mut connections = self.shared.connections.lock();
             self.shared.changed.notify_all();
-            connections.open.values().for_each(|connection| connection.close());
+            connections.all().for_each(|connection| connection.close());
             while connections.readers > 0 {
                 self.shared.changed.wait(&mut connections);
             }
@@ -305,30 +341,35 @@ fn serve<S: Service>(
     socket: TcpStream,
     peer: SocketAddr,
 ) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
-    rustix::net::sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+    let standing = shared.service.standing(peer.ip().to_canonical());
     let socket = Arc::new(socket);
     let outlet = Outlet::Socket(Arc::clone(&socket), Arc::clone(&shared.poller));
-    let connection = Arc::new(Connection::new(id, outlet, Arc::clone(&shared.memory)));
-    {
+    let now = shared.clock.monotonic_nanoseconds();
+    let opened = {
         let mut connections = shared.connections.lock();
-        if connections.open.len() >= CONNECTIONS_MAX {
-            tracing::warn!(%peer, limit = CONNECTIONS_MAX, "too many connections");
-            return Ok(());
-        }
         if shared.stopping.load(Ordering::SeqCst) {
             return Ok(());
         }
-        connections.open.insert(id, Arc::clone(&connection));
-        connections.readers += 1;
-    }
+        let connect = |account| Connection::new(id, outlet, account);
+        connections.open(id, (standing, peer.ip()), now, connect)
+    };
+    let Ok((connection, given_up)) = opened else { return Ok(()) };
+    let ending = Ending { shared: Arc::clone(shared), connection, id };
+    given_up.into_iter().for_each(|connection| connection.close());
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(LARGE_BUFFER_IDLE))?;
+    rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
+    rustix::net::sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+    rustix::net::sockopt::set_tcp_user_timeout(&socket, UNACKNOWLEDGED_MILLISECONDS_MAX)?;
+    let record_bytes_max = match standing {
+        Standing::Known => shared.record_bytes_max,
+        Standing::Stranger => shared.record_bytes_max.min(STRANGER_RECORD_BYTES_MAX),
+    };
     // In the order in which they are accepted.
     let mut session = shared.service.open(peer);
-    let ending = Ending { shared: Arc::clone(shared), connection, id };
     platform::thread::spawn("rpc-reader", move || {
         let Ending { shared, connection, .. } = &ending;
-        let records = RecordReader::new(&*socket, shared.record_bytes_max);
+        let records = RecordReader::new(&*socket, record_bytes_max);
         let error = read_calls(&shared.service, connection, &mut session, records);
         tracing::debug!(%peer, %error, "connection ended");
     })?;
@@ -345,9 +386,7 @@ struct Ending<S: Service> {
 impl<S: Service> Drop for Ending<S> {
     fn drop(&mut self) {
         self.connection.close();
-        let mut connections = self.shared.connections.lock();
-        connections.open.remove(&self.id);
-        connections.readers -= 1;
+        self.shared.connections.lock().remove(self.id);
         self.shared.changed.notify_all();
     }
 }
@@ -364,14 +403,43 @@ pub(crate) fn read_calls<S: Service, R: Read>(
         let round = Round::open();
         let result = loop {
             let record = match records.next_buffered() {
-                Ok(Some(record)) => record,
-                Ok(None) => break Ok(()),
+                Ok(Next::Record(record)) => record,
+                Ok(Next::More) => break Ok(()),
+                Ok(Next::Room(bytes)) => {
+                    if !admit(connection, (bytes, false), &mut held, &round) {
+                        break Err(RecordError::Closed);
+                    }
+                    records.grant();
+                    continue;
+                }
                 Err(error) => break Err(error),
             };
-            if !admit(connection, record.bytes().len(), &mut held, &round)
-                || !dispatch(service, session, connection, record)
-            {
+            let mut arguments = Reader::new(record.bytes());
+            let header = CallHeader::read(&mut arguments);
+            let reply_bytes = match &header {
+                Ok(header) => service.reply_bytes(header, arguments.clone()),
+                Err(_) => REPLY_BYTES_USUAL,
+            };
+            // A large record has its memory already.
+            let copied_bytes = if record.granted_bytes() > 0 { 0 } else { record.bytes().len() };
+            let bytes = copied_bytes + reply_bytes;
+            if !admit(connection, (bytes, true), &mut held, &round) {
                 break Err(RecordError::Closed);
+            }
+            let replier = |xid| Replier {
+                way: Way::Connection(Arc::clone(connection)),
+                xid,
+                charged: bytes + record.granted_bytes(),
+                answered: false,
+            };
+            match header {
+                Ok(header) => {
+                    let replier = replier(header.xid);
+                    service.dispatch(session, Call { header, arguments, record }, replier);
+                }
+                Err(HeaderError::Reply { xid, error }) => replier(xid).fail(error),
+                // Closing gives back what was taken.
+                Err(HeaderError::NotACall) => break Err(RecordError::Closed),
             }
         };
         // What the calls left to be done once for all, then the replies that are there.
@@ -379,17 +447,35 @@ pub(crate) fn read_calls<S: Service, R: Read>(
         if held {
             connection.release();
         }
-        if let Err(error) = result.and_then(|()| records.fill()) {
+        if let Err(error) = result {
             return error;
+        }
+        connection.note_position(records.position());
+        match records.fill(|bytes| connection.take_for_buffer(bytes)) {
+            Ok(Filled::Some) => {}
+            Ok(Filled::Nothing) => connection.give_back(records.shrink()),
+            Err(error) => return error,
         }
     }
 }
 
-/// Waits until a call of `bytes` may be dispatched; false when the connection is closed.
-fn admit(connection: &Connection, bytes: usize, held: &mut bool, round: &Round) -> bool {
+/// Waits until a call, or a record that is being received, may have `bytes`; false when the
+/// connection is closed.
+fn admit(
+    connection: &Connection,
+    (bytes, is_call): (usize, bool),
+    held: &mut bool,
+    round: &Round,
+) -> bool {
+    let mut has_waited = false;
     loop {
-        match connection.admit(*held, bytes) {
-            Admission::Dispatch => return true,
+        match connection.admit(*held, bytes, is_call) {
+            Admission::Dispatch => {
+                if has_waited {
+                    connection.wake_next();
+                }
+                return true;
+            }
             Admission::Closed => return false,
             Admission::WriteFirst => connection.release(),
             Admission::Wait => {
@@ -398,36 +484,11 @@ fn admit(connection: &Connection, bytes: usize, held: &mut bool, round: &Round) 
                 if *held {
                     connection.release();
                 }
-                connection.wait_for_room();
+                connection.wait_for_room(bytes);
+                has_waited = true;
             }
         }
         *held = connection.hold();
-    }
-}
-
-/// Dispatches one call that was admitted; false when the record is no call.
-fn dispatch<S: Service>(
-    service: &S,
-    session: &mut S::Session,
-    connection: &Arc<Connection>,
-    record: Record<'_>,
-) -> bool {
-    let mut arguments = Reader::new(record.bytes());
-    let way = Way::Connection(Arc::clone(connection));
-    // Admitting it has counted it.
-    let promised = record.bytes().len();
-    let replier = |xid| Replier { way, xid, promised, answered: false };
-    match CallHeader::read(&mut arguments) {
-        Ok(header) => {
-            let replier = replier(header.xid);
-            service.dispatch(session, Call { header, arguments, record }, replier);
-            true
-        }
-        Err(HeaderError::Reply { xid, error }) => {
-            replier(xid).fail(error);
-            true
-        }
-        Err(HeaderError::NotACall) => false,
     }
 }
 

@@ -8,9 +8,11 @@
 use crate::request::{Refusal, Request, Wanted};
 use crate::wire;
 use file_service::requests::Segment;
-use file_service::{Attributes, CommitResult, FsError, ReadData, Stability, WriteResult, calls};
+use file_service::{
+    Attributes, CommitResult, FsError, Limits, ReadData, Stability, WriteResult, calls,
+};
 use onc_rpc::outgoing::Pieces;
-use onc_rpc::{Payload, Writer, XdrError};
+use onc_rpc::{Payload, Reader, Writer, XdrError};
 use units::BLOCK_SIZE;
 
 /// Results of a READ before the data: status, attributes, count, end of file, length.
@@ -41,13 +43,19 @@ impl Payload for Data {
     }
 }
 
+/// At most what READ's data takes, of its arguments.
+pub(super) fn reply_bytes(limits: &Limits, mut arguments: Reader<'_>) -> Result<usize, XdrError> {
+    arguments.opaque(wire::HANDLE_BYTES_MAX)?;
+    arguments.u64()?;
+    Ok(arguments.u32()?.min(limits.transfer_bytes_max) as usize)
+}
+
 /// READ.
 pub(super) fn read(request: &mut Request<'_>) -> Result<(), Refusal> {
     let target = request.target(Wanted::Look)?;
     let offset = request.arguments.u64()?;
     let count = request.arguments.u32()?.min(request.context.limits.transfer_bytes_max);
-    let mut answer = request.take_answer();
-    answer.expect_bytes(count as usize);
+    let answer = request.take_answer();
     let done = move |result: Result<ReadData, FsError>| match result {
         Err(error) => answer.fail(error),
         Ok(data) => {

@@ -11,11 +11,16 @@
 
 use crate::request::{Answer, Refusal, Request, Wanted};
 use crate::wire::{self, SealedBytes};
-use file_service::{DirectoryEntry, DirectoryPage, FileHandle, FsError, calls};
-use onc_rpc::{Reader, Writer, xdr};
+use file_service::{DirectoryEntry, DirectoryPage, FileHandle, FsError, Limits, calls};
+use onc_rpc::{Reader, Writer, XdrError, xdr};
 use std::sync::Arc;
 
 const VERIFIER: u64 = 0;
+/// Bytes of the status before the results.
+const STATUS_SIZE: usize = 4;
+/// Longest list in one answer, however much room the client gives: 3,000 names. The backend's page
+/// of them, which there is for a moment, takes several times as much.
+const LIST_BYTES_MAX: u32 = 128 << 10;
 /// Results without entries: attributes, verifier, end of the list, end of the directory.
 const FRAME_SIZE: usize = wire::POST_ATTRIBUTES_SIZE + 8 + 4 + 4;
 /// An entry with a name of the usual length (16), for guessing how many to ask the backend for.
@@ -55,31 +60,31 @@ impl Room {
         (4 + information + extra, information)
     }
 
-    /// How many of the entries fit.
-    fn fitting(&self, entries: &[DirectoryEntry]) -> usize {
-        let (mut bytes, mut information_bytes) = (FRAME_SIZE, 0);
-        let fits = |entry: &&DirectoryEntry| {
+    /// How many of the entries fit, and the bytes of the results with them. None if no entry fits
+    /// though there are some.
+    fn fitting(&self, entries: &[DirectoryEntry]) -> Option<(usize, usize)> {
+        let (mut count, mut bytes, mut information_bytes) = (0, FRAME_SIZE, 0);
+        for entry in entries {
             let (size, information) = self.entry_sizes(entry);
-            let first = information_bytes == 0;
-            bytes += size;
             information_bytes += information;
-            bytes <= self.bytes && (first || information_bytes <= self.information_bytes)
-        };
-        entries.iter().take_while(fits).count()
+            let fits = count == 0 || information_bytes <= self.information_bytes;
+            if !fits || bytes + size > self.bytes {
+                break;
+            }
+            bytes += size;
+            count += 1;
+        }
+        let is_of_use = FRAME_SIZE <= self.bytes && (count > 0 || entries.is_empty());
+        is_of_use.then_some((count, bytes))
     }
 
-    /// Writes the results after the status; false, and nothing of use, if no entry fits though
-    /// there are some.
+    /// Writes the results after the status, with so many of the entries.
     fn write(
-        &self,
         writer: &mut Writer,
-        page: &DirectoryPage,
+        (page, count): (&DirectoryPage, usize),
+        with_attributes: bool,
         seal: impl Fn(&FileHandle) -> Option<SealedBytes>,
-    ) -> bool {
-        let count = self.fitting(&page.entries);
-        if FRAME_SIZE > self.bytes || (count == 0 && !page.entries.is_empty()) {
-            return false;
-        }
+    ) {
         wire::post_attributes(writer, Some(&page.attributes));
         writer.u64(VERIFIER);
         for entry in page.entries.iter().take(count) {
@@ -87,7 +92,7 @@ impl Room {
             writer.u64(entry.inode.get());
             writer.opaque(&entry.name);
             writer.u64(entry.cookie);
-            if self.with_attributes {
+            if with_attributes {
                 let found = entry.entry.as_ref();
                 wire::post_attributes(writer, found.map(|found| &found.attributes));
                 wire::post_handle(writer, found.and_then(|found| seal(&found.handle)));
@@ -95,35 +100,48 @@ impl Room {
         }
         writer.bool(false);
         writer.bool(page.end && count == page.entries.len());
-        true
     }
+}
+
+/// What the client gives room for, of the arguments behind handle, cookie and verifier.
+fn read_room(
+    limits: &Limits,
+    arguments: &mut Reader<'_>,
+    with_attributes: bool,
+) -> Result<Room, XdrError> {
+    let limit = limits.transfer_bytes_max.min(LIST_BYTES_MAX);
+    let first = arguments.u32()?.min(limit) as usize;
+    let bytes = if with_attributes { arguments.u32()?.min(limit) as usize } else { first };
+    Ok(Room { bytes, information_bytes: first, with_attributes })
+}
+
+/// At most what the list takes, of the arguments.
+pub(super) fn reply_bytes(
+    limits: &Limits,
+    mut arguments: Reader<'_>,
+    with_attributes: bool,
+) -> Result<usize, XdrError> {
+    arguments.opaque(wire::HANDLE_BYTES_MAX)?;
+    arguments.u64()?;
+    arguments.u64()?;
+    Ok(read_room(limits, &mut arguments, with_attributes)?.bytes)
 }
 
 /// READDIR.
 pub(super) fn read(request: &mut Request<'_>) -> Result<(), Refusal> {
-    list(request, |arguments, limit| {
-        let bytes = arguments.u32()?.min(limit) as usize;
-        Ok(Room { bytes, information_bytes: bytes, with_attributes: false })
-    })
+    list(request, false)
 }
 
 /// READDIRPLUS.
 pub(super) fn read_with_attributes(request: &mut Request<'_>) -> Result<(), Refusal> {
-    list(request, |arguments, limit| {
-        let information_bytes = arguments.u32()?.min(limit) as usize;
-        let bytes = arguments.u32()?.min(limit) as usize;
-        Ok(Room { bytes, information_bytes, with_attributes: true })
-    })
+    list(request, true)
 }
 
-fn list(
-    request: &mut Request<'_>,
-    read_room: impl FnOnce(&mut Reader<'_>, u32) -> Result<Room, Refusal>,
-) -> Result<(), Refusal> {
+fn list(request: &mut Request<'_>, with_attributes: bool) -> Result<(), Refusal> {
     let target = request.target(Wanted::Look)?;
     let cookie = request.arguments.u64()?;
     let verifier = request.arguments.u64()?;
-    let room = read_room(&mut request.arguments, request.context.limits.transfer_bytes_max)?;
+    let room = read_room(&request.context.limits, &mut request.arguments, with_attributes)?;
     if cookie != 0 && verifier != VERIFIER {
         return Err(FsError::BadCookie.into());
     }
@@ -132,12 +150,13 @@ fn list(
     let done = move |result: Result<DirectoryPage, FsError>| match result {
         Err(error) => answer.fail(error),
         Ok(page) => {
-            let mut writer = answer.begin(room.bytes.min(ANSWER_CAPACITY_MAX));
-            if room.write(&mut writer, &page, |file| context.seal(file)) {
-                answer.send(writer, None);
-            } else {
-                answer.status(wire::TOO_SMALL);
-            }
+            let Some((count, bytes)) = room.fitting(&page.entries) else {
+                return answer.status(wire::TOO_SMALL);
+            };
+            // All that it will take, and no more: this is what the client's account has paid.
+            let mut writer = answer.begin(STATUS_SIZE + bytes);
+            Room::write(&mut writer, (&page, count), with_attributes, |file| context.seal(file));
+            answer.send(writer, None);
         }
     };
     request.service().read_directory(
@@ -152,9 +171,6 @@ fn list(
     );
     Ok(())
 }
-
-/// Capacity reserved for an answer at once: what most clients give room for.
-const ANSWER_CAPACITY_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,9 @@ mod entries;
 use crate::failure::FailureAttributes;
 use crate::once::{Kept, Once, Way, once};
 use crate::request::{Answer, Context, Refusal, Request, Session, Subject};
-use file_service::FsError;
-use onc_rpc::{Call, Replier};
+use file_service::rules::names::SYMLINK_BYTES_MAX;
+use file_service::{FsError, Limits};
+use onc_rpc::{Call, Reader, Replier};
 use platform::mutation::{self, Rule};
 use std::sync::Arc;
 
@@ -25,9 +26,13 @@ pub(crate) const PROGRAM: u32 = 100_003;
 pub(crate) const VERSION: u32 = 3;
 
 const SETATTR: u32 = 2;
+const READ_LINK: u32 = 5;
+const READ: u32 = 6;
 const WRITE: u32 = 7;
 const CREATE: u32 = 8;
 const LINK: u32 = 15;
+const READ_DIRECTORY: u32 = 16;
+const READ_DIRECTORY_PLUS: u32 = 17;
 
 /// Whether the procedure changes something, so that doing it a second time answers something else
 /// or undoes what was done between: SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR,
@@ -56,6 +61,18 @@ fn may_be_kept(subject: &Result<Subject, Refusal>) -> bool {
     match subject {
         Ok(_) => true,
         Err(refusal) => *refusal == FsError::Offline.into(),
+    }
+}
+
+/// At most what an answer takes beside handles and attributes: data, or a list. Its memory is taken
+/// before the call is begun.
+pub(crate) fn reply_bytes(limits: &Limits, procedure: u32, arguments: Reader<'_>) -> usize {
+    match procedure {
+        READ_LINK => SYMLINK_BYTES_MAX,
+        READ => data::reply_bytes(limits, arguments).unwrap_or(0),
+        READ_DIRECTORY => directory::reply_bytes(limits, arguments, false).unwrap_or(0),
+        READ_DIRECTORY_PLUS => directory::reply_bytes(limits, arguments, true).unwrap_or(0),
+        _ => 0,
     }
 }
 

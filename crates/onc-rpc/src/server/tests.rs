@@ -4,6 +4,7 @@ use super::*;
 use crate::message::{AuthSys, Credential};
 use crate::outgoing::Pieces;
 use crate::record;
+use platform::linux::SystemClock;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
@@ -19,6 +20,18 @@ const DROP: u32 = 3;
 const ZEROS: u32 = 4;
 /// Ends the connection.
 const HANG_UP: u32 = 5;
+
+/// Memory for calls of the smallest server: a quarter is set aside for connections.
+const SMALLEST: usize = {
+    let call = RECORD_BYTES_MAX + REPLY_BYTES_USUAL;
+    CALLS_MIN * 2 * call - CALLS_MIN * 2 * call / 4
+};
+const RECORD_BYTES_MAX: usize = (1 << 20) + 4096;
+
+/// Another address of this machine.
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// And one that the service does not know.
+const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3));
 
 struct Zeros(Vec<u8>);
 
@@ -48,7 +61,21 @@ impl Service for Test {
         0
     }
 
-    fn dispatch(&self, session: &mut u32, call: Call<'_>, mut replier: Replier) {
+    fn standing(&self, address: IpAddr) -> Standing {
+        match address == STRANGER {
+            true => Standing::Stranger,
+            false => Standing::Known,
+        }
+    }
+
+    fn reply_bytes(&self, header: &CallHeader, mut arguments: Reader<'_>) -> usize {
+        match header.procedure {
+            ZEROS => arguments.u32().map_or(0, |count| count as usize) + REPLY_BYTES_USUAL,
+            _ => REPLY_BYTES_USUAL,
+        }
+    }
+
+    fn dispatch(&self, session: &mut u32, call: Call<'_>, replier: Replier) {
         *session += 1;
         let mut arguments = call.arguments;
         match (call.header.program, call.header.version, call.header.procedure) {
@@ -65,7 +92,6 @@ impl Service for Test {
             (PROGRAM, 1, HANG_UP) => replier.hang_up(),
             (PROGRAM, 1, ZEROS) => {
                 let count = arguments.u32().unwrap();
-                replier.expect_bytes(count as usize);
                 let mut writer = replier.begin(4);
                 writer.u32(count);
                 replier.send(writer, Some(Box::new(Zeros(vec![0; count as usize]))));
@@ -84,9 +110,22 @@ fn start() -> (Server<Test>, mpsc::Receiver<Replier>) {
 fn start_with(in_flight_bytes_max: usize) -> (Server<Test>, mpsc::Receiver<Replier>) {
     let (kept, receiver) = mpsc::channel();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-    let configuration =
-        Configuration { address, record_bytes_max: (1 << 20) + 4096, in_flight_bytes_max };
+    let configuration = configuration(address, in_flight_bytes_max);
     (Server::start(&configuration, Test { kept: Mutex::new(kept) }).unwrap(), receiver)
+}
+
+fn configuration(address: SocketAddr, in_flight_bytes_max: usize) -> Configuration {
+    let clock = Arc::new(SystemClock);
+    Configuration { address, record_bytes_max: RECORD_BYTES_MAX, in_flight_bytes_max, clock }
+}
+
+/// Connects from an address of this machine.
+fn connect_from(address: IpAddr, server: &Server<Test>) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::new(address, 0)).unwrap();
+    connect(&socket, &server.local_address()).unwrap();
+    socket.into()
 }
 
 fn call(xid: u32, procedure: u32, arguments: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -253,46 +292,130 @@ fn calls_that_get_no_reply_free_their_places() {
     }
     let repliers: Vec<Replier> = (0..places).map(|_| kept.recv().unwrap()).collect();
     assert!(kept.try_recv().is_err(), "no place is free");
-    for mut replier in repliers {
-        replier.expect_bytes(1 << 20);
-        replier.withdraw();
-    }
+    repliers.into_iter().for_each(Replier::withdraw);
     let last = kept.recv().unwrap();
-    // Small calls are counted, too.
+    // Small calls are counted, too; and the larger buffer that so many calls have made.
     let mark = 4;
-    assert_eq!(server.in_flight_bytes(), call(0, KEEP, |_| {}).len() - mark);
+    let buffer = record::READ_BYTES_MAX - record::READ_BYTES_MIN;
+    let small = call(0, KEEP, |_| {}).len() - mark + REPLY_BYTES_USUAL;
+    assert_eq!(server.in_flight_bytes(), small + buffer);
     let writer = last.begin(0);
     last.send(writer, None);
     // The only reply is that to the call which was not withdrawn, and no error comes before it.
     assert_eq!(status(&next_reply(&mut socket), places), 0);
 }
 
+/// Sends calls that are kept until their client is not read any more; their repliers.
+fn fill(
+    server: &Server<Test>,
+    kept: &mpsc::Receiver<Replier>,
+    address: IpAddr,
+) -> (Vec<TcpStream>, Vec<Replier>) {
+    let mut repliers = Vec::new();
+    let mut sockets = Vec::new();
+    // One connection has at most half of what its client has.
+    for connections in 1..=3 {
+        let mut socket = connect_from(address, server);
+        'full: loop {
+            socket.write_all(&call(1, KEEP, |writer| writer.opaque(&[0; 200 << 10]))).unwrap();
+            // It is taken, or its connection waits for room.
+            loop {
+                if let Ok(replier) = kept.try_recv() {
+                    repliers.push(replier);
+                    break;
+                }
+                if server.shared.connections.lock().waiting_count() == connections {
+                    break 'full;
+                }
+                std::thread::yield_now();
+            }
+        }
+        sockets.push(socket);
+    }
+    (sockets, repliers)
+}
+
 #[test]
-fn room_that_another_connection_gives_back_is_used() {
-    let (server, kept) = start_with(100 << 10);
-    let connect = || TcpStream::connect(server.local_address()).unwrap();
-    // A call that takes long, to a volume whose disks do not answer.
-    let mut one = connect();
-    one.write_all(&call(1, KEEP, |_| {})).unwrap();
-    let long = kept.recv().unwrap();
-    // Another client takes all the room for a moment.
-    let mut other = connect();
-    other.write_all(&call(2, KEEP, |writer| writer.opaque(&[0; 200 << 10]))).unwrap();
-    let large = kept.recv().unwrap();
-    // The first client goes on with something else, and has to wait for room.
-    one.write_all(&call(3, ECHO, |writer| writer.opaque(b"here"))).unwrap();
-    while server.shared.memory.waiting() == 0 {
+fn a_client_that_takes_all_it_can_keeps_nobody_else_waiting() {
+    let (server, kept) = start_with(0);
+    let (_sockets, repliers) = fill(&server, &kept, Ipv4Addr::LOCALHOST.into());
+    let taken = server.in_flight_bytes();
+    assert!((SMALLEST / 4..=SMALLEST / 2).contains(&taken), "{taken} of {SMALLEST}");
+    // Another client is served as if there were nobody, with small calls and large ones.
+    let mut other = connect_from(OTHER, &server);
+    for xid in 0..20 {
+        other.write_all(&call(xid, ECHO, |w| w.opaque(&[7; 100 << 10]))).unwrap();
+        assert_eq!(status(&next_reply(&mut other), xid), 0);
+    }
+    // And there is room for the first again when its calls are answered.
+    let count = repliers.len();
+    repliers.into_iter().for_each(Replier::withdraw);
+    let next = kept.recv().unwrap();
+    assert!(count > 4, "{count} calls");
+    let writer = next.begin(0);
+    next.send(writer, None);
+}
+
+#[test]
+fn the_memory_for_a_reply_is_taken_before_its_call_is_dispatched() {
+    let (server, kept) = start_with(0);
+    let mut socket = TcpStream::connect(server.local_address()).unwrap();
+    // Replies of 512 KiB, none of which is read: the sockets' buffers take some, memory the others.
+    for xid in 0..200 {
+        socket.write_all(&call(xid, ZEROS, |w| w.u32(512 << 10))).unwrap();
+    }
+    while server.shared.connections.lock().waiting_count() == 0 {
         std::thread::yield_now();
     }
-    // Now there is room: all but the long call's few bytes.
-    let writer = large.begin(0);
-    large.send(writer, None);
-    assert_eq!(status(&next_reply(&mut other), 2), 0);
-    assert!(server.in_flight_bytes() < 1 << 10);
-    one.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut mark = [0; 4];
-    one.read_exact(&mut mark).expect("the call is read though the long one still takes");
-    drop(long);
+    assert!(server.in_flight_bytes() <= SMALLEST / 2, "{}", server.in_flight_bytes());
+    let mut other = connect_from(OTHER, &server);
+    other.write_all(&call(7, ECHO, |w| w.opaque(b"here"))).unwrap();
+    assert_eq!(status(&next_reply(&mut other), 7), 0);
+    drop((socket, kept));
+}
+
+#[test]
+fn half_a_record_is_charged_from_its_first_byte() {
+    let (server, _kept) = start_with(0);
+    let half = |socket: &mut TcpStream| {
+        socket.write_all(&record::mark(1 << 20).to_be_bytes()).unwrap();
+        socket.write_all(&[0; 8]).unwrap();
+    };
+    let mut sockets: Vec<_> = (0..16).map(|_| connect_from(OTHER, &server)).collect();
+    sockets.iter_mut().for_each(half);
+    let node_waits = || server.shared.connections.lock().waiting_count() > 0;
+    while !node_waits() {
+        std::thread::yield_now();
+    }
+    let taken = server.in_flight_bytes();
+    assert!((1 << 20..=SMALLEST / 2).contains(&taken), "{taken} of {SMALLEST}");
+    // Another client's largest call is served.
+    let mut other = TcpStream::connect(server.local_address()).unwrap();
+    other.write_all(&call(7, ECHO, |w| w.opaque(&[1; 1 << 20]))).unwrap();
+    assert_eq!(status(&next_reply(&mut other), 7), 0);
+    // What is left of a connection that ends is given back.
+    drop(sockets);
+    drop(other);
+    while server.in_flight_bytes() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn strangers_keep_nobody_out() {
+    let (server, _kept) = start_with(0);
+    let strangers: Vec<_> = (0..500).map(|_| connect_from(STRANGER, &server)).collect();
+    let mut client = TcpStream::connect(server.local_address()).unwrap();
+    client.write_all(&call(7, ECHO, |w| w.opaque(b"here"))).unwrap();
+    assert_eq!(status(&next_reply(&mut client), 7), 0);
+    // Nor does a stranger keep out another for ever.
+    let mut last = connect_from(STRANGER, &server);
+    last.write_all(&call(8, ECHO, |w| w.opaque(b"here"))).unwrap();
+    assert_eq!(status(&next_reply(&mut last), 8), 0);
+    // What a client may send is too much for a stranger.
+    last.write_all(&call(9, ECHO, |w| w.opaque(&[1; 1 << 20]))).ok();
+    assert_eq!(last.read(&mut [0; 1]).unwrap_or(0), 0);
+    drop(strangers);
 }
 
 #[test]
@@ -334,20 +457,14 @@ fn stopping_closes_everything_and_frees_the_port() {
     server.stop();
     assert_eq!(idle.read(&mut [0; 1]).unwrap_or(0), 0);
     let (kept, _receiver) = mpsc::channel();
-    let configuration =
-        Configuration { address, record_bytes_max: 4096, in_flight_bytes_max: 64 << 20 };
-    let again = Server::start(&configuration, Test { kept: Mutex::new(kept) }).unwrap();
+    let again = Server::start(&configuration(address, 0), Test { kept: Mutex::new(kept) }).unwrap();
     assert_eq!(again.local_address(), address);
 }
 
 #[test]
 fn an_address_in_use_is_named() {
     let (server, _kept) = start();
-    let configuration = Configuration {
-        address: server.local_address(),
-        record_bytes_max: 4096,
-        in_flight_bytes_max: 64 << 20,
-    };
+    let configuration = configuration(server.local_address(), 0);
     let (kept, _receiver) = mpsc::channel();
     let error = Server::start(&configuration, Test { kept: Mutex::new(kept) }).err().unwrap();
     let text = error.to_string();

@@ -103,6 +103,11 @@ impl ExportPolicy for ExportTable {
         self.access(volume, client)
     }
 
+    fn knows(&self, client: IpAddr) -> bool {
+        let tables = self.tables.read();
+        tables.volumes.values().any(|volume| matching_rule(&volume.rules, client).is_some())
+    }
+
     fn exports(&self, client: IpAddr) -> Vec<Export> {
         let tables = self.tables.read();
         let export = |(name, volume): (&String, &VolumeUuid)| {
@@ -146,6 +151,7 @@ mod tests {
         let of = |text: &str| table.exports(client(text));
         assert_eq!(of("10.0.0.1")[0].clients, ["10.0.0.1", "10.0.0.0/8"]);
         assert!(of("11.0.0.1").is_empty(), "who may not mount sees nothing");
+        assert!(table.knows(client("10.7.7.7")) && !table.knows(client("11.0.0.1")));
     }
 
     #[test]

@@ -89,14 +89,16 @@ proptest! {
         let information_bytes = if with_attributes { information_bytes } else { bytes };
         let room = Room { bytes, information_bytes, with_attributes };
         let page = page(&names, end);
-        let mut writer = Writer::default();
-        if !room.write(&mut writer, &page, |file| Some(file.seal(&KEY))) {
+        let Some((fitting, fitting_bytes)) = room.fitting(&page.entries) else {
             // Not even the frame with one entry fits.
             let first = page.entries.first().map_or(0, |entry| room.entry_sizes(entry).0);
             prop_assert!(FRAME_SIZE + first > bytes);
             return Ok(());
-        }
-        prop_assert!(writer.len() <= bytes);
+        };
+        let mut writer = Writer::default();
+        let seal = |file: &FileHandle| Some(file.seal(&KEY));
+        Room::write(&mut writer, (&page, fitting), with_attributes, seal);
+        prop_assert!(writer.len() <= bytes && writer.len() == fitting_bytes);
         let (count, information, says_end) = read_results(writer.bytes(), with_attributes);
         prop_assert!(information <= information_bytes || count == 1);
         prop_assert_eq!(says_end, end && count == names.len());
@@ -105,6 +107,25 @@ proptest! {
             prop_assert!(writer.len() + size > bytes || information + more > information_bytes);
         }
     }
+}
+
+#[test]
+fn the_memory_of_a_list_is_known_from_its_arguments() {
+    let limits =
+        Limits { transfer_bytes_max: 1 << 20, file_bytes_max: 1, links_max: 1, name_bytes_max: 1 };
+    let arguments = |words: &[u32]| {
+        let mut writer = Writer::default();
+        writer.opaque(&[1; 44]);
+        writer.u64(0);
+        writer.u64(VERIFIER);
+        words.iter().for_each(|word| writer.u32(*word));
+        writer.into_bytes()
+    };
+    let of = |bytes: &[u8], with| reply_bytes(&limits, Reader::new(bytes), with);
+    assert_eq!(of(&arguments(&[4096]), false), Ok(4096));
+    assert_eq!(of(&arguments(&[4096, 32 << 10]), true), Ok(32 << 10));
+    assert_eq!(of(&arguments(&[u32::MAX]), false), Ok(LIST_BYTES_MAX as usize));
+    assert!(of(&arguments(&[]), false).is_err());
 }
 
 #[test]

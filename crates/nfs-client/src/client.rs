@@ -22,9 +22,17 @@ impl NfsClient {
     /// # Errors
     /// Of the connection.
     pub fn connect(address: SocketAddr) -> Answer<Self> {
-        let socket = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?, 0)
+    }
+
+    /// Goes on over a connection that was made in some other way. Its calls are numbered from
+    /// `transaction` on: a server takes the same call under the same number for a repeated one.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn over(socket: TcpStream, transaction: u32) -> Answer<Self> {
         socket.set_nodelay(true)?;
-        Ok(Self { socket, transaction: 0 })
+        Ok(Self { socket, transaction })
     }
 
     /// Sends a call and waits for its results.

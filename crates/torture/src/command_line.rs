@@ -1,5 +1,5 @@
-//! What the command lines of `kill_loop`, `flush_points` and `soak` have in common: where the
-//! server is and works, what its node is like, and how a run ends.
+//! What the command lines of `kill_loop`, `flush_points`, `soak` and `attacks` have in common:
+//! where the server is and works, what its node is like, and how a run ends.
 
 use crate::Failure;
 use crate::absolute_path;

@@ -11,6 +11,7 @@
 //! | [`node`] | a state directory with disks, and the server on it |
 //! | [`tree`] | what must be there: a model with the freedom that a crash has |
 //! | [`found`] | what is there, read through the mount |
+//! | [`attacks`] | clients that mean harm, beside one that is honest |
 //! | [`command_line`] | what the command lines have in common |
 //! | `crew` | writers that work together until the server is killed |
 //! | [`worker`] | a writer: random operations over FUSE or NFS, and what was promised of them |
@@ -32,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attacks;
 pub mod command_line;
 mod crew;
 pub mod found;

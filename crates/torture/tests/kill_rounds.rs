@@ -1,5 +1,5 @@
-//! The short forms of `kill_loop`, `flush_points` and `soak`: the real binary, small disks, one
-//! round for each program, a round of power cuts, some seconds of soak.
+//! The short forms of `kill_loop`, `flush_points`, `soak` and `attacks`: the real binary, small
+//! disks, one round for each program, a round of power cuts, some seconds of soak, each attack.
 //!
 //! Skipped, saying so, without root or /dev/fuse, or the tools that power cuts need.
 
@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use torture::attacks;
 use torture::node::Sizes;
 use torture::power;
 use torture::programs::Kind;
@@ -111,4 +112,15 @@ fn clients_go_on_over_kills_and_lose_nothing() {
         soak::run(site, &plan)
     });
     outcome.unwrap();
+}
+
+#[test]
+fn attacks_keep_nobody_out_and_the_memory_below_its_cap() {
+    if let Some(obstacle) = obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let duration = Duration::from_millis(500);
+    let plan = attacks::Plan { duration, rounds: 1, only: None };
+    println!("{}", on_site(|site| attacks::run(site, &plan)).unwrap());
 }

@@ -403,8 +403,12 @@ impl Service for Monitor {
 fn a_machine_that_says_that_it_was_started_anew_loses_its_locks() {
     let monitor = Arc::new(Monitor { port: AtomicU32::new(0), state: AtomicU32::new(STATE) });
     let (address, record_bytes_max) = (SocketAddr::from(([127, 0, 0, 1], 0)), 4096);
-    let listening =
-        onc_rpc::Configuration { address, record_bytes_max, in_flight_bytes_max: 1 << 20 };
+    let listening = onc_rpc::Configuration {
+        address,
+        record_bytes_max,
+        in_flight_bytes_max: 1 << 20,
+        clock: Arc::new(SystemClock),
+    };
     let listening = onc_rpc::Server::start(&listening, Arc::clone(&monitor)).unwrap();
     let port = listening.local_address().port();
     monitor.port.store(u32::from(port), Ordering::SeqCst);

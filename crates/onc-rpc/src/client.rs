@@ -2,7 +2,7 @@
 //! lock managers, notices of a restart) and of its own machine (rpcbind).
 //!
 //! Calls block their thread until the answer comes or patience ends, so they are made on threads
-//! of their own.
+//! of their own. No call takes longer than [`CALL_PATIENCE`], however the other side dawdles.
 //!
 //! Invariants: a call over UDP is sent again with the same number, so that the other side may know
 //! it again; replies to other calls are passed over.
@@ -12,6 +12,8 @@
 use crate::message::{AUTH_BYTES_MAX, AuthSys, CallHeader, Credential};
 use crate::record;
 use crate::xdr::{Reader, Writer, XdrError};
+use platform::Clock as _;
+use platform::linux::SystemClock;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -27,6 +29,8 @@ const DATAGRAM_PATIENCE: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(700), Duration::from_millis(1000)];
 /// How long a connection, and then an answer over it, is waited for.
 const STREAM_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a call takes at most, from the connection to the end of its answer.
+pub const CALL_PATIENCE: Duration = Duration::from_secs(6);
 /// Longest answer that is read.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 /// Replies to other calls that are passed over before the answer is given up.
@@ -102,6 +106,58 @@ fn decode(xid: u32, reply: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
     }
 }
 
+/// When a call is to be given up.
+struct Deadline(u64);
+
+impl Deadline {
+    fn new() -> Self {
+        let patience = u64::try_from(CALL_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        Self(SystemClock.monotonic_nanoseconds().saturating_add(patience))
+    }
+
+    /// How long to wait for the next bytes: this long, or as long as there is time.
+    ///
+    /// # Errors
+    /// `TimedOut` if there is none.
+    fn wait(&self, patience: Duration) -> io::Result<Duration> {
+        match self.0.saturating_sub(SystemClock.monotonic_nanoseconds()) {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(patience.min(Duration::from_nanos(left))),
+        }
+    }
+}
+
+/// A connection of which each read is waited for so long.
+trait Patient: Read + Write {
+    fn set_patience(&self, patience: Duration) -> io::Result<()>;
+}
+
+impl Patient for TcpStream {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))
+    }
+}
+
+impl Patient for UnixStream {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))
+    }
+}
+
+/// Reads all of `buffer` in time.
+fn read_all(socket: &mut impl Patient, mut buffer: &mut [u8], end: &Deadline) -> io::Result<()> {
+    while !buffer.is_empty() {
+        socket.set_patience(end.wait(STREAM_PATIENCE)?)?;
+        match socket.read(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => buffer = buffer.get_mut(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Calls over UDP.
 ///
 /// # Errors
@@ -122,13 +178,15 @@ pub fn call_datagram(
     let call = call.bytes().get(4..).unwrap_or_default();
     let mut buffer = vec![0; REPLY_BYTES_MAX];
     let mut last = io::ErrorKind::TimedOut.into();
+    let end = Deadline::new();
     for patience in DATAGRAM_PATIENCE {
-        socket.set_read_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(end.wait(patience)?))?;
         if let Err(error) = socket.send(call) {
             last = error;
             continue;
         }
         for _ in 0..STRAY_REPLIES_MAX {
+            end.wait(patience)?;
             let length = match socket.recv(&mut buffer) {
                 Ok(length) => length,
                 // Not waiting longer for one who is not there.
@@ -159,7 +217,6 @@ pub fn call_stream(
 ) -> Result<Vec<u8>, CallError> {
     let socket = TcpStream::connect_timeout(&address, STREAM_PATIENCE)?;
     socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(STREAM_PATIENCE))?;
     socket.set_write_timeout(Some(STREAM_PATIENCE))?;
     call_over(socket, procedure, arguments)
 }
@@ -174,24 +231,23 @@ pub fn call_local(
     arguments: &[u8],
 ) -> Result<Vec<u8>, CallError> {
     let socket = UnixStream::connect(path)?;
-    socket.set_read_timeout(Some(STREAM_PATIENCE))?;
     socket.set_write_timeout(Some(STREAM_PATIENCE))?;
     call_over(socket, procedure, arguments)
 }
 
 fn call_over(
-    mut socket: impl Read + Write,
+    mut socket: impl Patient,
     procedure: Procedure,
     arguments: &[u8],
 ) -> Result<Vec<u8>, CallError> {
     const LAST: u32 = 1 << 31;
-    let xid = next_xid();
+    let (xid, end) = (next_xid(), Deadline::new());
     socket.write_all(encode(procedure, xid, arguments).bytes())?;
     for _ in 0..STRAY_REPLIES_MAX {
         let mut reply = Vec::new();
         loop {
             let mut mark = [0; 4];
-            socket.read_exact(&mut mark)?;
+            read_all(&mut socket, &mut mark, &end)?;
             let mark = u32::from_be_bytes(mark);
             let length = (mark & !LAST) as usize;
             if reply.len() + length > REPLY_BYTES_MAX {
@@ -200,7 +256,7 @@ fn call_over(
             }
             let start = reply.len();
             reply.resize(start + length, 0);
-            socket.read_exact(reply.get_mut(start..).unwrap_or_default())?;
+            read_all(&mut socket, reply.get_mut(start..).unwrap_or_default(), &end)?;
             if mark & LAST != 0 {
                 break;
             }

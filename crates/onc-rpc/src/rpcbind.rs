@@ -101,6 +101,28 @@ pub fn find(
     version: u32,
     transport: Transport,
 ) -> Result<SocketAddr, CallError> {
+    find_by(call, rpcbind, (program, version), transport)
+}
+
+/// The same of a program over TCP, and rpcbind is asked over TCP, too: who answers is at that
+/// address.
+///
+/// # Errors
+/// As of [`find`].
+pub fn find_stream(
+    rpcbind: SocketAddr,
+    program: u32,
+    version: u32,
+) -> Result<SocketAddr, CallError> {
+    find_by(call_stream, rpcbind, (program, version), Transport::Tcp)
+}
+
+fn find_by(
+    call: fn(SocketAddr, Procedure, &[u8]) -> Result<Vec<u8>, CallError>,
+    rpcbind: SocketAddr,
+    (program, version): (u32, u32),
+    transport: Transport,
+) -> Result<SocketAddr, CallError> {
     let host = rpcbind.ip();
     let mut arguments = Writer::default();
     arguments.u32(program);

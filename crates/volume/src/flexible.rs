@@ -51,7 +51,7 @@ pub(crate) struct VbnSide {
     pub requests: Requests<DualPointer>,
     pub cleaning: Option<VolumeCleaning>,
     pub finished: Option<Cleaned>,
-    /// There are more numbers than the last image says.
+    /// The volume is larger than the last image says.
     pub is_larger: bool,
     /// Background work waits for the next consistency point.
     pub is_put_off: bool,
@@ -121,11 +121,20 @@ impl FlexibleVolume {
         self.size_blocks.load(Ordering::Relaxed)
     }
 
+    /// The least size that the volume may shrink to: what its images use, what is on its way out of
+    /// them, and what was promised to operations. Deleting still works at that size.
+    pub(crate) fn least_size_blocks(&self) -> u64 {
+        let promised = self.front.shared.budget.promised_blocks();
+        self.used_blocks() + self.delayed_blocks() + promised
+    }
+
     /// Gives the volume another size that users see; part of a freeze's action. One that shrinks
-    /// keeps its block numbers. One that has more of them than ever says so in its next image.
+    /// keeps its block numbers, and has less room at once. One that grows is part of this
+    /// consistency point, and has more room when that has committed: what is promised out of the
+    /// new room could not be replayed on the image before.
     ///
     /// # Errors
-    /// [`AggregateError::Full`] if there is no room for that.
+    /// [`AggregateError::Full`] if there is no room for the image.
     pub(crate) fn resize(
         &self,
         access: &mut Access<'_>,
@@ -133,18 +142,21 @@ impl FlexibleVolume {
     ) -> Result<(), AggregateError> {
         let side = self.vbn.write(access);
         let shared = &self.front.shared;
-        let numbers = numbers_of(size_blocks);
-        if side.space.size_blocks < numbers {
+        if size_blocks < self.size_blocks() {
+            let (free, reserve) = room(&side.space, size_blocks);
+            shared.budget.resize(free, reserve);
+        } else {
             if !shared.aggregate.budget.promise(2 * VOLUME_OVERHEAD_BLOCKS, Spender::Free) {
                 return Err(AggregateError::Full);
             }
-            side.space.grow(numbers);
             side.is_larger = true;
-            shared.overhead.set_numbers(side.space.size_blocks);
+            let numbers = numbers_of(size_blocks);
+            if side.space.size_blocks < numbers {
+                side.space.grow(numbers);
+                shared.overhead.set_numbers(side.space.size_blocks);
+            }
         }
         self.size_blocks.store(size_blocks, Ordering::Relaxed);
-        let (free, reserve) = room(&side.space, size_blocks);
-        shared.budget.resize(free, reserve);
         Ok(())
     }
 

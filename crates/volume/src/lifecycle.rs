@@ -281,7 +281,7 @@ pub fn set_exports(
 }
 
 /// Gives a flexible volume another size; part of a freeze's action. It may shrink to what its image
-/// and its snapshots use.
+/// and its snapshots use, and what is under way.
 ///
 /// # Errors
 /// Why it cannot have it.
@@ -295,10 +295,11 @@ pub fn resize(
     if let Some(damage) = volume.front.damage() {
         return Err(AggregateError::Refused(format!("the volume is read-only: {damage}")));
     }
-    let used = volume.used_blocks();
-    if size_blocks < used {
+    let least = volume.least_size_blocks();
+    if size_blocks < least.min(volume.size_blocks()) {
         return Err(AggregateError::Refused(format!(
-            "its files and snapshots use {used} blocks, which is more than {size_blocks}"
+            "its files and snapshots use {least} blocks, what is being written or freed included, \
+             which is more than {size_blocks}"
         )));
     }
     volume.resize(scope.access, size_blocks)?;

@@ -194,8 +194,8 @@ fn with_overcommitment(output: Output, node: &dyn Administration, volume: &Volum
     };
     let of_aggregate =
         |other: &&VolumeInfo| other.aggregate == volume.aggregate && other.name != volume.name;
-    let others: u64 = volumes.iter().filter(of_aggregate).map(|other| other.size_bytes).sum();
-    let promised = others.saturating_add(volume.size_bytes);
+    let sizes = volumes.iter().filter(of_aggregate).map(|other| other.size_bytes);
+    let promised = sizes.fold(volume.size_bytes, u64::saturating_add);
     match aggregates.iter().find(|aggregate| aggregate.name == volume.aggregate) {
         Some(aggregate) if promised > aggregate.size_bytes => output.line(format!(
             "note: the volumes of {} promise {} of {}; they are thin, and all of them are full when \

@@ -300,13 +300,18 @@ pub(crate) fn check_volume(info: &VolumeInfo) -> Option<HealthCheck> {
     let own_bytes = info.size_bytes.saturating_sub(info.used_bytes());
     let (name, aggregate) = (&info.name, &info.aggregate);
     let left = units::ByteSize(info.available_bytes);
-    let (code, message, action) = match is_full(own_bytes, info.size_bytes) {
+    let is_own = info.traditional || is_full(own_bytes, info.size_bytes);
+    let enlarge = match info.traditional {
+        true => format!("stroop aggr add {aggregate} --disks DISK,..."),
+        false => format!("stroop volume resize {name} --size SIZE"),
+    };
+    let (code, message, action) = match is_own {
         true => (
             "VOLUME_FULL",
             format!("{left} can still be written"),
             format!(
                 "delete files, and the snapshots that hold them (deleting works on a full \
-                 volume); or stroop volume resize {name} --size SIZE"
+                 volume); or {enlarge}"
             ),
         ),
         false => (

@@ -116,8 +116,9 @@ impl Volumes {
                 .try_next(format!("stroop aggr add {} --disks DISK,...", info.aggregate)));
         }
         let size_blocks = wanted.size_bytes.div_ceil(BLOCK_SIZE_U64);
-        let used_bytes = info.used_bytes();
-        if size_blocks * BLOCK_SIZE_U64 < used_bytes {
+        let used_bytes = info.used_bytes() + info.delayed_free_bytes;
+        let wanted_bytes = size_blocks * BLOCK_SIZE_U64;
+        if wanted_bytes < used_bytes.min(info.size_bytes) {
             return Err(conflict()
                 .because(format!(
                     "its files take {} and its snapshots {} more",
@@ -130,9 +131,9 @@ impl Volumes {
                 )));
         }
         if wanted.dry_run {
-            let size_bytes = size_blocks * BLOCK_SIZE_U64;
+            let size_bytes = wanted_bytes;
             // Room that was short in the aggregate stays so; what the volume has is its own.
-            let own_bytes = size_bytes - used_bytes;
+            let own_bytes = size_bytes.saturating_sub(used_bytes);
             let aggregate = volume.aggregate.parts.shared.budget.free_blocks() * BLOCK_SIZE_U64;
             let available_bytes = own_bytes.min(aggregate);
             return Ok(VolumeInfo { size_bytes, available_bytes, ..info });

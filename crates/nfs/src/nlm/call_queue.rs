@@ -1,14 +1,18 @@
 //! Calls to clients that wait to be made, in an order that lets no client hold up the others.
 //!
-//! An address is called by one thread at a time. A thread takes what was never tried before what
-//! was, and grants of locks before the rest: a lock that is held and that nobody knows of stands in
-//! everybody's way. An address that did not answer comes after those of which that is not known.
+//! An address is called by one thread at a time. Grants of locks come before the rest: a lock that
+//! is held and that nobody knows of stands in everybody's way. One thread takes only what was never
+//! tried, of addresses that are not known to be silent; the other takes what is due again first. So
+//! addresses that do not answer hold up one thread, and take turns there.
 //!
 //! Invariants:
-//! - Grants, notices and questions are never dropped: there are no more of them than locks and
-//!   machines, which have limits. Results of messages have limits of their own ([`RESULTS_MAX`],
-//!   [`CLIENT_RESULTS_MAX`]); who does not get one asks again.
+//! - Grants, notices and questions are not dropped, but grants that nobody needs any more
+//!   ([`CallQueue::drop_grants`]): there are no more of them than locks and machines, which have
+//!   limits. Results of messages have limits of their own ([`RESULTS_MAX`],
+//!   [`CLIENT_RESULTS_MAX`]), and there are none for a silent address; who does not get one asks
+//!   again.
 //! - Every job that was put in comes out once, or is dropped as above.
+//! - An address that did not answer is known to be silent for [`SILENCE_NANOSECONDS`].
 //!
 //! Fails: [`Full`].
 
@@ -21,6 +25,9 @@ pub(super) const RESULTS_MAX: usize = 4096;
 /// The same of one address.
 pub(super) const CLIENT_RESULTS_MAX: usize = 256;
 
+/// How long it is remembered that an address did not answer.
+const SILENCE_NANOSECONDS: u64 = 60_000_000_000;
+
 /// A call to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Job {
@@ -30,8 +37,8 @@ pub(super) enum Job {
     Result { host: Host, procedure: u32, results: Vec<u8> },
     /// This server was started anew.
     Notice { host: Host },
-    /// Somebody says that the machine was started anew, with this number of its status monitor.
-    Confirm { host: Host, state: u32 },
+    /// Somebody says that the machine was started anew.
+    Confirm { host: Host },
 }
 
 impl Job {
@@ -40,7 +47,7 @@ impl Job {
             Self::Grant { host, .. }
             | Self::Result { host, .. }
             | Self::Notice { host }
-            | Self::Confirm { host, .. } => host,
+            | Self::Confirm { host } => host,
         }
     }
 
@@ -63,19 +70,29 @@ struct Place {
     number: u64,
 }
 
+impl Place {
+    /// Before all that is done again, and behind all that is fresh.
+    const FIRST_AGAIN: Self =
+        Self { is_again: true, due_nanoseconds: 0, is_no_grant: false, number: 0 };
+}
+
+/// Before all addresses.
+const LOWEST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
 #[derive(Default)]
 struct Address {
     jobs: BTreeMap<Place, (Job, u32)>,
     results: usize,
     is_called: bool,
-    does_not_answer: bool,
+    /// When it did not answer last.
+    silent_nanoseconds: Option<u64>,
 }
 
 impl Address {
     /// Where its first job stands among those of other addresses.
     fn first(&self) -> Option<Place> {
         let (place, _) = self.jobs.first_key_value().filter(|_| !self.is_called)?;
-        Some(Place { is_again: place.is_again || self.does_not_answer, ..*place })
+        Some(Place { is_again: place.is_again || self.silent_nanoseconds.is_some(), ..*place })
     }
 }
 
@@ -99,8 +116,10 @@ impl CallQueue {
     ) -> Result<(), Full> {
         let (address, number) = (job.host().address, self.next);
         if job.is_result() {
-            let of_client = self.addresses.get(&address).map_or(0, |address| address.results);
-            if self.results >= RESULTS_MAX || of_client >= CLIENT_RESULTS_MAX {
+            let known = self.addresses.get(&address);
+            let of_client = known.map_or(0, |address| address.results);
+            let is_silent = known.is_some_and(|address| address.silent_nanoseconds.is_some());
+            if is_silent || self.results >= RESULTS_MAX || of_client >= CLIENT_RESULTS_MAX {
                 return Err(Full);
             }
         }
@@ -115,13 +134,13 @@ impl CallQueue {
         Ok(())
     }
 
-    /// The next job that is due, whose address nobody calls until [`Self::end`]; with
-    /// `fresh_only` none that was tried in vain, nor one of an address that did not answer.
+    /// The next job that is due, whose address nobody calls until [`Self::end`]: one that was tried
+    /// in vain, or of a silent address, before the others; with `fresh_only` none of these.
     pub(super) fn begin(&mut self, now_nanoseconds: u64, fresh_only: bool) -> Option<(Job, u32)> {
-        let (place, address) = *self.order.first()?;
-        if place.due_nanoseconds > now_nanoseconds || (fresh_only && place.is_again) {
-            return None;
-        }
+        let is_due = |(place, _): &&(Place, IpAddr)| place.due_nanoseconds <= now_nanoseconds;
+        let again = self.order.range((Place::FIRST_AGAIN, LOWEST)..).next().filter(is_due);
+        let fresh = self.order.range(..(Place::FIRST_AGAIN, LOWEST)).next().filter(is_due);
+        let (_, address) = *again.filter(|_| !fresh_only).or(fresh)?;
         let taken = self.change(address, |address| {
             let (_, taken) = address.jobs.pop_first()?;
             address.is_called = true;
@@ -132,19 +151,46 @@ impl CallQueue {
         taken
     }
 
-    /// A job of [`Self::begin`] was tried. If its client does not answer, the results that wait for
-    /// it are dropped.
-    pub(super) fn end(&mut self, address: IpAddr, answers: bool) {
+    /// A job of [`Self::begin`] was tried, and the client answered or not, if it was called at all.
+    /// If it does not answer, the results that wait for it are dropped.
+    pub(super) fn end(&mut self, address: IpAddr, answers: Option<bool>, now_nanoseconds: u64) {
         let dropped = self.change(address, |address| {
             address.is_called = false;
-            address.does_not_answer = !answers;
-            if answers {
+            match answers {
+                Some(false) => address.silent_nanoseconds = Some(now_nanoseconds),
+                Some(true) => address.silent_nanoseconds = None,
+                None => {}
+            }
+            if answers != Some(false) {
                 return 0;
             }
             address.jobs.retain(|_, (job, _)| !job.is_result());
             std::mem::take(&mut address.results)
         });
         self.results -= dropped;
+    }
+
+    /// Forgets silences that are long ago.
+    pub(super) fn forget_silences(&mut self, now_nanoseconds: u64) {
+        let is_over = |address: &Address| {
+            let silent = address.silent_nanoseconds;
+            silent.is_some_and(|at| now_nanoseconds.saturating_sub(at) >= SILENCE_NANOSECONDS)
+        };
+        let over = self.addresses.iter().filter(|(_, address)| is_over(address));
+        let over: Vec<IpAddr> = over.map(|(address, _)| *address).collect();
+        for address in over {
+            self.change(address, |address| address.silent_nanoseconds = None);
+        }
+    }
+
+    /// Drops grants that wait and that their client need not be told.
+    pub(super) fn drop_grants(&mut self, address: IpAddr, numbers: &[u64]) {
+        if !self.addresses.contains_key(&address) {
+            return;
+        }
+        let is_told =
+            |job: &Job| matches!(job, Job::Grant { number, .. } if numbers.contains(number));
+        self.change(address, |address| address.jobs.retain(|_, (job, _)| !is_told(job)));
     }
 
     /// Whether there is a job to ask this about this machine already.
@@ -164,7 +210,7 @@ impl CallQueue {
         let result = change(address);
         if let Some(place) = address.first() {
             self.order.insert((place, key));
-        } else if !address.is_called {
+        } else if !address.is_called && address.silent_nanoseconds.is_none() {
             self.addresses.remove(&key);
         }
         result
@@ -201,33 +247,41 @@ mod tests {
         assert_eq!(queue.begin(0, true), Some((grant(3, 3), 0)), "the first's is called already");
         assert_eq!(queue.begin(0, true), Some((result(2), 0)));
         assert_eq!(queue.begin(0, true), None);
-        queue.end(host(1).address, true);
-        assert_eq!(queue.begin(0, true), Some((grant(2, 1), 0)));
-        queue.end(host(1).address, true);
-        assert_eq!(queue.begin(0, true), Some((result(1), 0)));
+        queue.end(host(1).address, Some(true), 0);
+        queue.drop_grants(host(1).address, &[1, 2]);
+        assert_eq!(queue.begin(0, true), Some((result(1), 0)), "nobody needs the grant any more");
         for number in 1..=3 {
-            queue.end(host(number).address, true);
+            queue.end(host(number).address, Some(true), 0);
         }
         assert!(is_empty(&queue));
     }
 
     #[test]
-    fn who_does_not_answer_waits_for_the_others() {
+    fn who_is_silent_holds_up_nobody_else() {
         let mut queue = CallQueue::default();
         for job in [grant(1, 1), grant(2, 1), result(1), result(2)] {
             queue.push(job, 0, 0).unwrap();
         }
         let (job, attempts) = queue.begin(5, false).unwrap();
         queue.push(job, attempts + 1, 10).unwrap();
-        queue.end(host(1).address, false);
-        assert_eq!(queue.begin(5, false), Some((result(2), 0)));
-        queue.end(host(2).address, true);
-        assert_eq!(queue.begin(5, true), None, "not by the thread for what is fresh");
-        assert_eq!(queue.begin(5, false), Some((grant(2, 1), 0)));
-        queue.end(host(1).address, true);
-        assert_eq!(queue.begin(9, false), None, "its result was dropped, its grant is not due");
+        queue.end(host(1).address, Some(false), 5);
+        assert_eq!(queue.begin(5, true), Some((result(2), 0)));
+        queue.end(host(2).address, None, 5);
+        assert_eq!(queue.push(result(1), 0, 5), Err(Full), "it is silent");
+        queue.push(grant(3, 1), 0, 5).unwrap();
+        queue.push(result(3), 0, 5).unwrap();
+        assert_eq!(queue.begin(5, false), Some((grant(2, 1), 0)), "again before fresh");
+        queue.end(host(1).address, Some(false), 6);
+        assert_eq!(queue.begin(6, true), Some((result(3), 0)), "none of the silent one");
+        queue.end(host(3).address, Some(true), 6);
+        assert_eq!((queue.begin(6, true), queue.begin(6, false)), (None, Some((grant(3, 1), 0))));
+        queue.end(host(1).address, None, 7);
+        assert_eq!(queue.begin(9, false), None, "not due");
         assert_eq!(queue.begin(10, false), Some((grant(1, 1), 1)));
-        queue.end(host(1).address, true);
+        queue.end(host(1).address, Some(false), 10);
+        queue.forget_silences(10 + SILENCE_NANOSECONDS - 1);
+        assert_eq!(queue.push(result(1), 0, 0), Err(Full));
+        queue.forget_silences(10 + SILENCE_NANOSECONDS);
         assert!(is_empty(&queue));
     }
 
@@ -247,12 +301,11 @@ mod tests {
         for number in 0..2 * RESULTS_MAX as u64 {
             queue.push(grant(number, 0), 0, 0).unwrap();
         }
-        let confirm = Job::Confirm { host: host(9), state: 3 };
         assert!(!queue.confirms(&host(9)));
-        queue.push(confirm, 0, 0).unwrap();
+        queue.push(Job::Confirm { host: host(9) }, 0, 0).unwrap();
         assert!(queue.confirms(&host(9)) && !queue.confirms(&host(8)));
         assert!(matches!(queue.begin(0, false), Some((Job::Grant { number: 0, .. }, 0))));
-        queue.end(host(0).address, false);
-        queue.push(result(0), 0, 0).unwrap();
+        queue.end(host(0).address, Some(false), 0);
+        queue.push(result(200), 0, 0).unwrap();
     }
 }

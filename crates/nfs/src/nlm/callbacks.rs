@@ -3,8 +3,9 @@
 //! whether the client itself was.
 //!
 //! Each call finds its client's port by that machine's rpcbind. Who does not answer is asked again
-//! after a while, with others in between. One thread calls only those that have answered so far, so
-//! that clients which are not there never hold up all threads.
+//! after a while, with others in between, by one thread: the other calls only those that are not
+//! known to be silent ([`super::call_queue`]). No call takes longer than
+//! [`onc_rpc::client::CALL_PATIENCE`].
 //!
 //! Invariants:
 //! - A late grant is told until the client has answered, or asked again itself; if it does not want
@@ -30,6 +31,7 @@ use platform::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +47,7 @@ const NOTICE_PAUSE_NANOSECONDS: u64 = 2_000_000_000;
 const NOTICE_ATTEMPTS_MAX: u32 = 9;
 /// How often the end of the grace period is looked for.
 const TICK: Duration = Duration::from_millis(500);
+const TICK_NANOSECONDS: u64 = 500_000_000;
 /// Ticks between looks for machines without locks.
 const TICKS_A_SWEEP: u64 = 40;
 
@@ -52,7 +55,7 @@ const TICKS_A_SWEEP: u64 = 40;
 #[derive(Default)]
 struct Grants {
     next: u64,
-    told: BTreeMap<u64, Request>,
+    told: BTreeMap<u64, (Host, Request)>,
 }
 
 #[derive(Default)]
@@ -62,6 +65,16 @@ struct Queue {
     drops: bool,
     grants: Grants,
     stopping: bool,
+}
+
+/// What a machine says of its status monitor.
+enum Number {
+    /// It has this number.
+    Is(NonZeroU32),
+    /// It has none that means anything.
+    Unknown,
+    /// There is none, and no lock manager.
+    Gone,
 }
 
 /// See the module.
@@ -127,7 +140,7 @@ impl Callbacks {
         let number = {
             let grants = &mut self.queue.lock().grants;
             grants.next += 1;
-            grants.told.insert(grants.next, request);
+            grants.told.insert(grants.next, (host.clone(), request));
             grants.next
         };
         self.push(Job::Grant { number, host }, 0, 0);
@@ -136,11 +149,15 @@ impl Callbacks {
     /// The client has spoken about a lock of this owner and file by itself, so it need not be told;
     /// gives the requests that it had not heard of.
     pub(crate) fn heard(&self, request: &Request) -> Vec<Request> {
-        let same = |_: &u64, granted: &mut Request| {
+        let same = |_: &u64, (_, granted): &mut (Host, Request)| {
             granted.file == request.file && granted.owner == request.owner
         };
         let mut queue = self.queue.lock();
-        queue.grants.told.extract_if(.., same).map(|(_, granted)| granted).collect()
+        let heard: Vec<_> = queue.grants.told.extract_if(.., same).collect();
+        for (number, (host, _)) in &heard {
+            queue.jobs.drop_grants(host.address, &[*number]);
+        }
+        heard.into_iter().map(|(_, (_, granted))| granted).collect()
     }
 
     pub(crate) fn result(&self, host: Host, procedure: u32, results: Vec<u8>) {
@@ -151,10 +168,10 @@ impl Callbacks {
         self.push(Job::Notice { host }, 0, 0);
     }
 
-    /// Somebody says that a machine was started anew, whose status monitor has this number now.
-    pub(crate) fn confirm_restart(&self, host: Host, state: u32) {
+    /// Somebody says that a machine was started anew. It is asked once, however often that is said.
+    pub(crate) fn confirm_restart(&self, host: Host) {
         if !self.queue.lock().jobs.confirms(&host) {
-            self.push(Job::Confirm { host, state }, 0, 0);
+            self.push(Job::Confirm { host }, 0, 0);
         }
     }
 
@@ -166,15 +183,12 @@ impl Callbacks {
         let (job, attempts) = self.queue.lock().jobs.begin(now, false)?;
         let address = job.host().address;
         let answers = self.attempt(job, attempts + 1);
-        self.queue.lock().jobs.end(address, answers);
-        Some(answers)
+        self.queue.lock().jobs.end(address, answers, now);
+        answers
     }
 
     fn push(&self, job: Job, attempts: u32, pause_nanoseconds: u64) {
-        let due = match pause_nanoseconds {
-            0 => 0,
-            pause => self.clock.monotonic_nanoseconds() + pause,
-        };
+        let due = self.clock.monotonic_nanoseconds() + pause_nanoseconds;
         let mut queue = self.queue.lock();
         let pushed = queue.jobs.push(job, attempts, due);
         let drops = std::mem::replace(&mut queue.drops, pushed == Err(Full));
@@ -188,25 +202,30 @@ impl Callbacks {
 
     /// Makes calls until the end: one thread ticks, and takes what was tried in vain.
     fn run(&self, is_first: bool) {
-        let mut tick = 0;
+        let mut ticks = 0;
+        let mut next_tick = 0;
         let mut queue = self.queue.lock();
         while !queue.stopping {
             let now = self.clock.monotonic_nanoseconds();
+            if is_first && now >= next_tick {
+                next_tick = now + TICK_NANOSECONDS;
+                ticks += 1;
+                queue.jobs.forget_silences(now);
+                drop(queue);
+                self.tick(ticks);
+                queue = self.queue.lock();
+                continue;
+            }
             if let Some((job, attempts)) = queue.jobs.begin(now, !is_first) {
                 drop(queue);
                 let address = job.host().address;
                 let answers = self.attempt(job, attempts + 1);
-                self.queue.lock().jobs.end(address, answers);
+                queue = self.queue.lock();
+                queue.jobs.end(address, answers, self.clock.monotonic_nanoseconds());
                 self.changed.notify_all();
             } else {
                 self.changed.wait_for(&mut queue, TICK);
-                drop(queue);
-                if is_first {
-                    tick += 1;
-                    self.tick(tick);
-                }
             }
-            queue = self.queue.lock();
         }
     }
 
@@ -220,8 +239,8 @@ impl Callbacks {
         }
     }
 
-    /// Makes a call; whether the client answers.
-    fn attempt(&self, job: Job, attempts: u32) -> bool {
+    /// Makes a call; whether the client answers, if it was to be called.
+    fn attempt(&self, job: Job, attempts: u32) -> Option<bool> {
         match job {
             Job::Grant { number, host } => self.grant(number, host, attempts),
             Job::Result { host, procedure, results } => {
@@ -230,19 +249,18 @@ impl Callbacks {
                 if let Err(error) = &called {
                     tracing::debug!(%host.address, %error, "a result was not delivered");
                 }
-                called.is_ok()
+                Some(called.is_ok())
             }
-            Job::Notice { host } => self.notice(host, attempts),
-            Job::Confirm { host, state } => self.confirm(host, state, attempts),
+            Job::Notice { host } => Some(self.notice(host, attempts)),
+            Job::Confirm { host } => Some(self.confirm(host, attempts)),
         }
     }
 
-    fn grant(&self, number: u64, host: Host, attempts: u32) -> bool {
-        let request = self.queue.lock().grants.told.get(&number).cloned();
-        let Some(request) = request else { return true };
+    fn grant(&self, number: u64, host: Host, attempts: u32) -> Option<bool> {
+        let (_, request) = self.queue.lock().grants.told.get(&number).cloned()?;
         let Some(file) = export::seal(&*self.policy, &request.file) else {
             self.give_back(number);
-            return true;
+            return None;
         };
         let mut arguments = Writer::default();
         arguments.opaque(&number.to_be_bytes());
@@ -269,7 +287,7 @@ impl Callbacks {
             Err(error) if attempts < GRANT_ATTEMPTS_MAX => {
                 tracing::debug!(%host.address, %error, attempts, "a grant was not delivered");
                 self.push(Job::Grant { number, host }, attempts, GRANT_PAUSE_NANOSECONDS);
-                return answers;
+                return Some(answers);
             }
             Err(error) => {
                 tracing::warn!(%host.address, %error, "a client does not take its lock");
@@ -280,13 +298,13 @@ impl Callbacks {
             true => drop(self.queue.lock().grants.told.remove(&number)),
             false => self.give_back(number),
         }
-        answers
+        Some(answers)
     }
 
     /// Takes a lock from a client that has not heard of it.
     fn give_back(&self, number: u64) {
         let unheard = self.queue.lock().grants.told.remove(&number);
-        if let Some(Request { file, owner, kind, range, .. }) = unheard {
+        if let Some((_, Request { file, owner, kind, range, .. })) = unheard {
             self.locks.unlock(file, &owner, kind, &range);
         }
     }
@@ -313,46 +331,28 @@ impl Callbacks {
         answers
     }
 
-    /// Asks a machine of which a notice said that it was started anew. It was if its status monitor
-    /// has another number now than when it took its locks (or the noticed one, if that is not
-    /// known), or if it has neither a status monitor nor a lock manager.
-    fn confirm(&self, host: Host, noticed: u32, attempts: u32) -> bool {
-        let mut arguments = Writer::default();
-        arguments.opaque(self.node.as_bytes());
-        let found = self.call_over_stream(&host, nsm::PROGRAM, nsm::VERSION, nsm::STAT, &arguments);
-        let is_restarted = match found {
-            Ok(results) => {
-                let mut reader = Reader::new(&results);
-                let state = reader.u32().and_then(|_result| reader.u32());
-                state.map_err(CallError::from).map(|state| match self.hosts.locked_in(&host) {
-                    Some(before) => state != before,
-                    None => state == noticed,
-                })
-            }
-            Err(CallError::NotRegistered { .. }) => {
-                let (program, version) = (procedures::PROGRAM, procedures::VERSION);
-                match self.call_over_stream(&host, program, version, 0, &Writer::default()) {
-                    Ok(_) => Ok(false),
-                    Err(CallError::NotRegistered { .. }) => Ok(true),
-                    Err(error) => Err(error),
-                }
-            }
-            Err(error) => Err(error),
-        };
-        let answers = is_restarted.is_ok();
+    /// Asks a machine that is said to have been started anew. What it locked under another number
+    /// of its status monitor than it has now goes; all goes if it has neither a status monitor nor
+    /// a lock manager.
+    fn confirm(&self, host: Host, attempts: u32) -> bool {
+        let said = self.ask_number(&host);
+        let answers = said.is_ok();
         let (address, name) = (host.address, Arc::clone(&host.name));
-        match is_restarted {
-            Ok(true) => {
-                let count = self.hosts.forgets(&host);
-                tracing::info!(%address, %name, count, "a client was restarted: its locks are free");
+        match said {
+            Ok(Number::Is(number)) if self.hosts.forgets_but(&host, number) => {
+                tracing::info!(%address, %name, "a client was restarted: its locks are free");
             }
-            Ok(false) => tracing::info!(
-                %address, %name, "a notice that a client was restarted is not true: it keeps its locks"
+            Ok(Number::Is(_) | Number::Unknown) => tracing::info!(
+                %address, %name, "that a client was restarted is not confirmed: it keeps its locks"
             ),
+            Ok(Number::Gone) => {
+                self.hosts.forgets(&host);
+                tracing::info!(%address, %name, "a client locks no more: its locks are free");
+            }
             Err(error) if attempts < NOTICE_ATTEMPTS_MAX => {
                 tracing::debug!(%address, %error, attempts, "cannot ask whether a client was restarted");
                 let pause = NOTICE_PAUSE_NANOSECONDS << attempts;
-                self.push(Job::Confirm { host, state: noticed }, attempts, pause);
+                self.push(Job::Confirm { host }, attempts, pause);
             }
             Err(error) => tracing::warn!(
                 %address, %name, %error,
@@ -360,6 +360,29 @@ impl Callbacks {
             ),
         }
         answers
+    }
+
+    /// Asks for the number of a machine's status monitor.
+    fn ask_number(&self, host: &Host) -> Result<Number, CallError> {
+        let mut arguments = Writer::default();
+        arguments.opaque(self.node.as_bytes());
+        match self.call_over_stream(host, nsm::PROGRAM, nsm::VERSION, nsm::STAT, &arguments) {
+            Ok(results) => {
+                let mut reader = Reader::new(&results);
+                // Whether it would monitor this node, which says nothing here.
+                reader.u32()?;
+                Ok(nsm::number(reader.u32()?).map_or(Number::Unknown, Number::Is))
+            }
+            Err(CallError::NotRegistered { .. }) => {
+                let (program, version) = (procedures::PROGRAM, procedures::VERSION);
+                match self.call_over_stream(host, program, version, 0, &Writer::default()) {
+                    Ok(_) => Ok(Number::Unknown),
+                    Err(CallError::NotRegistered { .. }) => Ok(Number::Gone),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Calls a program of a client, over UDP as these programs are by custom, else over TCP.
@@ -392,7 +415,7 @@ impl Callbacks {
     ) -> Result<Vec<u8>, CallError> {
         let procedure = Procedure { program, version, procedure };
         let at = SocketAddr::new(host.address, self.client_rpcbind_port);
-        let address = rpcbind::find(at, program, version, Transport::Tcp)?;
+        let address = rpcbind::find_stream(at, program, version)?;
         call_stream(address, procedure, arguments.bytes())
     }
 }

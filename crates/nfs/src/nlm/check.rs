@@ -35,6 +35,8 @@ pub(super) struct Checked {
     pub(super) request: Request,
     /// Whether nothing may be changed through the export, if the call is to take.
     pub(super) read_only: bool,
+    /// Whether the call came from a port that takes root.
+    pub(super) is_privileged: bool,
     /// As whom the file would be opened, if the call is to take.
     pub(super) caller: Option<Caller>,
 }
@@ -103,6 +105,7 @@ pub(super) fn check(
     Ok(Checked {
         host,
         request,
+        is_privileged,
         read_only: access.is_some_and(|access| image || access.read_only),
         caller: access.map(|access| export::caller(credential, &access)),
     })

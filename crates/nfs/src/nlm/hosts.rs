@@ -38,6 +38,9 @@ const HOSTS_MAX: usize = 4096;
 const HOSTS_OF_ADDRESS_MAX: usize = 32;
 /// Longest name that is taken.
 const NAME_BYTES_MAX: usize = 255;
+/// Numbers of a status monitor under which a machine may have locks at once: one, and those of
+/// starts that it did not confirm.
+const NUMBERS_MAX: usize = 4;
 /// Sweeps that a machine without locks stays in the ledger: programs lock again and again.
 const IDLE_SWEEPS: u64 = 3;
 const HEADER: &str = "stroop locks 1";
@@ -71,8 +74,17 @@ struct Known {
     seen: u64,
     /// Volumes that it was let in to from a port that any user of it may use.
     any_port: BTreeSet<VolumeUuid>,
-    /// The number of its status monitor when it asked for a lock last, if it has one.
-    state: Option<NonZeroU32>,
+    /// The number of its status monitor when it began to lock as `id`, if it has one.
+    number: Option<NonZeroU32>,
+    /// Who it was under other numbers: it was started anew since, or somebody says so. Their locks
+    /// go when the machine confirms it.
+    before: Vec<(NonZeroU32, ClientId)>,
+}
+
+impl Known {
+    fn ids(&self) -> impl Iterator<Item = ClientId> {
+        std::iter::once(self.id).chain(self.before.iter().map(|(_, id)| *id))
+    }
 }
 
 #[derive(Default)]
@@ -218,7 +230,8 @@ impl Hosts {
                 None => self.locks.register_client(),
             };
             let any_port = BTreeSet::new();
-            let known = Known { id, monitored: false, seen, any_port, state: None };
+            let (number, before) = (None, Vec::new());
+            let known = Known { id, monitored: false, seen, any_port, number, before };
             table.hosts.insert(host.clone(), known);
         }
         let Some(known) = table.hosts.get_mut(host) else { unreachable!("it was put there") };
@@ -288,16 +301,47 @@ impl Hosts {
         }
     }
 
-    /// A machine asks for a lock, and says which number its status monitor has.
-    pub(crate) fn locks_in(&self, host: &Host, state: u32) {
-        if let Some(known) = self.table.lock().hosts.get_mut(host) {
-            known.state = NonZeroU32::new(state).or(known.state);
+    /// A machine that was let in asks for a lock, and says which number its status monitor has. If
+    /// it is another than before, the machine locks as another client from now on: the locks of
+    /// before may be those of programs that are no more. Gives who it is, and whether it is to be
+    /// asked about that.
+    pub(crate) fn locks_in(&self, host: &Host, number: NonZeroU32) -> Option<(ClientId, bool)> {
+        let mut table = self.table.lock();
+        let known = table.hosts.get_mut(host)?;
+        let changes = known.number.is_some_and(|before| before != number);
+        if let Some(before) = known.number.filter(|_| changes) {
+            if known.before.len() >= NUMBERS_MAX {
+                return None;
+            }
+            known.before.push((before, known.id));
+            known.id = self.locks.register_client_beside(known.id);
         }
+        known.number = Some(number);
+        Some((known.id, changes))
     }
 
-    /// The number that a machine's status monitor had when it asked for a lock last.
-    pub(crate) fn locked_in(&self, host: &Host) -> Option<u32> {
-        self.table.lock().hosts.get(host)?.state.map(NonZeroU32::get)
+    /// Whether a machine is still this client.
+    pub(crate) fn is_client(&self, host: &Host, id: ClientId) -> bool {
+        self.table.lock().hosts.get(host).is_some_and(|known| known.ids().any(|of| of == id))
+    }
+
+    /// A machine says that its status monitor has this number: frees what it locked under others;
+    /// whether there was anything of the kind.
+    pub(crate) fn forgets_but(&self, host: &Host, number: NonZeroU32) -> bool {
+        let gone = {
+            let mut table = self.table.lock();
+            let Some(known) = table.hosts.get_mut(host) else { return false };
+            let gone = known.before.extract_if(.., |(of, _)| *of != number);
+            let mut gone: Vec<ClientId> = gone.map(|(_, id)| id).collect();
+            if known.number.is_some_and(|of| of != number) {
+                gone.push(known.id);
+                known.id = self.locks.register_client_beside(known.id);
+                known.number = Some(number);
+            }
+            gone
+        };
+        gone.iter().for_each(|id| self.locks.forget_client(*id));
+        !gone.is_empty()
     }
 
     /// The machines of an address that have locks, or had, under this name, which may be given in
@@ -322,7 +366,8 @@ impl Hosts {
             }
             known
         };
-        known.iter().for_each(|known| self.locks.forget_client(known.id));
+        let ids = known.iter().flat_map(Known::ids);
+        ids.for_each(|id| self.locks.forget_client(id));
         usize::from(known.is_some())
     }
 
@@ -334,7 +379,7 @@ impl Hosts {
         let sweeps = table.sweeps;
         let mut written = false;
         table.hosts.retain(|_, known| {
-            if holders.contains(&known.id) {
+            if known.ids().any(|id| holders.contains(&id)) {
                 known.seen = sweeps;
             }
             let stays = sweeps - known.seen <= IDLE_SWEEPS;

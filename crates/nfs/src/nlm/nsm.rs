@@ -13,6 +13,7 @@ use super::LockService;
 use crate::export;
 use crate::request::Session;
 use onc_rpc::{Call, Replier, ReplyError, XdrError};
+use std::num::NonZeroU32;
 
 /// The program's number.
 pub(crate) const PROGRAM: u32 = 100_024;
@@ -27,6 +28,12 @@ pub(crate) const NOTIFY: u32 = 6;
 const NAME_BYTES_MAX: usize = 1024;
 /// `STAT_FAIL`.
 const STAT_FAIL: u32 = 1;
+
+/// The number of a status monitor, if it is one: odd while the machine is up. Some monitors answer
+/// zero, or all ones, if they do not mean to say.
+pub(super) fn number(state: u32) -> Option<NonZeroU32> {
+    NonZeroU32::new(state).filter(|state| state.get() % 2 == 1 && state.get() != u32::MAX)
+}
 
 /// Does one call.
 pub(crate) fn dispatch(service: &LockService, session: &Session, call: Call<'_>, replier: Replier) {
@@ -63,7 +70,8 @@ fn run(
                     return Err(error);
                 }
             };
-            heard_of_restart(service, session, name, state);
+            tracing::debug!(client = %session.client, state, "a NOTIFY");
+            heard_of_restart(service, session, name);
         }
         _ => {
             replier.fail(ReplyError::ProcedureUnavailable);
@@ -75,12 +83,12 @@ fn run(
 }
 
 /// Somebody says that a machine was started anew.
-fn heard_of_restart(service: &LockService, session: &Session, name: &[u8], state: u32) {
+fn heard_of_restart(service: &LockService, session: &Session, name: &[u8]) {
     if !export::is_privileged(session.peer.port()) {
         tracing::debug!(client = %session.peer, "NOTIFY from a port that any user may use");
         return;
     }
     for host in service.hosts.named(session.client, name) {
-        service.callbacks.confirm_restart(host, state);
+        service.callbacks.confirm_restart(host);
     }
 }

@@ -12,6 +12,7 @@
 use super::LockService;
 use super::check::{Checked, Denied, Purpose, check};
 use super::hosts::Host;
+use super::nsm;
 use super::wire::{self, Lock, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Status};
 use crate::export;
 use crate::once::{self, Kept, Once, once};
@@ -353,7 +354,10 @@ fn lock(
     if asked.reclaim && !service.hosts.may_reclaim(&checked.host) {
         return answer.status(Status::Denied);
     }
-    service.hosts.locks_in(&checked.host, asked.state);
+    let mut checked = checked;
+    if !with_number(service, asked, &mut checked) {
+        return answer.status(Status::DeniedNoLocks);
+    }
     if monitored && service.hosts.monitor(&checked.host).is_err() {
         return answer.status(Status::DeniedNoLocks);
     }
@@ -364,12 +368,36 @@ fn lock(
         let mut status = take(&service, &checked, block, reclaim);
         // It may have been without locks for so long that it was taken out of the ledger.
         let held = matches!(status, Status::Granted | Status::Blocked);
-        if monitored && held && service.hosts.monitor(&checked.host).is_err() {
+        if held && !is_watched(&service, &checked, monitored) {
             give_up(&service, &checked.request);
             status = Status::DeniedNoLocks;
         }
         answer.status(status);
     });
+}
+
+/// Has the lock asked for by who the machine is under the number of its status monitor, which calls
+/// from ports that take root are believed; whether it may have one. A machine with another number
+/// than before is asked whether it was started anew.
+fn with_number(service: &LockService, asked: &Asked<'_>, checked: &mut Checked) -> bool {
+    let number = nsm::number(asked.state).filter(|_| checked.is_privileged);
+    let Some(number) = number else { return true };
+    let Some((client, changes)) = service.hosts.locks_in(&checked.host, number) else {
+        return false;
+    };
+    checked.request.owner.client = client;
+    if changes {
+        service.callbacks.confirm_restart(checked.host.clone());
+    }
+    true
+}
+
+/// Whether a lock that was just taken is that of a machine that is watched still: it may have been
+/// without locks for so long that it was taken out of the ledger, or have lost all meanwhile.
+fn is_watched(service: &LockService, checked: &Checked, monitored: bool) -> bool {
+    let Checked { host, request, .. } = checked;
+    let is_monitored = !monitored || service.hosts.monitor(host).is_ok();
+    is_monitored && service.hosts.is_client(host, request.owner.client)
 }
 
 /// Gives back a lock or a wait that must not be.
@@ -445,7 +473,7 @@ fn share(service: &Arc<LockService>, asked: &Asked<'_>, checked: Checked, answer
     };
     with_file(service, checked, ways, answer, move |checked, answer| {
         let service = Arc::clone(&answer.service);
-        let (file, owner) = (checked.request.file, checked.request.owner);
+        let (file, owner) = (checked.request.file, checked.request.owner.clone());
         let share = Share { owner: owner.clone(), access, deny };
         let mut status = match service.locks.share(file, share, reclaim) {
             Ok(()) => Status::Granted,
@@ -454,7 +482,7 @@ fn share(service: &Arc<LockService>, asked: &Asked<'_>, checked: Checked, answer
             Err(_) => Status::Denied,
         };
         // As of a lock: see there.
-        if status == Status::Granted && service.hosts.monitor(&checked.host).is_err() {
+        if status == Status::Granted && !is_watched(&service, &checked, true) {
             service.locks.unshare(file, &owner);
             status = Status::DeniedNoLocks;
         }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use units::VolumeUuid;
 
 const GRANTED: u32 = 0;
+const DENIED: u32 = 1;
 const READ_ONLY: u32 = 6;
 const STALE: u32 = 7;
 const FAILED: u32 = 9;
@@ -72,6 +73,8 @@ struct Setup {
     directory: FileHandle,
     file: FileHandle,
     xid: AtomicU32,
+    /// The number of the client's status monitor.
+    number: AtomicU32,
 }
 
 fn ask<C: Call>(service: &MemoryFileSystem, call: C) -> C::Reply {
@@ -110,7 +113,8 @@ impl Setup {
         let programs = Programs::new(files, rules, Arc::new(SystemClock), limits);
         let programs = Arc::new(programs.with_silent_locks(&locking).unwrap());
         let xid = AtomicU32::new(1);
-        Self { address, programs, policy, locks, ledger, service, directory, file, xid }
+        let number = AtomicU32::new(STATE);
+        Self { address, programs, policy, locks, ledger, service, directory, file, xid, number }
     }
 
     fn rule(&self, access: Option<ExportAccess>) {
@@ -187,7 +191,7 @@ impl Setup {
         writer.u64(0);
         if procedure == LOCK {
             writer.bool(false);
-            writer.u32(STATE);
+            writer.u32(self.number.load(Ordering::SeqCst));
         }
     }
 
@@ -426,13 +430,27 @@ fn a_machine_that_says_that_it_was_started_anew_loses_its_locks() {
     setup.notify(ROOT, "host");
     assert_eq!((setup.call_client(), setup.call_client()), (Some(true), None), "asked once");
     assert_eq!(setup.counts(), (1, 1), "it says that it was not");
-    for state in [STATE + 2, 0] {
+    // Its own LOCK tells as much as a notice does, and frees as little.
+    setup.number.store(STATE + 2, Ordering::SeqCst);
+    assert_eq!(setup.ask_as(USER, LOCK, "host.example.org", 3), GRANTED, "anybody says so");
+    assert_eq!(setup.call_client(), None);
+    let conflicts = || assert_eq!(setup.ask_as(ROOT, LOCK, "host.example.org", 3), DENIED);
+    conflicts();
+    assert_eq!((setup.call_client(), setup.counts()), (Some(true), (1, 1)), "it says that not");
+    conflicts();
+    monitor.state.store(STATE + 2, Ordering::SeqCst);
+    setup.notify(ROOT, "HOST");
+    assert_eq!(setup.counts(), (1, 1), "the notice by itself frees nothing");
+    assert_eq!((setup.call_client(), setup.counts()), (Some(true), (0, 0)));
+    take();
+    setup.notify(ROOT, "HOST");
+    assert_eq!((setup.call_client(), setup.counts()), (Some(true), (1, 1)), "they are its own");
+    // What means nothing frees nothing, and a machine without both programs has no locks.
+    for (state, counts) in [(4, (1, 1)), (u32::MAX, (1, 1)), (0, (0, 0))] {
         monitor.state.store(state, Ordering::SeqCst);
         setup.notify(ROOT, "HOST");
-        assert_eq!(setup.counts(), (1, 1), "the notice by itself frees nothing");
         assert!(setup.call_client().is_some());
-        assert_eq!(setup.counts(), (0, 0));
-        assert!(!setup.ledger.lock().contains("host "));
-        take();
+        assert_eq!(setup.counts(), counts, "{state}");
     }
+    assert!(!setup.ledger.lock().contains("host "));
 }

@@ -62,7 +62,7 @@ fn create(twin: &mut Twin) {
 fn resize(twin: &Twin) {
     let Some(volume) = twin.some_volume() else { return };
     let size_blocks = [100, 1500, 2000, 70_000][twin.choose(4) as usize];
-    let is_fit = size_blocks >= 256 && twin.used_blocks(volume) <= size_blocks;
+    let is_fit = size_blocks >= 256 && twin.least_size_blocks(volume) <= size_blocks;
     assert_eq!(twin.resize(volume, size_blocks).is_ok(), is_fit, "{size_blocks}");
 }
 

@@ -156,9 +156,10 @@ impl Twin {
         })
     }
 
-    /// Blocks that a volume's image and snapshots use.
-    pub fn used_blocks(&self, id: VolumeId) -> u64 {
-        self.volumes[&id].used_blocks()
+    /// The least size that a volume may have now.
+    pub fn least_size_blocks(&self, id: VolumeId) -> u64 {
+        let volume = &self.volumes[&id];
+        volume.least_size_blocks().min(volume.size_blocks())
     }
 
     /// Deletes a volume: its blocks are freed in the background.

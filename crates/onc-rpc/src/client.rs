@@ -2,7 +2,8 @@
 //! lock managers, notices of a restart) and of its own machine (rpcbind).
 //!
 //! Calls block their thread until the answer comes or patience ends, so they are made on threads
-//! of their own. No call takes longer than [`CALL_PATIENCE`], however the other side dawdles.
+//! of their own. However the other side dawdles, a call over UDP takes no longer than some eight
+//! seconds, and one over a stream no longer than some fourteen.
 //!
 //! Invariants: a call over UDP is sent again with the same number, so that the other side may know
 //! it again; replies to other calls are passed over.
@@ -12,8 +13,6 @@
 use crate::message::{AUTH_BYTES_MAX, AuthSys, CallHeader, Credential};
 use crate::record;
 use crate::xdr::{Reader, Writer, XdrError};
-use platform::Clock as _;
-use platform::linux::SystemClock;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -29,12 +28,14 @@ const DATAGRAM_PATIENCE: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(700), Duration::from_millis(1000)];
 /// How long a connection, and then an answer over it, is waited for.
 const STREAM_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a call takes at most, from the connection to the end of its answer.
-pub const CALL_PATIENCE: Duration = Duration::from_secs(6);
+/// How long the last bytes of an answer are waited for that comes in many pieces.
+const READ_PATIENCE_MIN: Duration = Duration::from_millis(20);
+/// Pieces of an answer, and of those to other calls before it, at most.
+const READS_MAX: usize = 256;
 /// Longest answer that is read.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 /// Replies to other calls that are passed over before the answer is given up.
-const STRAY_REPLIES_MAX: usize = 64;
+const STRAY_REPLIES_MAX: usize = 4;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -106,24 +107,28 @@ fn decode(xid: u32, reply: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
     }
 }
 
-/// When a call is to be given up.
-struct Deadline(u64);
+/// How long the next bytes of an answer are waited for: half as long each time, so that all of it
+/// takes no longer than twice [`STREAM_PATIENCE`] and [`READS_MAX`] times the least.
+struct Patience {
+    next: Duration,
+    reads: usize,
+}
 
-impl Deadline {
-    fn new() -> Self {
-        let patience = u64::try_from(CALL_PATIENCE.as_nanos()).unwrap_or(u64::MAX);
-        Self(SystemClock.monotonic_nanoseconds().saturating_add(patience))
+impl Patience {
+    const fn new() -> Self {
+        Self { next: STREAM_PATIENCE, reads: 0 }
     }
 
-    /// How long to wait for the next bytes: this long, or as long as there is time.
-    ///
     /// # Errors
-    /// `TimedOut` if there is none.
-    fn wait(&self, patience: Duration) -> io::Result<Duration> {
-        match self.0.saturating_sub(SystemClock.monotonic_nanoseconds()) {
-            0 => Err(io::ErrorKind::TimedOut.into()),
-            left => Ok(patience.min(Duration::from_nanos(left))),
+    /// `TimedOut` if there were too many reads.
+    fn take(&mut self) -> io::Result<Duration> {
+        self.reads += 1;
+        if self.reads > READS_MAX {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        let patience = self.next;
+        self.next = (patience / 2).max(READ_PATIENCE_MIN);
+        Ok(patience)
     }
 }
 
@@ -144,10 +149,14 @@ impl Patient for UnixStream {
     }
 }
 
-/// Reads all of `buffer` in time.
-fn read_all(socket: &mut impl Patient, mut buffer: &mut [u8], end: &Deadline) -> io::Result<()> {
+/// Reads all of `buffer`, if it comes in time.
+fn read_all(
+    socket: &mut impl Patient,
+    mut buffer: &mut [u8],
+    patience: &mut Patience,
+) -> io::Result<()> {
     while !buffer.is_empty() {
-        socket.set_patience(end.wait(STREAM_PATIENCE)?)?;
+        socket.set_patience(patience.take()?)?;
         match socket.read(buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => buffer = buffer.get_mut(count..).unwrap_or_default(),
@@ -178,15 +187,13 @@ pub fn call_datagram(
     let call = call.bytes().get(4..).unwrap_or_default();
     let mut buffer = vec![0; REPLY_BYTES_MAX];
     let mut last = io::ErrorKind::TimedOut.into();
-    let end = Deadline::new();
     for patience in DATAGRAM_PATIENCE {
-        socket.set_read_timeout(Some(end.wait(patience)?))?;
+        socket.set_read_timeout(Some(patience))?;
         if let Err(error) = socket.send(call) {
             last = error;
             continue;
         }
         for _ in 0..STRAY_REPLIES_MAX {
-            end.wait(patience)?;
             let length = match socket.recv(&mut buffer) {
                 Ok(length) => length,
                 // Not waiting longer for one who is not there.
@@ -241,13 +248,13 @@ fn call_over(
     arguments: &[u8],
 ) -> Result<Vec<u8>, CallError> {
     const LAST: u32 = 1 << 31;
-    let (xid, end) = (next_xid(), Deadline::new());
+    let (xid, mut patience) = (next_xid(), Patience::new());
     socket.write_all(encode(procedure, xid, arguments).bytes())?;
     for _ in 0..STRAY_REPLIES_MAX {
         let mut reply = Vec::new();
         loop {
             let mut mark = [0; 4];
-            read_all(&mut socket, &mut mark, &end)?;
+            read_all(&mut socket, &mut mark, &mut patience)?;
             let mark = u32::from_be_bytes(mark);
             let length = (mark & !LAST) as usize;
             if reply.len() + length > REPLY_BYTES_MAX {
@@ -256,7 +263,7 @@ fn call_over(
             }
             let start = reply.len();
             reply.resize(start + length, 0);
-            read_all(&mut socket, reply.get_mut(start..).unwrap_or_default(), &end)?;
+            read_all(&mut socket, reply.get_mut(start..).unwrap_or_default(), &mut patience)?;
             if mark & LAST != 0 {
                 break;
             }

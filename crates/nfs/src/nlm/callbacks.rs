@@ -4,8 +4,8 @@
 //!
 //! Each call finds its client's port by that machine's rpcbind. Who does not answer is asked again
 //! after a while, with others in between, by one thread: the other calls only those that are not
-//! known to be silent ([`super::call_queue`]). No call takes longer than
-//! [`onc_rpc::client::CALL_PATIENCE`].
+//! known to be silent ([`super::call_queue`]). However its client dawdles, a call ends
+//! ([`onc_rpc::client`]).
 //!
 //! Invariants:
 //! - A late grant is told until the client has answered, or asked again itself; if it does not want

@@ -117,8 +117,11 @@ pub fn find_stream(
     find_by(call_stream, rpcbind, (program, version), Transport::Tcp)
 }
 
+/// How rpcbind is asked.
+type Ask = fn(SocketAddr, Procedure, &[u8]) -> Result<Vec<u8>, CallError>;
+
 fn find_by(
-    call: fn(SocketAddr, Procedure, &[u8]) -> Result<Vec<u8>, CallError>,
+    call: Ask,
     rpcbind: SocketAddr,
     (program, version): (u32, u32),
     transport: Transport,

@@ -78,6 +78,15 @@ impl Held {
     }
 }
 
+/// Who wants a mount.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// An administrator, now.
+    New,
+    /// The record: whoever gives the mount up meanwhile is heeded.
+    Recorded,
+}
+
 /// The right to make or end the mount at a place, until it is dropped.
 struct Changing<'a> {
     mounts: &'a Mounts,
@@ -123,6 +132,10 @@ impl Mounts {
     /// `NotFound` if volume or mountpoint is not there, `Conflict` if something is mounted there or
     /// lies in it, `Failed` if FUSE cannot be used or the mount cannot be recorded.
     pub(crate) fn mount(&self, request: &MountCreate) -> Result<MountInfo, AdminError> {
+        self.prepare_and_make(request, Wish::New)
+    }
+
+    fn prepare_and_make(&self, request: &MountCreate, wish: Wish) -> Result<MountInfo, AdminError> {
         let MountCreate { volume, mountpoint } = request;
         let ended = self.held.lock().take_ended();
         drop(ended);
@@ -134,7 +147,7 @@ impl Mounts {
             let place = place.ok_or_else(|| {
                 AdminError::usage("cannot mount at", mountpoint).because("it is not UTF-8")
             })?;
-            self.make(request, prepared, place)
+            self.make((request, wish), prepared, place)
         });
         if mounted.is_err() {
             self.close_up(mountpoint);
@@ -145,7 +158,7 @@ impl Mounts {
     /// Makes a mount that was looked at, and records it first.
     fn make(
         &self,
-        request: &MountCreate,
+        (request, wish): (&MountCreate, Wish),
         prepared: PreparedMount,
         place: String,
     ) -> Result<MountInfo, AdminError> {
@@ -153,6 +166,9 @@ impl Mounts {
             AdminError::new(Code::Failed, "cannot mount at", &place).because(message)
         };
         let changing = self.change("cannot mount at", &place)?;
+        if wish == Wish::Recorded && !self.is_recorded(&request.volume, &place) {
+            return Err(failed("it was given up by 'stroop unmount' meanwhile".to_owned()));
+        }
         let below = Below::open(Path::new(&place)).map_err(|error| failed(error.to_string()))?;
         let before = self.held.lock().record.get(&place).cloned();
         let found = below.as_ref().and_then(|below| below.look().ok());
@@ -207,6 +223,11 @@ impl Mounts {
         Ok(())
     }
 
+    /// Whether a mount is to be there.
+    fn is_recorded(&self, volume: &str, place: &str) -> bool {
+        self.held.lock().record.get(place).is_some_and(|recorded| recorded.volume == volume)
+    }
+
     /// Takes the right to change what is at a place.
     fn change(&self, message: &str, place: &str) -> Result<Changing<'_>, AdminError> {
         if self.held.lock().changing.insert(place.to_owned()) {
@@ -257,35 +278,42 @@ impl Mounts {
 
     /// Makes the mounts of the record that are missing since the start, as far as that can be done.
     pub(crate) fn bring_back(&self) {
-        let untried: Vec<(String, String)> = {
-            let held = self.held.lock();
-            let volume = |place: &String| held.record.get(place).map(|one| one.volume.clone());
-            let mounts = held.failed.keys();
-            mounts.filter_map(|place| Some((volume(place)?, place.clone()))).collect()
+        for request in self.missing_since_start() {
+            self.bring_one_back(request);
+        }
+    }
+
+    fn missing_since_start(&self) -> Vec<MountCreate> {
+        let held = self.held.lock();
+        let request = |mountpoint: &String| {
+            let volume = held.record.get(mountpoint)?.volume.clone();
+            Some(MountCreate { volume, mountpoint: mountpoint.clone() })
         };
-        for (volume, mountpoint) in untried {
-            let place = mountpoint.clone();
-            let detached = match self.is_served(&volume) {
-                // Nobody asks for a path that may hang, before there is something to mount.
-                true => detach_dead(Path::new(&place)).map_err(|error| error.to_string()),
-                false => Err(format!("volume '{volume}' is not in service")),
-            };
-            let made = detached.and_then(|_| {
-                let made = self.mount(&MountCreate { volume, mountpoint });
-                made.map_err(|error| error.cause.join("; "))
-            });
-            match made {
-                Ok(MountInfo { volume, mountpoint, .. }) => {
-                    tracing::info!(volume, mountpoint, "mounted again");
-                }
-                Err(cause) => {
-                    let mut held = self.held.lock();
-                    if let Some(known) = held.failed.get_mut(&place)
-                        && *known != cause
-                    {
-                        tracing::warn!(mountpoint = place, cause, "not mounted again");
-                        *known = cause;
-                    }
+        held.failed.keys().filter_map(request).collect()
+    }
+
+    fn bring_one_back(&self, request: MountCreate) {
+        let MountCreate { volume, mountpoint } = &request;
+        let detached = match self.is_served(volume) {
+            // Nobody asks for a path that may hang, before there is something to mount.
+            true => detach_dead(Path::new(mountpoint)).map_err(|error| error.to_string()),
+            false => Err(format!("volume '{volume}' is not in service")),
+        };
+        let made = detached.and_then(|_| {
+            let made = self.prepare_and_make(&request, Wish::Recorded);
+            made.map_err(|error| error.cause.join("; "))
+        });
+        match made {
+            Ok(MountInfo { volume, mountpoint, .. }) => {
+                tracing::info!(volume, mountpoint, "mounted again");
+            }
+            Err(cause) => {
+                let mut held = self.held.lock();
+                if let Some(known) = held.failed.get_mut(mountpoint)
+                    && *known != cause
+                {
+                    tracing::warn!(mountpoint, cause, "not mounted again");
+                    *known = cause;
                 }
             }
         }

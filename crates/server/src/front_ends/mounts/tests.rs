@@ -213,3 +213,20 @@ fn a_mount_that_programs_linger_in_holds_nobody_up() {
     mounts.stop_all();
     assert_eq!(make("after"), Err(rustix::io::Errno::NOTCONN));
 }
+
+/// The pass that makes mounts again made one that was given up while the pass was on its way.
+#[test]
+fn regression_a_mount_that_is_given_up_meanwhile_is_not_made_again() {
+    let Some(place) = Place::with_fuse() else { return };
+    let before = place.before();
+    let mounts = place.mounts();
+    mounts.mount(&place.request("home")).unwrap();
+    mounts.stop_all();
+    let mounts = place.mounts();
+    let missing = mounts.missing_since_start();
+    assert_eq!(missing.len(), 1);
+    mounts.unmount(&place.end()).unwrap();
+    missing.into_iter().for_each(|request| mounts.bring_one_back(request));
+    assert!(mounts.list().is_empty() && place.mounts().list().is_empty());
+    assert_eq!(place.before(), before);
+}

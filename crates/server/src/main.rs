@@ -37,13 +37,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
-    let called =
-        words.next().and_then(|program| Some((mount_helper::called_as(&program)?, program)));
-    if let Some((helper, program)) = called {
+    let called = words.next().filter(|program| mount_helper::is_called_as(program));
+    if let Some(program) = called {
         let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         let program = program.to_string_lossy().into_owned();
         let status = cli::terminal::with_standard_streams(program, |terminal| {
-            mount_helper::run(helper, &words, terminal)
+            mount_helper::run(&words, terminal)
         });
         return ExitCode::from(status);
     }

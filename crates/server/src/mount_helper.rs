@@ -1,6 +1,6 @@
-//! This program as mount(8) and umount(8) call it, for lines of `/etc/fstab`:
-//! `mount.stroop VOLUME DIRECTORY -o OPTIONS`, and `umount.stroop` or `umount.fuse.stroop
-//! DIRECTORY`. It is the name by which the program was called that decides.
+//! This program as mount(8) calls it, for lines of `/etc/fstab`:
+//! `mount.stroop VOLUME DIRECTORY -o OPTIONS`. It is the name by which the program was called that
+//! decides. umount(8) needs no helper: the server sees that the mount was ended.
 //!
 //! Of the options those that only mount(8) or systemd heeds are passed over (`noauto`, `nofail`,
 //! `_netdev`, `x-...`), and those that say how these mounts are anyway. `config=FILE`,
@@ -13,7 +13,7 @@
 //! Fails: with exit status 1 for a call that is wrong or not allowed, else 32.
 
 use crate::invocation::socket;
-use admin_api::{AdminError, Administration, Code, MountCreate, MountRemove, Remote};
+use admin_api::{AdminError, Administration, Code, MountCreate, Remote};
 use clap::Parser as _;
 use cli::output::print_error;
 use cli::{Cli, Options, SocketTransport, Terminal};
@@ -33,26 +33,16 @@ const OPTIONS_PASSED_OVER: &[&str] = &[
 /// Options for the command line, with a value.
 const OPTIONS_OF_CALLS: &[&str] = &["config", "socket", "wait"];
 
-/// What the program was called for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Helper {
-    Mount,
-    Unmount,
-}
-
-/// The helper of the name by which the program was called, if it is one.
-pub(crate) fn called_as(program: &OsStr) -> Option<Helper> {
-    match Path::new(program).file_name()?.to_str()? {
-        "mount.stroop" | "mount.fuse.stroop" => Some(Helper::Mount),
-        "umount.stroop" | "umount.fuse.stroop" => Some(Helper::Unmount),
-        _ => None,
-    }
+/// Whether the name by which the program was called is the helper's.
+pub(crate) fn is_called_as(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name();
+    name.is_some_and(|name| name == "mount.stroop" || name == "mount.fuse.stroop")
 }
 
 /// The words of a call.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Called {
-    /// Volume and directory, or the directory.
+    /// Volume and directory.
     names: Vec<String>,
     /// More words for the command line.
     words: Vec<String>,
@@ -61,7 +51,7 @@ struct Called {
 }
 
 impl Called {
-    fn parse(helper: Helper, words: &[String]) -> Result<Self, AdminError> {
+    fn parse(words: &[String]) -> Result<Self, AdminError> {
         let mut called = Self::default();
         let mut is_sloppy = false;
         let mut options = Vec::new();
@@ -85,19 +75,15 @@ impl Called {
             for letter in letters.chars() {
                 match letter {
                     's' => is_sloppy = true,
-                    'f' if helper == Helper::Mount => called.is_fake = true,
-                    'f' | 'l' | 'n' | 'r' | 'v' => {}
+                    'f' => called.is_fake = true,
+                    'n' | 'v' => {}
                     _ => return Err(usage(word, "there is no such option")),
                 }
             }
         }
-        let wanted = if helper == Helper::Mount { 2 } else { 1 };
-        if called.names.len() != wanted {
-            let words = match helper {
-                Helper::Mount => "mount.stroop VOLUME DIRECTORY [-o OPTIONS]",
-                Helper::Unmount => "umount.stroop DIRECTORY",
-            };
-            return Err(usage(&called.names.join(" "), "the call is not complete").try_next(words));
+        if called.names.len() != 2 {
+            return Err(usage(&called.names.join(" "), "the call is not complete")
+                .try_next("mount.stroop VOLUME DIRECTORY [-o OPTIONS]"));
         }
         options.retain(|option| !option.is_empty());
         for option in options {
@@ -135,11 +121,11 @@ fn usage(object: &str, because: &str) -> AdminError {
 }
 
 /// Does what the helper was called for, and says the exit status.
-pub(crate) fn run(helper: Helper, words: &[String], terminal: &mut Terminal<'_>) -> u8 {
-    let called = Called::parse(helper, words);
+pub(crate) fn run(words: &[String], terminal: &mut Terminal<'_>) -> u8 {
+    let called = Called::parse(words);
     let parsed = called.and_then(|called| Ok((called.options()?, called)));
     let (options, error) = match parsed {
-        Ok((options, called)) => match carry_out(helper, &called, &options) {
+        Ok((options, called)) => match carry_out(&called, &options) {
             Ok(()) => return 0,
             Err(error) => (Some(options), error),
         },
@@ -155,28 +141,16 @@ pub(crate) fn run(helper: Helper, words: &[String], terminal: &mut Terminal<'_>)
     }
 }
 
-fn carry_out(helper: Helper, called: &Called, options: &Options) -> Result<(), AdminError> {
+fn carry_out(called: &Called, options: &Options) -> Result<(), AdminError> {
     if called.is_fake {
         return Ok(());
     }
-    let place = called.names.last().map_or("", String::as_str);
+    let [volume, place] = called.names.as_slice() else { return Ok(()) };
     let mountpoint = std::path::absolute(place).ok();
     let mountpoint = mountpoint.and_then(|path| path.to_str().map(str::to_owned));
     let mountpoint = mountpoint.ok_or_else(|| usage(place, "it is no path in UTF-8"))?;
-    let node = socket(options).map(|path| Remote(SocketTransport::new(&path, options.wait)));
-    match (helper, called.names.first()) {
-        (Helper::Mount, Some(volume)) => mount(&node?, volume, mountpoint),
-        _ => {
-            let ended = node.and_then(|node| {
-                let mountpoint = mountpoint.clone();
-                node.fuse_unmount(&MountRemove { mountpoint })
-            });
-            match ended {
-                Err(error) if error.code == Code::Unreachable => free(&mountpoint, error),
-                ended => ended.map(drop),
-            }
-        }
-    }
+    let socket = socket(options)?;
+    mount(&Remote(SocketTransport::new(&socket, options.wait)), volume, mountpoint)
 }
 
 fn mount(node: &dyn Administration, volume: &str, mountpoint: String) -> Result<(), AdminError> {
@@ -190,60 +164,48 @@ fn mount(node: &dyn Administration, volume: &str, mountpoint: String) -> Result<
     if is_there { Ok(()) } else { Err(error) }
 }
 
-/// Frees the mountpoint of a server that is not there. The server makes the mount again when it
-/// starts.
-fn free(mountpoint: &str, error: AdminError) -> Result<(), AdminError> {
-    match fuse::detach_dead(Path::new(mountpoint)) {
-        Ok(1..) => Ok(()),
-        _ => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(helper: Helper, line: &str) -> Result<Called, AdminError> {
+    fn parse(line: &str) -> Result<Called, AdminError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Called::parse(helper, &words)
+        Called::parse(&words)
     }
 
     #[test]
     fn the_name_of_the_program_decides() {
-        let called = |name| called_as(OsStr::new(name));
-        assert_eq!(called("/sbin/mount.stroop"), Some(Helper::Mount));
-        assert_eq!(called("umount.fuse.stroop"), Some(Helper::Unmount));
-        assert_eq!((called("/usr/bin/stroop"), called("")), (None, None));
+        let is_called = |name| is_called_as(OsStr::new(name));
+        assert!(is_called("/sbin/mount.stroop") && is_called("mount.fuse.stroop"));
+        assert!(!is_called("/usr/bin/stroop") && !is_called("umount.stroop") && !is_called(""));
     }
 
     #[test]
-    fn calls_of_mount_and_umount_are_understood() {
+    fn calls_of_mount_are_understood() {
         let line = "home /srv/home -n -v -o rw,_netdev,x-systemd.requires=a.service -t stroop";
-        let called = parse(Helper::Mount, line).unwrap();
+        let called = parse(line).unwrap();
         assert_eq!(
             (called.names, called.is_fake),
             (vec!["home".into(), "/srv/home".into()], false)
         );
-        let called = parse(Helper::Mount, "home /m -fo config=/a,wait=5s,socket=/b").unwrap_err();
+        let called = parse("home /m -fo config=/a,wait=5s,socket=/b").unwrap_err();
         assert_eq!(called.code, Code::Usage, "an option with a value stands alone");
-        let called = parse(Helper::Mount, "home /m -f -oconfig=/a,wait=5s,socket=/b").unwrap();
+        let called = parse("home /m -f -oconfig=/a,wait=5s,socket=/b").unwrap();
         assert!(called.is_fake);
         let options = called.options().unwrap();
         assert_eq!(options.config.as_deref(), Some(Path::new("/a")));
         assert_eq!(options.socket.as_deref(), Some(Path::new("/b")));
         assert_eq!(options.wait.as_secs(), 5);
-        assert!(parse(Helper::Mount, "home /m -o wait=soon").unwrap().options().is_err());
-        assert_eq!(parse(Helper::Unmount, "/m -l -f -t fuse.stroop").unwrap().names, ["/m"]);
+        assert!(parse("home /m -o wait=soon").unwrap().options().is_err());
     }
 
     #[test]
     fn what_would_not_be_heeded_is_refused() {
         for line in ["home", "home /m more", "home /m -x", "home /m -o", "home /m -N 7"] {
-            assert_eq!(parse(Helper::Mount, line).unwrap_err().code, Code::Usage, "{line}");
+            assert_eq!(parse(line).unwrap_err().code, Code::Usage, "{line}");
         }
-        let refused = parse(Helper::Mount, "home /m -o rw,ro").unwrap_err();
+        let refused = parse("home /m -o rw,ro").unwrap_err();
         assert_eq!(refused.object, "ro");
-        assert!(parse(Helper::Mount, "home /m -s -o ro").is_ok());
-        assert!(parse(Helper::Unmount, "").is_err());
+        assert!(parse("home /m -s -o ro").is_ok());
     }
 }

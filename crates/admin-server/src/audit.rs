@@ -34,4 +34,7 @@ pub trait Audit: Send + Sync {
     /// A change was made, or refused. Its client gets the answer when this returns, whatever became
     /// of the record: the change is made already.
     fn changed(&self, change: &Change<'_>);
+
+    /// Whether somebody may have typed a secret into a request. The log does not repeat it then.
+    fn may_hold_secret(&self, request: &Request) -> bool;
 }

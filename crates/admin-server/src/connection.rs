@@ -88,7 +88,18 @@ fn answer(served: &Served, peer: Peer, request: Request) -> Answer {
     }
     match &answer {
         Ok(_) => tracing::debug!(call = request.name(), "admin call"),
-        Err(error) => tracing::info!(call = request.name(), %error, "admin call refused"),
+        Err(error) => {
+            let error = logged(error, audit.may_hold_secret(&request));
+            tracing::info!(call = request.name(), error, "admin call refused");
+        }
     }
     answer
+}
+
+/// An error as the log has it: it may repeat what was typed.
+pub(crate) fn logged(error: &AdminError, may_hold_secret: bool) -> String {
+    if may_hold_secret {
+        return format!("{:?} (left out: it may hold a secret)", error.code);
+    }
+    error.to_string()
 }

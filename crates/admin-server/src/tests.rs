@@ -24,6 +24,10 @@ impl Audit for Told {
     fn changed(&self, change: &Change<'_>) {
         self.0.lock().push((change.peer, change.request.clone(), change.result));
     }
+
+    fn may_hold_secret(&self, _: &Request) -> bool {
+        false
+    }
 }
 
 fn served(node: &Arc<MemoryAdministration>, audit: Arc<Told>) -> Served {
@@ -185,4 +189,11 @@ proptest! {
         prop_assert!(exchange(&mut connect(&server), &Request::Status).unwrap().is_ok());
         server.stop();
     }
+}
+
+#[test]
+fn an_error_that_may_repeat_a_secret_is_not_logged() {
+    let error = AdminError::usage("cannot use the disk", "S3:KEY:SECRET@bucket");
+    assert!(crate::connection::logged(&error, false).contains("S3:KEY:SECRET@bucket"));
+    assert_eq!(crate::connection::logged(&error, true), "Usage (left out: it may hold a secret)");
 }

@@ -9,22 +9,25 @@
 //! - A change never fails because of its record: the change is made by then. The record goes to
 //!   the server's log instead, `status` says `AUDIT_FAILED`, and the next change tries again.
 //! - At most [`FILES_MAX`] files of [`FILE_BYTES_MAX`] each; the oldest records go first.
-//! - A record that a crash cut short ends with its line: the next one begins a line of its own.
+//! - A record that an error cut short is taken back. A record that a crash cut short ends with its
+//!   line: the next one begins a line of its own.
+//! - Only changes wait for the file. [`AuditFile::failure`] never does: `status` and the watch ask
+//!   it, and a state directory that hangs must not stop them.
 //! - Nothing that may hold a secret is recorded ([`mod@record`]).
 //!
 //! Fails: never to its caller; see above.
 
 mod record;
 
+use admin_api::Request;
 use admin_server::{Audit, Change};
 use management::AuditFailure;
 use platform::sync::Mutex;
-use record::{lost, record};
+use record::{lacks_a_secret, lost, record};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use units::Timestamp;
 
 /// The file that is written to. Older ones have a number behind it: `audit.jsonl.1` is the youngest
 /// of them.
@@ -38,10 +41,9 @@ const _: () = {
     assert!(FILES_MAX >= 2);
 };
 
-/// The file, where it is open.
+/// What the file lacks.
 #[derive(Default)]
-struct State {
-    open: Option<Open>,
+struct Gap {
     /// Records that were not written since the last one that was.
     lost_records: u64,
     /// Why not.
@@ -53,11 +55,32 @@ struct Open {
     size_bytes: u64,
 }
 
+impl Open {
+    /// Adds a text to the file. If it cannot be written, the file is as it was: half a text, or the
+    /// line of lost records without the record behind it, would be told a second time.
+    fn append(
+        &mut self,
+        text: &str,
+        write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        write(&mut self.file, text.as_bytes()).inspect_err(|_| {
+            // A file that cannot be cut either has a line too much, and the error is told anyway.
+            let _ = self.file.set_len(self.size_bytes);
+        })?;
+        self.size_bytes += text.len() as u64;
+        Ok(())
+    }
+}
+
 /// The records of a node.
 pub(crate) struct AuditFile {
     directory: PathBuf,
     file_bytes_max: u64,
-    state: Mutex<State>,
+    /// The file, where it is open. Held while a record is written and made durable, so that records
+    /// are written one after the other.
+    open: Mutex<Option<Open>>,
+    /// Never held over I/O. Only who holds `open` changes it.
+    gap: Mutex<Gap>,
 }
 
 impl AuditFile {
@@ -66,17 +89,18 @@ impl AuditFile {
         Self {
             directory: state_directory.to_owned(),
             file_bytes_max: FILE_BYTES_MAX,
-            state: Mutex::default(),
+            open: Mutex::default(),
+            gap: Mutex::default(),
         }
     }
 
     /// Why changes are not recorded; `None` while they are.
     pub(crate) fn failure(&self) -> Option<AuditFailure> {
-        let state = self.state.lock();
-        (state.lost_records > 0).then(|| AuditFailure {
+        let gap = self.gap.lock();
+        (gap.lost_records > 0).then(|| AuditFailure {
             path: self.path().display().to_string(),
-            cause: state.cause.clone(),
-            lost_records: state.lost_records,
+            cause: gap.cause.clone(),
+            lost_records: gap.lost_records,
         })
     }
 
@@ -89,14 +113,10 @@ impl AuditFile {
         self.directory.join(format!("{FILE}.{number}"))
     }
 
-    fn append(&self, state: &mut State, now: Timestamp, line: &str) -> io::Result<()> {
-        let mut text = String::new();
-        if state.lost_records > 0 {
-            text.push_str(&lost(now, state.lost_records));
-        }
-        text.push_str(line);
+    /// Writes a text of whole lines and makes it durable.
+    fn append(&self, held: &mut Option<Open>, text: &str) -> io::Result<()> {
         let size_bytes = text.len() as u64;
-        let mut open = match state.open.take() {
+        let mut open = match held.take() {
             Some(open) => open,
             None => self.open()?,
         };
@@ -105,10 +125,11 @@ impl AuditFile {
             self.put_aside()?;
             open = self.open()?;
         }
-        open.file.write_all(text.as_bytes())?;
-        open.file.sync_data()?;
-        open.size_bytes += size_bytes;
-        state.open = Some(open);
+        open.append(text, |file, bytes| {
+            file.write_all(bytes)?;
+            file.sync_data()
+        })?;
+        *held = Some(open);
         Ok(())
     }
 
@@ -146,23 +167,26 @@ impl AuditFile {
 impl Audit for AuditFile {
     fn changed(&self, change: &Change<'_>) {
         let line = record(change);
-        let (uid, pid) = (change.peer.uid, change.peer.pid);
-        let (command, result) = (change.request.name(), record::result(change));
-        tracing::info!(uid, pid, command, result, "a change was asked for");
-        let mut state = self.state.lock();
-        match self.append(&mut state, change.began, &line) {
-            Ok(()) if state.lost_records > 0 => {
+        tracing::info!(record = line.trim_end(), "a change was asked for");
+        let mut open = self.open.lock();
+        let lost_records = self.gap.lock().lost_records;
+        let gap = (lost_records > 0).then(|| lost(change.began, lost_records));
+        match self.append(&mut open, &(gap.unwrap_or_default() + &line)) {
+            Ok(()) if lost_records > 0 => {
+                *self.gap.lock() = Gap::default();
                 tracing::info!(path = %self.path().display(), "changes are recorded again");
-                (state.lost_records, state.cause) = (0, String::new());
             }
             Ok(()) => {}
             Err(error) => {
-                state.lost_records += 1;
-                state.cause = error.to_string();
+                *self.gap.lock() = Gap { lost_records: lost_records + 1, cause: error.to_string() };
                 let (path, record) = (self.path(), line.trim_end());
                 tracing::error!(path = %path.display(), %error, record, "a change is not recorded");
             }
         }
+    }
+
+    fn may_hold_secret(&self, request: &Request) -> bool {
+        lacks_a_secret(request)
     }
 }
 

@@ -132,18 +132,22 @@ impl Server {
         // Of a file opened with O_DIRECT and O_SYNC no FSYNC follows the write.
         let synchronous = arguments.flags & O_DSYNC != 0;
         let stability = if synchronous { Stability::FileSync } else { Stability::Unstable };
-        if !synchronous {
-            self.opens.writes(arguments.handle, u64::from(arguments.size));
-        }
+        let (number, unstable) =
+            (arguments.handle, if synchronous { 0 } else { u64::from(arguments.size) });
+        self.opens.writes(number, unstable);
         let (server, reply, node) = (Arc::clone(self), request.reply(), request.header.node);
-        let done: Done<WriteResult> = Box::new(move |answer| match answer {
-            Ok(written) => {
-                if kills {
-                    server.privilege_is_gone(&reply, node);
+        let done: Done<WriteResult> = Box::new(move |answer| {
+            // Before the reply: an FSYNC may come right after it.
+            server.opens.wrote(number, unstable);
+            match answer {
+                Ok(written) => {
+                    if kills {
+                        server.privilege_is_gone(&reply, node);
+                    }
+                    reply.structure(&WriteOut { size: written.count, padding: 0 });
                 }
-                reply.structure(&WriteOut { size: written.count, padding: 0 });
+                Err(error) => reply.error(error),
             }
-            Err(error) => reply.error(error),
         });
         self.service.write(
             &caller,
@@ -170,12 +174,20 @@ impl Server {
 
     /// FSYNC. Of a file that was opened before its aggregate was away EIO: what was written and not
     /// synced may be lost, and its program would not know otherwise.
-    pub(super) fn commit_file(&self, request: &mut Request<'_>) -> Handled {
+    pub(super) fn commit_file(self: &Arc<Self>, request: &mut Request<'_>) -> Handled {
         let file = self.file(request)?;
         let number: u64 = request.take()?;
         let hold = self.opens.hold(number).ok_or(Errno::STALE)?;
         let call = calls::Commit { file, known_losses: Some(hold.losses) };
-        self.service.commit(&self.caller, call, empty_done(request.reply()));
+        let (server, reply, bytes) = (Arc::clone(self), request.reply(), self.opens.syncs(number));
+        let done: Done<_> = Box::new(move |answer| match answer {
+            Ok(_) => {
+                server.opens.synced(number, bytes);
+                reply.done();
+            }
+            Err(error) => reply.error(error),
+        });
+        self.service.commit(&self.caller, call, done);
         Ok(())
     }
 

@@ -357,6 +357,9 @@ fn regression_what_was_written_is_to_be_durable_once_it_is_closed() {
     let close = |(file, opened): (EntryOut, OpenOut)| kernel.release(&file, &opened).unwrap();
     close(kernel.create(b"a", 0, 0o600).unwrap());
     close(written(b"b", abi::O_DSYNC));
+    let synced = written(b"s", 0);
+    kernel.ask(opcode::FSYNC, synced.0.node, &[&synced.1.handle.to_le_bytes(), &[0; 8]]).unwrap();
+    close(synced);
     assert_eq!(unsettled.count(), 0, "nothing was written, or it is durable");
     let open = written(b"c", 0);
     close(written(b"d", 0));

@@ -11,12 +11,12 @@
 //!
 //! Invariants: a record is one line; a text that looks like the address of an object store and is
 //! none is left out, because somebody may have typed a key into it. Names of object ranges have no
-//! place for a secret (`object-disk/src/name.rs`). Why a change failed is in the server's log only:
-//! the reason may repeat what was typed.
+//! place for a secret (`object-disk/src/name.rs`). Why a change failed is in the server's log only,
+//! and not even there if a text was left out: the reason may repeat what was typed.
 
 use admin_api::{Code, Request, Time};
 use admin_server::Change;
-use object_disk::{RangeName, is_range_name};
+use object_disk::RangeName;
 use serde_json::{Map, Value, json};
 use units::Timestamp;
 
@@ -42,7 +42,7 @@ pub(super) fn lost(now: Timestamp, lost_records: u64) -> String {
 }
 
 /// How a change ended, in a word.
-pub(super) const fn result(change: &Change<'_>) -> &'static str {
+const fn result(change: &Change<'_>) -> &'static str {
     match change.result {
         Ok(()) => "ok",
         Err(Code::Failed) => "failed",
@@ -60,11 +60,21 @@ fn line(record: &Value) -> String {
     format!("{record}\n")
 }
 
-/// The arguments of a call. On the wire a call is its name, or an object of its name and them.
+/// Whether something that was typed is left out of the record.
+pub(super) fn lacks_a_secret(request: &Request) -> bool {
+    let typed = typed(request);
+    without_secrets(typed.clone()) != typed
+}
+
 fn arguments(request: &Request) -> Value {
+    without_secrets(typed(request))
+}
+
+/// The arguments of a call. On the wire a call is its name, or an object of its name and them.
+fn typed(request: &Request) -> Value {
     match serde_json::to_value(request) {
         Ok(Value::Object(call)) => {
-            call.into_iter().next().map_or(Value::Null, |(_, arguments)| without_secrets(arguments))
+            call.into_iter().next().map_or(Value::Null, |(_, arguments)| arguments)
         }
         _ => Value::Object(Map::new()),
     }
@@ -81,7 +91,11 @@ fn without_secrets(value: Value) -> Value {
     }
 }
 
-/// Whether a text is an address that is no object range's name: `s3://KEY:SECRET@bucket/x`.
+/// What an address of an object store begins with, somewhere in a text, in any case.
+const ADDRESSES: [&str; 3] = ["://", "s3:", "object:"];
+
+/// Whether a text has an address in it and is no object range's name: `s3://KEY:SECRET@bucket/x`.
 fn may_hold_secret(text: &str) -> bool {
-    (text.contains("://") || is_range_name(text)) && RangeName::parse(text).is_err()
+    let lower = text.to_ascii_lowercase();
+    ADDRESSES.iter().any(|begin| lower.contains(begin)) && RangeName::parse(text).is_err()
 }

@@ -3,7 +3,11 @@
 use super::*;
 use admin_api::{Code, DiskFail, Request};
 use admin_server::Peer;
+use platform::thread::spawn;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use units::Timestamp;
 
 const PEER: Peer = Peer { uid: 1000, pid: 4242 };
 
@@ -53,16 +57,26 @@ fn a_record_says_who_did_what_and_how_it_ended() {
 fn keys_are_never_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let audit = AuditFile::new(directory.path());
-    let wrong =
-        ["s3://AKIA:SECRET@bucket/x", "s3://bucket/x?secret=SECRET", "https://u:SECRET@host/"];
+    let wrong = [
+        "s3://AKIA:SECRET@bucket/x",
+        "s3://bucket/x?secret=SECRET",
+        "https://u:SECRET@host/",
+        "S3:AKIA:SECRET@bucket/x",
+        " s3:/AKIA:SECRET@bucket/x",
+        "Object:u:SECRET@host",
+    ];
     for disk in wrong {
         change(&audit, &fail(disk), Err(Code::NotFound));
+        assert!(audit.may_hold_secret(&fail(disk)), "{disk}");
     }
-    change(&audit, &fail("s3://bucket/x"), Ok(()));
     let path = directory.path().join("audit.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     assert!(!text.contains("SECRET"), "{text}");
-    assert_eq!(lines(&path)[3]["arguments"]["disk"], "s3://bucket/x");
+    for disk in ["s3://bucket/x", "object:/srv/x", "disks3", "file:/srv/d1"] {
+        change(&audit, &fail(disk), Ok(()));
+        assert!(!audit.may_hold_secret(&fail(disk)), "{disk}");
+        assert_eq!(lines(&path).last().unwrap()["arguments"]["disk"], disk);
+    }
 }
 
 #[test]
@@ -120,4 +134,73 @@ fn a_record_that_was_cut_short_keeps_its_line() {
     assert_eq!(lines[0], "{\"time\":\"2026");
     assert_eq!(serde_json::from_str::<Value>(lines[1]).unwrap()["arguments"]["disk"], "d1");
     assert_eq!(fs::metadata(audit.path()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// `status` and the watch waited with a change that could not be written, and all events with them.
+#[test]
+fn regression_a_change_that_hangs_holds_up_nobody_who_asks_for_health() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = Arc::new(AuditFile::new(directory.path()));
+    let path = audit.path();
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let same = Arc::clone(&audit);
+    // More than a pipe takes.
+    let writer = move || change(&same, &fail(&"d".repeat(1 << 20)), Ok(()));
+    let writer = spawn("writer", writer).unwrap();
+    let mut reader = File::open(&path).unwrap();
+    reader.read_exact(&mut [0]).unwrap();
+    assert!(audit.open.try_lock().is_none(), "the record is being written");
+    assert_eq!(audit.failure(), None);
+    reader.read_to_end(&mut Vec::new()).unwrap();
+    writer.join().unwrap();
+    // A pipe cannot be made durable.
+    assert_eq!(audit.failure().unwrap().lost_records, 1);
+}
+
+/// The line of lost records stayed when the record behind it could not be written, and was told
+/// again by the next one.
+#[test]
+fn regression_a_text_that_an_error_cut_short_is_taken_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = AuditFile::new(directory.path());
+    change(&audit, &fail("d1"), Ok(()));
+    let mut open = audit.open().unwrap();
+    let cut_short = open.append("{\"lost_records\":1}\n{}\n", |file, bytes| {
+        file.write_all(&bytes[..21])?;
+        Err(io::ErrorKind::StorageFull.into())
+    });
+    assert_eq!(cut_short.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(lines(&audit.path()).len(), 1);
+    open.append("{}\n", |file, bytes| file.write_all(bytes)).unwrap();
+    assert_eq!(lines(&audit.path())[1], json!({}));
+}
+
+/// What a subscriber was told.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_log_has_the_whole_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let audit = AuditFile::new(directory.path());
+    let log = Log::default();
+    let own = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || own.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        change(&audit, &fail("d1"), Ok(()));
+    });
+    let told: Value = serde_json::from_slice(&log.0.lock()).unwrap();
+    let record = told["fields"]["record"].as_str().unwrap();
+    assert_eq!(format!("{record}\n"), fs::read_to_string(audit.path()).unwrap());
+    assert_eq!(told["level"], "INFO");
 }

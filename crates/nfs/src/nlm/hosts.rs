@@ -7,10 +7,13 @@
 //! stroop locks 1
 //! state 5
 //! host 10.0.0.7 client7
+//! number 10.0.0.7 client7 3
 //! ```
 //!
 //! `state` is NSM's number of this node: odd, and larger at each start, so that a client can tell a
 //! notice that it knows from a new one. A `host` has locks, or had them when the server ended.
+//! `number` is that of its status monitor, if it is known: a client that takes back its locks does
+//! not say it again.
 //!
 //! Invariants: what [`Hosts::monitor`] has answered is in the ledger durably; a machine leaves it
 //! when it has had no lock for [`IDLE_SWEEPS`] sweeps, was started anew, or gave back all. Machines
@@ -94,12 +97,22 @@ struct Table {
     to_tell: Vec<Host>,
     /// Had locks when the server was started, and may take them back.
     may_reclaim: BTreeSet<Host>,
+    /// The numbers of their status monitors then.
+    numbers: BTreeMap<Host, NonZeroU32>,
     sweeps: u64,
     /// The sweep before which the log is told no more of machines that are refused.
     said_until: u64,
 }
 
 impl Table {
+    /// The number of a machine's status monitor, if it is known.
+    fn number_of(&self, host: &Host) -> Option<NonZeroU32> {
+        match self.hosts.get(host) {
+            Some(known) => known.number,
+            None => self.numbers.get(host).copied(),
+        }
+    }
+
     /// The machines of an address.
     fn of_address(&self, address: IpAddr) -> impl Iterator<Item = (&Host, &Known)> {
         let first = Host { address, name: "".into() };
@@ -141,6 +154,7 @@ pub(crate) struct Hosts {
 struct Contents {
     state: Option<u32>,
     hosts: Vec<Host>,
+    numbers: BTreeMap<Host, NonZeroU32>,
     nonsense: usize,
 }
 
@@ -155,6 +169,13 @@ fn parse(text: &str) -> Contents {
                 let host = address.and_then(|address| Host::new(address, name.as_bytes()));
                 contents.hosts.extend(host.clone());
                 host.is_some()
+            }
+            ["number", address, name, of] => {
+                let address = address.parse().ok();
+                let host = address.and_then(|address| Host::new(address, name.as_bytes()));
+                let found = host.zip(of.parse().ok());
+                contents.numbers.extend(found.clone());
+                found.is_some()
             }
             _ => number == 0 && line == HEADER,
         };
@@ -181,7 +202,8 @@ impl Hosts {
         contents.hosts.dedup();
         let to_tell = contents.hosts;
         let may_reclaim = to_tell.iter().cloned().collect();
-        let table = Table { to_tell: to_tell.clone(), may_reclaim, ..Table::default() };
+        let numbers = contents.numbers;
+        let table = Table { to_tell: to_tell.clone(), may_reclaim, numbers, ..Table::default() };
         let hosts = Self { table: Mutex::new(table), ledger, locks, state };
         hosts.write(&hosts.table.lock())?;
         Ok((hosts, to_tell))
@@ -201,6 +223,9 @@ impl Hosts {
         for host in hosts {
             // Writing to a text cannot fail.
             let _ = writeln!(text, "host {} {}", host.address, host.name);
+            if let Some(number) = table.number_of(host) {
+                let _ = writeln!(text, "number {} {} {number}", host.address, host.name);
+            }
         }
         self.ledger.store(&text)
     }
@@ -230,7 +255,7 @@ impl Hosts {
                 None => self.locks.register_client(),
             };
             let any_port = BTreeSet::new();
-            let (number, before) = (None, Vec::new());
+            let (number, before) = (table.numbers.get(host).copied(), Vec::new());
             let known = Known { id, monitored: false, seen, any_port, number, before };
             table.hosts.insert(host.clone(), known);
         }
@@ -295,6 +320,7 @@ impl Hosts {
     /// The grace period is over, or there is none.
     pub(crate) fn end_of_grace(&self) {
         let mut table = self.table.lock();
+        table.numbers.clear();
         if !std::mem::take(&mut table.may_reclaim).is_empty() {
             // If it fails they are told again after the next start, which does no harm.
             let _ = self.try_write(&table);
@@ -317,7 +343,11 @@ impl Hosts {
             known.id = self.locks.register_client_beside(known.id);
         }
         known.number = Some(number);
-        Some((known.id, changes))
+        let (id, is_stale) = (known.id, changes && known.monitored);
+        if is_stale {
+            self.try_write(&table).ok()?;
+        }
+        Some((id, changes))
     }
 
     /// Whether a machine is still this client.
@@ -413,10 +443,13 @@ mod tests {
         };
         let contents = parse("stroop locks 1\nstate 7\nhost 10.0.0.7 a\nhost fd00::1 b.example\n");
         let hosts = vec![host("10.0.0.7", "a"), host("fd00::1", "b.example")];
-        assert_eq!(contents, Contents { state: Some(7), hosts, nonsense: 0 });
+        assert_eq!(contents, Contents { state: Some(7), hosts, ..Contents::default() });
         let contents = parse("stroop locks 1\nstate x\nhost 10.0.0.7\nhost 10.0.0.8 c\n\0\0");
         let hosts = vec![host("10.0.0.8", "c")];
-        assert_eq!(contents, Contents { state: None, hosts, nonsense: 3 });
+        assert_eq!(contents, Contents { hosts, nonsense: 3, ..Contents::default() });
+        let contents = parse("number 10.0.0.7 a 5\nnumber 10.0.0.7 a x\nnumber 10.0.0.7 5\n");
+        let five = NonZeroU32::new(5).unwrap();
+        assert_eq!((contents.numbers[&host("10.0.0.7", "a")], contents.nonsense), (five, 2));
         assert_eq!(parse(""), Contents::default());
     }
 

@@ -1,5 +1,6 @@
 //! Who may take, give back and free locks: calls from ports of both kinds, which no test may open.
 
+use super::hosts::Hosts;
 use super::{Ledger, Locking};
 use crate::export::{Export, ExportAccess, ExportPolicy};
 use crate::reply_cache::ReplyLimits;
@@ -13,6 +14,7 @@ use onc_rpc::{
 use platform::linux::SystemClock;
 use platform::sync::Mutex;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use units::VolumeUuid;
@@ -422,6 +424,7 @@ fn a_machine_that_says_that_it_was_started_anew_loses_its_locks() {
         assert_eq!(setup.counts(), (1, 1));
     };
     take();
+    assert!(setup.ledger.lock().contains("number 127.0.0.1 host.example.org 3\n"));
     setup.notify(USER, "host");
     setup.notify(ROOT, "other");
     setup.notify(ROOT, "127.0.0.1");
@@ -453,4 +456,23 @@ fn a_machine_that_says_that_it_was_started_anew_loses_its_locks() {
         assert_eq!(setup.counts(), counts, "{state}");
     }
     assert!(!setup.ledger.lock().contains("host "));
+}
+
+#[test]
+fn a_machine_that_took_back_its_locks_is_known_by_the_number_of_before() {
+    let setup = Setup::new();
+    assert_eq!(setup.ask(ROOT, LOCK), GRANTED);
+    let text = setup.ledger.lock().clone();
+    assert!(text.ends_with("host 10.0.0.7 host\nnumber 10.0.0.7 host 3\n"), "{text}");
+    let (ledger, locks) = (Arc::clone(&setup.ledger), Arc::clone(&setup.locks));
+    let (hosts, to_tell) = Hosts::start(ledger as Arc<dyn Ledger>, locks).unwrap();
+    let host = to_tell.first().unwrap();
+    assert!(hosts.may_reclaim(host));
+    // Linux says no number when it takes back.
+    let id = hosts.client(host, VolumeUuid([1; 16]), true).unwrap();
+    hosts.monitor(host).unwrap();
+    assert!(setup.ledger.lock().ends_with("number 10.0.0.7 host 3\n"));
+    let number = |number| NonZeroU32::new(number).unwrap();
+    assert!(!hosts.forgets_but(host, number(3)) && hosts.is_client(host, id));
+    assert!(hosts.forgets_but(host, number(5)) && !hosts.is_client(host, id));
 }

@@ -178,8 +178,8 @@ impl Management {
         // What happened since the last look would be told by the next start only.
         self.events.look_without_file(&self.status, &self.jobs);
         let message = "cannot write the last consistency point";
-        self.node.waits.request(message, "", |done| self.node.engine.stop(done))?;
-        self.events.note_stop();
-        Ok(())
+        let stopped = self.node.waits.request(message, "", |done| self.node.engine.stop(done));
+        self.events.note_stop(stopped.as_ref().err());
+        stopped
     }
 }

@@ -16,7 +16,8 @@ use crate::ports::StateFile;
 use crate::recovery::Recovery;
 use crate::status::Status;
 use admin_api::{
-    AggregateInfo, AggregateState, Event, EventList, EventSeverity, HealthCheck, Time, VolumeInfo,
+    AdminError, AggregateInfo, AggregateState, Event, EventList, EventSeverity, HealthCheck, Time,
+    VolumeInfo,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -100,10 +101,16 @@ impl Events {
         self.store();
     }
 
-    /// The server was stopped, and all is in the last consistency points.
-    pub(crate) fn note_stop(&self) {
-        let cause = "with a last consistency point of each aggregate";
-        self.tell(vec![Happening::new(EventSeverity::Info, STOPPED, "server", cause)]);
+    /// The server was stopped, and all is in the last consistency points, or why it is not.
+    pub(crate) fn note_stop(&self, error: Option<&AdminError>) {
+        let (severity, cause) = match error {
+            None => {
+                let cause = "with a last consistency point of each aggregate";
+                (EventSeverity::Info, cause.to_owned())
+            }
+            Some(error) => (EventSeverity::Warning, format!("the next start replays: {error}")),
+        };
+        self.tell(vec![Happening::new(severity, STOPPED, "server", cause)]);
         self.store();
     }
 

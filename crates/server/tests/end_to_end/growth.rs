@@ -82,16 +82,8 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
         drop(over);
         writer.join().unwrap()
     });
-    check_areas(&place);
-    place.ok(&[
-        "volume",
-        "create",
-        "big",
-        "--size",
-        "300M",
-        "--export",
-        "127.0.0.1:rw:none:insecure",
-    ]);
+    let export = "127.0.0.1:rw:none:insecure";
+    place.ok(&["volume", "create", "big", "--size", "300M", "--export", export]);
     let big = client.mount("/big").unwrap();
     let mut large = Model::new();
     for number in 0..LARGE_FILES {
@@ -101,6 +93,9 @@ fn disks_and_groups_join_under_load_and_each_group_may_lose_disks() {
         client.commit(&file).unwrap();
         large.insert(name, data);
     }
+    // Full stripes are those of a consistency point with much in it.
+    place.ok(&["sync"]);
+    check_areas(&place);
     server.kill();
     let server = place.serve();
     let (groups, mut client) = ([disks_of(&place, 0), disks_of(&place, 1)], connect(&place).0);
